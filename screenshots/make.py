@@ -24,12 +24,12 @@ from pathlib import Path
 
 from mpwatch.demo import catalogue
 from mpwatch.demo.scenario import Scenario
-from mpwatch.model.commands import Pause, Seek
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.observe.recording.file import Recording
 from mpwatch.observe.recording.timeline import Timeline
 from mpwatch.observe.sources.replay import ReplaySource
+from mpwatch.observe.sources.source import Pause, Seek
 from mpwatch.tui.app import MpwatchApp
 
 HERE = Path(__file__).parent

@@ -10,9 +10,9 @@ import json
 import time
 from dataclasses import replace
 
-from mpwatch.attach import exchange_dir, payload_install
 from mpwatch.attach.inject import blocked_words, deliver, read_frame
 from mpwatch.attach.methods import METHODS, Attempt, cancel_call
+from mpwatch.attach.payload import exchange_dir, install
 from mpwatch.attach.results import Answer, Detached, Refused
 from mpwatch.attach.target import Target, read_target
 from mpwatch.collect.hook import discovery, presence
@@ -129,5 +129,5 @@ def _tidy(target: Target, before: Presence) -> bool:
         cancel_call(target)
     if before.folder:
         presence.remove_left_files(target.sample(), before.folder)
-    payload_install.remove_unused(target)
+    install.remove_unused(target)
     return left is not None

@@ -9,8 +9,6 @@ import socket
 import time
 from dataclasses import replace
 
-from mpwatch.attach import compiled_payload, exchange_dir, payload_install
-from mpwatch.attach.exchange_dir import ExchangeDir
 from mpwatch.attach.methods import (
     METHODS,
     Attempt,
@@ -21,7 +19,9 @@ from mpwatch.attach.methods import (
     require_same_clocks,
 )
 from mpwatch.attach.native.tracer import Step, no_step
-from mpwatch.attach.payload import LATER
+from mpwatch.attach.payload import compiled_payload, exchange_dir, install
+from mpwatch.attach.payload.exchange_dir import ExchangeDir
+from mpwatch.attach.payload.program import LATER
 from mpwatch.attach.results import Answer, Attached, Refused
 from mpwatch.attach.target import Target, read_target
 from mpwatch.collect.hook import discovery
@@ -186,7 +186,7 @@ def _deliver_once(
 def _create_exchange(attempt: Attempt, action: str) -> ExchangeDir:
     """Create the exchange directory with the payload for an action."""
     target = attempt.target
-    directory = payload_install.directory_for(target) if action == "load" else ""
+    directory = install.directory_for(target) if action == "load" else ""
     runtime = exchange_dir.runtime_directory(target)
     name = exchange_dir.name_for(target)
     version = attempt.interpreter.version

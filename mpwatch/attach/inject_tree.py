@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import TypeVar
@@ -12,9 +13,10 @@ from typing import TypeVar
 from mpwatch.attach import confinement
 from mpwatch.attach.detach import detach
 from mpwatch.attach.inject import inject
-from mpwatch.attach.late_children import late_children
 from mpwatch.attach.native import tracer
-from mpwatch.attach.results import Attached, Detached
+from mpwatch.attach.results import Attached, Detached, Refused
+from mpwatch.collect.job.reader import ReadRequest, TreeCollector
+from mpwatch.collect.process.procfs import age_s, stat_of
 from mpwatch.model.cmdline import python_program
 from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.samples import ProcSample
@@ -29,6 +31,13 @@ MAX_DETACHING = min(64, 8 * (os.cpu_count() or 1))
 """Detaches at a time; most targets answer immediately."""
 GENERATIONS = 4
 """How many times to search for children started meanwhile; children of hooked parents have it."""
+MIN_AGE_S = 0.05
+"""Age from which a new child is examined: before its exec it looks like its parent, and after
+`vfork` it shares the parent's memory."""
+WITHIN_S = 0.5
+"""How long to wait for new children to reach that age."""
+_POLL_S = 0.02
+_CHEAP = ReadRequest(threads=False, links_count=0, maps_count=0, memory_count=0, gpu=False)
 _EXCLUDED: dict[Role, str] = {
     "resource-tracker": "the resource tracker of multiprocessing is left alone",
     "forkserver": "the forkserver is left alone: its children load the hook themselves",
@@ -44,6 +53,7 @@ _root_of: dict[int, tuple[ProcessId, ProcessId]] = {}
 name only some processes or new children: the root of a child's job is that of its parent."""
 
 R = TypeVar("R", Attached, Detached)
+Sleep = Callable[[float], None]
 
 
 def inject_tree(
@@ -203,3 +213,58 @@ def _in_parallel(
             outcomes[outcome.process] = outcome
             progress(outcome)
     return outcomes
+
+
+def late_children(
+    known: Iterable[ProcessId], proc: str = "/proc", sleep: Sleep = time.sleep
+) -> list[ProcSample]:
+    """The children of these processes that are not among them, with their descendants.
+
+    A child forked just before its parent had the hook has none, and is in no list taken before the
+    fork. Waits until each child is `MIN_AGE_S` old, for at most `WITHIN_S` in all.
+
+    Args:
+        known: Processes that have been handled already.
+        proc: Path of procfs.
+        sleep: Replaces `time.sleep` in tests.
+    """
+    listed = {process.pid: process for process in known}
+    deadline_s = time.monotonic() + WITHIN_S
+    while True:
+        pids = [pid for parent in listed for pid in _children(parent, proc) if pid not in listed]
+        young = [pid for pid in pids if _age_s(pid, proc) < MIN_AGE_S]
+        if not young or time.monotonic() > deadline_s:
+            return [
+                sample
+                for pid in pids
+                if pid not in young
+                for sample in _subtree(pid, proc)
+                if sample.process.pid not in listed
+            ]
+        sleep(_POLL_S)
+
+
+def _children(pid: int, proc: str) -> list[int]:
+    """Pids of the children of all threads of a process; none if it is gone."""
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        for tid in os.listdir(f"{proc}/{pid}/task"):
+            with open(f"{proc}/{pid}/task/{tid}/children", "rb") as file:
+                found += map(int, file.read().split())
+    return found
+
+
+def _age_s(pid: int, proc: str) -> float:
+    """Seconds since the start of a process; `MIN_AGE_S` if it is gone, so it is not waited for."""
+    try:
+        return age_s(pid, proc)
+    except OSError:
+        return MIN_AGE_S
+
+
+def _subtree(pid: int, proc: str) -> tuple[ProcSample, ...]:
+    with contextlib.suppress(OSError, Refused):
+        tree = TreeCollector(stat_of(pid, proc).process, proc=proc).collect(_CHEAP)
+        if tree is not None:
+            return tree.processes
+    return ()

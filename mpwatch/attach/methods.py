@@ -12,12 +12,12 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Protocol
 
-from mpwatch.attach import bootstrap_code
 from mpwatch.attach.arch import machine_here
-from mpwatch.attach.exchange_dir import ExchangeDir
 from mpwatch.attach.native import code_cave, cpython_symbols, native_call, pending_call, tracer
 from mpwatch.attach.native.cpython_symbols import Interpreter
 from mpwatch.attach.native.tracer import Step, no_step
+from mpwatch.attach.payload import bootstrap_code
+from mpwatch.attach.payload.exchange_dir import ExchangeDir
 from mpwatch.attach.results import Refused
 from mpwatch.attach.target import Target, read_target
 from mpwatch.collect.host import ptrace_access

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable
 
-from mpwatch.attach import exchange_dir
 from mpwatch.attach.inject_tree import why_not
 from mpwatch.attach.methods import METHODS, Attempt, Method, require_same_clocks
 from mpwatch.attach.native import native_call
+from mpwatch.attach.payload import exchange_dir
 from mpwatch.attach.results import Refused
 from mpwatch.attach.target import Target, read_target
 from mpwatch.collect.hook.discovery import has_files

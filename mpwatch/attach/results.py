@@ -111,3 +111,8 @@ class Refused(Exception):
         self.reason = reason
         self.fix = fix
         self.passes = passes
+
+
+def still_attached(count: int, total: int) -> str:
+    """The result of a detach that failed in some processes, without full stop."""
+    return f"The hook is still attached in {count} of {total} processes"

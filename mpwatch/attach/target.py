@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from mpwatch.attach.procstat import age_s, read_stat
 from mpwatch.attach.results import Refused
 from mpwatch.collect.process.identify import uid_inside
+from mpwatch.collect.process.procfs import stat_of
 from mpwatch.hook import wire
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ProcSample
-
-__all__ = ["Target", "age_s", "read_stat", "read_target"]
 
 _WANTED = (b"XDG_RUNTIME_DIR", b"LD_LIBRARY_PATH", *map(os.fsencode, wire.DISABLING))
 
@@ -73,8 +71,8 @@ def read_target(process: ProcessId, proc: str = "/proc") -> Target:
     """
     pid = process.pid
     try:
-        name, state, start_ticks = read_stat(pid, proc)
-        if start_ticks != process.start_ticks or state in ("Z", "X"):
+        stat = stat_of(pid, proc)
+        if stat.process != process or stat.state in ("Z", "X"):
             raise Refused("the process has ended")
         status = _status(pid, proc)
         uids, gids = status["Uid"].split(), status["Gid"].split()
@@ -97,8 +95,8 @@ def read_target(process: ProcessId, proc: str = "/proc") -> Target:
         raise Refused(f"it could not be examined: {error}") from error
     return Target(
         process=process,
-        name=name,
-        state=state,
+        name=stat.name,
+        state=stat.state,
         tracer_pid=int(status.get("TracerPid", "0")),
         uid=int(uids[0]),
         gid=int(gids[1]),

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 
+from mpwatch.attach.results import still_attached
 from mpwatch.cli.failures import EXIT_NOT_PERMITTED, Failure
 from mpwatch.cli.targets import ended_meanwhile, target
-from mpwatch.describe.hook import still_attached
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,9 +11,18 @@ from collections.abc import Sequence
 from mpwatch.describe.names import full_name_of
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Snapshot
+from mpwatch.model.units import seconds_text
 
 FORECAST, EVIDENCE, CAUSE, FIX, EFFECT_OF = "forecast", "evidence", "cause", "fix", "effect of"
 NO_FINDINGS = "No findings: no known problems, and no limit is close."
+
+
+def no_findings_words(snapshot: Snapshot) -> str:
+    """That there are no findings, and how long the job was watched for them."""
+    watched_s = snapshot.account.watched_s
+    if watched_s < 1.0:
+        return NO_FINDINGS
+    return NO_FINDINGS.replace("No findings", f"No findings in {seconds_text(watched_s)}", 1)
 
 
 def severity_word(severity: Severity) -> str:

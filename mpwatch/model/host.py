@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
-from mpwatch.model.segments import SegmentUse
+from mpwatch.model.ids import SegmentUse
 
 
 @dataclass(frozen=True, slots=True)

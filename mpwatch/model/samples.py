@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
 from mpwatch.model.host import HostSample
-from mpwatch.model.ids import ProcessId, Role, SegmentId
-from mpwatch.model.segments import SegmentUse
+from mpwatch.model.ids import ProcessId, Role, SegmentId, SegmentUse
 
 FdKind: TypeAlias = Literal[
     "torch", "shm", "file", "pipe", "socket", "device", "gpu", "epoll", "event", "timer", "other"

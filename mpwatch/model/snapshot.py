@@ -13,9 +13,8 @@ from typing import Literal, TypeAlias
 from mpwatch.model.account import Account
 from mpwatch.model.findings import Finding
 from mpwatch.model.host import HostSample
-from mpwatch.model.ids import HookState, ProcessId, Role, SegmentId
+from mpwatch.model.ids import HookState, ProcessId, Role, SegmentId, SegmentKind
 from mpwatch.model.samples import Ended, Frame, GpuSample, ProcSample, StackSource, WaitedOn
-from mpwatch.model.segments import SegmentKind
 from mpwatch.model.waits import WaitGraph
 
 SourceMode: TypeAlias = Literal["live", "paused", "replay", "ended"]

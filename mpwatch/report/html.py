@@ -13,8 +13,8 @@ from mpwatch import __version__
 from mpwatch.describe.account import NO_ACCOUNT, account_rows, certainty_words
 from mpwatch.describe.findings import (
     FORECAST,
-    NO_FINDINGS,
     labelled_fields,
+    no_findings_words,
     severity_word,
     subject_of,
 )
@@ -94,7 +94,7 @@ def _head(snapshot: Snapshot, title: str) -> Iterator[str]:
 def _findings(snapshot: Snapshot) -> Iterator[str]:
     yield "<h2>Findings</h2>"
     if not snapshot.findings:
-        yield f"<p>{NO_FINDINGS}</p>"
+        yield f"<p>{no_findings_words(snapshot)}</p>"
     for finding in snapshot.findings:
         yield _finding(finding, snapshot)
 

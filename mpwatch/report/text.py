@@ -16,8 +16,8 @@ from mpwatch.describe.findings import (
     CAUSE,
     FIX,
     FORECAST,
-    NO_FINDINGS,
     labelled_fields,
+    no_findings_words,
     severity_word,
     subject_of,
     unresolved,
@@ -178,7 +178,7 @@ def _findings(snapshot: Snapshot, style: TextStyle) -> list[str]:
     """The findings that hold now, or that there are none."""
     findings = unresolved(snapshot)
     if not findings:
-        return ["", NO_FINDINGS]
+        return ["", no_findings_words(snapshot)]
     counts = Counter(finding.severity for finding in findings)
     counted = [f"{counts[s]} {s.word}" for s in sorted(Severity, reverse=True) if counts[s]]
     lines = heading("findings", ", ".join(counted), style)

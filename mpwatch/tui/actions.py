@@ -12,11 +12,18 @@ from textual.binding import Binding, BindingType
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.widgets import Input
 
-from mpwatch.model.commands import InjectHook, ReadAllocators, Seek, SetSpeed, Step, TakeStacks
 from mpwatch.model.findings import Finding
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.injection import InjectionPlan
 from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.observe.sources.source import (
+    InjectHook,
+    ReadAllocators,
+    Seek,
+    SetSpeed,
+    Step,
+    TakeStacks,
+)
 from mpwatch.tui.elements.page import tab_separated
 from mpwatch.tui.hook_question import HookQuestion
 from mpwatch.tui.pages.gpu import allocator_request, request_words

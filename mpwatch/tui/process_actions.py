@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, TypeVar
 
+from mpwatch.attach.results import still_attached
 from mpwatch.describe.frames import frame_words
-from mpwatch.describe.hook import still_attached
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ProcSample
 from mpwatch.model.snapshot import Process, Snapshot

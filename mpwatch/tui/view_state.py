@@ -6,10 +6,9 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mpwatch.model.commands import Command, Focus, Follow, Pause, StartRecording
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.observe.sources.source import Source
+from mpwatch.observe.sources.source import Command, Focus, Follow, Pause, Source, StartRecording
 from mpwatch.tui.elements.header import ViewSettings
 from mpwatch.tui.elements.snapshot_view import SnapshotView
 from mpwatch.tui.hook_question import HookQuestion

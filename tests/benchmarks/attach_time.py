@@ -34,11 +34,11 @@ from pathlib import Path
 from mpwatch.attach.detach import detach
 from mpwatch.attach.inject import inject, read_frame
 from mpwatch.attach.inject_tree import detach_tree, inject_tree
-from mpwatch.attach.target import read_stat, read_target
+from mpwatch.attach.target import read_target
 from mpwatch.collect.hook import discovery
 from mpwatch.collect.job.reader import ReadRequest, TreeCollector
+from mpwatch.collect.process.procfs import stat_of
 from mpwatch.hook import wire
-from mpwatch.model.ids import ProcessId
 
 # Tells the longest time between two turns whenever it is asked.
 TURNING = """
@@ -130,7 +130,7 @@ def by_mpwatch(kind: str, count: int, folder: str) -> dict[str, list[float]]:
     """Attach and detach `count` times; a blocked target is woken once the call is queued."""
     found: dict[str, list[float]] = {"ready": [], "stopped": [], "gap": [], "quiet": []}
     popen = start(kind, folder)
-    process = ProcessId(popen.pid, read_stat(popen.pid)[2])
+    process = stat_of(popen.pid).process
 
     def wake(name: str) -> None:
         if name == "handed over" and kind == "blocked":
@@ -204,7 +204,7 @@ def by_tree(count: int, times: int, folder: str) -> dict[str, list[float]]:
     """Attach to a parent and its children and detach from them, several times."""
     found: dict[str, list[float]] = {"tree": [], "out": []}
     popen = start_text(TREE.format(count=count), folder)
-    root = ProcessId(popen.pid, read_stat(popen.pid)[2])
+    root = stat_of(popen.pid).process
     collector = TreeCollector(root)
     for _ in range(times):
         began_s = time.perf_counter()
@@ -227,7 +227,7 @@ def by_objects(count: int, times: int, folder: str) -> dict[str, list[float]]:
     """The duration of the hook's search in a program with many objects, as the hook reports it."""
     found: dict[str, list[float]] = {"ready": [], "stock": [], "cpu": []}
     popen = start_text(MANY_OBJECTS.format(count=count), folder)
-    process = ProcessId(popen.pid, read_stat(popen.pid)[2])
+    process = stat_of(popen.pid).process
     for _ in range(times):
         attached = inject(process, timeout_s=WITHIN_S)
         assert attached.state == "ready", attached

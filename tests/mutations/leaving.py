@@ -65,7 +65,7 @@ LEAVING = (
         "attribute.install.undo",
         "now is ours",
         "now is not raw",
-        (UNIT + "test_patcher.py",),
+        (UNIT + "lifecycle/test_patcher.py",),
     ),
     Mutation(
         7,
@@ -101,7 +101,7 @@ LEAVING = (
         "Ring.close",
         "memory.close()",
         "self._kept = memory",
-        (UNIT + "test_ring.py",),
+        (UNIT + "transport/test_ring.py",),
     ),
     Mutation(
         7,
@@ -164,7 +164,7 @@ LEAVING = (
         "may_connect",
         "peer_uid in (uid, 0)",
         "True",
-        (UNIT + "test_connection.py",),
+        (UNIT + "transport/test_connection.py",),
     ),
     Mutation(
         8,
@@ -209,7 +209,7 @@ LEAVING = (
         "_reduce_storage.reduce_storage",
         "result[0] is not by_descriptor or own.shared_key is SHARING",
         "result[0] is not by_descriptor",
-        (UNIT + "test_sharing.py",),
+        (UNIT + "points/test_sharing.py",),
     ),
     Mutation(
         10,
@@ -218,7 +218,7 @@ LEAVING = (
         "Patcher._loaded",
         'self.missing[row.name] = f"{type(error).__name__}: {error}"[:200]',
         'raise\nself.missing[row.name] = f"{type(error).__name__}: {error}"[:200]',
-        (UNIT + "test_patcher.py",),
+        (UNIT + "lifecycle/test_patcher.py",),
     ),
     Mutation(
         10,
@@ -227,7 +227,7 @@ LEAVING = (
         "Patcher._loaded",
         'f"{type(error).__name__}: {error}"[:200]',
         '""',
-        (UNIT + "test_patcher.py",),
+        (UNIT + "lifecycle/test_patcher.py",),
     ),
     Mutation(
         10,
@@ -236,6 +236,6 @@ LEAVING = (
         "attribute.install",
         "name not in vars(holder)",
         "not hasattr(holder, name)",
-        (UNIT + "test_patcher.py",),
+        (UNIT + "lifecycle/test_patcher.py",),
     ),
 )

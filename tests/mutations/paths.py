@@ -22,4 +22,4 @@ COST = GUEST + "test_a_hook_without_an_observer_has_two_descriptors_and_one_hidd
 IDENTITY = GUEST + "test_uninstrument_restores_every_object_and_closes_everything"
 RUN = "tests/integration/hook/test_run.py"
 STORM = FORKS + "test_with_many_forks_no_child_hangs_and_no_record_is_in_another_ring"
-RUNTIME_DIR = UNIT + "test_runtime_dir.py"
+RUNTIME_DIR = UNIT + "transport/test_runtime_dir.py"

@@ -95,7 +95,7 @@ TABLE = (
         "is_ours",
         "signal_behind(error) is None",
         "True",
-        (UNIT + "test_foreign_exceptions.py",),
+        (UNIT + "safe/test_foreign_exceptions.py",),
     ),
     Mutation(
         1,
@@ -104,7 +104,7 @@ TABLE = (
         "wrap_put",
         'not _takes(original, "self", "obj", "block", "timeout")',
         "False",
-        (UNIT + "test_queues.py",),
+        (UNIT + "points/test_queues.py",),
     ),
     Mutation(
         6,
@@ -113,7 +113,7 @@ TABLE = (
         "wrap_put.put",
         "id(self) not in known",
         "False",
-        (UNIT + "test_queues.py",),
+        (UNIT + "points/test_queues.py",),
     ),
     Mutation(
         2,
@@ -122,7 +122,7 @@ TABLE = (
         "make_record.record",
         "_UNFIT",
         "ZeroDivisionError",
-        (UNIT + "test_ring.py",),
+        (UNIT + "transport/test_ring.py",),
     ),
     Mutation(
         2,
@@ -131,7 +131,7 @@ TABLE = (
         "Server.stop",
         "system.monotonic_ns() > deadline_ns",
         "False",
-        (UNIT + "test_server.py",),
+        (UNIT + "transport/test_server.py",),
     ),
     Mutation(
         2,
@@ -159,7 +159,7 @@ TABLE = (
         "begin = header + (number & mask) * 64\nring.memory[begin : begin + 64] = data",
         "begin, memory = header + (number & mask) * 64, ring.memory\nnow()\n"
         "memory[begin : begin + 64] = data",
-        (UNIT + "test_ring.py",),
+        (UNIT + "transport/test_ring.py",),
     ),
     Mutation(
         2,
@@ -215,7 +215,7 @@ TABLE = (
         "ForkSteps._before",
         "session.ring.step_aside()",
         "(session.ring.memory, session.ring.handed_out())",
-        (UNIT + "test_fork.py",),
+        (UNIT + "lifecycle/test_fork.py",),
     ),
     Mutation(
         3,
@@ -224,7 +224,7 @@ TABLE = (
         "Session.reset_in_child",
         "self.ring.restart()",
         "",
-        (UNIT + "test_fork.py",),
+        (UNIT + "lifecycle/test_fork.py",),
     ),
     Mutation(
         3,
@@ -233,7 +233,7 @@ TABLE = (
         "ForkSteps._bring_back",
         "self._counts_late and self.threads == 1",
         "False",
-        (UNIT + "test_fork.py",),
+        (UNIT + "lifecycle/test_fork.py",),
     ),
     Mutation(
         3,
@@ -242,7 +242,7 @@ TABLE = (
         "Session.start_with_next_record",
         "self.call_with_next_record(self.resume)",
         "",
-        (UNIT + "test_fork.py",),
+        (UNIT + "lifecycle/test_fork.py",),
     ),
     Mutation(
         4,
@@ -260,7 +260,7 @@ TABLE = (
         "add_allocator_gauge.cuda",
         "not module._initialized or module._is_in_bad_fork()",
         "module._is_in_bad_fork()",
-        (UNIT + "test_cuda.py",),
+        (UNIT + "points/test_cuda.py",),
     ),
     Mutation(
         5,
@@ -287,7 +287,7 @@ TABLE = (
         "Notes._make_room",
         "excess > 0",
         "False",
-        (UNIT + "test_notes.py",),
+        (UNIT + "transport/test_notes.py",),
     ),
     Mutation(
         6,
@@ -296,7 +296,7 @@ TABLE = (
         "Notes.add",
         "FILE_BYTES // 2 if is_common else FILE_BYTES",
         "FILE_BYTES",
-        (UNIT + "test_notes.py",),
+        (UNIT + "transport/test_notes.py",),
     ),
     Mutation(
         6,
@@ -305,7 +305,7 @@ TABLE = (
         "note_risks",
         "name.translate(_UNNUMBERED)",
         "name",
-        (UNIT + "test_fork.py",),
+        (UNIT + "lifecycle/test_fork.py",),
     ),
     Mutation(
         5,
@@ -417,7 +417,7 @@ TABLE = (
         "Notes._write",
         "self.path is None or self._file_bytes > room",
         "self.path is None",
-        (UNIT + "test_notes.py",),
+        (UNIT + "transport/test_notes.py",),
     ),
     Mutation(
         6,

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from types import FunctionType
+from typing import Any
 
 HOSTILE = (
     "\x1b[66;66H\x1b[2J\x1b]52;c;bVN0b2xlbg==\x07\x1b]0;mTitle\x1b\\\x9b77;77H\x9d52;c;bVN0b2xlbg==\x9c"
@@ -28,7 +29,7 @@ def in_name(marker: str) -> str:
     return (marker + HOSTILE).replace("\0", "").replace("/", "")[:100]
 
 
-def renamed(function: FunctionType, name: str, file: str) -> FunctionType:
+def renamed(function: Any, name: str, file: str) -> FunctionType:
     """A function that stacks show under another name and file."""
     code = function.__code__.replace(co_name=name, co_filename=file)
     if sys.version_info >= (3, 11):

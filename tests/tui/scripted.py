@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mpwatch.model.commands import Command
 from mpwatch.model.samples import Ended, GpuProcessSample, GpuSample
 from mpwatch.model.snapshot import GpuUse, Hook, Loader, OwnCost, SharedCache, Snapshot
 from mpwatch.model.waits import WaitGraph
-from mpwatch.observe.sources.source import Deliver
+from mpwatch.observe.sources.source import Command, Deliver
 from tests.tui.builders import (
     GIB,
     MAIN,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mpwatch.model.commands import ReadAllocators
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import GpuUse, Snapshot
+from mpwatch.observe.sources.source import ReadAllocators
 from mpwatch.tui.app import MpwatchApp
 from tests.tui.builders import GIB, MAIN, NOW_S, frames, worker_id
 from tests.tui.screen_text import screen_text

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 from textual.pilot import Pilot
 
-from mpwatch.model.commands import InjectHook
 from mpwatch.model.injection import InjectionPlan, PlannedInjection
 from mpwatch.model.samples import ProcSample
 from mpwatch.model.snapshot import Snapshot
+from mpwatch.observe.sources.source import InjectHook
 from mpwatch.tui import hook_question
 from mpwatch.tui.app import MpwatchApp
 from mpwatch.tui.elements.styled_text import text_of

@@ -10,12 +10,9 @@ import pytest
 from textual.pilot import Pilot
 from textual.screen import Screen
 
-from mpwatch.model.commands import (
-    Command,
-    StartRecording,
-)
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ProcSample
+from mpwatch.observe.sources.source import Command, StartRecording
 from mpwatch.tui.app import MpwatchApp
 from mpwatch.tui.process_actions import ProcessActions
 from mpwatch.tui.screens.process_actions import ConfirmScreen, ProcessActionsScreen

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mpwatch.model.commands import (
-    Command,
-    Seek,
-    SetSpeed,
-    Step,
-)
 from mpwatch.model.snapshot import Playback, Snapshot
+from mpwatch.observe.sources.source import Command, Seek, SetSpeed, Step
 from mpwatch.tui.app import MpwatchApp
 from tests.tui.scripted import ScriptedSource, loader_job
 

@@ -11,15 +11,10 @@ import pytest
 from textual.pilot import Pilot
 from textual.screen import Screen
 
-from mpwatch.model.commands import (
-    Command,
-    Focus,
-    Follow,
-    TakeStacks,
-)
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Snapshot
+from mpwatch.observe.sources.source import Command, Focus, Follow, TakeStacks
 from mpwatch.tui.app import MpwatchApp
 from mpwatch.tui.screens.dashboard import CompareScreen, MergedScreen
 from tests.tui.builders import MAIN, MIB, NOW_S, worker_id

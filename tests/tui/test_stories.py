@@ -8,10 +8,10 @@ from typing import Any
 from textual.pilot import Pilot
 from textual.screen import Screen
 
-from mpwatch.model.commands import Pause
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Playback, Snapshot
+from mpwatch.observe.sources.source import Pause
 from mpwatch.tui.app import MpwatchApp
 from mpwatch.tui.screens.base import TooSmallScreen
 from mpwatch.tui.screens.process import ProcessScreen

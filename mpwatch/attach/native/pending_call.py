@@ -26,8 +26,8 @@ from mpwatch.attach.native.code_cave import TargetMemory, mapping_at
 from mpwatch.attach.native.cpython_symbols import Interpreter
 from mpwatch.attach.native.elf import Mapping
 from mpwatch.attach.native.ptrace import NotStopping, Tracee
-from mpwatch.attach.procstat import age_s
 from mpwatch.attach.results import Refused
+from mpwatch.collect.process.procfs import age_s
 from mpwatch.collect.process.syscall_waits import names
 
 STOP_WITHIN_S = 0.25

@@ -33,8 +33,8 @@ from mpwatch.attach.arch import machine_here
 from mpwatch.attach.native import gil_syscalls, pending_call
 from mpwatch.attach.native.code_cave import TargetMemory
 from mpwatch.attach.native.pending_call import NotReady, Plan
-from mpwatch.attach.procstat import read_stat
 from mpwatch.attach.results import Refused
+from mpwatch.collect.process.procfs import stat_of
 from mpwatch.model.ids import ProcessId
 
 NAME = "mpwatch-tracer"
@@ -272,10 +272,10 @@ def require_same(process: ProcessId) -> None:
         Refused: The process has exited.
     """
     try:
-        _, state, start_ticks = read_stat(process.pid)
+        stat = stat_of(process.pid)
     except OSError:
         raise Refused("the process ended during the attempt") from None
-    if start_ticks != process.start_ticks or state in ("Z", "X"):
+    if stat.process != process or stat.state in ("Z", "X"):
         raise Refused("the process ended during the attempt")
 
 

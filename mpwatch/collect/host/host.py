@@ -13,8 +13,8 @@ from mpwatch.collect.host.port_owners import port_owners
 from mpwatch.collect.process import procfs
 from mpwatch.collect.process.procfs import DescriptorBudget, OpenFiles
 from mpwatch.model.host import CgroupSample, HostSample, NewFiles, PortOwner, RoomSample
+from mpwatch.model.ids import SegmentUse
 from mpwatch.model.sanitize import clean
-from mpwatch.model.segments import SegmentUse
 
 RELOCATE_S = 30.0
 """Places of control groups, limits of the kernel and owners of ports hardly ever change."""

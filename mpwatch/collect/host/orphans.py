@@ -17,9 +17,8 @@ from typing import Literal
 
 from mpwatch.collect.process import procfs
 from mpwatch.hook import wire
-from mpwatch.model.ids import SegmentId
+from mpwatch.model.ids import SegmentId, SegmentUse, torch_creator
 from mpwatch.model.sanitize import clean
-from mpwatch.model.segments import SegmentUse, torch_creator
 
 SHM = "/dev/shm"
 INITIAL_PID_NAMESPACE = 0xEFFFFFFC

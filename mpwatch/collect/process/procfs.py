@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import resource
+import time
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -140,6 +141,28 @@ def stat_or_none(line: bytes) -> Stat | None:
 def read_stat(proc: str, pid: int) -> Stat | None:
     """`stat` of a process, or `None` once it is gone."""
     return stat_or_none(read_stat_line(proc, pid))
+
+
+def stat_of(pid: int, proc: str = "/proc") -> Stat:
+    """`stat` of a process that is expected to exist.
+
+    Raises:
+        OSError: It has exited, or is hidden from this process.
+    """
+    line = read(f"{proc}/{pid}/stat", 4096)
+    if not line:
+        raise ProcessLookupError(pid)
+    return parse_stat(line)
+
+
+def age_s(pid: int, proc: str = "/proc") -> float:
+    """Seconds since the start of a process.
+
+    Raises:
+        OSError: It has exited, or is hidden from this process.
+    """
+    started_s = stat_of(pid, proc).start_ticks / os.sysconf("SC_CLK_TCK")
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - started_s
 
 
 def read_cmdline(proc: str, pid: int) -> tuple[str, ...]:

@@ -234,8 +234,14 @@ class StackCollector:
 
 
 def find_py_spy() -> str | None:
-    """Path of py-spy: beside this Python, in its environment, or on PATH."""
-    for folder in (os.path.dirname(sys.executable), os.path.join(sys.prefix, "bin")):
+    """Path of py-spy: beside this Python, in its environment, beside mpwatch, or on PATH.
+
+    `pip install --target`, and with it a single file made by shiv, has programs in the folder `bin`
+    beside the packages.
+    """
+    packages = os.path.abspath(__file__).rpartition(f"{os.sep}mpwatch{os.sep}")[0]
+    beside = os.path.join(packages, "bin")
+    for folder in (os.path.dirname(sys.executable), os.path.join(sys.prefix, "bin"), beside):
         path = os.path.join(folder, "py-spy")
         if os.access(path, os.X_OK):
             return path

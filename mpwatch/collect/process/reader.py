@@ -33,9 +33,8 @@ from mpwatch.collect.process.schedule import (
 from mpwatch.collect.process.segments import CreatorOf, ExtentCache
 from mpwatch.collect.process.static_facts import StaticFacts
 from mpwatch.collect.process.syscall_waits import WaitResolver
-from mpwatch.model.ids import ProcessId
+from mpwatch.model.ids import ProcessId, SegmentUse
 from mpwatch.model.samples import FdSample, MapSample, MemorySample, ProcSample
-from mpwatch.model.segments import SegmentUse
 
 T = TypeVar("T")
 

@@ -10,9 +10,8 @@ from typing import NamedTuple
 
 from mpwatch.collect.process.fds import HeldFile
 from mpwatch.collect.process.maps import MappedFile
-from mpwatch.model.ids import SegmentId
+from mpwatch.model.ids import SegmentId, SegmentKind, SegmentUse, torch_creator
 from mpwatch.model.sanitize import clean
-from mpwatch.model.segments import SegmentKind, SegmentUse, torch_creator
 
 DELETED = " (deleted)"
 SEGMENTS_LIMIT = 20_000

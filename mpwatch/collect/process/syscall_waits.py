@@ -16,14 +16,19 @@ from dataclasses import dataclass, replace
 
 from mpwatch.collect.process import procfs
 from mpwatch.collect.process.fds import kind_of
-from mpwatch.collect.process.file_locks import holder_for
 from mpwatch.collect.process.maps import Mappings
 from mpwatch.collect.process.memory import ProcessMemory
-from mpwatch.model.samples import FILE_LOCK_CALLS, WaitedOn, WaitKind, inode_of
+from mpwatch.model.samples import FILE_LOCK_CALLS, LockHolder, WaitedOn, WaitKind, inode_of
 from mpwatch.model.sanitize import clean
 
 FDS_LIMIT = 256
 """Of one poll or select; more are not listed."""
+LOCKS_BYTES = 1 << 18
+"""Of `/proc/locks`; a host with more locks than that (about 4,000) shows only the first ones."""
+_LOCK = re.compile(
+    rb"^(\d+):( ->)? +(FLOCK|POSIX|OFDLCK)\b.*? (-?\d+) [0-9a-f]+:[0-9a-f]+:\d+ ", re.M
+)
+"""Number, mark of a waiting lock, kind and pid (proc_locks(5); Linux 4.14 to 6.18)."""
 
 _READS = frozenset(("read", "readv", "recvfrom", "recvmsg", "recvmmsg", "pread64", "splice"))
 _WRITES = frozenset(("write", "writev", "sendto", "sendmsg", "pwrite64", "sendfile"))
@@ -343,3 +348,42 @@ _AARCH64: dict[int, str] = {
 def names(machine: str) -> dict[int, str]:
     """System calls by number for a machine as uname(2) calls it; empty for an unknown one."""
     return {"x86_64": _X86_64, "aarch64": _AARCH64, "arm64": _AARCH64}.get(machine, {})
+
+
+def holder_for(proc: str, waiter: int) -> LockHolder | None:
+    """The process that took the lock which another process is blocked on.
+
+    The kernel names the process that took the lock. A lock of flock(2) belongs to the open file,
+    so that process may have exited since and left the lock to a child with the same descriptor.
+    Processes of other pid namespaces are not shown.
+
+    Args:
+        proc: Path of procfs.
+        waiter: Pid of the process that is blocked in flock(2) or fcntl(2).
+
+    Returns:
+        The holder; `None` if the kernel does not show one.
+    """
+    try:
+        table = procfs.read(f"{proc}/locks", LOCKS_BYTES)
+    except OSError:
+        return None
+    pid = _holder_pid(table, waiter)
+    if pid is None or pid <= 0:
+        return None
+    try:
+        name = procfs.read(f"{proc}/{pid}/comm").decode("utf-8", "replace").strip()
+    except OSError:
+        name = ""
+    return LockHolder(pid, clean(name))
+
+
+def _holder_pid(table: bytes, waiter: int) -> int | None:
+    """The pid of the lock that blocks a waiting one: both have the same number."""
+    holders: dict[bytes, int] = {}
+    for number, waits, _, pid in _LOCK.findall(table):
+        if not waits:
+            holders[number] = int(pid)
+        elif int(pid) == waiter:
+            return holders.get(number)
+    return None

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from mpwatch.describe.frames import frame_words, own_frames
+from mpwatch.diagnose.analysis.distributed.rank_waits import ITS_RANKS, MACHINES, OTHERS, STORE
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.stack_patterns import (
     HOOK_THREAD,
@@ -20,7 +21,6 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     user_frame,
 )
 from mpwatch.diagnose.analysis.waits.edges import LOCK_FILE, surroundings
-from mpwatch.diagnose.analysis.waits.rank_waits import ITS_RANKS, MACHINES, OTHERS, STORE
 from mpwatch.model.account import Account, Activity, ProcessAccount, Target, ThreadAccount
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.loader_polls import is_loader_poll, loader_wait

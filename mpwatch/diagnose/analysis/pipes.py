@@ -26,6 +26,8 @@ class PipeEnds:
     """Of sockets, where known."""
     outward: frozenset[int] = frozenset()
     """Sockets whose other end is not known to be in this job."""
+    peers: dict[int, int] = field(default_factory=dict)
+    """The other end of each socket, where known."""
 
     def words(self, inode: int) -> str:
         """What to call one: `pipe 18174`, `socket 77`, `tcp 10.0.0.1:4000 > 10.0.0.2:29500`."""
@@ -96,6 +98,7 @@ def ends_among(
         is_complete,
         {inode: link.address or "unix" for inode, link in sockets.items()},
         frozenset(inode for inode, link in sockets.items() if link.peer not in peers),
+        {inode: link.peer for inode, link in sockets.items() if link.peer is not None},
     )
 
 

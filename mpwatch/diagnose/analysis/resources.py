@@ -10,8 +10,7 @@ from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.known_errors import number_of
 from mpwatch.model.history import History, Point, Series
 from mpwatch.model.host import RoomSample
-from mpwatch.model.ids import ProcessId
-from mpwatch.model.segments import SegmentUse
+from mpwatch.model.ids import ProcessId, SegmentUse
 from mpwatch.model.snapshot import Process, Segment, Snapshot
 
 MANY_FILES = 100

@@ -1,10 +1,9 @@
-"""The table of patch points, walked to come in and walked back to leave.
+"""Set the patch points of a table as the program imports their modules, and restore the originals.
 
-What may be replaced is chosen with care. Functions that pickles name (`rebuild_storage_fd`,
-`_worker_loop` and their like) stay the very objects they are: pickle refuses a function that is
-not the one its name leads to, so replacing one while some thread holds it for pickling would fail
-in the program. Methods of classes, entries of `ForkingPickler`'s table and functions that are only
-ever called are safe to replace at any moment.
+Functions that pickles refer to by name (`rebuild_storage_fd`, `_worker_loop`) are never replaced:
+pickle refuses a function that is not the one its name leads to, so a thread of the program that is
+about to pickle the original would fail. Methods of classes, entries of `ForkingPickler`'s table and
+functions that are only called can be replaced at any moment.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ import functools
 import sys
 
 from ..safe import foreign_exceptions
-from .import_watch import ImportWatch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+    from importlib.machinery import ModuleSpec
     from types import ModuleType
     from typing import Any
 
@@ -74,7 +73,7 @@ class Patcher:
         """Undoes what is being set just now; a signal handler may raise in the middle of it."""
 
     def install(self, points: tuple[Point, ...]) -> None:
-        """Set every point whose module is there, and wait for the other modules."""
+        """Set every point whose module is imported, and wait for the other modules."""
         self._rows = points
         for name in dict.fromkeys(row.module for row in self._rows):
             module = sys.modules.get(name)
@@ -87,7 +86,7 @@ class Patcher:
         self._watch.start()
 
     def uninstall(self) -> None:
-        """Put every original object back, where ours is still in its place."""
+        """Restore every original object, where its replacement is still in place."""
         self._watch.end()
         self._unfinished.clear()
         if self.prepared is not None:
@@ -101,7 +100,7 @@ class Patcher:
                 if not foreign_exceptions.is_ours(error):
                     raise
                 self.missing[name] = f"could not be restored: {error}"
-            # Only now: what was struck is undone once more.
+            # Only now: if this was interrupted, it is undone once more.
             self._undo.pop(name, None)
 
     def installed(self) -> list[str]:
@@ -113,7 +112,7 @@ class Patcher:
         return sorted(self._watch.names | self._unfinished)
 
     def is_waiting_for_import(self) -> bool:
-        """Whether a module was found in the middle of its import, which nothing announces."""
+        """Whether a module was being imported when it was found: nothing tells when that ends."""
         return bool(self._unfinished)
 
     def catch_up(self) -> None:
@@ -128,7 +127,7 @@ class Patcher:
                 self._loaded(name)
 
     def _loaded(self, name: str) -> None:
-        """Set the points of one module; one that fails is missing, and takes no other with it."""
+        """Set the points of one module; one that fails goes to `missing`, the others are set."""
         module = sys.modules.get(name)
         if module is None:
             return
@@ -226,3 +225,83 @@ def make_pass_through(wrapper: Any, original: Any) -> None:
 def _is_initializing(module: ModuleType) -> bool:
     """Whether the module's code is still running."""
     return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
+
+
+class ImportWatch:
+    """Tells when a module has been imported, without importing anything.
+
+    It is a finder at the head of `sys.meta_path` that finds nothing itself. For the few names in
+    `names`, the finders behind it find the module, and it is told when the module's code has run.
+    Any other import costs one lookup in a set, 0.1 us of the 100 us and more that an import takes.
+    """
+
+    __slots__ = ("_on_loaded", "names")
+
+    def __init__(self, on_loaded: Callable[[str], None]) -> None:
+        self._on_loaded = on_loaded
+        self.names: set[str] = set()
+
+    def start(self) -> None:
+        """Put it at the head of `sys.meta_path`."""
+        if self not in sys.meta_path:
+            sys.meta_path.insert(0, self)
+
+    def stop(self) -> None:
+        """Take it out of `sys.meta_path`; `start` puts it back."""
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+
+    def end(self) -> None:
+        """Stop for good, and drop the reference to the callback's owner."""
+        self.stop()
+        self.names.clear()
+        self._on_loaded = _ignore
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Find a module in `names` through the finders behind this one."""
+        if name not in self.names:
+            return None
+        for finder in tuple(sys.meta_path):
+            if finder is self or not hasattr(finder, "find_spec"):
+                continue
+            spec = finder.find_spec(name, path, target)
+            if spec is None:
+                continue
+            if hasattr(spec.loader, "exec_module"):
+                spec.loader = _Loader(spec.loader, self._loaded)  # type: ignore[assignment]
+            return spec
+        return None
+
+    def _loaded(self, name: str) -> None:
+        self.names.discard(name)
+        self._on_loaded(name)
+
+
+def _ignore(name: str) -> None:
+    """The callback after `ImportWatch.end`."""
+
+
+class _Loader:
+    """Replaces a module's loader until the module's code has run."""
+
+    def __init__(self, loader: Any, on_loaded: Callable[[str], None]) -> None:
+        self._loader = loader
+        self._on_loaded = on_loaded
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        """Have the real loader make the module."""
+        module: ModuleType | None = self._loader.create_module(spec)
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Put the real loader back where the module sees it, have it run the code, and tell."""
+        module.__loader__ = self._loader
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._loader
+        self._loader.exec_module(module)
+        self._on_loaded(module.__name__)

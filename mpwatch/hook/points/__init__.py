@@ -14,7 +14,6 @@ from ..lifecycle.patcher import Point, attribute
 from . import (
     collectives,
     cuda,
-    cuda_ipc,
     forking,
     loader,
     pickling,
@@ -23,7 +22,6 @@ from . import (
     processes,
     queues,
     rendezvous,
-    resource_sharer,
     sharing,
     start_method,
     thread_errors,
@@ -74,10 +72,6 @@ TABLE = (
     # pools.py: gauges pools
     Point("pools gauge", "multiprocessing.util", pools.add_gauge),
 
-    # resource_sharer.py: notes ticket-failed; gauges sharer, sharer_tickets
-    Point("DupFd.detach", _SHARER, attribute("DupFd.detach", resource_sharer.wrap_detach)),
-    Point("resource_sharer tickets", _SHARER, resource_sharer.add_gauges),
-
     # thread_errors.py: notes thread-died, exception
     Point("threading.excepthook", "threading",
           attribute("excepthook", thread_errors.wrap_excepthook)),
@@ -89,7 +83,8 @@ TABLE = (
     # pickling.py: notes unpicklable, many-storages
     Point("reduction.dump", "multiprocessing.reduction", attribute("dump", pickling.wrap_dump)),
 
-    # sharing.py: records SHARE, REBUILD, CUDA_SHARE, CUDA_REBUILD, CACHE_SWEEP; gauges shared_cache
+    # sharing.py: records SHARE, REBUILD, CUDA_SHARE, CUDA_REBUILD, CACHE_SWEEP; notes
+    # ticket-failed; gauges shared_cache, sharer, sharer_tickets
     Point("_new_shared", _STORAGE,
           attribute("_StorageBase._new_shared", sharing.wrap_make_shared)),
     Point("share_memory_", _STORAGE,
@@ -102,6 +97,10 @@ TABLE = (
     Point("storage_from_cache", _REDUCTIONS,
           attribute("storage_from_cache", sharing.wrap_storage_from_cache)),
     Point("shared_cache gauge", _REDUCTIONS, sharing.add_gauge),
+    Point("SharedMemory", "multiprocessing.shared_memory",
+          attribute("SharedMemory.__init__", sharing.wrap_shared_memory_init)),
+    Point("DupFd.detach", _SHARER, attribute("DupFd.detach", sharing.wrap_detach)),
+    Point("resource_sharer tickets", _SHARER, sharing.add_sharer_gauges),
 
     # loader.py: records LOADER_START, LOADER_STOP, LOADER_NEXT, LOADER_PUT_INDEX,
     # LOADER_FETCH_BEGIN, LOADER_FETCH; notes foreign-shutdown; gauges loaders, worker
@@ -117,12 +116,10 @@ TABLE = (
     Point("map fetch", _FETCH, attribute("_MapDatasetFetcher.fetch", loader.wrap_fetch)),
     Point("iterable fetch", _FETCH, attribute("_IterableDatasetFetcher.fetch", loader.wrap_fetch)),
 
-    # cuda.py: records CUDA_INIT; notes cuda-init; gauges cuda (on request)
+    # cuda.py: records CUDA_INIT; notes cuda-init; gauges cuda (on request), cuda_lent
     Point("torch.cuda._queued_calls", "torch.cuda", cuda.call_when_initialised),
     Point("cuda allocator gauge", "torch.cuda", cuda.add_allocator_gauge),
-
-    # cuda_ipc.py: gauges cuda_lent
-    Point("_share_cuda_", _STORAGE, cuda_ipc.install),
+    Point("_share_cuda_", _STORAGE, cuda.count_sends),
 
     # rendezvous.py: notes exception; gauges rendezvous
     Point("rendezvous store", "torch.distributed.rendezvous", rendezvous.install),

@@ -1,12 +1,14 @@
-"""The initialisation of CUDA, and the figures of its allocator; the hook initialises nothing."""
+"""CUDA: its initialisation, its allocator, memory sent to others. The hook initialises nothing."""
 
 from __future__ import annotations
 
-from .. import wire
+from .. import checks, wire
+from ..lifecycle.patcher import attribute
 from ..safe import foreign_exceptions
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import ModuleType
     from typing import Any
 
@@ -72,3 +74,38 @@ def add_allocator_gauge(module: ModuleType, session: Context) -> Undo:
 
     session.on_request["cuda"] = cuda
     return lambda: session.drop_gauges("cuda")
+
+
+def _share_cuda(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
+    lent: Any = None
+
+    def _share_cuda_(self: Any, *args: Any, **kwargs: Any) -> Any:
+        nonlocal lent
+        try:
+            result = original(self, *args, **kwargs)
+        except BaseException as error:
+            foreign_exceptions.unframe(error)
+            raise
+        try:
+            if lent is None:
+                lent = checks.load("cuda_lent").Lent(session.system)
+                session.gauges["cuda_lent"] = lent.show
+            lent.send(result)
+        except Exception as error:
+            if not foreign_exceptions.is_ours(error):
+                raise
+            session.patcher.missing["cuda_lent"] = f"{type(error).__name__}: {error}"[:200]
+        return result
+
+    return _share_cuda_
+
+
+def count_sends(module: ModuleType, session: Context) -> Undo:
+    """Count sends of CUDA memory by `checks.cuda_lent`; the gauge is added with the first one."""
+    undo = attribute("TypedStorage._share_cuda_", _share_cuda)(module, session)
+
+    def undo_both() -> None:
+        session.drop_gauges("cuda_lent")
+        undo()
+
+    return undo_both

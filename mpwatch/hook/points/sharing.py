@@ -1,4 +1,7 @@
-"""Tensors sent between processes: `torch.multiprocessing.reductions`.
+"""Tensors and descriptors sent between processes.
+
+Tensors: `torch.multiprocessing.reductions`. The descriptors of tensors, and those that a program
+sends itself: `multiprocessing.resource_sharer`.
 
 Both sides of a transfer call `SharedCache.__setitem__` with the same key: inode and device
 of the segment (file_descriptor), its name (file_system), or the CUDA handle. So the sender is
@@ -12,12 +15,13 @@ import itertools
 import operator
 import sys
 
-from .. import wire
+from .. import checks, wire
 from ..safe import foreign_exceptions
 from ..safe.one_call import through
 from ..state.thread_state import SHARING
 
 TYPE_CHECKING = False
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
@@ -25,6 +29,7 @@ if TYPE_CHECKING:
 
     from ..context import Context
     from ..lifecycle.patcher import Undo
+
 
 REDUCTIONS = "torch.multiprocessing.reductions"
 _SWEPT_LIMIT = 4096
@@ -280,3 +285,52 @@ def add_gauge(module: ModuleType, session: Context) -> Undo:
 
     session.gauges["shared_cache"] = shared_cache
     return lambda: session.drop_gauges("shared_cache")
+
+
+def wrap_shared_memory_init(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
+    """Note lines that create blocks: see `checks.shared_memory`."""
+    wrapper: Callable[..., Any] = checks.load("shared_memory").wrap_init(original, session)
+    return wrapper
+
+
+def wrap_detach(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
+    """Note a descriptor that could not be received."""
+    here, now = session.here, session.system.monotonic_ns
+
+    def detach(self: Any) -> Any:
+        here.own.began_ns = now()
+        try:
+            return original(self)
+        except BaseException as error:
+            address, key = getattr(self, "_id", (None, None))
+            session.note(
+                "ticket-failed",
+                address=str(address)[:256],
+                ticket=key,
+                type=type(error).__name__,
+                text=foreign_exceptions.text_of(error),
+                tid=session.system.get_native_id(),
+            )
+            foreign_exceptions.unframe(error)
+            raise
+
+    return detach
+
+
+def add_sharer_gauges(module: ModuleType, session: Context) -> Undo:
+    """Add the gauges `sharer` and `sharer_tickets`, the descriptors not received yet."""
+    sharer: Any = module._resource_sharer
+    if not isinstance(sharer._cache, dict):
+        raise TypeError("the resource sharer keeps its tickets elsewhere")
+
+    def tickets() -> dict[str, Any]:
+        address = sharer._address
+        return {
+            "outstanding": len(sharer._cache),
+            "issued": sharer._key,
+            "address": None if address is None else str(address)[:256],
+        }
+
+    session.gauges["sharer"] = tickets
+    session.gauges["sharer_tickets"] = lambda: len(sharer._cache)
+    return lambda: session.drop_gauges("sharer", "sharer_tickets")

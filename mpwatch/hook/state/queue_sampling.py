@@ -11,9 +11,8 @@ import weakref
 from .. import wire
 from ..safe import foreign_exceptions
 from ..safe.exact import is_a
-from .handed_models import HandedModels
-from .moved_views import MovedViews
 from .queue_depth import QueueDepths
+from .start_checks import HandedModels, MovedViews
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -16,10 +16,9 @@ from typing import Any, Generic, TypeVar, get_type_hints
 import msgspec
 
 from mpwatch.model.events import HookGauges, HookHello, HookNote, HookSlice, HookStatus, Input
-from mpwatch.model.ids import ProcessId
+from mpwatch.model.ids import ProcessId, SegmentUse
 from mpwatch.model.samples import Ended, FdLink, ProcSample, StacksTaken, TreeSample
 from mpwatch.model.sanitize import MESSAGE_LIMIT, clean
-from mpwatch.model.segments import SegmentUse
 
 SCHEMA = 1
 """Version of the lines. Raised only when old readers would misunderstand new lines."""

@@ -9,8 +9,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from mpwatch.collect.job.reader import ReadRequest
-from mpwatch.model.commands import (
+from mpwatch.model.events import Input
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.snapshot import OwnCost, Snapshot
+from mpwatch.observe.recording.file import CannotRecord, RecordingWriter
+from mpwatch.observe.sources.attach_schedule import Inject, Injection
+from mpwatch.observe.sources.collectors import Collectors, HookUse
+from mpwatch.observe.sources.observer import POLL_S, Observer, Plan
+from mpwatch.observe.sources.source import (
     Command,
+    Deliver,
     Focus,
     Follow,
     InjectHook,
@@ -23,14 +31,6 @@ from mpwatch.model.commands import (
     Step,
     TakeStacks,
 )
-from mpwatch.model.events import Input
-from mpwatch.model.ids import ProcessId
-from mpwatch.model.snapshot import OwnCost, Snapshot
-from mpwatch.observe.recording.file import CannotRecord, RecordingWriter
-from mpwatch.observe.sources.attach_schedule import Inject, Injection
-from mpwatch.observe.sources.collectors import Collectors, HookUse
-from mpwatch.observe.sources.observer import POLL_S, Observer, Plan
-from mpwatch.observe.sources.source import Deliver
 from mpwatch.observe.sources.stack_schedule import SelectedStacks, StackSchedule
 
 GAUGES_S = 2.0

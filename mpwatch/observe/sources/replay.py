@@ -8,8 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from mpwatch.model.commands import (
+from mpwatch.model.snapshot import Playback, Snapshot
+from mpwatch.observe.recording.file import Recording
+from mpwatch.observe.recording.summary import Course
+from mpwatch.observe.recording.timeline import Timeline
+from mpwatch.observe.sources.source import (
     Command,
+    Deliver,
     Focus,
     Follow,
     Pause,
@@ -21,11 +26,6 @@ from mpwatch.model.commands import (
     Step,
     TakeStacks,
 )
-from mpwatch.model.snapshot import Playback, Snapshot
-from mpwatch.observe.recording.file import Recording
-from mpwatch.observe.recording.summary import Course
-from mpwatch.observe.recording.timeline import Timeline
-from mpwatch.observe.sources.source import Deliver
 
 FRAME_S = 0.25
 """Snapshots are delivered this often while it plays."""

@@ -1,12 +1,112 @@
-"""The interface of a source of snapshots: a live job, a recording, a script of a test."""
+"""The interface of a source of snapshots, and the commands that it accepts.
+
+A source is a live job, a recording, or a script of a test.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from mpwatch.model.commands import Command
+from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class TakeStacks:
+    """Take stacks now, of one process or of all."""
+
+    process: ProcessId | None = None
+    native: bool = False
+    locals: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Follow:
+    """Take stacks of one process twice a second; `None` stops it."""
+
+    process: ProcessId | None
+
+
+@dataclass(frozen=True, slots=True)
+class Focus:
+    """Take stacks of the process under the cursor, at intervals by their cost; `None` ends it."""
+
+    process: ProcessId | None
+
+
+@dataclass(frozen=True, slots=True)
+class SetRefresh:
+    """Set the number of samples per second."""
+
+    hz: float
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Keep the last snapshot on screen, or show new ones again; sampling continues."""
+
+    paused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StartRecording:
+    """Write all inputs to a file; `None` stops it."""
+
+    path: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Seek:
+    """Replay only: move to a time, in seconds from the start of the recording."""
+
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class SetSpeed:
+    """Replay only: set the seconds of recording per second."""
+
+    factor: float
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Replay only: pause and move by a number of samples, backwards if negative."""
+
+    readings: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class InjectHook:
+    """Live only: inject the hook into the job and into processes that it starts later."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAllocators:
+    """Live only: ask the hooks of these processes once for the figures of torch's CUDA allocator.
+
+    The hook takes the allocator's lock for this. Behind a kernel that never ends it would wait for
+    the lock for ever, so these figures are read on request only.
+    """
+
+    processes: tuple[ProcessId, ...]
+
+
+Command: TypeAlias = (
+    Focus
+    | Follow
+    | InjectHook
+    | Pause
+    | ReadAllocators
+    | Seek
+    | SetRefresh
+    | SetSpeed
+    | StartRecording
+    | Step
+    | TakeStacks
+)
 
 Deliver: TypeAlias = Callable[[Snapshot], None]
 """Called on the source's own thread with each new snapshot; must return at once."""

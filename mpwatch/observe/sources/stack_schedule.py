@@ -21,10 +21,10 @@ import time
 from collections.abc import Callable, Mapping, Set
 from typing import NamedTuple, Protocol
 
-from mpwatch.model.commands import TakeStacks
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import StacksTaken
 from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.observe.sources.source import TakeStacks
 
 STILL_S = 3.0
 """A process none of whose threads has used cpu for this long has stopped."""

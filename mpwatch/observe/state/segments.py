@@ -7,9 +7,8 @@ from operator import eq, is_
 from typing import NamedTuple, TypeAlias
 
 from mpwatch.model.events import HookNote
-from mpwatch.model.ids import ProcessId, SegmentId
+from mpwatch.model.ids import ProcessId, SegmentId, SegmentUse
 from mpwatch.model.samples import ProcSample
-from mpwatch.model.segments import SegmentUse
 from mpwatch.model.snapshot import Segment
 
 

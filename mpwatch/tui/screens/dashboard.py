@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 
 from textual.binding import Binding, BindingType
 
-from mpwatch.model.commands import TakeStacks
 from mpwatch.model.findings import Finding
 from mpwatch.model.ids import ProcessId
+from mpwatch.observe.sources.source import TakeStacks
 from mpwatch.tui.pages import (
     account,
     compare,
@@ -24,13 +24,14 @@ from mpwatch.tui.pages import (
     tree,
     waits,
 )
+from mpwatch.tui.pages.account import TimeRow
 from mpwatch.tui.screens.pages import AnyPage, AnyPageView, PagesScreen
 from mpwatch.tui.screens.process import ProcessScreen
 from mpwatch.tui.screens.texts import FindingScreen
 from mpwatch.tui.view_state import ViewState
+from mpwatch.tui.widgets.live_table import LiveTable
 from mpwatch.tui.widgets.overview import Overview
 from mpwatch.tui.widgets.page_view import PageView
-from mpwatch.tui.widgets.time_view import TimeView
 
 
 class Dashboard(PagesScreen):
@@ -159,3 +160,25 @@ class CompareScreen(PagesScreen):
         event.stop()
         if event.process is not None:
             self.app.push_screen(ProcessScreen(self.view_state, event.process))
+
+
+class TimeView(PageView[TimeRow]):
+    """The processes, and the threads of those that are unfolded."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(account.page(), id=id)
+        self._unfolded: frozenset[ProcessId] = frozenset()
+
+    def on_live_table_shifted(self, event: LiveTable.Shifted) -> None:
+        """Unfold the threads of a process with right, fold them with left."""
+        event.stop()
+        row = self.table.current
+        if row is None or event.table is not self.table:
+            return
+        process = row.process.process
+        changed = self._unfolded | {process} if event.step > 0 else self._unfolded - {process}
+        if changed != self._unfolded:
+            self._unfolded = changed
+            self.page = account.page(changed)
+            self.redraw()
+            self.select_process(process)

@@ -9,11 +9,12 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
+from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Input
 
 from mpwatch.model.ids import ProcessId
-from mpwatch.tui.elements.header import Tab, header
+from mpwatch.tui.elements.header import Tab, TabRange, header, tab_line
 from mpwatch.tui.elements.page import Page
 from mpwatch.tui.elements.snapshot_view import SnapshotView
 from mpwatch.tui.elements.styled_text import Line, cell
@@ -23,7 +24,6 @@ from mpwatch.tui.screens.base import LiveScreen
 from mpwatch.tui.view_state import ViewState
 from mpwatch.tui.widgets.line_view import LineView
 from mpwatch.tui.widgets.page_view import PageView
-from mpwatch.tui.widgets.tab_bar import TabBar
 
 HINTS = (("?", "help"), ("/", "filter"), ("space", "pause"), ("q", "quit"))
 
@@ -232,3 +232,40 @@ class PagesScreen(LiveScreen):
     def action_reverse(self) -> None:
         """Turn the order around."""
         self.page_view.reverse()
+
+
+class TabBar(LineView):
+    """Shows the pages and key hints; a click on a page opens it."""
+
+    class Clicked(Message):
+        """A page was clicked."""
+
+        def __init__(self, digit: str) -> None:
+            super().__init__()
+            self.digit = digit
+
+    def __init__(self, tabs: Sequence[Tab], hints: Sequence[tuple[str, str]], *, id: str) -> None:
+        super().__init__(id=id, classes="bar")
+        self._tabs = tabs
+        self._hints = hints
+        self._ranges: tuple[TabRange, ...] = ()
+        self.current = ""
+
+    def choose(self, digit: str) -> None:
+        """Mark the page that is shown."""
+        self.current = digit
+        self._draw()
+
+    def on_resize(self) -> None:
+        """Fit the names to the new width."""
+        self._draw()
+
+    def _draw(self) -> None:
+        content, self._ranges = tab_line(self._tabs, self.current, self._hints, self.size.width)
+        self.show((content,))
+
+    def on_click(self, event: events.Click) -> None:
+        """Choose the page under the mouse."""
+        for found in self._ranges:
+            if found.start <= event.x < found.end:
+                self.post_message(self.Clicked(found.digit))

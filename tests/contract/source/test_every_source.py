@@ -11,18 +11,17 @@ from pathlib import Path
 import pytest
 
 from mpwatch.collect.process.identify import identify
-from mpwatch.model.commands import Follow, Pause, Seek, SetSpeed, Step
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.observe.recording.file import RecordingWriter
 from mpwatch.observe.sources.live import LiveOptions, LiveSource
 from mpwatch.observe.sources.oneshot import LookOptions, watch_for
 from mpwatch.observe.sources.replay import ReplaySource, replay_to_end
-from mpwatch.observe.sources.source import Source
+from mpwatch.observe.sources.source import Follow, Pause, Seek, SetSpeed, Source, Step
 from mpwatch.observe.state.fold import Fold
 from mpwatch.report.json import snapshot_json
 from tests.conftest import Start
 from tests.tui.scripted import ScriptedSource
-from tests.unit.recording.trees import MAIN, START_S, tree
+from tests.unit.observe.recording.trees import MAIN, START_S, tree
 
 DEADLINE_S = 30.0
 SLEEPER = "import signal; print('ready'); signal.pause()"

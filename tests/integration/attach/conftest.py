@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.attach.target import read_stat
 from mpwatch.collect.host import ptrace_access
+from mpwatch.collect.process.procfs import stat_of
 from mpwatch.model.ids import ProcessId
 from tests.conftest import kill_group
 
@@ -36,11 +36,11 @@ class Running:
 
     @property
     def process(self) -> ProcessId:
-        return ProcessId(self.pid, read_stat(self.pid)[2])
+        return stat_of(self.pid).process
 
     @property
     def state(self) -> str:
-        return read_stat(self.pid)[1]
+        return stat_of(self.pid).state
 
     @property
     def is_running(self) -> bool:

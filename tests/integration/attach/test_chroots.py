@@ -36,14 +36,14 @@ import json, subprocess, sys
 sys.path.insert(0, "/mpwatch-test")
 from mpwatch.attach.inject import inject
 from mpwatch.attach.detach import detach
-from mpwatch.attach.target import read_stat
+from mpwatch.collect.process.procfs import stat_of
 from mpwatch.model.ids import ProcessId
 environment = {**__import__("os").environ, **json.loads(sys.argv[1])}
 target = subprocess.Popen(
     [sys.executable, "/mpwatch-test/attach_plain.py", "idle"], stdout=subprocess.PIPE,
     env=environment)
 target.stdout.readline()
-process = ProcessId(target.pid, read_stat(target.pid)[2])
+process = stat_of(target.pid).process
 attached = inject(process, timeout_s=10)
 detached = detach(process, timeout_s=10)
 target.kill()
@@ -51,7 +51,7 @@ target.communicate()
 for _ in range(10):  # also those that have hardly begun
     young = subprocess.Popen([sys.executable, "/mpwatch-test/attach_plain.py", "idle"],
         stdout=subprocess.DEVNULL, env=environment)
-    process = ProcessId(young.pid, read_stat(young.pid)[2])
+    process = stat_of(young.pid).process
     for attempt in range(50):
         found = inject(process, timeout_s=0.2)
         if found.state == "ready":

@@ -13,8 +13,7 @@ from mpwatch.attach.inject import inject
 from mpwatch.attach.inject_tree import detach_tree, inject_tree
 from mpwatch.attach.native import elf
 from mpwatch.attach.results import Attached, Detached
-from mpwatch.attach.target import read_stat
-from mpwatch.model.ids import ProcessId
+from mpwatch.collect.process.procfs import stat_of
 from mpwatch.model.samples import ProcSample
 from tests.integration.attach.conftest import Running, Start, eventually
 from tests.integration.attach.test_blocked_calls import is_blocked
@@ -180,7 +179,7 @@ def test_children_injected_while_running_exit_like_those_started_with_the_hook(
     running = start("attach_children", method, str(code))
     pids = [int(word) for word in running.line().split()]
     for pid in pids:
-        attached = inject(ProcessId(pid, read_stat(pid)[2]), timeout_s=20)
+        attached = inject(stat_of(pid).process, timeout_s=20)
         assert attached.state == "ready", attached
 
     running.say(b"end\n")

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from mpwatch.attach.inject import inject
-from mpwatch.attach.target import read_stat
+from mpwatch.collect.process.procfs import stat_of
 from mpwatch.hook import run as hook_run
 from mpwatch.hook.wire import DISABLING
-from mpwatch.model.ids import ProcessId
 
 from .conftest import Start
 
@@ -68,7 +67,7 @@ def test_nothing_is_injected_where_the_interpreters_option_forbids_it() -> None:
         try:
             assert popen.stdout is not None
             popen.stdout.readline()
-            attached = inject(ProcessId(popen.pid, read_stat(popen.pid)[2]))
+            attached = inject(stat_of(popen.pid).process)
         finally:
             popen.kill()
 

@@ -13,8 +13,7 @@ import pytest
 from mpwatch.attach.detach import detach
 from mpwatch.attach.inject import inject
 from mpwatch.attach.inject_tree import detach_tree, inject_tree
-from mpwatch.attach.target import read_stat
-from mpwatch.model.ids import ProcessId
+from mpwatch.collect.process.procfs import stat_of
 from tests.integration.attach.conftest import Start, eventually
 from tests.integration.attach.test_kinds_of_targets import sample
 from tests.integration.attach.test_late_children import children
@@ -35,7 +34,7 @@ def test_a_target_with_two_hundred_threads_is_injected_and_keeps_its_threads(
     assert eventually(lambda: len(os.listdir(f"/proc/{running.pid}/task")) == THREADS + 1)
     for tid in os.listdir(f"/proc/{running.pid}/task"):
         assert status(int(tid), "TracerPid") == "0"
-        assert read_stat(int(tid))[1] in "RS"
+        assert stat_of(int(tid)).state in "RS"
 
 
 def test_all_of_sixty_four_workers_are_injected_and_detached(start: Start, runtime: Path) -> None:
@@ -90,8 +89,8 @@ def test_a_target_in_uninterruptible_sleep_is_released(
 def test_a_zombie_has_ended() -> None:
     popen = subprocess.Popen([sys.executable, "-c", "pass"])
     try:
-        assert eventually(lambda: read_stat(popen.pid)[1] == "Z")
-        attached = inject(ProcessId(popen.pid, read_stat(popen.pid)[2]))
+        assert eventually(lambda: stat_of(popen.pid).state == "Z")
+        attached = inject(stat_of(popen.pid).process)
     finally:
         popen.wait()
     assert (attached.state, attached.reason) == ("absent", "the process has ended")

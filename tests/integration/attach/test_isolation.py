@@ -14,8 +14,7 @@ import pytest
 from mpwatch.attach.detach import detach
 from mpwatch.attach.inject import inject
 from mpwatch.attach.results import Attached
-from mpwatch.attach.target import read_stat
-from mpwatch.model.ids import ProcessId
+from mpwatch.collect.process.procfs import stat_of
 from tests.integration.attach.conftest import eventually
 
 pytestmark = pytest.mark.slow
@@ -60,11 +59,11 @@ def program(runtime: Path) -> Iterator[Program]:
 
 
 def inject_into(popen: subprocess.Popen[str], timeout_s: float = 5.0) -> Attached:
-    return inject(ProcessId(popen.pid, read_stat(popen.pid)[2]), timeout_s=timeout_s)
+    return inject(stat_of(popen.pid).process, timeout_s=timeout_s)
 
 
 def eject(popen: subprocess.Popen[str]) -> None:
-    detach(ProcessId(popen.pid, read_stat(popen.pid)[2]), timeout_s=2.0)
+    detach(stat_of(popen.pid).process, timeout_s=2.0)
 
 
 def wait_for_forks(popen: subprocess.Popen[str], count: int = 40) -> None:

@@ -129,11 +129,10 @@ def opens_for_writing(fifo: Path, opened: list[int]) -> bool:
 
 
 def sample(pid: int, **changes: object) -> ProcSample:
-    from mpwatch.attach.target import read_stat
-    from mpwatch.model.ids import ProcessId
+    from mpwatch.collect.process.procfs import stat_of
 
     values: dict[str, object] = {
-        "process": ProcessId(pid, read_stat(pid)[2]),
+        "process": stat_of(pid).process,
         "at_s": 0.0,
         "parent_pid": 0,
         "name": "python",

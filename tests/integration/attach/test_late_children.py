@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from mpwatch.attach.inject import inject
-from mpwatch.attach.inject_tree import detach_tree, inject_tree
-from mpwatch.attach.late_children import late_children
+from mpwatch.attach.inject_tree import detach_tree, inject_tree, late_children
 from mpwatch.attach.results import Attached
-from mpwatch.attach.target import read_stat
+from mpwatch.collect.process.procfs import stat_of
 from mpwatch.model.ids import ProcessId
 from tests.integration.attach.conftest import Start, eventually
 from tests.integration.attach.test_kinds_of_targets import sample
@@ -25,7 +24,7 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 def children(pid: int) -> list[ProcessId]:
     with open(f"/proc/{pid}/task/{pid}/children") as file:
         pids = [int(word) for word in file.read().split()]
-    return [ProcessId(pid, read_stat(pid)[2]) for pid in pids]
+    return [stat_of(pid).process for pid in pids]
 
 
 def born_before(process: ProcessId, at_s: float) -> bool:

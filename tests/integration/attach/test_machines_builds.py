@@ -20,8 +20,7 @@ import pytest
 
 from mpwatch.attach.detach import detach
 from mpwatch.attach.inject import inject
-from mpwatch.attach.target import read_stat
-from mpwatch.model.ids import ProcessId
+from mpwatch.collect.process.procfs import stat_of
 from tests.integration.attach.conftest import PROGRAMS, Start
 
 ROOT = Path(__file__).parents[3]
@@ -53,11 +52,11 @@ import json, subprocess, sys
 sys.path.insert(0, "/mpwatch-builds")
 from mpwatch.attach.inject import inject
 from mpwatch.attach.detach import detach
-from mpwatch.attach.target import read_stat
+from mpwatch.collect.process.procfs import stat_of
 from mpwatch.model.ids import ProcessId
 target = subprocess.Popen([sys.argv[1], "/mpwatch-builds/attach_plain.py", "idle"], stdout=-1)
 target.stdout.readline()
-process = ProcessId(target.pid, read_stat(target.pid)[2])
+process = stat_of(target.pid).process
 attached = inject(process, timeout_s=20)
 detached = detach(process, timeout_s=20)
 target.kill()
@@ -126,7 +125,7 @@ def outcome(command: list[str], **environment: str) -> tuple[str, str]:
     try:
         assert popen.stdout is not None
         assert popen.stdout.readline() == b"ready\n"
-        process = ProcessId(popen.pid, read_stat(popen.pid)[2])
+        process = stat_of(popen.pid).process
         attached = inject(process, timeout_s=5)
         if attached.state == "ready":
             assert detach(process, timeout_s=5).state == "absent"

@@ -14,8 +14,9 @@ import pytest
 from mpwatch.attach.detach import detach
 from mpwatch.attach.inject import inject
 from mpwatch.attach.plan import plan_injection
-from mpwatch.attach.target import read_stat, read_target
+from mpwatch.attach.target import read_target
 from mpwatch.collect.hook import discovery
+from mpwatch.collect.process.procfs import stat_of
 from mpwatch.model.ids import ProcessId
 from tests.integration.attach.conftest import Start
 
@@ -76,7 +77,7 @@ def inner(start: Start, tmp_path: Path) -> ProcessId:
         del os.environ["INNER"]
     (unshared,) = children(running.pid)
     (pid,) = children(unshared)
-    return ProcessId(pid, read_stat(pid)[2])
+    return stat_of(pid).process
 
 
 def test_a_target_of_another_user_namespace_is_found_by_its_names_inside(inner: ProcessId) -> None:
@@ -129,7 +130,7 @@ def with_other_clocks(start: Start, tmp_path: Path) -> ProcessId:
     program.write_text(f"import os\nos.execvp('unshare', {command!r})\n")
     running = start(str(program.with_suffix("")))
     (pid,) = children(running.pid)
-    return ProcessId(pid, read_stat(pid)[2])
+    return stat_of(pid).process
 
 
 @needs_time_namespaces
@@ -144,7 +145,7 @@ def test_a_target_whose_clocks_differ_is_left_out_and_continues(
     assert "time namespace" in attached.reason
     assert f"nsenter --time --target {with_other_clocks.pid}" in attached.fix
     assert list(runtime.glob("mpwatch/*")) == []
-    assert read_stat(with_other_clocks.pid)[1] in "RS"
+    assert stat_of(with_other_clocks.pid).state in "RS"
 
 
 @needs_time_namespaces

@@ -16,7 +16,7 @@ import pytest
 from mpwatch.attach.detach import detach
 from mpwatch.attach.inject import inject
 from mpwatch.attach.results import Attached
-from mpwatch.attach.target import read_stat
+from mpwatch.collect.process.procfs import stat_of
 from mpwatch.model.ids import ProcessId
 
 pytestmark = [
@@ -100,7 +100,7 @@ def start_as() -> Iterator[Start]:
 
 
 def inject_into(popen: subprocess.Popen[str], timeout_s: float = 2.0) -> Attached:
-    return inject(ProcessId(popen.pid, read_stat(popen.pid)[2]), timeout_s=timeout_s)
+    return inject(stat_of(popen.pid).process, timeout_s=timeout_s)
 
 
 @pytest.mark.skipif(not PYTHON, reason="needs a Python that every user can run")
@@ -108,7 +108,7 @@ def test_a_runtime_directory_in_a_shared_folder_runs_no_code_of_other_users(
     shared: Path, start_as: Start
 ) -> None:
     victim = start_as(VICTIM, TARGET, runtime=str(shared))
-    ticks = read_stat(victim.pid)[2]
+    ticks = stat_of(victim.pid).start_ticks
     proof = shared / "proof"
     planted = (str(shared), str(victim.pid), str(ticks), str(proof))
     start_as(ATTACKER, PLANT, *planted)
@@ -127,7 +127,7 @@ def test_a_program_that_changes_the_variable_at_run_time_loads_the_observers_pay
 ) -> None:
     change = f"os.environ['XDG_RUNTIME_DIR'] = {str(shared)!r}"
     victim = start_as(VICTIM, TARGET.replace("pass", change), runtime="")
-    ticks = read_stat(victim.pid)[2]
+    ticks = stat_of(victim.pid).start_ticks
     proof = shared / "proof"
     start_as(ATTACKER, PLANT, str(shared), str(victim.pid), str(ticks), str(proof))
     assert inject_into(victim).state == "ready"
@@ -143,7 +143,7 @@ def test_a_process_of_root_with_the_runtime_directory_of_a_user_loads_nothing_of
     runtime.mkdir(mode=0o700)
     os.chown(runtime, ATTACKER, ATTACKER)
     root = start_as(0, TARGET, runtime=str(runtime))
-    ticks = read_stat(root.pid)[2]
+    ticks = stat_of(root.pid).start_ticks
     proof = shared / "proof"
     start_as(ATTACKER, PLANT, str(runtime), str(root.pid), str(ticks), str(proof))
     states = []
@@ -191,7 +191,7 @@ def test_the_observer_runs_no_program_for_a_target_of_another_python(
             began_s = time.monotonic()
             attached = inject_into(popen)
             assert (attached.state, started_programs) == ("ready", []), time.monotonic() - began_s
-            detach(ProcessId(popen.pid, read_stat(popen.pid)[2]))
+            detach(stat_of(popen.pid).process)
             assert started_programs == []
         finally:
             popen.kill()

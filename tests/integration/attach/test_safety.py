@@ -247,9 +247,9 @@ def test_a_pid_that_was_reused_is_refused(start: Start) -> None:
 
 
 def process_of(pid: int) -> ProcessId:
-    from mpwatch.attach.target import read_stat
+    from mpwatch.collect.process.procfs import stat_of
 
-    return ProcessId(pid, read_stat(pid)[2])
+    return stat_of(pid).process
 
 
 def as_child(work: Callable[[], str]) -> str:

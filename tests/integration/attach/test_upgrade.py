@@ -26,11 +26,12 @@ import sys
 from mpwatch.attach.inject import inject
 from mpwatch.attach.detach import detach
 from mpwatch.attach.inject import read_frame
-from mpwatch.attach.target import read_stat, read_target
+from mpwatch.attach.target import read_target
+from mpwatch.collect.process.procfs import stat_of
 from mpwatch.collect.hook import discovery
 from mpwatch.model.ids import ProcessId
 pid = int(sys.argv[1])
-process = ProcessId(pid, read_stat(pid)[2])
+process = stat_of(pid).process
 attached = inject(process, timeout_s=20)
 assert attached.state == "ready", attached
 with discovery.connect(read_target(process).sample()) as client:

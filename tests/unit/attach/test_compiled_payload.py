@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from mpwatch.attach import compiled_payload, payload
+from mpwatch.attach.payload import compiled_payload, program
 
 HOOK = compiled_payload.installed()
 OTHERS = sorted(
@@ -126,7 +126,7 @@ def test_a_target_of_any_version_loads_the_hook_without_opening_its_files(
     piece = tmp_path / "payload"
     piece.write_bytes(compiled_payload.payload_for(version, "load", HOOK, "attach-1-2"))
     done = subprocess.run(
-        [python, "-c", COUNT, payload.__file__, str(piece), HOOK],
+        [python, "-c", COUNT, program.__file__, str(piece), HOOK],
         env={"XDG_RUNTIME_DIR": str(tmp_path)},
         capture_output=True,
     )

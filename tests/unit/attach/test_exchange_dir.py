@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.attach import exchange_dir, payload_install
-from mpwatch.attach.compiled_payload import installed
+from mpwatch.attach.payload import exchange_dir, install
+from mpwatch.attach.payload.compiled_payload import installed
 from mpwatch.attach.results import Answer, Refused
 from mpwatch.attach.target import Target
 from mpwatch.model.ids import ProcessId
@@ -95,7 +95,7 @@ def test_directories_of_dead_processes_are_swept_and_others_stay(proc: str, tmp_
         (runtime / name).mkdir()
         (runtime / name / "payload").touch()
     (tmp_path / PROC / "78").mkdir()
-    (tmp_path / PROC / "78" / "stat").write_text("78 (python) S" + " 0" * 18 + " 9 0")
+    (tmp_path / PROC / "78" / "stat").write_text("78 (python) S" + " 0" * 18 + " 9 0 0")
     create(proc, replace(TARGET, shares_pids=True))
     assert sorted(p.name for p in runtime.iterdir()) == ["attach-5-7", "attach-78-9"]
 
@@ -134,12 +134,12 @@ def test_a_runtime_directory_that_is_opened_to_others_later_is_not_used_any_more
 def test_a_target_that_cannot_see_this_installation_gets_a_copy_once(
     proc: str, tmp_path: Path
 ) -> None:
-    first = payload_install.directory_for(TARGET, proc)
-    assert payload_install.directory_for(TARGET, proc) == first
+    first = install.directory_for(TARGET, proc)
+    assert install.directory_for(TARGET, proc) == first
     copy = tmp_path / "root" / first.lstrip("/")
     assert (copy / "wire.py").read_bytes() == Path(installed(), "wire.py").read_bytes()
     assert (copy / "points" / "__init__.py").exists()
-    payload_install.remove_unused(TARGET, proc)
+    install.remove_unused(TARGET, proc)
     assert not copy.exists()
 
 
@@ -147,15 +147,15 @@ def test_a_target_that_cannot_see_this_installation_gets_a_copy_once(
 def test_a_copy_stays_while_a_hook_is_there_or_on_its_way(
     proc: str, tmp_path: Path, user: str
 ) -> None:
-    copy = tmp_path / "root" / payload_install.directory_for(TARGET, proc).lstrip("/")
+    copy = tmp_path / "root" / install.directory_for(TARGET, proc).lstrip("/")
     (tmp_path / "root/run/mpwatch" / user).touch()
-    payload_install.remove_unused(TARGET, proc)
+    install.remove_unused(TARGET, proc)
     assert copy.exists()
 
 
 def test_a_target_that_may_read_this_installation_uses_it(proc: str) -> None:
     ours = replace(TARGET, shares_files=True)
-    assert payload_install.directory_for(ours, proc) == installed()
+    assert install.directory_for(ours, proc) == installed()
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give files to another user")
@@ -177,16 +177,16 @@ def test_an_installation_that_a_third_user_can_change_is_not_used(
     try:
         os.chown(base / "hook", owner, owner)
         (base / "hook").chmod(mode)
-        monkeypatch.setattr(payload_install, "installed", lambda: str(base / "hook"))
+        monkeypatch.setattr(install, "installed", lambda: str(base / "hook"))
         target = replace(TARGET, shares_files=True, uid=4242, gid=4242, groups=frozenset((4242,)))
         monkeypatch.setattr(exchange_dir, "runtime_directory", lambda *_: "/nowhere")
         status = (Path(proc) / "42" / "status").read_text().replace("Uid:\t0", "Uid:\t4242")
         (Path(proc) / "42" / "status").write_text(status)
         if is_used:
-            assert payload_install.directory_for(target, proc) == str(base / "hook")
+            assert install.directory_for(target, proc) == str(base / "hook")
         else:
             with pytest.raises(Refused, match="could not be copied to /nowhere"):
-                payload_install.directory_for(target, proc)
+                install.directory_for(target, proc)
     finally:
         shutil.rmtree(base)
 

@@ -9,10 +9,9 @@ import pytest
 
 from mpwatch.attach import inject
 from mpwatch.attach.results import Answer
-from mpwatch.attach.target import read_stat
 from mpwatch.collect.hook import discovery
 from mpwatch.collect.hook.discovery import NoHook
-from mpwatch.model.ids import ProcessId
+from mpwatch.collect.process.procfs import stat_of
 
 
 @pytest.mark.parametrize(("socket_path", "asked"), [("", 4), ("/run/user/0/mpwatch/1.sock", 1)])
@@ -31,7 +30,7 @@ def test_a_hook_that_named_no_socket_is_ready_once_it_listens(
     monkeypatch.setattr(discovery, "connect", connect)
     monkeypatch.setattr(inject, "deliver", lambda *_: (answer, "pending call", 0.001))
 
-    attached = inject.inject(ProcessId(os.getpid(), read_stat(os.getpid())[2]), timeout_s=60)
+    attached = inject.inject(stat_of(os.getpid()).process, timeout_s=60)
 
     assert (attached.state, attached.method) == ("ready", "pending call")
     assert len(calls) == asked

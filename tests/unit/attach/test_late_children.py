@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from mpwatch.attach.late_children import MIN_AGE_S, late_children
-from mpwatch.attach.target import age_s, read_stat
+from mpwatch.attach.inject_tree import MIN_AGE_S, late_children
+from mpwatch.collect.process.procfs import age_s, stat_of
 from mpwatch.model.ids import ProcessId
 
 
 def process(pid: int) -> ProcessId:
-    return ProcessId(pid, read_stat(pid)[2])
+    return stat_of(pid).process
 
 
 @pytest.fixture

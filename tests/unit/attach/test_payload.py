@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from mpwatch.attach import bootstrap_code, payload
+from mpwatch.attach.payload import bootstrap_code, program
 
 STOWAWAY = """
 reason = ""
@@ -48,7 +48,7 @@ def run(folder: Path, body: str) -> dict[str, Any]:
     (folder / "result").unlink(missing_ok=True)
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        payload.run(fd, contents)
+        program.run(fd, contents)
     finally:
         os.close(fd)
     answer: dict[str, Any] = json.loads((folder / "result").read_bytes())
@@ -81,7 +81,7 @@ def test_an_error_is_answered_in_one_sentence_and_never_raised(folder: Path, err
     ["plain", 'q"\\', "line\nnext\x00", "\x1b[31m", "ü€", "\U0001f600", "\udcff", "x" * 9999],
 )
 def test_an_answer_is_bounded_json_whatever_its_texts_are(text: str) -> None:
-    raw = payload.as_json({"state": "failed", "reason": text})
+    raw = program.as_json({"state": "failed", "reason": text})
     assert len(raw) < 7000
     assert raw.isascii()
     found = json.loads(raw)["reason"]
@@ -117,7 +117,7 @@ def test_an_import_lock_that_is_held_is_not_waited_for(folder: Path) -> None:
             answer = pool.submit(run, folder, PACKAGE).result(20)
     finally:
         _imp.release_lock()
-    assert answer == {"state": payload.LATER}
+    assert answer == {"state": program.LATER}
 
 
 # A module that is asked something while it is imported, by the importing thread or another.
@@ -159,7 +159,7 @@ Importing = Callable[[str, Callable[[], object]], object]
 def test_a_program_in_the_middle_of_an_import_is_asked_again_later(
     folder: Path, importing: Importing
 ) -> None:
-    assert importing("zipapp", lambda: run(folder, PACKAGE)) == {"state": payload.LATER}
+    assert importing("zipapp", lambda: run(folder, PACKAGE)) == {"state": program.LATER}
     assert run(folder, PACKAGE)["state"] == "loaded"
 
 
@@ -167,9 +167,9 @@ def test_a_program_in_the_middle_of_an_import_is_asked_again_later(
 def test_a_half_imported_module_counts_if_it_is_of_the_standard_library(
     importing: Importing, name: str, is_so: bool
 ) -> None:
-    assert importing(name, payload.is_importing) is is_so
-    assert importing(name, lambda: on_another_thread(payload.is_importing)) is is_so
-    assert not payload.is_importing()
+    assert importing(name, program.is_importing) is is_so
+    assert importing(name, lambda: on_another_thread(program.is_importing)) is is_so
+    assert not program.is_importing()
 
 
 @pytest.mark.parametrize("is_enabled", [True, False])

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from mpwatch.collect.process import fds
-
-from .hook_worlds import World
+from tests.unit.collect.hook.hook_worlds import World
 
 THIS_UID = os.getuid()
 

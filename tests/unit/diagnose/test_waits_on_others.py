@@ -7,9 +7,8 @@ from typing import Any
 
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
-from mpwatch.model.ids import SegmentId
+from mpwatch.model.ids import SegmentId, SegmentUse
 from mpwatch.model.samples import WaitedOn
-from mpwatch.model.segments import SegmentUse
 from mpwatch.model.snapshot import Process, Thread
 from tests.unit.diagnose.waiting import C10D, DATA, chain, reads
 from tests.unit.diagnose.worlds import (

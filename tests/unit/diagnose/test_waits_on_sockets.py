@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
-from mpwatch.model.samples import FdLink, WaitedOn
+from mpwatch.model.samples import Ended, FdLink, WaitedOn
 from mpwatch.model.snapshot import Process
 from mpwatch.model.waits import WaitChain
-from tests.unit.diagnose.worlds import MAIN, fds, main, process, socket, thread, world
+from tests.unit.diagnose.worlds import MAIN, NOW_S, fds, main, pid, process, socket, thread, world
 
 OURS, THEIRS = 700, 701
 CHILD = 200
@@ -81,3 +82,72 @@ def test_a_poll_that_somebody_outside_may_end_is_no_circle() -> None:
     found = chain(parent(wait, [socket(3, OURS, THEIRS), away]), child())
 
     assert found.verdict == "unknown"
+
+
+def sibling(number: int, end: int, *others: int, peer: int, **fields: Any) -> Process:
+    """A child that reads from an end of its own and has inherited others."""
+    links = [
+        socket(4, end, peer),
+        *(socket(5 + n, each, each - 1) for n, each in enumerate(others)),
+    ]
+    threads = [thread(number, waits=reads(end), still_s=84.0)]
+    return process(
+        number,
+        role="spawned",
+        label=f"env {number}",
+        fds=fds(9, links=links),
+        segments=(),
+        threads=threads,
+        **fields,
+    )
+
+
+def test_ends_that_siblings_have_inherited_make_no_cycle() -> None:
+    """Main talks to three children, the third of which has crashed."""
+    ours = [socket(3 + n, 700 + 10 * n, 701 + 10 * n) for n in range(3)]
+    waits = [parent(reads(720), ours)]
+    alive = [sibling(210, 701, 721, peer=700), sibling(211, 711, 701, 721, peer=710)]
+    dead = process(
+        212, role="spawned", label="env 212", ended=Ended(pid(212), NOW_S - 84, signal=11)
+    )
+
+    chains = wait_graph(Index(world(*waits, *alive, dead))).chains
+
+    assert {each.verdict for each in chains} == {"dead-end"}
+    assert "env 212 (212) (signal 11 (SIGSEGV)) has exited" in chains[0].conclusion
+
+
+def test_without_an_exit_it_is_open_who_uses_an_inherited_end() -> None:
+    ours = [socket(3 + n, 700 + 10 * n, 701 + 10 * n) for n in range(3)]
+    alive = [sibling(210, 701, 721, peer=700), sibling(211, 711, 701, 721, peer=710)]
+
+    chains = wait_graph(Index(world(parent(reads(720), ours), *alive))).chains
+
+    assert {each.verdict for each in chains} == {"unknown"}
+
+
+def test_a_child_that_reads_from_the_other_end_is_waited_for() -> None:
+    ours = [socket(3 + n, 700 + 10 * n, 701 + 10 * n) for n in range(2)]
+    alive = [sibling(210, 701, 711, peer=700), sibling(211, 711, 701, peer=710)]
+
+    chains = wait_graph(Index(world(parent(reads(710), ours), *alive))).chains
+
+    cycle = chains[0]
+    assert cycle.verdict == "cycle"
+    assert cycle.sentence == "main waits for socket 710 <- env 211 waits for socket 711"
+
+
+def test_a_server_that_waits_for_clients_is_idle_whatever_its_threads_wait_for() -> None:
+    listens = socket(3, 800, None, "tcp listens on 127.0.0.1:4000")
+    results = thread(MAIN + 1, "queues.py:get", waits=reads(OURS), still_s=84.0)
+    accepts = thread(MAIN, waits=WaitedOn("accept", "accept4", ("socket:[800]",)), still_s=84.0)
+    server = main(
+        fds=fds(9, links=[listens, socket(4, OURS, THEIRS)]),
+        segments=(),
+        threads=[accepts, results],
+    )
+
+    chains = wait_graph(Index(world(server, child()))).chains
+
+    assert {each.verdict for each in chains} == {"ordinary"}
+    assert "main waits for a client of tcp 127.0.0.1:4000" in chains[0].sentence

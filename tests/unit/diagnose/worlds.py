@@ -13,7 +13,7 @@ from mpwatch.diagnose.registry import RULES
 from mpwatch.model.findings import Finding
 from mpwatch.model.history import History, HostMetric, Point, ProcessMetric
 from mpwatch.model.host import CgroupSample, HostSample, RoomSample
-from mpwatch.model.ids import ProcessId, Role, SegmentId
+from mpwatch.model.ids import ProcessId, Role, SegmentId, SegmentUse
 from mpwatch.model.samples import (
     Ended,
     FdKind,
@@ -26,7 +26,6 @@ from mpwatch.model.samples import (
     ThreadSample,
     WaitedOn,
 )
-from mpwatch.model.segments import SegmentUse
 from mpwatch.model.snapshot import Hook, LogEntry, Process, Segment, Snapshot, Thread
 
 NOW_S = 1000.0

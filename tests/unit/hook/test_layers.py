@@ -21,8 +21,7 @@ LAYERS = (
 """From the top: a module imports only from its own layer and from those below it."""
 ALLOWED = {
     # What wrappers remember has checks loaded, which are its own optional parts.
-    ("state/handed_models.py", "checks"),
-    ("state/moved_views.py", "checks"),
+    ("state/start_checks.py", "checks"),
     # The size and keys of a storage are read in the same way as by the hook points.
     ("checks/late_attach_scan.py", "points"),
     # Types: a context is what session, points and checks have in common.

@@ -7,9 +7,8 @@ import itertools
 from mpwatch.hook import wire
 from mpwatch.model.events import HookEvent, HookSlice
 from mpwatch.model.host import HostSample
-from mpwatch.model.ids import ProcessId, Role, SegmentId
+from mpwatch.model.ids import ProcessId, Role, SegmentId, SegmentUse
 from mpwatch.model.samples import FdSample, MapSample, ProcSample, ThreadSample, TreeSample
-from mpwatch.model.segments import SegmentUse
 
 MAIN = ProcessId(100, 1000)
 WORKER_0 = ProcessId(101, 1001)

@@ -8,8 +8,8 @@ from html.parser import HTMLParser
 
 from mpwatch.observe.sources.replay import replay_course
 from mpwatch.report.html import report_html
-from tests.unit.recording.conftest import Recorded, recorded
-from tests.unit.recording.trees import START_S, tree
+from tests.unit.observe.recording.conftest import Recorded, recorded
+from tests.unit.observe.recording.trees import START_S, tree
 from tests.unit.report.jobs import account, finding, job
 
 __all__ = ["recorded"]

@@ -10,7 +10,7 @@ from mpwatch.hook import wire
 from mpwatch.model.events import HookEvent, HookNote, HookSlice, Input
 from mpwatch.model.samples import Ended
 from mpwatch.report.trace import trace_events, write_trace
-from tests.unit.recording.trees import MAIN, START_S, WORKER, tree
+from tests.unit.observe.recording.trees import MAIN, START_S, WORKER, tree
 
 START_NS = int(START_S * 1e9)
 

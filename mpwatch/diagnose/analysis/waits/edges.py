@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from mpwatch.describe.frames import own_frames
+from mpwatch.diagnose.analysis.distributed.rank_waits import is_rank, launcher_wait, rank_wait
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.pipes import PipeEnds, channels_among, pipe_ends
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, family_head, loader_owners
@@ -18,7 +19,6 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     own_threads,
     shape_in,
 )
-from mpwatch.diagnose.analysis.waits.rank_waits import is_rank, launcher_wait, rank_wait
 from mpwatch.model.ids import ProcessId, SegmentId
 from mpwatch.model.samples import FILE_LOCK_CALLS, LockHolder, WaitedOn, WaitKind
 from mpwatch.model.snapshot import Loader, Process, Snapshot, Thread
@@ -33,9 +33,17 @@ LOCK_FILE = "a lock file"
 QUEUE_FEEDER = "its queue's feeder thread"
 """The name of the wait of a process that exits, or joins a queue's thread, with items unsent."""
 
+CLIENTS = "a client of "
+"""Begins the name of the wait of a server for a connection."""
+
+UNUSED = ", the other end of which no living process uses"
+"""Ends the name of a wait for data that only those could send who have inherited the other end."""
+
 _IDLE_SHAPES: frozenset[Shape] = frozenset(
     ("worker-idle", "pool-idle", "feeder-idle", "sharer", "pin-thread")
 )
+_LISTENS = " listens on "
+"""In the address of a socket, see `FdLink.address`."""
 _OUTSIDE: frozenset[WaitKind] = frozenset(
     ("socket-read", "socket-write", "accept", "signal", "unknown")
 )
@@ -245,6 +253,10 @@ def _edge_from_call(
     own = process.process
     channels = channels_among(wait.targets)
     ends = around.pipes
+    server = next((c for c in channels if _LISTENS in ends.addresses.get(c, "")), None)
+    if server is not None:
+        what = f"{CLIENTS}{ends.addresses[server].replace(_LISTENS, ' ')}"
+        return _made(process, thread, wait.kind, what, (), is_ordinary=True)
     if ends.outward.isdisjoint(channels):
         if wait.kind in ("pipe-write", "socket-write") and channels:
             readers = _others(ends.readers.get(channels[0], ()), own)
@@ -255,7 +267,11 @@ def _edge_from_call(
     if wait.kind == "semaphore" and wait.segment is not None:
         users = _others(semaphore_users(around.index).get(wait.segment, ()), own)
         return _made(
-            process, thread, wait.kind, f"semaphore {wait.segment}", _likeliest_first(around, users)
+            process,
+            thread,
+            wait.kind,
+            f"semaphore {wait.segment}",
+            _likeliest_first(around, process, users, wait.segment),
         )
     if wait.call in FILE_LOCK_CALLS and wait.holder is not None:
         return _file_lock_edge(around, process, thread, wait, wait.holder)
@@ -276,20 +292,34 @@ def _edge_from_call(
     return _made(process, thread, wait.kind, what, (), is_ordinary=is_ordinary)
 
 
-def _likeliest_first(around: ReadContext, users: tuple[ProcessId, ...]) -> tuple[ProcessId, ...]:
-    """The processes that map a semaphore, those last that only wait for a child to exit.
+def _likeliest_first(
+    around: ReadContext, process: Process, users: tuple[ProcessId, ...], segment: SegmentId
+) -> tuple[ProcessId, ...]:
+    """The processes that map a semaphore, the likeliest to release it first.
 
-    Every forked child maps the semaphores of its parent, and so does the parent that joins it; a
-    process that takes part waits for a semaphore itself, or runs.
+    Every forked child maps the semaphores of its parent, and so does the parent that joins it. Who
+    waits for the semaphore as well will not release it; what runs the same as the one that waits
+    takes part; a child of that one, or a parent that joins, likely does not.
     """
 
-    def joins(user: ProcessId) -> bool:
-        process = around.index.snapshot.get(user)
-        thread = main_thread(process) if process is not None else None
-        wait = thread.waits_on if thread is not None else None
-        return wait is not None and wait.kind == "child"
+    def rank(user: ProcessId) -> tuple[bool, bool, bool]:
+        other = around.index.snapshot.get(user)
+        thread = main_thread(other) if other is not None else None
+        if other is None or thread is None:
+            return False, False, False
+        wait = thread.waits_on
+        return (
+            wait is not None and wait.segment == segment,
+            wait is not None and wait.kind == "child",
+            _stem(other) != _stem(process) and other.sample.parent_pid == process.pid,
+        )
 
-    return tuple(sorted(users, key=joins))
+    return tuple(sorted(users, key=rank))
+
+
+def _stem(process: Process) -> str:
+    """The label of a process without its number."""
+    return process.label.rstrip("0123456789")
 
 
 def _file_lock_edge(
@@ -352,7 +382,29 @@ def _read_edge(
     mine = tuple(w.process for w in around.workers.get(process.process, ()) if w.process in writers)
     if mine:
         return _made(process, thread, wait.kind, f"a batch on {what}", mine)
-    return _made(process, thread, wait.kind, what, tuple(writers))
+    users = tuple(each for each in writers if not _reads_elsewhere(around, each, process, channels))
+    if writers and not users and wait.timeout_s is None:
+        return _made(process, thread, wait.kind, f"{what}{UNUSED}", ())
+    return _made(process, thread, wait.kind, what, users or tuple(writers))
+
+
+def _reads_elsewhere(
+    around: ReadContext, holder: ProcessId, reader: Process, channels: tuple[int, ...]
+) -> bool:
+    """Whether a process talks to the reader by a socket of its own, and reads from that.
+
+    It has inherited the other end of `channels`, as forked siblings do: each uses the one end that
+    it was made for. The parent of the reader has made the pair and inherited nothing of it.
+    """
+    process = around.index.snapshot.get(holder)
+    thread = main_thread(process) if process is not None else None
+    wait = thread.waits_on if thread is not None else None
+    if wait is None or wait.kind != "socket-read" or holder.pid == reader.sample.parent_pid:
+        return False
+    own, ends = channels_among(wait.targets), around.pipes
+    if len(own) != 1 or own[0] in {ends.peers.get(channel) for channel in channels}:
+        return False
+    return reader.process in ends.writers.get(own[0], ())
 
 
 def _channels_words(ends: PipeEnds, channels: tuple[int, ...], targets: Sequence[str]) -> str:

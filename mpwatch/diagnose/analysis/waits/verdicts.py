@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.describe.names import full_name
+from mpwatch.diagnose.analysis.distributed.rank_waits import conclusion
 from mpwatch.diagnose.analysis.idle_time import is_stalled
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.pipes import channels_among
@@ -20,13 +21,14 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     user_frame,
 )
 from mpwatch.diagnose.analysis.waits.edges import (
+    CLIENTS,
     LOCK_FILE,
     QUEUE_FEEDER,
+    UNUSED,
     ReadContext,
     is_busy,
     semaphore_users,
 )
-from mpwatch.diagnose.analysis.waits.rank_waits import conclusion
 from mpwatch.model.samples import Frame, WaitKind
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import seconds_text
@@ -84,6 +86,8 @@ def end_at(around: ReadContext, process: Process, edges: Sequence[WaitEdge]) -> 
         # It was read before that end, or is not through with it.
         words = f"waits for {edges[0].what}{where(process)}"
         return WaitEnd("progress", words, "That is over: the wait ends now.")
+    if edges[0].what.startswith(CLIENTS):
+        return _end_of_edge(around, process, edges[0])
     if any(set(edge.providers) - {process.process} for edge in edges):
         return None
     return _end_of_edge(around, process, _deciding(process, edges))
@@ -112,6 +116,8 @@ def _end_of_edge(around: ReadContext, process: Process, edge: WaitEdge) -> WaitE
         return WaitEnd("unknown", words, "Only the kernel ends this wait: it ignores signals.")
     if edge.is_ordinary:
         return WaitEnd("ordinary", words, "Ordinary waiting.")
+    if edge.what.endswith(UNUSED):
+        return _end_of_unused(around.index, process, words)
     ranks = conclusion(process, edge.what, around.ranks)
     if ranks is not None:
         return WaitEnd("unknown", words, ranks)
@@ -127,6 +133,25 @@ def _end_of_edge(around: ReadContext, process: Process, edge: WaitEdge) -> WaitE
         how = "Opened a moment ago: who has the other end will be seen at the next look."
         return WaitEnd("unknown", words, how)
     return WaitEnd("unknown", words, "It waits for something outside of this job.")
+
+
+def _end_of_unused(index: Index, process: Process, words: str) -> WaitEnd:
+    """A wait for data that those who hold the other end have only inherited."""
+    gone = [
+        f"{full_name(child)} ({child.ended.words})"
+        for child in index.snapshot.processes
+        if child.ended is not None and child.sample.parent_pid == process.pid
+    ]
+    if not gone:
+        how = "The processes that hold the other end wait for data at ends of their own."
+        return WaitEnd("unknown", words, how)
+    more = f" and {len(gone) - 3} more" if len(gone) > 3 else ""
+    return WaitEnd(
+        "dead-end",
+        words,
+        f"{', '.join(gone[:3])}{more} has exited. The processes that still hold the other end have"
+        " inherited it and wait at ends of their own, so neither data nor an end of file arrives.",
+    )
 
 
 def _alone_conclusion(index: Index, thread: Thread | None, edge: WaitEdge) -> str:

@@ -5,16 +5,28 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from mpwatch.diagnose.analysis.collectives import ONE_SHAPE, Recorded, number_of, unfinished
-from mpwatch.diagnose.analysis.idle_time import are_stalled, quiet_s
-from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import all_called, called, family_head
-from mpwatch.diagnose.analysis.rank_exits import (
+from mpwatch.diagnose.analysis.distributed.collectives import (
+    ONE_SHAPE,
+    Recorded,
+    number_of,
+    unfinished,
+)
+from mpwatch.diagnose.analysis.distributed.rank_exits import (
     aborted_in_collective,
     last_place,
     ranks_beside,
 )
-from mpwatch.diagnose.analysis.ranks import BACKWARD, called_at, place_of, rank_groups
+from mpwatch.diagnose.analysis.distributed.ranks import (
+    BACKWARD,
+    NEW_GROUP,
+    called_at,
+    called_from,
+    place_of,
+    rank_groups,
+)
+from mpwatch.diagnose.analysis.idle_time import are_stalled, quiet_s
+from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.process_queries import all_called, called, family_head
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process
 from mpwatch.model.units import seconds_text
@@ -115,8 +127,8 @@ def _finding(groups: Mapping[str, list[Process]], since_s: float) -> Finding:
     odd = members[-1][1][0]
     evidence = []
     for name, group in members:
-        line = called_at(group[0])
-        at = f", called at {line}" if line else ""
+        path = called_from(group[0])
+        at = f", called at {path}" if path else ""
         evidence.append(f"{all_called(group)} in {name} for at least {seconds_text(since_s)}{at}")
     records = [(group, each) for _, group in members if (each := unfinished(group[0])) is not None]
     evidence += [f"recorded by {all_called(group)}: {each.words}" for group, each in records]
@@ -148,6 +160,15 @@ def _explained(
             "Give all ranks the same number of batches (DistributedSampler with drop_last, or the "
             f"Join context), and call {name} on all ranks after the same batch.",
         )
+    if NEW_GROUP in places:
+        missing = [rank for name, group in members if name != NEW_GROUP for rank in group]
+        return (
+            f"{NEW_GROUP} waits for all ranks of the default process group, and "
+            f"{all_called(missing)} called another collective instead. Most often only the ranks "
+            "that are part of the new group call it.",
+            f"Call {NEW_GROUP} on all ranks, in the same order, also on those that are not part of "
+            "the new group.",
+        )
     if len({each.group for each in records}) > 1:
         return (
             "The ranks are part of both process groups and use them in a different order.",
@@ -159,9 +180,34 @@ def _explained(
             "Give tensors of one shape and type on all ranks: pad the last batch, or drop it.",
         )
     return (
-        "The ranks call different collectives: a branch depends on the rank or on its data, or "
-        "the ranks have made a different number of calls before.",
+        _why_different(members, records),
         "Compare the lines above: all ranks have to call the same collectives in the same order. "
         "TORCH_DISTRIBUTED_DEBUG=DETAIL checks each call and names the first difference, at a cost "
         "in speed.",
+    )
+
+
+def _why_different(
+    members: Sequence[tuple[str, list[Process]]], records: Sequence[Recorded]
+) -> str:
+    """Whether ranks in different collectives have made as many calls as the others before."""
+    branch = "a branch depends on the rank or on its data"
+    numbers = [each.number for each in records]
+    if len(numbers) < len(members) or any(not each.is_unfinished for each in records):
+        return (
+            f"The ranks call different collectives: {branch}, or the ranks have made a different "
+            "number of calls before."
+        )
+    if len(set(numbers)) == 1:
+        return (
+            f"The ranks have made the same number of calls before ({numbers[0] - 1}) and now call "
+            f"different ones: {branch}, or some made another call in place of one of the others."
+        )
+    counts = ", ".join(
+        f"{all_called(group)} {number - 1}"
+        for (_, group), number in zip(members, numbers, strict=True)
+    )
+    return (
+        f"The ranks have made a different number of calls before: {counts}. A loop has run longer "
+        f"on some of them, or {branch}."
     )

@@ -6,22 +6,23 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from mpwatch.diagnose.analysis.collectives import recorded
-from mpwatch.diagnose.analysis.exits import death_of
-from mpwatch.diagnose.analysis.idle_time import STALLED_S, is_stalled, mean_cpu_percent, quiet_s
-from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import all_called, called, counted, family_head
-from mpwatch.diagnose.analysis.ranks import (
+from mpwatch.diagnose.analysis.distributed.collectives import recorded
+from mpwatch.diagnose.analysis.distributed.rank_waits import world_size
+from mpwatch.diagnose.analysis.distributed.ranks import (
     called_at,
+    called_from,
     has_joined,
     joining_for_s,
     joining_groups,
     place_of,
     rank_groups,
 )
+from mpwatch.diagnose.analysis.exits import death_of
+from mpwatch.diagnose.analysis.idle_time import STALLED_S, is_stalled, mean_cpu_percent, quiet_s
+from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.process_queries import all_called, called, counted, family_head
 from mpwatch.diagnose.analysis.stack_merge import merge
 from mpwatch.diagnose.analysis.stack_patterns import has_stacks, main_shape, main_thread
-from mpwatch.diagnose.analysis.waits.rank_waits import world_size
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process
 from mpwatch.model.units import seconds_text
@@ -32,6 +33,8 @@ ALL_STALLED_S = 20.0
 JOINING_S = 30.0
 LONG_JOINING_S = 120.0
 """Other machines may take minutes to start: before that it is no more than worth knowing."""
+PAUSE_S = 30.0
+"""A rank that does something alone, and wakes up meanwhile, may take this long for it."""
 ALL_INSIDE_S = 30.0
 """All ranks in one collective without cpu time: a slow network moves some data in this time."""
 WORKING_S = 300.0
@@ -69,8 +72,11 @@ def check(index: Index) -> Iterator[Finding]:
         names = sorted({f"{places[rank.process]}" for rank in inside})
         if late or gone:
             yield _finding(index, inside, late or gone, " and ".join(names), min(waits))
-        elif len(names) == 1 and _is_whole_job(ranks) and min(waits) >= ALL_INSIDE_S:
-            yield _all_inside(inside, names[0], min(waits))
+        elif len(names) == 1 and _is_whole_job(ranks):
+            if names[0] in _ONE_SIDED:
+                yield _one_sided(inside, names[0], min(waits))
+            elif min(waits) >= ALL_INSIDE_S:
+                yield _all_inside(inside, names[0], min(waits))
     yield from _joining(index)
 
 
@@ -139,9 +145,8 @@ def _finding(
     evidence += [f"{called(p)} ended: {p.ended.words}" for p in late[:3] if p.ended is not None]
     evidence += _record_words([*inside[:1], *late[:2]])
     reasons = [_whereabouts(rank, index) for rank in late[:2]]
-    is_working = all(each.is_working for each in reasons)
     severity = Severity.CRITICAL if since_s >= 60 or not alive else Severity.WARNING
-    if is_working and since_s < WORKING_S:
+    if since_s < min(each.innocent_s for each in reasons):
         severity = Severity.INFO
     return Finding(
         rule=RULE,
@@ -166,7 +171,8 @@ class _Whereabouts(NamedTuple):
 
     words: str
     advice: str
-    is_working: bool = False
+    innocent_s: float = 0.0
+    """Until the others have waited for this long it may be as the program means it."""
 
 
 def _whereabouts(rank: Process, index: Index) -> _Whereabouts:
@@ -205,12 +211,13 @@ def _whereabouts(rank: Process, index: Index) -> _Whereabouts:
             f"{name} has not called it: it was last seen{at or ' elsewhere'}, and wakes up now and"
             " then.",
             f"Find out what {name} waits for{at}, and why it does not go on from there.",
+            innocent_s=PAUSE_S,
         )
     return _Whereabouts(
         f"{name} is still working{at}.",
         f"If it is meant to do that alone, set a timeout of the process group that is longer than"
         f" it takes, or share the work between the ranks. {_SAME_STEPS}",
-        is_working=True,
+        innocent_s=WORKING_S,
     )
 
 
@@ -256,6 +263,33 @@ def _all_inside(inside: Sequence[Process], collective: str, since_s: float) -> F
             "Compare the stacks of the ranks and the groups they pass. "
             "TORCH_DISTRIBUTED_DEBUG=DETAIL checks each call and names the first difference, at a "
             "cost in speed."
+        ),
+    )
+
+
+_ONE_SIDED = ("send", "recv")
+"""Calls that need one of the other kind on another rank."""
+
+
+def _one_sided(inside: Sequence[Process], call: str, since_s: float) -> Finding:
+    """Put into words that all ranks send and none receives, or the other way round."""
+    paths = sorted({path for rank in inside if (path := called_from(rank))})
+    other = "recv" if call == "send" else "send"
+    evidence = [f"{all_called(inside)} in {call} for at least {seconds_text(since_s)}"]
+    evidence += [f"called at {path}" for path in paths[:3]]
+    return Finding(
+        rule=RULE,
+        severity=Severity.CRITICAL,
+        process=inside[0].process,
+        summary=f"all {len(inside)} ranks are in {call}, and none of them is in {other}",
+        evidence=(*evidence, *_record_words(inside[:3])),
+        cause=(
+            f"{call} returns when another rank has called {other}, and all ranks of the job are in "
+            f"{call}: none of them gets to its {other}."
+        ),
+        advice=(
+            "Let the ranks of even number send first and the others receive first, or use isend "
+            "and irecv, or batch_isend_irecv, and wait for both afterwards."
         ),
     )
 

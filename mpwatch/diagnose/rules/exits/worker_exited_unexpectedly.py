@@ -9,9 +9,15 @@ from signal import Signals
 from typing import Any
 
 from mpwatch.describe.frames import own_frames
+from mpwatch.diagnose.analysis import signals
+from mpwatch.diagnose.analysis.distributed.rank_exits import (
+    Left,
+    exception_of,
+    failed_for_a_peer,
+    left_before,
+)
 from mpwatch.diagnose.analysis.exits import (
     TOGETHER_S,
-    Death,
     ParentFate,
     death_of,
     died_with_parent,
@@ -19,6 +25,7 @@ from mpwatch.diagnose.analysis.exits import (
     last_seen,
     memory_evidence,
     parent_fate,
+    parent_waiting,
 )
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import (
@@ -27,12 +34,6 @@ from mpwatch.diagnose.analysis.process_queries import (
     all_called,
     called,
     family_head,
-)
-from mpwatch.diagnose.analysis.rank_exits import (
-    Left,
-    exception_of,
-    failed_for_a_peer,
-    left_before,
 )
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_shape, main_thread
 from mpwatch.diagnose.known_errors import contains, evidence_of
@@ -274,14 +275,14 @@ def _finding(
     """Describe the exit."""
     death = death_of(ended)
     fate = parent_fate(index, process, ended)
-    is_loading = process.role == "loader-worker"
-    is_certain = is_loading or process.role == "rank" or death == "failed"
+    is_certain = process.role in ("loader-worker", "rank") or death == "failed"
     raised = _raised(index.snapshot, process)
     evidence = [f"{called(process)} ended: {ended.words}", *raised, *fate.words]
     evidence += last_seen(process)
     others = [called(other) for other, _ in alike[1:]]
     if others:
         evidence.append(f"so did {len(others)} more: {', '.join(others[:4])}")
+    evidence += parent_waiting(index, process)
     who = called(process) if not others else f"{called(process)} and {len(others)} more"
     return Finding(
         rule=RULE,
@@ -289,9 +290,35 @@ def _finding(
         process=process.process,
         summary=f"{who} ended unexpectedly: {ended.words}",
         evidence=tuple(evidence),
-        cause=(_CAUSES if is_loading else _CAUSES | _CAUSE_OTHERS).get(death, _QUIET),
-        advice=_advice(death, is_loading=is_loading, is_known=bool(raised)),
+        cause=_cause(index, process, ended),
+        advice=_advice(index, process, ended, is_known=bool(raised)),
     )
+
+
+def _cause(index: Index, process: Process, ended: Ended) -> str:
+    """What such an exit means, as far as it was observed."""
+    death = death_of(ended)
+    if death == "failed":
+        return _FAILED_LOADING if process.role == "loader-worker" else _FAILED
+    if ended.signal is None or death != "killed":
+        return _QUIET
+    cause = signals.meaning(ended.signal).cause
+    if ended.signal == Signals.SIGKILL and _lost_a_thread(index, process, ended):
+        cause = f"{_PARENT_THREAD} {cause}"
+    return f"{cause} {_STAYS_LOCKED}"
+
+
+def _lost_a_thread(index: Index, process: Process, ended: Ended) -> bool:
+    """Whether its parent, which still runs, had fewer threads after the exit than before it."""
+    head = family_head(index, process)
+    if head is None or head.is_gone:
+        return False
+    near = [
+        point
+        for point in index.history.of(head.process, "threads")
+        if abs(point.at_s - ended.at_s) <= TOGETHER_S
+    ]
+    return len(near) > 1 and near[-1].value < near[0].value
 
 
 def _keeps_replacing(index: Index, members: Sequence[tuple[Process, Ended]]) -> Process | None:
@@ -341,16 +368,18 @@ def _raised(snapshot: Snapshot, process: Process) -> tuple[str, ...]:
     return evidence_of(told[-1]) if told else ()
 
 
-def _advice(death: Death, *, is_loading: bool, is_known: bool) -> str:
+def _advice(index: Index, process: Process, ended: Ended, *, is_known: bool) -> str:
     """The fix for this kind of exit."""
-    if death == "killed":
-        return _ADVICE_KILLED
+    if ended.signal is not None and death_of(ended) == "killed":
+        if ended.signal == Signals.SIGKILL and _lost_a_thread(index, process, ended):
+            return _ADVICE_PARENT_THREAD
+        return signals.meaning(ended.signal).advice
     if is_known:
         return (
             "Fix the code at the line shown. Catch expected exceptions in the worker itself; a "
             "library that calls sys.exit or os._exit ends the whole process."
         )
-    return _ADVICE if is_loading else _ADVICE_OTHERS
+    return _ADVICE if process.role == "loader-worker" else _ADVICE_OTHERS
 
 
 _KEYBOARD = "KeyboardInterrupt"
@@ -381,34 +410,32 @@ _QUIET = (
     "dataset code, or a forked child shut down the whole set of workers. The parent notices at "
     "its next check, up to 5 s later."
 )
-_CAUSES = {
-    "failed": (
-        "An exception outside the fetching of a sample: while unpickling the dataset in a spawned "
-        "worker, in worker_init_fn or in an import; or a call of sys.exit or os._exit. The "
-        "traceback is on the worker's standard error, not in the error that main raises."
-    ),
-    "killed": (
-        "It got SIGKILL from a user, a scheduler, its parent after a timeout, or the kernel's "
-        "out-of-memory killer. The memory figures here do not point to the last. A lock or queue "
-        "that it held at that moment stays locked for ever."
-    ),
-}
+_FAILED_LOADING = (
+    "An exception outside the fetching of a sample: while unpickling the dataset in a spawned "
+    "worker, in worker_init_fn or in an import; or a call of sys.exit or os._exit. The "
+    "traceback is on the worker's standard error, not in the error that main raises."
+)
+_FAILED = (
+    "An uncaught exception in that process, or a call of sys.exit or os._exit. The traceback "
+    "is on its standard error. Processes that wait for it are not notified."
+)
+_STAYS_LOCKED = "A lock or queue that it held at that moment stays locked for ever."
+_PARENT_THREAD = (
+    "A thread of its parent ended at the same time. If the process has asked for a signal at its "
+    "parent's end (prctl PR_SET_PDEATHSIG), the kernel sends it when the thread that started the "
+    "process ends, though the parent lives."
+)
+_ADVICE_PARENT_THREAD = (
+    "Start such processes from the main thread, or keep the thread that starts them alive as long "
+    "as they are needed. If they ask for no such signal: search the kernel log (dmesg) for 'Out of "
+    "memory', and the scheduler's log."
+)
 _ADVICE = (
     "Read the worker's standard error, or attach the hook: the last exception is then shown here. "
     "num_workers=0 raises the error in main with its full traceback, but is slow."
 )
-_CAUSE_OTHERS = {
-    "failed": (
-        "An uncaught exception in that process, or a call of sys.exit or os._exit. The traceback "
-        "is on its standard error. Processes that wait for it are not notified."
-    ),
-}
 _ADVICE_OTHERS = (
     "Read its standard error, or attach the hook: the last exception is then shown here. A parent "
     "sees such an exit only in exitcode: check it, or use concurrent.futures or "
     "torch.multiprocessing.spawn, which raise an error in the parent."
-)
-_ADVICE_KILLED = (
-    "Search the kernel log (dmesg) for 'Out of memory', and the scheduler's log. Stop workers "
-    "with SIGTERM, so that they release their locks and memory."
 )

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from signal import Signals
 
-from mpwatch.diagnose.analysis.exits import CRASH_SIGNALS, ended_python, last_seen
+from mpwatch.diagnose.analysis.distributed.rank_exits import aborted_in_collective
+from mpwatch.diagnose.analysis.exits import (
+    CRASH_SIGNALS,
+    ended_python,
+    last_seen,
+    parent_waiting,
+)
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import called
-from mpwatch.diagnose.analysis.rank_exits import aborted_in_collective
+from mpwatch.diagnose.analysis.process_queries import called, family_head
 from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Process
 
@@ -19,16 +27,28 @@ _SIGNALS = CRASH_SIGNALS - {Signals.SIGBUS}
 
 
 def check(index: Index) -> Iterator[Finding]:
-    """Yield a finding for each Python process that ended by a crash signal."""
+    """Yield a finding for Python processes that ended by a crash signal, one for those alike."""
+    alike: defaultdict[tuple[ProcessId | None, str, str], list[tuple[Process, Ended]]]
+    alike = defaultdict(list)
     for process, ended in ended_python(index.snapshot):
         # Gloo and NCCL abort a rank on purpose: that is told of the collective.
         if ended.signal in _SIGNALS and not aborted_in_collective(index, process):
-            yield _finding(process, ended)
+            head = family_head(index, process)
+            parent = None if head is None else head.process
+            alike[parent, process.role, ended.words].append((process, ended))
+    for crashes in alike.values():
+        crashes.sort(key=lambda crash: crash[1].at_s)
+        found = _finding(*crashes[0], [called(process) for process, _ in crashes[1:]])
+        waits = parent_waiting(index, crashes[0][0])
+        yield replace(found, evidence=(*found.evidence, *waits))
 
 
-def _finding(process: Process, ended: Ended) -> Finding:
-    """Describe the crash."""
+def _finding(process: Process, ended: Ended, others: Sequence[str]) -> Finding:
+    """Describe the first crash of processes of the same parent and role."""
     evidence = [f"{called(process)} ended by {ended.words}"]
+    if others:
+        evidence.append(f"so did {len(others)} more: {', '.join(others[:4])}")
+    more = f" and {len(others)} more" if others else ""
     libraries = process.sample.maps.libraries if process.sample.maps is not None else ()
     if libraries:
         evidence.append(f"native libraries it had loaded: {', '.join(libraries[:8])}")
@@ -37,7 +57,7 @@ def _finding(process: Process, ended: Ended) -> Finding:
         rule=RULE,
         severity=Severity.CRITICAL,
         process=process.process,
-        summary=f"{called(process)} crashed: {ended.words}",
+        summary=f"{called(process)}{more} crashed: {ended.words}",
         evidence=tuple(evidence),
         cause=_cause(process, ended, libraries),
         advice=_ADVICE_LOADER if process.role == "loader-worker" else _ADVICE,
@@ -58,8 +78,10 @@ def _cause(process: Process, ended: Ended, libraries: tuple[str, ...]) -> str:
 
 _FORK_UNSAFE = ("cv2", "lmdb", "hdf5", "decord", "cuda")
 _CRASHED = (
-    "Native code crashed: a bug in an extension, or libraries of versions that do not fit "
-    "together. Python code alone does not crash this way."
+    "Native code read or wrote memory that is not its own: a bug in an extension, a wrong address "
+    "passed to ctypes, damaged input that native code does not check, or libraries of versions "
+    "that do not fit together. Python code alone does so only where its stack overflows: deep "
+    "recursion with a raised recursion limit, also in pickle, copy and repr of nested objects."
 )
 _CAUSES: Mapping[int, str] = {
     Signals.SIGABRT: (

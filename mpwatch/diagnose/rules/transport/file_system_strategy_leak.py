@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.resources import segment_bytes
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.ids import SegmentId
-from mpwatch.model.segments import SegmentUse
+from mpwatch.model.ids import SegmentId, SegmentUse
 from mpwatch.model.snapshot import Segment, Snapshot
 from mpwatch.model.units import bytes_text
 

@@ -14,7 +14,9 @@ from mpwatch.diagnose.rules.exits import (
     worker_segfault,
 )
 from mpwatch.model.findings import Severity
+from mpwatch.model.history import Point
 from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Hook, LogEntry, Process
 from tests.unit.diagnose.worlds import (
     MAIN,
@@ -25,6 +27,7 @@ from tests.unit.diagnose.worlds import (
     cgroup,
     dead_main,
     dead_worker,
+    fds,
     found,
     gone,
     history,
@@ -33,6 +36,7 @@ from tests.unit.diagnose.worlds import (
     main,
     only,
     pid,
+    pipe,
     process,
     thread,
     world,
@@ -126,6 +130,17 @@ def test_a_crash_is_put_down_to_its_signal_and_to_a_fork_only_where_there_was_on
     assert "fork" not in only(worker_segfault.check, job).cause
     assert "libcv2.so" in only(worker_segfault.check, world(main(), forked)).cause
     assert "abort()" in only(worker_segfault.check, world(main(), aborted)).cause
+
+
+def test_crashes_of_one_parents_workers_are_one_finding_that_names_the_first() -> None:
+    crashed = [
+        process(200 + each, "loader-worker", ended=gone(200 + each, at_s=NOW_S - each, signal=11))
+        for each in (1, 3, 2)
+    ]
+    finding = only(worker_segfault.check, world(main(), *crashed))
+
+    assert finding.process == pid(203)
+    assert "and 2 more crashed" in finding.summary
 
 
 def test_a_crash_of_something_that_is_not_python_is_not_ours() -> None:
@@ -421,6 +436,56 @@ def test_a_child_killed_by_an_unknown_hand_is_a_warning_only() -> None:
     job = world(main(), dead_worker(role="spawned", signal=9))
 
     assert only(worker_exited_unexpectedly.check, job).severity is Severity.WARNING
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (9, "SIGKILL"),
+        (10, "no handler for it"),
+        (12, "no handler for it"),
+        (13, "reader was gone"),
+        (14, "timer"),
+        (24, "RLIMIT_CPU"),
+        (25, "RLIMIT_FSIZE"),
+        (27, "timer"),
+        (31, "seccomp"),
+        (34, "Another process or the kernel"),
+    ],
+)
+def test_the_cause_is_that_of_the_signal(number: int, words: str) -> None:
+    finding = only(
+        worker_exited_unexpectedly.check, world(main(), dead_worker(role="spawned", signal=number))
+    )
+
+    assert words in finding.cause
+    assert ("out-of-memory" in finding.cause) is ("SIGKILL" in finding.cause) is (number == 9)
+
+
+def test_a_parent_that_waits_for_the_dead_is_evidence() -> None:
+    """Main reads from a pipe of which it alone holds the writing end since."""
+    ends = [pipe(3, 500, False), pipe(4, 500, True)]
+    reads = WaitedOn("pipe-read", "read", ("pipe:[500]",))
+    waiting = main(
+        fds=fds(9, links=ends), segments=(), threads=[thread(MAIN, "train.py:recv:7", waits=reads)]
+    )
+    for check, signal in ((worker_segfault.check, 11), (worker_exited_unexpectedly.check, 9)):
+        finding = only(check, world(waiting, dead_worker(role="spawned", signal=signal)))
+
+        assert any(
+            "waits for pipe 500, train.py:7 recv: no living process can end" in each
+            for each in finding.evidence
+        )
+
+
+def test_a_kill_with_the_end_of_a_parents_thread_may_be_the_signal_at_its_end() -> None:
+    job = world(main(), dead_worker(role="spawned", signal=9))
+    before, after = Point(NOW_S - 6, 9.0), Point(NOW_S - 4, 8.0)
+    lost = history({(MAIN, "threads"): [before, after]})
+    kept = history({(MAIN, "threads"): [before, after._replace(value=9.0)]})
+
+    assert "PR_SET_PDEATHSIG" in only(worker_exited_unexpectedly.check, job, lost).cause
+    assert "PR_SET_PDEATHSIG" not in only(worker_exited_unexpectedly.check, job, kept).cause
 
 
 def test_a_worker_of_an_unknown_parent_is_judged_by_its_end_alone() -> None:

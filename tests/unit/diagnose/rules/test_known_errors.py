@@ -25,6 +25,15 @@ def frames(function: str, file: str) -> list[list[object]]:
 
 
 HEARD: tuple[tuple[str, LogEntry], ...] = (
+    (
+        "batch-of-different-shapes",
+        log(
+            "exception",
+            100,
+            "RuntimeError: Trying to resize storage that is not resizable",
+            frames=frames("collate_tensor_fn", "torch/utils/data/_utils/collate.py"),
+        ),
+    ),
     ("shm-manager-failure", log("exception", 100, 'error executing torch_shm_manager at "x"')),
     ("raw-fork-inherits-sharer", log("thread-died", 100, "KeyError: 2", frames=FRAMES)),
     (

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mpwatch.diagnose.analysis.collectives import recorded
+from mpwatch.diagnose.analysis.distributed.collectives import recorded
 from mpwatch.diagnose.rules.distributed import collective_mismatch, rank_stuck_in_collective
 from mpwatch.model.findings import Severity
 from mpwatch.model.snapshot import Process
@@ -129,7 +129,7 @@ def test_what_torch_has_recorded_is_told_of_each_rank() -> None:
     [
         ({}, {"group": "1"}, "1 in barrier of group 0, 1 in barrier of group 1", "different order"),
         ({}, {"sizes": "[[9]]"}, "barrier of Float [[9]]", "different shape or type"),
-        ({}, {"operation": "gloo:reduce"}, "1 in all_reduce, 1 in reduce", "different collectives"),
+        ({}, {"operation": "gloo:reduce"}, "1 in all_reduce, 1 in reduce", "same number of calls"),
     ],
 )
 def test_equal_calls_are_told_apart_by_what_torch_has_recorded(
@@ -162,6 +162,68 @@ def test_equal_calls_without_a_certain_difference_are_no_mismatch(other: dict[st
     job = world(main(), called(0, "gather", states=[mine]), called(1, "gather", states=[other]))
 
     assert found(collective_mismatch.check, job) == []
+
+
+def test_a_different_number_of_calls_before_is_told_of_each_rank() -> None:
+    ahead, behind = state(14), state(12, operation="gloo:barrier")
+    job = world(
+        main(), called(0, "all_reduce", states=[ahead]), called(1, "barrier", states=[behind])
+    )
+
+    cause = only(collective_mismatch.check, job).cause
+
+    assert "a different number of calls before: rank 0 (300) 13, rank 1 (301) 11" in cause
+
+
+def test_without_a_record_it_is_open_which_of_the_two_it_is() -> None:
+    job = world(main(), called(0, "all_reduce"), called(1, "barrier"))
+
+    cause = only(collective_mismatch.check, job).cause
+
+    assert "depends on the rank or on its data, or the ranks have made a different number" in cause
+
+
+def test_a_wrapper_is_named_with_its_callers() -> None:
+    frames = (f"{C10D}:barrier", "train.py:barrier:15", "train.py:save:40", "data.py:end:18")
+    job = world(main(), rank(0, *frames), called(1, "all_reduce"))
+
+    assert any(
+        "called at train.py:15 barrier <- train.py:40 save <- data.py:18 end" in each
+        for each in only(collective_mismatch.check, job).evidence
+    )
+
+
+def test_a_new_group_that_only_its_members_call_is_a_mismatch() -> None:
+    making = (f"{C10D}:_store_based_barrier", f"{C10D}:new_group", "train.py:make:18")
+    job = world(main(), rank(0, *making), rank(1, *making), called(2, "broadcast"))
+
+    finding = only(collective_mismatch.check, job)
+
+    assert finding.process == pid(302)
+    assert "2 in new_group, 1 in broadcast" in finding.summary
+    assert "rank 2 (302) called another collective instead" in finding.cause
+    assert found(rank_stuck_in_collective.check, job) == []
+
+
+@pytest.mark.parametrize(("call", "other"), [("send", "recv"), ("recv", "send")])
+def test_ranks_that_all_send_or_all_receive_wait_for_ever(call: str, other: str) -> None:
+    size: dict[str, Any] = {"environment": {"WORLD_SIZE": "2"}, "still_s": 9.0}
+    job = world(main(), called(0, call, **size), called(1, call, **size))
+
+    finding = only(rank_stuck_in_collective.check, job)
+
+    assert finding.severity is Severity.CRITICAL
+    assert finding.summary == f"all 2 ranks are in {call}, and none of them is in {other}"
+
+
+@pytest.mark.parametrize(("waited_s", "severity"), [(9.0, Severity.INFO), (40.0, Severity.WARNING)])
+def test_a_rank_that_sleeps_in_turns_may_do_so_for_a_while(
+    waited_s: float, severity: Severity
+) -> None:
+    sleeps = rank(0, "train.py:validate:90", still_s=0.0)
+    job = world(main(), sleeps, called(1, "barrier", still_s=waited_s))
+
+    assert only(rank_stuck_in_collective.check, job).severity is severity
 
 
 @pytest.mark.parametrize(

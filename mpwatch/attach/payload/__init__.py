@@ -1,0 +1,1 @@
+"""What an injection makes a target run: bootstrap code, payload, and the directory of both."""

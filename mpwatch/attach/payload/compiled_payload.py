@@ -1,0 +1,146 @@
+"""The payload of an injection in one file: the program, the hook's modules, and what to do.
+
+Loading the modules from their own files takes some three hundred system calls. Each releases the
+GIL, and while other threads compute, it is returned only after each of them has run for 5 ms
+(`sys.getswitchinterval`). Besides, a target must not load files by path that another user could
+have replaced; this one it reads from a descriptor that it has checked (`bootstrap_code`).
+
+For a target of this interpreter's version the modules are compiled here, 0.15 s once for a job. A
+target of another version compiles their sources itself. Its own interpreter is not run for that:
+it is a program that the target's owner controls, and mpwatch runs no such program.
+
+The file is a marshalled dict, in a version of the format that every supported Python reads:
+
+- `text`, `code`: the program of `program`, as source and marshalled;
+- `magic`: the interpreter that the code is compiled for; empty if it is not compiled;
+- `modules`: (path, whether it is a package, source or code) by dotted name within the package; the
+  package itself has the empty name; marshalled if compiled;
+- `action`, `hook_directory`, `name` (of the exchange directory), `version` (of the hook, see
+  `wire.sources_version`).
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import marshal
+import os
+import sys
+from collections.abc import Iterator
+from importlib.machinery import SourceFileLoader
+from types import CodeType
+from typing import Any
+
+import mpwatch
+from mpwatch.hook import strip_docs, wire
+
+_FORMAT = 2
+"""Version of the marshal format: Python 2.5 and later."""
+_KEPT = 8
+NOT_IN_IT = ("run.py", "startup/__init__.py", "startup/sitecustomize.py")
+"""Modules that a target does not import."""
+
+
+def installed() -> str:
+    """The hook's package in this installation."""
+    return os.path.join(os.path.dirname(mpwatch.__file__), "hook")
+
+
+def payload_for(version: tuple[int, int] | None, action: str, directory: str, name: str) -> bytes:
+    """The content of the payload file.
+
+    Args:
+        version: Version of the target's Python.
+        action: `load` or `unload`.
+        directory: The hook's package as the target names it; unused for `unload`.
+        name: The exchange directory's name within the runtime directory.
+
+    Raises:
+        OSError: The hook's modules could not be read.
+    """
+    is_same = version == sys.version_info[:2]
+    contents: dict[str, Any] = {
+        "text": _text(),
+        "code": _compiled_program() if is_same else b"",
+        "magic": importlib.util.MAGIC_NUMBER if is_same else b"",
+        "modules": {},
+        "action": action,
+        "hook_directory": directory,
+        "name": name,
+        "version": wire.sources_version(installed()),
+    }
+    if action == "load":
+        contents["modules"] = _compiled(directory) if is_same else sources_for(directory)
+    return marshal.dumps(contents, _FORMAT)
+
+
+@functools.lru_cache(maxsize=_KEPT)
+def _compiled(directory: str) -> bytes:
+    """The modules compiled for this version, marshalled; made once for all processes of a job."""
+    return marshal.dumps(compile_modules(installed(), directory))
+
+
+@functools.lru_cache(maxsize=1)
+def _compiled_program() -> bytes:
+    return marshal.dumps(compile(_text(), "<mpwatch payload>", "exec", dont_inherit=True))
+
+
+@functools.lru_cache(maxsize=1)
+def _text() -> str:
+    """The source of `program`."""
+    with open(os.path.join(os.path.dirname(__file__), "program.py"), encoding="utf-8") as file:
+        return file.read()
+
+
+def sources_for(directory: str) -> dict[str, tuple[str, bool, bytes]]:
+    """The sources of all modules that a target imports.
+
+    Args:
+        directory: Path of the package in the target's view.
+    """
+    return {
+        name: (f"{directory}/{path}", is_package, content)
+        for name, path, is_package, content in _read_modules(installed())
+    }
+
+
+def compile_modules(directory: str, theirs: str) -> dict[str, tuple[str, bool, CodeType | None]]:
+    """All modules of the package, compiled, functions without docstrings.
+
+    Otherwise the target removes them, in a tenth of the loading time: see `hook.strip_docs`.
+
+    Args:
+        directory: The package.
+        theirs: Path of the package in the target's view.
+
+    Raises:
+        OSError: It could not be read.
+    """
+    compiled: dict[str, tuple[str, bool, CodeType | None]] = {}
+    for name, path, is_package, content in _read_modules(directory):
+        here, there = f"{directory}/{path}", f"{theirs}/{path}"
+        if here == there:
+            code = SourceFileLoader("hook", here).get_code("hook")  # it may be cached
+        else:
+            code = compile(content, there, "exec", dont_inherit=True)
+        compiled[name] = (there, is_package, code and strip_docs.without_docstrings(code))
+    return compiled
+
+
+def _read_modules(directory: str) -> Iterator[tuple[str, str, bool, bytes]]:
+    """Name in the package, path within it, whether it is a package, and source of each module."""
+    for path in modules(directory):
+        if path in NOT_IN_IT:
+            continue
+        steps = path[: -len(".py")].split("/")
+        is_package = steps[-1] == "__init__"
+        with open(f"{directory}/{path}", "rb") as file:
+            yield ".".join(steps[:-1] if is_package else steps), path, is_package, file.read()
+
+
+def modules(directory: str) -> Iterator[str]:
+    """Paths of the package's modules within it."""
+    for folder, _, names in os.walk(directory):
+        for name in sorted(names):
+            if name.endswith(".py"):
+                yield os.path.relpath(os.path.join(folder, name), directory)

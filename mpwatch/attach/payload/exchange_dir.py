@@ -1,0 +1,375 @@
+"""The directory by which an observer passes the payload to a target and receives the answer.
+
+The directory is in the target's own runtime directory, opened through the target's root, and
+belongs to the target's user. Every step of the path is opened without following symbolic links,
+because the observer may be root there and the target's user may be hostile. Owner and mode of the
+runtime directory are checked on the open descriptor, and everything else is done relative to that
+descriptor, so names cannot be swapped between check and use. A rename creates the directory with
+all of its files, once: a second observer finds it and waits for the answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import re
+import stat
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from mpwatch.attach.payload import bootstrap_code
+from mpwatch.attach.results import Answer, Refused
+from mpwatch.attach.target import Target
+from mpwatch.collect.process.procfs import stat_of
+from mpwatch.hook import wire
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_MARK_FILE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+_ANSWER_BYTES = 4096
+_LOOK_S = 0.001
+_LOOK_AT_MOST_S = 0.03
+_SWEEP_EVERY_S = 10.0
+_REMEMBERED = 64
+PREFIX = "attach-"
+_swept: dict[tuple[str, int], float] = {}
+"""Time of the last sweep, by runtime directory and user."""
+STALE_S = 5.0
+"""Age from which a directory without a queued call counts as left by a killed observer."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeDir:
+    """The exchange directory of one target."""
+
+    runtime: str
+    """The runtime directory as the target names it."""
+    name: str
+    target: Target
+    is_ours: bool
+    """Whether this observer created the directory."""
+    proc: str = "/proc"
+
+    @property
+    def path(self) -> str:
+        """The path as the target names it."""
+        return f"{self.runtime}/{self.name}"
+
+    def answer(self) -> Answer | None:
+        """The target's answer; `None` if there is none yet.
+
+        A directory that was removed counts as success: the target removes it only then.
+        """
+        try:
+            with self._opened() as folder:
+                raw = _read(folder, "result")
+        except FileNotFoundError:
+            return Answer("done")
+        except (OSError, Refused):
+            return None
+        return None if raw is None else Answer.parse(raw)
+
+    def answer_within(self, timeout_s: float) -> Answer | None:
+        """Wait for the answer; the directory is opened once and not for each poll."""
+        deadline_s = time.monotonic() + timeout_s
+        pause_s = _LOOK_S
+        with contextlib.suppress(OSError, Refused), self._opened() as folder:
+            while _read(folder, "result") is None and os.fstat(folder).st_nlink:
+                if time.monotonic() > deadline_s:
+                    break
+                time.sleep(pause_s)
+                pause_s = min(pause_s * 1.3, _LOOK_AT_MOST_S)
+        return self.answer()
+
+    def handed_over_at(self) -> int | None:
+        """The number in the mark `handed-over`; `None` if the call was not queued yet."""
+        try:
+            with self._opened() as folder:
+                raw = _read(folder, "handed-over")
+        except (OSError, Refused):
+            return None
+        return int(raw) if raw is not None and raw.isdigit() else None
+
+    def is_stale(self) -> bool:
+        """Whether its observer was probably killed before it queued the call."""
+        try:
+            with self._opened() as folder:
+                return time.time() - os.fstat(folder).st_mtime > STALE_S
+        except OSError:
+            return True
+
+    def mark(self, what: str, number: int = 0) -> None:
+        """Write the mark `handed-over` or `unattended`, unless the directory is gone."""
+        with contextlib.suppress(OSError, Refused), self._opened() as folder:
+            fd = os.open(what, _MARK_FILE, 0o600, dir_fd=folder)
+            try:
+                os.write(fd, b"%d" % number)
+            finally:
+                os.close(fd)
+
+    def remove(self) -> None:
+        """Remove the directory, unless it is gone."""
+        with contextlib.suppress(OSError, Refused):
+            with self._opened() as folder:
+                for name in os.listdir(folder):
+                    os.unlink(name, dir_fd=folder)
+            with opened_runtime(self.target, self.runtime, self.proc) as parent:
+                os.rmdir(self.name, dir_fd=parent)
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[int]:
+        with opened_runtime(self.target, self.runtime, self.proc) as parent:
+            folder = os.open(self.name, _DIRECTORY, dir_fd=parent)
+            try:
+                yield folder
+            finally:
+                os.close(folder)
+
+
+def create(target: Target, runtime: str, payload: bytes, proc: str = "/proc") -> ExchangeDir:
+    """Create the exchange directory of a target, or find the existing one.
+
+    Args:
+        target: The process.
+        runtime: The runtime directory as the target names it.
+        payload: See `compiled_payload`.
+        proc: Path of procfs.
+
+    Raises:
+        Refused: The directory is not safe or not writable.
+    """
+    name = name_for(target)
+    contents = {
+        bootstrap_code.PAYLOAD_NAME: payload,
+        bootstrap_code.SCRIPT_NAME: bootstrap_code.script(f"{runtime}/{name}", target.pid_inside),
+    }
+    hidden = f".{name}.{os.getpid()}.{time.monotonic_ns()}"
+    try:
+        with opened_runtime(target, runtime, proc) as parent:
+            if target.shares_pids and _is_time_to_sweep(runtime, target.uid):
+                _sweep(parent, proc)
+            if not _has_room(parent, len(payload)):
+                raise Refused(f"the file system of {runtime} is nearly full")
+            write_folder(parent, hidden, contents, target)
+            try:
+                os.rename(hidden, name, src_dir_fd=parent, dst_dir_fd=parent)
+            except OSError:  # not empty: created by another observer
+                _remove_folder(parent, hidden)
+                return ExchangeDir(runtime, name, target, False, proc)
+    except OSError as error:
+        raise Refused(f"nothing can be written to {runtime}: {error.strerror}") from error
+    return ExchangeDir(runtime, name, target, True, proc)
+
+
+def find(target: Target, proc: str = "/proc") -> ExchangeDir | None:
+    """The existing exchange directory of a target, or `None`."""
+    for runtime in _candidates(target):
+        found = ExchangeDir(runtime, name_for(target), target, False, proc)
+        with contextlib.suppress(OSError, Refused), found._opened():
+            return found
+    return None
+
+
+def runtime_directory(target: Target, proc: str = "/proc") -> str:
+    """The first safe runtime directory of the target's user, created if missing.
+
+    Raises:
+        Refused: No directory is safe; the message says why.
+    """
+    reasons = []
+    for path in _candidates(target):
+        try:
+            _make_runtime(target, path, proc)
+            return path
+        except Refused as refusal:
+            reasons.append(refusal.reason)
+        except OSError as error:
+            reasons.append(f"{path}: {error.strerror}")
+    raise Refused("it has no usable runtime directory: " + "; ".join(reasons))
+
+
+@contextlib.contextmanager
+def opened_runtime(target: Target, path: str, proc: str = "/proc") -> Iterator[int]:
+    """A descriptor of a runtime directory that only the target's user can enter.
+
+    Raises:
+        Refused: It belongs to another user, or is open to others.
+        OSError: It cannot be opened without following links.
+    """
+    with opened(target.pid, path, proc) as folder:
+        found = os.fstat(folder)
+        if found.st_uid != target.uid:
+            raise Refused(f"{path} belongs to uid {found.st_uid}", f"rm -r {path}")
+        if stat.S_IMODE(found.st_mode) & 0o077:
+            raise Refused(f"{path} is open to other users", f"chmod 700 {path}")
+        yield folder
+
+
+def write_folder(parent: int, name: str, contents: dict[str, bytes], target: Target) -> None:
+    """Create a directory with files, private to the target's user.
+
+    Raises:
+        OSError: It could not be written.
+    """
+    os.mkdir(name, 0o700, dir_fd=parent)
+    folder = os.open(name, _DIRECTORY, dir_fd=parent)
+    try:
+        for file_name, content in contents.items():
+            fd = os.open(file_name, _NEW_FILE, 0o600, dir_fd=folder)
+            try:
+                _write_all(fd, content)
+                _give(fd, target)
+            finally:
+                os.close(fd)
+        _give(folder, target)
+    finally:
+        os.close(folder)
+
+
+def _make_runtime(target: Target, path: str, proc: str) -> None:
+    above, _, name = path.rpartition("/")
+    with opened(target.pid, above, proc) as parent, contextlib.suppress(FileExistsError):
+        os.mkdir(name, 0o700, dir_fd=parent)
+        made = os.open(name, _DIRECTORY, dir_fd=parent)
+        try:
+            _give(made, target)
+        finally:
+            os.close(made)
+    try:
+        with opened_runtime(target, path, proc):
+            pass
+    except NotADirectoryError:
+        raise Refused(f"{path} is not a directory") from None
+
+
+@contextlib.contextmanager
+def opened(pid: int, path: str, proc: str) -> Iterator[int]:
+    """Open a directory in the target's view, step by step and without following links.
+
+    The context runs with the file rights of the target's user, see `acting_as`.
+    """
+    fd = os.open(f"{proc}/{pid}/root", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with acting_as(pid, proc):
+            for part in filter(None, path.split("/")):
+                inner = os.open(part, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=fd)
+                os.close(fd)
+                fd = inner
+            yield fd
+    finally:
+        os.close(fd)
+
+
+def _candidates(target: Target) -> tuple[str, ...]:
+    runtime = target.environment.get("XDG_RUNTIME_DIR")
+    return wire.runtime_candidates(target.uid_inside, runtime)
+
+
+def name_for(target: Target) -> str:
+    """Name of the exchange directory in the runtime directory."""
+    return PREFIX + wire.stem(target.pid_inside, target.process.start_ticks)
+
+
+def _give(fd: int, target: Target) -> None:
+    """Change the owner of a file to the target's user, if needed."""
+    if os.fstat(fd).st_uid != target.uid:
+        os.fchown(fd, target.uid, target.gid)
+
+
+def _write_all(fd: int, content: bytes) -> None:
+    left = memoryview(content)
+    while left:
+        left = left[os.write(fd, left) :]
+
+
+def _read(folder: int, name: str) -> bytes | None:
+    try:
+        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+    except FileNotFoundError:
+        return None
+    try:
+        return os.read(fd, _ANSWER_BYTES)
+    finally:
+        os.close(fd)
+
+
+def _has_room(folder: int, size: int) -> bool:
+    """Whether the file system has space for the payload, the answer and the hook's files."""
+    disk = os.fstatvfs(folder)
+    return disk.f_bavail * disk.f_frsize > 4 * size
+
+
+def _is_time_to_sweep(runtime: str, uid: int) -> bool:
+    """Whether the last sweep for this user is more than `_SWEEP_EVERY_S` ago."""
+    now_s = time.monotonic()
+    last_s = _swept.get((runtime, uid))
+    if last_s is not None and now_s - last_s < _SWEEP_EVERY_S:
+        return False
+    if len(_swept) >= _REMEMBERED:
+        _swept.clear()
+    _swept[runtime, uid] = now_s
+    return True
+
+
+def _sweep(parent: int, proc: str) -> None:
+    """Remove exchange directories whose process has exited."""
+    for name in os.listdir(f"/proc/self/fd/{parent}"):
+        pid, _, ticks = name.removeprefix(PREFIX).partition("-")
+        if not name.startswith(PREFIX) or not (pid.isdigit() and ticks.isdigit()):
+            continue
+        try:
+            start_ticks = stat_of(int(pid), proc).start_ticks
+        except OSError:
+            start_ticks = -1
+        if start_ticks != int(ticks):
+            with contextlib.suppress(OSError):
+                _remove_folder(parent, name)
+
+
+def _remove_folder(parent: int, name: str) -> None:
+    folder = os.open(name, _DIRECTORY, dir_fd=parent)
+    try:
+        for file_name in os.listdir(folder):
+            os.unlink(file_name, dir_fd=folder)
+    finally:
+        os.close(folder)
+    os.rmdir(name, dir_fd=parent)
+
+
+_OWNER = re.compile(rb"^Uid:\t(\d+).*\nGid:\t\d+\t(\d+)", re.MULTILINE)
+
+
+@contextlib.contextmanager
+def acting_as(pid: int, proc: str = "/proc") -> Iterator[None]:
+    """Access files on this thread as a process's real user and effective group.
+
+    setfsuid(2) affects one thread, drops only the file capabilities, and restores them at the end.
+    If this process is not root, nothing changes.
+
+    Raises:
+        OSError: The process is gone.
+    """
+    uid, gid = _owner(pid, proc)
+    own_uid, own_gid = os.geteuid(), os.getegid()
+    if own_uid != 0 or (uid, gid) == (own_uid, own_gid):
+        yield
+        return
+    libc = ctypes.CDLL(None)
+    libc.setfsgid(gid)
+    libc.setfsuid(uid)
+    try:
+        yield
+    finally:
+        libc.setfsuid(own_uid)
+        libc.setfsgid(own_gid)
+
+
+def _owner(pid: int, proc: str) -> tuple[int, int]:
+    """Real user and effective group."""
+    with open(f"{proc}/{pid}/status", "rb") as file:
+        found = _OWNER.search(file.read(4096))
+    if found is None:
+        raise ProcessLookupError(f"process {pid} has ended")
+    return int(found[1]), int(found[2])

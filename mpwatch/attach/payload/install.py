@@ -1,0 +1,148 @@
+"""Where a target finds the hook's package: in this installation, or in a copy made for it.
+
+The injection itself reads no file of the package (`compiled_payload`), but children that the target
+spawns later load the hook from this path. So it must be a place that the target's user can read
+and that only this user and root can change. Where this installation is not, or where a target
+with other mounts does not see it, a copy is made in its runtime directory. The copy stays for as
+long as hooks may load from it; `mpwatch detach` removes it with the last hook.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import stat
+from collections.abc import Iterator
+
+from mpwatch.attach.payload import compiled_payload, exchange_dir
+from mpwatch.attach.payload.compiled_payload import installed
+from mpwatch.attach.results import Refused
+from mpwatch.attach.target import Target
+from mpwatch.hook import wire
+
+COPY_PREFIX = "hook-"
+
+
+def directory_for(target: Target, proc: str = "/proc") -> str:
+    """A directory from which this target can load the hook, as the target names it.
+
+    Raises:
+        Refused: No copy could be made.
+    """
+    here = installed()
+    if target.shares_files and _is_safe_for(here, target):
+        return here
+    contents = _sources(here)
+    digest = hashlib.sha256(repr(sorted(contents.items())).encode()).hexdigest()[:12]
+    runtime = exchange_dir.runtime_directory(target, proc)
+    name = COPY_PREFIX + digest
+    try:
+        with exchange_dir.opened_runtime(target, runtime, proc) as parent:
+            _write(parent, name, contents, target)
+    except OSError as error:
+        raise Refused(f"the hook could not be copied to {runtime}: {error.strerror}") from error
+    return f"{runtime}/{name}"
+
+
+def remove_unused(target: Target, proc: str = "/proc") -> None:
+    """Remove copies from a runtime directory in which no hook is left and none is on its way."""
+    for runtime in wire.runtime_candidates(
+        target.uid_inside, target.environment.get("XDG_RUNTIME_DIR")
+    ):
+        with (
+            contextlib.suppress(OSError, Refused),
+            exchange_dir.opened_runtime(target, runtime, proc) as folder,
+        ):
+            names = os.listdir(f"/proc/self/fd/{folder}")
+            if any(
+                name.endswith(wire.SOCKET_SUFFIX) or name.startswith(exchange_dir.PREFIX)
+                for name in names
+            ):
+                continue
+            for name in names:
+                if name.startswith(COPY_PREFIX):
+                    _remove_tree(folder, name)
+
+
+def _write(parent: int, name: str, contents: dict[str, bytes], target: Target) -> None:
+    """Write the copy under a hidden name and rename it; one that is there is the same."""
+    with contextlib.suppress(FileNotFoundError):
+        os.stat(name, dir_fd=parent, follow_symlinks=False)
+        return
+    hidden = f".{name}.{os.getpid()}"
+    by_folder: dict[str, dict[str, bytes]] = {}
+    for path, content in contents.items():
+        folder, _, file_name = path.rpartition("/")
+        by_folder.setdefault(folder, {})[file_name] = content
+    exchange_dir.write_folder(parent, hidden, by_folder.pop("", {}), target)
+    copy = os.open(hidden, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+    try:
+        for folder, files in by_folder.items():
+            exchange_dir.write_folder(copy, folder, files, target)
+    finally:
+        os.close(copy)
+    os.rename(hidden, name, src_dir_fd=parent, dst_dir_fd=parent)
+
+
+def _sources(directory: str) -> dict[str, bytes]:
+    """The package's modules by their path within it."""
+    contents = {}
+    for path in compiled_payload.modules(directory):
+        with open(os.path.join(directory, path), "rb") as file:
+            contents[path] = file.read()
+    return contents
+
+
+def _is_safe_for(directory: str, target: Target) -> bool:
+    """Whether the target's user may read the package, and only that user and root may change it."""
+    needs = [(path, stat.S_IXOTH) for path in _ways(directory)]
+    for folder, _, names in os.walk(directory):
+        needs += [(folder, stat.S_IXOTH)]
+        needs += [(os.path.join(folder, n), stat.S_IROTH) for n in names if n.endswith(".py")]
+    for path, need in needs:
+        found = os.lstat(path)
+        if not _is_trusted(found, target):
+            return False
+        if target.uid != 0 and not _allows(found, need, target):
+            return False
+    return True
+
+
+def _is_trusted(found: os.stat_result, target: Target) -> bool:
+    """Whether only the target's user and root can change a file, or names in a directory."""
+    if stat.S_ISLNK(found.st_mode) or found.st_uid not in (0, target.uid):
+        return False
+    # In a directory with the sticky bit others cannot rename what is not theirs.
+    is_sticky = stat.S_ISDIR(found.st_mode) and bool(found.st_mode & stat.S_ISVTX)
+    return is_sticky or not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def _ways(path: str) -> Iterator[str]:
+    while True:
+        yield path
+        if path == "/":
+            return
+        path = os.path.dirname(path)
+
+
+def _allows(found: os.stat_result, need: int, target: Target) -> bool:
+    """Whether the mode grants what `need` says in terms of the bits for others."""
+    if found.st_uid == target.uid:
+        return bool(found.st_mode & need << 6)
+    if found.st_gid in target.groups:
+        return bool(found.st_mode & need << 3)
+    return bool(found.st_mode & need)
+
+
+def _remove_tree(parent: int, name: str) -> None:
+    folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+    try:
+        for entry in os.listdir(folder):
+            if stat.S_ISDIR(os.stat(entry, dir_fd=folder, follow_symlinks=False).st_mode):
+                _remove_tree(folder, entry)
+            else:
+                os.unlink(entry, dir_fd=folder)
+    finally:
+        os.close(folder)
+    os.rmdir(name, dir_fd=parent)

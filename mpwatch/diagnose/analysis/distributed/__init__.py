@@ -1,0 +1,1 @@
+"""What rules about the ranks of a distributed job need."""

@@ -1,0 +1,156 @@
+"""Which rank ended first, and which ended because another had."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from signal import Signals
+from typing import Literal, NamedTuple
+
+from mpwatch.describe.frames import own_frames
+from mpwatch.diagnose.analysis.distributed.ranks import (
+    BACKWARD,
+    has_group,
+    in_collective,
+    is_in_backward,
+)
+from mpwatch.diagnose.analysis.exits import death_of
+from mpwatch.diagnose.analysis.index import Index, derived
+from mpwatch.diagnose.analysis.process_queries import WORK_ROLES, family_head
+from mpwatch.diagnose.analysis.stack_patterns import collective_of
+from mpwatch.diagnose.known_errors import contains
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import Ended, Frame
+from mpwatch.model.snapshot import LogEntry, Process
+
+AFTER_S = 20.0
+"""Seconds after the exit of a rank in which others fail because of it: a closed connection
+is noticed at once, and a rank that computes calls its next collective later."""
+SOON_S = 3.0
+"""The same where neither an exception nor a stack says that a rank was in a collective."""
+TEARDOWN_S = 3.0
+"""Seconds by which a rank that returned may end after those that failed because of it: it closes
+its connections as the interpreter is torn down, before the process ends."""
+PEER_LOST = ("Connection closed by peer", "Connection reset by peer")
+"""What gloo says where another rank has ended (gloo, tcp/pair.cc, torch 2.1 to 2.13)."""
+
+
+def is_rank_with_group(process: Process) -> bool:
+    """Whether a process, living or ended, was last seen as a member of a process group."""
+    return process.role in WORK_ROLES | {"main"} and (
+        has_group(process) or "collectives" in process.gauges
+    )
+
+
+def ranks_beside(index: Index, process: Process) -> list[Process]:
+    """The other ranks of its parent, living and ended."""
+    head = family_head(index, process)
+    return [
+        other
+        for other in index.snapshot.processes
+        if other.process != process.process
+        and is_rank_with_group(other)
+        and family_head(index, other) == head
+    ]
+
+
+def last_place(process: Process) -> str | None:
+    """The collective a rank was last seen in, or the backward pass."""
+    return in_collective(process) or (BACKWARD if is_in_backward(process) else None)
+
+
+def exception_of(index: Index, process: Process) -> LogEntry | None:
+    """The last exception that the hook reported of a process."""
+    return _exceptions(index).get(process.process)
+
+
+@derived
+def _exceptions(index: Index) -> Mapping[ProcessId | None, LogEntry]:
+    return {entry.process: entry for entry in index.entries("exception")}
+
+
+def failed_for_a_peer(index: Index, process: Process) -> bool:
+    """Whether a rank failed in a collective, so that the exit of another rank may be the cause.
+
+    By the exception that the hook reported, else by its last stack.
+    """
+    if process.ended is None or not is_rank_with_group(process):
+        return False
+    if death_of(process.ended) not in ("failed", "crash"):
+        return False
+    told = exception_of(index, process)
+    if told is not None:
+        return any(contains(told, text) for text in PEER_LOST) or (
+            "timeout" in told.words.lower() and collective_of(_frames_of(told)) is not None
+        )
+    return last_place(process) is not None
+
+
+class Left(NamedTuple):
+    """A rank whose exit ended others."""
+
+    rank: Process
+    ended: Ended
+    sure: Literal["certain", "likely", "possible"]
+    """By the exception of the other rank, by its last stack, or by the time alone."""
+
+
+def left_before(index: Index, process: Process, ended: Ended) -> Left | None:
+    """The rank whose exit ended this one: the first that ended for a reason of its own.
+
+    Returns:
+        `None` if this rank failed for another reason, or if none ended before it.
+    """
+    if death_of(ended) not in ("failed", "crash") or not is_rank_with_group(process):
+        return None
+    is_told = exception_of(index, process) is not None
+    is_peers = failed_for_a_peer(index, process)
+    if is_told and not is_peers:
+        return None
+    within_s = AFTER_S if is_peers else SOON_S
+    late_s = TEARDOWN_S if is_peers else 0.0
+    earlier = [
+        (other.ended.at_s, other.pid, other, other.ended)
+        for other in ranks_beside(index, process)
+        if other.ended is not None
+        and (death := death_of(other.ended)) != "shutdown"
+        and ended.at_s - other.ended.at_s <= within_s
+        and ended.at_s - other.ended.at_s >= -(late_s if death == "normal" else 0.0)
+        and not _failed_later(index, other, ended)
+    ]
+    if not earlier:
+        return None
+    *_, rank, end = min(earlier, key=lambda each: each[:2])
+    return Left(rank, end, "certain" if is_told else "likely" if is_peers else "possible")
+
+
+def _failed_later(index: Index, other: Process, ended: Ended) -> bool:
+    """Whether the exit of another rank is no earlier cause: it failed for a peer itself.
+
+    Without the hook its last stack may be some seconds old: then the time decides.
+    """
+    if not failed_for_a_peer(index, other):
+        return False
+    is_told = exception_of(index, other) is not None
+    return is_told or other.ended is None or other.ended.at_s >= ended.at_s
+
+
+def aborted_in_collective(index: Index, process: Process) -> bool:
+    """Whether a rank was ended by SIGABRT while it or another rank was in a collective."""
+    ended = process.ended
+    if ended is None or ended.signal != Signals.SIGABRT or not is_rank_with_group(process):
+        return False
+    ranks = ranks_beside(index, process)
+    return bool(ranks) and any(
+        last_place(rank) is not None or failed_for_a_peer(index, rank) for rank in (process, *ranks)
+    )
+
+
+def _frames_of(entry: LogEntry) -> tuple[Frame, ...]:
+    """The frames of a note of the hook; empty if it has none."""
+    rows = entry.details.get("frames")
+    frames = [
+        Frame(str(row[0]), str(row[1]), row[2] if type(row[2]) is int else 0)
+        for row in (rows if isinstance(rows, list | tuple) else ())
+        if isinstance(row, list | tuple) and len(row) >= 3
+    ]
+    return tuple(own_frames(frames))

@@ -1,0 +1,167 @@
+"""Processes that take part in the same collectives."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from mpwatch.describe.frames import frame_words, is_library, own_frames
+from mpwatch.diagnose.analysis.idle_time import is_stalled
+from mpwatch.diagnose.analysis.index import Index, derived
+from mpwatch.diagnose.analysis.process_queries import family_head
+from mpwatch.diagnose.analysis.stack_patterns import (
+    calls,
+    collective_of,
+    main_thread,
+    user_frame,
+)
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.snapshot import Process
+
+_BACKWARD = "_engine_run_backward"
+_THREADS_OF_A_GROUP = ("gloo_", "pt_nccl_")
+"""Prefixes of the names of a process group's threads (torch 2.13)."""
+
+
+def in_collective(process: Process) -> str | None:
+    """The collective that any of its threads is in; `None` if none."""
+    for thread in process.threads:
+        name = collective_of(own_frames(thread.stack))
+        if name is not None:
+            return name
+    return None
+
+
+def is_in_backward(process: Process) -> bool:
+    """Whether a rank is in a backward pass, as part of which DistributedDataParallel reduces.
+
+    That happens in native code: one that computes looks the same, but uses the cpu.
+    """
+    thread = main_thread(process)
+    own = own_frames(thread.stack) if thread is not None else ()
+    return bool(own) and own[0].function == _BACKWARD and has_group(process)
+
+
+BACKWARD = "the backward pass"
+NEW_GROUP = "new_group"
+"""Makes a process group; all ranks of the default group have to call it."""
+_CALLERS = 3
+
+
+def place_of(rank: Process, index: Index) -> str | None:
+    """The collective a rank is in; the backward pass, if it has been stalled in it."""
+    thread = main_thread(rank)
+    if thread is not None and calls(own_frames(thread.stack), f"distributed_c10d.py:{NEW_GROUP}"):
+        return NEW_GROUP
+    name = in_collective(rank)
+    if name is None and is_in_backward(rank) and is_stalled(rank, index):
+        return BACKWARD
+    return name
+
+
+def called_at(rank: Process) -> str:
+    """The line of the user's code that the main thread of a rank is at; empty if unknown."""
+    thread = main_thread(rank)
+    frame = user_frame(thread.stack) if thread is not None else None
+    return "" if frame is None else frame_words(frame)
+
+
+def called_from(rank: Process) -> str:
+    """`called_at` and its callers in the user's code: what calls a collective may be a wrapper."""
+    thread = main_thread(rank)
+    if thread is None:
+        return ""
+    own = [frame for frame in own_frames(thread.stack) if not is_library(frame)]
+    return " <- ".join(frame_words(frame) for frame in own[:_CALLERS])
+
+
+def is_joining(process: Process) -> bool:
+    """Whether its main thread waits to join the process group, by its last stack."""
+    thread = main_thread(process)
+    if thread is None or thread.waits_on is None:
+        return False
+    return calls(own_frames(thread.stack), "distributed_c10d.py:init_process_group")
+
+
+def joining_for_s(ranks: Sequence[Process]) -> float:
+    """For how long at least all of them have been waiting to join.
+
+    The one that has the store looks a hundred times a second whether all are there, and its wait
+    seems to begin anew whenever it is met at that; the others wait for bytes.
+    """
+    threads = [thread for rank in ranks if (thread := main_thread(rank)) is not None]
+    quiet = [t for t in threads if t.waits_on is not None and t.waits_on.kind != "timer"]
+    return min(
+        (
+            0.0 if t.waits_s is None or (t.stack_age_s or 0.0) > t.waits_s else t.waits_s
+            for t in quiet or threads
+        ),
+        default=0.0,
+    )
+
+
+@derived
+def rank_groups(index: Index) -> tuple[tuple[Process, ...], ...]:
+    """Living ranks with a common parent, by number, where any of them may be in a collective.
+
+    Of a group there may be one left.
+
+    Ranks started by torchrun have their number in the environment; those of mp.spawn are told by
+    being siblings, and by what they call.
+    """
+    found = []
+    for family in _families(index):
+        members = tuple(filter(has_joined, family)) if any(map(has_group, family)) else family
+        if any(in_collective(p) or is_in_backward(p) for p in members):
+            found.append(members)
+    return tuple(found)
+
+
+class Joining(NamedTuple):
+    """Living ranks with a common parent."""
+
+    ranks: tuple[Process, ...]
+    """Those that wait to join the process group."""
+    late: tuple[Process, ...]
+    """Those that do not wait for it."""
+
+
+def joining_groups(index: Index) -> Iterator[Joining]:
+    """The ranks of each parent of which any waits to join the process group.
+
+    A sibling that does something else is late only if it is known to be a rank.
+    """
+    for family in _families(index):
+        ranks = tuple(filter(is_joining, family))
+        late = tuple(rank for rank in family if rank not in ranks)
+        if ranks and all(rank.role == "rank" and in_collective(rank) is None for rank in late):
+            yield Joining(ranks, late)
+
+
+def has_group(process: Process) -> bool:
+    """Whether a process has the threads of a process group."""
+    return any(thread.name.startswith(_THREADS_OF_A_GROUP) for thread in process.threads)
+
+
+def has_joined(process: Process) -> bool:
+    """Whether a process may be in a process group: a spawned helper beside the ranks is not."""
+    return (
+        process.role != "spawned"
+        or has_group(process)
+        or "collectives" in process.gauges
+        or in_collective(process) is not None
+    )
+
+
+def _families(index: Index) -> Iterator[tuple[Process, ...]]:
+    """The living ranks of each parent, by number."""
+    families: defaultdict[ProcessId | None, list[Process]] = defaultdict(list)
+    for process in index.snapshot.living():
+        is_by_hand = process.role == "main" and process.sample.rank is not None
+        if process.role not in ("rank", "spawned") and not is_by_hand:
+            continue
+        head = family_head(index, process)
+        families[None if head is None else head.process].append(process)
+    for family in families.values():
+        yield tuple(sorted(family, key=lambda p: (p.sample.rank or 0, p.process.start_ticks)))

@@ -1,0 +1,207 @@
+from __future__ import annotations
+
+import pytest
+
+from mpwatch.collect.job.process_tree import NEW_PIDS_LIMIT, SCAN_INTERVAL_S, ProcessTree
+from mpwatch.model.ids import ProcessId
+from tests.unit.collect.conftest import FakeProc
+
+HELPER = ("python", "-c", "from multiprocessing.resource_tracker import main;main(5)")
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def pids(members: ProcessTree) -> list[int]:
+    return [member.stat.pid for member in members.update()]
+
+
+def test_descendants_come_parents_first_and_siblings_by_birth(proc: FakeProc) -> None:
+    proc.process(10)
+    proc.process(12, parent=10, start=12)
+    proc.process(11, parent=10, start=20)
+    proc.process(13, parent=12)
+    proc.process(99)
+
+    members = ProcessTree(ProcessId(10, 10), str(proc)).update()
+
+    assert [member.stat.pid for member in members] == [10, 12, 13, 11]
+    assert [member.parent for member in members] == [None, (10, 10), (12, 12), (10, 10)]
+
+
+def test_a_child_started_by_another_thread_is_found(proc: FakeProc) -> None:
+    proc.process(10)
+    proc.process(11, parent=10)
+    proc.write("10/task/10/children", "")
+    proc.thread(10, 15, children="11 ")
+
+    assert pids(ProcessTree(ProcessId(10, 10), str(proc))) == [10, 11]
+
+
+def test_an_orphan_stays_in_the_tree_with_its_old_parent(proc: FakeProc) -> None:
+    proc.process(10)
+    proc.process(11, parent=10)
+    proc.process(12, parent=11)
+    members = ProcessTree(ProcessId(10, 10), str(proc))
+    members.update()
+
+    proc.end(11)
+    proc.write("12/stat", proc.stat(12, 1, start=12))
+    found = members.update()
+
+    assert [(member.stat.pid, member.parent) for member in found] == [(10, None), (12, (11, 11))]
+    assert found[1].stat.parent_pid == 1
+
+
+def test_descendants_outlive_their_root(proc: FakeProc) -> None:
+    proc.process(10)
+    proc.process(11, parent=10)
+    members = ProcessTree(ProcessId(10, 10), str(proc))
+    members.update()
+
+    proc.end(10)
+    assert pids(members) == [11]
+    proc.end(11)
+    assert pids(members) == []
+
+
+def test_a_reused_number_is_another_process(proc: FakeProc) -> None:
+    proc.process(10)
+    proc.process(11, parent=10)
+    members = ProcessTree(ProcessId(10, 10), str(proc))
+    members.update()
+
+    proc.end(11)
+    proc.process(11, parent=1, start=5000)
+
+    assert pids(members) == [10]
+
+
+def test_children_are_not_looked_for_while_the_machine_makes_no_process(proc: FakeProc) -> None:
+    proc.process(10)
+    members = ProcessTree(ProcessId(10, 10), str(proc))
+    members.update()
+    proc.process(11, parent=10)
+    proc.write("loadavg", "0 0 0 1/2 10\n")
+
+    assert pids(members) == [10]
+    proc.write("loadavg", "0 0 0 1/2 11\n")
+    assert pids(members) == [10, 11]
+
+
+def test_births_tell_of_each_child_once(proc: FakeProc) -> None:
+    proc.process(10)
+    members = ProcessTree(ProcessId(10, 10), str(proc))
+    members.update()
+    proc.process(11, parent=10)
+
+    assert members.started() == [(11, 11)]
+    assert members.started() == []
+    assert pids(members) == [10, 11]
+
+
+def test_a_new_thread_of_a_sibling_is_no_child(proc: FakeProc) -> None:
+    proc.process(10)
+    members = ProcessTree(ProcessId(10, 10), str(proc))
+    members.update()
+    proc.process(11, parent=10)
+    status = (proc.root / "11/status").read_text().replace("Tgid:\t11", "Tgid:\t9")
+    proc.write("11/status", status)
+
+    assert members.started() == []
+
+
+def test_a_child_of_another_process_with_a_reused_pid_is_not_in_the_job(proc: FakeProc) -> None:
+    proc.process(10)
+    proc.process(11, parent=10)
+    members = ProcessTree(ProcessId(10, 10), str(proc))
+    members.update()
+    proc.end(11)
+    proc.process(11, parent=1, start=99)
+    proc.process(12, parent=11)
+
+    assert members.started() == []
+
+
+@pytest.mark.parametrize("last", [11 + NEW_PIDS_LIMIT, 5], ids=["far ahead", "wrapped around"])
+def test_a_child_is_found_after_any_last_pid(proc: FakeProc, last: int) -> None:
+    proc.process(10)
+    members = ProcessTree(ProcessId(10, 10), str(proc))
+    members.update()
+    proc.process(11, parent=10)
+    proc.write("loadavg", f"0 0 0 1/2 {last}\n")
+
+    assert members.started() == [(11, 11)]
+
+
+def test_without_children_files_the_whole_machine_is_searched(proc: FakeProc) -> None:
+    (proc.root / "thread-self/children").unlink()
+    proc.process(10)
+    proc.process(11, parent=10)
+    for pid in (10, 11):
+        (proc.root / f"{pid}/task/{pid}/children").unlink()
+
+    assert pids(ProcessTree(ProcessId(10, 10), str(proc))) == [10, 11]
+
+
+def test_a_stray_helper_of_the_same_group_is_adopted(proc: FakeProc) -> None:
+    proc.process(1, parent=0, name="init", cmdline=("init",), group=1)
+    proc.process(10)
+    proc.process(20, parent=1, cmdline=HELPER)
+
+    members = ProcessTree(ProcessId(10, 10), str(proc)).update()
+
+    assert [(member.stat.pid, member.parent) for member in members] == [(10, None), (20, None)]
+
+
+def test_a_stray_fork_is_adopted_but_a_second_job_beside_the_root_is_not(proc: FakeProc) -> None:
+    proc.process(1, parent=0, name="init", cmdline=("init",), group=1)
+    proc.process(5, name="bash", cmdline=("bash",))
+    proc.process(10, parent=5)
+    proc.process(20, parent=1)
+    proc.process(21, parent=5)
+
+    assert pids(ProcessTree(ProcessId(10, 10), str(proc))) == [10, 20]
+
+
+def test_a_stray_shm_manager_belongs_where_it_was_started(proc: FakeProc) -> None:
+    manager = ("torch_shm_manager",)
+    proc.process(1, parent=0, name="init", cmdline=("init",), group=1)
+    proc.process(10)
+    for pid, folder in ((10, "/job"), (20, "/job"), (21, "/elsewhere"), (22, None)):
+        if pid > 10:
+            proc.process(pid, parent=1, name="torch_shm_manag", cmdline=manager, group=pid)
+        if folder is not None:
+            (proc.root / f"{pid}/cwd").symlink_to(folder)
+
+    assert pids(ProcessTree(ProcessId(10, 10), str(proc))) == [10, 20]
+
+
+def test_others_of_the_same_group_are_left_alone(proc: FakeProc) -> None:
+    proc.process(1, parent=0, name="init", cmdline=("init",), group=1)
+    proc.process(5, name="bash", cmdline=("bash",))
+    proc.process(10, parent=5)
+    proc.process(20, parent=5, name="tee", cmdline=("tee", "log"))
+    proc.process(21, parent=1, cmdline=HELPER, group=700)
+    proc.process(9, parent=1, cmdline=HELPER, start=3)
+
+    assert pids(ProcessTree(ProcessId(10, 10), str(proc))) == [10]
+
+
+def test_strays_are_looked_for_now_and_then(proc: FakeProc) -> None:
+    clock = Clock()
+    proc.process(1, parent=0, name="init", cmdline=("init",), group=1)
+    proc.process(10)
+    members = ProcessTree(ProcessId(10, 10), str(proc), clock)
+    members.update()
+    proc.process(20, parent=1, cmdline=HELPER)
+
+    clock.now_s = SCAN_INTERVAL_S - 1
+    assert pids(members) == [10]
+    clock.now_s = SCAN_INTERVAL_S
+    assert pids(members) == [10, 20]

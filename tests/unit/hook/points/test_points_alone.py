@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import os
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from mpwatch.hook.points import rendezvous as stores
+from tests.unit.hook.conftest import POINTS
+
+
+class Session:
+    """As much of a session as these points ask for, with a clock to turn."""
+
+    def __init__(self) -> None:
+        self.now_ns = 1
+        self.system = self
+        self.os = os
+        self.patcher = self
+        self.prepared: Any = None
+        self.gauges: dict[str, Any] = {}
+        self.on_request: dict[str, Any] = {}
+        self.notes: list[dict[str, Any]] = []
+        self.records: list[tuple[Any, ...]] = []
+
+    def monotonic_ns(self) -> int:
+        return self.now_ns
+
+    def get_native_id(self) -> int:
+        return 7
+
+    def note(self, kind: str, **fields: Any) -> None:
+        self.notes.append({"kind": kind, **fields})
+
+    def record(self, *fields: Any) -> None:
+        self.records.append(fields)
+
+    def drop_gauges(self, *names: str) -> None:
+        for name in names:
+            self.gauges.pop(name, None)
+            self.on_request.pop(name, None)
+
+
+def rendezvous(session: Any) -> tuple[Any, Any]:
+    """A module whose store cannot be made on port 1, with the point set, and its undo."""
+    module: Any = ModuleType("rendezvous")
+
+    def create_store(port: int) -> str:
+        if port == 1:
+            raise RuntimeError("EADDRINUSE")
+        return "store"
+
+    module._create_c10d_store = create_store
+    return module, POINTS["rendezvous store"].install(module, session)
+
+
+def test_a_store_that_could_not_be_made_is_noted_once_nothing_followed() -> None:
+    session = Session()
+    module, undo = rendezvous(session)
+    with pytest.raises(RuntimeError, match="EADDRINUSE"):
+        module._create_c10d_store(1)
+    session.gauges["rendezvous"]()
+    assert session.notes == []
+
+    session.now_ns += stores.GRACE_NS + 1
+    session.gauges["rendezvous"]()
+    session.gauges["rendezvous"]()
+
+    assert [(n["kind"], n["where"], n["text"]) for n in session.notes] == [
+        ("exception", "rendezvous", "EADDRINUSE")
+    ]
+    undo()
+    assert session.gauges == session.on_request == {}
+
+
+def test_a_program_that_tries_the_next_port_has_no_failure() -> None:
+    session = Session()
+    module, _ = rendezvous(session)
+    with pytest.raises(RuntimeError):
+        module._create_c10d_store(1)
+    assert module._create_c10d_store(2) == "store"
+
+    session.now_ns += stores.GRACE_NS + 1
+    session.gauges["rendezvous"]()
+
+    assert session.notes == []
+
+
+def test_the_stack_that_initialises_cuda_is_noted_without_initialising_it() -> None:
+    session: Any = Session()
+    module: Any = ModuleType("torch.cuda")
+    module._initialized = False
+    module._queued_calls = []
+    undo = POINTS["torch.cuda._queued_calls"].install(module, session)
+
+    def first_use_of_cuda() -> None:
+        for call, _ in module._queued_calls:
+            call()
+
+    first_use_of_cuda()
+
+    assert session.notes[0]["kind"] == "cuda-init"
+    assert session.notes[0]["frames"][0][0] == "first_use_of_cuda"
+    undo()
+    assert module._queued_calls == []
+
+
+def test_without_cuda_in_use_no_gauge_is_read() -> None:
+    session: Any = Session()
+    module: Any = ModuleType("torch.cuda")
+    module._initialized = False
+
+    POINTS["cuda allocator gauge"].install(module, session)
+
+    assert session.on_request["cuda"]() is None
+
+
+def shared_memory(session: Any) -> tuple[Any, Any]:
+    """A module whose blocks are memfds, with the point set, and its undo."""
+    module: Any = ModuleType("shared_memory")
+
+    class SharedMemory:
+        def __init__(self, name: str | None = None, create: bool = False, size: int = 0) -> None:
+            if create and not size:
+                raise ValueError("'size' must be a positive number different from zero")
+            self._fd = os.memfd_create("block")
+            os.truncate(self._fd, size)
+
+    module.SharedMemory = SharedMemory
+    return module, POINTS["SharedMemory"].install(module, session)
+
+
+def test_the_line_that_creates_a_block_of_shared_memory_is_noted() -> None:
+    session = Session()
+    session.now_ns = 10**12
+    module, undo = shared_memory(session)
+
+    blocks = [module.SharedMemory(create=True, size=4096), module.SharedMemory(None, True, 8192)]
+    blocks += [module.SharedMemory("other"), module.SharedMemory(name="another", create=False)]
+
+    found = [os.fstat(block._fd) for block in blocks]
+    assert [(n["kind"], n["inode"], n["bytes"]) for n in session.notes] == [
+        ("call-site", status.st_ino, status.st_size) for status in found[:2]
+    ]
+    assert all(n["site"].startswith("test_points_alone.py:") for n in session.notes)
+    with pytest.raises(ValueError, match="positive number") as raised:
+        module.SharedMemory(create=True)
+    assert not any("hook" in str(entry.path) for entry in raised.traceback[1:-1])
+    wrapped = module.SharedMemory.__init__
+    undo()
+    assert module.SharedMemory.__init__ is wrapped.__wrapped__
+    for block in blocks:
+        os.close(block._fd)
+
+
+def test_a_program_that_creates_many_blocks_is_sampled() -> None:
+    session = Session()
+    session.now_ns = 10**12
+    module, undo = shared_memory(session)
+
+    for _ in range(100):
+        os.close(module.SharedMemory(create=True, size=1)._fd)
+
+    assert len(session.notes) == 8
+    undo()

@@ -1,0 +1,122 @@
+"""Where a recording stands decides what is shown, and not the way there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mpwatch.diagnose.engine import MANY, Engine
+from mpwatch.model.events import HookNote, Input
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import Ended, Frame, StackSample, StacksTaken, TreeSample
+from mpwatch.model.snapshot import Snapshot
+from mpwatch.observe.recording.codec import moment_of
+from mpwatch.observe.recording.file import Recording, RecordingWriter
+from mpwatch.observe.recording.timeline import Timeline
+from mpwatch.observe.state.fold import Fold
+from tests.unit.observe.recording.trees import MAIN, START_S, WORKER, events, sample, tree
+
+pytestmark = pytest.mark.slow
+
+LENGTH_S = 120
+CROWD = tuple(ProcessId(200 + number, 9) for number in range(MANY))
+"""With so many processes, the engine skips looks."""
+
+
+def eventful() -> list[Input]:
+    """Two minutes in which findings begin, end and come back; half of it without a hook."""
+    inputs: list[Input] = []
+    for second in range(LENGTH_S):
+        at_s = START_S + second
+        crowd = CROWD if 30 <= second < 90 else ()
+        living = (MAIN, WORKER) if second < 100 else (MAIN,)
+        reading = tree(at_s, cpu_ticks=7 * second, processes=(*living, *crowd))
+        if 20 <= second % 50 < 30:
+            stopped = replace(sample(MAIN, at_s), state="T")
+            reading = replace(reading, processes=(stopped, *reading.processes[1:]))
+        inputs.append(reading)
+        if second % 7 == 3:
+            stack = StackSample(
+                MAIN, MAIN.pid, "", (Frame("step", "/t.py", second),), "py-spy", at_s
+            )
+            inputs.append(StacksTaken(MAIN, at_s + 0.2, "py-spy", (stack,)))
+        if 40 <= second < 80:
+            inputs.append(events(at_s + 0.3))
+        if second in (45, 70):
+            text = {"text": "ValueError: too many fds"}
+            inputs.append(HookNote(WORKER, int((at_s + 0.4) * 1e9), "exception", text))
+        if second == 99:
+            inputs.append(Ended(WORKER, at_s + 0.5, exit_code=1))
+    return inputs
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> str:
+    file: Path = tmp_path_factory.mktemp("recording") / "job.mpw"
+    now_s = START_S
+    writer = RecordingWriter(str(file), MAIN, clock=lambda: now_s, wall_clock=lambda: 1.8e9)
+    for each in eventful():
+        now_s = moment_of(each)
+        writer.write(each)
+    writer.close()
+    return str(file)
+
+
+@pytest.fixture(scope="module")
+def played(path: str) -> dict[float, Snapshot]:
+    """What playing from the beginning shows, asked for at every moment on the way."""
+    shown = {}
+    with Recording(path) as recording:
+        tape = Timeline(recording, keeps=False)
+        for tenth in range(0, 10 * LENGTH_S, 5):
+            tape.advance(tenth / 10)
+            shown[tenth / 10] = tape.snapshot()
+    return shown
+
+
+@pytest.fixture(scope="module")
+def wandering(path: str) -> Iterator[Timeline]:
+    """One tape for all examples, so that they begin wherever the one before stopped."""
+    with Recording(path) as recording:
+        yield Timeline(recording)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(moments_s=st.lists(st.integers(0, 2 * LENGTH_S - 1).map(lambda n: n / 2), max_size=4))
+def test_seeking_anywhere_in_any_order_shows_what_playing_shows(
+    wandering: Timeline, played: dict[float, Snapshot], moments_s: list[float]
+) -> None:
+    for moment_s in moments_s:
+        wandering.approach(moment_s)
+        wandering.advance(moment_s)
+        assert wandering.snapshot() == played[moment_s]
+
+
+def test_the_played_job_has_findings_that_come_and_go(played: dict[float, Snapshot]) -> None:
+    counts = [sum(f.resolved_s is None for f in shown.findings) for shown in played.values()]
+    assert len(set(counts)) > 2
+
+
+@settings(max_examples=12, deadline=None)
+@given(asked=st.lists(st.booleans(), min_size=90, max_size=90))
+def test_snapshots_do_not_depend_on_how_often_they_are_asked_for(asked: list[bool]) -> None:
+    often, seldom, engine, other = Fold(), Fold(), Engine(), Engine()
+    for each, is_asked in zip(eventful(), asked, strict=False):
+        often.apply(each)
+        seldom.apply(each)
+        if is_asked:
+            assert often.snapshot() is often.snapshot()
+            engine.preview(often.snapshot(), often.history())
+        if isinstance(each, TreeSample):
+            engine.diagnosed(often.snapshot(), often.history())
+            other.diagnosed(seldom.snapshot(), seldom.history())
+
+    assert often.snapshot() == seldom.snapshot()
+    assert engine.preview(often.snapshot(), often.history()) == other.preview(
+        seldom.snapshot(), seldom.history()
+    )

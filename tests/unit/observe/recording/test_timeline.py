@@ -1,0 +1,203 @@
+"""A recording wound forwards and backwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+
+from mpwatch.diagnose.engine import Engine
+from mpwatch.model.events import Input
+from mpwatch.model.samples import Ended, TreeSample
+from mpwatch.model.snapshot import Snapshot
+from mpwatch.observe.recording.file import NotARecording, Recording
+from mpwatch.observe.recording.timeline import Timeline
+from mpwatch.observe.sources.replay import replay_to_end
+from mpwatch.observe.state.fold import Fold
+from tests.unit.observe.recording.conftest import Recorded
+from tests.unit.observe.recording.trees import MAIN, START_S, WORKER, events, tree
+
+
+def job(seconds: int) -> list[Input]:
+    inputs: list[Input] = []
+    for second in range(seconds):
+        at_s = START_S + second
+        inputs += [tree(at_s, cpu_ticks=7 * second), events(at_s + 0.3)]
+    return inputs
+
+
+def live(inputs: list[Input]) -> Snapshot:
+    fold, engine = Fold(), Engine()
+    for each in inputs:
+        fold.apply(each)
+        if isinstance(each, TreeSample):
+            engine.diagnosed(fold.snapshot(), fold.history())
+    return engine.preview(fold.snapshot(), fold.history())
+
+
+@contextmanager
+def tape_of(path: str, *, keeps: bool = True) -> Iterator[Timeline]:
+    with Recording(path) as recording:
+        yield Timeline(recording, keeps=keeps)
+
+
+def test_it_begins_at_the_first_reading(recorded: Recorded) -> None:
+    with tape_of(recorded([events(START_S), *job(3)])) as tape:
+        assert tape.at_s == 0.0
+        assert tape.snapshot().at_s == START_S
+        assert tape.length_s == pytest.approx(2.3)
+
+
+def test_a_recording_without_a_reading_is_refused(recorded: Recorded) -> None:
+    path = recorded([events(START_S)])
+
+    with pytest.raises(NotARecording, match="ends before the job was read once"), tape_of(path):
+        pass
+
+
+@pytest.mark.parametrize("moment_s", [0.0, 0.3, 1.0, 17.4, 59.0, 200.0])
+def test_at_each_moment_it_shows_what_live_showed(recorded: Recorded, moment_s: float) -> None:
+    inputs = job(90)
+    with tape_of(recorded(inputs)) as tape:
+        tape.advance(moment_s)
+        shown = tape.snapshot()
+
+    seen = [one for one in inputs if one.at_s <= START_S + moment_s]  # type: ignore[union-attr]
+    assert shown == live(seen)
+
+
+@pytest.mark.parametrize("moment_s", [0.0, 5.3, 29.9, 31.0, 64.2, 88.0])
+def test_going_back_shows_the_same_as_going_forward(recorded: Recorded, moment_s: float) -> None:
+    path = recorded(job(90))
+    with tape_of(path) as forward, tape_of(path) as back:
+        forward.advance(moment_s)
+        back.advance(1e9)
+        back.approach(moment_s)
+        back.advance(moment_s)
+
+        assert back.at_s == forward.at_s
+        assert back.snapshot() == forward.snapshot()
+
+
+def test_a_recording_without_a_hook_is_sought_backwards(recorded: Recorded) -> None:
+    path = recorded([tree(START_S + second, cpu_ticks=second) for second in range(90)])
+    with tape_of(path) as forward, tape_of(path) as back:
+        forward.advance(70.0)
+        back.advance(1e9)
+        back.snapshot()
+        back.approach(70.0)
+        back.advance(70.0)
+
+        assert back.snapshot() == forward.snapshot()
+
+
+@pytest.mark.parametrize("before_s", [300.0, 10.0])
+def test_where_it_has_been_going_anywhere_folds_a_bounded_part_again(
+    recorded: Recorded, monkeypatch: pytest.MonkeyPatch, before_s: float
+) -> None:
+    applied: list[Input] = []
+    original = Fold.apply
+
+    def counting(fold: Fold, each: Input) -> None:
+        applied.append(each)
+        original(fold, each)
+
+    with tape_of(recorded(job(300))) as tape:
+        tape.advance(1e9)
+        tape.approach(before_s)
+        tape.advance(before_s)
+        monkeypatch.setattr(Fold, "apply", counting)
+        tape.approach(280.0)
+        tape.advance(280.0)
+        there = tape.snapshot()
+
+    assert 0 < len(applied) < 150
+    assert there.at_s == pytest.approx(START_S + 280.0)
+
+
+@pytest.mark.slow
+def test_kept_folds_are_thinned_when_they_take_too_much(
+    recorded: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = recorded(job(300))
+    with tape_of(path) as roomy:
+        roomy.advance(1e9)
+        monkeypatch.setattr("mpwatch.observe.recording.timeline.KEPT_BYTES_LIMIT", 20_000)
+        with tape_of(path) as tight:
+            tight.advance(1e9)
+            assert 1 <= len(tight._kept) < len(roomy._kept)
+            tight.approach(200.0)
+            tight.advance(200.0)
+            roomy.approach(200.0)
+            roomy.advance(200.0)
+
+            assert tight.snapshot() == roomy.snapshot()
+
+
+def test_it_stops_early_on_request_and_continues_from_there(recorded: Recorded) -> None:
+    with tape_of(recorded(job(50))) as tape:
+        assert not tape.advance(40.0, lambda: True)
+        assert tape.at_s < 2.0
+        assert tape.advance(40.0)
+        assert tape.at_s == 40.0
+
+
+def test_it_steps_from_reading_to_reading(recorded: Recorded) -> None:
+    with tape_of(recorded(job(90))) as tape:
+        tape.step(3)
+        assert tape.at_s == 3.0
+        tape.step(-1)
+        assert tape.at_s == 2.0
+        tape.advance(70.5)
+        tape.step(-1)
+        assert tape.at_s == 70.0
+        tape.step(-100)
+        assert tape.at_s == 0.0
+        tape.step(1000)
+        assert tape.is_at_end
+        assert tape.at_s == pytest.approx(tape.length_s)
+
+
+def test_stepping_back_shows_the_reading_itself(recorded: Recorded) -> None:
+    with tape_of(recorded(job(60))) as tape:
+        tape.step(40)
+        before = tape.snapshot()
+        tape.step(10)
+        tape.step(-10)
+
+        assert tape.snapshot() == before
+
+
+def test_an_input_the_fold_chokes_on_is_said_and_the_rest_is_played(
+    recorded: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = Fold.apply
+
+    def picky(fold: Fold, each: Input) -> None:
+        if isinstance(each, Ended):
+            raise ValueError("no such thing")
+        original(fold, each)
+
+    monkeypatch.setattr(Fold, "apply", picky)
+    path = recorded([tree(START_S), Ended(WORKER, START_S + 0.5, 1), tree(START_S + 1)])
+
+    end = replay_to_end(path)
+
+    assert end.at_s == START_S + 1
+    assert "A part of the recording was left out: ValueError: no such thing" in end.problems
+
+
+def test_the_end_of_a_recording_is_what_live_ended_with(recorded: Recorded) -> None:
+    inputs = [
+        *job(40),
+        Ended(WORKER, START_S + 40, signal=9),
+        tree(START_S + 41, processes=(MAIN,)),
+    ]
+    end = replay_to_end(recorded(inputs))
+
+    assert end.mode == "replay"
+    assert end.playback is not None
+    assert end.playback.at_s == end.playback.length_s == 41.0
+    assert replace(end, mode="live", playback=None) == live(inputs)

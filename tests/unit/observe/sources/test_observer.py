@@ -1,0 +1,229 @@
+"""The loop that live, one-shot and headless observation share, over made-up collectors."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+import pytest
+
+from mpwatch.collect.job.reader import ReadRequest
+from mpwatch.model.events import HookStatus, Input
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import Frame, StackSample, StacksTaken, ThreadSample, TreeSample
+from mpwatch.model.snapshot import Snapshot
+from mpwatch.observe.sources.attach_schedule import Injection
+from mpwatch.observe.sources.observer import Observer, Plan
+from mpwatch.observe.sources.source import TakeStacks
+from mpwatch.observe.sources.stack_schedule import StackSchedule
+from tests.unit.observe.worlds import MAIN, WORKER_0, sample, tree
+
+
+def job(at_s: float) -> TreeSample:
+    thread = ThreadSample(MAIN.pid, "python", "S", 1)
+    return tree(at_s, *(
+        replace(sample(each, at_s, threads=(thread,)), is_python=True) for each in (MAIN, WORKER_0)
+    ))  # fmt: skip
+
+
+@dataclass
+class World:
+    """A clock, and collectors that let it pass in place of waiting."""
+
+    root: ProcessId = MAIN
+    now_s: float = 100.0
+    ends_s: float = float("inf")
+    read: Callable[[ReadRequest], TreeSample | None] = field(init=False)
+    arriving: list[Input] = field(default_factory=list)
+    asked: list[tuple[ProcessId, str]] = field(default_factory=list)
+    has_taken: threading.Event = field(default_factory=threading.Event)
+    """Set once stacks were taken from outside."""
+    waited_s: list[float] = field(default_factory=list)
+    has_changed: bool = False
+    has_hooks: bool = False
+    is_closed: bool = False
+
+    def __post_init__(self) -> None:
+        self.read = lambda _: job(self.now_s) if self.now_s < self.ends_s else None
+
+    def clock(self) -> float:
+        return self.now_s
+
+    def poll(self, timeout_s: float) -> list[Input]:
+        self.waited_s.append(timeout_s)
+        self.now_s += timeout_s + 1e-6
+        arrived, self.arriving = self.arriving, []
+        return arrived
+
+    def ask_hook(self, process: ProcessId, what: str) -> None:
+        self.asked.append((process, what))
+
+    def take(self, process: ProcessId, *, native: bool, locals: bool) -> StacksTaken:
+        self.has_taken.set()
+        return StacksTaken(process, self.now_s, "py-spy")
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def observing(world: World, *, keep: list[Input] | None = None, **plan: float) -> Observer:
+    return Observer(
+        world,  # type: ignore[arg-type]
+        Plan(1.0, lambda _: ReadRequest(), **plan),  # type: ignore[arg-type]
+        StackSchedule(),
+        keep=None if keep is None else keep.append,
+        clock=world.clock,
+    )
+
+
+def run(
+    observer: Observer, world: World, seconds: float, to: Callable[[Snapshot], None] | None = None
+) -> None:
+    end_s = world.now_s + seconds
+    while world.now_s < end_s:
+        observer.step(to)
+
+
+def test_readings_settle_to_the_period_and_each_has_a_snapshot() -> None:
+    world, shown = World(), list[Snapshot]()
+
+    run(observing(world), world, 10.0, shown.append)
+
+    gaps = [round(b.at_s - a.at_s, 1) for a, b in pairwise(shown)]
+    assert gaps == [0.1, 0.2, 0.4, 0.8, *[1.0] * 8]
+
+
+def test_every_input_is_kept_before_it_is_folded() -> None:
+    world, kept = World(), list[Input]()
+    observer = observing(world, keep=kept)
+    observer.step()
+    world.arriving = [HookStatus(MAIN, 100.05, "ready")]
+    observer.poll(0.0)
+
+    assert [type(each) for each in kept] == [TreeSample, HookStatus]
+    assert observer.snapshot().processes[0].hook.state == "ready"
+
+
+def test_hooks_are_asked_for_gauges_at_the_interval_of_the_plan() -> None:
+    world = World()
+    observer = observing(world, gauges_s=2.0)
+    world.arriving = [HookStatus(MAIN, 100.0, "ready")]
+
+    run(observer, world, 20.0)
+
+    assert set(world.asked) == {(MAIN, "gauges")}
+    assert 8 <= len(world.asked) <= 10
+
+
+def test_requested_stacks_come_from_the_hook_where_it_answers_and_suffices() -> None:
+    world = World()
+    observer = observing(world)
+    observer.step()
+    world.arriving = [HookStatus(MAIN, 100.0, "ready")]
+    observer.poll(0.0)
+    observer.stacks.request(TakeStacks())
+    observer.poll(0.0)
+    assert (MAIN, "stacks") in world.asked
+
+    world.asked.clear()
+    observer.stacks.request(TakeStacks(MAIN, native=True))
+    observer.poll(0.0)
+
+    assert (MAIN, "stacks") not in world.asked
+    observer.close()
+
+
+def test_stacks_of_a_followed_process_are_shown_between_readings() -> None:
+    world, shown = World(), list[Snapshot]()
+    observer = observing(world)
+    run(observer, world, 4.0)
+    observer.stacks.follow(MAIN)
+    frames = (Frame("work", "train.py", 3),)
+    stack = StackSample(MAIN, MAIN.pid, "MainThread", frames, "hook", world.now_s)
+    world.arriving = [StacksTaken(MAIN, world.now_s, "hook", (stack,))]
+
+    observer.step(shown.append)
+
+    assert shown[0].processes[0].threads[0].stack == frames
+    observer.close()
+
+
+def test_after_the_job_has_ended_snapshots_go_on_and_nothing_is_read() -> None:
+    world, shown = World(ends_s=105.0), list[Snapshot]()
+    observer = observing(world)
+
+    run(observer, world, 10.0, shown.append)
+
+    assert observer.is_ended
+    assert world.now_s - 3.0 < 110.0
+    readings, observer.readings = observer.readings, 0
+    run(observer, world, 5.0, shown.append)
+    assert observer.readings == 0
+    assert readings < len(shown)
+
+
+def test_a_job_that_was_never_there_has_ended_without_a_reading() -> None:
+    world = World(ends_s=0.0)
+    observer = observing(world)
+    observer.step()
+
+    assert observer.is_ended
+    assert observer.readings == 0
+
+
+def test_a_reading_that_fails_is_raised_and_the_next_one_waits_for_its_time() -> None:
+    world = World()
+    observer = observing(world)
+    run(observer, world, 5.0)
+    working, world.read = world.read, lambda _: 1 / 0  # type: ignore[assignment,return-value]
+    with pytest.raises(ZeroDivisionError):
+        run(observer, world, 2.0)
+    failed_s, before = world.now_s, observer.readings
+    world.read = working
+
+    run(observer, world, 0.9)
+    assert observer.readings == before
+    run(observer, world, 0.2)
+    assert observer.readings == before + 1
+    assert world.now_s > failed_s
+
+
+def test_polls_are_rarer_in_a_calm_job() -> None:
+    world = World()
+    observer = observing(world)
+    run(observer, world, 5.0)
+    assert max(world.waited_s) == pytest.approx(0.1)
+
+    run(observer, world, 40.0)
+
+    assert max(world.waited_s) == pytest.approx(0.25)
+
+
+def test_a_process_that_is_being_injected_is_not_touched_by_py_spy() -> None:
+    world = World()
+    injected: list[ProcessId] = []
+
+    def inject(samples: object, report: object, *, again: bool = False) -> None:
+        injected.extend(each.process for each in samples)  # type: ignore[attr-defined]
+
+    observer = Observer(
+        world,  # type: ignore[arg-type]
+        Plan(1.0, lambda _: ReadRequest()),
+        StackSchedule(),
+        injection=Injection(inject, is_allowed=True),
+        clock=world.clock,
+    )
+    observer.step()
+    observer.stacks.follow(MAIN)
+    run(observer, world, 1.5)
+    assert not observer.is_taking
+    assert not world.has_taken.is_set()
+
+    run(observer, world, 1.5)
+    assert world.has_taken.wait(30.0)
+
+    assert set(injected) == {MAIN, WORKER_0}
+    observer.close()
+    assert world.is_closed

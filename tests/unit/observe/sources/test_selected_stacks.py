@@ -1,0 +1,303 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mpwatch.model.events import HookStatus
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import ThreadSample
+from mpwatch.model.snapshot import Snapshot
+from mpwatch.observe.sources.source import TakeStacks
+from mpwatch.observe.sources.stack_schedule import (
+    AGAIN_S,
+    FIRST_PER_READING,
+    HOOKED_PER_READING,
+    LONGER,
+    ROOT_LIMIT_S,
+    ROOT_S,
+    STILL_LIMIT_S,
+    YOUNG_PER_READING,
+    YOUNG_S,
+    SelectedStacks,
+    StackRequest,
+    StackSchedule,
+)
+from mpwatch.observe.state.fold import Fold
+from tests.unit.observe.worlds import MAIN, WORKER_0, sample, tree
+
+
+class Plan:
+    """A schedule with the plan of the dashboard, and the processes that it says are due."""
+
+    def __init__(self) -> None:
+        self.schedule = StackSchedule(SelectedStacks())
+
+    def due(
+        self, snapshot: Snapshot, excluded: frozenset[ProcessId] = frozenset()
+    ) -> list[ProcessId]:
+        return [request.process for request in self.schedule.due(snapshot, excluded)]
+
+
+def standing(*seconds: float, ticks: int = 5) -> list[Snapshot]:
+    """Snapshots of one Python process that uses no cpu after the first."""
+    fold, out = Fold(), []
+    for at_s in seconds:
+        thread = ThreadSample(100, "python", "S", ticks)
+        reading = replace(sample(MAIN, at_s, threads=(thread,)), is_python=True)
+        fold.apply(tree(at_s, reading))
+        out.append(fold.snapshot())
+    return out
+
+
+def test_stacks_of_each_new_process_are_taken_once() -> None:
+    first, second = standing(1.0, 2.0)
+    plan = Plan()
+
+    assert plan.due(first) == [MAIN]
+    assert plan.due(second) == []
+
+
+def test_a_process_that_is_not_to_be_touched_has_its_first_look_later() -> None:
+    first, second = standing(1.0, 2.0)
+    plan = Plan()
+
+    assert plan.due(first, frozenset({MAIN})) == []
+    assert plan.due(second) == [MAIN]
+
+
+def test_stacks_of_a_process_that_stops_are_taken_once_more_and_then_rarely() -> None:
+    plan = Plan()
+    times = [float(second) for second in range(1, 61)]
+
+    looked = [at_s for at_s, seen in zip(times, standing(*times), strict=True) if plan.due(seen)]
+
+    assert looked[0] == 1.0
+    assert len(looked) <= 2 + int(60 / AGAIN_S)
+    assert looked[1:]
+
+
+def pausing(*pauses: int) -> list[tuple[float, str]]:
+    """Who is looked at, of a main and its worker, while main pauses and goes on again and again."""
+    fold, plan, looked = Fold(), Plan(), []
+    at_s = 0.0
+    for ticks, pause in enumerate(pauses):
+        for _ in range(pause):
+            at_s += 1.0
+            moving = ThreadSample(100, "python", "S", ticks)
+            main = replace(sample(MAIN, at_s, role="main", threads=(moving,)), is_python=True)
+            own = ThreadSample(101, "python", "S", ticks)
+            worker = replace(sample(WORKER_0, at_s, parent=100, threads=(own,)), is_python=True)
+            fold.apply(tree(at_s, main, worker))
+            looked += [(at_s, each) for each in plan.due(fold.snapshot())]
+    return [(when, "main" if each == MAIN else "worker") for when, each in looked]
+
+
+def test_a_root_with_its_usual_pauses_has_not_stopped() -> None:
+    looked = pausing(*[5] * 20)
+
+    assert looked[:2] == [(1.0, "main"), (1.0, "worker")]
+    # Nothing but the turns of a root that works.
+    assert looked[2:] == [(11.0, "main"), (31.0, "main"), (71.0, "main")]
+
+
+def test_a_root_with_a_longer_pause_than_usual_has_stopped() -> None:
+    looked = pausing(*[5] * 20, 40)
+
+    late = [(when, who) for when, who in looked if when > 100.0]
+    assert late[0][0] <= 100.0 + 2 + LONGER * 5
+    assert {who for _, who in late[:2]} == {"main", "worker"}
+
+
+def test_a_long_pause_is_not_waited_for_again() -> None:
+    looked = pausing(60, 60)
+
+    late = [when for when, who in looked if when > 60.0 and who == "worker"]
+    assert late[0] <= 60.0 + 2 + STILL_LIMIT_S
+
+
+def test_stacks_of_a_followed_process_are_taken_twice_a_second_and_not_in_turn_besides() -> None:
+    plan, seen = Plan(), standing(1.0, 1.5, 2.0)
+    plan.schedule.follow(MAIN)
+
+    due = [
+        request
+        for step in range(21)
+        for request in plan.schedule.due_between(seen[0], 10.0 + 0.1 * step)
+    ]
+
+    assert due == [StackRequest(MAIN)] * 5
+    assert [plan.due(each) for each in seen] == [[]] * 3
+
+
+def test_a_followed_process_is_left_alone_while_the_hook_is_injected() -> None:
+    schedule, seen = StackSchedule(), standing(1.0)[0]
+    schedule.follow(MAIN)
+
+    assert not schedule.is_due_between(10.0, {MAIN})
+    assert schedule.due_between(seen, 10.0, {MAIN}) == []
+    assert schedule.is_due_between(10.0)
+
+
+def test_stacks_that_the_user_requests_are_due_at_once_and_count_for_the_plan() -> None:
+    plan, seen = Plan(), standing(1.0, 2.0)
+    plan.schedule.request(TakeStacks(native=True))
+    plan.schedule.request(TakeStacks(WORKER_0))
+
+    assert plan.schedule.is_due_between(1.0)
+    assert plan.schedule.due_between(seen[0], 1.0) == [StackRequest(MAIN, native=True)]
+    assert not plan.schedule.is_due_between(1.0)
+    assert plan.due(seen[1]) == []
+
+
+def test_stacks_of_many_new_processes_are_taken_over_several_readings() -> None:
+    fold = Fold()
+    many = [
+        replace(sample(ProcessId(200 + n, n), 1.0, parent=100), is_python=True) for n in range(20)
+    ]
+    fold.apply(tree(1.0, sample(MAIN, 1.0, role="main"), *many))
+    plan = Plan()
+
+    first, second = plan.due(fold.snapshot()), plan.due(fold.snapshot())
+
+    assert len(first) == len(second) == FIRST_PER_READING
+    assert not set(first) & set(second)
+
+
+def test_what_is_not_python_or_cannot_be_stopped_is_left_alone() -> None:
+    fold = Fold()
+    stuck = replace(sample(MAIN, 1.0, state="D"), is_python=True)
+    fold.apply(tree(1.0, stuck, sample(WORKER_0, 1.0, parent=100)))
+
+    assert Plan().due(fold.snapshot()) == []
+
+
+def test_stacks_of_an_idle_worker_are_not_taken_while_the_job_makes_progress() -> None:
+    fold, plan, looked = Fold(), Plan(), []
+    for second in range(1, 60):
+        at_s = float(second)
+        busy = ThreadSample(100, "python", "S", second)
+        idle = ThreadSample(101, "python", "S", 5)
+        main = replace(sample(MAIN, at_s, role="main", threads=(busy,)), is_python=True)
+        worker = replace(sample(WORKER_0, at_s, parent=100, threads=(idle,)), is_python=True)
+        fold.apply(tree(at_s, main, worker))
+        looked += plan.due(fold.snapshot())
+
+    assert looked.count(WORKER_0) == 1
+    assert looked.count(MAIN) == 3  # after 0, 10 and 30 s
+
+
+def working(*courses: tuple[int, int], until_s: int = 400) -> list[float]:
+    """When the root is looked at that works, with so many threads from such a second on."""
+    fold, plan, looked = Fold(), Plan(), []
+    begins = dict(courses)
+    count = 1
+    for second in range(1, until_s):
+        at_s, count = float(second), begins.get(second, count)
+        busy = tuple(ThreadSample(100 + n, "python", "S", second) for n in range(count))
+        main = sample(MAIN, at_s, role="main", threads=busy)
+        fold.apply(tree(at_s, replace(main, is_python=True, thread_count=count)))
+        looked += [at_s] * len(plan.due(fold.snapshot()))
+    return looked
+
+
+def test_stacks_of_an_unchanged_root_are_taken_at_growing_intervals() -> None:
+    assert working() == [1.0, 11.0, 31.0, 71.0, 151.0, 311.0]
+    assert ROOT_S == 10.0
+    assert ROOT_LIMIT_S == 160.0
+
+
+def test_stacks_of_a_root_that_has_changed_are_taken_soon() -> None:
+    assert working((200, 3), until_s=250) == [1.0, 11.0, 31.0, 71.0, 151.0, 200.0, 220.0]
+
+
+def test_stacks_of_a_root_with_a_busy_thread_without_stack_are_taken_soon() -> None:
+    fold, plan, looked = Fold(), Plan(), []
+    for second in range(1, 200):
+        at_s = float(second)
+        second_one = 50 * max(0, second - 120)
+        threads = (
+            ThreadSample(100, "python", "S", second),
+            ThreadSample(101, "x", "S", second_one),
+        )
+        main = sample(MAIN, at_s, role="main", threads=threads)
+        fold.apply(tree(at_s, replace(main, is_python=True, thread_count=2)))
+        looked += [at_s] * len(plan.due(fold.snapshot()))
+
+    assert looked[:5] == [1.0, 11.0, 31.0, 71.0, 121.0]
+
+
+def test_stacks_of_an_idle_root_with_an_old_sample_are_taken() -> None:
+    fold, plan, looked = Fold(), Plan(), []
+    for second in range(1, 9):
+        read_at_s = float(min(second, 4))
+        thread = ThreadSample(100, "python", "S", min(second, 2))
+        reading = replace(sample(MAIN, read_at_s, threads=(thread,)), is_python=True)
+        fold.apply(tree(float(second), reading))
+        looked += [second] * len(plan.due(fold.snapshot()))
+
+    assert looked == [1, 5]
+
+
+def test_processes_with_a_hook_take_turns() -> None:
+    fold, plan = Fold(), Plan()
+    many = [ProcessId(200 + n, n) for n in range(12)]
+    counts = dict.fromkeys(many, 0)
+    for second in range(1, 40):
+        at_s = float(second)
+        readings = [replace(sample(each, at_s, parent=100), is_python=True) for each in many]
+        fold.apply(tree(at_s, sample(MAIN, at_s, role="main"), *readings))
+        for each in many:
+            fold.apply(HookStatus(each, at_s, "ready"))
+        due = plan.due(fold.snapshot())
+        assert len(due) <= FIRST_PER_READING + HOOKED_PER_READING
+        for each in due:
+            counts[each] += 1
+
+    assert max(counts.values()) - min(counts.values()) <= 1
+    assert min(counts.values()) >= 10
+
+
+def young(method: str, *seconds: float, count: int = 1) -> list[Snapshot]:
+    """Snapshots of a main and its children, which were born at 0 s and use cpu all the time."""
+    fold, out = Fold(), []
+    for at_s in seconds:
+        busy = (ThreadSample(100, "python", "R", int(100 * at_s)),)
+        main = replace(sample(MAIN, at_s, threads=busy), is_python=True)
+        children = [
+            replace(
+                sample(ProcessId(500 + number, 1), at_s, parent=MAIN.pid, threads=busy),
+                is_python=True,
+                start_method=method,
+                born_wall_s=tree(0.0, main).wall_s,
+            )
+            for number in range(count)
+        ]
+        fold.apply(tree(at_s, main, *children))
+        out.append(fold.snapshot())
+    return out
+
+
+def looks_at(plan: Plan, snapshots: list[Snapshot]) -> list[float]:
+    """When somebody but main was looked at."""
+    return [
+        seen.at_s for seen in snapshots for process in plan.due(seen) if process.pid != MAIN.pid
+    ]
+
+
+def test_stacks_of_a_young_spawned_child_are_taken_again() -> None:
+    seconds = [float(second) for second in range(1, 61)]
+
+    times = looks_at(Plan(), young("spawn", *seconds))
+    assert times[:4] == [1.0, 3.0, 5.0, 7.0]
+    assert times[-1] < YOUNG_S
+    assert looks_at(Plan(), young("fork", *seconds)) == [1.0]
+
+
+def test_many_young_children_take_turns() -> None:
+    seconds = [float(second) for second in range(20, 30)]
+    snapshots = young("spawn", *seconds, count=40)
+    plan = Plan()
+    plan.due(snapshots[0])
+    first = FIRST_PER_READING
+
+    for seen in snapshots[1:]:
+        assert len(plan.due(seen)) <= first + YOUNG_PER_READING

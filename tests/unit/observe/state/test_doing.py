@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from mpwatch.model.samples import Ended, Frame, WaitedOn
+from mpwatch.model.snapshot import Thread, WorkerLoad
+from mpwatch.observe.state.process_builder import doing, stack_words, wait_words
+from tests.unit.observe.worlds import MAIN
+
+TORCH = "/opt/x/lib/python3.11/site-packages/torch/utils/data/_utils/fetch.py"
+
+
+def test_a_stack_is_described_by_the_users_line_and_the_call_in_it() -> None:
+    frames = (
+        Frame("convert", "/x/site-packages/PIL/Image.py", 804),
+        Frame("decode", "/home/u/data.py", 31),
+        Frame("fetch", TORCH, 52),
+    )
+
+    assert stack_words(frames) == "data.py:31 decode -> Image.py:804 convert"
+
+
+def test_a_stack_without_a_line_of_the_user_is_described_by_its_top() -> None:
+    assert stack_words((Frame("fetch", TORCH, 52),)) == "fetch.py:52 fetch"
+
+
+def test_a_system_call_is_described_by_its_target() -> None:
+    waits_on = WaitedOn("pipe-read", "read", ("pipe:[18174]",))
+
+    assert wait_words(waits_on) == "reads pipe:[18174]"
+
+
+def test_the_hook_knows_better_than_the_stack() -> None:
+    thread = Thread(1, "python", "S", stack=(Frame("decode", "/home/u/data.py", 31),))
+    load = WorkerLoad(worker_id=0, task=None)
+
+    assert doing("loader-worker", "S", [thread], load, [], None) == "waits for work"
+
+
+def test_a_stopped_or_exited_process_is_described_by_its_state() -> None:
+    assert doing("other", "T", [], None, [], None) == "stopped by a signal"
+    assert doing("other", "Z", [], None, [], None).startswith("zombie")
+    assert doing("other", "S", [], None, [], Ended(MAIN, 1.0, exit_code=3)) == "ended: exit code 3"
+
+
+def test_without_stack_and_call_the_state_is_shown() -> None:
+    assert doing("other", "R", [], None, [], None) == "running"
+
+
+def test_an_old_stack_of_a_thread_that_ran_since_says_nothing() -> None:
+    frames = (Frame("decode", "/home/u/data.py", 31),)
+    ran = Thread(1, "python", "R", stack=frames, stack_age_s=60.0, still_s=1.0)
+    stands = Thread(1, "python", "S", stack=frames, stack_age_s=60.0, still_s=80.0)
+
+    assert doing("main", "R", [ran], None, [], None) == "running"
+    assert doing("main", "S", [stands], None, [], None) == "data.py:31 decode"

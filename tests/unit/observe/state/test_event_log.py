@@ -1,0 +1,59 @@
+"""The log is bounded, and known errors are matched once and outlive it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from mpwatch.diagnose.known_errors import tags_of
+from mpwatch.observe.state.event_log import ERRORS_KEPT, KEPT, REPEATS_KEPT, EventLog
+from tests.unit.observe.worlds import MAIN, WORKER_0, WORKER_1
+
+ERROR = "ValueError: too many fds"
+
+
+def test_an_error_is_kept_when_the_log_has_dropped_it() -> None:
+    log = EventLog()
+    log.add(1.0, "exception", MAIN, ERROR)
+    for _ in range(KEPT):
+        log.add(2.0, "birth", MAIN, "birth")
+
+    assert (len(log.entries), log.dropped) == (KEPT, 1)
+    assert [entry.words for entry in log.errors] == [ERROR]
+    assert "forkserver-too-many-fds" in log.errors[0].tags
+
+
+def test_a_process_that_fails_in_a_loop_does_not_displace_the_errors_of_others() -> None:
+    log = EventLog()
+    log.add(1.0, "exception", WORKER_0, ERROR)
+    for _ in range(10 * ERRORS_KEPT):
+        log.add(2.0, "exception", WORKER_1, ERROR)
+
+    kept = [entry.process for entry in log.errors]
+    assert kept == [WORKER_0] + [WORKER_1] * REPEATS_KEPT
+
+
+def test_errors_of_ever_new_processes_are_bounded() -> None:
+    log = EventLog()
+    for number in range(2 * ERRORS_KEPT):
+        log.add(1.0, "exception", MAIN._replace(pid=number), ERROR)
+
+    assert len(log.errors) == ERRORS_KEPT
+    assert len(log._repeats) == ERRORS_KEPT
+
+
+def test_each_line_is_matched_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    matched = []
+
+    def counted(kind: str, words: str, details: Mapping[str, object]) -> tuple[str, ...]:
+        matched.append(words)
+        return tags_of(kind, words, details)
+
+    monkeypatch.setattr("mpwatch.observe.state.event_log.tags_of", counted)
+    log = EventLog()
+    log.add(1.0, "exception", MAIN, ERROR)
+    for _ in range(5):
+        assert len(log.errors) == len(log.entries) == 1
+
+    assert matched == [ERROR]

@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+import gc
+from dataclasses import replace
+
+from mpwatch.model.history import Point, rise
+from mpwatch.model.host import NewFiles
+from mpwatch.model.samples import MemorySample, ThreadSample, WaitedOn
+from mpwatch.observe.state.history import POINTS_KEPT, TREND_POINTS, HistoryKeeper
+from tests.unit.observe.worlds import MAIN, WORKER_0, job, sample, tree
+
+
+def test_a_series_grows_with_each_reading() -> None:
+    keeper = HistoryKeeper()
+    for second, used in enumerate((20, 22, 24)):
+        keeper.add(tree(float(second), sample(MAIN, float(second), fds=used)), (), {})
+
+    points = keeper.history().of(MAIN, "fds")
+
+    assert [(point.at_s, point.value) for point in points] == [(0, 20), (1, 22), (2, 24)]
+
+
+def test_that_a_process_that_ends_has_no_descriptors_is_no_point() -> None:
+    keeper = HistoryKeeper()
+    for second, used in enumerate((12, 12, 0)):
+        keeper.add(tree(float(second), sample(MAIN, float(second), fds=used)), (), {})
+
+    assert [point.value for point in keeper.history().of(MAIN, "fds")] == [12, 12]
+
+
+def test_heap_threads_and_files_of_the_job_are_remembered() -> None:
+    keeper = HistoryKeeper()
+    for second in range(3):
+        at_s = float(second)
+        read = replace(
+            sample(MAIN, at_s), memory=MemorySample(anon_bytes=10 + second), thread_count=second + 8
+        )
+        seen = tree(at_s, read)
+        files = replace(
+            seen.host,
+            new_psm=NewFiles(4 + second, 0, ""),
+            new_semaphores=NewFiles(1, 0, ""),
+            new_tmp=NewFiles(9, 0, "") if second else None,
+        )
+        keeper.add(replace(seen, host=files), (), {})
+
+    past = keeper.history()
+
+    assert [point.value for point in past.of(MAIN, "anon_bytes")] == [10, 11, 12]
+    assert [point.value for point in past.of(MAIN, "threads")] == [9, 10]
+    assert [point.value for point in past.of_host("psm_files")] == [4, 5, 6]
+    assert [point.value for point in past.of_host("semaphore_files")] == [1, 1, 1]
+    assert [point.value for point in past.of_host("tmp_files")] == [9, 9]
+
+
+def test_reads_of_a_socket_are_remembered_from_the_first_one_on() -> None:
+    keeper = HistoryKeeper()
+    reads = WaitedOn("socket-read", "read", ("socket:[7]",))
+    for second, wait in enumerate((None, reads, None, reads)):
+        at_s = float(second)
+        threads = (ThreadSample(MAIN.pid, "python", "S", 0, waits_on=wait),)
+        keeper.add(tree(at_s, sample(MAIN, at_s, threads=threads)), (), {})
+
+    past = keeper.history()
+
+    assert [tuple(point) for point in past.of(MAIN, "answer_wait")] == [(1, 1), (2, 0), (3, 1)]
+
+
+def test_what_was_read_is_remembered_of_resource_trackers_only() -> None:
+    keeper = HistoryKeeper()
+    tracker = replace(sample(WORKER_0, 0.0, role="resource-tracker"), read_bytes=37)
+    keeper.add(tree(0.0, replace(sample(MAIN, 0.0), read_bytes=99), tracker), (), {})
+
+    past = keeper.history()
+
+    assert [point.value for point in past.of(WORKER_0, "read_bytes")] == [37]
+    assert list(past.of(MAIN, "read_bytes")) == []
+
+
+def test_the_rise_of_a_series_is_that_of_its_points() -> None:
+    keeper = HistoryKeeper()
+    for second, used in enumerate((20, 29, 24)):
+        keeper.add(tree(float(second), sample(MAIN, float(second), fds=used)), (), {})
+    kept = keeper.history().of(MAIN, "fds")
+
+    assert rise(kept) == rise(list(kept)) == 4
+    assert rise(kept, 0.5) == rise(list(kept), 0.5) == -5
+    assert rise(kept, within_s=1.0) == rise(list(kept), within_s=1.0) == -5
+    assert rise(keeper.history().of(WORKER_0, "fds")) == rise(kept[:0]) == 0
+
+
+def test_readings_in_quick_succession_add_one_point() -> None:
+    keeper = HistoryKeeper()
+    for at_s in (1.0, 1.1, 1.3, 1.5, 2.0, 1.0):
+        keeper.add(tree(at_s, sample(MAIN, at_s)), (), {})
+
+    times = [point.at_s for point in keeper.history().of(MAIN, "fds")]
+
+    assert times == [1.0, 1.5, 2.0, 1.0]
+
+
+def test_a_full_series_is_thinned_in_its_older_half_and_keeps_its_beginning() -> None:
+    keeper = HistoryKeeper()
+    for second in range(POINTS_KEPT * 3):
+        keeper.add(tree(float(second), sample(MAIN, float(second))), (), {})
+
+    times = [point.at_s for point in keeper.history().of(MAIN, "fds")]
+
+    assert len(times) <= POINTS_KEPT
+    assert times == sorted(times)
+    assert times[0] == 0.0
+    assert times[-5:] == [float(POINTS_KEPT * 3 - n) for n in (5, 4, 3, 2, 1)]
+
+
+def test_what_was_not_read_leaves_no_point() -> None:
+    keeper = HistoryKeeper()
+    keeper.add(job(1.0), (), {MAIN: {"cpu_percent": None}})
+
+    assert list(keeper.history().of(MAIN, "cpu_percent")) == []
+    assert list(keeper.history().of(MAIN, "private_bytes")) == []
+    assert keeper.history().of(MAIN, "children")[0].value == 2
+
+
+def test_trends_are_the_last_values_and_empty_for_an_unknown_process() -> None:
+    keeper = HistoryKeeper()
+    for second in range(100):
+        keeper.add(tree(float(second), sample(MAIN, float(second), fds=second)), (), {})
+
+    assert keeper.trends(MAIN).fds[-1] == 99
+    assert len(keeper.trends(MAIN).fds) == TREND_POINTS
+    assert keeper.trends(WORKER_0).fds == ()
+
+
+def test_a_forgotten_process_leaves_nothing() -> None:
+    keeper = HistoryKeeper()
+    keeper.add(job(1.0), (), {})
+    keeper.forget(WORKER_0)
+
+    assert list(keeper.history().of(WORKER_0, "fds")) == []
+    assert len(keeper.history().of(MAIN, "fds")) == 1
+
+
+def test_no_point_is_kept_as_an_object_of_its_own() -> None:
+    def points() -> int:
+        return sum(type(each) is Point for each in gc.get_objects())
+
+    before, keeper = points(), HistoryKeeper()
+    for second in range(100):
+        keeper.add(job(float(second)), (), {})
+
+    assert len(keeper.history().of(MAIN, "fds")) == 100
+    assert points() <= before
+
+
+def test_a_history_stays_as_it_is_while_the_series_go_on_and_are_thinned() -> None:
+    keeper = HistoryKeeper()
+    for second in range(POINTS_KEPT):
+        keeper.add(tree(float(second), sample(MAIN, float(second), fds=second + 1)), (), {})
+    history = keeper.history()
+    before = list(history.of(MAIN, "fds"))
+    host_before = list(history.of_host("zombies"))
+
+    for second in range(POINTS_KEPT, 3 * POINTS_KEPT):
+        keeper.add(tree(float(second), sample(MAIN, float(second))), (), {})
+    keeper.forget(MAIN)
+
+    assert list(history.of(MAIN, "fds")) == before
+    assert list(history.of_host("zombies")) == host_before
+    assert len(before) == POINTS_KEPT
+    assert keeper.history().of(MAIN, "fds") == ()
+
+
+def test_numbers_that_follow_from_more_than_the_reading_are_added_with_it() -> None:
+    keeper = HistoryKeeper()
+    for second in range(10):
+        keeper.add(job(float(second)), (), {MAIN: {"cpu_percent": float(second)}})
+
+    assert [p.value for p in keeper.history().of(MAIN, "cpu_percent")] == [*range(10)]
