@@ -103,6 +103,8 @@ class Engine:
             self._account = advanced(self._account, index, waits)
         except Exception as error:  # noqa: BLE001 - it must not silence the rules
             failures.append(_failure_of("account", error))
+        # Rules read the account; what was derived of the index before does not depend on it.
+        index.snapshot = replace(snapshot, waits=waits, account=self._account)
         findings = self._findings(index, failures)
         return replace(snapshot, waits=waits, account=self._account, findings=findings)
 

@@ -75,7 +75,9 @@ class Share(NamedTuple):
 UNSEEN = Activity("unknown", "no reading found the thread waiting")
 NO_PLACE = Activity("computing")
 NO_CORE = Activity("waiting", "a free core", "core")
-_RUNS = frozenset(("computing", "spinning"))
+IMPORTS = "imports"
+"""`Activity.what` of a thread that runs the code of a module for the first time."""
+RUNNING_KINDS = frozenset(("computing", "spinning"))
 
 
 class Tally(NamedTuple):
@@ -120,8 +122,10 @@ class Tally(NamedTuple):
         Where more readings found the thread ready to run than its cpu time explains, by twice the
         error of that sampling, the difference is time in which it waited for a free core.
         """
-        running = {each: weight for each, weight in self.seen.items() if each.kind in _RUNS}
-        waiting = {each: weight for each, weight in self.seen.items() if each.kind not in _RUNS}
+        running = {each: weight for each, weight in self.seen.items() if each.kind in RUNNING_KINDS}
+        waiting = {
+            each: weight for each, weight in self.seen.items() if each.kind not in RUNNING_KINDS
+        }
         found_s = sum(self.seen.values())
         if found_s <= 0:
             return ()
