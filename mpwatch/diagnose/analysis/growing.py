@@ -19,8 +19,9 @@ from mpwatch.diagnose.analysis.forecast import (
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.process_queries import WORK_ROLES, age_s
 from mpwatch.diagnose.analysis.resources import fd_limit, map_limit
+from mpwatch.diagnose.analysis.shares import imported_until_s
 from mpwatch.model.findings import Severity
-from mpwatch.model.history import NO_POINTS, History, HostMetric, ProcessMetric, rise
+from mpwatch.model.history import NO_POINTS, History, HostMetric, ProcessMetric, first_at, rise
 from mpwatch.model.host import NewFiles, RoomSample
 from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.snapshot import Process, Segment
@@ -51,7 +52,7 @@ class _Watched(NamedTuple):
 
 # Causes come before their effects: a thread costs mappings, a child descriptors.
 CHILDREN = _Watched("child processes", "children", Steadiness(30, 8, 2), 0.1)
-THREADS = _Watched("threads", "threads", Steadiness(20, 8, 2), 0.1)
+THREADS = _Watched("threads", "threads", Steadiness(20, 6, 1), 0.1)
 QUEUE = _Watched("queue", "queue_backlog", Steadiness(20, 100, 20), 0.1)
 DESCRIPTORS = _Watched("descriptors", "fds", Steadiness(20, 12, 2), 0.05)
 MAPPINGS = _Watched("mappings", "maps", Steadiness(20, 256, 16), 0.05)
@@ -64,12 +65,15 @@ MESSAGE_BYTES = 20
 """`REGISTER:/psm_5f3a01c2:shared_memory` and `REGISTER:/mp-x1y2z3ab:semaphore` are longer."""
 
 CARRIES: Mapping[Resource, frozenset[Resource]] = {
-    "child processes": frozenset(("threads", "descriptors", "mappings")),
-    "threads": frozenset(("mappings",)),
-    "queue": frozenset(("memory",)),
+    "child processes": frozenset(("threads", "descriptors", "mappings", "memory")),
+    "threads": frozenset(("mappings", "memory")),
+    "memory": frozenset(("queue",)),
     "descriptors": frozenset(("mappings",)),
 }
-"""What rises together with a resource in the same process; one finding tells both."""
+"""What rises together with a resource in the same process, or in one that does the same work; one
+finding tells both. A thread that does not end keeps what it refers to."""
+START_RISES: frozenset[Resource] = frozenset(("descriptors", "mappings", "memory"))
+"""What rises while a process imports modules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +114,7 @@ class Headroom:
     eta_s: float | None
     """Seconds until nothing is free at the present rate; `None` beyond a day."""
     severity: Severity
+    is_bytes: bool = False
 
 
 @derived
@@ -127,16 +132,30 @@ def growing(index: Index) -> Sequence[Growing]:
         for each in _of_process(index, process, candidates)
     ]
     queues = [each for each in found if each.resource == "queue"]
-    if len(queues) > 1:
+    if any("queue" in (other for other, _ in each.carried) for each in found):
         # Every process that uses a queue counts its items; they are in the memory of one of them.
-        sender = max(queues, key=lambda each: len(each.carried))
-        found = [each for each in found if each.resource != "queue" or each is sender]
+        found = [each for each in found if each.resource != "queue"]
+    elif len(queues) > 1:
+        found = [each for each in found if each.resource != "queue" or each is queues[0]]
     groups: dict[tuple[Resource, ProcessId | None, Role], list[Growing]] = {}
     for each in found:
-        process = each.processes[0]
-        alone = process.process if process.role not in WORK_ROLES else process.parent
-        groups.setdefault((each.resource, alone, process.role), []).append(each)
-    return [_together(group) for group in groups.values()]
+        groups.setdefault((each.resource, *_siblings(each.processes[0])), []).append(each)
+    return [
+        _together(group)
+        for (resource, *siblings), group in groups.items()
+        if not any((cause, *siblings) in groups for cause in _causes_of(resource))
+    ]
+
+
+def _siblings(process: Process) -> tuple[ProcessId | None, Role]:
+    """What processes that do the same work have in common."""
+    alone = process.process if process.role not in WORK_ROLES else process.parent
+    return alone, process.role
+
+
+def _causes_of(resource: Resource) -> Iterator[Resource]:
+    """What a resource rises with."""
+    return (cause for cause, effects in CARRIES.items() if resource in effects)
 
 
 def _of_process(
@@ -144,8 +163,13 @@ def _of_process(
 ) -> Iterator[Growing]:
     """The growing resources of one process."""
     rising: dict[Resource, Growth] = {}
+    started_s = imported_until_s(index, process) if candidates else None
     for resource, metric, required, share in candidates:
         series = index.history.of(process.process, metric)
+        if started_s is not None and resource in START_RISES:
+            series = series[first_at(series, started_s) :]
+            if not series:
+                continue
         growth = steady_growth(series, required)
         if growth is not None and growth.gained >= share * series[-1].value:
             rising[resource] = growth
@@ -206,7 +230,7 @@ def _together(group: Sequence[Growing]) -> Growing:
         group[0].resource,
         tuple(process for each in group for process in each.processes),
         tuple(growth for each in group for growth in each.growths),
-        group[0].carried,
+        next((each.carried for each in group if each.carried), ()),
     )
 
 
@@ -215,14 +239,14 @@ def headroom(index: Index, found: Growing) -> Headroom | None:
     snapshot, process = index.snapshot, found.process
     host = snapshot.host
     match found.resource:
-        case "memory" | "queue":
+        case "queue":
+            return None
+        case "memory":
             room = memory_room(snapshot)
             if room is None:
                 return None
-            per_s = found.per_s if found.resource == "memory" else _carried_per_s(found, "memory")
-            if per_s <= 0:
-                return None
-            return _headroom(index, found, room.what, room.total_bytes, room.free_bytes, per_s)
+            total, free = room.total_bytes, room.free_bytes
+            return _headroom(index, found, room.what, total, free, found.per_s)
         case "descriptors":
             limit, fds = fd_limit(process), process.sample.fds
             if not limit or fds is None:
@@ -237,7 +261,10 @@ def headroom(index: Index, found: Growing) -> Headroom | None:
             return _headroom(index, found, "vm.max_map_count", limit, free, found.growth.per_s)
     cgroup = host.cgroup
     if cgroup is None or not cgroup.pids_limit or cgroup.pids_current is None:
-        return None
+        per_s, room = _carried_per_s(found, "memory"), memory_room(snapshot)
+        if per_s <= 0 or room is None:
+            return None
+        return _headroom(index, found, room.what, room.total_bytes, room.free_bytes, per_s)
     free = cgroup.pids_limit - cgroup.pids_current
     what = "the process and thread limit of the control group"
     return _headroom(index, found, what, cgroup.pids_limit, free, found.per_s)
@@ -254,7 +281,8 @@ def _headroom(
     eta_s = free / per_s if per_s > 0 else None
     if eta_s is not None and eta_s > MAX_HORIZON_S:
         eta_s = None
-    return Headroom(what, limit, free, eta_s, _severity(index, found, eta_s))
+    is_bytes = what.endswith("memory")
+    return Headroom(what, limit, free, eta_s, _severity(index, found, eta_s), is_bytes)
 
 
 def _severity(index: Index, found: Growing, eta_s: float | None) -> Severity:
