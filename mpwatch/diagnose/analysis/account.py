@@ -12,6 +12,7 @@ from dataclasses import replace
 from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.diagnose.analysis.distributed.rank_waits import ITS_RANKS, MACHINES, OTHERS, STORE
 from mpwatch.diagnose.analysis.index import Index, derived
+from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES
 from mpwatch.diagnose.analysis.stack_patterns import (
     HOOK_THREAD,
     Shape,
@@ -24,6 +25,7 @@ from mpwatch.diagnose.analysis.waits.edges import LOCK_FILE, surroundings
 from mpwatch.model.account import (
     IMPORTS,
     RUNNING_KINDS,
+    SOMEBODY_WORKS,
     Account,
     Activity,
     ProcessAccount,
@@ -33,7 +35,7 @@ from mpwatch.model.account import (
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.loader_polls import is_loader_poll, loader_wait
 from mpwatch.model.samples import Frame, ThreadSample, WaitedOn
-from mpwatch.model.snapshot import Process, Thread
+from mpwatch.model.snapshot import Process, Snapshot, Thread
 from mpwatch.model.waits import WaitEdge, WaitGraph
 
 MANY = 16
@@ -127,7 +129,60 @@ def advanced(before: Account, index: Index, waits: WaitGraph) -> Account:
     if not before.readings:
         started_at_s = index.history.started_at_s
         since_s = snapshot.at_s if started_at_s is None else started_at_s
-    return Account(snapshot.root, since_s, snapshot.at_s, readings, processes)
+    job = _job(before, snapshot, readings, processes, edges)
+    return Account(snapshot.root, since_s, snapshot.at_s, readings, processes, job)
+
+
+def _job(
+    before: Account,
+    snapshot: Snapshot,
+    readings: int,
+    processes: Mapping[ProcessId, ProcessAccount],
+    edges: Mapping[tuple[ProcessId, int], WaitEdge],
+) -> ThreadAccount:
+    """The account of the job as a whole after one more reading."""
+    now = _pause(snapshot, processes, edges)
+    last = before.job
+    if last is None:
+        return ThreadAccount(0, "", now, snapshot.at_s, readings - 1, None)
+    if now == last.now:
+        return last
+    return last.counted(before.at_s, before.readings, None, 1)._replace(now=now)
+
+
+def _pause(
+    snapshot: Snapshot,
+    processes: Mapping[ProcessId, ProcessAccount],
+    edges: Mapping[tuple[ProcessId, int], WaitEdge],
+) -> Activity:
+    """The wait with a time limit of one process while all others wait for processes of the job.
+
+    The main process is preferred. `SOMEBODY_WORKS` where that is not so; a process that sleeps, or
+    waits for something outside of the job, may be at work.
+    """
+    limited: Activity | None = None
+    for process in snapshot.processes:
+        account = processes.get(process.process)
+        if process.is_gone or account is None or process.role in SERVICE_ROLES:
+            continue
+        if any(each.now.kind in RUNNING_KINDS for each in account.uncounted):
+            return SOMEBODY_WORKS
+        now, thread = account.uncounted[0].now, process.threads[0]
+        if now.kind == "idle":
+            continue
+        edge = edges.get((process.process, thread.tid))
+        if now.kind != "waiting" or now.target not in _WAITS_WITHIN or edge is None:
+            return SOMEBODY_WORKS
+        if not edge.providers:
+            return SOMEBODY_WORKS
+        wait = thread.waits_on
+        if limited is None and wait is not None and wait.timeout_s is not None:
+            limited = now._replace(providers=(process.process,))
+    return SOMEBODY_WORKS if limited is None else limited
+
+
+_WAITS_WITHIN = frozenset(("queue", "pipe", "socket", "event", "barrier", "collective"))
+"""What a process may wait for while none of its job works, if a process of the job provides it."""
 
 
 def _of_exited(known: ProcessAccount) -> ProcessAccount:

@@ -1,15 +1,18 @@
-"""Several processes wait most of the time for the answers of one busy process."""
+"""One process holds up the others: a busy one that they ask, or one that waits in vain."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from mpwatch.diagnose.analysis.idle_time import mean_cpu_percent
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.newest import own_lines
-from mpwatch.diagnose.analysis.process_queries import all_called, called
+from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called
+from mpwatch.diagnose.analysis.shares import doing_words
 from mpwatch.diagnose.analysis.stack_patterns import calls
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
+from mpwatch.model.account import SOMEBODY_WORKS, together
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History, first_at, values_of
 from mpwatch.model.ids import ProcessId
@@ -28,6 +31,10 @@ WAIT_SHARE = 0.2
 BUSY_PERCENT = 50.0
 BUSY_IF_CROWDED_PERCENT = 25.0
 """Of a core. Where more threads can run than there are cores, no process gets a whole one."""
+PAUSES_S = 15.0
+LOST_SHARE = 0.3
+LATELY = 4
+"""Buckets of the account in which some process must have worked: a hang has other rules."""
 LESS_BUSY = 0.6
 """A client uses at most this part of the cpu time of the process that it waits for."""
 
@@ -54,6 +61,72 @@ def check(index: Index) -> Iterator[Finding]:
         if len(shares) >= CLIENTS and sum(shares.values()) >= WAITING:
             clients = [each for each in index.snapshot.living() if each.process in shares]
             yield _finding(process, busy, clients, sum(shares.values()))
+    yield from _waits_in_vain(index)
+
+
+def _waits_in_vain(index: Index) -> Iterator[Finding]:
+    """A loop that spends its time in waits with a time limit while no process of the job works.
+
+    A pause that does not end is left to the rules for hangs: here some process has worked lately.
+    """
+    account = index.snapshot.account
+    pauses = account.pauses()
+    if account.job is None or pauses.readings < SAMPLES or pauses.observed_s < PAUSES_S:
+        return
+    observed_s = sum(pauses.seen.values())
+    lost: Counter[tuple[tuple[ProcessId, ...], str]] = Counter()
+    for each, seconds in pauses.seen.items():
+        if each != SOMEBODY_WORKS:
+            lost[each.providers, each.place] += seconds
+    recent = together(bucket.tally for bucket in account.job.buckets[-LATELY:])
+    works = account.job.now == SOMEBODY_WORKS or SOMEBODY_WORKS in recent.seen
+    if not lost or not works:
+        return
+    ((waiters, place), seconds), *_ = lost.most_common(1)
+    process = index.snapshot.get(waiters[0]) if waiters else None
+    if process is None or not place or seconds < LOST_SHARE * observed_s:
+        return
+    others = [
+        each
+        for each in index.snapshot.living()
+        if each.process != process.process and each.role not in SERVICE_ROLES
+    ]
+    if others:
+        yield _finding_of_pauses(index, process, place, seconds / observed_s, others)
+
+
+def _finding_of_pauses(
+    index: Index, process: Process, place: str, share: float, others: Sequence[Process]
+) -> Finding:
+    """Describe time lost in waits for items that no process makes."""
+    meanwhile = [
+        f"{called(each)}: {words}" for each in others[:2] if (words := doing_words(index, each))
+    ]
+    return Finding(
+        rule=RULE,
+        severity=Severity.INFO,
+        process=process.process,
+        subject="pauses",
+        summary=(
+            f"{called(process)} waits with a time limit at {place} while no process of the job "
+            f"works: {share:.0%} of the time is lost"
+        ),
+        evidence=(
+            f"in {share:.0%} of the readings {process.label} waited there, and each other process "
+            "waited for a process of the job or for work",
+            *meanwhile,
+            f"without these waits the job would be at most {1 / (1 - share):.1f} times as fast",
+        ),
+        cause=(
+            "It waits for an item or an answer that no process is making at that time: the others "
+            "have done their part and wait for their next orders. Nothing happens until the time "
+            "limit of the wait ends."
+        ),
+        advice=(
+            "Count what was ordered and what has arrived, and leave the loop that receives as soon "
+            "as everything has arrived. A shorter time limit only makes each loss smaller."
+        ),
+    )
 
 
 def _is_crowded(index: Index) -> bool:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from mpwatch.diagnose.analysis.account import advanced
+from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.rules.throughput.bottleneck_process import check
+from mpwatch.model.account import Account
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import History
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot
 from tests.unit.diagnose.worlds import (
     MAIN,
+    NO_HISTORY,
+    NOW_S,
     cpu,
     fds,
     found,
@@ -21,6 +28,7 @@ from tests.unit.diagnose.worlds import (
     main,
     only,
     pid,
+    pipe,
     process,
     socket,
     thread,
@@ -69,6 +77,71 @@ def test_a_busy_process_that_others_wait_for_is_the_bottleneck() -> None:
     assert "spawned 200 (200) asks at train.py:31 ask" in told.evidence
     assert "spawned 150 (150) is at train.py:9 answer" in told.evidence
     assert "Manager" not in told.cause
+
+
+GETS = (
+    "selectors.py:select",
+    "multiprocessing/connection.py:poll",
+    "multiprocessing/queues.py:get",
+    "train.py:gather:48",
+)
+
+
+def collecting(second: int, *, timeout_s: float | None = 0.7, worker: str = "waits") -> Snapshot:
+    """Main that waits for an item of a queue, and a worker that waits for its next order."""
+    limit = WaitedOn("poll", "poll", ("pipe:[77]",), (4,), timeout_s=timeout_s)
+    gets = thread(MAIN, *GETS, waits=limit, stack_age_s=0.0)
+    order = WaitedOn("pipe-read", "read", ("pipe:[88]",), (6,))
+    recv = thread(200, "connection.py:_recv", "train.py:collect:15", waits=order, stack_age_s=0.0)
+    if worker == "works":
+        recv = thread(200, state="R")
+    if worker == "sleeps":
+        recv = thread(200, waits=WaitedOn("timer", "clock_nanosleep"))
+    return world(
+        main(threads=[gets], fds=fds(9, links=[pipe(4, 77, False), pipe(5, 88, True)])),
+        process(
+            200,
+            "spawned",
+            threads=[recv],
+            fds=fds(9, links=[pipe(6, 88, False), pipe(7, 77, True)]),
+        ),
+        at_s=NOW_S - 40 + second,
+    )
+
+
+def accounted(*seconds: Snapshot) -> Snapshot:
+    """The last one, with the account of all."""
+    spent = Account()
+    for each in seconds:
+        index = Index(each, NO_HISTORY)
+        spent = advanced(spent, index, wait_graph(index))
+    return replace(seconds[-1], account=spent)
+
+
+def test_time_lost_in_waits_with_a_limit_while_nobody_works_is_told() -> None:
+    job = accounted(*(collecting(n, worker="works" if n % 4 < 2 else "waits") for n in range(40)))
+
+    told = only(check, job)
+
+    assert told.process == pid(MAIN)
+    assert told.summary.startswith(
+        "main (100) waits with a time limit at train.py:48 gather while no process of the job "
+        "works: 51% of the time"
+    )
+    assert "at most 2.1 times as fast" in told.evidence[-1]
+
+
+@pytest.mark.parametrize(
+    ("worker", "more"),
+    [("works", {}), ("sleeps", {}), ("waits", {"timeout_s": None}), ("waits", {})],
+    ids=["it works", "it may be at work", "a wait without a limit", "a hang"],
+)
+def test_a_wait_is_not_in_vain_while_somebody_works_or_if_it_never_ends(
+    worker: str, more: dict[str, Any]
+) -> None:
+    job = accounted(*(collecting(n, worker=worker, **more) for n in range(40)))
+
+    assert found(check, job) == []
 
 
 def test_a_manager_is_called_one_where_stacks_show_it() -> None:
