@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal, NamedTuple, TypeAlias
 
 from mpwatch.diagnose.analysis.forecast import (
@@ -17,6 +19,7 @@ from mpwatch.diagnose.analysis.forecast import (
     steady_growth,
 )
 from mpwatch.diagnose.analysis.index import Index, derived
+from mpwatch.diagnose.analysis.newest import own_place
 from mpwatch.diagnose.analysis.process_queries import WORK_ROLES, age_s
 from mpwatch.diagnose.analysis.resources import fd_limit, map_limit
 from mpwatch.diagnose.analysis.shares import imported_until_s
@@ -38,6 +41,11 @@ Resource: TypeAlias = Literal[
 """The subject of a finding."""
 FileKind: TypeAlias = Literal["shared-memory files", "semaphores", "temporary files"]
 """The subject of a finding about files that belong to no single process."""
+
+
+KEPT_THREADS = 6
+KEPT_SPAN_S = 10.0
+"""So many threads at one line, of which the last was started this long after the first one."""
 
 
 class _Watched(NamedTuple):
@@ -175,6 +183,10 @@ def _of_process(
             rising[resource] = growth
     if not rising:
         return
+    if "memory" in rising and "threads" not in rising:
+        kept = _threads_by_start(index, process)
+        if kept is not None:
+            rising = {"threads": kept, **rising}
     carried = {effect for cause in rising for effect in CARRIES.get(cause, ())}
     if _is_starting(index, process):
         rising.pop("child processes", None)  # not told, and neither is what comes with them
@@ -183,6 +195,33 @@ def _of_process(
             with_it = CARRIES.get(resource, frozenset())
             effects = tuple((other, rising[other]) for other in rising if other in with_it)
             yield Growing(resource, (process,), (growth,), effects)
+
+
+def _threads_by_start(index: Index, process: Process) -> Growth | None:
+    """The growth of threads that were started one after the other at one line and have not ended.
+
+    One look shows it, as the kernel keeps the start of each thread. The threads that a process
+    starts in its first seconds, and at once, are pools.
+    """
+    snapshot, started = index.snapshot, process.process.start_ticks
+    stays = {each.tid: place for each in process.threads if (place := own_place(each))}
+    place, count = Counter(stays.values()).most_common(1)[0] if stays else ("", 0)
+    if count < KEPT_THREADS:
+        return None
+    after_s = sorted(
+        (each.start_ticks - started) / snapshot.ticks_per_s
+        for each in process.sample.threads or ()
+        if each.start_ticks is not None and stays.get(each.tid) == place and each.tid != process.pid
+    )
+    age = age_s(snapshot, process)
+    if len(after_s) < KEPT_THREADS or age is None:
+        return None
+    span_s = after_s[-1] - after_s[0]
+    gaps_s = [later - earlier for earlier, later in pairwise(after_s)]
+    goes_on = age - after_s[-1] <= max(gaps_s)
+    if span_s < KEPT_SPAN_S or max(gaps_s) > span_s / 2 or not goes_on:
+        return None
+    return Growth((len(after_s) - 1) / span_s, len(after_s), span_s)
 
 
 def _is_starting(index: Index, process: Process) -> bool:

@@ -179,7 +179,7 @@ def newest_threads_words(process: Process, gained: float) -> tuple[str, ...]:
     started = {each.tid: each.start_ticks or 0 for each in process.sample.threads or ()}
     threads = sorted(process.threads, key=lambda each: (started.get(each.tid, 0), each.tid))
     newest = threads[-max(1, round(gained)) :]
-    place, count = _commonest(filter(None, map(_own_place, newest)))
+    place, count = _commonest(filter(None, map(own_place, newest)))
     if count >= MOST * len(newest):
         return (f"{count} of its {len(newest)} newest threads are at {place}",)
     name, count = _commonest(thread.name for thread in newest)
@@ -221,7 +221,7 @@ def children_of(index: Index, process: Process) -> Iterator[Process]:
     )
 
 
-def _own_place(thread: Thread) -> str | None:
+def own_place(thread: Thread) -> str | None:
     """The innermost frame of the program; `None` without a stack."""
     frame = next((each for each in thread.stack if not is_library(each)), None)
     return None if frame is None else frame_words(frame)

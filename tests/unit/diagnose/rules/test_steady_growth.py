@@ -303,6 +303,41 @@ def test_memory_that_rises_with_threads_is_told_with_them_also_of_a_sibling() ->
     assert "used up in 3 min at this rate" in told.evidence[-1]
 
 
+def with_kept_threads(*after_s: float) -> Process:
+    """A process of 60 s with threads at one line, each started so many seconds after it."""
+    kept = [thread(100 + n, "queue.py:put", "train.py:fetch:9") for n in range(1, len(after_s) + 1)]
+    job = main(threads=[thread(MAIN, "train.py:step:31"), *kept], born_wall_s=WALL_S - 60)
+    samples = [ThreadSample(MAIN, "python", "S", 0, start_ticks=5100)]
+    samples += [
+        ThreadSample(each.tid, "python", "S", 0, start_ticks=5100 + round(100 * after))
+        for each, after in zip(kept, after_s, strict=True)
+    ]
+    return replace(job, sample=replace(job.sample, threads=tuple(samples)))
+
+
+def test_threads_started_one_after_the_other_that_stay_explain_memory_at_once() -> None:
+    job = world(with_kept_threads(20, 26, 33, 39, 45, 52, 58))
+
+    told = only(check, job, history(rising("anon_bytes", 900 * MIB, 5 * MIB)))
+
+    assert told.summary.startswith("main (100) has ever more threads")
+    assert "7 of its 7 newest threads are at train.py:9 fetch" in told.evidence
+    assert "together with it: private memory +5.0M/s" in told.evidence
+
+
+@pytest.mark.parametrize(
+    "after_s",
+    [(20, 26, 33), (2, 2, 2, 2, 2, 2, 2), (5, 8, 11, 14, 17, 20, 23)],
+    ids=["few", "a pool", "no more are started"],
+)
+def test_threads_that_do_not_pile_up_are_not_the_reason(after_s: tuple[float, ...]) -> None:
+    job = world(with_kept_threads(*after_s))
+
+    told = only(check, job, history(rising("anon_bytes", 900 * MIB, 5 * MIB)))
+
+    assert told.subject == "memory"
+
+
 def test_a_manager_that_grows_is_told_as_the_holder_of_others_objects() -> None:
     server = process(200, "spawned", label="manager", torch_loaded=True)
 
