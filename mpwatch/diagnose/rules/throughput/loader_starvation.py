@@ -9,12 +9,24 @@ from typing import NamedTuple
 from mpwatch.diagnose.analysis.idle_time import are_stalled, mean_cpu_percent, wait_share, waiting_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.newest import own_lines
-from mpwatch.diagnose.analysis.process_queries import called, counted, generations, loader_owners
-from mpwatch.diagnose.analysis.shares import core_share, doing_words, work_place
+from mpwatch.diagnose.analysis.process_queries import (
+    age_s,
+    called,
+    counted,
+    generations,
+    loader_owners,
+)
+from mpwatch.diagnose.analysis.shares import (
+    core_share,
+    doing_words,
+    imported_until_s,
+    work_place,
+    working_share,
+)
 from mpwatch.diagnose.analysis.stack_merge import merge
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History, Series, first_at
+from mpwatch.model.history import Series, first_at
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Loader, Process
 from mpwatch.model.units import seconds_text
@@ -23,6 +35,11 @@ RULE = "loader-starvation"
 WAIT_SHARE = 0.5
 BATCHES = 20
 """The first batches wait for the workers' start."""
+FEW_BATCHES = 2
+WORKED_S = 20.0
+WORK_SHARE = 0.5
+"""Workers that have done their own work for so long and so much have started long ago, however few
+batches there were."""
 BUSY_PERCENT = 10.0
 USUAL_S = 15.0
 STALL_S, STALLED_S = 3.0, 5.0
@@ -60,20 +77,42 @@ def check(index: Index) -> Iterator[Finding]:
         if owner.process in told:
             continue
         measured = [x for x in index.snapshot.loaders if x.process == owner.process]
-        share = max((x.wait_share or 0.0 for x in measured if x.batches >= BATCHES), default=None)
+        least = FEW_BATCHES if _have_worked(index, workers) else BATCHES
+        share = max((x.wait_share or 0.0 for x in measured if x.batches >= least), default=None)
         if share is not None:
             waited_s = max(x.waiting_since_s or 0.0 for x in measured)
-            if share >= WAIT_SHARE and _are_busy(workers, index.history, waited_s):
+            if share >= WAIT_SHARE and _are_busy(index, workers, waited_s):
                 yield _finding(index, owner, workers, share, measured)
         elif not measured and _looks_starved(owner, workers, index):
             yield _finding(index, owner, workers, None, ())
 
 
-def _are_busy(workers: Sequence[Process], history: History, waited_s: float) -> bool:
-    """Whether the workers do something while main has waited so long; a stall has other rules."""
+def _have_worked(index: Index, workers: Sequence[Process]) -> bool:
+    """Whether all workers have done their own work for a while: their start is over."""
+    for worker in workers:
+        age = age_s(index.snapshot, worker)
+        imported_s = imported_until_s(index, worker)
+        if age is None or age < WORKED_S or working_share(index, worker) < WORK_SHARE:
+            return False
+        if imported_s is not None and index.snapshot.at_s - imported_s < WORKED_S:
+            return False
+    return True
+
+
+def _are_busy(index: Index, workers: Sequence[Process], waited_s: float) -> bool:
+    """Whether the workers do something while main has waited so long; a stall has other rules.
+
+    Where cores are short a busy worker gets hardly any cpu time.
+    """
     over_s = USUAL_S if waited_s < STALL_S else STALLED_S
-    loads = (mean_cpu_percent(worker, history, over_s) for worker in workers)
-    return any(load is None or load >= BUSY_PERCENT for load in loads)
+    loads = [mean_cpu_percent(worker, index.history, over_s) for worker in workers]
+    if any(load is None or load >= BUSY_PERCENT for load in loads):
+        return True
+    # A thread that is ready to run now does not stand still.
+    return any(
+        each.threads and each.threads[0].state == "R" and core_share(index, each) >= CORE_SHARE
+        for each in workers
+    )
 
 
 def _looks_starved(owner: Process, workers: Sequence[Process], index: Index) -> bool:
@@ -83,7 +122,7 @@ def _looks_starved(owner: Process, workers: Sequence[Process], index: Index) -> 
         return False
     # Workers that wait for a disk use no cpu either: only a long wait asks for more than shares.
     waited_s = waiting_s(owner, index.history)
-    if waited_s >= STALL_S and not _are_busy(workers, index.history, waited_s):
+    if waited_s >= STALL_S and not _are_busy(index, workers, waited_s):
         return False
     shares = (wait_share(worker, index.history) for worker in workers)
     return all(share is not None and share <= IDLE_SHARE for share in shares)

@@ -120,6 +120,20 @@ def test_the_workers_line_is_named_and_cores_that_are_short_are_no_reason_for_mo
     assert "data.py:31 decode" in finding.advice
 
 
+@pytest.mark.parametrize(("age_s", "told"), [(600, 1), (10, 0)])
+def test_a_loader_of_few_slow_batches_is_starved_once_its_workers_have_worked(
+    age_s: float, told: int
+) -> None:
+    workers = [
+        process(n, worker_id=n - 200, born_wall_s=WALL_S - age_s, threads=[thread(n, state="R")])
+        for n in (200, 201)
+    ]
+    job = world(main(), *workers, loaders=(loader(batches=3, waiting_since_s=8.0),))
+    job = replace(job, account=short_of_cores(*FETCHING_WORKER))
+
+    assert len(found(loader_starvation.check, job, cpu(w200=7, w201=7))) == told
+
+
 def epochs(*ages_s: float, living: int = 1) -> list[Process]:
     """Sets of two workers of which all but the last have exited, each so many seconds old."""
     found = []
