@@ -27,7 +27,7 @@ from mpwatch.diagnose.analysis.newest import (
     has_zombies,
     newest_children_words,
     newest_kind,
-    newest_threads_words,
+    newest_threads,
     own_lines,
 )
 from mpwatch.diagnose.analysis.process_queries import WORK_ROLES, all_called, called
@@ -251,9 +251,22 @@ def _of_children(index: Index, found: Growing) -> _Story:
 
 
 def _of_threads(index: Index, found: Growing) -> _Story:
+    newest = newest_threads(found.process, found.growth.gained)
+    if newest.fills_queue:
+        return _Story(
+            "threads",
+            newest.words,
+            "It starts threads that put items into a queue, and leaves them waiting for room in "
+            "it. Such a thread ends only once its items are taken; until then the thread, its "
+            "queue and all that both refer to (a loader, its data) stay in memory. A loop that "
+            "leaves a prefetching iterator before its end does this.",
+            "Where the loop leaves the iterator early, stop its thread: set a flag that the thread "
+            "checks (put with a time limit), take what is left in the queue, and join the thread. "
+            "Or make the iterator end by itself after as many items as are used.",
+        )
     return _Story(
         "threads",
-        newest_threads_words(found.process, found.growth.gained),
+        newest.words,
         "It starts threads that do not end. Each has a stack, and counts against the number of "
         "processes and threads that the system allows.",
         "End each thread where its work ends (an Event that its loop checks) and join it, or use "

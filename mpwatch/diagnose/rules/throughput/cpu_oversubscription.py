@@ -21,7 +21,7 @@ CROWDED_PERCENT = 2.0
 RUNNABLE_PER_CPU = 1.5
 THREADS_PER_CPU = 2.5
 LIBRARIES = 2
-"""Pools of threads that one operation may use, torch's and a BLAS library's, of one thread for each core."""
+"""Pools that one operation may use, torch's and a BLAS library's, of one thread for each core."""
 POOL = 3
 """Computing threads of one worker, main included."""
 SUSTAINED_S = 5.0

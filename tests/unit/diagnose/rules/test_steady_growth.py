@@ -322,6 +322,8 @@ def test_threads_started_one_after_the_other_that_stay_explain_memory_at_once() 
 
     assert told.summary.startswith("main (100) has ever more threads")
     assert "7 of its 7 newest threads are at train.py:9 fetch" in told.evidence
+    assert "7 of them wait there in Queue.put for room in a full queue" in told.evidence
+    assert "leaves them waiting for room" in told.cause
     assert "together with it: private memory +5.0M/s" in told.evidence
 
 
