@@ -16,8 +16,8 @@ from mpwatch.model.snapshot import Process
 READINGS = 6
 OBSERVED_S = 8.0
 """With less observed time, or fewer readings, a share means nothing."""
-KNOWN = 0.1
-"""Lines are named where they are known of this part of the time."""
+KNOWN = 0.2
+"""Lines are named where they are known of this part of the work."""
 
 
 def shares(index: Index, process: Process) -> Sequence[Share]:
@@ -67,7 +67,7 @@ def is_work(activity: Activity) -> bool:
 
 
 class Place(NamedTuple):
-    """A line of the program at which processes work."""
+    """The function of the program in which processes work, with its most frequent line."""
 
     words: str
     """`data.py:25 _load_set`."""
@@ -76,19 +76,30 @@ class Place(NamedTuple):
 
 
 def work_place(index: Index, processes: Iterable[Process]) -> Place | None:
-    """The line at which some processes did most of their work; `None` where lines are not known."""
-    found: Counter[str] = Counter()
-    count = 0
+    """Where some processes did most of their work; `None` where lines are hardly known.
+
+    Time in which they waited for a free core has no line.
+    """
+    lines: Counter[tuple[str, str, str]] = Counter()
+    work = 0.0
     for process in processes:
-        count += 1
         for each in shares(index, process):
-            if each.activity.place and is_work(each.activity):
-                found[each.activity.place] += each.share
-    known = sum(found.values())
-    if not count or known < KNOWN * count:
+            if not is_work(each.activity) or each.activity == NO_CORE:
+                continue
+            work += each.share
+            if each.activity.place:
+                where, _, function = each.activity.place.partition(" ")
+                file, _, line = where.rpartition(":")
+                lines[file, function, line] += each.share
+    known = sum(lines.values())
+    if not work or known < KNOWN * work:
         return None
-    place, most = found.most_common(1)[0]
-    return Place(place, most / known)
+    functions: Counter[tuple[str, str]] = Counter()
+    for (file, function, _), share in lines.items():
+        functions[file, function] += share
+    (file, function), most = functions.most_common(1)[0]
+    line = next(at for (*of, at), _ in lines.most_common() if of == [file, function])
+    return Place(f"{file}:{line} {function}", most / known)
 
 
 def imported_until_s(index: Index, process: Process) -> float | None:
