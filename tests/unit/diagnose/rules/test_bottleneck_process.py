@@ -13,8 +13,8 @@ from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.rules.throughput.bottleneck_process import check
 from mpwatch.model.account import Account
 from mpwatch.model.findings import Severity
-from mpwatch.model.history import History
-from mpwatch.model.samples import WaitedOn
+from mpwatch.model.history import History, Point
+from mpwatch.model.samples import ThreadSample, WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot
 from tests.unit.diagnose.worlds import (
     MAIN,
@@ -142,6 +142,44 @@ def test_a_wait_is_not_in_vain_while_somebody_works_or_if_it_never_ends(
     job = accounted(*(collecting(n, worker=worker, **more) for n in range(40)))
 
     assert found(check, job) == []
+
+
+def learning(second: int) -> Snapshot:
+    """Main that computes, and two children that wait for it, each on a socket."""
+    learns = thread(MAIN, "train.py:update:30", state="R", stack_age_s=0.1, cpu_percent=95.0)
+    own = main(threads=[learns], fds=fds(9, links=[socket(4, 1200, 200), socket(5, 1201, 201)]))
+    own = replace(
+        own, sample=replace(own.sample, threads=(ThreadSample(MAIN, "p", "R", 95 * second),))
+    )
+    return world(own, *(client(n) for n in (200, 201)), at_s=NOW_S - 60 + second)
+
+
+def switching(per_round: float) -> History:
+    """Two children whose switches become rarer: each second a round takes so much longer."""
+    counts, count, round_s = [], 0.0, 0.2
+    for second in range(61):
+        counts.append(Point(NOW_S - 60 + second, count))
+        count += 5 / round_s
+        round_s += per_round
+    return history(
+        {
+            (MAIN, "cpu_percent"): line(95.0, 0, 60),
+            (200, "voluntary_switches"): counts,
+            (201, "voluntary_switches"): counts,
+        }
+    )
+
+
+def test_rounds_that_take_ever_more_cpu_time_are_told() -> None:
+    job = accounted(*(learning(n) for n in range(61)))
+
+    told = only(check, job, switching(0.01))
+
+    assert told.process == pid(MAIN)
+    assert "needs ever more cpu time for each round at train.py:30 update" in told.summary
+    assert "2 processes wait for it 100% of the time" in told.summary
+    assert found(check, job, switching(0.0)) == []
+    assert found(check, job, switching(0.001)) == []
 
 
 def test_a_manager_is_called_one_where_stacks_show_it() -> None:
