@@ -97,6 +97,23 @@ def test_a_finding_that_comes_back_is_new() -> None:
     assert (again.first_seen_s, again.resolved_s) == (NOW_S + 20, None)
 
 
+def test_a_finding_about_one_more_process_is_the_same_finding() -> None:
+    of_one = finding("grows", process=pid(201), subject="memory")
+    of_two = finding("grows", process=pid(200), others=(pid(201),), subject="memory")
+    of_another = finding("grows", process=pid(202), subject="memory")
+    told = engine([of_one], [of_two, of_another], [of_one, of_another])
+
+    look(told, 0)
+    more = look(told, 1)
+    fewer = look(told, 2)
+
+    assert {(each.process, each.first_seen_s) for each in more} == {
+        (pid(200), NOW_S),
+        (pid(202), NOW_S + 1),
+    }
+    assert {each.process for each in fewer} == {pid(201), pid(202)}
+
+
 def test_severity_falls_only_after_it_has_been_lower_for_a_while() -> None:
     low, high = [finding("a", Severity.WARNING)], [finding("a", Severity.CRITICAL)]
     watched = engine(low, high, low, low)

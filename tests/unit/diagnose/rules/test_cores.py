@@ -59,6 +59,26 @@ def test_pools_of_threads_in_every_worker_are_named() -> None:
     assert any("interrupted +250/s" in each for each in finding.evidence)
 
 
+def test_more_threads_than_cores_in_one_process_were_asked_for_by_the_program() -> None:
+    crowded = [
+        replace(p, sample=replace(p.sample, torch_loaded=True))
+        for p in (crowd(number, 16, role="pool-worker") for number in (200, 201))
+    ]
+
+    own = only(
+        cpu_oversubscription.check, world(main(), *crowded, usable_cpus=4, cpu_count=4), RUNNABLE
+    )
+    default = only(
+        cpu_oversubscription.check, world(main(), *crowded, usable_cpus=4, cpu_count=32), RUNNABLE
+    )
+
+    assert "computes with 16 threads, and the machine has 4 cores" in own.cause
+    assert "torch.set_num_threads(2)" in own.advice
+    assert "has asked for more" not in default.cause
+    assert "torch.set_num_threads(1)" in default.advice
+    assert "cv2" not in own.advice + default.advice
+
+
 def test_a_limit_that_is_set_is_not_advised_again() -> None:
     crowded = [crowd(number, omp_threads="1") for number in (200, 201)]
 

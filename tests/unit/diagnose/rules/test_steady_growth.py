@@ -7,9 +7,13 @@ from dataclasses import replace
 
 import pytest
 
+from mpwatch.diagnose.analysis.account import advanced
+from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.consequences import with_causes
 from mpwatch.diagnose.engine import Engine
 from mpwatch.diagnose.rules.memory.steady_growth import check
+from mpwatch.model.account import Account
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import Point, ProcessMetric
 from mpwatch.model.host import NewFiles
@@ -18,6 +22,8 @@ from mpwatch.model.snapshot import Process
 from tests.builders.snapshots import (
     MAIN,
     MIB,
+    NO_HISTORY,
+    NOW_S,
     WALL_S,
     cgroup,
     fds,
@@ -245,6 +251,128 @@ def test_memory_behind_a_full_pipe_is_a_producer_that_outruns_its_consumer() -> 
     assert "maxsize" in told.advice
 
 
+def producer(number: int, *, writes: bool) -> Process:
+    """One of several that put items into one queue, of which one writes at a time."""
+    wait = WaitedOn("pipe-write", "write", ("pipe:[77]",), (5,)) if writes else None
+    feeds = thread(number + 50, "connection.py:_send", "queues.py:_feed", waits=wait)
+    return process(
+        number,
+        "spawned",
+        threads=[thread(number, "train.py:act:12"), feeds],
+        fds=fds(9, 1024, [pipe(4, 77, False), pipe(5, 77, True)]),
+        more={"gauges": {"queues": [{"key": 1, "maxsize": None, "depth": 9000}]}},
+    )
+
+
+def test_producers_of_one_queue_are_one_story_and_do_not_read_it() -> None:
+    reader = main(
+        threads=[thread(MAIN, "train.py:learn:40")], fds=fds(9, 1024, [pipe(4, 77, False)])
+    )
+    few = producer(202, writes=False)
+    past = history(
+        rising("anon_bytes", 900 * MIB, 5 * MIB, 200, 201)
+        | rising("queue_backlog", 9000, 100, MAIN, 202)
+    )
+
+    told = only(
+        check, world(reader, producer(200, writes=False), producer(201, writes=True), few), past
+    )
+
+    assert told.subject == "queue"
+    assert told.summary.startswith(
+        "spawned 200 (200) and spawned 201 (201) fill a queue faster than main (100) reads it"
+    )
+    assert told.evidence[1] == (
+        "a queue feeder thread waits for room in pipe:[77], read by main (100)"
+    )
+    assert told.others == (pid(201),)
+
+
+def test_memory_that_rises_with_threads_is_told_with_them_also_of_a_sibling() -> None:
+    ranks = [process(n, "rank", thread_count=40, threads=[thread(n)]) for n in (200, 201)]
+    past = history(
+        rising("threads", 40, 0.5, 200) | rising("anon_bytes", 900 * MIB, 5 * MIB, 200, 201)
+    )
+
+    told = only(
+        check, world(main(), *ranks, memory_total_bytes=GIB, memory_available_bytes=GIB), past
+    )
+
+    assert told.summary.startswith("rank 200 (200) has ever more threads: +30 a minute for 60 s")
+    assert "together with it: private memory +5.0M/s" in told.evidence
+    assert "used up in 3 min at this rate" in told.evidence[-1]
+
+
+def with_kept_threads(*after_s: float) -> Process:
+    """A process of 60 s with threads at one line, each started so many seconds after it."""
+    kept = [thread(100 + n, "queue.py:put", "train.py:fetch:9") for n in range(1, len(after_s) + 1)]
+    job = main(threads=[thread(MAIN, "train.py:step:31"), *kept], born_wall_s=WALL_S - 60)
+    samples = [ThreadSample(MAIN, "python", "S", 0, start_ticks=5100)]
+    samples += [
+        ThreadSample(each.tid, "python", "S", 0, start_ticks=5100 + round(100 * after))
+        for each, after in zip(kept, after_s, strict=True)
+    ]
+    return replace(job, sample=replace(job.sample, threads=tuple(samples)))
+
+
+def test_threads_started_one_after_the_other_that_stay_explain_memory_at_once() -> None:
+    job = world(with_kept_threads(20, 26, 33, 39, 45, 52, 58))
+
+    told = only(check, job, history(rising("anon_bytes", 900 * MIB, 5 * MIB)))
+
+    assert told.summary.startswith("main (100) has ever more threads")
+    assert "7 of its 7 newest threads are at train.py:9 fetch" in told.evidence
+    assert "7 of them wait there in Queue.put for room in a full queue" in told.evidence
+    assert "leaves them waiting for room" in told.cause
+    assert "together with it: private memory +5.0M/s" in told.evidence
+
+
+@pytest.mark.parametrize(
+    "after_s",
+    [(20, 26, 33), (2, 2, 2, 2, 2, 2, 2), (5, 8, 11, 14, 17, 20, 23)],
+    ids=["few", "a pool", "no more are started"],
+)
+def test_threads_that_do_not_pile_up_are_not_the_reason(after_s: tuple[float, ...]) -> None:
+    job = world(with_kept_threads(*after_s))
+
+    told = only(check, job, history(rising("anon_bytes", 900 * MIB, 5 * MIB)))
+
+    assert told.subject == "memory"
+
+
+def test_a_manager_that_grows_is_told_as_the_holder_of_others_objects() -> None:
+    server = process(200, "spawned", label="manager", torch_loaded=True)
+
+    told = only(
+        check, world(main(), server), history(rising("anon_bytes", 900 * MIB, 5 * MIB, 200))
+    )
+
+    assert "server process of a multiprocessing Manager" in told.cause
+    assert "autograd" not in told.cause
+
+
+def importing(until_s: float) -> Account:
+    """A worker that runs imports until then, and its own code afterwards."""
+    found = Account()
+    for second in range(61):
+        at_s = NOW_S - 60 + second
+        calls = ["data.py:decode:9", "train.py:<module>:3"]
+        if at_s < until_s:
+            calls.insert(1, "<frozen importlib._bootstrap>:_find_and_load")
+        own = thread(200, *calls, state="R", stack_age_s=0.1, cpu_percent=90.0)
+        index = Index(world(main(), process(200, threads=[own]), at_s=at_s), NO_HISTORY)
+        found = advanced(found, index, wait_graph(index))
+    return found
+
+
+@pytest.mark.parametrize(("imports_s", "told"), [(60, 0), (40, 0), (10, 1)])
+def test_what_rises_while_a_process_imports_modules_is_its_start(imports_s: int, told: int) -> None:
+    past = history(rising("anon_bytes", 900 * MIB, 5 * MIB, 200))
+    job = replace(world(main(), process(200)), account=importing(NOW_S - 60 + imports_s))
+
+    assert len(found(check, job, past)) == told
+
+
 def test_a_queue_without_a_bound_is_told_once_with_the_memory_it_takes() -> None:
     past = history(
         rising("queue_backlog", 9000, 100, MAIN, 200) | rising("anon_bytes", 900 * MIB, 5 * MIB)
@@ -255,8 +383,9 @@ def test_a_queue_without_a_bound_is_told_once_with_the_memory_it_takes() -> None
 
     told = only(check, seen, past)
 
-    assert told.summary.startswith("main (100) has ever more items in its queues: +100/s")
-    assert "together with it: private memory +5.0M/s" in told.evidence
+    assert told.summary.startswith("main (100) fills a queue faster than it is read: +5.0M/s")
+    assert "together with it: items in its queues +100/s" in told.evidence
+    assert told.subject == "queue"
 
 
 def test_shared_memory_blocks_that_are_never_unlinked_are_reported() -> None:

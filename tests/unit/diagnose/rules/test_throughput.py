@@ -1,23 +1,32 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from mpwatch.diagnose.analysis.account import advanced
 from mpwatch.diagnose.analysis.idle_time import wait_share, waiting_s
+from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.rules.results import shared_file_offset
 from mpwatch.diagnose.rules.throughput import loader_starvation, straggler_worker
+from mpwatch.model.account import Account
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import History, Point, ProcessMetric
-from mpwatch.model.samples import FdLink, WaitedOn
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import FdLink, ThreadSample, WaitedOn
 from mpwatch.model.snapshot import Loader, Process, Snapshot, WorkerLoad
 from tests.builders.snapshots import (
     FETCHING_WORKER,
     MAIN,
+    NO_HISTORY,
     NOW_S,
+    WALL_S,
     cpu,
     fds,
     found,
+    gone,
     history,
     line,
     main,
@@ -73,6 +82,108 @@ def test_without_the_hook_busy_workers_and_an_idle_main_tell_it() -> None:
 
     assert "all 2 workers are at work" in finding.summary
     assert finding.evidence == ("main was waiting for a batch in 90% of the samples",)
+
+
+def short_of_cores(*calls: str) -> Account:
+    """Two workers that were ready to run at each of 20 readings and got half a core each."""
+    found = Account()
+    for second in range(20):
+        at_s = NOW_S - 20 + second
+        job = world(main(), *(ready(n, 50 * second, calls) for n in (200, 201)), at_s=at_s)
+        index = Index(job, NO_HISTORY)
+        found = advanced(found, index, wait_graph(index))
+    return found
+
+
+def ready(number: int, ticks: int, calls: tuple[str, ...]) -> Process:
+    own = thread(number, *calls, state="R", stack_age_s=0.5, cpu_percent=50.0)
+    sample = (ThreadSample(number, "python", "R", ticks),)
+    found = process(number, worker_id=number - 200, threads=[own])
+    return replace(found, sample=replace(found.sample, threads=sample))
+
+
+def test_the_workers_line_is_named_and_cores_that_are_short_are_no_reason_for_more_workers() -> (
+    None
+):
+    spent = short_of_cores(*FETCHING_WORKER)
+    job = world(main(), *two(*FETCHING_WORKER), loaders=(loader(wait_share=0.95),), usable_cpus=2)
+
+    finding = only(loader_starvation.check, replace(job, account=spent), cpu(w200=50, w201=50))
+
+    assert finding.summary.endswith("its 2 workers work mostly at data.py:31 decode")
+    assert any("waiting for a free core" in each for each in finding.evidence)
+    assert any(
+        "wait for a free core" in each and "of 2 usable" in each for each in finding.evidence
+    )
+    assert "at most 20.0 times as fast" in " ".join(finding.evidence)
+    assert "Use more workers" not in finding.advice
+    assert "data.py:31 decode" in finding.advice
+
+
+@pytest.mark.parametrize(("age_s", "told"), [(600, 1), (10, 0)])
+def test_a_loader_of_few_slow_batches_is_starved_once_its_workers_have_worked(
+    age_s: float, told: int
+) -> None:
+    workers = [
+        process(n, worker_id=n - 200, born_wall_s=WALL_S - age_s, threads=[thread(n, state="R")])
+        for n in (200, 201)
+    ]
+    job = world(main(), *workers, loaders=(loader(batches=3, waiting_since_s=8.0),))
+    job = replace(job, account=short_of_cores(*FETCHING_WORKER))
+
+    assert len(found(loader_starvation.check, job, cpu(w200=7, w201=7))) == told
+
+
+def epochs(*ages_s: float, living: int = 1) -> list[Process]:
+    """Sets of two workers of which all but the last have exited, each so many seconds old."""
+    found = []
+    for number, age in enumerate(ages_s):
+        last = number + living >= len(ages_s)
+        for worker in range(2):
+            pid_number = 200 + 10 * number + worker
+            each = process(
+                pid_number,
+                worker_id=worker,
+                born_wall_s=WALL_S - age,
+                ended=None if last else gone(pid_number),
+            )
+            found.append(replace(each, process=ProcessId(pid_number, round(1e6 - 100 * age))))
+    return found
+
+
+def first_batches(*starts: float, wait_s: float) -> History:
+    """Main waits for so long after each start, and not otherwise."""
+    points = [
+        Point(NOW_S - 60 + i, float(any(0 <= i - 60 + age < wait_s for age in starts)))
+        for i in range(61)
+    ]
+    return history({(MAIN, "loader_wait"): points})
+
+
+def test_workers_started_for_each_epoch_are_told_with_what_their_start_costs() -> None:
+    job = world(main(), *epochs(50, 40, 30, 20, 10))
+
+    finding = only(loader_starvation.check, job, first_batches(50, 40, 30, 20, 10, wait_s=6))
+
+    assert "starts its 2 workers again and again" in finding.summary
+    assert "60% of the time" in finding.summary
+    assert "workers were started 5 times in the last 50 s" in finding.evidence
+    assert "persistent_workers=True" in finding.advice
+
+
+@pytest.mark.parametrize(
+    ("ages", "wait_s"),
+    [((50,), 40), ((50, 40, 30, 20, 10), 1), ((90, 70), 30)],
+    ids=["started once", "quick starts", "started before the watch"],
+)
+def test_workers_that_cost_little_to_start_are_not_told(
+    ages: tuple[float, ...], wait_s: float
+) -> None:
+    past = first_batches(*ages, wait_s=wait_s)
+
+    told = found(loader_starvation.check, world(main(), *epochs(*ages)), past)
+
+    assert [each for each in told if each.subject == "start-up"] == []
 
 
 def asking(number: int) -> Process:
@@ -155,6 +266,7 @@ def test_workers_of_unknown_load_count_as_busy_where_waiting_is_measured() -> No
 
     assert only(loader_starvation.check, job).evidence == (
         "main waited 89% of the last minute in next(loader)",
+        "without this wait main would be at most 9.1 times as fast",
     )
 
 
