@@ -87,17 +87,17 @@ TEST = """\
 from __future__ import annotations
 
 from mpwatch.diagnose.rules.{chapter} import {stem}
-from tests.unit.diagnose.worlds import found, main, only, world
+from tests.builders.snapshots import found, main, only, snapshot_of
 
 
 def test_todo_the_failure_is_named_with_its_evidence() -> None:
-    finding = only({stem}.check, world(main()))  # TODO: a job that fails
+    finding = only({stem}.check, snapshot_of(main()))  # TODO: a job that fails
 
     assert finding.evidence == ("TODO",)
 
 
 def test_todo_the_nearest_healthy_job_has_no_finding() -> None:
-    assert found({stem}.check, world(main())) == []
+    assert found({stem}.check, snapshot_of(main())) == []
 """
 SIGNAL = '    "{rule}": says("TODO: a line that it prints when it fails"),\n'
 

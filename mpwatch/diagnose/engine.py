@@ -103,6 +103,8 @@ class Engine:
             self._account = advanced(self._account, index, waits)
         except Exception as error:  # noqa: BLE001 - it must not silence the rules
             failures.append(_failure_of("account", error))
+        # Rules read the account; what was derived of the index before does not depend on it.
+        index.snapshot = replace(snapshot, waits=waits, account=self._account)
         findings = self._findings(index, failures)
         return replace(snapshot, waits=waits, account=self._account, findings=findings)
 
@@ -158,13 +160,27 @@ class Engine:
 
     def _track(self, finding: Finding, at_s: float) -> None:
         """Note the detection of a finding, new or known."""
-        tracked = self._tracked.get(finding.key)
+        tracked = self._tracked.get(finding.key) or self._renamed(finding, at_s)
         if tracked is None or tracked.resolved_s is not None:
             self._tracked[finding.key] = _begun(finding, at_s, tracked)
             return
         tracked.finding, tracked.last_seen_s = finding, at_s
         if finding.severity >= tracked.worst or at_s - tracked.worst_at_s > CALM_S:
             tracked.worst, tracked.worst_at_s = finding.severity, at_s
+
+    def _renamed(self, finding: Finding, at_s: float) -> _Tracked | None:
+        """The finding that tells the same of fewer or more processes; known by the new key now."""
+        for key, tracked in self._tracked.items():
+            is_of_several = finding.others or tracked.finding.others
+            if (
+                is_of_several
+                and tracked.resolved_s is None
+                and tracked.last_seen_s < at_s
+                and tracked.finding.overlaps(finding)
+            ):
+                self._tracked[finding.key] = self._tracked.pop(key)
+                return tracked
+        return None
 
     def _settle(self, at_s: float) -> None:
         """Resolve findings not detected for a while, drop those resolved long ago."""

@@ -75,7 +75,10 @@ class Share(NamedTuple):
 UNSEEN = Activity("unknown", "no reading found the thread waiting")
 NO_PLACE = Activity("computing")
 NO_CORE = Activity("waiting", "a free core", "core")
-_RUNS = frozenset(("computing", "spinning"))
+SOMEBODY_WORKS = Activity("unknown", "some process works, or waits for something outside the job")
+IMPORTS = "imports"
+"""`Activity.what` of a thread that runs the code of a module for the first time."""
+RUNNING_KINDS = frozenset(("computing", "spinning"))
 
 
 class Tally(NamedTuple):
@@ -120,8 +123,10 @@ class Tally(NamedTuple):
         Where more readings found the thread ready to run than its cpu time explains, by twice the
         error of that sampling, the difference is time in which it waited for a free core.
         """
-        running = {each: weight for each, weight in self.seen.items() if each.kind in _RUNS}
-        waiting = {each: weight for each, weight in self.seen.items() if each.kind not in _RUNS}
+        running = {each: weight for each, weight in self.seen.items() if each.kind in RUNNING_KINDS}
+        waiting = {
+            each: weight for each, weight in self.seen.items() if each.kind not in RUNNING_KINDS
+        }
         found_s = sum(self.seen.values())
         if found_s <= 0:
             return ()
@@ -334,6 +339,14 @@ class Account:
     """Monotonic seconds, as all `at_s`."""
     readings: int = 0
     processes: Mapping[ProcessId, ProcessAccount] = field(default_factory=dict)
+    job: ThreadAccount | None = None
+    """Of the job as a whole: `SOMEBODY_WORKS`, or the wait of one process while none works."""
+
+    def pauses(self) -> Tally:
+        """The last minute of `job`; `seen` tells how long no process worked."""
+        if self.job is None:
+            return NOTHING
+        return self.job.counted(self.at_s, self.readings, None, 1).last_minute()
 
     @property
     def watched_s(self) -> float:

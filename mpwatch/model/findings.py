@@ -34,6 +34,9 @@ class Finding:
     cause: str
     advice: str
     process: ProcessId | None = None
+    """The process it is about; of several alike the first one."""
+    others: tuple[ProcessId, ...] = ()
+    """Further processes that it is about in the same way."""
     tid: int | None = None
     eta_s: float | None = None
     """Seconds until the failure, where that can be predicted."""
@@ -50,3 +53,9 @@ class Finding:
     def key(self) -> tuple[str, ProcessId | None, int | None, str]:
         """Identifies the finding across snapshots."""
         return (self.rule, self.process, self.tid, self.subject)
+
+    def overlaps(self, other: Finding) -> bool:
+        """Whether both say the same, and of at least one process in common."""
+        if (self.rule, self.tid, self.subject) != (other.rule, other.tid, other.subject):
+            return False
+        return not {self.process, *self.others}.isdisjoint((other.process, *other.others))

@@ -18,6 +18,7 @@ from mpwatch.nodes.documents import (
 from mpwatch.nodes.head import NodeView
 from mpwatch.nodes.report import job_json
 from mpwatch.report.json import text_of
+from tests.builders.report_job import job
 from tests.contract.test_json_schema import (
     BOOL,
     FINDING,
@@ -31,7 +32,6 @@ from tests.contract.test_json_schema import (
     STR,
     assert_shape,
 )
-from tests.unit.report.jobs import job
 
 TOP = {"schema": INT, "at": STR, "nodes": LIST, "findings": LIST}
 NODE = {

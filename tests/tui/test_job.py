@@ -12,10 +12,10 @@ from mpwatch.nodes.job_source import Answered, Deliver, JobState, ProcessAnswer
 from mpwatch.nodes.summary import FindingRow, NodeRow, NodeSummary
 from mpwatch.report.json import finding_json, process_json
 from mpwatch.tui.job_app import JobApp
+from tests.builders.report_job import WORKER, job
 from tests.tui.golden_text import check_golden
 from tests.tui.screen_text import screen_text
 from tests.unit.nodes.test_across import NOW_S, elsewhere, row
-from tests.unit.report.jobs import WORKER, job
 
 SIZES = ((80, 24), (120, 36))
 Size = tuple[int, int]

@@ -119,6 +119,8 @@ NATIVE_LIMIT_S = 20.0
 PARALLEL = 4
 FRAMES_LIMIT = 400
 LOCALS_LIMIT = 64
+STOPPED_THREADS_LIMIT = 500
+"""py-spy stops all threads and then reads one after the other: 10,000 stood still for 5 s."""
 REPR_LIMIT = 200
 
 _CANNOT_STOP = {"D": "it is in uninterruptible sleep", "T": "it is stopped", "t": "it is traced"}
@@ -168,6 +170,7 @@ class StackCollector:
             return self._failed(process, f"Process {process.pid} has ended.")
         stops = stops_of(self._proc, process.pid)
         must_not_stop = stops.state in _CANNOT_STOP or stops.tracer_pid != 0
+        must_not_stop |= stat.thread_count > STOPPED_THREADS_LIMIT
         command = [self._program, "dump", "--json", "--pid", str(process.pid)]
         command += ["--native"] * native + ["--locals"] * locals
         command += ["--nonblocking"] * (nonblocking or must_not_stop)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.diagnose.analysis.distributed.rank_waits import ITS_RANKS, MACHINES, OTHERS, STORE
 from mpwatch.diagnose.analysis.index import Index, derived
+from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES
 from mpwatch.diagnose.analysis.stack_patterns import (
     HOOK_THREAD,
     Shape,
@@ -21,11 +22,20 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     user_frame,
 )
 from mpwatch.diagnose.analysis.waits.edges import LOCK_FILE, surroundings
-from mpwatch.model.account import Account, Activity, ProcessAccount, Target, ThreadAccount
+from mpwatch.model.account import (
+    IMPORTS,
+    RUNNING_KINDS,
+    SOMEBODY_WORKS,
+    Account,
+    Activity,
+    ProcessAccount,
+    Target,
+    ThreadAccount,
+)
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.loader_polls import is_loader_poll, loader_wait
 from mpwatch.model.samples import Frame, ThreadSample, WaitedOn
-from mpwatch.model.snapshot import Process, Thread
+from mpwatch.model.snapshot import Process, Snapshot, Thread
 from mpwatch.model.waits import WaitEdge, WaitGraph
 
 MANY = 16
@@ -52,6 +62,8 @@ GIL_POLL_S = 0.05
 28 ms on a loaded machine."""
 _FUTEX_WAIT_BITSET = 9
 RUNS_PERCENT = 20.0
+MOSTLY_RUNS = 0.8
+"""A thread that so large a part of the readings found running hardly waits."""
 
 _POLLS = (
     "queue.py:empty",
@@ -117,7 +129,60 @@ def advanced(before: Account, index: Index, waits: WaitGraph) -> Account:
     if not before.readings:
         started_at_s = index.history.started_at_s
         since_s = snapshot.at_s if started_at_s is None else started_at_s
-    return Account(snapshot.root, since_s, snapshot.at_s, readings, processes)
+    job = _job(before, snapshot, readings, processes, edges)
+    return Account(snapshot.root, since_s, snapshot.at_s, readings, processes, job)
+
+
+def _job(
+    before: Account,
+    snapshot: Snapshot,
+    readings: int,
+    processes: Mapping[ProcessId, ProcessAccount],
+    edges: Mapping[tuple[ProcessId, int], WaitEdge],
+) -> ThreadAccount:
+    """The account of the job as a whole after one more reading."""
+    now = _pause(snapshot, processes, edges)
+    last = before.job
+    if last is None:
+        return ThreadAccount(0, "", now, snapshot.at_s, readings - 1, None)
+    if now == last.now:
+        return last
+    return last.counted(before.at_s, before.readings, None, 1)._replace(now=now)
+
+
+def _pause(
+    snapshot: Snapshot,
+    processes: Mapping[ProcessId, ProcessAccount],
+    edges: Mapping[tuple[ProcessId, int], WaitEdge],
+) -> Activity:
+    """The wait with a time limit of one process while all others wait for processes of the job.
+
+    The main process is preferred. `SOMEBODY_WORKS` where that is not so; a process that sleeps, or
+    waits for something outside of the job, may be at work.
+    """
+    limited: Activity | None = None
+    for process in snapshot.processes:
+        account = processes.get(process.process)
+        if process.is_gone or account is None or process.role in SERVICE_ROLES:
+            continue
+        if any(each.now.kind in RUNNING_KINDS for each in account.uncounted):
+            return SOMEBODY_WORKS
+        now, thread = account.uncounted[0].now, process.threads[0]
+        if now.kind == "idle":
+            continue
+        edge = edges.get((process.process, thread.tid))
+        if now.kind != "waiting" or now.target not in _WAITS_WITHIN or edge is None:
+            return SOMEBODY_WORKS
+        if not edge.providers:
+            return SOMEBODY_WORKS
+        wait = thread.waits_on
+        if limited is None and wait is not None and wait.timeout_s is not None:
+            limited = now._replace(providers=(process.process,))
+    return SOMEBODY_WORKS if limited is None else limited
+
+
+_WAITS_WITHIN = frozenset(("queue", "pipe", "socket", "event", "barrier", "collective"))
+"""What a process may wait for while none of its job works, if a process of the job provides it."""
 
 
 def _of_exited(known: ProcessAccount) -> ProcessAccount:
@@ -165,7 +230,7 @@ def _process(
         if is_same or _is_stopped_for_stacks(thread):
             accounts.append(last)
             continue
-        now = activity(index, process, thread, sample, edge)
+        now = activity(index, process, thread, sample, edge, _hardly_waits(last))
         if now == last.now:
             accounts.append(last)
             continue
@@ -188,6 +253,16 @@ def _basis(thread: Thread, edge: WaitEdge | None) -> tuple[object, ...]:
     )
 
 
+def _hardly_waits(account: ThreadAccount) -> bool:
+    """Whether nearly all recent readings found a thread running or ready to run."""
+    seen = account.now.kind in RUNNING_KINDS
+    for bucket in account.buckets[-2:]:
+        found_s = sum(bucket.tally.seen.values())
+        running_s = sum(s for each, s in bucket.tally.seen.items() if each.kind in RUNNING_KINDS)
+        seen = seen and running_s >= MOSTLY_RUNS * found_s
+    return seen
+
+
 def _is_stopped_for_stacks(thread: Thread) -> bool:
     """Whether a tracer has stopped it for so short that it may be py-spy, which takes its stack."""
     return thread.state == "t" and (thread.waits_s or 0.0) < TRACED_S
@@ -197,7 +272,12 @@ def _is_stopped_for_stacks(thread: Thread) -> bool:
 
 
 def activity(
-    index: Index, process: Process, thread: Thread, sample: ThreadSample, edge: WaitEdge | None
+    index: Index,
+    process: Process,
+    thread: Thread,
+    sample: ThreadSample,
+    edge: WaitEdge | None,
+    hardly_waits: bool = False,
 ) -> Activity:
     """What a thread does now.
 
@@ -207,9 +287,10 @@ def activity(
         thread: One of its threads.
         sample: The sample of that thread.
         edge: The wait of that thread in the wait graph.
+        hardly_waits: Whether readings before found it running as well.
     """
     if thread.state == "R":
-        return _running(index, thread)
+        return _running(index, thread, hardly_waits)
     if thread.state in ("T", "t"):
         return _STOPPED if thread.state == "T" else _TRACED
     if edge is not None and edge.is_ordinary and _holds(edge, thread):
@@ -261,16 +342,16 @@ def _few(edge: WaitEdge) -> tuple[ProcessId, ...]:
     return edge.providers if len(edge.providers) <= PROVIDERS_LIMIT else ()
 
 
-def _running(index: Index, thread: Thread) -> Activity:
+def _running(index: Index, thread: Thread, hardly_waits: bool) -> Activity:
     """Computing or spinning, and where, as far as a new stack tells.
 
     The stack may be of a wait between two computations, unless the thread held the GIL or has
-    hardly waited at all.
+    hardly waited at all. Where cores are short that is not a question of its cpu time.
     """
     if not thread.stack or (thread.stack_age_s or 0.0) > RECENT_S:
         return _COMPUTING
     percent = thread.cpu_percent or 0.0
-    if not thread.has_gil and percent < MOSTLY_PERCENT:
+    if not thread.has_gil and percent < MOSTLY_PERCENT and not hardly_waits:
         return _COMPUTING
     return _place(index, thread.stack, thread.has_gil, percent >= SPINS_PERCENT)
 
@@ -292,8 +373,14 @@ def _place(index: Index, stack: tuple[Frame, ...], has_gil: bool | None, is_busy
     if shape_in(index, stack) in _SHAPES_OF_WAITS:
         return _COMPUTING  # the stack is of a wait before
     words = {True: "Python code", False: "native code", None: ""}[has_gil]
+    if any(calls(own, each) for each in _IMPORTS):
+        words = IMPORTS
     return Activity("computing", words, place=place)
 
+
+_IMPORTS = (":_find_and_load", ":_fixup_main_from_path", ":_fixup_main_from_name")
+"""Functions that run the code of a module (importlib._bootstrap and multiprocessing/spawn.py of
+CPython 3.10 to 3.14)."""
 
 _SHAPES_OF_WAITS: frozenset[Shape] = frozenset(
     ("worker-idle", "waits-for-batch", "pool-idle", "feeder-idle", "sharer", *_WAITS_BY_SHAPE)

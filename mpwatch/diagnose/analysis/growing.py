@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal, NamedTuple, TypeAlias
 
 from mpwatch.diagnose.analysis.forecast import (
@@ -17,10 +19,12 @@ from mpwatch.diagnose.analysis.forecast import (
     steady_growth,
 )
 from mpwatch.diagnose.analysis.index import Index, derived
+from mpwatch.diagnose.analysis.newest import own_place
 from mpwatch.diagnose.analysis.process_queries import WORK_ROLES, age_s
 from mpwatch.diagnose.analysis.resources import fd_limit, map_limit
+from mpwatch.diagnose.analysis.shares import imported_until_s
 from mpwatch.model.findings import Severity
-from mpwatch.model.history import NO_POINTS, History, HostMetric, ProcessMetric, rise
+from mpwatch.model.history import NO_POINTS, History, HostMetric, ProcessMetric, first_at, rise
 from mpwatch.model.host import NewFiles, RoomSample
 from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.snapshot import Process, Segment
@@ -39,6 +43,11 @@ FileKind: TypeAlias = Literal["shared-memory files", "semaphores", "temporary fi
 """The subject of a finding about files that belong to no single process."""
 
 
+KEPT_THREADS = 6
+KEPT_SPAN_S = 10.0
+"""So many threads at one line, of which the last was started this long after the first one."""
+
+
 class _Watched(NamedTuple):
     """A number of a process that may rise, and what makes the rise steady."""
 
@@ -51,7 +60,7 @@ class _Watched(NamedTuple):
 
 # Causes come before their effects: a thread costs mappings, a child descriptors.
 CHILDREN = _Watched("child processes", "children", Steadiness(30, 8, 2), 0.1)
-THREADS = _Watched("threads", "threads", Steadiness(20, 8, 2), 0.1)
+THREADS = _Watched("threads", "threads", Steadiness(20, 6, 1), 0.1)
 QUEUE = _Watched("queue", "queue_backlog", Steadiness(20, 100, 20), 0.1)
 DESCRIPTORS = _Watched("descriptors", "fds", Steadiness(20, 12, 2), 0.05)
 MAPPINGS = _Watched("mappings", "maps", Steadiness(20, 256, 16), 0.05)
@@ -64,12 +73,15 @@ MESSAGE_BYTES = 20
 """`REGISTER:/psm_5f3a01c2:shared_memory` and `REGISTER:/mp-x1y2z3ab:semaphore` are longer."""
 
 CARRIES: Mapping[Resource, frozenset[Resource]] = {
-    "child processes": frozenset(("threads", "descriptors", "mappings")),
-    "threads": frozenset(("mappings",)),
-    "queue": frozenset(("memory",)),
+    "child processes": frozenset(("threads", "descriptors", "mappings", "memory")),
+    "threads": frozenset(("mappings", "memory")),
+    "memory": frozenset(("queue",)),
     "descriptors": frozenset(("mappings",)),
 }
-"""What rises together with a resource in the same process; one finding tells both."""
+"""What rises together with a resource in the same process, or in one that does the same work; one
+finding tells both. A thread that does not end keeps what it refers to."""
+START_RISES: frozenset[Resource] = frozenset(("descriptors", "mappings", "memory"))
+"""What rises while a process imports modules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +122,7 @@ class Headroom:
     eta_s: float | None
     """Seconds until nothing is free at the present rate; `None` beyond a day."""
     severity: Severity
+    is_bytes: bool = False
 
 
 @derived
@@ -127,16 +140,30 @@ def growing(index: Index) -> Sequence[Growing]:
         for each in _of_process(index, process, candidates)
     ]
     queues = [each for each in found if each.resource == "queue"]
-    if len(queues) > 1:
+    if any("queue" in (other for other, _ in each.carried) for each in found):
         # Every process that uses a queue counts its items; they are in the memory of one of them.
-        sender = max(queues, key=lambda each: len(each.carried))
-        found = [each for each in found if each.resource != "queue" or each is sender]
+        found = [each for each in found if each.resource != "queue"]
+    elif len(queues) > 1:
+        found = [each for each in found if each.resource != "queue" or each is queues[0]]
     groups: dict[tuple[Resource, ProcessId | None, Role], list[Growing]] = {}
     for each in found:
-        process = each.processes[0]
-        alone = process.process if process.role not in WORK_ROLES else process.parent
-        groups.setdefault((each.resource, alone, process.role), []).append(each)
-    return [_together(group) for group in groups.values()]
+        groups.setdefault((each.resource, *_siblings(each.processes[0])), []).append(each)
+    return [
+        _together(group)
+        for (resource, *siblings), group in groups.items()
+        if not any((cause, *siblings) in groups for cause in _causes_of(resource))
+    ]
+
+
+def _siblings(process: Process) -> tuple[ProcessId | None, Role]:
+    """What processes that do the same work have in common."""
+    alone = process.process if process.role not in WORK_ROLES else process.parent
+    return alone, process.role
+
+
+def _causes_of(resource: Resource) -> Iterator[Resource]:
+    """What a resource rises with."""
+    return (cause for cause, effects in CARRIES.items() if resource in effects)
 
 
 def _of_process(
@@ -144,13 +171,22 @@ def _of_process(
 ) -> Iterator[Growing]:
     """The growing resources of one process."""
     rising: dict[Resource, Growth] = {}
+    started_s = imported_until_s(index, process) if candidates else None
     for resource, metric, required, share in candidates:
         series = index.history.of(process.process, metric)
+        if started_s is not None and resource in START_RISES:
+            series = series[first_at(series, started_s) :]
+            if not series:
+                continue
         growth = steady_growth(series, required)
         if growth is not None and growth.gained >= share * series[-1].value:
             rising[resource] = growth
     if not rising:
         return
+    if "memory" in rising and "threads" not in rising:
+        kept = _threads_by_start(index, process)
+        if kept is not None:
+            rising = {"threads": kept, **rising}
     carried = {effect for cause in rising for effect in CARRIES.get(cause, ())}
     if _is_starting(index, process):
         rising.pop("child processes", None)  # not told, and neither is what comes with them
@@ -159,6 +195,33 @@ def _of_process(
             with_it = CARRIES.get(resource, frozenset())
             effects = tuple((other, rising[other]) for other in rising if other in with_it)
             yield Growing(resource, (process,), (growth,), effects)
+
+
+def _threads_by_start(index: Index, process: Process) -> Growth | None:
+    """The growth of threads that were started one after the other at one line and have not ended.
+
+    One look shows it, as the kernel keeps the start of each thread. The threads that a process
+    starts in its first seconds, and at once, are pools.
+    """
+    snapshot, started = index.snapshot, process.process.start_ticks
+    stays = {each.tid: place for each in process.threads if (place := own_place(each))}
+    place, count = Counter(stays.values()).most_common(1)[0] if stays else ("", 0)
+    if count < KEPT_THREADS:
+        return None
+    after_s = sorted(
+        (each.start_ticks - started) / snapshot.ticks_per_s
+        for each in process.sample.threads or ()
+        if each.start_ticks is not None and stays.get(each.tid) == place and each.tid != process.pid
+    )
+    age = age_s(snapshot, process)
+    if len(after_s) < KEPT_THREADS or age is None:
+        return None
+    span_s = after_s[-1] - after_s[0]
+    gaps_s = [later - earlier for earlier, later in pairwise(after_s)]
+    goes_on = age - after_s[-1] <= max(gaps_s)
+    if span_s < KEPT_SPAN_S or max(gaps_s) > span_s / 2 or not goes_on:
+        return None
+    return Growth((len(after_s) - 1) / span_s, len(after_s), span_s)
 
 
 def _is_starting(index: Index, process: Process) -> bool:
@@ -206,7 +269,7 @@ def _together(group: Sequence[Growing]) -> Growing:
         group[0].resource,
         tuple(process for each in group for process in each.processes),
         tuple(growth for each in group for growth in each.growths),
-        group[0].carried,
+        next((each.carried for each in group if each.carried), ()),
     )
 
 
@@ -215,14 +278,14 @@ def headroom(index: Index, found: Growing) -> Headroom | None:
     snapshot, process = index.snapshot, found.process
     host = snapshot.host
     match found.resource:
-        case "memory" | "queue":
+        case "queue":
+            return None
+        case "memory":
             room = memory_room(snapshot)
             if room is None:
                 return None
-            per_s = found.per_s if found.resource == "memory" else _carried_per_s(found, "memory")
-            if per_s <= 0:
-                return None
-            return _headroom(index, found, room.what, room.total_bytes, room.free_bytes, per_s)
+            total, free = room.total_bytes, room.free_bytes
+            return _headroom(index, found, room.what, total, free, found.per_s)
         case "descriptors":
             limit, fds = fd_limit(process), process.sample.fds
             if not limit or fds is None:
@@ -237,7 +300,10 @@ def headroom(index: Index, found: Growing) -> Headroom | None:
             return _headroom(index, found, "vm.max_map_count", limit, free, found.growth.per_s)
     cgroup = host.cgroup
     if cgroup is None or not cgroup.pids_limit or cgroup.pids_current is None:
-        return None
+        per_s, room = _carried_per_s(found, "memory"), memory_room(snapshot)
+        if per_s <= 0 or room is None:
+            return None
+        return _headroom(index, found, room.what, room.total_bytes, room.free_bytes, per_s)
     free = cgroup.pids_limit - cgroup.pids_current
     what = "the process and thread limit of the control group"
     return _headroom(index, found, what, cgroup.pids_limit, free, found.per_s)
@@ -254,7 +320,8 @@ def _headroom(
     eta_s = free / per_s if per_s > 0 else None
     if eta_s is not None and eta_s > MAX_HORIZON_S:
         eta_s = None
-    return Headroom(what, limit, free, eta_s, _severity(index, found, eta_s))
+    is_bytes = what.endswith("memory")
+    return Headroom(what, limit, free, eta_s, _severity(index, found, eta_s), is_bytes)
 
 
 def _severity(index: Index, found: Growing, eta_s: float | None) -> Severity:

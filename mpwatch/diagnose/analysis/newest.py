@@ -14,6 +14,7 @@ from mpwatch.describe.frames import frame_words, is_library
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.pipes import pipe_ends
 from mpwatch.diagnose.analysis.process_queries import all_called, counted
+from mpwatch.diagnose.analysis.stack_patterns import calls
 from mpwatch.model.samples import FdKind, FdLink, inode_of
 from mpwatch.model.snapshot import Process, Thread
 
@@ -34,6 +35,10 @@ MOST = 0.6
 """The part of the newest that have to be alike to say what they are."""
 WORTH_DETAILS = 0.3
 """Where descriptors of a kind lead is told if so many of the newest are of that kind."""
+
+
+PUT_DEPTH = 4
+"""Frames within which `put` of queue.py is: a wait of threading.py is above it."""
 
 
 class BlockedFeeder(NamedTuple):
@@ -174,18 +179,33 @@ def _socket_words(links: Sequence[FdLink]) -> Iterator[str]:
             yield f"{count} of them are connected to {peer}"
 
 
-def newest_threads_words(process: Process, gained: float) -> tuple[str, ...]:
+class NewestThreads(NamedTuple):
+    """What most of the newest threads of a process are at."""
+
+    words: tuple[str, ...]
+    """The line of the program, or else their name."""
+    fills_queue: bool
+    """Whether most of them wait in `queue.Queue.put` for room in a full queue."""
+
+
+def newest_threads(process: Process, gained: float) -> NewestThreads:
     """The line of the program in which most of the newest threads are, or else their name."""
     started = {each.tid: each.start_ticks or 0 for each in process.sample.threads or ()}
     threads = sorted(process.threads, key=lambda each: (started.get(each.tid, 0), each.tid))
     newest = threads[-max(1, round(gained)) :]
-    place, count = _commonest(filter(None, map(_own_place, newest)))
+    puts = sum(calls(each.stack[:PUT_DEPTH], "queue.py:put") for each in newest)
+    fills_queue = puts >= MOST * len(newest)
+    place, count = _commonest(filter(None, map(own_place, newest)))
     if count >= MOST * len(newest):
-        return (f"{count} of its {len(newest)} newest threads are at {place}",)
+        words = [f"{count} of its {len(newest)} newest threads are at {place}"]
+        if fills_queue:
+            words.append(f"{puts} of them wait there in Queue.put for room in a full queue")
+        return NewestThreads(tuple(words), fills_queue)
     name, count = _commonest(thread.name for thread in newest)
     if count >= MOST * len(newest):
-        return (f"{count} of its {len(newest)} newest threads are called {name}",)
-    return ()
+        words = [f"{count} of its {len(newest)} newest threads are called {name}"]
+        return NewestThreads(tuple(words), fills_queue)
+    return NewestThreads((), fills_queue)
 
 
 def newest_children_words(index: Index, process: Process, gained: float) -> tuple[str, ...]:
@@ -221,7 +241,7 @@ def children_of(index: Index, process: Process) -> Iterator[Process]:
     )
 
 
-def _own_place(thread: Thread) -> str | None:
+def own_place(thread: Thread) -> str | None:
     """The innermost frame of the program; `None` without a stack."""
     frame = next((each for each in thread.stack if not is_library(each)), None)
     return None if frame is None else frame_words(frame)

@@ -10,7 +10,7 @@ from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Snapshot
-from tests.unit.diagnose.worlds import MAIN, fds, main, pipe, process, thread, world
+from tests.builders.snapshots import MAIN, fds, main, pipe, process, snapshot_of, thread
 
 READS = WaitedOn("pipe-read", "read", ("pipe:[500]",))
 SLEEPS = WaitedOn("timer", "clock_nanosleep", timeout_s=500.0)
@@ -34,7 +34,7 @@ def job(waits: WaitedOn, *, worker_state: str = "S", still_s: float = 4.0) -> Sn
     worker = process(
         300, "spawned", fds=fds(5, links=[pipe(4, 500, True)]), segments=(), threads=[child]
     )
-    return Engine().diagnosed(world(waiting, worker), History())
+    return Engine().diagnosed(snapshot_of(waiting, worker), History())
 
 
 class Watched:

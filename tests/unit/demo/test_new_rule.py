@@ -12,7 +12,7 @@ import pytest
 
 import mpwatch.demo
 from mpwatch.demo.__main__ import CHAPTERS, new
-from tests.unit.diagnose.worlds import found, main, world
+from tests.builders.snapshots import found, main, snapshot_of
 
 ROOT = Path(mpwatch.demo.__file__).parents[2]
 SIGNALS = "tests/integration/demo/signals.py"
@@ -41,7 +41,7 @@ def test_a_new_rule_begins_as_five_files_that_can_be_loaded(checkout: Path, chap
     assert entries["SCENARIOS"][-1].expected == ("some-failure",)
     rule = runpy.run_path(str(checkout / f"mpwatch/diagnose/rules/{chapter}/some_failure.py"))
     assert rule["RULE"] == "some-failure"
-    assert found(rule["check"], world(main())) == []
+    assert found(rule["check"], snapshot_of(main())) == []
     importlib.import_module(f"mpwatch.diagnose.rules.{chapter}")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from mpwatch.diagnose.analysis.forecast import Growth, growth, memory_room, severity_of_growth
 from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.newest import own_lines
 from mpwatch.diagnose.analysis.process_queries import age_s, called, counted, loader_owners
 from mpwatch.model.findings import Finding
 from mpwatch.model.history import History
@@ -77,6 +78,8 @@ def _finding(
     ]
     if len(grown) > 1:
         evidence.append(f"{len(grown)} workers together {rate_text(per_s, 'B')}")
+    if (lines := own_lines(worker)) is not None:
+        evidence.append(f"{called(worker)} when last seen: {lines}")
     if room is not None:
         evidence.append(f"{bytes_text(room.free_bytes)} of {room.what} left")
     return Finding(

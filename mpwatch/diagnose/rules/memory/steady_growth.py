@@ -27,16 +27,20 @@ from mpwatch.diagnose.analysis.newest import (
     has_zombies,
     newest_children_words,
     newest_kind,
-    newest_threads_words,
+    newest_threads,
     own_lines,
 )
-from mpwatch.diagnose.analysis.process_queries import all_called, called
+from mpwatch.diagnose.analysis.process_queries import WORK_ROLES, all_called, called
+from mpwatch.diagnose.analysis.shares import shares, work_place
+from mpwatch.diagnose.analysis.stack_patterns import calls
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import FdKind
 from mpwatch.model.snapshot import Process
 from mpwatch.model.units import bytes_text, count_text, rate_text, seconds_text
 
 RULE = "steady-growth"
+SHOWN = 3
+"""Processes whose lines are told."""
 
 NOUNS: Mapping[Resource, str] = {
     "child processes": "child processes",
@@ -58,12 +62,18 @@ class _Story(NamedTuple):
     advice: str
     title: str | None = None
     """What happens, in place of `has ever more NOUN`."""
+    subject: str = ""
+    """What it is, where that is more exact than the resource."""
 
 
 def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each resource that rises steadily in a process or a set of workers."""
-    for found in growing(index):
-        yield _finding(index, found)
+    every = growing(index)
+    # Items in the memory of their producers, whose feeder threads wait for room in a full pipe.
+    is_outrun = any(each.resource == "memory" and _consumers(index, each) for each in every)
+    for found in every:
+        if found.resource != "queue" or not is_outrun:
+            yield _finding(index, found)
     piles = list(growing_files(index))
     for files in piles:
         yield _finding_of_files(index, files)
@@ -92,9 +102,10 @@ def _finding(index: Index, found: Growing) -> Finding:
         rule=RULE,
         severity=Severity.INFO if near is None else near.severity,
         process=found.processes[0].process,
-        subject=found.resource,
+        others=tuple(each.process for each in found.processes[1:]),
+        subject=story.subject or found.resource,
         summary=summary,
-        evidence=(*_numbers(found, story), *story.evidence, _limit_words(found, near)),
+        evidence=(*_numbers(found, story), *story.evidence, _limit_words(near)),
         cause=story.cause,
         advice=story.advice,
         eta_s=None if near is None else near.eta_s,
@@ -213,12 +224,11 @@ def _pace(resource: Resource, per_s: float) -> str:
     return f"+{per_s:.1f}/s" if per_s >= 1 else f"+{60 * per_s:.0f} a minute"
 
 
-def _limit_words(found: Growing, near: Headroom | None) -> str:
+def _limit_words(near: Headroom | None) -> str:
     """How far the nearest limit is."""
     if near is None:
         return "no limit is known"
-    is_bytes = found.resource in ("memory", "queue")
-    text = bytes_text if is_bytes else count_text
+    text = bytes_text if near.is_bytes else count_text
     left = f"{near.what}: {text(near.free)} of {text(near.limit)} left"
     if near.eta_s is None:
         return f"{left}, more than a day at this rate"
@@ -241,9 +251,22 @@ def _of_children(index: Index, found: Growing) -> _Story:
 
 
 def _of_threads(index: Index, found: Growing) -> _Story:
+    newest = newest_threads(found.process, found.growth.gained)
+    if newest.fills_queue:
+        return _Story(
+            "threads",
+            newest.words,
+            "It starts threads that put items into a queue, and leaves them waiting for room in "
+            "it. Such a thread ends only once its items are taken; until then the thread, its "
+            "queue and all that both refer to (a loader, its data) stay in memory. A loop that "
+            "leaves a prefetching iterator before its end does this.",
+            "Where the loop leaves the iterator early, stop its thread: set a flag that the thread "
+            "checks (put with a time limit), take what is left in the queue, and join the thread. "
+            "Or make the iterator end by itself after as many items as are used.",
+        )
     return _Story(
         "threads",
-        newest_threads_words(found.process, found.growth.gained),
+        newest.words,
         "It starts threads that do not end. Each has a stack, and counts against the number of "
         "processes and threads that the system allows.",
         "End each thread where its work ends (an Event that its loop checks) and join it, or use "
@@ -252,7 +275,7 @@ def _of_threads(index: Index, found: Growing) -> _Story:
 
 
 def _of_queue(index: Index, found: Growing) -> _Story:
-    slow = _consumers(index, found.process)
+    slow = _consumers(index, found)
     return _Story(
         "items in its queues",
         () if slow is None else slow.evidence,
@@ -264,9 +287,23 @@ def _of_queue(index: Index, found: Growing) -> _Story:
 
 def _of_memory(index: Index, found: Growing) -> _Story:
     process = found.process
-    slow = _consumers(index, process)
+    slow = _consumers(index, found)
     lines = own_lines(process)
-    seen = (f"its main thread when last seen: {lines}",) if lines else ()
+    seen = [f"its main thread when last seen: {lines}"] if lines else []
+    place = work_place(index, found.processes)
+    if place is not None and not (lines or "").startswith(place.words):
+        seen.append(f"{place.part:.0%} of its work whose line is known: {place.words}")
+    if slow is None and any(other == "queue" for other, _ in found.carried):
+        names, is_one = all_called(found.processes), len(found.processes) == 1
+        return _Story(
+            "private memory",
+            tuple(seen),
+            "Items are put into a queue faster than they are taken out, and the queue has no "
+            "maxsize. They wait in the memory of the process that puts them.",
+            _BOUND_THE_QUEUE,
+            f"{names} {'fills' if is_one else 'fill'} a queue faster than it is read",
+            "queue",
+        )
     if slow is not None:
         return _Story(
             "private memory",
@@ -275,17 +312,55 @@ def _of_memory(index: Index, found: Growing) -> _Story:
             "other items wait in the memory of the process that puts them.",
             _BOUND_THE_QUEUE,
             slow.title,
+            "queue",
+        )
+    if _is_manager(process):
+        return _Story(
+            "private memory",
+            tuple(_askers(index, process)),
+            "It is the server process of a multiprocessing Manager, and holds the objects that "
+            "other processes use through proxies. Lists, dicts and queues in it keep what is added "
+            "to them and not removed. An object whose proxy was stored in another managed object, "
+            "such as a manager.list() in a manager.dict(), stays in the server also after it was "
+            "removed there (id_to_local_proxy_obj of multiprocessing/managers.py).",
+            "Store plain values in managed objects and no proxies, and remove what was read. "
+            "Send results through a queue. A manager that is shut down frees everything.",
         )
     is_torch = ", losses or outputs kept as tensors with their autograd graph"
     return _Story(
         "private memory",
-        seen,
+        tuple(seen),
         "It keeps what it allocates: a list or dict that is only ever added to, an unbounded cache"
         f"{is_torch if process.sample.torch_loaded else ''}. A cache that is still filling looks "
         "the same; its growth slows down and ends.",
         "Bound or clear what is collected. To see the lines that allocate, run it under "
         "tracemalloc or memray.",
     )
+
+
+def _is_manager(process: Process) -> bool:
+    """Whether a process is the server of a `multiprocessing.Manager`."""
+    return process.label == "manager" or any(
+        calls(thread.stack, "managers.py:serve_forever") for thread in process.threads[:1]
+    )
+
+
+def _askers(index: Index, manager: Process) -> Iterator[str]:
+    """The lines at which other processes wait for the answers of a manager."""
+    count = 0
+    for process in index.snapshot.living():
+        places = Counter(
+            {
+                each.activity.place: each.share
+                for each in shares(index, process)
+                if manager.process in each.activity.providers and each.activity.place
+            }
+        )
+        for place, _ in places.most_common(1):
+            yield f"{called(process)} waits for its answers at {place}"
+            count += 1
+        if count == SHOWN:
+            return
 
 
 class _Consumers(NamedTuple):
@@ -295,19 +370,27 @@ class _Consumers(NamedTuple):
     evidence: tuple[str, ...]
 
 
-def _consumers(index: Index, process: Process) -> _Consumers | None:
-    """The full pipe in which a queue's feeder thread waits, and the processes that read from it."""
-    blocked = blocked_feeder(process)
+def _consumers(index: Index, found: Growing) -> _Consumers | None:
+    """The full pipe in which a queue's feeder thread waits, and the processes that read from it.
+
+    Of several producers of one queue, one writes and the others wait for their turn. Producers hold
+    the reading end as well, but do not read.
+    """
+    blocked = next(filter(None, map(blocked_feeder, found.processes)), None)
     if blocked is None:
         return None
-    readers = [each for each in blocked.readers(index) if each.process != process.process]
-    waits = f"its queue feeder thread waits for room in {blocked.target}"
+    producers = {each.process for each in found.processes}
+    work = {(each.parent, each.role) for each in found.processes if each.role in WORK_ROLES}
+    holders = [each for each in blocked.readers(index) if each.process not in producers]
+    readers = [each for each in holders if (each.parent, each.role) not in work] or holders
+    subject, is_one = all_called(found.processes), len(found.processes) == 1
+    waits = f"{'its' if is_one else 'a'} queue feeder thread waits for room in {blocked.target}"
+    fills = f"{subject} {'fills' if is_one else 'fill'} a queue faster than"
     if not readers:
-        return _Consumers(f"{called(process)} fills a queue faster than it is read", (waits,))
+        return _Consumers(f"{fills} it is read", (waits,))
     at = [f"{called(each)} is at {lines}" for each in readers[:3] if (lines := own_lines(each))]
     return _Consumers(
-        f"{called(process)} fills a queue faster than {all_called(readers)} "
-        f"{'reads' if len(readers) == 1 else 'read'} it",
+        f"{fills} {all_called(readers)} {'reads' if len(readers) == 1 else 'read'} it",
         (f"{waits}, read by {all_called(readers)}", *at),
     )
 

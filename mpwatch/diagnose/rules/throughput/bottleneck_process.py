@@ -1,19 +1,30 @@
-"""Several processes wait most of the time for the answers of one busy process."""
+"""One process holds up the others: a busy one that they ask, or one that waits in vain."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from mpwatch.diagnose.analysis.idle_time import mean_cpu_percent
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.newest import own_lines
-from mpwatch.diagnose.analysis.process_queries import all_called, called
+from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called, counted
+from mpwatch.diagnose.analysis.shares import (
+    doing_words,
+    imported_until_s,
+    shares,
+    work_place,
+    working_share,
+)
 from mpwatch.diagnose.analysis.stack_patterns import calls
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
+from mpwatch.model.account import SOMEBODY_WORKS, together
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History, first_at, values_of
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process
+from mpwatch.model.units import seconds_text
 
 RULE = "bottleneck-process"
 OVER_S = 20.0
@@ -28,6 +39,19 @@ WAIT_SHARE = 0.2
 BUSY_PERCENT = 50.0
 BUSY_IF_CROWDED_PERCENT = 25.0
 """Of a core. Where more threads can run than there are cores, no process gets a whole one."""
+PAUSES_S = 15.0
+LOST_SHARE = 0.3
+LATELY = 4
+"""Buckets of the account in which some process must have worked: a hang has other rules."""
+COMPUTES_SHARE = 0.7
+IDLE_SHARE = 0.5
+SLOWER = 1.4
+ROUNDS_S = 120.0
+ROUNDS_WATCHED_S = 27.0
+SWITCHES = 10
+"""Fewer switches of the children in a third of the time say nothing."""
+SWITCHES_OF_A_LOOK = 8
+"""Switches that taking a stack by py-spy causes, 5 to 10."""
 LESS_BUSY = 0.6
 """A client uses at most this part of the cpu time of the process that it waits for."""
 
@@ -44,16 +68,200 @@ def check(index: Index) -> Iterator[Finding]:
         busy = None if process is None else mean_cpu_percent(process, index.history, OVER_S)
         if process is None or busy is None or busy < least_percent:
             continue
-        shares = {
+        waits = {
             client.process: share
             for client in _connected(index, process, waiting)
             if (share := _wait_share(client, index.history)) is not None
             and share >= WAIT_SHARE
             and (mean_cpu_percent(client, index.history, OVER_S) or 0.0) <= LESS_BUSY * busy
         }
-        if len(shares) >= CLIENTS and sum(shares.values()) >= WAITING:
-            clients = [each for each in index.snapshot.living() if each.process in shares]
-            yield _finding(process, busy, clients, sum(shares.values()))
+        if len(waits) >= CLIENTS and sum(waits.values()) >= WAITING:
+            clients = [each for each in index.snapshot.living() if each.process in waits]
+            yield _finding(process, busy, clients, sum(waits.values()))
+    yield from _waits_in_vain(index)
+    yield from _slower_rounds(index)
+
+
+def _slower_rounds(index: Index) -> Iterator[Finding]:
+    """A process that needs ever more cpu time for what its children wait for.
+
+    Children that wait for a parent that computes are idle by design; rounds that take longer and
+    longer are not.
+    """
+    waiting: dict[ProcessId, list[Process]] = {}
+    for edge in wait_graph(index).edges:
+        child = index.snapshot.get(edge.waiter)
+        if edge.kind not in ("socket-read", "pipe-read") or child is None or child.is_gone:
+            continue
+        if child.role == "spawned" and child.parent is not None and child.parent in edge.providers:
+            waiting.setdefault(child.parent, []).append(child)
+    for identity in waiting:
+        process = index.snapshot.get(identity)
+        if process is None or working_share(index, process) < COMPUTES_SHARE:
+            continue
+        children = [
+            each
+            for each in index.snapshot.living()
+            if each.parent == identity and each.role == "spawned"
+        ]
+        idle = [1 - working_share(index, each) for each in children if shares(index, each)]
+        if len(idle) < CLIENTS or min(idle) < IDLE_SHARE:
+            continue
+        rounds = _round_costs(index, process, children)
+        if rounds is not None and rounds.ratio >= SLOWER:
+            yield _finding_of_rounds(index, process, children, sum(idle) / len(idle), rounds)
+
+
+class _Rounds(NamedTuple):
+    """The cpu time that a process needs for a round of its children."""
+
+    ratio: float
+    """At the end of the time watched, compared with its beginning."""
+    span_s: float
+
+
+def _round_costs(index: Index, process: Process, children: Sequence[Process]) -> _Rounds | None:
+    """The cpu time of a process for each switch of its children, by thirds; `None` if not rising.
+
+    A child that does the same in each round gives up its core equally often in each. Cpu time is
+    compared, and not time: another load of the machine does not count.
+    """
+    loads = index.history.of(process.process, "cpu_percent")
+    started_s = imported_until_s(index, process)
+    if started_s is not None:
+        loads = loads[first_at(loads, started_s) :]
+    if len(loads) < SAMPLES:
+        return None
+    # Switches are read every few seconds; those of taking stacks are not the program's own.
+    from_s = max(loads[0].at_s, loads[-1].at_s - ROUNDS_S)
+    span_s = loads[-1].at_s - from_s
+    if span_s < ROUNDS_WATCHED_S:
+        return None
+    costs = []
+    for third in range(3):
+        begin_s, end_s = from_s + third * span_s / 3, from_s + (third + 1) * span_s / 3
+        switches = sum(_switches(index, each, begin_s, end_s) for each in children)
+        if switches < SWITCHES:
+            return None
+        within = loads[first_at(loads, begin_s) : first_at(loads, end_s)]
+        costs.append(sum(values_of(within)) / max(1, len(within)) * (end_s - begin_s) / switches)
+    first, second, third_cost = costs
+    if not 0 < first < second < third_cost:
+        return None
+    return _Rounds(third_cost / first, span_s)
+
+
+def _switches(index: Index, process: Process, begin_s: float, end_s: float) -> float:
+    """How often a process gave up its core by itself in a stretch of time."""
+    counts = index.history.of(process.process, "voluntary_switches")
+    begin, end = first_at(counts, begin_s), first_at(counts, end_s)
+    if end - begin < 2:
+        return 0.0
+    elapsed_s = counts[end - 1].at_s - counts[begin].at_s
+    looks = index.history.of(process.process, "stack_stops")
+    stops = first_at(looks, counts[end - 1].at_s) - first_at(looks, counts[begin].at_s)
+    more = counts[end - 1].value - counts[begin].value - stops * SWITCHES_OF_A_LOOK
+    return more * (end_s - begin_s) / elapsed_s if elapsed_s > 0 else 0.0
+
+
+def _finding_of_rounds(
+    index: Index, process: Process, children: Sequence[Process], idle: float, rounds: _Rounds
+) -> Finding:
+    """Describe rounds that take ever more cpu time."""
+    place = work_place(index, [process])
+    at = f" at {place.words}" if place is not None else ""
+    words = doing_words(index, process)
+    return Finding(
+        rule=RULE,
+        severity=Severity.INFO,
+        process=process.process,
+        subject="rounds",
+        summary=(
+            f"{called(process)} needs ever more cpu time for each round{at}: {rounds.ratio:.1f} "
+            f"times as much as {seconds_text(rounds.span_s)} before, and "
+            f"{counted(len(children), 'process', 'processes')} wait for it {idle:.0%} of the time"
+        ),
+        evidence=(
+            f"cpu time of {process.label} for as many steps of {all_called(children)}: "
+            f"{rounds.ratio:.1f} times as much in the last third of {seconds_text(rounds.span_s)} "
+            "as in the first, with the second in between",
+            *((f"{called(process)}: {words}",) if words else ()),
+            *(f"{called(each)} waits at {at}" for each in children[:2] if (at := own_lines(each))),
+        ),
+        cause=(
+            "The work of a round grows with the rounds before: for example it goes through "
+            "everything collected so far, because what was used is not cleared, or searches a list "
+            "that only grows. The processes that wait for it get slower with it."
+        ),
+        advice=(
+            f"Look at the size of what it goes through{at}: clear it after its use, or bound it."
+        ),
+    )
+
+
+def _waits_in_vain(index: Index) -> Iterator[Finding]:
+    """A loop that spends its time in waits with a time limit while no process of the job works.
+
+    A pause that does not end is left to the rules for hangs: here some process has worked lately.
+    """
+    account = index.snapshot.account
+    pauses = account.pauses()
+    if account.job is None or pauses.readings < SAMPLES or pauses.observed_s < PAUSES_S:
+        return
+    observed_s = sum(pauses.seen.values())
+    lost: Counter[tuple[tuple[ProcessId, ...], str]] = Counter()
+    for each, seconds in pauses.seen.items():
+        if each != SOMEBODY_WORKS:
+            lost[each.providers, each.place] += seconds
+    recent = together(bucket.tally for bucket in account.job.buckets[-LATELY:])
+    works = account.job.now == SOMEBODY_WORKS or SOMEBODY_WORKS in recent.seen
+    if not lost or not works:
+        return
+    ((waiters, place), seconds), *_ = lost.most_common(1)
+    process = index.snapshot.get(waiters[0]) if waiters else None
+    if process is None or not place or seconds < LOST_SHARE * observed_s:
+        return
+    others = [
+        each
+        for each in index.snapshot.living()
+        if each.process != process.process and each.role not in SERVICE_ROLES
+    ]
+    if others:
+        yield _finding_of_pauses(index, process, place, seconds / observed_s, others)
+
+
+def _finding_of_pauses(
+    index: Index, process: Process, place: str, share: float, others: Sequence[Process]
+) -> Finding:
+    """Describe time lost in waits for items that no process makes."""
+    meanwhile = [
+        f"{called(each)}: {words}" for each in others[:2] if (words := doing_words(index, each))
+    ]
+    return Finding(
+        rule=RULE,
+        severity=Severity.INFO,
+        process=process.process,
+        subject="pauses",
+        summary=(
+            f"{called(process)} waits with a time limit at {place} while no process of the job "
+            f"works: {share:.0%} of the time is lost"
+        ),
+        evidence=(
+            f"in {share:.0%} of the readings {process.label} waited there, and each other process "
+            "waited for a process of the job or for work",
+            *meanwhile,
+            f"without these waits the job would be at most {1 / (1 - share):.1f} times as fast",
+        ),
+        cause=(
+            "It waits for an item or an answer that no process is making at that time: the others "
+            "have done their part and wait for their next orders. Nothing happens until the time "
+            "limit of the wait ends."
+        ),
+        advice=(
+            "Count what was ordered and what has arrived, and leave the loop that receives as soon "
+            "as everything has arrived. A shorter time limit only makes each loss smaller."
+        ),
+    )
 
 
 def _is_crowded(index: Index) -> bool:

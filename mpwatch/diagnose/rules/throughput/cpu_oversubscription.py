@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from mpwatch.diagnose.analysis.forecast import median, slope
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import WORK_ROLES, called
+from mpwatch.diagnose.analysis.process_queries import WORK_ROLES, called, counted
+from mpwatch.diagnose.analysis.shares import core_share, work_place
 from mpwatch.diagnose.analysis.stack_patterns import HOOK_THREAD
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process, Thread
@@ -19,6 +20,8 @@ CROWDED_PERCENT = 2.0
 """As much as one of a hundred threads on two cores gets."""
 RUNNABLE_PER_CPU = 1.5
 THREADS_PER_CPU = 2.5
+LIBRARIES = 2
+"""Pools that one operation may use, torch's and a BLAS library's, of one thread for each core."""
 POOL = 3
 """Computing threads of one worker, main included."""
 SUSTAINED_S = 5.0
@@ -101,19 +104,56 @@ def _finding(
     quota_cpus = None if cgroup is None else cgroup.cpu_quota_cpus
     if quota_cpus:
         evidence.append(f"the control group's quota is {quota_cpus:g} cpus")
+    place = work_place(index, crowded)
+    if place is not None:
+        evidence.append(f"{place.part:.0%} of the workers' work whose line is known: {place.words}")
+    waited = [core_share(index, each) for each in crowded]
+    if any(waited):
+        evidence.append(
+            f"their main threads wait for a free core {sum(waited) / len(waited):.0%} of the time"
+        )
+    own_limit = _limit_beyond(index, most, most_threads)
     return Finding(
         rule=RULE,
         severity=Severity.WARNING,
         summary=f"{threads} computing threads of {len(crowded)} workers compete for {cpus} cpus",
         evidence=tuple(evidence),
-        cause=_cause(crowded, quota_cpus),
-        advice=_advice(crowded, environment),
+        cause=_cause(crowded, quota_cpus) if own_limit is None else own_limit,
+        advice=(
+            _advice(crowded, environment)
+            if own_limit is None
+            else _advice_of_limit(max(1, cpus // len(crowded)), most)
+        ),
+    )
+
+
+def _limit_beyond(index: Index, process: Process, threads: int) -> str | None:
+    """The cause where a process has more computing threads than any library starts by itself."""
+    cores = index.snapshot.host.cpu_count
+    if not cores or threads <= LIBRARIES * cores + 1:
+        return None
+    return (
+        f"{called(process)} computes with {threads} threads, and the machine has "
+        f"{counted(cores, 'core')}: a library starts at most one thread for each core by "
+        "itself, so the program or its environment has asked for more. Threads that meet at a "
+        "barrier at the end of each operation wait until each of them had a turn on a core."
+    )
+
+
+def _advice_of_limit(threads: int, process: Process) -> str:
+    """Where the number of threads is set, without settings that the program overrides."""
+    is_torch = process.sample.torch_loaded
+    call = f"torch.set_num_threads({threads})" if is_torch else "the library's own call"
+    return (
+        f"Set the number of threads to the cores divided by the processes, here {threads}, where "
+        f"it is set: {call} in each process, or OMP_NUM_THREADS={threads} in the environment "
+        "where no call sets it (a call in the program overrides the variable)."
     )
 
 
 def _cause(crowded: list[Process], quota_cpus: float | None) -> str:
     """Which libraries start such threads: those that are loaded, else those that usually do."""
-    loaded = {name for p in crowded for name in (p.sample.maps.libraries if p.sample.maps else ())}
+    loaded = _loaded(crowded)
     pools = [words for part, words in _POOLS.items() if any(part in name for name in loaded)]
     starts = (
         f"Loaded libraries that start a thread for every core they see: {', '.join(pools)}."
@@ -131,13 +171,23 @@ def _cause(crowded: list[Process], quota_cpus: float | None) -> str:
     return starts + quota + waits + loader
 
 
+def _loaded(crowded: list[Process]) -> frozenset[str]:
+    """The libraries with pools of threads that any of the processes has loaded."""
+    return frozenset(
+        name for each in crowded if each.sample.maps for name in each.sample.maps.libraries or ()
+    )
+
+
 def _advice(crowded: list[Process], environment: Mapping[str, str]) -> str:
     """Settings that limit the threads, without those that are made already."""
     made = [name for name in _SETTINGS if environment.get(name) == "1"]
     unset = [f"{name}=1" for name in _SETTINGS if name not in made]
     has_workers = any(process.role == "loader-worker" for process in crowded)
     place = " in worker_init_fn" if has_workers else " in each process"
-    calls = f"call cv2.setNumThreads(0), or threadpoolctl.threadpool_limits(1){place}"
+    loaded = _loaded(crowded)
+    own = [call for part, call in _CALLS.items() if any(part in name for name in loaded)]
+    own += ["torch.set_num_threads(1)"] * any(each.sample.torch_loaded for each in crowded)
+    calls = f"call {' or '.join((*own, 'threadpoolctl.threadpool_limits(1)'))}{place}"
     limits = f"{made[0]}=1 does not limit these threads: " if made else ""
     if unset:
         limits += f"set {', '.join(unset)} before anything is imported, or {calls}"
@@ -150,6 +200,8 @@ def _advice(crowded: list[Process], environment: Mapping[str, str]) -> str:
 
 
 _SETTINGS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+_CALLS = {"cv2": "cv2.setNumThreads(0)"}
+"""Part of a library's file name, and its own call that limits its threads."""
 _POOLS = {
     "gomp": "GNU OpenMP",
     "iomp5": "Intel OpenMP",

@@ -8,18 +8,38 @@ from typing import NamedTuple
 
 from mpwatch.diagnose.analysis.idle_time import are_stalled, mean_cpu_percent, wait_share, waiting_s
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import called, counted, loader_owners
+from mpwatch.diagnose.analysis.newest import own_lines
+from mpwatch.diagnose.analysis.process_queries import (
+    age_s,
+    called,
+    counted,
+    generations,
+    loader_owners,
+)
+from mpwatch.diagnose.analysis.shares import (
+    core_share,
+    doing_words,
+    imported_until_s,
+    work_place,
+    working_share,
+)
 from mpwatch.diagnose.analysis.stack_merge import merge
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
+from mpwatch.model.history import Series, first_at
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Loader, Process
+from mpwatch.model.units import seconds_text
 
 RULE = "loader-starvation"
 WAIT_SHARE = 0.5
 BATCHES = 20
 """The first batches wait for the workers' start."""
+FEW_BATCHES = 2
+WORKED_S = 20.0
+WORK_SHARE = 0.5
+"""Workers that have done their own work for so long and so much have started long ago, however few
+batches there were."""
 BUSY_PERCENT = 10.0
 USUAL_S = 15.0
 STALL_S, STALLED_S = 3.0, 5.0
@@ -27,6 +47,16 @@ STALL_S, STALLED_S = 3.0, 5.0
 in the last seconds counts, and not how busy they were before."""
 IDLE_SHARE = 0.35
 """A worker that waits for work more than this part of the time has time to spare."""
+CORE_SHARE = 0.25
+"""Workers that wait for a free core this part of the time leave none for further workers."""
+START_SHARE = 0.3
+STARTS = 2
+SHOWN = 2
+"""Workers whose time is told."""
+MOST_SHARE = 0.98
+"""A share this large is told without an exact ratio."""
+MAIN_PART = 0.5
+"""A line with this part of the work whose line is known is named."""
 ALL_CPUS = 0.85
 """Part of the usable cpus from which more workers find none free; main needs one as well."""
 
@@ -37,22 +67,52 @@ def check(index: Index) -> Iterator[Finding]:
     With the hook the share is measured; without, it is the share of samples in which main waited
     as a DataLoader does.
     """
+    told = set()
+    for owner, started in _started_workers(index):
+        starts = _start_ups(index, owner, started)
+        if starts is not None and starts.share >= START_SHARE:
+            yield _finding_of_starts(owner, starts)
+            told.add(owner.process)
     for owner, workers in loader_owners(index):
+        if owner.process in told:
+            continue
         measured = [x for x in index.snapshot.loaders if x.process == owner.process]
-        share = max((x.wait_share or 0.0 for x in measured if x.batches >= BATCHES), default=None)
+        least = FEW_BATCHES if _have_worked(index, workers) else BATCHES
+        share = max((x.wait_share or 0.0 for x in measured if x.batches >= least), default=None)
         if share is not None:
             waited_s = max(x.waiting_since_s or 0.0 for x in measured)
-            if share >= WAIT_SHARE and _are_busy(workers, index.history, waited_s):
+            if share >= WAIT_SHARE and _are_busy(index, workers, waited_s):
                 yield _finding(index, owner, workers, share, measured)
         elif not measured and _looks_starved(owner, workers, index):
             yield _finding(index, owner, workers, None, ())
 
 
-def _are_busy(workers: Sequence[Process], history: History, waited_s: float) -> bool:
-    """Whether the workers do something while main has waited so long; a stall has other rules."""
+def _have_worked(index: Index, workers: Sequence[Process]) -> bool:
+    """Whether all workers have done their own work for a while: their start is over."""
+    for worker in workers:
+        age = age_s(index.snapshot, worker)
+        imported_s = imported_until_s(index, worker)
+        if age is None or age < WORKED_S or working_share(index, worker) < WORK_SHARE:
+            return False
+        if imported_s is not None and index.snapshot.at_s - imported_s < WORKED_S:
+            return False
+    return True
+
+
+def _are_busy(index: Index, workers: Sequence[Process], waited_s: float) -> bool:
+    """Whether the workers do something while main has waited so long; a stall has other rules.
+
+    Where cores are short a busy worker gets hardly any cpu time.
+    """
     over_s = USUAL_S if waited_s < STALL_S else STALLED_S
-    loads = (mean_cpu_percent(worker, history, over_s) for worker in workers)
-    return any(load is None or load >= BUSY_PERCENT for load in loads)
+    loads = [mean_cpu_percent(worker, index.history, over_s) for worker in workers]
+    if any(load is None or load >= BUSY_PERCENT for load in loads):
+        return True
+    # A thread that is ready to run now does not stand still.
+    return any(
+        each.threads and each.threads[0].state == "R" and core_share(index, each) >= CORE_SHARE
+        for each in workers
+    )
 
 
 def _looks_starved(owner: Process, workers: Sequence[Process], index: Index) -> bool:
@@ -62,7 +122,7 @@ def _looks_starved(owner: Process, workers: Sequence[Process], index: Index) -> 
         return False
     # Workers that wait for a disk use no cpu either: only a long wait asks for more than shares.
     waited_s = waiting_s(owner, index.history)
-    if waited_s >= STALL_S and not _are_busy(workers, index.history, waited_s):
+    if waited_s >= STALL_S and not _are_busy(index, workers, waited_s):
         return False
     shares = (wait_share(worker, index.history) for worker in workers)
     return all(share is not None and share <= IDLE_SHARE for share in shares)
@@ -97,7 +157,15 @@ def _finding(
     top = merge(workers)
     if top.groups:
         evidence.append(f"workers: {top.sentence}")
+    for worker in workers[:SHOWN]:
+        if (words := doing_words(index, worker)) is not None:
+            evidence.append(f"{called(worker)}: {words}")
+    if share is not None and share < 1:
+        evidence.append(f"without this wait main would be at most {_times(share)} as fast")
     limit = _limit(index, owner, workers, loads)
+    place = work_place(index, workers)
+    at = f": they work mostly at {place.words}" if place and place.part >= MAIN_PART else ""
+    less_work = _LESS_WORK_AT.format(place=place.words) if at and place else _LESS_WORK
     if limit is not None:
         evidence.append(limit.evidence)
     return Finding(
@@ -105,9 +173,9 @@ def _finding(
         severity=Severity.INFO,
         process=owner.process,
         summary=(
-            f"{called(owner)} waits for data {share:.0%} of the time"
+            f"{called(owner)} waits for data {share:.0%} of the time{_of_workers(workers, at)}"
             if share is not None
-            else f"{called(owner)} waits for data, and {_all_of(workers)} at work"
+            else f"{called(owner)} waits for data, and {_all_of(workers)} at work{at}"
         ),
         evidence=tuple(evidence),
         cause=(
@@ -115,7 +183,117 @@ def _finding(
             + (f" {limit.cause}" if limit is not None else "")
             + (" The GPU idles meanwhile." if owner.gpus else "")
         ),
-        advice=_MORE_WORKERS if limit is None else limit.advice,
+        advice=f"{_MORE_WORKERS} {less_work}" if limit is None else limit.advice or less_work,
+    )
+
+
+def _of_workers(workers: Sequence[Process], at: str) -> str:
+    """The workers' line as the end of a summary: `, its 2 workers work mostly at data.py:25 f`."""
+    if not at:
+        return ""
+    subject = "its worker works" if len(workers) == 1 else f"its {len(workers)} workers work"
+    return f": {subject}{at.removeprefix(': they work')}"
+
+
+def _times(share: float) -> str:
+    """How much faster a loop is without a share of its time."""
+    return "50 times" if share >= MOST_SHARE else f"{1 / (1 - share):.1f} times"
+
+
+class _Starts(NamedTuple):
+    """Workers that are started again and again, and how long main waits for them each time."""
+
+    waits_s: Sequence[float]
+    """One for each set of workers: from their start until main had its first batch."""
+    share: float
+    """Of the time from the first start to now."""
+    workers: int
+    """In each set."""
+    span_s: float
+    method: str | None
+
+
+def _started_workers(index: Index) -> Iterator[tuple[Process, Sequence[Process]]]:
+    """Each living process some of whose DataLoader workers have exited, and all of its workers."""
+    found: dict[ProcessId, list[Process]] = {}
+    for each in index.snapshot.processes:
+        owner = each.parent or each.original_parent
+        if each.role == "loader-worker" and owner is not None:
+            found.setdefault(owner, []).append(each)
+    for identity, workers in found.items():
+        process = index.snapshot.get(identity)
+        if process is not None and not process.is_gone and any(each.is_gone for each in workers):
+            yield process, workers
+
+
+def _start_ups(index: Index, owner: Process, workers: Sequence[Process]) -> _Starts | None:
+    """The sets of workers that main has started while it was watched; `None` of fewer than two.
+
+    A set's start-up ends at the first reading that does not find main waiting for a batch.
+    """
+    snapshot = index.snapshot
+    polls = index.history.of(owner.process, "loader_wait")
+    if len(polls) < 2:
+        return None
+    sets = []
+    for each in generations(workers):
+        born_s = each[0].sample.born_wall_s
+        at_s = None if born_s is None else snapshot.at_s - (snapshot.wall_s - born_s)
+        if at_s is not None and at_s >= polls[0].at_s:
+            sets.append((at_s, len(each)))
+    if len(sets) < STARTS:
+        return None
+    ends = [at_s for at_s, _ in sets[1:]] + [snapshot.at_s]
+    waits_s = [_first_wait_s(polls, at_s, end) for (at_s, _), end in zip(sets, ends, strict=True)]
+    span_s = snapshot.at_s - sets[0][0]
+    method = next((each.start_method for each in workers if each.start_method), None)
+    return _Starts(waits_s, sum(waits_s) / max(span_s, 1.0), sets[-1][1], span_s, method)
+
+
+def _first_wait_s(polls: Series, from_s: float, to_s: float) -> float:
+    """Seconds from a time until a reading does not find main waiting for a batch.
+
+    A reading just after the start may still find main starting the workers.
+    """
+    has_waited = False
+    for point in polls[first_at(polls, from_s) : first_at(polls, to_s)]:
+        if point.value < 1 and has_waited:
+            return point.at_s - from_s
+        has_waited = has_waited or point.value >= 1
+    return to_s - from_s if has_waited else 0.0
+
+
+def _finding_of_starts(owner: Process, starts: _Starts) -> Finding:
+    """Describe a loop that waits for the start of its workers again and again."""
+    waits = ", ".join(seconds_text(each) for each in starts.waits_s[-5:])
+    by = f" by {starts.method}" if starts.method else ""
+    lines = own_lines(owner)
+    return Finding(
+        rule=RULE,
+        severity=Severity.INFO,
+        process=owner.process,
+        subject="start-up",
+        summary=(
+            f"{called(owner)} starts its {counted(starts.workers, 'worker')} again and again, and "
+            f"waits for their first batch {starts.share:.0%} of the time"
+        ),
+        evidence=(
+            f"workers were started{by} {len(starts.waits_s)} times in the last "
+            f"{seconds_text(starts.span_s)}",
+            f"main waited after each start until it had a batch: {waits}",
+            f"without this wait main would be at most {_times(starts.share)} as fast",
+            *((f"{called(owner)} is at {lines}",) if lines else ()),
+        ),
+        cause=(
+            "Each iteration over the DataLoader starts new workers. Before its first batch a "
+            "worker imports the program's modules, if it is spawned, unpickles the dataset, and "
+            "fetches a whole batch; while that happens, main has nothing to do."
+        ),
+        advice=(
+            "Pass persistent_workers=True, so that the workers live from one epoch to the next, "
+            "make the DataLoader once and not for each epoch, and let an epoch be longer. Do once, "
+            "before the workers start, what each of them does in the constructor of its dataset."
+        ),
     )
 
 
@@ -125,6 +303,7 @@ class _Limit(NamedTuple):
     evidence: str
     cause: str
     advice: str
+    """Empty where less work is the only remedy."""
 
 
 def _limit(
@@ -136,7 +315,17 @@ def _limit(
         return _Limit(
             f"the workers use {sum(loads) / 100:.1f} of {cpus} usable cpus",
             "They use all cpus, so more workers would not be faster.",
-            f"{_LESS_WORK} Or use a machine with more cpus.",
+            "",
+        )
+    waited = [core_share(index, worker) for worker in workers]
+    if waited and sum(waited) >= CORE_SHARE * len(workers):
+        runnable = index.snapshot.host.runnable
+        at_once = f"; {runnable} threads of the machine can run at the moment" if runnable else ""
+        return _Limit(
+            f"the workers wait for a free core {sum(waited) / len(waited):.0%} of the time"
+            f"{f', of {cpus} usable' if cpus else ''}{at_once}",
+            "No core is free for them much of the time, so more workers would not be faster.",
+            "",
         )
     waits: Counter[tuple[str, tuple[ProcessId, ...]]] = Counter()
     ids = {worker.process for worker in workers}
@@ -159,11 +348,14 @@ def _limit(
     )
 
 
+_MORE_WORKERS = (
+    "Use more workers (num_workers), up to the number of cpus; each takes memory of its own."
+)
 _LESS_WORK = (
     "Move work out of __getitem__ (decode and resize once, offline), or read larger blocks. The "
     "workers' stacks show where they spend their time."
 )
-_MORE_WORKERS = (
-    "Use more workers (num_workers), up to the number of cpus; each takes memory of its own. "
-    f"{_LESS_WORK}"
+_LESS_WORK_AT = (
+    "Do less for each item at {place}: what several items share (a file, an index, a table) is "
+    "loaded once and kept in the worker, and what does not change is computed once, offline."
 )

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from mpwatch.diagnose.analysis.account import advanced
+from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.rules.throughput.bottleneck_process import check
+from mpwatch.model.account import Account
 from mpwatch.model.findings import Severity
-from mpwatch.model.history import History
-from mpwatch.model.samples import WaitedOn
+from mpwatch.model.history import History, Point
+from mpwatch.model.samples import ThreadSample, WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot
-from tests.unit.diagnose.worlds import (
+from tests.builders.snapshots import (
     MAIN,
+    NO_HISTORY,
+    NOW_S,
     cpu,
     fds,
     found,
@@ -21,10 +28,11 @@ from tests.unit.diagnose.worlds import (
     main,
     only,
     pid,
+    pipe,
     process,
+    snapshot_of,
     socket,
     thread,
-    world,
 )
 
 SERVER = 150
@@ -44,7 +52,7 @@ def job(*clients: Process, **host: Any) -> Snapshot:
     server = process(
         SERVER, "spawned", threads=[thread(SERVER, "train.py:answer:9")], fds=fds(9, 1024, links)
     )
-    return world(main(fds=fds(9, 1024, [])), server, *clients, usable_cpus=8, **host)
+    return snapshot_of(main(fds=fds(9, 1024, [])), server, *clients, usable_cpus=8, **host)
 
 
 def past(busy: float = 95.0, own: float = 10.0, share: float = 0.7) -> History:
@@ -69,6 +77,109 @@ def test_a_busy_process_that_others_wait_for_is_the_bottleneck() -> None:
     assert "spawned 200 (200) asks at train.py:31 ask" in told.evidence
     assert "spawned 150 (150) is at train.py:9 answer" in told.evidence
     assert "Manager" not in told.cause
+
+
+GETS = (
+    "selectors.py:select",
+    "multiprocessing/connection.py:poll",
+    "multiprocessing/queues.py:get",
+    "train.py:gather:48",
+)
+
+
+def collecting(second: int, *, timeout_s: float | None = 0.7, worker: str = "waits") -> Snapshot:
+    """Main that waits for an item of a queue, and a worker that waits for its next order."""
+    limit = WaitedOn("poll", "poll", ("pipe:[77]",), (4,), timeout_s=timeout_s)
+    gets = thread(MAIN, *GETS, waits=limit, stack_age_s=0.0)
+    order = WaitedOn("pipe-read", "read", ("pipe:[88]",), (6,))
+    recv = thread(200, "connection.py:_recv", "train.py:collect:15", waits=order, stack_age_s=0.0)
+    if worker == "works":
+        recv = thread(200, state="R")
+    if worker == "sleeps":
+        recv = thread(200, waits=WaitedOn("timer", "clock_nanosleep"))
+    return snapshot_of(
+        main(threads=[gets], fds=fds(9, links=[pipe(4, 77, False), pipe(5, 88, True)])),
+        process(
+            200,
+            "spawned",
+            threads=[recv],
+            fds=fds(9, links=[pipe(6, 88, False), pipe(7, 77, True)]),
+        ),
+        at_s=NOW_S - 40 + second,
+    )
+
+
+def accounted(*seconds: Snapshot) -> Snapshot:
+    """The last one, with the account of all."""
+    spent = Account()
+    for each in seconds:
+        index = Index(each, NO_HISTORY)
+        spent = advanced(spent, index, wait_graph(index))
+    return replace(seconds[-1], account=spent)
+
+
+def test_time_lost_in_waits_with_a_limit_while_nobody_works_is_told() -> None:
+    job = accounted(*(collecting(n, worker="works" if n % 4 < 2 else "waits") for n in range(40)))
+
+    told = only(check, job)
+
+    assert told.process == pid(MAIN)
+    assert told.summary.startswith(
+        "main (100) waits with a time limit at train.py:48 gather while no process of the job "
+        "works: 51% of the time"
+    )
+    assert "at most 2.1 times as fast" in told.evidence[-1]
+
+
+@pytest.mark.parametrize(
+    ("worker", "more"),
+    [("works", {}), ("sleeps", {}), ("waits", {"timeout_s": None}), ("waits", {})],
+    ids=["it works", "it may be at work", "a wait without a limit", "a hang"],
+)
+def test_a_wait_is_not_in_vain_while_somebody_works_or_if_it_never_ends(
+    worker: str, more: dict[str, Any]
+) -> None:
+    job = accounted(*(collecting(n, worker=worker, **more) for n in range(40)))
+
+    assert found(check, job) == []
+
+
+def learning(second: int) -> Snapshot:
+    """Main that computes, and two children that wait for it, each on a socket."""
+    learns = thread(MAIN, "train.py:update:30", state="R", stack_age_s=0.1, cpu_percent=95.0)
+    own = main(threads=[learns], fds=fds(9, links=[socket(4, 1200, 200), socket(5, 1201, 201)]))
+    own = replace(
+        own, sample=replace(own.sample, threads=(ThreadSample(MAIN, "p", "R", 95 * second),))
+    )
+    return snapshot_of(own, *(client(n) for n in (200, 201)), at_s=NOW_S - 60 + second)
+
+
+def switching(per_round: float) -> History:
+    """Two children whose switches become rarer: each second a round takes so much longer."""
+    counts, count, round_s = [], 0.0, 0.2
+    for second in range(61):
+        counts.append(Point(NOW_S - 60 + second, count))
+        count += 5 / round_s
+        round_s += per_round
+    return history(
+        {
+            (MAIN, "cpu_percent"): line(95.0, 0, 60),
+            (200, "voluntary_switches"): counts,
+            (201, "voluntary_switches"): counts,
+        }
+    )
+
+
+def test_rounds_that_take_ever_more_cpu_time_are_told() -> None:
+    job = accounted(*(learning(n) for n in range(61)))
+
+    told = only(check, job, switching(0.01))
+
+    assert told.process == pid(MAIN)
+    assert "needs ever more cpu time for each round at train.py:30 update" in told.summary
+    assert "2 processes wait for it 100% of the time" in told.summary
+    assert found(check, job, switching(0.0)) == []
+    assert found(check, job, switching(0.001)) == []
 
 
 def test_a_manager_is_called_one_where_stacks_show_it() -> None:

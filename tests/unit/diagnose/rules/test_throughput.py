@@ -1,21 +1,30 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from mpwatch.diagnose.analysis.account import advanced
 from mpwatch.diagnose.analysis.idle_time import wait_share, waiting_s
+from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.rules.results import shared_file_offset
 from mpwatch.diagnose.rules.throughput import loader_starvation, straggler_worker
+from mpwatch.model.account import Account
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import History, Point, ProcessMetric
-from mpwatch.model.samples import FdLink, WaitedOn
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import FdLink, ThreadSample, WaitedOn
 from mpwatch.model.snapshot import Loader, Process, Snapshot, WorkerLoad
-from tests.unit.diagnose.worlds import (
+from tests.builders.snapshots import (
     FETCHING_WORKER,
     MAIN,
+    NO_HISTORY,
     NOW_S,
+    WALL_S,
     cpu,
+    exited,
     fds,
     found,
     history,
@@ -25,8 +34,8 @@ from tests.unit.diagnose.worlds import (
     pid,
     pipe,
     process,
+    snapshot_of,
     thread,
-    world,
 )
 
 
@@ -57,7 +66,7 @@ def two(*stack: str, still_s: float | None = 60.0) -> tuple[Process, ...]:
 
 
 def test_the_measured_share_of_waiting_is_told() -> None:
-    job = world(main(), *two(*FETCHING_WORKER), loaders=(loader(outstanding=4, parked=0),))
+    job = snapshot_of(main(), *two(*FETCHING_WORKER), loaders=(loader(outstanding=4, parked=0),))
 
     finding = only(loader_starvation.check, job, BUSY)
 
@@ -69,10 +78,114 @@ def test_the_measured_share_of_waiting_is_told() -> None:
 
 def test_without_the_hook_busy_workers_and_an_idle_main_tell_it() -> None:
     past = waits(main=0.9, w200=0.1, w201=0)
-    finding = only(loader_starvation.check, world(main(), *two(still_s=0.5)), past)
+    finding = only(loader_starvation.check, snapshot_of(main(), *two(still_s=0.5)), past)
 
     assert "all 2 workers are at work" in finding.summary
     assert finding.evidence == ("main was waiting for a batch in 90% of the samples",)
+
+
+def short_of_cores(*calls: str) -> Account:
+    """Two workers that were ready to run at each of 20 readings and got half a core each."""
+    found = Account()
+    for second in range(20):
+        at_s = NOW_S - 20 + second
+        job = snapshot_of(main(), *(ready(n, 50 * second, calls) for n in (200, 201)), at_s=at_s)
+        index = Index(job, NO_HISTORY)
+        found = advanced(found, index, wait_graph(index))
+    return found
+
+
+def ready(number: int, ticks: int, calls: tuple[str, ...]) -> Process:
+    own = thread(number, *calls, state="R", stack_age_s=0.5, cpu_percent=50.0)
+    sample = (ThreadSample(number, "python", "R", ticks),)
+    found = process(number, worker_id=number - 200, threads=[own])
+    return replace(found, sample=replace(found.sample, threads=sample))
+
+
+def test_the_workers_line_is_named_and_cores_that_are_short_are_no_reason_for_more_workers() -> (
+    None
+):
+    spent = short_of_cores(*FETCHING_WORKER)
+    job = snapshot_of(
+        main(), *two(*FETCHING_WORKER), loaders=(loader(wait_share=0.95),), usable_cpus=2
+    )
+
+    finding = only(loader_starvation.check, replace(job, account=spent), cpu(w200=50, w201=50))
+
+    assert finding.summary.endswith("its 2 workers work mostly at data.py:31 decode")
+    assert any("waiting for a free core" in each for each in finding.evidence)
+    assert any(
+        "wait for a free core" in each and "of 2 usable" in each for each in finding.evidence
+    )
+    assert "at most 20.0 times as fast" in " ".join(finding.evidence)
+    assert "Use more workers" not in finding.advice
+    assert "data.py:31 decode" in finding.advice
+
+
+@pytest.mark.parametrize(("age_s", "told"), [(600, 1), (10, 0)])
+def test_a_loader_of_few_slow_batches_is_starved_once_its_workers_have_worked(
+    age_s: float, told: int
+) -> None:
+    workers = [
+        process(n, worker_id=n - 200, born_wall_s=WALL_S - age_s, threads=[thread(n, state="R")])
+        for n in (200, 201)
+    ]
+    job = snapshot_of(main(), *workers, loaders=(loader(batches=3, waiting_since_s=8.0),))
+    job = replace(job, account=short_of_cores(*FETCHING_WORKER))
+
+    assert len(found(loader_starvation.check, job, cpu(w200=7, w201=7))) == told
+
+
+def epochs(*ages_s: float, living: int = 1) -> list[Process]:
+    """Sets of two workers of which all but the last have exited, each so many seconds old."""
+    found = []
+    for number, age in enumerate(ages_s):
+        last = number + living >= len(ages_s)
+        for worker in range(2):
+            pid_number = 200 + 10 * number + worker
+            each = process(
+                pid_number,
+                worker_id=worker,
+                born_wall_s=WALL_S - age,
+                ended=None if last else exited(pid_number),
+            )
+            found.append(replace(each, process=ProcessId(pid_number, round(1e6 - 100 * age))))
+    return found
+
+
+def first_batches(*starts: float, wait_s: float) -> History:
+    """Main waits for so long after each start, and not otherwise."""
+    points = [
+        Point(NOW_S - 60 + i, float(any(0 <= i - 60 + age < wait_s for age in starts)))
+        for i in range(61)
+    ]
+    return history({(MAIN, "loader_wait"): points})
+
+
+def test_workers_started_for_each_epoch_are_told_with_what_their_start_costs() -> None:
+    job = snapshot_of(main(), *epochs(50, 40, 30, 20, 10))
+
+    finding = only(loader_starvation.check, job, first_batches(50, 40, 30, 20, 10, wait_s=6))
+
+    assert "starts its 2 workers again and again" in finding.summary
+    assert "60% of the time" in finding.summary
+    assert "workers were started 5 times in the last 50 s" in finding.evidence
+    assert "persistent_workers=True" in finding.advice
+
+
+@pytest.mark.parametrize(
+    ("ages", "wait_s"),
+    [((50,), 40), ((50, 40, 30, 20, 10), 1), ((90, 70), 30)],
+    ids=["started once", "quick starts", "started before the watch"],
+)
+def test_workers_that_cost_little_to_start_are_not_told(
+    ages: tuple[float, ...], wait_s: float
+) -> None:
+    past = first_batches(*ages, wait_s=wait_s)
+
+    told = found(loader_starvation.check, snapshot_of(main(), *epochs(*ages)), past)
+
+    assert [each for each in told if each.subject == "start-up"] == []
 
 
 def asking(number: int) -> Process:
@@ -84,8 +197,8 @@ def asking(number: int) -> Process:
 
 def test_more_workers_are_advised_only_where_nothing_else_limits_them() -> None:
     past = BUSY
-    some = world(main(), *two(*FETCHING_WORKER), loaders=(loader(),), usable_cpus=8)
-    all_cpus = world(main(), *two(*FETCHING_WORKER), loaders=(loader(),), usable_cpus=2)
+    some = snapshot_of(main(), *two(*FETCHING_WORKER), loaders=(loader(),), usable_cpus=8)
+    all_cpus = snapshot_of(main(), *two(*FETCHING_WORKER), loaders=(loader(),), usable_cpus=2)
 
     assert "Use more workers" in only(loader_starvation.check, some, past).advice
     full = only(loader_starvation.check, all_cpus, past)
@@ -97,7 +210,9 @@ def test_more_workers_are_advised_only_where_nothing_else_limits_them() -> None:
 def test_workers_that_all_wait_for_one_process_are_not_too_few() -> None:
     answers = fds(9, links=[pipe(7, 1100, True), pipe(8, 1101, True)])
     manager = process(300, "spawned", label="manager", fds=answers)
-    job = world(main(fds=fds(3, links=[])), asking(200), asking(201), manager, loaders=(loader(),))
+    job = snapshot_of(
+        main(fds=fds(3, links=[])), asking(200), asking(201), manager, loaders=(loader(),)
+    )
 
     finding = only(loader_starvation.check, job)
 
@@ -109,7 +224,7 @@ def test_workers_that_all_wait_for_one_process_are_not_too_few() -> None:
 def test_workers_that_stand_are_not_at_work() -> None:
     past = waits(main=0.9, w200=0.1, w201=0)
 
-    assert found(loader_starvation.check, world(main(), *two(still_s=9.0)), past) == []
+    assert found(loader_starvation.check, snapshot_of(main(), *two(still_s=9.0)), past) == []
 
 
 def in_turns(*, of: int, waits: int) -> list[Point]:
@@ -135,7 +250,7 @@ def waits_for_a_disk(main_waits: list[Point]) -> History:
 def test_workers_that_wait_for_a_disk_starve_main_as_well() -> None:
     past = waits_for_a_disk(in_turns(of=5, waits=4))
 
-    finding = only(loader_starvation.check, world(main(), *two(still_s=0.5)), past)
+    finding = only(loader_starvation.check, snapshot_of(main(), *two(still_s=0.5)), past)
 
     assert finding.summary.endswith("all 2 workers are at work")
     assert "2 workers at 1 % cpu on average" in finding.evidence
@@ -145,14 +260,15 @@ def test_a_wait_for_a_disk_without_an_end_is_left_to_the_rules_for_stalls() -> N
     past = waits_for_a_disk(in_turns(of=1, waits=1))
 
     assert waiting_s(main(), past) > 3
-    assert found(loader_starvation.check, world(main(), *two(still_s=0.5)), past) == []
+    assert found(loader_starvation.check, snapshot_of(main(), *two(still_s=0.5)), past) == []
 
 
 def test_workers_of_unknown_load_count_as_busy_where_waiting_is_measured() -> None:
-    job = world(main(), *two(), loaders=(loader(),))
+    job = snapshot_of(main(), *two(), loaders=(loader(),))
 
     assert only(loader_starvation.check, job).evidence == (
         "main waited 89% of the last minute in next(loader)",
+        "without this wait main would be at most 9.1 times as fast",
     )
 
 
@@ -166,7 +282,7 @@ def worked_until(seconds_ago: float) -> History:
 
 def test_a_job_that_begins_to_hang_is_not_told_to_have_too_few_workers() -> None:
     waits_for_ever = loader(waiting_since_s=6.0)
-    job = world(main(), *two(), loaders=(waits_for_ever,))
+    job = snapshot_of(main(), *two(), loaders=(waits_for_ever,))
 
     assert found(loader_starvation.check, job, worked_until(6)) == []
     assert only(loader_starvation.check, job, BUSY).rule == "loader-starvation"
@@ -194,7 +310,7 @@ def test_without_the_hook_few_looks_at_the_beginning_of_a_hang_say_nothing() -> 
     ],
 )
 def test_a_loader_that_keeps_up_is_quiet(loaders: tuple[Loader, ...], past: History) -> None:
-    assert found(loader_starvation.check, world(main(), *two(), loaders=loaders), past) == []
+    assert found(loader_starvation.check, snapshot_of(main(), *two(), loaders=loaders), past) == []
 
 
 def fetching(number: int, usual_s: float, **fields: Any) -> Process:
@@ -203,7 +319,7 @@ def fetching(number: int, usual_s: float, **fields: Any) -> Process:
 
 
 def test_a_worker_slower_than_the_others_is_named_with_what_waits_behind_it() -> None:
-    job = world(
+    job = snapshot_of(
         main(),
         fetching(200, 0.1),
         fetching(201, 0.1),
@@ -222,13 +338,13 @@ def test_a_worker_slower_than_the_others_is_named_with_what_waits_behind_it() ->
 def test_a_worker_is_slow_in_its_first_task_already() -> None:
     load = WorkerLoad(2, fetched=1, fetch_p50_s=0.1, task_since_s=9.0)
     slow = process(202, more={"loader": load})
-    job = world(main(), fetching(200, 0.1), fetching(201, 0.1), slow, loaders=(loader(),))
+    job = snapshot_of(main(), fetching(200, 0.1), fetching(201, 0.1), slow, loaders=(loader(),))
 
     assert "takes 9.0 s a batch" in only(straggler_worker.check, job).summary
 
 
 def test_without_the_hook_the_only_one_that_works_is_named() -> None:
-    job = world(main(), process(200), process(201))
+    job = snapshot_of(main(), process(200), process(201))
 
     finding = only(straggler_worker.check, job, waits(main=0.9, w200=1, w201=0.1))
 
@@ -239,14 +355,21 @@ def test_without_the_hook_the_only_one_that_works_is_named() -> None:
 @pytest.mark.parametrize(
     ("job", "past"),
     [
-        (world(main(), fetching(200, 0.1), fetching(201, 0.12), loaders=(loader(parked=3),)), BUSY),
-        (world(main(), fetching(200, 0.1), fetching(201, 0.9)), BUSY),
         (
-            world(main(), fetching(200, 0.001), fetching(201, 0.01), loaders=(loader(parked=3),)),
+            snapshot_of(
+                main(), fetching(200, 0.1), fetching(201, 0.12), loaders=(loader(parked=3),)
+            ),
+            BUSY,
+        ),
+        (snapshot_of(main(), fetching(200, 0.1), fetching(201, 0.9)), BUSY),
+        (
+            snapshot_of(
+                main(), fetching(200, 0.001), fetching(201, 0.01), loaders=(loader(parked=3),)
+            ),
             BUSY,
         ),
         (
-            world(
+            snapshot_of(
                 main(),
                 fetching(200, 0.03),
                 process(201, more={"loader": WorkerLoad(1, fetched=4, fetch_p50_s=0.09)}),
@@ -254,12 +377,12 @@ def test_without_the_hook_the_only_one_that_works_is_named() -> None:
             ),
             history(),
         ),
-        (world(main(), fetching(200, 0.1), process(201)), waits(main=1, w200=1, w201=0)),
-        (world(main(), process(200)), waits(main=1, w200=0)),
-        (world(main(), *two()), waits(main=0.3, w200=1, w201=0)),
-        (world(main(), *two()), waits(main=1, w200=0.4, w201=0)),
-        (world(main(), *two()), history()),
-        (world(main(), *two()), waits(main=1, w200=1)),
+        (snapshot_of(main(), fetching(200, 0.1), process(201)), waits(main=1, w200=1, w201=0)),
+        (snapshot_of(main(), process(200)), waits(main=1, w200=0)),
+        (snapshot_of(main(), *two()), waits(main=0.3, w200=1, w201=0)),
+        (snapshot_of(main(), *two()), waits(main=1, w200=0.4, w201=0)),
+        (snapshot_of(main(), *two()), history()),
+        (snapshot_of(main(), *two()), waits(main=1, w200=1)),
     ],
 )
 def test_workers_of_one_speed_or_unknown_speed_are_quiet(job: Snapshot, past: History) -> None:
@@ -272,7 +395,7 @@ def opens(fd: int, path: str, position: int | None = 4096, is_writable: bool = F
 
 def sharing(path: str = "/data/train.bin", number: int = 5, **link: Any) -> Snapshot:
     workers = [process(n, start_method="fork", fds=opens(number, path, **link)) for n in (200, 201)]
-    return world(main(fds=opens(5, path, **link)), *workers)
+    return snapshot_of(main(fds=opens(5, path, **link)), *workers)
 
 
 def test_a_file_opened_before_the_fork_is_named() -> None:
@@ -291,8 +414,8 @@ def test_a_file_opened_before_the_fork_is_named() -> None:
         sharing(position=0),
         sharing(position=None),
         sharing(is_writable=True),
-        world(main(fds=opens(5, "/d/x.bin")), process(200, fds=opens(5, "/d/x.bin"))),
-        world(main(), process(200, start_method="fork"), process(201, start_method="fork")),
+        snapshot_of(main(fds=opens(5, "/d/x.bin")), process(200, fds=opens(5, "/d/x.bin"))),
+        snapshot_of(main(), process(200, start_method="fork"), process(201, start_method="fork")),
     ],
 )
 def test_logs_own_files_and_unread_ones_are_quiet(job: Snapshot) -> None:

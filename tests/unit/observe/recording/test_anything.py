@@ -21,14 +21,14 @@ from mpwatch.report.json import diagnose_json, snapshot_json, text_of
 from mpwatch.report.prometheus import exposition
 from mpwatch.report.text import diagnose_text, dump_text
 from mpwatch.report.trace import trace_events
-from tests.unit.observe.recording.inputs import INPUTS
-from tests.unit.observe.recording.trees import MAIN, WORKER
+from tests.builders.samples import MAIN, WORKER_0
+from tests.builders.strategies import INPUTS
 
 pytestmark = pytest.mark.slow
 
 NO_SHRINKING = [Phase.explicit, Phase.reuse, Phase.generate]
 """A counterexample of this size takes minutes to shrink."""
-FEW = st.sampled_from([MAIN, WORKER, ProcessId(102, 9)])
+FEW = st.sampled_from([MAIN, WORKER_0, ProcessId(102, 9)])
 
 
 def about_few(each: Input, process: ProcessId) -> Input:

@@ -69,7 +69,7 @@ class FakeHook:
             self.peer.close()
 
 
-class World:
+class ObservedHooks:
     """A runtime directory, the observer, and its clock."""
 
     def __init__(self, folder: Path) -> None:

@@ -18,7 +18,7 @@ Record = tuple[int, int]
 """Kind, and milliseconds after the ring was made."""
 
 
-def leave(
+def write_hook_files(
     folder: Path,
     process: ProcessId,
     records: Sequence[tuple[int, ...]] = (),
@@ -70,6 +70,6 @@ def leave(
         stem.with_name(stem.name + wire.NOTES_SUFFIX).write_text("\n".join(lines) + "\n")
 
 
-def birth(child: int, ms: int = 1, worker_id: int | None = 0) -> dict[str, Any]:
+def birth_note(child: int, ms: int = 1, worker_id: int | None = 0) -> dict[str, Any]:
     """What a parent notes about a child it started."""
     return {"kind": "birth", "ms": ms, "pid": child, "worker_id": worker_id, "method": "fork"}

@@ -1,8 +1,9 @@
-"""Small jobs as inputs, for tests of the fold and what surrounds it."""
+"""Samples and hook events of small jobs, as the fold and recordings receive them."""
 
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 from mpwatch.hook import wire
 from mpwatch.model.events import HookEvent, HookSlice
@@ -14,8 +15,10 @@ MAIN = ProcessId(100, 1000)
 WORKER_0 = ProcessId(101, 1001)
 WORKER_1 = ProcessId(102, 1002)
 WALL_S = 1_700_000_000.0
+START_S = 1000.0
+"""When recordings of small jobs begin."""
 _sequences = itertools.count()
-"""Numbers of the records made here: as in a ring, none comes twice."""
+"""Sequence numbers of the events made here: as in a ring, each is used once."""
 
 
 def segment_use(
@@ -75,7 +78,7 @@ def tree(at_s: float, *processes: ProcSample) -> TreeSample:
         at_s=at_s,
         wall_s=WALL_S + at_s,
         root=MAIN,
-        host=HostSample(at_s=at_s, wall_s=WALL_S + at_s, hostname="box", kernel="6.18"),
+        host=HostSample(at_s=at_s, wall_s=WALL_S + at_s, hostname="node7", kernel="6.18"),
         processes=processes,
     )
 
@@ -88,6 +91,27 @@ def job(at_s: float, cpu_ticks: int = 0) -> TreeSample:
         sample(WORKER_0, at_s, parent=100, role="loader-worker", worker_id=0),
         sample(WORKER_1, at_s, parent=100, role="loader-worker", worker_id=1),
     )
+
+
+def job_process(process: ProcessId, at_s: float, cpu_ticks: int = 5) -> ProcSample:
+    """One process of `small_job`: its main thread, without descriptors and mappings."""
+    is_main = process == MAIN
+    made = sample(
+        process,
+        at_s,
+        parent=1 if is_main else MAIN.pid,
+        role="main" if is_main else "loader-worker",
+        cpu_ticks=cpu_ticks,
+        threads=(ThreadSample(process.pid, "MainThread", "S", cpu_ticks),),
+    )
+    return replace(made, fds=None, maps=None)
+
+
+def small_job(
+    at_s: float, *, cpu_ticks: int = 5, processes: tuple[ProcessId, ...] = (MAIN, WORKER_0)
+) -> TreeSample:
+    """A main process and workers that have all used the same cpu time."""
+    return tree(at_s, *(job_process(process, at_s, cpu_ticks) for process in processes))
 
 
 def event(
@@ -105,7 +129,7 @@ def event(
     return HookEvent(sequence, int(at_s * 1e9), kind, 1, duration_ns, size, key, key2, aux, flags)
 
 
-def part(process: ProcessId, at_s: float, *events: HookEvent, lost: int = 0) -> HookSlice:
+def hook_slice(process: ProcessId, at_s: float, *events: HookEvent, lost: int = 0) -> HookSlice:
     return HookSlice(process=process, at_s=at_s, events=events, lost=lost)
 
 
@@ -116,3 +140,13 @@ def shared(at_s: float, key: int, size: int = 1000, copied: bool = True) -> Hook
 
 def rebuilt(at_s: float, key: int, size: int = 1000) -> HookEvent:
     return event(wire.REBUILD, at_s, key=key, size=size)
+
+
+def shared_batches(at_s: float, count: int = 2) -> HookSlice:
+    """Tensors that a worker shares, with the same sequence numbers each time."""
+    at_ns = int(at_s * 1e9)
+    events = tuple(
+        HookEvent(n, at_ns, wire.SHARE, WORKER_0.pid, 1000, 4096, 77 + n, 1, 0, 0)
+        for n in range(count)
+    )
+    return HookSlice(WORKER_0, at_s, events, lost=0)

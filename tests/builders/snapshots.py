@@ -1,4 +1,4 @@
-"""Small worlds: snapshots and histories with just what a rule looks at."""
+"""Snapshots and histories that contain just what a rule reads."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def main(number: int = MAIN, **keywords: Any) -> Process:
     return process(number, "main", **keywords)
 
 
-def world(*processes: Process, at_s: float = NOW_S, **keywords: Any) -> Snapshot:
+def snapshot_of(*processes: Process, at_s: float = NOW_S, **keywords: Any) -> Snapshot:
     """A snapshot; keywords `shm`, `cgroup` and others of the host go there."""
     host_fields = HostSample.__dataclass_fields__.keys()
     host = {name: keywords.pop(name) for name in list(keywords) if name in host_fields}
@@ -265,14 +265,14 @@ def history(
 NO_HISTORY = history()
 
 
-def gone(number: int, *, at_s: float = NOW_S - 5, **how: Any) -> Ended:
+def exited(number: int, *, at_s: float = NOW_S - 5, **how: Any) -> Ended:
     return Ended(pid(number), at_s, **how)
 
 
 def log(kind: str, number: int | None = None, words: str = "", **details: object) -> LogEntry:
-    who = None if number is None else pid(number)
+    process = None if number is None else pid(number)
     tags = tags_of(kind, words, details)
-    return LogEntry(1, NOW_S - 1, WALL_S - 1, kind, who, words, details, tags)
+    return LogEntry(1, NOW_S - 1, WALL_S - 1, kind, process, words, details, tags)
 
 
 Check = Callable[[Index], Iterator[Finding]]
@@ -294,7 +294,7 @@ _listeners: list[Callable[[Snapshot, History], None]] = []
 
 
 @contextmanager
-def worlds_of_tests() -> Iterator[list[tuple[Snapshot, History]]]:
+def checked_snapshots() -> Iterator[list[tuple[Snapshot, History]]]:
     """Collects the snapshots and histories that tests give to rules meanwhile."""
     seen: list[tuple[Snapshot, History]] = []
 

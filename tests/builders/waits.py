@@ -9,7 +9,7 @@ from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot, Thread
 from mpwatch.model.waits import WaitChain
-from tests.unit.diagnose.worlds import (
+from tests.builders.snapshots import (
     MAIN,
     fds,
     main,

@@ -1,0 +1,118 @@
+"""What rules read in the account of time: shares of processes, and the lines at which they work."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from mpwatch.describe.account import sentence
+from mpwatch.describe.names import unique_names
+from mpwatch.diagnose.analysis.index import Index, derived
+from mpwatch.model.account import BUCKET_S, IMPORTS, NO_CORE, RUNNING_KINDS, Activity, Share
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.snapshot import Process
+
+READINGS = 6
+OBSERVED_S = 8.0
+"""With less observed time, or fewer readings, a share means nothing."""
+KNOWN = 0.2
+"""Lines are named where they are known of this part of the work."""
+
+
+def shares(index: Index, process: Process) -> Sequence[Share]:
+    """The shares of a process' main thread in the last minute; empty where too little was seen."""
+    return _shares(index, process.process)
+
+
+@derived
+def _shares(index: Index, identity: ProcessId) -> Sequence[Share]:
+    account = index.snapshot.account.processes.get(identity)
+    if account is None or not account.uncounted:
+        return ()
+    tally = account.main.last_minute()
+    if tally.readings < READINGS or tally.observed_s < OBSERVED_S:
+        return ()
+    return tally.shares()
+
+
+def doing_words(index: Index, process: Process) -> str | None:
+    """What the main thread did, `55 % waiting for a free core, 43 % computing at data.py:25 f`."""
+    found = shares(index, process)
+    return sentence(found, _names(index)) if found else None
+
+
+@derived
+def _names(index: Index) -> dict[ProcessId, str]:
+    return unique_names(index.snapshot)
+
+
+def core_share(index: Index, process: Process) -> float:
+    """The share of the time in which the main thread could run and got no core, 0 to 1."""
+    return sum(each.share for each in shares(index, process) if each.activity == NO_CORE)
+
+
+def working_share(index: Index, process: Process) -> float:
+    """The share of the time in which it computed, could have computed, slept, or used a file."""
+    return sum(each.share for each in shares(index, process) if is_work(each.activity))
+
+
+def is_work(activity: Activity) -> bool:
+    """Whether an activity is the program's own work, and no wait for another process."""
+    return (
+        activity.kind in RUNNING_KINDS
+        or activity.kind == "sleeping"
+        or activity.target in ("core", "file", "page-faults")
+    )
+
+
+class Place(NamedTuple):
+    """The function of the program in which processes work, with its most frequent line."""
+
+    words: str
+    """`data.py:25 _load_set`."""
+    part: float
+    """Of the work whose line is known, 0 to 1."""
+
+
+def work_place(index: Index, processes: Iterable[Process]) -> Place | None:
+    """Where some processes did most of their work; `None` where lines are hardly known.
+
+    Time in which they waited for a free core has no line.
+    """
+    lines: Counter[tuple[str, str, str]] = Counter()
+    work = 0.0
+    for process in processes:
+        for each in shares(index, process):
+            if not is_work(each.activity) or each.activity == NO_CORE:
+                continue
+            work += each.share
+            if each.activity.place:
+                where, _, function = each.activity.place.partition(" ")
+                file, _, line = where.rpartition(":")
+                lines[file, function, line] += each.share
+    known = sum(lines.values())
+    if not work or known < KNOWN * work:
+        return None
+    functions: Counter[tuple[str, str]] = Counter()
+    for (file, function, _), share in lines.items():
+        functions[file, function] += share
+    (file, function), most = functions.most_common(1)[0]
+    line = next(at for (*of, at), _ in lines.most_common() if of == [file, function])
+    return Place(f"{file}:{line} {function}", most / known)
+
+
+def imported_until_s(index: Index, process: Process) -> float | None:
+    """When the main thread was last found in an import, monotonic; `None` if it never was.
+
+    It is known to `BUCKET_S`. Memory, mappings and descriptors rise steadily until then.
+    """
+    account = index.snapshot.account.processes.get(process.process)
+    if account is None or not account.uncounted:
+        return None
+    if account.uncounted[0].now.what == IMPORTS:
+        return account.at_s
+    for bucket in reversed(account.uncounted[0].buckets):
+        if any(activity.what == IMPORTS for activity in bucket.tally.seen):
+            return (bucket.number + 1) * BUCKET_S
+    return None
