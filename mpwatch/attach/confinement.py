@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from mpwatch.model.sanitize import clean
 
 _SEPARATING = ("user", "pid", "mnt")
-"""Namespaces that a sandbox creates. Not net: the hook's socket is a file. Not ipc, uts, cgroup and
-time: nothing of the hook depends on them."""
+"""Namespaces that a sandbox creates. Not net: the hook's socket is a file. Not ipc, uts and cgroup:
+nothing of the hook depends on them. The time namespace is compared with that of mpwatch, see
+`methods.require_same_clocks`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,15 @@ import socket
 import time
 from dataclasses import replace
 
-from mpwatch.attach.methods import METHODS, Attempt, Method, Waiting, call_failure, cancel_call
+from mpwatch.attach.methods import (
+    METHODS,
+    Attempt,
+    Method,
+    Waiting,
+    call_failure,
+    cancel_call,
+    require_same_clocks,
+)
 from mpwatch.attach.native.tracer import Step, no_step
 from mpwatch.attach.payload import compiled_payload, exchange_dir, install
 from mpwatch.attach.payload.exchange_dir import ExchangeDir
@@ -82,6 +90,7 @@ def inject(
         if already is None and again and exchange_dir.find(target) is None:
             already = Attached(process, "absent", reason="it was called off")
         if already is None:
+            require_same_clocks(target)
             already = _inject(Attempt(target, step, waiting), methods, timeout_s)
     except Refused as refusal:
         reason = clean(refusal.reason, 1000)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import sys
 import threading
 import time
@@ -276,6 +277,25 @@ def require_not_disabled(target: Target) -> None:
     if _has_disabling_option(target.pid):
         option = "-X disable-remote-debug"
         raise Refused(f"it was started with {option}", f"start it without {option}")
+
+
+def require_same_clocks(target: Target) -> None:
+    """Refuse a process of another time namespace than this one (time_namespaces(7)).
+
+    There its start time, by which the hook's files are named, and CLOCK_MONOTONIC, by which events
+    are ordered, differ from what mpwatch reads. A link that is hidden, or that the kernel does not
+    have, is no obstacle.
+    """
+    try:
+        own = os.readlink("/proc/self/ns/time")
+        its = os.readlink(f"/proc/{target.pid}/ns/time")
+    except OSError:
+        return
+    if own != its:
+        raise Refused(
+            "it lives in another time namespace than mpwatch, where clocks differ",
+            f"nsenter --time --target {target.pid} mpwatch attach {target.pid}",
+        )
 
 
 def _has_disabling_option(pid: int) -> bool:

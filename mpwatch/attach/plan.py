@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Iterable
 
 from mpwatch.attach.inject_tree import why_not
-from mpwatch.attach.methods import METHODS, Attempt, Method
+from mpwatch.attach.methods import METHODS, Attempt, Method, require_same_clocks
 from mpwatch.attach.native import native_call
 from mpwatch.attach.payload import exchange_dir
 from mpwatch.attach.results import Refused
@@ -87,6 +87,7 @@ def _method_for(sample: ProcSample, methods: tuple[Method, ...]) -> tuple[Target
     deadline_s = time.monotonic() + PASSES_WITHIN_S
     while True:
         target = read_target(sample.process)
+        require_same_clocks(target)
         try:
             return target, _first_usable(Attempt(target), methods)
         except Refused as refusal:

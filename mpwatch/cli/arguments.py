@@ -21,6 +21,19 @@ hook = "ask", "always" or "never" in the section [attach] of ~/.config/mpwatch/c
 the question for every session. Nothing is injected with --readonly or --inline unless
 --hook is given, and never into processes that have MPWATCH_DISABLE=1 in their environment."""
 
+_JOB = """\
+Open the dashboard on a job that runs on several machines: nodes, ranks, processes.
+An agent, `mpwatch node --stdio`, runs on each node while the dashboard is open. It opens
+no port and injects nothing, and ends with the dashboard.
+
+SPEC names the job:
+  ssh:HOST,HOST            hosts, by your own ssh and without questions
+  ssh:@HOSTFILE            the first word of each line
+  slurm:JOBID              one srun step in the job's allocation for each node;
+                           slurm: alone inside an allocation
+  k8s:[NAMESPACE/]POD,POD  kubectl exec; LABEL=VALUE in place of pods
+  local:N                  N agents that share the jobs of this machine"""
+
 _EPILOG = """\
 exit codes: 0 fine, 1 findings at or above --fail-on, 2 usage, 3 no such process,
             4 not permitted, 5 not a Python process, 130 interrupted"""
@@ -49,6 +62,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_recording(commands)
     _add_detach(commands)
     _add_clean(commands)
+    _add_nodes(commands)
     return parser
 
 
@@ -121,7 +135,8 @@ def _add_inspecting(commands: argparse._SubParsersAction[argparse.ArgumentParser
     ps.set_defaults(command=("mpwatch.cli.inspect", "ps"))
 
     dump = commands.add_parser("dump", help="print the whole process tree once")
-    dump.add_argument("pid", type=_pid, metavar="PID")
+    dump.add_argument("pid", type=_pid, nargs="?", metavar="PID")
+    _add_job(dump)
     dump.add_argument("--no-stacks", action="store_true", help="without stacks")
     dump.add_argument("--native", action="store_true", help="with native frames (slower)")
     dump.add_argument("--locals", action="store_true", help="with local variables")
@@ -130,7 +145,8 @@ def _add_inspecting(commands: argparse._SubParsersAction[argparse.ArgumentParser
     dump.set_defaults(command=("mpwatch.cli.inspect", "dump"))
 
     diagnose = commands.add_parser("diagnose", help="print findings: evidence, cause and fix")
-    diagnose.add_argument("subject", metavar="PID|FILE")
+    diagnose.add_argument("subject", nargs="?", metavar="PID|FILE")
+    _add_job(diagnose)
     diagnose.add_argument(
         "--for",
         dest="seconds",
@@ -207,6 +223,87 @@ def _add_clean(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--yes", action="store_true", help="remove them; without this they are only listed"
     )
     clean.set_defaults(command=("mpwatch.cli.maintain", "clean"))
+
+
+def _add_nodes(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    job = commands.add_parser(
+        "job",
+        help="open the dashboard on a job on several machines",
+        description=_JOB,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    job.add_argument("job", metavar="SPEC")
+    _add_agent(job)
+    job.set_defaults(command=("mpwatch.cli.nodes", "job"))
+
+    node = commands.add_parser(
+        "node",
+        help="the agent on a node, which `--job` starts",
+        description="Send the state of the jobs of this machine to standard output, in frames, and "
+        "answer requests from standard input; ends with it. Started by `--job SPEC`.",
+    )
+    node.add_argument("--stdio", action="store_true", required=True, help="the only way to connect")
+    node.add_argument(
+        "--job-pids", type=_pids, default=(), metavar="PID,PID", help="the roots of the job here"
+    )
+    _add_match(node)
+    node.add_argument(
+        "--part",
+        type=_part,
+        default=(0, 1),
+        metavar="I/N",
+        help="only part I (from 0) of N parts of the jobs here",
+    )
+    node.set_defaults(command=("mpwatch.cli.nodes", "node"))
+
+
+def _add_job(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--job",
+        metavar="SPEC",
+        help="a job on several machines: local:N, ssh:HOST,HOST, ssh:@HOSTFILE, slurm:JOBID, "
+        "k8s:[NAMESPACE/]POD,POD",
+    )
+    _add_agent(parser)
+
+
+def _add_agent(parser: argparse.ArgumentParser) -> None:
+    _add_match(parser)
+    parser.add_argument(
+        "--agent",
+        default="",
+        metavar="COMMAND",
+        help="the command of mpwatch on the nodes: 'python3 /shared/mpwatch.pyz'",
+    )
+
+
+def _add_match(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--match",
+        type=_variable,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="only processes with this variable in their environment, and the job around them",
+    )
+
+
+def _pids(text: str) -> tuple[int, ...]:
+    return tuple(_pid(part) for part in text.split(","))
+
+
+def _variable(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not name or not sign or not name.isascii():
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return name, value
+
+
+def _part(text: str) -> tuple[int, int]:
+    index, _, count = text.partition("/")
+    if not (index.isdecimal() and count.isdecimal() and int(index) < int(count)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not I/N with I from 0 to N - 1")
+    return int(index), int(count)
 
 
 def _add_json(parser: argparse.ArgumentParser, words: str = "print JSON only") -> None:

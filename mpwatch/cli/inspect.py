@@ -6,7 +6,7 @@ import argparse
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from mpwatch.cli.failures import EXIT_FINDINGS, EXIT_INTERRUPTED, reading
+from mpwatch.cli.failures import EXIT_FINDINGS, EXIT_INTERRUPTED, Failure, reading
 from mpwatch.cli.targets import ended_meanwhile, hook_use, injecting, target
 from mpwatch.cli.terminal import Progress, ProgressBar, text_style
 from mpwatch.describe.findings import unresolved
@@ -37,6 +37,10 @@ def ps(arguments: argparse.Namespace) -> int:
 
 def dump(arguments: argparse.Namespace) -> int:
     """Print the process tree once."""
+    if of_job(arguments, arguments.pid, "dump"):
+        from mpwatch.cli import nodes
+
+        return nodes.dump(arguments)
     from mpwatch.observe.sources.oneshot import LookOptions, look_once
 
     options = LookOptions(
@@ -62,6 +66,10 @@ def dump(arguments: argparse.Namespace) -> int:
 
 def diagnose(arguments: argparse.Namespace) -> int:
     """Watch a job, or read a recording, and print the findings."""
+    if of_job(arguments, arguments.subject, "diagnose"):
+        from mpwatch.cli import nodes
+
+        return nodes.diagnose(arguments)
     if arguments.subject.isascii() and arguments.subject.isdigit():
         snapshot, is_interrupted = _watched(int(arguments.subject), arguments)
     else:
@@ -75,6 +83,21 @@ def diagnose(arguments: argparse.Namespace) -> int:
     if is_interrupted:
         return EXIT_INTERRUPTED
     return exit_code(snapshot, arguments.fail_on)
+
+
+def of_job(arguments: argparse.Namespace, subject: object, command: str) -> bool:
+    """Whether a command is about a job on several machines.
+
+    Raises:
+        Failure: Both or neither of `--job` and a subject are given.
+    """
+    if (arguments.job is None) == (subject is None):
+        sentence = f"mpwatch {command} needs one of PID and --job SPEC."
+        raise Failure(sentence, f"mpwatch {command} --help")
+    if arguments.job is not None and arguments.hook:
+        sentence = "Nothing is injected on other machines."
+        raise Failure(sentence, f"mpwatch {command} --job {arguments.job}")
+    return arguments.job is not None
 
 
 def recorded(path: str) -> Snapshot:
@@ -130,7 +153,8 @@ def _hook_checks(process: ProcessId) -> Iterator[Check]:
 
 
 LEAST_S = 5.0
-"""How long a job is watched whose failure is known at once."""
+"""How long a job is watched whose failure is known at once, and how long after it was found: what
+the failure does to other processes shows a little later."""
 LONGEST_S = 35.0
 """How long a job is watched at most: a little longer than the pause after which a job of which
 nothing else is known counts as stalled (`rules.hangs.no_progress`), and than steady growth takes to
@@ -161,8 +185,7 @@ class DiagnosisWatch:
         self._is_fixed = seconds is not None
         self._show = show
         self._clock = clock
-        self._started_s = clock()
-        self._is_certain = False
+        self._certain_since_s: float | None = None
         self.last: Snapshot | None = None
         """The job at its last reading."""
 
@@ -170,7 +193,10 @@ class DiagnosisWatch:
         """Take note of a reading of the job."""
         self.last = snapshot
         findings = unresolved(snapshot)
-        self._is_certain = any(finding.severity is Severity.CRITICAL for finding in findings)
+        if not any(finding.severity is Severity.CRITICAL for finding in findings):
+            self._certain_since_s = None
+        elif self._certain_since_s is None:
+            self._certain_since_s = self._clock()
         words = f"{len(snapshot.living())} processes"
         if not self._is_fixed:
             known = stalled_words(snapshot) or f"{words}, {_count_of(findings)}"
@@ -179,9 +205,9 @@ class DiagnosisWatch:
 
     def is_enough(self) -> bool:
         """Whether the watch ends now, before its limit."""
-        if self._is_fixed or self._clock() - self._started_s < LEAST_S:
+        if self._is_fixed or self._certain_since_s is None:
             return False
-        return self._is_certain
+        return self._clock() - self._certain_since_s >= LEAST_S
 
 
 def _count_of(findings: Sequence[Finding]) -> str:

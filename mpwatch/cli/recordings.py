@@ -67,7 +67,11 @@ def trace(arguments: argparse.Namespace) -> int:
 
     with reading(arguments.file):
         recording = Recording(arguments.file)
-    with writing(arguments.output) as file, ProgressBar(f"reading {arguments.file}") as bar:
+    with (
+        recording,
+        writing(arguments.output) as file,
+        ProgressBar(f"reading {arguments.file}") as bar,
+    ):
         inputs = recording.inputs(on_part=bar.update)
         count = write_trace(inputs, recording.header.at_s, file)
     if count == 0:

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from mpwatch.demo.bounds import may_limit, may_mount
 from mpwatch.demo.entries import (
     distributed,
+    exits,
     gpu,
     hangs,
     healthy,
-    life_cycle,
     memory,
     results,
     starting,
@@ -31,7 +31,7 @@ def scenarios() -> tuple[Scenario, ...]:
         transport,
         starting,
         hangs,
-        life_cycle,
+        exits,
         memory,
         throughput,
         results,

@@ -59,6 +59,24 @@ class KnownError:
 
 KNOWN_ERRORS: tuple[KnownError, ...] = (
     KnownError(
+        rule="batch-of-different-shapes",
+        messages=(
+            message("stack expects each tensor to be equal size", "collate"),
+            message("Trying to resize storage that is not resizable", "collate"),
+        ),
+        summary="cannot make a batch: its samples have different shapes",
+        cause=(
+            "The DataLoader's default collate function stacks the samples of a batch, which works "
+            "for tensors of one shape only. A worker stacks them in shared memory of a fixed size, "
+            "so the error there may be about a storage that is not resizable and name no shape."
+        ),
+        advice=(
+            "Make the samples of a batch one shape: crop or resize them in the dataset, or pad "
+            "them in a collate_fn of your own (torch.nn.utils.rnn.pad_sequence), which costs the "
+            "memory of the padding. With num_workers=0 the error names the shapes."
+        ),
+    ),
+    KnownError(
         rule="context-already-set",
         messages=(message("context has already been set"),),
         summary="sets the start method a second time",

@@ -215,10 +215,11 @@ number: a missing one was dropped before it could be sent), and:
   `dataset`, `parts`: {path: [hash, values, different values]} of what a batch is made of;
 - `written-after-put`: a tensor was written in place after a `put`: `function`, `file`, `line` of
   the `put`, `writes`, `shape`; a sample, one `put` in 16;
-- `call-site`: `inode`, `device`, `bytes`, `site`: the line that put a segment into shared memory,
-  as "collate.py:44", or if the stack has no line of the program, the function or dataset that fills
-  a DataLoader's batches ("data.py:20 Noise.__getitem__"); a sample, about one for each MiB shared
-  and at most four a second, not kept in the file;
+- `call-site`: `inode`, `device`, `bytes`, `site`: the line that put a segment into shared memory
+  or created a block of `multiprocessing.shared_memory`, as "collate.py:44", or if the stack has no
+  line of the program, the function or dataset that fills a DataLoader's batches ("data.py:20
+  Noise.__getitem__"); a sample, about one for each MiB shared and at most four a second, not kept
+  in the file;
 - `hook-problem`: `what`, `text`.
 
 GOODBYE is `{"reason": ..., "left": {POINT: WHY}}`: uninstrument, detach or exit; a connection that

@@ -43,8 +43,11 @@ def clean(raw: str | bytes, limit: int = NAME_LIMIT) -> str:
 
 def _printable(character: str) -> str:
     """The character itself, a space for white space, U+FFFD for other control characters."""
-    if character in "\t\n\r":
+    if character.isprintable():
+        return character
+    category = unicodedata.category(character)
+    if category == "Zs" or character in "\t\n\r":
         return " "
-    if unicodedata.category(character) in _UNPRINTABLE:
+    if category in _UNPRINTABLE:
         return "\ufffd"
     return character

@@ -16,7 +16,7 @@ from mpwatch.model.samples import ProcSample
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.units import count_text
 from mpwatch.tui.elements.styled_text import Row, ScreenColumn, Tone, cell, text_of
-from mpwatch.tui.pages.threads import stack_head
+from mpwatch.tui.pages.stacks.threads import stack_head
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from mpwatch.observe.sources.source import Command, Focus, Follow, Pause, Source
 from mpwatch.tui.elements.header import ViewSettings
 from mpwatch.tui.elements.snapshot_view import SnapshotView
 from mpwatch.tui.hook_question import HookQuestion
-from mpwatch.tui.pages.flame import Sampled
+from mpwatch.tui.pages.stacks.flame import Sampled
 from mpwatch.tui.source_lines import SourceLines
 
 SAMPLES_KEPT = 600

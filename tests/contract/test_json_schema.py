@@ -14,7 +14,7 @@ import pytest
 from mpwatch.model.host import Check
 from mpwatch.model.snapshot import WorkerLoad
 from mpwatch.report.json import diagnose_json, doctor_json, ps_json, snapshot_json, text_of
-from tests.unit.report.jobs import DEAD, MAIN, WORKER, account, job, listed_job
+from tests.builders.report_job import DEAD, MAIN, WORKER, account, job, listed_job
 
 INT, STR, BOOL, NUMBER = (int,), (str,), (bool,), (int, float)
 LIST, OBJECT = (list,), (dict,)

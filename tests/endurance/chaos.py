@@ -87,9 +87,14 @@ class Round:
             if reader.is_alive():
                 self._disturb(job.pid)
         if reader.is_alive():
-            self.faults.append(f"it did not end within {JOB_WITHIN_S:.0f} s: {stacks_of(job.pid)}")
+            stacks = stacks_of(job.pid)
             kill_all_but(os.getpid())
             reader.join()
+            said, errors = (part[-2000:] for part in output)
+            self.faults.append(
+                f"it did not end within {JOB_WITHIN_S:.0f} s: {stacks}\n"
+                f"its output ends with {said!r}, its errors with {errors!r}"
+            )
             return
         found = (job.returncode, output[0])
         if found != expected:

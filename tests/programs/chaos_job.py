@@ -173,6 +173,9 @@ def main():
     for number in range(steps):
         print(number, *step(dice, workers, context, generator), flush=True)
         time.sleep(dice.random() * 0.2)
+    # While it finalizes, the interpreter gives a signal that it handles its default action, which
+    # here is death (Modules/signalmodule.c, _PySignal_Fini). One that is ignored stays ignored.
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     print("end", workers.end(), flush=True)
     with contextlib.suppress(AttributeError):
         mp.active_children()

@@ -9,7 +9,7 @@ from mpwatch.model.samples import Ended, GpuProcessSample, GpuSample
 from mpwatch.model.snapshot import GpuUse, Hook, Loader, OwnCost, SharedCache, Snapshot
 from mpwatch.model.waits import WaitGraph
 from mpwatch.observe.sources.source import Command, Deliver
-from tests.tui.builders import (
+from tests.builders.screen_job import (
     GIB,
     MAIN,
     MIB,

@@ -8,7 +8,7 @@ from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import GpuUse, Snapshot
 from mpwatch.observe.sources.source import ReadAllocators
 from mpwatch.tui.app import MpwatchApp
-from tests.tui.builders import GIB, MAIN, NOW_S, frames, worker_id
+from tests.builders.screen_job import GIB, MAIN, NOW_S, frames, worker_id
 from tests.tui.screen_text import screen_text
 from tests.tui.scripted import ScriptedSource, gpu_job, loader_job
 

@@ -19,7 +19,7 @@ from mpwatch.tui.pages import tree
 from mpwatch.tui.screens.base import SnapshotArrived
 from mpwatch.tui.widgets.line_view import LineView
 from mpwatch.tui.widgets.live_table import LiveTable
-from tests.tui.builders import worker_id
+from tests.builders.screen_job import worker_id
 from tests.tui.screen_text import screen_text
 from tests.tui.scripted import ScriptedSource, crowd, healthy_job
 

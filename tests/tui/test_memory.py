@@ -14,7 +14,7 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.tui.app import MpwatchApp
-from tests.tui.builders import MAIN, NOW_S, loader_worker, main_process, process
+from tests.builders.screen_job import MAIN, NOW_S, loader_worker, main_process, process
 from tests.tui.scripted import ScriptedSource, loader_job
 
 TICKS = 1_500

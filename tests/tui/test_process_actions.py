@@ -16,7 +16,7 @@ from mpwatch.observe.sources.source import Command, StartRecording
 from mpwatch.tui.app import MpwatchApp
 from mpwatch.tui.process_actions import ProcessActions
 from mpwatch.tui.screens.process_actions import ConfirmScreen, ProcessActionsScreen
-from tests.tui.builders import MAIN, worker_id
+from tests.builders.screen_job import MAIN, worker_id
 from tests.tui.screen_text import screen_text
 from tests.tui.scripted import ScriptedSource, loader_job, without_hook
 

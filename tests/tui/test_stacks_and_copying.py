@@ -17,7 +17,7 @@ from mpwatch.model.snapshot import Snapshot
 from mpwatch.observe.sources.source import Command, Focus, Follow, TakeStacks
 from mpwatch.tui.app import MpwatchApp
 from mpwatch.tui.screens.dashboard import CompareScreen, MergedScreen
-from tests.tui.builders import MAIN, MIB, NOW_S, worker_id
+from tests.builders.screen_job import MAIN, MIB, NOW_S, worker_id
 from tests.tui.screen_text import screen_text
 from tests.tui.scripted import ScriptedSource, loader_job
 

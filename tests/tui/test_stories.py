@@ -16,8 +16,8 @@ from mpwatch.tui.app import MpwatchApp
 from mpwatch.tui.screens.base import TooSmallScreen
 from mpwatch.tui.screens.process import ProcessScreen
 from mpwatch.tui.screens.texts import FindingScreen, HelpScreen
+from tests.builders.screen_job import MAIN, NOW_S, worker_id
 from tests.tui import scripted
-from tests.tui.builders import MAIN, NOW_S, worker_id
 from tests.tui.screen_text import screen_text
 from tests.tui.scripted import ScriptedSource, loader_job
 

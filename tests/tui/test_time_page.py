@@ -10,7 +10,7 @@ from mpwatch.model.account import Account, Activity, ProcessAccount, ThreadAccou
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.tui.app import MpwatchApp
-from tests.tui.builders import MAIN, NOW_S, worker_id
+from tests.builders.screen_job import MAIN, NOW_S, worker_id
 from tests.tui.golden_text import check_golden
 from tests.tui.screen_text import screen_text
 from tests.tui.scripted import ScriptedSource, ended_job, loader_job

@@ -29,7 +29,8 @@ def test_every_path_that_a_document_names_exists(document: str) -> None:
     folder = (ROOT / document).parent
     missing += [path for path in LINKED.findall(text) if not (folder / path).exists()]
 
-    missing += [name for name in MODULE.findall(text) if not _is_module(name)]
+    names = [name for name in MODULE.findall(text) if not name.endswith(".pyz")]  # built by hand
+    missing += [name for name in names if not _is_module(name)]
 
     assert missing == []
 

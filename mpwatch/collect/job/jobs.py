@@ -86,20 +86,22 @@ def _runs_torch(proc: str, pid: int) -> bool:
 
 
 def _hooked(proc: str, stats: dict[int, Stat]) -> set[int]:
-    """Processes with a hook's socket in a runtime directory of this or their own user."""
+    """Processes with a hook's socket in the runtime directory of this process or of any user."""
     stems = {wire.stem(stat.pid, stat.start_ticks): pid for pid, stat in stats.items()}
     uids = {os.geteuid()}
     for name in _listing("/tmp"):
         owner = name.removeprefix("mpwatch-")
         if owner != name and owner.isdecimal():
             uids.add(int(owner))
-    found = set()
+    folders = set(wire.runtime_candidates(os.geteuid(), os.environ.get("XDG_RUNTIME_DIR")))
     for uid in uids:
-        for folder in wire.runtime_candidates(uid, f"/run/user/{uid}"):
-            for name in _listing(folder):
-                pid = stems.get(name.removesuffix(wire.SOCKET_SUFFIX))
-                if pid is not None and name.endswith(wire.SOCKET_SUFFIX):
-                    found.add(pid)
+        folders.update(wire.runtime_candidates(uid, f"/run/user/{uid}"))
+    found = set()
+    for folder in folders:
+        for name in _listing(folder):
+            pid = stems.get(name.removesuffix(wire.SOCKET_SUFFIX))
+            if pid is not None and name.endswith(wire.SOCKET_SUFFIX):
+                found.add(pid)
     return found
 
 

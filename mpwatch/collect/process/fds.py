@@ -252,7 +252,7 @@ def limits(proc: str, pid: int) -> tuple[int | None, int | None]:
     match = _LIMITS_LINE.search(procfs.read(f"{proc}/{pid}/limits"))
     if match is None:
         return None, None
-    soft, hard = (int(word) if word.isdigit() else None for word in match.groups())
+    soft, hard = map(procfs.number, match.groups())
     return soft, hard
 
 

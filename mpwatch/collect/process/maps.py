@@ -19,7 +19,8 @@ MAPS_BYTES_LIMIT = 64 << 20
 _PLACES = (b" /dev/shm/", b" /run/shm/", b" /memfd:")
 # start-end rwxs offset major:minor inode path
 _SHARED = re.compile(
-    rb"([0-9a-f]+)-([0-9a-f]+) ..[x-]s [0-9a-f]+ ([0-9a-f]+):([0-9a-f]+) (\d+)\s+(/.*)"
+    rb"([0-9a-f]{1,16})-([0-9a-f]{1,16}) ..[x-]s [0-9a-f]+ "
+    rb"([0-9a-f]{1,7}):([0-9a-f]{1,7}) (\d{1,20})\s+(/.*)"
 )
 _LIBRARY = re.compile(
     rb"(?:lib)?(?:cv2|gomp|iomp5|omp|cuda|cudart|nccl|torch|torch_cpu|torch_cuda|c10"

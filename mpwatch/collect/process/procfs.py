@@ -127,7 +127,7 @@ def read_stat_line(proc: str, pid: int) -> bytes:
 def parent_in(line: bytes) -> int:
     """The parent's pid in a `stat` line, without parsing the rest; 0 if there is none."""
     fields = line[line.rfind(b")") + 2 :].split(b" ", 2)
-    return int(fields[1]) if len(fields) > 2 and fields[1].isdigit() else 0
+    return (number(fields[1]) or 0) if len(fields) > 2 else 0
 
 
 def stat_or_none(line: bytes) -> Stat | None:

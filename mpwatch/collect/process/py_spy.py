@@ -119,6 +119,8 @@ NATIVE_LIMIT_S = 20.0
 PARALLEL = 4
 FRAMES_LIMIT = 400
 LOCALS_LIMIT = 64
+STOPPED_THREADS_LIMIT = 500
+"""py-spy stops all threads and then reads one after the other: 10,000 stood still for 5 s."""
 REPR_LIMIT = 200
 
 _CANNOT_STOP = {"D": "it is in uninterruptible sleep", "T": "it is stopped", "t": "it is traced"}
@@ -168,6 +170,7 @@ class StackCollector:
             return self._failed(process, f"Process {process.pid} has ended.")
         stops = stops_of(self._proc, process.pid)
         must_not_stop = stops.state in _CANNOT_STOP or stops.tracer_pid != 0
+        must_not_stop |= stat.thread_count > STOPPED_THREADS_LIMIT
         command = [self._program, "dump", "--json", "--pid", str(process.pid)]
         command += ["--native"] * native + ["--locals"] * locals
         command += ["--nonblocking"] * (nonblocking or must_not_stop)
@@ -231,8 +234,14 @@ class StackCollector:
 
 
 def find_py_spy() -> str | None:
-    """Path of py-spy: beside this Python, in its environment, or on PATH."""
-    for folder in (os.path.dirname(sys.executable), os.path.join(sys.prefix, "bin")):
+    """Path of py-spy: beside this Python, in its environment, beside mpwatch, or on PATH.
+
+    `pip install --target`, and with it a single file made by shiv, has programs in the folder `bin`
+    beside the packages.
+    """
+    packages = os.path.abspath(__file__).rpartition(f"{os.sep}mpwatch{os.sep}")[0]
+    beside = os.path.join(packages, "bin")
+    for folder in (os.path.dirname(sys.executable), os.path.join(sys.prefix, "bin"), beside):
         path = os.path.join(folder, "py-spy")
         if os.access(path, os.X_OK):
             return path

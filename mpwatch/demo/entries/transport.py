@@ -172,4 +172,11 @@ SCENARIOS = (
         expected=("fds-to-keep-duplicate",),
         not_runnable="fixed in current versions of torch",
     ),
+    Scenario(
+        name="batch-of-different-shapes",
+        title="stack samples of different shapes into one batch in shared memory",
+        neighbour="cuts all samples to one shape",
+        expected=("batch-of-different-shapes",),
+        layer="hook",
+    ),
 )

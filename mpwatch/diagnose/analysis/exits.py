@@ -11,6 +11,7 @@ from mpwatch.describe.frames import frame_words
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import WORK_ROLES, called, family_head
 from mpwatch.diagnose.analysis.stack_patterns import main_thread, user_frame
+from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.model.history import Series
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Process, Snapshot
@@ -113,6 +114,18 @@ def last_seen(process: Process) -> tuple[str, ...]:
     thread = main_thread(process)
     frame = user_frame(thread.stack) if thread is not None else None
     return () if frame is None else (f"last seen at {frame_words(frame)}",)
+
+
+def parent_waiting(index: Index, process: Process) -> tuple[str, ...]:
+    """What its parent waits for since, if no living process can end that wait, as evidence."""
+    head = family_head(index, process)
+    if head is None or head.is_gone:
+        return ()
+    for chain in wait_graph(index).chains:
+        if chain.links[-1].process == head.process and chain.verdict == "dead-end":
+            # Its last link names the line as well.
+            return (f"{called(head)} {chain.links[-1].words}: no living process can end that wait",)
+    return ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ NAMES = (
     "object_walk",
     "overhead",
     "rng",
+    "shared_memory",
     "shared_parameters",
     "unpicklable",
 )

@@ -97,6 +97,8 @@ TABLE = (
     Point("storage_from_cache", _REDUCTIONS,
           attribute("storage_from_cache", sharing.wrap_storage_from_cache)),
     Point("shared_cache gauge", _REDUCTIONS, sharing.add_gauge),
+    Point("SharedMemory", "multiprocessing.shared_memory",
+          attribute("SharedMemory.__init__", sharing.wrap_shared_memory_init)),
     Point("DupFd.detach", _SHARER, attribute("DupFd.detach", sharing.wrap_detach)),
     Point("resource_sharer tickets", _SHARER, sharing.add_sharer_gauges),
 

@@ -15,7 +15,7 @@ import itertools
 import operator
 import sys
 
-from .. import wire
+from .. import checks, wire
 from ..safe import foreign_exceptions
 from ..safe.one_call import through
 from ..state.thread_state import SHARING
@@ -285,6 +285,12 @@ def add_gauge(module: ModuleType, session: Context) -> Undo:
 
     session.gauges["shared_cache"] = shared_cache
     return lambda: session.drop_gauges("shared_cache")
+
+
+def wrap_shared_memory_init(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
+    """Note lines that create blocks: see `checks.shared_memory`."""
+    wrapper: Callable[..., Any] = checks.load("shared_memory").wrap_init(original, session)
+    return wrapper
 
 
 def wrap_detach(original: Callable[..., Any], session: Context) -> Callable[..., Any]:

@@ -24,7 +24,7 @@ from mpwatch.tui.elements.styled_text import (
     cut,
     line,
 )
-from mpwatch.tui.pages.threads import stack_head, stack_lines
+from mpwatch.tui.pages.stacks.threads import stack_head, stack_lines
 
 TREND_WIDTH = 14
 COLUMNS = (

@@ -12,7 +12,7 @@ from mpwatch.model.waits import Verdict, WaitChain, WaitEdge
 from mpwatch.tui.elements.page import Page
 from mpwatch.tui.elements.snapshot_view import MARKS, SnapshotView
 from mpwatch.tui.elements.styled_text import Line, Row, ScreenColumn, Span, Tone, cell, headed, line
-from mpwatch.tui.pages.threads import stack_lines
+from mpwatch.tui.pages.stacks.threads import stack_lines
 
 COLUMNS = (
     ScreenColumn("PROCESS", 22, keep=9, most=26, spreads=34),

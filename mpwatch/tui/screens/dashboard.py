@@ -18,13 +18,12 @@ from mpwatch.tui.pages import (
     flows,
     gpu,
     loader,
-    merged,
     shm,
-    threads,
     tree,
     waits,
 )
 from mpwatch.tui.pages.account import TimeRow
+from mpwatch.tui.pages.stacks import merged, threads
 from mpwatch.tui.screens.pages import AnyPage, AnyPageView, PagesScreen
 from mpwatch.tui.screens.process import ProcessScreen
 from mpwatch.tui.screens.texts import FindingScreen

@@ -19,7 +19,7 @@ from mpwatch.tui.elements.page import Page
 from mpwatch.tui.elements.snapshot_view import SnapshotView
 from mpwatch.tui.elements.styled_text import Line, cell
 from mpwatch.tui.hook_question import question_line
-from mpwatch.tui.pages import threads
+from mpwatch.tui.pages.stacks import threads
 from mpwatch.tui.screens.base import LiveScreen
 from mpwatch.tui.view_state import ViewState
 from mpwatch.tui.widgets.line_view import LineView

@@ -12,7 +12,8 @@ from mpwatch.model.findings import Finding
 from mpwatch.model.ids import ProcessId
 from mpwatch.tui.elements.page import without_column
 from mpwatch.tui.elements.snapshot_view import SnapshotView
-from mpwatch.tui.pages import events, files, findings, flame, flows, process, shm, threads, waits
+from mpwatch.tui.pages import events, files, findings, flows, process, shm, waits
+from mpwatch.tui.pages.stacks import flame, threads
 from mpwatch.tui.screens.pages import AnyPage, AnyPageView, PagesScreen
 from mpwatch.tui.screens.texts import FindingScreen
 from mpwatch.tui.view_state import ViewState

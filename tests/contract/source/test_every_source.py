@@ -19,9 +19,9 @@ from mpwatch.observe.sources.replay import ReplaySource, replay_to_end
 from mpwatch.observe.sources.source import Follow, Pause, Seek, SetSpeed, Source, Step
 from mpwatch.observe.state.fold import Fold
 from mpwatch.report.json import snapshot_json
+from tests.builders.samples import MAIN, START_S, small_job
 from tests.conftest import Start
 from tests.tui.scripted import ScriptedSource
-from tests.unit.observe.recording.trees import MAIN, START_S, tree
 
 DEADLINE_S = 30.0
 SLEEPER = "import signal; print('ready'); signal.pause()"
@@ -30,14 +30,14 @@ SLEEPER = "import signal; print('ready'); signal.pause()"
 def recorded(path: Path) -> str:
     writer = RecordingWriter(str(path), MAIN, clock=lambda: START_S, wall_clock=lambda: 1.8e9)
     for second in range(30):
-        writer.write(tree(START_S + second))
+        writer.write(small_job(START_S + second))
     writer.close()
     return str(path)
 
 
 def scripted() -> ScriptedSource:
     fold = Fold()
-    fold.apply(tree(START_S))
+    fold.apply(small_job(START_S))
     return ScriptedSource(fold.snapshot(), fold.snapshot())
 
 

@@ -15,18 +15,12 @@ from mpwatch.attach.detach import detach
 from mpwatch.attach.inject import inject
 from mpwatch.attach.results import Attached
 from mpwatch.collect.process.procfs import stat_of
+from tests import interpreters
 from tests.integration.attach.conftest import eventually
 
 pytestmark = pytest.mark.slow
 
-PYTHONS = [
-    sys.executable,
-    *sorted(
-        str(path)
-        for path in Path.home().glob(".pyenv/versions/3.1[0-9]*/bin/python3.[0-9][0-9]")
-        if f"python{sys.version_info[0]}.{sys.version_info[1]}" != path.name
-    ),
-]
+PYTHONS = [sys.executable, *interpreters.other_versions()]
 each_python = pytest.mark.parametrize("python", PYTHONS, ids=lambda path: Path(path).name)
 Program = Callable[..., subprocess.Popen[str]]
 
@@ -133,7 +127,7 @@ print(sorted(counts))
 
 @each_python
 @pytest.mark.parametrize("base", ["Exception", "KeyboardInterrupt", "SystemExit"])
-def test_a_handler_that_raises_a_thousand_times_a_second_gets_only_its_own_exceptions(
+def test_a_handler_that_raises_often_gets_only_its_own_exceptions(
     program: Program, python: str, base: str
 ) -> None:
     popen = program(RAISING.format(base=base), python)
@@ -217,8 +211,6 @@ def test_an_audit_hook_that_refuses_fails_the_injection_and_nothing_else(
     attached = inject_into(popen, 60.0 if is_fatal else 1.0)
     # One second may be too short on a busy machine.
     assert attached.state in ("absent", "ready", *(() if is_fatal else ("pending",))), attached
-    if is_fatal:
-        assert attached.took_s < 60.0  # the failure ends the wait for an answer
     if event in ("compile", "exec"):
         assert attached.state == "absent"
         assert attached.reason

@@ -17,16 +17,14 @@ from mpwatch.attach.inject import inject
 from mpwatch.attach.inject_tree import inject_tree
 from mpwatch.attach.results import Attached
 from mpwatch.model.samples import ProcSample
+from tests import interpreters
 from tests.integration.attach.conftest import Start, eventually
 from tests.integration.attach.test_blocked_calls import is_blocked
 
 pytestmark = pytest.mark.slow
 
-PYTHONS = sorted(
-    str(path)
-    for pattern in (".pyenv/versions/3.1[0-9]*/bin/python3.[0-9][0-9]", "../usr/bin/python3.1[0-9]")
-    for path in Path.home().glob(pattern)
-)
+PYENV = [str(path) for path in interpreters.installed("3.1[0-9]*/bin/python3.[0-9][0-9]")]
+PYTHONS = sorted(map(str, Path("/usr/bin").glob("python3.1[0-9]"))) + PYENV
 
 
 @pytest.mark.parametrize("python", PYTHONS)
@@ -88,7 +86,7 @@ def test_a_process_that_has_just_started_survives_and_is_injected(
             popen.wait()
 
 
-@pytest.mark.parametrize("python", [p for p in PYTHONS if ".pyenv" in p and "3.10" not in p])
+@pytest.mark.parametrize("python", [p for p in PYENV if "3.10" not in p])
 def test_an_interpreter_held_up_in_its_start_is_refused_and_then_starts(
     python: str, tmp_path: Path, runtime: Path
 ) -> None:

@@ -31,7 +31,7 @@ def born_before(process: ProcessId, at_s: float) -> bool:
     return process.start_ticks / TICKS_PER_S + 0.02 < at_s
 
 
-def test_a_child_forked_between_the_listing_and_the_injection_of_its_parent_is_injected(
+def test_a_child_forked_before_its_parent_is_injected_is_injected_too(
     start: Start,
 ) -> None:
     running = start("attach_births", "0.1", "20")
@@ -55,8 +55,8 @@ def test_after_a_detach_no_child_started_meanwhile_keeps_the_hook(
     start: Start, runtime: Path
 ) -> None:
     running = start("attach_births", "0.1", "20")
-    inject_tree([sample(running.pid)], lambda outcome: None, timeout_s=10)
-    gone = detach_tree([sample(running.pid)], lambda outcome: None, timeout_s=10)
+    inject_tree([sample(running.pid)], lambda outcome: None, timeout_s=60)
+    gone = detach_tree([sample(running.pid)], lambda outcome: None, timeout_s=60)
     assert {outcome.state for outcome in gone} == {"absent"}, gone
     assert len(gone) > 3
     before = len(children(running.pid))

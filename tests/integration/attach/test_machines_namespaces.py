@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 
 from mpwatch.attach.detach import detach
 from mpwatch.attach.inject import inject
+from mpwatch.attach.plan import plan_injection
 from mpwatch.attach.target import read_target
 from mpwatch.collect.hook import discovery
 from mpwatch.collect.process.procfs import stat_of
@@ -111,3 +113,52 @@ def test_an_observer_without_rights_gets_the_other_user_namespace_as_reason(
         pytest.skip("this installation cannot be read by others")
     assert done.stdout.splitlines()[0] == "it is in another user namespace"
     assert "or run mpwatch inside that container" in done.stdout
+
+
+OTHER_CLOCKS = ("unshare", "--time", "--monotonic=500000", "--boottime=500000", "--fork")
+needs_time_namespaces = pytest.mark.skipif(
+    subprocess.run([*OTHER_CLOCKS, "true"], capture_output=True, check=False).returncode != 0,
+    reason="this kernel has no time namespaces",
+)
+
+
+@pytest.fixture
+def with_other_clocks(start: Start, tmp_path: Path) -> ProcessId:
+    """A Python process in a time namespace of its own, whose clocks are ahead."""
+    program = tmp_path / "clocks.py"
+    command = [*OTHER_CLOCKS, "--kill-child", sys.executable, "-c", INNER]
+    program.write_text(f"import os\nos.execvp('unshare', {command!r})\n")
+    running = start(str(program.with_suffix("")))
+    (pid,) = children(running.pid)
+    return stat_of(pid).process
+
+
+@needs_time_namespaces
+def test_a_target_whose_clocks_differ_is_left_out_and_continues(
+    with_other_clocks: ProcessId, runtime: Path
+) -> None:
+    attached = inject(with_other_clocks, timeout_s=10)
+    (planned,) = plan_injection((read_target(with_other_clocks).sample(),)).processes
+
+    assert (attached.state, planned.method) == ("absent", "")
+    assert attached.reason == planned.reason
+    assert "time namespace" in attached.reason
+    assert f"nsenter --time --target {with_other_clocks.pid}" in attached.fix
+    assert list(runtime.glob("mpwatch/*")) == []
+    assert stat_of(with_other_clocks.pid).state in "RS"
+
+
+@needs_time_namespaces
+def test_an_observer_with_the_clocks_of_the_target_injects_the_hook(
+    with_other_clocks: ProcessId,
+) -> None:
+    pid = str(with_other_clocks.pid)
+    mpwatch = [sys.executable, "-m", "mpwatch", "dump", pid, "--hook", "--no-stacks", "--json"]
+    done = subprocess.run(
+        ["nsenter", "--time", "--target", pid, *mpwatch], capture_output=True, check=False
+    )
+
+    assert done.returncode == 0, done.stderr
+    (process,) = json.loads(done.stdout)["processes"]
+    assert process["hook"]["state"] == "ready"
+    assert b"The hook was detached from 1 process." in done.stderr

@@ -18,6 +18,7 @@ from mpwatch.attach.inject import inject
 from mpwatch.attach.results import Attached
 from mpwatch.collect.process.procfs import stat_of
 from mpwatch.model.ids import ProcessId
+from tests import interpreters
 
 pytestmark = [
     pytest.mark.slow,
@@ -135,7 +136,7 @@ def test_a_program_that_changes_the_variable_at_run_time_loads_the_observers_pay
     detach(ProcessId(victim.pid, ticks))
 
 
-def test_a_process_of_root_with_the_runtime_directory_of_a_user_loads_nothing_of_the_user(
+def test_a_root_process_loads_nothing_from_a_runtime_directory_of_a_user(
     shared: Path, start_as: Start
 ) -> None:
     """As under `sudo -E`."""
@@ -154,11 +155,6 @@ def test_a_process_of_root_with_the_runtime_directory_of_a_user_loads_nothing_of
     assert "ready" in states, states
 
 
-PYTHONS = sorted(
-    str(path)
-    for path in Path.home().glob(".pyenv/versions/3.1[0-9]*/bin/python3.[0-9][0-9]")
-    if f"python{sys.version_info[0]}.{sys.version_info[1]}" != path.name
-)
 _started: list[str] = []
 
 
@@ -174,7 +170,7 @@ def started_programs() -> list[str]:
     return _started
 
 
-@pytest.mark.parametrize("python", PYTHONS, ids=lambda path: Path(path).name)
+@pytest.mark.parametrize("python", interpreters.other_versions(), ids=lambda path: Path(path).name)
 def test_the_observer_runs_no_program_for_a_target_of_another_python(
     python: str, shared: Path, started_programs: list[str]
 ) -> None:

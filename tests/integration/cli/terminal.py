@@ -42,6 +42,10 @@ class Terminal:
             assert time.monotonic() < deadline_s, f"no {words!r} in {self.output[-3000:]!r}"
             self._read()
 
+    def read_some(self) -> None:
+        """Read what it has painted, waiting a moment for it."""
+        self._read()
+
     def forget(self) -> None:
         """Look only at what is painted from now on."""
         self.output = b""

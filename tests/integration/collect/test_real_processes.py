@@ -337,7 +337,14 @@ def test_a_stopped_process_is_read_and_stays_stopped(talk: Talk) -> None:
     assert sample.threads[0].waits_on.kind == "stopped"
 
 
-def test_processes_that_come_and_go_while_they_are_read_do_no_harm() -> None:
+def is_expected_of_a_short_life(problem: str) -> bool:
+    """Whether a problem follows from a process being started or exiting while it is read."""
+    # While the parent waits for a vfork the kernel shows state D. Once a process has given up its
+    # memory on exit, its files in procfs belong to root (task_dump_owner in fs/proc/base.c).
+    return "state D" in problem or (os.geteuid() != 0 and problem.endswith("Permission denied"))
+
+
+def test_processes_that_start_and_exit_while_they_are_read_cause_no_problems() -> None:
     code = "import subprocess\nprint('ready', flush=True)\nwhile True: subprocess.run(['true'])"
     program = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
     assert program.stdout is not None
@@ -364,6 +371,5 @@ def test_processes_that_come_and_go_while_they_are_read_do_no_harm() -> None:
         program.communicate(timeout=30)
         deaths.close()
 
-    # While it waits for a vfork the kernel shows state D.
-    assert {problem for problem in problems if "state D" not in problem} == set()
+    assert {each for each in problems if not is_expected_of_a_short_life(each)} == set()
     assert len(seen) > 1

@@ -1,4 +1,4 @@
-"""Machines of other shapes: processes of others hidden, control groups missing, calls forbidden."""
+"""Other shapes: processes hidden, control groups missing, calls forbidden, read-only, very many."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ import pytest
 from mpwatch.collect.job.reader import ReadRequest, TreeCollector
 from mpwatch.collect.process.identify import identify
 from mpwatch.collect.process.py_spy import StackCollector
+from mpwatch.collect.process.threads import THREADS_LIMIT
+from mpwatch.model.ids import ProcessId
+from tests.conftest import Start
 
 pytestmark = pytest.mark.slow
 
@@ -179,6 +182,7 @@ def test_py_spy_that_may_not_read_memory_is_a_problem_in_words(
     assert str(sleeper.pid) in taken.problem
 
 
+UNSET_RUNTIME = {k: v for k, v in os.environ.items() if k != "XDG_RUNTIME_DIR"}
 NO_CGROUPS = 'umount --lazy --recursive /sys/fs/cgroup; exec "$@"'
 
 
@@ -196,3 +200,83 @@ def test_without_control_groups_their_limits_are_unknown() -> None:
     )
 
     assert lines == ["None", "True"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs namespaces of its own")
+def test_on_a_read_only_root_a_job_runs_and_is_read_and_why_it_has_no_hook_is_said() -> None:
+    # Nothing is mounted over its folders for files: /tmp and the runtime directory are on it.
+    script = (
+        "mount --bind / /mnt && mount -o remount,bind,ro /mnt && mount --rbind /proc /mnt/proc "
+        '&& mount --rbind /dev /mnt/dev && exec chroot /mnt "$@"'
+    )
+    code = textwrap.dedent(
+        """
+        import json, os, subprocess, sys
+        try:
+            open("/tmp/x", "w")
+        except OSError as error:
+            print(error.errno == 30)
+        code = "import time; print('ready', flush=True); time.sleep(60)"
+        mpwatch = [sys.executable, "-B", "-m", "mpwatch"]
+        alone = [sys.executable, "-c", "print(6 * 7)"]
+        hooked = subprocess.run([*mpwatch, "run", "--headless", *alone], capture_output=True)
+        print(hooked.returncode, hooked.stdout, hooked.stderr)
+        with subprocess.Popen([sys.executable, "-c", code], stdout=-1) as job:
+            job.stdout.readline()
+            dump = [*mpwatch, "dump", str(job.pid), "--json"]
+            done = subprocess.run(dump, capture_output=True)
+            (process,) = json.loads(done.stdout)["processes"]
+            print(done.returncode, process["threads"][0]["stack"] != [])
+            done = subprocess.run([*dump, "--hook"], capture_output=True)
+            (process,) = json.loads(done.stdout)["processes"]
+            print(done.returncode, process["hook"]["state"], process["hook"]["reason"])
+            print(job.poll())
+            job.kill()
+        """
+    )
+    done = subprocess.run(
+        [*unshared(script), sys.executable, "-B", "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env={**UNSET_RUNTIME, "PYTHONPATH": str(Path(__file__).parents[3])},
+    )
+
+    assert done.stdout.splitlines() == [
+        "True",
+        r"0 b'42\n' b''",
+        "0 True",
+        "0 absent nothing can be written to /tmp/mpwatch-0: Read-only file system",
+        "None",
+    ], done.stderr
+
+
+def many(start: Start, what: str, count: int) -> ProcessId:
+    """A process with so many children or threads."""
+    program = start("many.py", what, str(count))
+    program.wait_for("ready", 120.0)
+    return identify(program.pid)
+
+
+def test_a_thousand_processes_are_read_whole(start: Start) -> None:
+    sample = TreeCollector(many(start, "children", 999)).collect(ReadRequest.everything())
+
+    assert sample is not None
+    assert len(sample.processes) == 1000
+    assert [p.problems for p in sample.processes if p.problems] == []
+    assert all(p.threads and p.fds and p.maps and p.memory for p in sample.processes)
+
+
+def test_of_ten_thousand_threads_all_are_counted_and_a_bounded_number_is_read(
+    start: Start,
+) -> None:
+    root = many(start, "threads", 9_999)
+    sample = TreeCollector(root).collect(ReadRequest.everything())
+
+    assert sample is not None
+    (process,) = sample.processes
+    assert process.thread_count == 10_000
+    assert process.threads is not None
+    assert len(process.threads) == THREADS_LIMIT
+    assert process.threads[0].tid == root.pid

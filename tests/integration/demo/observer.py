@@ -1,22 +1,29 @@
 """Watches a job as `mpwatch diagnose` does, and prints its findings whenever they change.
 
-    python -m tests.integration.demo.observer [--settle SECONDS RULE... --] SECONDS
+    python -m tests.integration.demo.observer [--rights RIGHT] [--settle SECONDS RULE... --] SECONDS
 
 A process of its own, as it is for a user: what it costs does not slow down whoever started it. It
-reads the pid from standard input, once it is up.
+reads the pid from standard input, once it is up. RIGHT is `proc` for one that may not trace, and
+`attach` for one that injects the hook.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
 import time
+from collections.abc import Iterator
 
+from mpwatch.attach.attach_session import AttachSession
 from mpwatch.collect.process.identify import identify
+from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
+from mpwatch.observe.sources.attach_schedule import Inject
 from mpwatch.observe.sources.oneshot import LookOptions, watch_for
 from mpwatch.report.json import diagnose_json
+from tests.integration.demo.refusals import refuse_tracing
 
 
 class Telling:
@@ -48,24 +55,40 @@ class Telling:
         return self._enough_s is not None and time.monotonic() - self._began_s > self._enough_s
 
 
+@contextlib.contextmanager
+def injecting(root: ProcessId) -> Iterator[Inject]:
+    """Injects the hook, and detaches it in the end."""
+    session = AttachSession(root, keeps=False)
+    try:
+        yield session.inject
+    finally:
+        session.end()
+
+
 def main() -> None:
     """Watch one job."""
     parser = argparse.ArgumentParser()
     parser.add_argument("seconds", type=float)
+    parser.add_argument("--rights", choices=("proc", "usual", "attach"), default="usual")
     parser.add_argument("--settle", nargs="+", default=["inf"], metavar=("SECONDS", "RULE"))
     options = parser.parse_args()
     settle_s, *expected = options.settle
+    if options.rights == "proc":
+        refuse_tracing()
     pid = sys.stdin.readline().strip()
     if not pid:
         return  # there is nothing to watch
     telling = Telling(tuple(expected), float(settle_s))
-    last = watch_for(
-        identify(int(pid)),
-        options.seconds,
-        LookOptions(),
-        stop=telling.is_over,
-        each=telling.tell,
-    )
+    root = identify(int(pid))
+    with injecting(root) if options.rights == "attach" else contextlib.nullcontext() as inject:
+        last = watch_for(
+            root,
+            options.seconds,
+            LookOptions(hook="inject" if inject else "use"),
+            inject=inject,
+            stop=telling.is_over,
+            each=telling.tell,
+        )
     if last is not None:
         telling.tell(last)
 

@@ -326,6 +326,7 @@ SIGNALS: dict[str, Signal] = {
     "spawn-temporary-tensor-fd": says(
         "RuntimeError: unable to resize file <filename not specified>"
     ),
+    "batch-of-different-shapes": says("cannot make a batch: RuntimeError: "),
     "forkserver-too-many-fds": says("cannot start the loader: too many fds"),
     "spawn-unpicklable-object": says("cannot start the loader: Can't pickle local object"),
     "start-method-inheritance": grandchild_was_spawned,

@@ -127,10 +127,13 @@ def mended(scenario: Scenario) -> Case:
     )
 
 
-def argv_of(scenario: Scenario, *, mended: bool = False) -> tuple[str, ...]:
-    """Arguments that run a demonstration, with the hook in where nothing less can tell."""
+def argv_of(
+    scenario: Scenario, *, mended: bool = False, layer: str | None = None
+) -> tuple[str, ...]:
+    """Arguments that run a demonstration, with the hook where nothing less can tell, or as told."""
     python, *rest = command(scenario, sys.executable, LONGEST_S + READY_S, mended=mended)
-    hook = ["-m", "mpwatch", "run", "--headless"] if scenario.layer == "hook" else []
+    layer = scenario.layer if layer is None else layer
+    hook = ["-m", "mpwatch", "run", "--headless"] if layer == "hook" else []
     return (python, *hook, *rest)
 
 

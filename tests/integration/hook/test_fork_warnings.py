@@ -17,21 +17,16 @@ from pathlib import Path
 import pytest
 
 import mpwatch
+from tests import interpreters
 from tests.conftest import PROGRAMS
 
 # One worker has all tests of chroots: they mount what these need.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("chroots")]
 
-PYENV = Path(os.environ.get("PYENV_ROOT", str(Path.home() / ".pyenv"))) / "versions"
-INTERPRETERS = sorted(PYENV.glob("3.1[0-9].*/bin/python"))
+INTERPRETERS = interpreters.installed()
 CHROOTS = [path for path in os.environ.get("MPWATCH_CHROOTS", "").split(":") if path]
 QUIET = "thread is back True\n" * 6
 PROGRAM = PROGRAMS / "hook_fork_warnings.py"
-
-
-def version_of(python: object) -> str:
-    """The version in an interpreter's path; pytest also asks where there are none."""
-    return python.parts[-3] if isinstance(python, Path) else "none"
 
 
 def said(command: list[str], **env: str) -> str:
@@ -49,7 +44,7 @@ def said(command: list[str], **env: str) -> str:
 
 
 @pytest.mark.skipif(not INTERPRETERS, reason="pyenv has no interpreters here")
-@pytest.mark.parametrize("python", INTERPRETERS, ids=version_of)
+@pytest.mark.parametrize("python", INTERPRETERS, ids=interpreters.version_of)
 @pytest.mark.parametrize("action", ["always", "error"])
 def test_forks_of_a_process_whose_one_other_thread_is_ours_raise_no_warning(
     action: str, python: Path

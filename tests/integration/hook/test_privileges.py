@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import mpwatch
+from tests import interpreters
 from tests.conftest import PROGRAMS
 from tests.integration.hook.guest import Guest
-from tests.integration.hook.test_fork_warnings import INTERPRETERS, version_of
 
 pytestmark = [
     pytest.mark.slow,
@@ -24,7 +24,7 @@ def test_a_program_that_gives_up_root_goes_on_with_all_its_threads() -> None:
         assert guest.finish() == (0, "['65534']\n0\n")
 
 
-@pytest.mark.parametrize("python", INTERPRETERS, ids=version_of)
+@pytest.mark.parametrize("python", interpreters.installed(), ids=interpreters.version_of)
 def test_a_program_makes_a_user_namespace_as_it_would_without_the_hook(python: Path) -> None:
     has_it = subprocess.run(
         [str(python), "-c", "import os; os.unshare"], capture_output=True, check=False

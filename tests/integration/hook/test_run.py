@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mpwatch.hook import run
-from tests.integration.hook.test_fork_warnings import INTERPRETERS, version_of
+from tests import interpreters
 from tests.integration.hook.tracebacks import without_wrappers
 
 pytestmark = pytest.mark.slow
@@ -43,7 +43,7 @@ COMMANDS = (
     ("-m", "missing"),
     ("wrong.py",),
 )
-PYTHONS = [Path(sys.executable), *INTERPRETERS]
+PYTHONS = [Path(sys.executable), *interpreters.installed()]
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def outcome(command: list[str], place: Path) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-@pytest.mark.parametrize("python", PYTHONS, ids=version_of)
+@pytest.mark.parametrize("python", PYTHONS, ids=interpreters.version_of)
 def test_a_program_is_found_shown_and_ends_as_the_interpreter_alone_would_have_it(
     python: Path, place: Path
 ) -> None:
@@ -71,11 +71,11 @@ def test_a_program_is_found_shown_and_ends_as_the_interpreter_alone_would_have_i
         given = [part.format(at=place) for part in arguments]
         alone = outcome([str(python), "-B", *given], place)
         with_hook = outcome([str(python), "-B", *run.command(given)[1:]], place)
-        errors = without_wrappers(with_hook[2], version_of(python))
+        errors = without_wrappers(with_hook[2], interpreters.version_of(python))
         assert (*with_hook[:2], errors) == alone
 
 
-def test_where_the_working_directory_was_removed_a_program_is_found_or_not_as_by_the_interpreter(
+def test_in_a_removed_working_directory_programs_are_found_as_by_the_interpreter(
     place: Path,
 ) -> None:
     alone, with_hook = place / "empty", place / "folder" / "empty"

@@ -12,8 +12,8 @@ import pytest
 
 from mpwatch.hook import run
 from mpwatch.hook.startup import sitecustomize
+from tests import interpreters
 from tests.conftest import PROGRAMS
-from tests.integration.hook.test_fork_warnings import INTERPRETERS, PYENV, version_of
 
 pytestmark = pytest.mark.slow
 
@@ -47,7 +47,7 @@ LEFT_ALONE = (
     "disabled",
     "detached",
 )
-OLD = sorted(path for path in PYENV.glob("[23].[0-9].*/bin/python"))
+OLD = interpreters.installed("[23].[0-9].*/bin/python")
 """Interpreters that the hook does not support."""
 OWN_SITE = """\
 import sys
@@ -84,7 +84,7 @@ def test_a_program_that_must_not_or_cannot_have_the_hook_is_left_alone(way: str)
     assert (code, errors) == (0, "")
 
 
-@pytest.mark.parametrize("python", INTERPRETERS, ids=version_of)
+@pytest.mark.parametrize("python", interpreters.installed(), ids=interpreters.version_of)
 @pytest.mark.parametrize("way", ["inherited", "copied", "by_fork_exec", "by_posix_spawn"])
 def test_a_program_of_another_supported_python_gets_the_hook(way: str, python: Path) -> None:
     assert said(hooked(PROGRAM, way, str(python))) == (0, "hooked\n", "")
@@ -92,7 +92,7 @@ def test_a_program_of_another_supported_python_gets_the_hook(way: str, python: P
 
 
 @pytest.mark.skipif(not OLD, reason="pyenv has no interpreters here")
-@pytest.mark.parametrize("python", OLD, ids=version_of)
+@pytest.mark.parametrize("python", OLD, ids=interpreters.version_of)
 def test_a_program_of_an_unsupported_python_runs_as_it_would_without_the_hook(
     python: Path, tmp_path: Path
 ) -> None:
@@ -113,7 +113,9 @@ def test_a_program_of_an_unsupported_python_runs_as_it_would_without_the_hook(
 
 
 @pytest.mark.parametrize("own_site", ["", OWN_SITE, OWN_SITE + "import no_such_module\n", "1 / 0"])
-@pytest.mark.parametrize("python", [Path(sys.executable), *INTERPRETERS], ids=version_of)
+@pytest.mark.parametrize(
+    "python", [Path(sys.executable), *interpreters.installed()], ids=interpreters.version_of
+)
 def test_a_child_sees_no_difference(python: Path, own_site: str, tmp_path: Path) -> None:
     if own_site:
         (tmp_path / "sitecustomize.py").write_text(own_site)

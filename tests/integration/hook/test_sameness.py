@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import mpwatch
+from tests import interpreters
 from tests.conftest import PROGRAMS
-from tests.integration.hook.test_fork_warnings import INTERPRETERS, version_of
 from tests.integration.hook.tracebacks import without_wrappers
 
 pytestmark = pytest.mark.slow
@@ -65,7 +65,7 @@ def outcome(python: Path, program: str, has_hook: str, case: str, *options: str)
     )
     text = re.sub(r"0x[0-9a-f]+", "ADDRESS", done.stdout)
     text = NOBODY_LISTENS.sub("NOBODY LISTENS", re.sub(r"\b\d{2,}\b", "N", text))
-    return done.returncode, without_wrappers(text, version_of(python))
+    return done.returncode, without_wrappers(text, interpreters.version_of(python))
 
 
 def difference(python: Path, program: str, case: str, *options: str) -> str:
@@ -89,24 +89,24 @@ def test_a_program_prints_raises_and_ends_the_same_with_the_hook_and_without(
 
 
 @pytest.mark.parametrize("case", TORCH_CASES)
-def test_a_program_of_torch_prints_raises_and_ends_the_same_with_the_hook_and_without(
+def test_a_torch_program_prints_raises_and_exits_the_same_with_the_hook(
     case: str,
 ) -> None:
     assert difference(Path(sys.executable), "hook_same_torch.py", case) == ""
 
 
-@pytest.mark.skipif(not INTERPRETERS, reason="pyenv has no interpreters here")
+@pytest.mark.skipif(not interpreters.installed(), reason="pyenv has no interpreters here")
 @pytest.mark.parametrize("case", ["queues", "registered", "fork_errors", "commands", "quiet_end"])
-@pytest.mark.parametrize("python", INTERPRETERS, ids=version_of)
+@pytest.mark.parametrize("python", interpreters.installed(), ids=interpreters.version_of)
 def test_with_warnings_as_errors_and_all_checks_of_the_interpreter_on_it_is_the_same(
     python: Path, case: str
 ) -> None:
     assert difference(python, "hook_same.py", case, "-W", "error", "-X", "dev") == ""
 
 
-@pytest.mark.skipif(not INTERPRETERS, reason="pyenv has no interpreters here")
+@pytest.mark.skipif(not interpreters.installed(), reason="pyenv has no interpreters here")
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("python", INTERPRETERS, ids=version_of)
+@pytest.mark.parametrize("python", interpreters.installed(), ids=interpreters.version_of)
 def test_on_other_pythons_too_a_program_prints_raises_and_ends_the_same(
     python: Path, case: str
 ) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import threading
-import time
 from itertools import pairwise
 
 import pytest
@@ -42,13 +41,11 @@ def test_a_child_between_two_readings_is_seen_alive_and_dead(start: Start) -> No
     options = LiveOptions(refresh_hz=1 / PERIOD_S, hook="ignore", stacks=False)
     source = LiveSource(identify(job.pid), options)
     source.start(deliver)
-    began_s = time.monotonic()
     try:
         assert has_both.wait(PERIOD_S - 1), [len(each.processes) for each in seen]
     finally:
         source.stop()
 
-    assert time.monotonic() - began_s < PERIOD_S
     ended = [p.ended for p in seen[-1].processes if p.ended is not None]
     assert all(each.exit_code == 0 for each in ended)
 

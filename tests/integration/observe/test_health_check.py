@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,14 @@ from tests.integration.observe.commands import mpwatch
 pytestmark = pytest.mark.slow
 
 IDLE = "import time; print('ready', flush=True); time.sleep(60)"
-CRASHES = "import faulthandler, time; print('ready', flush=True); time.sleep(3); {end}"
+ENDS_WHEN_TOLD = """
+import faulthandler, signal
+signal.signal(signal.SIGUSR1, lambda *_: None)
+print("ready", flush=True)
+signal.pause()
+{end}
+"""
+CRASH, EXIT = "faulthandler._sigsegv()", "raise SystemExit(0)"
 NOBODY = 65534
 
 
@@ -25,8 +34,38 @@ def python(code: str) -> list[str]:
     return [sys.executable, "-c", code]
 
 
-def check(pid: int, *arguments: str, seconds: str = "1") -> subprocess.CompletedProcess[str]:
-    return mpwatch("diagnose", str(pid), "--for", seconds, "--json", "--no-hook", *arguments)
+def check(pid: int, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return mpwatch("diagnose", str(pid), "--for", "1", "--json", "--no-hook", *arguments)
+
+
+def watch_its_end(start: Start, end: str, command: str, *arguments: str) -> tuple[int, str]:
+    """Watch a job with a command, have it end once it is watched; exit code and output."""
+    job = start(python(ENDS_WHEN_TOLD.format(end=end)))
+    job.wait_for("ready")
+    watching = subprocess.Popen(
+        [sys.executable, "-m", "mpwatch", command, str(job.pid), "--no-hook", *arguments],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        while not has_pidfd_of(watching.pid, job.pid):
+            assert watching.poll() is None, "it exited before it watched the job"
+            time.sleep(0.05)
+        os.kill(job.pid, signal.SIGUSR1)
+        out, _ = watching.communicate(timeout=90)
+    finally:
+        watching.kill()
+        watching.wait()
+    return watching.returncode, out
+
+
+def has_pidfd_of(pid: int, target: int) -> bool:
+    """Whether a process holds a descriptor (pidfd_open(2)) that tells it of another's exit."""
+    for info in Path(f"/proc/{pid}/fdinfo").glob("*"):
+        with contextlib.suppress(OSError):
+            if f"\nPid:\t{target}\n" in info.read_text():
+                return True
+    return False
 
 
 @pytest.mark.parametrize("threshold", ["never", "info", "warning", "critical"])
@@ -43,26 +82,25 @@ def test_a_job_without_a_finding_passes(start: Start, threshold: str) -> None:
 @pytest.mark.parametrize(
     ("threshold", "code"), [("never", 0), ("warning", 1), ("critical", 1), ("info", 1)]
 )
-def test_a_job_that_crashes_meanwhile_fails_from_its_severity_on(
+def test_a_job_that_crashes_while_watched_fails_from_its_severity_on(
     start: Start, threshold: str, code: int
 ) -> None:
-    job = start(python(CRASHES.format(end="faulthandler._sigsegv()")))
-    job.wait_for("ready")
+    found, out = watch_its_end(
+        start, CRASH, "diagnose", "--for", "60", "--json", "--fail-on", threshold
+    )
 
-    done = check(job.pid, "--fail-on", threshold, seconds="60")
-
-    assert done.returncode == code, done.stderr
-    assert "worker-segfault" in {each["rule"] for each in json.loads(done.stdout)["findings"]}
+    assert found == code, out
+    assert "worker-segfault" in {each["rule"] for each in json.loads(out)["findings"]}
 
 
-def test_a_job_that_ends_well_meanwhile_passes_and_is_not_waited_for(start: Start) -> None:
-    job = start(python(CRASHES.format(end="raise SystemExit(0)")))
-    job.wait_for("ready")
+def test_a_job_that_exits_with_0_passes_and_the_watch_ends_with_it(start: Start) -> None:
+    # Were the end not noticed, the command would take longer than it may.
+    code, out = watch_its_end(
+        start, EXIT, "diagnose", "--for", "600", "--json", "--fail-on", "info"
+    )
 
-    done = check(job.pid, "--fail-on", "info", seconds="100")
-
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["ended"] == []
+    assert code == 0, out
+    assert json.loads(out)["ended"] == []
 
 
 def test_a_process_that_is_not_there_is_no_pass() -> None:
@@ -117,10 +155,8 @@ def test_a_check_that_is_interrupted_is_no_pass(start: Start, number: int) -> No
 
 
 def test_a_recording_is_checked_like_a_job(start: Start, tmp_path: Path) -> None:
-    job = start(python(CRASHES.format(end="faulthandler._sigsegv()")))
-    job.wait_for("ready")
     file = tmp_path / "job.mpw"
-    assert mpwatch("record", str(job.pid), "-o", file, "--no-hook").returncode == 0
+    assert watch_its_end(start, CRASH, "record", "-o", str(file))[0] == 0
 
     assert mpwatch("diagnose", file, "--fail-on", "critical").returncode == 1
     assert mpwatch("diagnose", file).returncode == 0

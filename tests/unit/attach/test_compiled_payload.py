@@ -16,13 +16,10 @@ from typing import Any
 import pytest
 
 from mpwatch.attach.payload import compiled_payload, program
+from tests import interpreters
 
 HOOK = compiled_payload.installed()
-OTHERS = sorted(
-    str(path)
-    for path in Path.home().glob(".pyenv/versions/3.1[0-9]*/bin/python3.[0-9][0-9]")
-    if f"python{sys.version_info[0]}.{sys.version_info[1]}" != path.name
-)
+OTHERS = interpreters.other_versions()
 
 # Loads the hook as a payload does, and counts the files of its package that are opened.
 COUNT = """

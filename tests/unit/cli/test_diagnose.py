@@ -15,7 +15,7 @@ from mpwatch.diagnose.registry import RULES, Rule
 from mpwatch.model.findings import Finding
 from mpwatch.model.samples import Ended
 from mpwatch.observe.recording.file import RecordingWriter
-from tests.unit.observe.worlds import MAIN, job
+from tests.builders.samples import MAIN, job
 
 
 def broken(index: Index) -> Iterator[Finding]:

@@ -10,7 +10,7 @@ from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Snapshot
-from tests.unit.diagnose.worlds import MAIN, fds, main, pipe, process, thread, world
+from tests.builders.snapshots import MAIN, fds, main, pipe, process, snapshot_of, thread
 
 READS = WaitedOn("pipe-read", "read", ("pipe:[500]",))
 SLEEPS = WaitedOn("timer", "clock_nanosleep", timeout_s=500.0)
@@ -34,7 +34,7 @@ def job(waits: WaitedOn, *, worker_state: str = "S", still_s: float = 4.0) -> Sn
     worker = process(
         300, "spawned", fds=fds(5, links=[pipe(4, 500, True)]), segments=(), threads=[child]
     )
-    return Engine().diagnosed(world(waiting, worker), History())
+    return Engine().diagnosed(snapshot_of(waiting, worker), History())
 
 
 class Watched:
@@ -75,12 +75,23 @@ def test_the_user_is_told_which_process_makes_no_progress() -> None:
     )
 
 
-def test_the_watch_ends_once_the_answer_is_critical() -> None:
+def test_the_watch_ends_soon_after_the_first_critical_finding() -> None:
     told = Finding("standing-still", Severity.CRITICAL, "s", ("e",), "c", "a")
 
-    critical = replace(job(READS), findings=(told,))
-    assert not Watched().is_enough(critical, LEAST_S - 1)
-    assert Watched().is_enough(critical, LEAST_S + 1)
+    critical, watched = replace(job(READS), findings=(told,)), Watched()
+
+    assert not watched.is_enough(critical, 9.0)
+    assert not watched.is_enough(critical, 8.0 + LEAST_S)
+    assert watched.is_enough(critical, 9.0 + LEAST_S)
+
+
+def test_the_watch_goes_on_where_a_critical_finding_did_not_last() -> None:
+    told = Finding("standing-still", Severity.CRITICAL, "s", ("e",), "c", "a")
+    critical, watched = replace(job(READS), findings=(told,)), Watched()
+
+    assert not watched.is_enough(critical, 1.0)
+    assert not watched.is_enough(job(READS), 2.0)
+    assert not watched.is_enough(critical, 2.0 + LEAST_S)
 
 
 def test_a_time_that_the_user_gave_is_kept() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mpwatch.collect.process import fds
-from tests.unit.collect.hook.hook_worlds import World
+from tests.builders.hook_server import ObservedHooks
 
 THIS_UID = os.getuid()
 
@@ -157,8 +157,8 @@ def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeProc:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    made = World(tmp_path)
+def observed(tmp_path: Path) -> Iterator[ObservedHooks]:
+    made = ObservedHooks(tmp_path)
     yield made
     made.clients.close()
     for hook in made.hooks:

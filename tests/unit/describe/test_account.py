@@ -21,7 +21,7 @@ from mpwatch.model.account import (
 )
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process, Snapshot
-from tests.unit.diagnose.worlds import MAIN, NOW_S, main, pid, process, thread, world
+from tests.builders.snapshots import MAIN, NOW_S, main, pid, process, snapshot_of, thread
 
 BATCHES = Activity("waiting", "batches", "batch", (pid(202),))
 NAMES = {pid(202): "worker 2"}
@@ -55,7 +55,8 @@ def job(*accounts: ProcessAccount, processes: tuple[Process, ...]) -> Snapshot:
     readings = max((each.readings for each in accounts), default=0)
     known = {each.process: each for each in accounts}
     return replace(
-        world(*processes), account=Account(pid(MAIN), NOW_S - longest_s, NOW_S, readings, known)
+        snapshot_of(*processes),
+        account=Account(pid(MAIN), NOW_S - longest_s, NOW_S, readings, known),
     )
 
 

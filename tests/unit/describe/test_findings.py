@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mpwatch.describe.findings import effects_below_causes, labelled_fields, subject_of
-from tests.unit.report.jobs import MAIN, finding, job
+from tests.builders.report_job import MAIN, finding, job
 
 
 def rules(*effects: tuple[str, str | None]) -> list[str]:

@@ -10,7 +10,7 @@ from mpwatch.describe.names import full_name_of, joined_names, role_name, unique
 from mpwatch.describe.states import process_state, state_explanation, state_word
 from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.waits import WaitEdge
-from tests.unit.report.jobs import MAIN, WORKER, job, main, worker
+from tests.builders.report_job import MAIN, WORKER, job, main, worker
 
 RANKS = ProcessId(7, 1), ProcessId(8, 1)
 

@@ -14,7 +14,7 @@ from mpwatch.model.snapshot import GpuUse, Snapshot
 from mpwatch.report.html import report_html
 from mpwatch.report.json import snapshot_json
 from mpwatch.report.text import dump_text
-from tests.unit.report.jobs import job
+from tests.builders.report_job import job
 
 UNREADABLE = "cgroup: Permission denied"
 

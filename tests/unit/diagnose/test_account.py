@@ -20,8 +20,7 @@ from mpwatch.model.history import History
 from mpwatch.model.ids import SegmentId
 from mpwatch.model.samples import Ended, ThreadSample, WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot, Thread
-from tests.unit.diagnose.waiting import C10D, DATA, reads, waiting_main, worker
-from tests.unit.diagnose.worlds import (
+from tests.builders.snapshots import (
     IDLE_WORKER,
     MAIN,
     NO_HISTORY,
@@ -30,9 +29,10 @@ from tests.unit.diagnose.worlds import (
     main,
     pid,
     process,
+    snapshot_of,
     thread,
-    world,
 )
+from tests.builders.waits import C10D, DATA, reads, waiting_main, worker
 
 OWN_LOCK = WaitedOn("futex", "futex", ("futex 0x7f",), address=0x7F, futex_command=9)
 
@@ -47,7 +47,7 @@ def account(*snapshots: Snapshot) -> Account:
 
 def now(*processes: Process, of: int = MAIN, number: int = 0) -> Activity:
     """What a thread does according to one reading."""
-    return account(world(*processes)).processes[pid(of)].threads[number].now
+    return account(snapshot_of(*processes)).processes[pid(of)].threads[number].now
 
 
 def doing(*calls: str, waits: WaitedOn | None = None, state: str = "S", **more: Any) -> Activity:
@@ -270,7 +270,7 @@ def test_an_unreadable_system_call_is_unknown_with_the_reason() -> None:
 
 
 def at(after_s: float, *threads: Thread, ticks: int = 0) -> Snapshot:
-    return world(with_ticks(main(threads=threads), ticks), at_s=NOW_S + after_s)
+    return snapshot_of(with_ticks(main(threads=threads), ticks), at_s=NOW_S + after_s)
 
 
 def test_shares_follow_the_counters_and_the_readings() -> None:
@@ -305,9 +305,11 @@ def test_a_debugger_that_stays_is_told() -> None:
 
 def test_threads_that_have_ended_are_dropped_and_the_main_one_outlives_its_process() -> None:
     threads = [thread(MAIN), thread(101), thread(102)]
-    alive = account(world(main(threads=threads)), world(main(threads=threads[:2]), at_s=NOW_S + 1))
+    alive = account(
+        snapshot_of(main(threads=threads)), snapshot_of(main(threads=threads[:2]), at_s=NOW_S + 1)
+    )
     ended = main(threads=threads, ended=Ended(pid(MAIN), NOW_S + 2))
-    index = Index(world(ended, at_s=NOW_S + 2))
+    index = Index(snapshot_of(ended, at_s=NOW_S + 2))
 
     dead = advanced(alive, index, wait_graph(index))
 
@@ -318,14 +320,14 @@ def test_threads_that_have_ended_are_dropped_and_the_main_one_outlives_its_proce
 def test_the_threads_that_are_kept_are_bounded() -> None:
     threads = [thread(MAIN + n) for n in range(THREADS_LIMIT + 5)]
 
-    found = account(world(main(threads=threads))).processes[pid(MAIN)]
+    found = account(snapshot_of(main(threads=threads))).processes[pid(MAIN)]
 
     assert (len(found.threads), found.omitted) == (THREADS_LIMIT, 5)
 
 
 def test_a_large_job_is_accounted_for_on_every_third_reading() -> None:
     others = [process(200 + n, threads=[thread(200 + n)]) for n in range(MANY)]
-    found = [world(main(threads=[thread(MAIN)]), *others, at_s=NOW_S + n) for n in range(5)]
+    found = [snapshot_of(main(threads=[thread(MAIN)]), *others, at_s=NOW_S + n) for n in range(5)]
 
     assert account(*found[:3]).at_s == NOW_S
     assert account(*found).at_s == NOW_S + 3 > NOW_S + EVERY_S
@@ -343,8 +345,8 @@ def test_a_thread_that_goes_on_as_before_keeps_its_account() -> None:
 
 
 def test_the_worker_that_owes_the_batch_may_change_while_main_waits() -> None:
-    first = world(waiting_main(), worker())
-    second = world(
+    first = snapshot_of(waiting_main(), worker())
+    second = snapshot_of(
         waiting_main(), worker(0, ended=Ended(pid(200), NOW_S)), worker(1), at_s=NOW_S + 1
     )
 
@@ -356,7 +358,7 @@ def test_an_account_begins_again_for_an_older_snapshot_and_for_another_job() -> 
     later = account(at(10, thread(MAIN)), at(20, thread(MAIN)))
     other = process(7, "main", parent=None, threads=[thread(7)])
 
-    for snapshot in (at(0, thread(MAIN)), world(other, at_s=NOW_S + 30)):
+    for snapshot in (at(0, thread(MAIN)), snapshot_of(other, at_s=NOW_S + 30)):
         index = Index(snapshot)
         assert advanced(later, index, wait_graph(index)).readings == 1
 
@@ -387,7 +389,8 @@ def test_an_error_in_the_account_is_a_finding_and_silences_no_rule(
 
 def test_the_account_goes_on_where_the_root_was_never_seen() -> None:
     orphans = [
-        world(process(200, threads=[thread(200)]), root=pid(MAIN), at_s=NOW_S + n) for n in range(3)
+        snapshot_of(process(200, threads=[thread(200)]), root=pid(MAIN), at_s=NOW_S + n)
+        for n in range(3)
     ]
 
     found = account(*orphans)

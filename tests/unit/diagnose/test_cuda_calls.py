@@ -9,7 +9,7 @@ import pytest
 from mpwatch.diagnose.analysis.cuda_calls import STACK_AGE_S, reason_not_to_lock_allocator
 from mpwatch.model.samples import Frame, WaitedOn
 from mpwatch.model.snapshot import Process, Thread
-from tests.tui.builders import IDLE_STACK, MAIN_STACK, NOW_S, WORKER_STACK, main_process
+from tests.builders.screen_job import IDLE_STACK, MAIN_STACK, NOW_S, WORKER_STACK, main_process
 
 TRAIN = Frame("step", "/home/ada/train/train.py", 57)
 TORCH = "/usr/lib/python3.11/site-packages/torch"

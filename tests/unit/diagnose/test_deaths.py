@@ -7,7 +7,7 @@ import pytest
 from mpwatch.diagnose.analysis.exits import died_with_parent
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.model.samples import Ended
-from tests.unit.diagnose.worlds import MAIN, NOW_S, main, pid, process, world
+from tests.builders.snapshots import MAIN, NOW_S, main, pid, process, snapshot_of
 
 
 def end(number: int, at_s: float, **how: Any) -> Ended:
@@ -34,5 +34,5 @@ def test_a_death_is_explained_by_the_end_of_the_parent(
 ) -> None:
     worker = process(200, ended=child)
 
-    index = Index(world(main(ended=parent), worker))
+    index = Index(snapshot_of(main(ended=parent), worker))
     assert died_with_parent(index, worker, child) is is_explained

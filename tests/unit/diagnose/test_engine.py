@@ -16,7 +16,7 @@ from mpwatch.diagnose.registry import RULES, Rule
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import LogEntry, Snapshot
 from mpwatch.model.waits import WaitGraph
-from tests.unit.diagnose.worlds import NO_HISTORY, NOW_S, main, pid, process, world
+from tests.builders.snapshots import NO_HISTORY, NOW_S, main, pid, process, snapshot_of
 
 
 def finding(rule: str, severity: Severity = Severity.WARNING, **more: object) -> Finding:
@@ -42,14 +42,14 @@ def findings(engine: Engine, snapshot: Snapshot) -> tuple[Finding, ...]:
 
 
 def look(engine: Engine, after_s: float) -> tuple[Finding, ...]:
-    return findings(engine, world(main(), at_s=NOW_S + after_s))
+    return findings(engine, snapshot_of(main(), at_s=NOW_S + after_s))
 
 
 def test_a_healthy_job_of_every_role_raises_nothing() -> None:
     workers = [process(200 + i) for i in range(3)]
     others = [process(300, "resource-tracker"), process(301, "forkserver"), process(302, "rank")]
 
-    assert findings(Engine(), world(main(), *workers, *others)) == ()
+    assert findings(Engine(), snapshot_of(main(), *workers, *others)) == ()
 
 
 def test_every_rule_has_its_own_id() -> None:
@@ -198,7 +198,7 @@ def test_waits_that_cannot_be_derived_are_a_finding_and_the_rules_go_on() -> Non
 
     watched = Engine((Rule("fine", Script([finding("a")])),), broken)
 
-    diagnosed = watched.diagnosed(world(main()), NO_HISTORY)
+    diagnosed = watched.diagnosed(snapshot_of(main()), NO_HISTORY)
     assert diagnosed.waits == WaitGraph()
     seen = {f.rule: f for f in diagnosed.findings}
     assert set(seen) == {"a", RULE_FAILED}
@@ -225,7 +225,7 @@ def test_another_job_starts_with_a_clean_slate() -> None:
     watched = engine([finding("a")])
     look(watched, 0)
 
-    assert findings(watched, world(main(7), root=pid(7))) == ()
+    assert findings(watched, snapshot_of(main(7), root=pid(7))) == ()
 
 
 def test_a_replay_sought_backwards_starts_with_a_clean_slate() -> None:
@@ -237,8 +237,8 @@ def test_a_replay_sought_backwards_starts_with_a_clean_slate() -> None:
 
 def looks_at(engine: Engine, processes: int, *moments_s: float) -> list[tuple[Finding, ...]]:
     members = [main(), *(process(1000 + number) for number in range(1, processes))]
-    worlds = [world(*members, at_s=NOW_S + at_s) for at_s in moments_s]
-    return [findings(engine, each) for each in worlds]
+    snapshots = [snapshot_of(*members, at_s=NOW_S + at_s) for at_s in moments_s]
+    return [findings(engine, each) for each in snapshots]
 
 
 def counting_rules(count: int) -> tuple[list[int], tuple[Rule, ...]]:
@@ -268,7 +268,7 @@ def test_rules_are_asked_at_once_where_something_was_told_or_somebody_came() -> 
     asked, rules = counting_rules(1)
     engine = Engine(rules)
     members = [main(), *(process(1000 + number) for number in range(1, MANY))]
-    quiet = world(*members)
+    quiet = snapshot_of(*members)
     told = replace(quiet, log=(LogEntry(1, NOW_S, 5e9, "exception", None, "it raised"),))
     joined = replace(told, processes=(*told.processes, process(3000)))
     for second, each in enumerate((quiet, quiet, told, told, joined, joined)):
@@ -299,8 +299,8 @@ def test_a_preview_leaves_no_trace() -> None:
     watched, other = Engine(rules), Engine(rules)
     members = [main(), *(process(1000 + number) for number in range(1, MANY))]
     for second in range(9):
-        snapshot = world(*members, at_s=NOW_S + second)
-        between = world(*members, at_s=NOW_S + second + 0.5)
+        snapshot = snapshot_of(*members, at_s=NOW_S + second)
+        between = snapshot_of(*members, at_s=NOW_S + second + 0.5)
         seen = watched.diagnosed(snapshot, NO_HISTORY)
         watched.preview(between, NO_HISTORY)
         watched.preview(between, NO_HISTORY, all_rules=True)
@@ -316,7 +316,7 @@ def test_a_preview_of_all_rules_asks_those_that_a_look_would_skip() -> None:
     asked.clear()
     members = [main(), *(process(1000 + number) for number in range(1, MANY))]
 
-    watched.preview(world(*members, at_s=NOW_S + 1), NO_HISTORY)
+    watched.preview(snapshot_of(*members, at_s=NOW_S + 1), NO_HISTORY)
     assert asked == []
-    watched.preview(world(*members, at_s=NOW_S + 1), NO_HISTORY, all_rules=True)
+    watched.preview(snapshot_of(*members, at_s=NOW_S + 1), NO_HISTORY, all_rules=True)
     assert asked == [0]

@@ -11,7 +11,7 @@ from mpwatch.diagnose.analysis import forecast as module
 from mpwatch.diagnose.analysis.forecast import forecast, growth, slope
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import Point, Series
-from tests.unit.diagnose.worlds import line
+from tests.builders.snapshots import line
 
 steps = st.floats(0.1, 30)
 rates = st.floats(0.01, 1e6)

@@ -23,7 +23,7 @@ from mpwatch.model.history import History, Point
 from mpwatch.model.ids import SegmentId
 from mpwatch.model.samples import Frame, WaitedOn
 from mpwatch.model.snapshot import LogEntry, Process
-from tests.unit.diagnose.worlds import (
+from tests.builders.snapshots import (
     IDLE_FEEDER,
     IDLE_WORKER,
     MAIN,
@@ -36,8 +36,8 @@ from tests.unit.diagnose.worlds import (
     pipe,
     process,
     segment,
+    snapshot_of,
     thread,
-    world,
 )
 
 WORKERS = 64
@@ -81,7 +81,7 @@ def test_a_value_is_derived_once_for_each_index_and_each_argument() -> None:
         made.append((index.snapshot.at_s, number))
         return 2 * index.snapshot.at_s + number
 
-    first, second = Index(world(main(), at_s=1.0)), Index(world(main(), at_s=2.0))
+    first, second = Index(snapshot_of(main(), at_s=1.0)), Index(snapshot_of(main(), at_s=2.0))
     assert [doubled(first), doubled(first), doubled(first, 7), doubled(first, 7)] == [2, 2, 9, 9]
     assert [doubled(second), doubled(first)] == [4, 2]
     assert made == [(1.0, 0), (1.0, 7), (2.0, 0)]
@@ -97,7 +97,7 @@ def test_a_function_that_raises_is_called_again() -> None:
             raise value
         return value
 
-    index = Index(world(main()))
+    index = Index(snapshot_of(main()))
     with pytest.raises(ValueError, match="once"):
         sometimes(index)
     assert sometimes(index) == 3
@@ -106,7 +106,7 @@ def test_a_function_that_raises_is_called_again() -> None:
 def test_quiet_times_are_those_of_the_index() -> None:
     def index(still_s: float, *cpu_percent: float) -> Index:
         series = [Point(float(n), value) for n, value in enumerate(cpu_percent)]
-        job = world(main(threads=[thread(MAIN, still_s=still_s)]))
+        job = snapshot_of(main(threads=[thread(MAIN, still_s=still_s)]))
         return Index(job, History({(pid(MAIN), "cpu_percent"): series}))
 
     first, second = index(9.0, 0.0, 0.0, 0.0), index(0.5, 0.0, 50.0, 50.0)
@@ -132,7 +132,7 @@ def test_quick_answers_are_those_of_a_search_frame_by_frame() -> None:
 def test_each_distinct_stack_is_searched_once_for_all_threads_that_have_it(
     counted: Callable[[Any, str], list[object]],
 ) -> None:
-    index = Index(world(*loader_job()))
+    index = Index(snapshot_of(*loader_job()))
     searched = counted(stack_patterns, "calls")
 
     feeders = threads_calling(index, "queues.py:_feed")
@@ -146,7 +146,7 @@ def test_threads_come_in_the_order_of_the_tree() -> None:
     job = [process(200 + n, threads=[replace(thread(200 + n), stack=s)]) for n, s in
            enumerate((one, other, one))]  # fmt: skip
 
-    assert [p.pid for p, _ in threads_calling(Index(world(*job)), ":get")] == [200, 201, 202]
+    assert [p.pid for p, _ in threads_calling(Index(snapshot_of(*job)), ":get")] == [200, 201, 202]
 
 
 def test_a_rule_that_needs_few_points_does_not_copy_the_whole_past() -> None:
@@ -175,7 +175,9 @@ def test_edges_follow_pipes_that_change_hands() -> None:
     reader = process(200, "spawned", threads=[waiting], fds=fds(1, links=[pipe(3, 7, False)]))
     writer = process(201, "spawned", fds=fds(1, links=[pipe(4, 7, True)]))
     idle = process(201, "spawned", fds=fds(0, links=[]))
-    jobs = [world(main(fds=fds(0, links=[])), reader, other) for other in (writer, idle, writer)]
+    jobs = [
+        snapshot_of(main(fds=fds(0, links=[])), reader, other) for other in (writer, idle, writer)
+    ]
 
     graphs = [wait_graph(Index(job)) for job in jobs]
     providers = [[edge.providers for edge in graph.edges] for graph in graphs]
@@ -189,7 +191,7 @@ def test_edges_follow_a_semaphore_that_another_process_maps() -> None:
     alone = replace(semaphore, mappers=(pid(200),))
 
     for shared in (semaphore, alone, semaphore):
-        job = world(main(), waiter, process(201, "spawned"), segments=(shared,))
+        job = snapshot_of(main(), waiter, process(201, "spawned"), segments=(shared,))
         assert wait_graph(Index(job)).edges[0].providers == shared.mappers[1:]
 
 
@@ -204,7 +206,7 @@ def test_all_rules_together_search_the_log_once() -> None:
             return super().__iter__()
 
     entries = Log(log("birth", MAIN, "started", method="forkserver", fds=3) for _ in range(2000))
-    index = Index(replace(world(*loader_job()), log=entries))
+    index = Index(replace(snapshot_of(*loader_job()), log=entries))
     Log.searches = 0
     for rule in RULES:
         list(rule.check(index))

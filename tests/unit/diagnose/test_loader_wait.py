@@ -6,7 +6,7 @@ import pytest
 
 from mpwatch.model.loader_polls import loader_wait
 from mpwatch.model.samples import ThreadSample, WaitedOn
-from tests.unit.diagnose.worlds import process
+from tests.builders.snapshots import process
 
 POLL = WaitedOn("poll", "poll", ("pipe:[5]",), timeout_s=5.0)
 CONDITION = WaitedOn("futex", "futex", timeout_s=4.2)

@@ -10,7 +10,17 @@ from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.pipes import PipeEnds, pipe_ends
 from mpwatch.model.samples import FdLink, WaitedOn, inode_of
 from mpwatch.model.snapshot import Process, Snapshot
-from tests.unit.diagnose.worlds import MAIN, fds, main, pid, pipe, process, socket, thread, world
+from tests.builders.snapshots import (
+    MAIN,
+    fds,
+    main,
+    pid,
+    pipe,
+    process,
+    snapshot_of,
+    socket,
+    thread,
+)
 
 LINK = st.one_of(
     st.builds(pipe, st.integers(3, 9), st.integers(1, 4), st.booleans()),
@@ -27,7 +37,7 @@ def ends_of(*processes: Process) -> PipeEnds:
     targets = (*(f"pipe:[{n}]" for n in (1, 2, 3, 4, 500)), *(f"socket:[{n}]" for n in range(5, 9)))
     waiting = thread(999, waits=WaitedOn("poll", "poll", targets, timeout_s=5.0))
     poller = process(999, "spawned", threads=[waiting], fds=fds(0, links=[]))
-    return pipe_ends(Index(world(*processes, poller)))
+    return pipe_ends(Index(snapshot_of(*processes, poller)))
 
 
 def brute(snapshot: Snapshot, inode: int, is_writable: bool) -> tuple[object, ...]:
@@ -52,8 +62,8 @@ def test_ends_follow_every_change_of_what_is_held(readings: list[list[list[FdLin
         ends = ends_of(*processes)
 
         for inode in range(1, 5):
-            assert ends.readers.get(inode, ()) == brute(world(*processes), inode, False)
-            assert ends.writers.get(inode, ()) == brute(world(*processes), inode, True)
+            assert ends.readers.get(inode, ()) == brute(snapshot_of(*processes), inode, False)
+            assert ends.writers.get(inode, ()) == brute(snapshot_of(*processes), inode, True)
 
 
 def test_channels_that_no_thread_waits_for_are_not_indexed() -> None:

@@ -7,7 +7,7 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -23,33 +23,33 @@ from mpwatch.model.history import History
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.observe.recording.file import Recording
 from mpwatch.observe.state.fold import Fold
+from tests.builders.snapshots import checked_snapshots
 from tests.unit.diagnose import rules as tests_of_rules
-from tests.unit.diagnose.worlds import worlds_of_tests
 
-World: TypeAlias = tuple[Snapshot, History]
+Case: TypeAlias = tuple[Snapshot, History]
 DATA = Path(__file__).parents[2] / "data"
 ANOTHER_PROCESS = """
 import pickle, sys
 from tests.unit.diagnose.test_purity import findings_of, RULES
 with open(sys.argv[1], "rb") as file:
-    worlds = pickle.load(file)
-sys.stdout.buffer.write(pickle.dumps([findings_of(each, RULES[::-1]) for each in worlds[::-1]]))
+    cases = pickle.load(file)
+sys.stdout.buffer.write(pickle.dumps([findings_of(each, RULES[::-1]) for each in cases[::-1]]))
 """
 
 
-def worlds() -> Iterator[World]:
-    """The worlds of all tests of rules without parameters, and a recording at several points."""
-    with worlds_of_tests() as seen:
+def cases() -> Iterator[Case]:
+    """The snapshots of all tests of rules without parameters, and a recording at several points."""
+    with checked_snapshots() as seen:
         for found in iter_modules(tests_of_rules.__path__, f"{tests_of_rules.__name__}."):
             for name, test in inspect.getmembers(import_module(found.name), inspect.isfunction):
                 if name.startswith("test_") and not inspect.signature(test).parameters:
                     test()
     yield from seen
     for path in sorted(DATA.glob("*.mpw")):
-        yield from worlds_of_recording(str(path))
+        yield from cases_of_recording(str(path))
 
 
-def worlds_of_recording(path: str) -> Iterator[World]:
+def cases_of_recording(path: str) -> Iterator[Case]:
     """The end of a recording, read once."""
     fold = Fold()
     with Recording(path) as recording:
@@ -65,40 +65,44 @@ def plain(history: History) -> History:
     return History(processes, host, history.started_at_s)
 
 
-def findings_of(world: World, rules: Sequence[Rule]) -> dict[str, list[Finding]]:
+def findings_of(case: Case, rules: Sequence[Rule]) -> dict[str, list[Finding]]:
     """The findings of each rule, all rules run on one index in the order given."""
-    index = Index(*world)
+    index = Index(*case)
     return {rule.id: list(rule.check(index)) for rule in rules}
 
 
 @pytest.fixture(scope="module")
-def all_worlds() -> list[World]:
-    return list(worlds())
+def all_cases() -> list[Case]:
+    return list(cases())
 
 
-def test_the_worlds_make_most_rules_find_something(all_worlds: Iterable[World]) -> None:
-    found = {
-        rule
-        for world in all_worlds
-        for rule, findings in findings_of(world, RULES).items()
-        if findings
-    }
+@pytest.fixture(scope="module")
+def all_findings(all_cases: list[Case]) -> list[dict[str, list[Finding]]]:
+    """Those of each case, rules in the order of the registry."""
+    return [findings_of(case, RULES) for case in all_cases]
+
+
+def test_the_cases_make_most_rules_find_something(
+    all_findings: list[dict[str, list[Finding]]],
+) -> None:
+    found = {rule for each in all_findings for rule, findings in each.items() if findings}
 
     # Rows of the table of known errors have tests with parameters, which are left out here.
     assert len(found) > 0.7 * len(RULES), sorted({rule.id for rule in RULES} - found)
 
 
-def test_rules_find_the_same_in_any_order_and_again(all_worlds: Iterable[World]) -> None:
-    for world in all_worlds:
-        findings = findings_of(world, RULES)
-        assert findings_of(world, RULES[::-1]) == findings
-        assert findings_of(world, sorted(RULES, key=lambda rule: rule.id[::-1])) == findings
+def test_rules_find_the_same_in_any_order_and_again(
+    all_cases: list[Case], all_findings: list[dict[str, list[Finding]]]
+) -> None:
+    for case, findings in zip(all_cases, all_findings, strict=True):
+        assert findings_of(case, RULES[::-1]) == findings
+        assert findings_of(case, sorted(RULES, key=lambda rule: rule.id[::-1])) == findings
 
 
 @pytest.mark.slow
-def test_rules_find_the_same_in_another_process(all_worlds: list[World], tmp_path: Path) -> None:
-    path = tmp_path / "worlds"
-    path.write_bytes(pickle.dumps(all_worlds))
+def test_rules_find_the_same_in_another_process(all_cases: list[Case], tmp_path: Path) -> None:
+    path = tmp_path / "cases"
+    path.write_bytes(pickle.dumps(all_cases))
 
     done = subprocess.run(
         [sys.executable, "-c", ANOTHER_PROCESS, str(path)],
@@ -110,13 +114,13 @@ def test_rules_find_the_same_in_another_process(all_worlds: list[World], tmp_pat
 
     assert done.returncode == 0, done.stderr.decode()
     others = pickle.loads(done.stdout)[::-1]
-    assert others == [findings_of(each, RULES) for each in all_worlds]
+    assert others == [findings_of(each, RULES) for each in all_cases]
 
 
-def test_a_snapshot_diagnosed_again_changes_nothing(all_worlds: Iterable[World]) -> None:
-    for world in all_worlds:
+def test_a_snapshot_diagnosed_again_changes_nothing(all_cases: list[Case]) -> None:
+    for case in all_cases:
         engine = Engine()
-        first = engine.diagnosed(*world)
-        assert engine.diagnosed(*world) == first
-        assert engine.preview(*world) == first
-        assert Engine().diagnosed(*world) == first
+        first = engine.diagnosed(*case)
+        assert engine.diagnosed(*case) == first
+        assert engine.preview(*case) == first
+        assert Engine().diagnosed(*case) == first

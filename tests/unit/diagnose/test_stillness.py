@@ -14,7 +14,7 @@ from mpwatch.diagnose.analysis.idle_time import (
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.model.history import History, Point
 from mpwatch.model.snapshot import Process
-from tests.unit.diagnose.worlds import (
+from tests.builders.snapshots import (
     MAIN,
     NOW_S,
     cpu,
@@ -22,8 +22,8 @@ from tests.unit.diagnose.worlds import (
     line,
     main,
     process,
+    snapshot_of,
     thread,
-    world,
 )
 
 STANDING = main(threads=[thread(MAIN, still_s=60.0)])
@@ -48,7 +48,7 @@ def bursts(every_s: int, of: int, seconds: int = 31) -> list[float]:
 
 
 def seen(process: Process, past: History) -> tuple[Process, Index]:
-    return process, Index(world(process), past)
+    return process, Index(snapshot_of(process), past)
 
 
 def test_a_process_that_never_wakes_up_is_stalled() -> None:
@@ -151,5 +151,5 @@ def test_a_mean_needs_half_of_its_time() -> None:
 
 
 def test_watching_began_at_some_time_or_never() -> None:
-    assert watched_s(Index(world(main()), history(started_at_s=NOW_S - 9))) == 9
-    assert watched_s(Index(world(main()), History())) == 0
+    assert watched_s(Index(snapshot_of(main()), history(started_at_s=NOW_S - 9))) == 9
+    assert watched_s(Index(snapshot_of(main()), History())) == 0

@@ -9,8 +9,7 @@ from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.model.ids import SegmentId
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Loader
-from tests.unit.diagnose.waiting import WORK, chain, reads, waiting_main, worker
-from tests.unit.diagnose.worlds import (
+from tests.builders.snapshots import (
     FETCHING_WORKER,
     IDLE_WORKER,
     MAIN,
@@ -21,15 +20,16 @@ from tests.unit.diagnose.worlds import (
     pipe,
     process,
     segment,
+    snapshot_of,
     thread,
-    world,
 )
+from tests.builders.waits import WORK, chain, reads, waiting_main, worker
 
 
 def test_a_main_that_waits_for_a_busy_worker_makes_progress() -> None:
     busy = thread(201, *FETCHING_WORKER, state="R", still_s=None)
 
-    found = chain(world(waiting_main(), worker(0), worker(1, busy)))
+    found = chain(snapshot_of(waiting_main(), worker(0), worker(1, busy)))
 
     assert found.verdict == "progress"
     assert found.sentence == (
@@ -38,7 +38,7 @@ def test_a_main_that_waits_for_a_busy_worker_makes_progress() -> None:
 
 
 def test_a_lost_batch_is_a_circle_from_system_calls_alone() -> None:
-    found = chain(world(waiting_main(), worker(0), worker(1)))
+    found = chain(snapshot_of(waiting_main(), worker(0), worker(1)))
 
     assert found.verdict == "cycle"
     assert found.sentence == (
@@ -48,20 +48,20 @@ def test_a_lost_batch_is_a_circle_from_system_calls_alone() -> None:
 
 
 def test_a_circle_seen_once_is_not_yet_a_verdict() -> None:
-    now = world(waiting_main(), worker(0, thread(200, waits=reads(WORK), still_s=None)))
+    now = snapshot_of(waiting_main(), worker(0, thread(200, waits=reads(WORK), still_s=None)))
 
     assert chain(now).verdict == "unknown"
 
 
 def test_a_circle_of_a_moment_is_a_hand_over() -> None:
-    assert chain(world(waiting_main(still_s=0.5), worker(0))).verdict == "progress"
+    assert chain(snapshot_of(waiting_main(still_s=0.5), worker(0))).verdict == "progress"
 
 
 def test_the_hook_names_batch_and_owner() -> None:
     loader = Loader(
         pid(MAIN), 1, 2, next_task=417, owner_worker=1, outstanding=2, waiting_since_s=84.0
     )
-    job = world(
+    job = snapshot_of(
         waiting_main(*WAITING_MAIN), worker(0), worker(1, stack=IDLE_WORKER), loaders=(loader,)
     )
 
@@ -71,7 +71,7 @@ def test_the_hook_names_batch_and_owner() -> None:
 def test_a_loader_whose_owner_is_unknown_falls_back_to_all_workers() -> None:
     loader = Loader(pid(MAIN), 1, 2, owner_worker=None, waiting_since_s=84.0)
     other = Loader(pid(MAIN), 2, 2, owner_worker=9, waiting_since_s=84.0)
-    job = world(waiting_main(*WAITING_MAIN), worker(0), loaders=(loader, other))
+    job = snapshot_of(waiting_main(*WAITING_MAIN), worker(0), loaders=(loader, other))
 
     assert chain(job).sentence.startswith("main waits for a batch <- worker 0")
 
@@ -84,7 +84,7 @@ def test_a_lock_locked_since_the_fork_is_a_dead_end() -> None:
         waits=WaitedOn("futex", "futex", ("futex 0x7f",), value=0),
     )
 
-    found = chain(world(waiting_main(*WAITING_MAIN), worker(0, locked)))
+    found = chain(snapshot_of(waiting_main(*WAITING_MAIN), worker(0, locked)))
 
     assert found.verdict == "dead-end"
     assert "It does not exist here" in found.conclusion
@@ -102,33 +102,33 @@ def test_a_lock_locked_since_the_fork_is_a_dead_end() -> None:
     ],
 )
 def test_waits_that_are_not_the_jobs_fault(wait: WaitedOn, verdict: str) -> None:
-    assert chain(world(waiting_main(), worker(0, thread(200, waits=wait)))).verdict == verdict
+    assert chain(snapshot_of(waiting_main(), worker(0, thread(200, waits=wait)))).verdict == verdict
 
 
 def test_a_lock_in_a_process_with_other_threads_is_not_hopeless() -> None:
     both = worker(0, thread(200, waits=WaitedOn("futex", "futex")), thread(201, "data.py:refill"))
 
-    assert chain(world(waiting_main(), both)).verdict == "unknown"
+    assert chain(snapshot_of(waiting_main(), both)).verdict == "unknown"
 
 
 def test_a_worker_in_disk_wait_is_named_and_left_open() -> None:
     disk = WaitedOn("disk", "read", ("/mnt/nfs/a.tar", "rpc_wait"))
 
-    found = chain(world(waiting_main(), worker(0, thread(200, waits=disk, state="D"))))
+    found = chain(snapshot_of(waiting_main(), worker(0, thread(200, waits=disk, state="D"))))
 
     assert found.verdict == "unknown"
     assert "/mnt/nfs/a.tar" in found.sentence
 
 
 def test_a_disk_wait_without_details_is_told_as_one() -> None:
-    found = chain(world(waiting_main(), worker(0, thread(200, state="D"))))
+    found = chain(snapshot_of(waiting_main(), worker(0, thread(200, state="D"))))
 
     assert "a disk or driver" in found.sentence
 
 
 @pytest.mark.parametrize(("state", "by"), [("T", "a signal"), ("t", "a debugger or tracer")])
 def test_a_stopped_worker_is_ordinary_and_says_how_to_go_on(state: str, by: str) -> None:
-    found = chain(world(waiting_main(), worker(0, thread(200, state=state))))
+    found = chain(snapshot_of(waiting_main(), worker(0, thread(200, state=state))))
 
     assert found.verdict == "ordinary"
     assert by in found.sentence
@@ -138,7 +138,7 @@ def test_a_stopped_worker_is_ordinary_and_says_how_to_go_on(state: str, by: str)
 def test_a_person_at_the_debugger_is_ordinary() -> None:
     held = main(threads=[thread(MAIN, "pdb.py:cmdloop", waits=WaitedOn("unknown", "read"))])
 
-    graph = wait_graph(Index(world(held)))
+    graph = wait_graph(Index(snapshot_of(held)))
 
     assert [edge.is_ordinary for edge in graph.edges] == [True]
     assert graph.chains == ()
@@ -153,7 +153,7 @@ def test_idle_helpers_and_workers_make_edges_but_no_chains() -> None:
         fds=fds(3, links=[pipe(8, WORK, True)]), segments=(), threads=[thread(MAIN, state="R")]
     )
 
-    graph = wait_graph(Index(world(running, worker(0), tracker, silent)))
+    graph = wait_graph(Index(snapshot_of(running, worker(0), tracker, silent)))
 
     assert graph.chains == ()
     assert [(edge.what, edge.is_ordinary) for edge in graph.edges] == [
@@ -165,7 +165,7 @@ def test_idle_helpers_and_workers_make_edges_but_no_chains() -> None:
 def test_a_wait_for_a_helper_is_ordinary() -> None:
     joins = main(threads=[thread(MAIN, waits=WaitedOn("child", "wait4", ("pid 900",)))])
 
-    assert chain(world(joins, process(900, "resource-tracker"))).verdict == "ordinary"
+    assert chain(snapshot_of(joins, process(900, "resource-tracker"))).verdict == "ordinary"
 
 
 def test_native_threads_and_idle_threads_say_nothing() -> None:
@@ -177,11 +177,11 @@ def test_native_threads_and_idle_threads_say_nothing() -> None:
         ]
     )
 
-    assert wait_graph(Index(world(busy))).edges == ()
+    assert wait_graph(Index(snapshot_of(busy))).edges == ()
 
 
 def test_a_process_of_which_nothing_is_known_ends_a_chain_as_unknown() -> None:
-    job = world(waiting_main(), worker(0, thread(200)))
+    job = snapshot_of(waiting_main(), worker(0, thread(200)))
 
     assert chain(job).verdict == "unknown"
 
@@ -195,7 +195,7 @@ def test_a_chain_that_is_the_end_of_another_is_told_once() -> None:
     last = process(301, "spawned", threads=[thread(301, waits=WaitedOn("timer", "nanosleep"))])
     top = main(threads=[thread(MAIN, waits=WaitedOn("child", "wait4", ("pid 300",)))])
 
-    assert len(chain(world(top, joins, last)).links) == 3
+    assert len(chain(snapshot_of(top, joins, last)).links) == 3
 
 
 def test_a_holder_that_was_forgotten_meanwhile_ends_a_chain() -> None:
@@ -204,13 +204,13 @@ def test_a_holder_that_was_forgotten_meanwhile_ends_a_chain() -> None:
     stuck = main(threads=[thread(MAIN, waits=waits)], segments=(), fds=fds(3, links=()))
     shared = segment(7, kind="semaphore", mappers=(pid(MAIN), pid(999)))
 
-    assert chain(world(stuck, segments=(shared,))).links[-1].process == pid(MAIN)
+    assert chain(snapshot_of(stuck, segments=(shared,))).links[-1].process == pid(MAIN)
 
 
 def test_a_wait_is_as_old_as_it_has_been_for_the_same() -> None:
     young = replace(worker(0).threads[0], waits_s=0.5)
 
-    found = chain(world(waiting_main(), worker(0, young)))
+    found = chain(snapshot_of(waiting_main(), worker(0, young)))
 
     assert found.verdict == "progress"
     assert found.links[-1].since_s == 0.5

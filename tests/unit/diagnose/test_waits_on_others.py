@@ -10,20 +10,20 @@ from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.model.ids import SegmentId, SegmentUse
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Process, Thread
-from tests.unit.diagnose.waiting import C10D, DATA, chain, reads
-from tests.unit.diagnose.worlds import (
+from tests.builders.snapshots import (
     MAIN,
+    exited,
     fds,
-    gone,
     main,
     pid,
     pipe,
     process,
     segment,
+    snapshot_of,
     socket,
     thread,
-    world,
 )
+from tests.builders.waits import C10D, DATA, chain, reads
 
 SEMAPHORE = SegmentId(9, 77)
 
@@ -44,7 +44,7 @@ def semaphore(*users: int) -> Any:
 
 
 def test_a_semaphore_leads_to_those_that_map_it() -> None:
-    job = world(locked(300), locked(301), segments=(semaphore(300, 301),))
+    job = snapshot_of(locked(300), locked(301), segments=(semaphore(300, 301),))
 
     found = chain(job)
 
@@ -53,13 +53,13 @@ def test_a_semaphore_leads_to_those_that_map_it() -> None:
 
 
 def test_a_semaphore_nobody_else_maps_is_a_dead_end() -> None:
-    assert chain(world(locked(300), segments=(semaphore(300),))).verdict == "dead-end"
+    assert chain(snapshot_of(locked(300), segments=(semaphore(300),))).verdict == "dead-end"
 
 
 def test_a_semaphore_that_another_thread_may_release_is_left_open() -> None:
     two = locked(300, thread(301, "data.py:refill"))
 
-    assert chain(world(two, segments=(semaphore(300),))).verdict == "unknown"
+    assert chain(snapshot_of(two, segments=(semaphore(300),))).verdict == "unknown"
 
 
 def test_users_of_a_semaphore_are_known_from_their_own_mappings_as_well() -> None:
@@ -72,16 +72,16 @@ def test_users_of_a_semaphore_are_known_from_their_own_mappings_as_well() -> Non
         threads=[thread(301, state="R")],
     )
 
-    assert chain(world(locked(300), busy)).verdict == "progress"
+    assert chain(snapshot_of(locked(300), busy)).verdict == "progress"
 
 
 def test_a_wait_for_the_end_of_a_child_is_over_with_it() -> None:
     """Main was read before its child was seen to be gone."""
     joins = main(threads=[thread(MAIN, waits=WaitedOn("child", "wait4", ("pid 300",)))])
 
-    assert chain(world(joins, process(300, "spawned", state="Z"))).verdict == "progress"
-    dead = process(300, "spawned", ended=gone(300, signal=9))
-    found = chain(world(joins, dead))
+    assert chain(snapshot_of(joins, process(300, "spawned", state="Z"))).verdict == "progress"
+    dead = process(300, "spawned", ended=exited(300, signal=9))
+    found = chain(snapshot_of(joins, dead))
     assert (found.verdict, found.sentence) == ("progress", "main waits for exit of 300")
 
 
@@ -93,14 +93,14 @@ def test_one_that_is_a_zombie_or_gone_brings_nothing_more() -> None:
 
     zombie = process(300, "spawned", state="Z", fds=fds(3, links=links))
 
-    assert chain(world(waits, zombie)).verdict == "dead-end"
+    assert chain(snapshot_of(waits, zombie)).verdict == "dead-end"
 
 
 def test_a_wait_for_any_child_looks_at_all_of_them() -> None:
     joins = main(threads=[thread(MAIN, waits=WaitedOn("child", "wait4", ("any child",)))])
     busy = process(300, "spawned", threads=[thread(300, state="S", cpu_percent=50.0)])
 
-    assert chain(world(joins, busy)).verdict == "progress"
+    assert chain(snapshot_of(joins, busy)).verdict == "progress"
 
 
 def rank(number: int, *stack: str, **more: Any) -> Process:
@@ -113,7 +113,7 @@ def rank(number: int, *stack: str, **more: Any) -> Process:
 
 def test_ranks_in_a_collective_wait_for_the_one_that_is_not() -> None:
     late = process(302, "rank", label="rank 2", threads=[thread(302, "train.py:save:9", state="R")])
-    job = world(main(), rank(0, f"{C10D}:all_reduce"), rank(1, f"{C10D}:all_reduce"), late)
+    job = snapshot_of(main(), rank(0, f"{C10D}:all_reduce"), rank(1, f"{C10D}:all_reduce"), late)
 
     chains = wait_graph(Index(job)).chains
 
@@ -122,7 +122,7 @@ def test_ranks_in_a_collective_wait_for_the_one_that_is_not() -> None:
 
 
 def test_ranks_that_are_all_in_one_collective_form_a_circle() -> None:
-    job = world(main(), rank(0, f"{C10D}:barrier"), rank(1, f"{C10D}:barrier"))
+    job = snapshot_of(main(), rank(0, f"{C10D}:barrier"), rank(1, f"{C10D}:barrier"))
 
     assert chain(job).verdict == "cycle"
 
@@ -161,11 +161,11 @@ def launcher(*stack: str) -> Process:
 
 def sentences(*processes: Process) -> dict[str, str]:
     """Who begins a chain, and the whole of it with where it ends."""
-    chains = wait_graph(Index(world(*processes))).chains
+    chains = wait_graph(Index(snapshot_of(*processes))).chains
     return {c.links[0].who: f"{c.sentence}. {c.verdict}: {c.conclusion}" for c in chains}
 
 
-def test_a_rank_at_the_store_waits_for_the_one_that_has_not_joined_not_for_the_launcher() -> None:
+def test_a_rank_at_the_store_waits_for_the_missing_rank_not_for_the_launcher() -> None:
     late = joiner(1, "train.py:download:9", waits=SLEEPS)
 
     found = sentences(launcher(f"{AGENT}:_invoke_run"), joiner(0, JOINS, "train.py:main:3"), late)
@@ -193,7 +193,7 @@ def test_the_rank_that_has_the_store_looks_again_and_again_and_waits_all_the_sam
 def test_one_that_was_started_by_hand_is_a_rank_too() -> None:
     alone = joiner(0, JOINS, waits=SLEEPS)
 
-    found = chain(world(replace(alone, role="main", label="main")))
+    found = chain(snapshot_of(replace(alone, role="main", label="main")))
 
     assert "main waits for the other ranks in init_process_group" in found.sentence
     assert "WORLD_SIZE is 2, and 1 of them is here" in found.conclusion
@@ -215,7 +215,7 @@ def test_a_key_of_the_store_is_set_by_another_rank() -> None:
     assert "rank 0 waits for a key in the ranks' store <- rank 1 sleeps" in found["rank 0"]
 
 
-def test_a_circle_of_ranks_is_one_for_the_launcher_too_that_looks_at_them_each_second() -> None:
+def test_a_cycle_of_ranks_is_a_cycle_for_a_launcher_that_polls_them() -> None:
     meets = joiner(0, f"{C10D}:broadcast", waits=WaitedOn("futex", "futex"))
 
     found = sentences(launcher(f"{AGENT}:_invoke_run"), meets, joiner(1, "train.py:wait:4"))
@@ -233,7 +233,7 @@ def test_a_key_may_come_from_a_machine_that_is_not_seen() -> None:
 
 
 def test_a_launcher_waits_for_the_other_machines_to_join() -> None:
-    found = chain(world(launcher(f"{AGENT}:_rendezvous", f"{AGENT}:_invoke_run")))
+    found = chain(snapshot_of(launcher(f"{AGENT}:_rendezvous", f"{AGENT}:_invoke_run")))
 
     assert found.verdict == "unknown"
     assert "launcher waits for the other machines of its job" in found.sentence
@@ -249,7 +249,7 @@ def test_who_looks_for_a_lock_file_again_and_again_does_not_wake_up_by_itself() 
     )
     rank = process(300, "rank", fds=fds(3, links=()), threads=[thread(300, *stack, waits=sleeps)])
 
-    found = chain(world(rank))
+    found = chain(snapshot_of(rank))
 
     assert found.verdict == "unknown"
     assert "waits for a lock file, train.py:13 download" in found.sentence

@@ -3,16 +3,16 @@ from __future__ import annotations
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.model.samples import WaitedOn
-from tests.unit.diagnose.waiting import DATA, chain
-from tests.unit.diagnose.worlds import (
+from tests.builders.snapshots import (
     MAIN,
     fds,
     main,
     pipe,
     process,
+    snapshot_of,
     thread,
-    world,
 )
+from tests.builders.waits import DATA, chain
 
 
 def test_a_join_before_the_queue_is_drained_is_a_circle() -> None:
@@ -41,7 +41,7 @@ def test_a_join_before_the_queue_is_drained_is_a_circle() -> None:
         ],
     )
 
-    found = chain(world(joins, stuck))
+    found = chain(snapshot_of(joins, stuck))
 
     assert found.verdict == "cycle"
     assert "by way of its thread QueueFeederThread" in found.sentence
@@ -59,7 +59,7 @@ def test_a_write_into_a_pipe_that_only_the_writer_can_read_is_a_dead_end() -> No
         ],
     )
 
-    found = chain(world(survivor))
+    found = chain(snapshot_of(survivor))
 
     assert found.verdict == "dead-end"
     assert "never read" in found.conclusion
@@ -72,7 +72,7 @@ def test_output_piped_to_a_program_outside_the_job_is_not_a_dead_end() -> None:
         threads=[thread(MAIN, waits=WaitedOn("pipe-write", "write", (f"pipe:[{DATA}]",)))],
     )
 
-    assert chain(world(writes)).verdict == "unknown"
+    assert chain(snapshot_of(writes)).verdict == "unknown"
 
 
 def test_absence_means_nothing_where_descriptors_could_not_be_read() -> None:
@@ -84,14 +84,14 @@ def test_absence_means_nothing_where_descriptors_could_not_be_read() -> None:
         threads=[thread(200, waits=WaitedOn("pipe-write", "write", (f"pipe:[{DATA}]",)))],
     )
 
-    assert chain(world(survivor, process(201, segments=()))).verdict == "unknown"
-    assert chain(world(survivor, process(201, fds=fds(3, links=())))).verdict == "unknown"
+    assert chain(snapshot_of(survivor, process(201, segments=()))).verdict == "unknown"
+    assert chain(snapshot_of(survivor, process(201, fds=fds(3, links=())))).verdict == "unknown"
 
 
 def test_a_thread_that_reads_a_pipe_counts_where_its_stack_is_known() -> None:
     wait = WaitedOn("pipe-read", "read", (f"pipe:[{DATA}]",))
     reader = thread(101, "train.py:reader", waits=wait)
     nameless = thread(102, waits=wait)
-    job = world(main(threads=[thread(MAIN, state="R"), reader, nameless]))
+    job = snapshot_of(main(threads=[thread(MAIN, state="R"), reader, nameless]))
 
     assert [edge.tid for edge in wait_graph(Index(job)).edges] == [101]

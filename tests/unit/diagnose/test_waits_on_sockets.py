@@ -8,7 +8,17 @@ from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.model.samples import Ended, FdLink, WaitedOn
 from mpwatch.model.snapshot import Process
 from mpwatch.model.waits import WaitChain
-from tests.unit.diagnose.worlds import MAIN, NOW_S, fds, main, pid, process, socket, thread, world
+from tests.builders.snapshots import (
+    MAIN,
+    NOW_S,
+    fds,
+    main,
+    pid,
+    process,
+    snapshot_of,
+    socket,
+    thread,
+)
 
 OURS, THEIRS = 700, 701
 CHILD = 200
@@ -35,7 +45,7 @@ def child(links: Sequence[FdLink] = ()) -> Process:
 
 
 def chain(*processes: Process) -> WaitChain:
-    (found,) = wait_graph(Index(world(*processes))).chains
+    (found,) = wait_graph(Index(snapshot_of(*processes))).chains
     return found
 
 
@@ -111,7 +121,7 @@ def test_ends_that_siblings_have_inherited_make_no_cycle() -> None:
         212, role="spawned", label="env 212", ended=Ended(pid(212), NOW_S - 84, signal=11)
     )
 
-    chains = wait_graph(Index(world(*waits, *alive, dead))).chains
+    chains = wait_graph(Index(snapshot_of(*waits, *alive, dead))).chains
 
     assert {each.verdict for each in chains} == {"dead-end"}
     assert "env 212 (212) (signal 11 (SIGSEGV)) has exited" in chains[0].conclusion
@@ -121,7 +131,7 @@ def test_without_an_exit_it_is_open_who_uses_an_inherited_end() -> None:
     ours = [socket(3 + n, 700 + 10 * n, 701 + 10 * n) for n in range(3)]
     alive = [sibling(210, 701, 721, peer=700), sibling(211, 711, 701, 721, peer=710)]
 
-    chains = wait_graph(Index(world(parent(reads(720), ours), *alive))).chains
+    chains = wait_graph(Index(snapshot_of(parent(reads(720), ours), *alive))).chains
 
     assert {each.verdict for each in chains} == {"unknown"}
 
@@ -130,7 +140,7 @@ def test_a_child_that_reads_from_the_other_end_is_waited_for() -> None:
     ours = [socket(3 + n, 700 + 10 * n, 701 + 10 * n) for n in range(2)]
     alive = [sibling(210, 701, 711, peer=700), sibling(211, 711, 701, peer=710)]
 
-    chains = wait_graph(Index(world(parent(reads(710), ours), *alive))).chains
+    chains = wait_graph(Index(snapshot_of(parent(reads(710), ours), *alive))).chains
 
     cycle = chains[0]
     assert cycle.verdict == "cycle"
@@ -147,7 +157,7 @@ def test_a_server_that_waits_for_clients_is_idle_whatever_its_threads_wait_for()
         threads=[accepts, results],
     )
 
-    chains = wait_graph(Index(world(server, child()))).chains
+    chains = wait_graph(Index(snapshot_of(server, child()))).chains
 
     assert {each.verdict for each in chains} == {"ordinary"}
     assert "main waits for a client of tcp 127.0.0.1:4000" in chains[0].sentence

@@ -5,7 +5,7 @@ import multiprocessing.queues
 from tests.benchmarks.hook_floor import Floor
 
 
-def test_wrappers_that_do_nothing_are_set_where_the_hook_has_its_own_and_taken_out_again() -> None:
+def test_empty_wrappers_are_set_at_every_point_of_the_hook_and_removed_again() -> None:
     before = multiprocessing.queues.Queue.put
     floor = Floor()
 

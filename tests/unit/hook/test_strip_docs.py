@@ -78,7 +78,7 @@ def test_stripped_functions_have_no_docstrings_and_return_the_same() -> None:
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 has no table of columns")
-def test_functions_and_those_in_them_have_one_line_and_raise_and_return_what_they_did() -> None:
+def test_stripped_functions_have_one_line_and_raise_and_return_the_same() -> None:
     package = module("lean_package")
     inner = module("lean_package.words", package)
     lines = "".join(f"    number += {n}\n" for n in range(40))

@@ -40,7 +40,7 @@ def test_a_whole_series_is_not_copied() -> None:
     assert since(whole, 0.0) is whole
 
 
-def test_a_track_does_not_grow_with_its_arrays_and_cannot_be_changed_through_its_columns() -> None:
+def test_a_track_is_a_copy_of_its_arrays_and_its_columns_are_read_only() -> None:
     moments, values = array("d", [1.0, 2.0]), array("d", [10.0, 20.0])
     made = Track(moments, values)
     moments.append(3.0)

@@ -5,18 +5,18 @@ from __future__ import annotations
 import pickle
 from dataclasses import replace
 
-from tests.unit.diagnose.worlds import gone, main, pid, process, world
+from tests.builders.snapshots import exited, main, pid, process, snapshot_of
 
 
 def test_living_are_the_processes_that_have_not_ended() -> None:
-    snapshot = world(main(), process(2), replace(process(3), ended=gone(3)))
+    snapshot = snapshot_of(main(), process(2), replace(process(3), ended=exited(3)))
 
     assert [each.pid for each in snapshot.living()] == [main().pid, 2]
     assert snapshot.living() is snapshot.living()
 
 
 def test_a_changed_copy_has_lookups_of_its_own() -> None:
-    snapshot = world(main(), process(2))
+    snapshot = snapshot_of(main(), process(2))
     later = replace(snapshot, processes=(main(),))
 
     assert [each.pid for each in later.living()] == [main().pid]
@@ -26,7 +26,7 @@ def test_a_changed_copy_has_lookups_of_its_own() -> None:
 
 def test_of_two_processes_with_one_identity_the_first_is_found() -> None:
     first, second = process(2), replace(process(2), label="another")
-    snapshot = world(main(), first, second)
+    snapshot = snapshot_of(main(), first, second)
 
     assert snapshot.get(pid(2)) is first
     assert snapshot.get(pid(77)) is None
@@ -34,7 +34,7 @@ def test_of_two_processes_with_one_identity_the_first_is_found() -> None:
 
 
 def test_equal_snapshots_are_equal_after_pickling() -> None:
-    snapshot = world(main(), process(2))
+    snapshot = snapshot_of(main(), process(2))
 
     copy = pickle.loads(pickle.dumps(snapshot))
 

@@ -20,9 +20,9 @@ from mpwatch.model.findings import Finding
 from mpwatch.model.ids import ProcessId
 from mpwatch.report.autopsy import NO_EXIT, NothingLeft, autopsies, autopsy_text, ended
 from mpwatch.report.table import TextStyle, cell_width
+from tests.builders.hook_files import birth_note, write_hook_files
+from tests.builders.report_job import finding
 from tests.conftest import Start
-from tests.unit.boxes import birth, leave
-from tests.unit.report.jobs import finding
 
 # Above the largest pid there can be, so that none of them is alive.
 MAIN = ProcessId(5_000_001, 10)
@@ -39,8 +39,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def leave_a_job(folder: Path) -> None:
-    leave(folder, MAIN, [(wire.LOADER_NEXT, 900, 416)], [birth(WORKER.pid, worker_id=3)])
-    leave(
+    write_hook_files(
+        folder, MAIN, [(wire.LOADER_NEXT, 900, 416)], [birth_note(WORKER.pid, worker_id=3)]
+    )
+    write_hook_files(
         folder,
         WORKER,
         [
@@ -72,7 +74,7 @@ def test_an_unfinished_call_is_found(folder: Path) -> None:
 
 
 def test_the_number_of_a_worker_is_known_from_its_own_records(folder: Path) -> None:
-    leave(folder, WORKER, [(wire.LOADER_FETCH_BEGIN, 100, 1, 3)])
+    write_hook_files(folder, WORKER, [(wire.LOADER_FETCH_BEGIN, 100, 1, 3)])
 
     assert autopsies(str(folder))[0].dead[0].worker_id == 3
 
@@ -89,7 +91,7 @@ def test_the_number_of_a_worker_is_known_from_its_own_records(folder: Path) -> N
 def test_the_exit_status_comes_from_the_notes(
     folder: Path, notes: list[dict[str, object]], words: str
 ) -> None:
-    leave(folder, MAIN, notes=notes)
+    write_hook_files(folder, MAIN, notes=notes)
 
     ((dead,),) = (autopsy.dead for autopsy in autopsies(str(folder)))
 
@@ -98,7 +100,7 @@ def test_the_exit_status_comes_from_the_notes(
 
 def test_by_pid_only_that_process_and_its_descendants_are_examined(folder: Path) -> None:
     leave_a_job(folder)
-    leave(folder, OTHER)
+    write_hook_files(folder, OTHER)
 
     (whole,) = autopsies(str(MAIN.pid))
     (part,) = autopsies(str(WORKER.pid))
@@ -109,15 +111,15 @@ def test_by_pid_only_that_process_and_its_descendants_are_examined(folder: Path)
 
 
 def test_of_two_processes_with_one_pid_the_later_is_examined(folder: Path) -> None:
-    leave(folder, MAIN)
-    leave(folder, MAIN._replace(start_ticks=99))
+    write_hook_files(folder, MAIN)
+    write_hook_files(folder, MAIN._replace(start_ticks=99))
 
     assert autopsies(str(MAIN.pid))[0].dead[0].box.process.start_ticks == 99
 
 
 def test_rules_apply_to_the_files_of_dead_processes(folder: Path) -> None:
-    leave(folder, MAIN, [(wire.LOADER_NEXT, 9000, 416)], [birth(WORKER.pid)])
-    leave(folder, WORKER, notes=[{"kind": "exit", "ms": 5000, "code": 3}])
+    write_hook_files(folder, MAIN, [(wire.LOADER_NEXT, 9000, 416)], [birth_note(WORKER.pid)])
+    write_hook_files(folder, WORKER, notes=[{"kind": "exit", "ms": 5000, "code": 3}])
 
     (autopsy,) = autopsies(str(folder))
 
@@ -133,7 +135,7 @@ def test_findings_from_just_before_the_end_are_kept(
         for process in index.snapshot.living():
             yield replace(finding(), rule="only-alive", process=process.process)
 
-    leave(folder, MAIN, [(wire.SHARE, 100)])
+    write_hook_files(folder, MAIN, [(wire.SHARE, 100)])
     monkeypatch.setattr(
         "mpwatch.report.autopsy.Engine", lambda: Engine([Rule("only-alive", while_it_lives)])
     )
@@ -148,7 +150,7 @@ def test_children_of_one_parent_without_a_file_are_one_job_and_none_is_its_main(
     folder: Path,
 ) -> None:
     for number, child in enumerate((WORKER, OTHER), 1):
-        leave(folder, child, origin=(*MAIN, f"SpawnPoolWorker-{number}".encode()))
+        write_hook_files(folder, child, origin=(*MAIN, f"SpawnPoolWorker-{number}".encode()))
 
     (autopsy,) = autopsies(str(folder))
 
@@ -161,8 +163,8 @@ def test_children_of_one_parent_without_a_file_are_one_job_and_none_is_its_main(
 
 
 def test_a_parent_without_a_file_can_be_examined(folder: Path) -> None:
-    leave(folder, WORKER, origin=(MAIN.pid, 0, b"Process-1"))
-    leave(folder, OTHER)
+    write_hook_files(folder, WORKER, origin=(MAIN.pid, 0, b"Process-1"))
+    write_hook_files(folder, OTHER)
 
     (autopsy,) = autopsies(str(MAIN.pid))
 
@@ -170,9 +172,9 @@ def test_a_parent_without_a_file_can_be_examined(folder: Path) -> None:
 
 
 def test_a_parent_that_was_injected_after_the_start_is_found_by_its_pid(folder: Path) -> None:
-    leave(folder, MAIN)
-    leave(folder, WORKER, origin=(MAIN.pid, 0, b"Process-1"))
-    leave(folder, OTHER, origin=(WORKER.pid, WORKER.start_ticks, b""))
+    write_hook_files(folder, MAIN)
+    write_hook_files(folder, WORKER, origin=(MAIN.pid, 0, b"Process-1"))
+    write_hook_files(folder, OTHER, origin=(WORKER.pid, WORKER.start_ticks, b""))
 
     (autopsy,) = autopsies(str(folder))
 
@@ -184,9 +186,9 @@ def test_a_parent_that_was_injected_after_the_start_is_found_by_its_pid(folder: 
 def test_a_parent_outside_of_the_job_is_described(folder: Path) -> None:
     alive = read_stat("/proc", os.getpid())
     assert alive is not None
-    leave(folder, WORKER, origin=(*alive.process, b"Process-1"))
-    leave(folder, MAIN)
-    leave(folder, OTHER, origin=(*MAIN, b"Process-1"))
+    write_hook_files(folder, WORKER, origin=(*alive.process, b"Process-1"))
+    write_hook_files(folder, MAIN)
+    write_hook_files(folder, OTHER, origin=(*MAIN, b"Process-1"))
 
     living = autopsy_text(autopsies(str(WORKER.pid)), style=TextStyle(200))
     other = autopsy_text(autopsies(str(OTHER.pid)), style=TextStyle(200))
@@ -198,7 +200,7 @@ def test_a_parent_outside_of_the_job_is_described(folder: Path) -> None:
 def test_a_running_process_is_not_examined(folder: Path) -> None:
     alive = read_stat("/proc", os.getpid())
     assert alive is not None
-    leave(folder, alive.process)
+    write_hook_files(folder, alive.process)
 
     with pytest.raises(NothingLeft, match=r"\(1 still runs\)\.$"):
         autopsies(str(folder))
@@ -229,7 +231,7 @@ def test_damaged_files_are_read_as_far_as_they_go(folder: Path) -> None:
 
 
 def test_notes_without_a_ring_are_reported(folder: Path) -> None:
-    leave(folder, MAIN, notes=[{"kind": "exit", "ms": 5, "code": 3}])
+    write_hook_files(folder, MAIN, notes=[{"kind": "exit", "ms": 5, "code": 3}])
     (folder / f"{wire.stem(*MAIN)}.ring").unlink()
 
     text = autopsy_text(autopsies(str(folder)))

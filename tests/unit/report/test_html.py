@@ -8,9 +8,9 @@ from html.parser import HTMLParser
 
 from mpwatch.observe.sources.replay import replay_course
 from mpwatch.report.html import report_html
+from tests.builders.report_job import account, finding, job
+from tests.builders.samples import START_S, small_job
 from tests.unit.observe.recording.conftest import Recorded, recorded
-from tests.unit.observe.recording.trees import START_S, tree
-from tests.unit.report.jobs import account, finding, job
 
 __all__ = ["recorded"]
 
@@ -131,7 +131,9 @@ def test_it_says_why_there_is_no_account() -> None:
 
 
 def test_a_recording_gives_curves(recorded: Recorded) -> None:
-    snapshot, course = replay_course(recorded([tree(START_S + n, cpu_ticks=n) for n in range(30)]))
+    snapshot, course = replay_course(
+        recorded([small_job(START_S + n, cpu_ticks=n) for n in range(30)])
+    )
     empty = Page(report_html(snapshot, course))
     course.host["/dev/shm bytes"].points.clear()
     for n in range(30):

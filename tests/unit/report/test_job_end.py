@@ -12,7 +12,7 @@ from mpwatch.model.snapshot import LogEntry, Snapshot
 from mpwatch.report.job_end import EXCEPTIONS_SHOWN, WORDS_LIMIT
 from mpwatch.report.json import diagnose_json, text_of
 from mpwatch.report.text import diagnose_text
-from tests.unit.report.jobs import MAIN, WORKER, job
+from tests.builders.report_job import MAIN, WORKER, job
 
 
 def raised(process: ProcessId, error: str, number: int = 0) -> LogEntry:

@@ -12,7 +12,7 @@ from urllib.request import urlopen
 import pytest
 
 from mpwatch.report.prometheus import CannotServe, MetricsServer, exposition, parse_address
-from tests.unit.report.jobs import finding, job
+from tests.builders.report_job import finding, job
 
 LINE = re.compile(r'[a-z_]+(\{([a-z]+="([^"\\]|\\.)*",?)*\})? -?[0-9.e+]+(inf|nan)?')
 

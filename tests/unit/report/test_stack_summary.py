@@ -5,13 +5,13 @@ import json
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.report.json import diagnose_json, text_of
 from mpwatch.report.text import diagnose_text
-from tests.unit.diagnose.worlds import (
+from tests.builders.snapshots import (
     FETCHING_WORKER,
     IDLE_WORKER,
     main,
     process,
+    snapshot_of,
     thread,
-    world,
 )
 
 
@@ -22,7 +22,7 @@ def loader(count: int, *busy: int) -> Snapshot:
         process(200 + n, worker_id=n, threads=[thread(200 + n, *stack)])
         for n, stack in stacks.items()
     )
-    return world(main(), *workers)
+    return snapshot_of(main(), *workers)
 
 
 def test_workers_with_equal_stacks_are_counted_and_exceptions_are_named() -> None:

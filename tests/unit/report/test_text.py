@@ -11,7 +11,7 @@ from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Hook, Snapshot
 from mpwatch.report.table import TextStyle, cell_width
 from mpwatch.report.text import diagnose_text, doctor_text, dump_text, ps_text
-from tests.unit.report.jobs import MAIN, account, finding, job, listed_job, worker
+from tests.builders.report_job import MAIN, account, finding, job, listed_job, worker
 
 
 def section(text: str, title: str) -> list[str]:

@@ -10,7 +10,7 @@ from mpwatch.hook import wire
 from mpwatch.model.events import HookEvent, HookNote, HookSlice, Input
 from mpwatch.model.samples import Ended
 from mpwatch.report.trace import trace_events, write_trace
-from tests.unit.observe.recording.trees import MAIN, START_S, WORKER, tree
+from tests.builders.samples import MAIN, START_S, WORKER_0, small_job
 
 START_NS = int(START_S * 1e9)
 
@@ -29,29 +29,29 @@ def phase(events: list[dict[str, Any]], letter: str) -> list[dict[str, Any]]:
 
 
 def test_a_call_spans_its_duration_on_its_thread() -> None:
-    slices = HookSlice(WORKER, START_S, (event(wire.SHARE, 500, duration_us=120),), 0)
+    slices = HookSlice(WORKER_0, START_S, (event(wire.SHARE, 500, duration_us=120),), 0)
 
     call = phase(traced(slices), "X")[0]
 
-    assert (call["name"], call["pid"], call["tid"]) == ("share", WORKER.pid, 101)
+    assert (call["name"], call["pid"], call["tid"]) == ("share", WORKER_0.pid, 101)
     assert (call["ts"], call["dur"]) == (380.0, 120.0)
     assert call["args"]["bytes"] == 4096
 
 
 def test_an_arrow_leads_from_sending_to_receipt() -> None:
-    sent = HookSlice(WORKER, START_S, (event(wire.SHARE, 10), event(wire.SHARE, 20)), 0)
+    sent = HookSlice(WORKER_0, START_S, (event(wire.SHARE, 10), event(wire.SHARE, 20)), 0)
     received = HookSlice(MAIN, START_S, (event(wire.REBUILD, 30), event(wire.REBUILD, 40)), 0)
 
     events = traced(sent, received)
 
     tails, heads = phase(events, "s"), phase(events, "f")
     assert [one["id"] for one in tails] == [one["id"] for one in heads] == [1, 2]
-    assert {one["pid"] for one in tails} == {WORKER.pid}
+    assert {one["pid"] for one in tails} == {WORKER_0.pid}
     assert {one["pid"] for one in heads} == {MAIN.pid}
 
 
 def test_the_receipt_may_come_before_the_sending() -> None:
-    sent = HookSlice(WORKER, START_S, (event(wire.SHARE, 10),), 0)
+    sent = HookSlice(WORKER_0, START_S, (event(wire.SHARE, 10),), 0)
     received = HookSlice(MAIN, START_S, (event(wire.REBUILD, 30),), 0)
 
     events = traced(received, sent)
@@ -60,7 +60,7 @@ def test_the_receipt_may_come_before_the_sending() -> None:
 
 
 def test_processes_and_threads_are_named_once() -> None:
-    names = [one for one in traced(tree(START_S), tree(START_S + 1)) if one["ph"] == "M"]
+    names = [one for one in traced(small_job(START_S), small_job(START_S + 1)) if one["ph"] == "M"]
 
     assert [one["args"]["name"] for one in names if one["name"] == "process_name"] == [
         "main python",
@@ -71,7 +71,7 @@ def test_processes_and_threads_are_named_once() -> None:
 
 def test_exits_and_notes_are_instants() -> None:
     events = traced(
-        Ended(WORKER, START_S + 2, signal=9),
+        Ended(WORKER_0, START_S + 2, signal=9),
         HookNote(MAIN, START_NS + 3_000_000_000, "exception", {"text": "boom", "where": None}),
     )
 
@@ -90,7 +90,7 @@ def test_a_trace_without_events_is_valid_json() -> None:
     empty, full = io.StringIO(), io.StringIO()
 
     assert write_trace([], START_S, empty) == 0
-    count = write_trace([tree(START_S)], START_S, full)
+    count = write_trace([small_job(START_S)], START_S, full)
 
     assert json.loads(empty.getvalue())["traceEvents"] == []
     assert len(json.loads(full.getvalue())["traceEvents"]) == count > 0

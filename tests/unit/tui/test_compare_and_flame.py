@@ -9,8 +9,9 @@ import pytest
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame
 from mpwatch.tui.elements.styled_text import text_of
-from mpwatch.tui.pages import compare, flame
-from tests.tui.builders import NOW_S
+from mpwatch.tui.pages import compare
+from mpwatch.tui.pages.stacks import flame
+from tests.builders.screen_job import NOW_S
 from tests.tui.scripted import loader_job
 
 

@@ -8,9 +8,10 @@ import pytest
 
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.tui.elements.snapshot_view import SnapshotView
-from mpwatch.tui.pages import events, files, findings, flows, gpu, loader, shm, threads, tree, waits
+from mpwatch.tui.pages import events, files, findings, flows, gpu, loader, shm, tree, waits
+from mpwatch.tui.pages.stacks import threads
+from tests.builders.screen_job import worker_id
 from tests.tui import scripted
-from tests.tui.builders import worker_id
 from tests.tui.scripted import loader_job
 
 ALL_PAGES = (

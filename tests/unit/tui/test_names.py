@@ -9,7 +9,7 @@ from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Process
 from mpwatch.tui.elements.snapshot_view import SnapshotView
 from mpwatch.tui.pages import loader
-from tests.tui.builders import main_process, worker
+from tests.builders.screen_job import main_process, worker
 from tests.tui.scripted import loader_job
 from tests.unit.tui.rows import row_text
 

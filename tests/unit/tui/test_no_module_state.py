@@ -16,7 +16,7 @@ from mpwatch.tui import elements, pages
 NAMES = [
     found.name
     for package in (pages, elements)
-    for found in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")
+    for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
 ]
 CONTAINERS = (dict, list, set, bytearray, deque)
 

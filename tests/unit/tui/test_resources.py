@@ -11,7 +11,7 @@ from mpwatch.model.snapshot import Flow
 from mpwatch.tui.elements.snapshot_view import SnapshotView
 from mpwatch.tui.elements.styled_text import drawn, text_of
 from mpwatch.tui.pages import files, flows, loader, shm
-from tests.tui.builders import MAIN, worker_id
+from tests.builders.screen_job import MAIN, worker_id
 from tests.tui.scripted import loader_job
 from tests.unit.tui.rows import row_text
 

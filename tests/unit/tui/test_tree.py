@@ -14,8 +14,8 @@ from mpwatch.tui.elements.page import Order
 from mpwatch.tui.elements.snapshot_view import SnapshotView
 from mpwatch.tui.elements.styled_text import text_of
 from mpwatch.tui.pages import tree
+from tests.builders.screen_job import MAIN, worker_id
 from tests.tui import scripted
-from tests.tui.builders import MAIN, worker_id
 from tests.tui.scripted import loader_job
 
 

@@ -10,8 +10,9 @@ from mpwatch.model.samples import Frame
 from mpwatch.model.waits import WaitGraph
 from mpwatch.tui.elements.snapshot_view import SnapshotView
 from mpwatch.tui.elements.styled_text import text_of
-from mpwatch.tui.pages import events, threads, waits
-from tests.tui.builders import worker_id
+from mpwatch.tui.pages import events, waits
+from mpwatch.tui.pages.stacks import threads
+from tests.builders.screen_job import worker_id
 from tests.tui.scripted import loader_job
 from tests.unit.tui.rows import row_text
 

@@ -7,7 +7,7 @@ import pytest
 from mpwatch.tui.elements.snapshot_view import SnapshotView
 from mpwatch.tui.elements.styled_text import place
 from mpwatch.tui.pages import waits
-from tests.tui.builders import main_process
+from tests.builders.screen_job import main_process
 from tests.tui.scripted import loader_job
 from tests.unit.tui.rows import row_text
 

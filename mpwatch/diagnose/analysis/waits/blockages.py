@@ -64,6 +64,8 @@ class Blockage:
     """Processes that cannot go on without it, the root first; empty if it is stuck alone."""
     waited_s: float
     """Seconds for which none of them has made progress."""
+    edge: WaitEdge | None = None
+    """The wait that leads to the process; `None` if none waits for it."""
 
     @property
     def thread(self) -> Thread | None:
@@ -104,6 +106,7 @@ def _both(index: Index, one: Blockage, other: Blockage) -> Blockage:
         longer.chain,
         _root_first(index, waiters),
         max(one.waited_s, other.waited_s),
+        longer.edge,
     )
 
 
@@ -131,7 +134,10 @@ def _blockage(
     times = [each for each in known if each is not None]
     if not times or len(times) < len(watched):
         return None
-    return Blockage(end, reason, chain, _root_first(index, waiters), min(times))
+    before = chain.links[-2] if waiters and len(chain.links) > 1 else None
+    key = None if before is None or before.process is None else (before.process, before.tid or 0)
+    edge = None if key is None else edges.get(key)
+    return Blockage(end, reason, chain, _root_first(index, waiters), min(times), edge)
 
 
 def _reason(index: Index, end: Process, chain: WaitChain) -> Reason | None:

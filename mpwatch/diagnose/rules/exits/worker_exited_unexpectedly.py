@@ -25,6 +25,7 @@ from mpwatch.diagnose.analysis.exits import (
     last_seen,
     memory_evidence,
     parent_fate,
+    parent_waiting,
 )
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import (
@@ -281,6 +282,7 @@ def _finding(
     others = [called(other) for other, _ in alike[1:]]
     if others:
         evidence.append(f"so did {len(others)} more: {', '.join(others[:4])}")
+    evidence += parent_waiting(index, process)
     who = called(process) if not others else f"{called(process)} and {len(others)} more"
     return Finding(
         rule=RULE,

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from signal import Signals
 
 from mpwatch.diagnose.analysis.distributed.rank_exits import aborted_in_collective
-from mpwatch.diagnose.analysis.exits import CRASH_SIGNALS, ended_python, last_seen
+from mpwatch.diagnose.analysis.exits import (
+    CRASH_SIGNALS,
+    ended_python,
+    last_seen,
+    parent_waiting,
+)
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called, family_head
 from mpwatch.model.findings import Finding, Severity
@@ -32,7 +38,9 @@ def check(index: Index) -> Iterator[Finding]:
             alike[parent, process.role, ended.words].append((process, ended))
     for crashes in alike.values():
         crashes.sort(key=lambda crash: crash[1].at_s)
-        yield _finding(*crashes[0], [called(process) for process, _ in crashes[1:]])
+        found = _finding(*crashes[0], [called(process) for process, _ in crashes[1:]])
+        waits = parent_waiting(index, crashes[0][0])
+        yield replace(found, evidence=(*found.evidence, *waits))
 
 
 def _finding(process: Process, ended: Ended, others: Sequence[str]) -> Finding:

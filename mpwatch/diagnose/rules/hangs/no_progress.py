@@ -48,6 +48,10 @@ def check(index: Index) -> Iterator[Finding]:
 def _severity(index: Index, blockage: Blockage) -> Severity | None:
     """How bad it is; `None` as long as it means nothing."""
     waited_s = blockage.waited_s
+    if _is_unread(blockage):
+        if waited_s < WARNED_S:
+            return Severity.INFO if waited_s >= TOLD_S else None
+        return Severity.CRITICAL if waited_s >= HOPELESS_S else Severity.WARNING
     if blockage.reason in ("computes", "polls"):
         is_polling = blockage.reason == "polls" and _holds_up_the_job(index, blockage)
         if is_polling and waited_s >= HOPELESS_S:
@@ -60,6 +64,11 @@ def _severity(index: Index, blockage: Blockage) -> Severity | None:
     if waited_s < WARNED_S or not _holds_up_the_job(index, blockage):
         return Severity.INFO
     return Severity.CRITICAL if waited_s >= HOPELESS_S else Severity.WARNING
+
+
+def _is_unread(blockage: Blockage) -> bool:
+    """Whether a process waits for room in a pipe or socket that the process at the end reads."""
+    return blockage.edge is not None and blockage.edge.kind in ("pipe-write", "socket-write")
 
 
 def _holds_up_the_job(index: Index, blockage: Blockage) -> bool:
@@ -87,7 +96,7 @@ def _finding(index: Index, blockage: Blockage, severity: Severity) -> Finding:
         summary=_summary(blockage),
         evidence=tuple(_evidence(index, blockage)),
         cause=_cause(blockage),
-        advice=_ADVICE[blockage.reason],
+        advice=_ADVICE_UNREAD if _is_unread(blockage) else _ADVICE[blockage.reason],
     )
 
 
@@ -152,6 +161,13 @@ def _cause(blockage: Blockage) -> str:
     """Who would have to do what for the others to go on, as far as that was observed."""
     end = called(blockage.process)
     thread = blockage.thread
+    if _is_unread(blockage) and blockage.edge is not None:
+        what = blockage.edge.what.removeprefix("a reader of ")
+        return (
+            f"{what} is full, and {end}, which has its reading end, has read nothing from it for "
+            f"{seconds_text(blockage.waited_s)}. The process that writes goes on only when that "
+            "has made room: a pipe holds 64 KiB."
+        )
     if blockage.reason == "sleeps":
         return f"{end} sleeps{_left(thread)}. {_others_go_on(blockage)}"
     if blockage.reason == "polls":
@@ -201,6 +217,10 @@ _DOES: dict[Reason, str] = {
     "computes": "computes",
     "stopped": "is stopped by a signal",
 }
+_ADVICE_UNREAD = (
+    "Read it for as long as the other process runs: in a thread of its own, or with communicate() "
+    "where it is the output of a subprocess. Or write the output to a file."
+)
 _ADVICE: dict[Reason, str] = {
     "sleeps": (
         "Look at the line where it sleeps: shorten the sleep, or do it in a process for which no "

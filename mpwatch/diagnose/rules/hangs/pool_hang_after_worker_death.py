@@ -1,4 +1,4 @@
-"""A process waits for a Pool task that was lost with its worker."""
+"""A process waits for a Pool's result that was lost, or that no thread receives."""
 
 from __future__ import annotations
 
@@ -9,27 +9,38 @@ from mpwatch.diagnose.analysis.exits import death_of
 from mpwatch.diagnose.analysis.idle_time import is_stalled, quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called, children_started_by, counted
-from mpwatch.diagnose.analysis.stack_patterns import calls, shape_in, shape_of, user_frame
+from mpwatch.diagnose.analysis.stack_patterns import (
+    calls,
+    shape_in,
+    shape_of,
+    user_frame,
+)
 from mpwatch.diagnose.known_errors import number_of
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.snapshot import Process
+from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import seconds_text
 
 RULE = "pool-hang-after-worker-death"
 STUCK_S = 6.0
+_RECEIVER = "_handle_results"
+_HANDLERS = ("_handle_workers", "_handle_tasks", _RECEIVER)
+"""What the threads of a Pool run."""
 REPLACED_S = 0.5
 """Forking a Pool takes milliseconds a worker; spawned ones are started back to back as well."""
 
 
 def check(index: Index) -> Iterator[Finding]:
-    """Yield a finding for each process that waits for a Pool's result after a worker's death.
+    """Yield a finding for each process that waits for a Pool's result that cannot arrive.
 
-    The Pool has replaced the worker, and all its workers are idle. While any of them is running,
-    the result may still arrive. A death that was not observed shows as a worker that is younger
-    than the others.
+    Either the Pool has replaced a worker, and all its workers are idle. While any of them is
+    running, the result may still arrive. A death that was not observed shows as a worker that is
+    younger than the others. Or the thread that receives the results has ended.
     """
     for process in index.snapshot.living():
         waits = [t for t in process.threads if shape_in(index, t.stack) == "pool-result"]
+        if waits and _has_lost_its_receiver(process):
+            yield _without_receiver(process, waits[0])
+            continue
         quiet = quiet_s(process, index) if waits else None
         if quiet is None or quiet < STUCK_S or _is_fed(process):
             continue
@@ -57,16 +68,65 @@ def check(index: Index) -> Iterator[Finding]:
                 f"{counted(len(living), 'living worker')}, idle" if living else "no living worker",
             ),
             cause=(
-                "A Pool replaces a worker that exited, but does not run the worker's task again. "
-                "The result never arrives, and a wait without a timeout never ends."
+                (
+                    "A Pool replaces a worker that exited, but does not run the worker's task "
+                    "again. "
+                    if len(deaths) > len(lost)
+                    else "The task is neither in the Pool's queue nor in a worker: it was lost on "
+                    "its way, or with a worker whose exit was not observed. "
+                )
+                + "The result never arrives, and a wait without a timeout never ends."
             ),
             advice=(
-                "Find out why the worker exited (see the evidence and the other findings). Use "
+                "Find out what happened to the task (see the evidence and other findings). Use "
                 "concurrent.futures.ProcessPoolExecutor, which raises BrokenProcessPool; or wait "
                 "with a timeout (get, or next of imap) and submit the task again, if it may run "
                 "twice."
             ),
         )
+
+
+def _has_lost_its_receiver(process: Process) -> bool:
+    """Whether a Pool's threads that start workers and send tasks run, and none receives results.
+
+    The thread that receives results ends last when a Pool is closed (pool.py, Python 3.10 to 3.15).
+    Stacks are taken of all threads of Python at once.
+    """
+    running = {name for name in _HANDLERS if _runs(process, name)}
+    return running == set(_HANDLERS) - {_RECEIVER}
+
+
+def _runs(process: Process, handler: str) -> bool:
+    return any(calls(own_frames(t.stack), f"pool.py:{handler}") for t in process.threads)
+
+
+def _without_receiver(process: Process, thread: Thread) -> Finding:
+    """The finding about a Pool whose thread for results has ended."""
+    frame = user_frame(own_frames(thread.stack))
+    at = "" if frame is None else f" at {frame_words(frame)}"
+    return Finding(
+        rule=RULE,
+        severity=Severity.CRITICAL,
+        process=process.process,
+        summary=f"{called(process)} waits for a Pool's result, and no thread receives results",
+        evidence=(
+            f"{called(process)} waits{at}",
+            f"its threads run the Pool's {' and '.join(sorted(set(_HANDLERS) - {_RECEIVER}))}, "
+            f"none runs {_RECEIVER}",
+        ),
+        cause=(
+            "The thread of the Pool that receives results has ended by an exception, whose "
+            "traceback is on standard error. Most often something that a worker sent could not be "
+            "unpickled here: an exception class whose __init__ takes other arguments than it "
+            "passes to super().__init__, or a tensor whose sender has exited. No result of this "
+            "Pool is received any more."
+        ),
+        advice=(
+            "Read the traceback of the thread on standard error. Pass all arguments of an "
+            "exception class to super().__init__ or give it __reduce__; or catch such exceptions "
+            "in the task and return plain values."
+        ),
+    )
 
 
 def _is_fed(process: Process) -> bool:

@@ -19,8 +19,8 @@ from mpwatch.collect.hook.link import Delivered, Link
 from mpwatch.collect.hook.ring_decode import CLOCK_LIMIT_NS, decode_slice, parse_ring
 from mpwatch.hook import wire
 from mpwatch.model.events import HookSlice, HookStatus, Input
+from tests.builders.hook_server import ME, ObservedHooks, records
 
-from .hook_worlds import ME, World, records
 from .test_ring import ring
 
 pytestmark = pytest.mark.slow
@@ -148,7 +148,7 @@ def test_an_object_and_what_is_made_of_it_are_decoded_or_refused(data: bytes) ->
 @FUZZ
 @given(st.lists(FRAME, max_size=6), DAMAGE, st.booleans(), st.integers(1, 400))
 def test_a_stream_of_anything_ends_with_a_reason_or_waits_for_more(
-    world: World,
+    observed: ObservedHooks,
     frames: list[tuple[int, bytes]],
     damage: list[tuple[int, int]],
     is_introduced: bool,
@@ -162,7 +162,7 @@ def test_a_stream_of_anything_ends_with_a_reason_or_waits_for_more(
         stream = wire.pack_frame(wire.HELLO, json.dumps(said).encode()) + stream
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
-    link = Link(world.sample, ours, Delivered(), 0.0)
+    link = Link(observed.sample, ours, Delivered(), 0.0)
     found: list[Input] = []
     try:
         for place in range(0, len(stream), chunk):
@@ -184,9 +184,11 @@ def test_a_stream_of_anything_ends_with_a_reason_or_waits_for_more(
 
 
 @pytest.mark.parametrize("kind", ["pipe", "file", "memory that shrinks", "other memory"])
-def test_a_descriptor_that_is_no_sealed_ring_is_closed_unread(world: World, kind: str) -> None:
-    hook = world.hook()
-    world.clients.watch([world.sample])
+def test_a_descriptor_that_is_no_sealed_ring_is_closed_unread(
+    observed: ObservedHooks, kind: str
+) -> None:
+    hook = observed.hook()
+    observed.clients.watch([observed.sample])
     hook.accept()
     ends = list(os.pipe())
     fd = ends[0]
@@ -202,26 +204,26 @@ def test_a_descriptor_that_is_no_sealed_ring_is_closed_unread(world: World, kind
     before = len(os.listdir("/proc/self/fd"))
     frame = wire.pack_frame(wire.HELLO, json.dumps(said).encode())
     socket.send_fds(hook.peer, [frame], [fd])
-    assert len(world.poll()) == 2
+    assert len(observed.poll()) == 2
 
     assert len(os.listdir("/proc/self/fd")) == before
     hook.close()
-    (status,) = world.poll()
+    (status,) = observed.poll()
     assert isinstance(status, HookStatus)
     for each in {fd, *ends}:
         os.close(each)
 
 
 def test_records_that_were_not_sent_come_from_the_ring_once_the_connection_ends(
-    world: World,
+    observed: ObservedHooks,
 ) -> None:
     data = ring(5)
     wire.HEADER.pack_into(data, 0, wire.MAGIC, 1, 4096, 64, 8, *ME, 5, 6)
     fd = os.memfd_create("x", 2)
     os.write(fd, data)
     fcntl.fcntl(fd, 1033, 2)
-    hook = world.hook()
-    world.clients.watch([world.sample])
+    hook = observed.hook()
+    observed.clients.watch([observed.sample])
     hook.accept()
     said = {
         "protocol": wire.PROTOCOL,
@@ -233,14 +235,14 @@ def test_records_that_were_not_sent_come_from_the_ring_once_the_connection_ends(
     socket.send_fds(hook.peer, [frame], [fd])
     os.close(fd)
     hook.say(wire.RECORDS, records(0, 1, 2))
-    world.poll()  # the kernel ends a read where a descriptor came along
-    world.poll()
-    reading = world.clients.black_box(world.sample)
+    observed.poll()  # the kernel ends a read where a descriptor came along
+    observed.poll()
+    reading = observed.clients.black_box(observed.sample)
     assert reading is not None
     assert len(reading.events) == 5
     hook.close()
 
-    rest, status = world.poll()
+    rest, status = observed.poll()
 
     assert isinstance(rest, HookSlice)
     assert ([event.sequence for event in rest.events], rest.lost) == ([3, 4], 0)

@@ -10,17 +10,16 @@ from mpwatch.collect.hook.client import AGAIN_S
 from mpwatch.hook import wire
 from mpwatch.model.events import HookGauges, HookHello, HookNote, HookSlice, HookStatus, Input
 from mpwatch.model.samples import StacksTaken
+from tests.builders.hook_server import ME, NAME, FakeHook, ObservedHooks, records
 
-from .hook_worlds import ME, NAME, FakeHook, World, records
 
-
-def test_a_hook_that_sends_its_hello_is_ready(world: World) -> None:
-    hook = world.hook()
-    world.clients.watch([world.sample])
+def test_a_hook_that_sends_its_hello_is_ready(observed: ObservedHooks) -> None:
+    hook = observed.hook()
+    observed.clients.watch([observed.sample])
     hook.accept()
     hook.introduce()
 
-    hello, status = world.poll()
+    hello, status = observed.poll()
 
     assert isinstance(hello, HookHello)
     assert (hello.process, hello.python, hello.torch) == (ME, "3.11.7", "2.13.0")
@@ -29,38 +28,40 @@ def test_a_hook_that_sends_its_hello_is_ready(world: World) -> None:
     assert status == HookStatus(ME, 100.0, "ready")
 
 
-def test_without_a_hook_it_is_said_once_to_be_absent(world: World) -> None:
-    assert world.reason() == "no hook in this process"
-    assert world.look() == []
+def test_without_a_hook_it_is_said_once_to_be_absent(observed: ObservedHooks) -> None:
+    assert observed.reason() == "no hook in this process"
+    assert observed.look() == []
 
 
-def test_a_hook_that_comes_later_is_found(world: World) -> None:
-    world.look()
+def test_a_hook_that_comes_later_is_found(observed: ObservedHooks) -> None:
+    observed.look()
 
-    world.ready()
+    observed.ready()
 
 
-def test_processes_that_cannot_have_a_hook_are_not_asked(world: World) -> None:
+def test_processes_that_cannot_have_a_hook_are_not_asked(observed: ObservedHooks) -> None:
     from dataclasses import replace
 
-    world.clients.watch([replace(world.sample, is_python=False), replace(world.sample, state="Z")])
+    observed.clients.watch(
+        [replace(observed.sample, is_python=False), replace(observed.sample, state="Z")]
+    )
 
-    assert world.poll() == []
+    assert observed.poll() == []
 
 
-def test_records_come_decoded_with_the_count_of_lost_ones(world: World) -> None:
-    hook = world.ready()
+def test_records_come_decoded_with_the_count_of_lost_ones(observed: ObservedHooks) -> None:
+    hook = observed.ready()
     hook.say(wire.RECORDS, records(7, 8, lost=7))
 
-    (found,) = world.poll()
+    (found,) = observed.poll()
 
     assert isinstance(found, HookSlice)
     assert [event.sequence for event in found.events] == [7, 8]
     assert found.lost == 7
 
 
-def test_frames_may_arrive_in_any_pieces(world: World) -> None:
-    hook = world.ready()
+def test_frames_may_arrive_in_any_pieces(observed: ObservedHooks) -> None:
+    hook = observed.ready()
     assert hook.peer is not None
     whole = wire.pack_frame(wire.RECORDS, records(1)) + wire.pack_frame(
         wire.NOTE, b'{"kind": "birth", "at_ns": 9, "pid": 4}'
@@ -68,23 +69,23 @@ def test_frames_may_arrive_in_any_pieces(world: World) -> None:
     found: list[Input] = []
     for byte in whole:
         hook.peer.sendall(bytes([byte]))
-        found += world.poll()
+        found += observed.poll()
 
     assert [type(each) for each in found] == [HookSlice, HookNote]
     assert found[1] == HookNote(ME, 9, "birth", {"pid": 4})
 
 
-def test_questions_are_answered_by_their_number(world: World) -> None:
-    hook = world.ready()
-    assert world.clients.ask(ME, "gauges") is None
-    assert world.clients.ask(ME, "stacks") is None
+def test_questions_are_answered_by_their_number(observed: ObservedHooks) -> None:
+    hook = observed.ready()
+    assert observed.clients.ask(ME, "gauges") is None
+    assert observed.clients.ask(ME, "stacks") is None
     first, second = hook.asked(), hook.asked()
     threads = [{"tid": 5, "name": "MainThread", "frames": [["f", "a.py", 3], ["broken"]]}]
     hook.say(wire.REPLY, {"id": second["id"], "threads": threads})
     hook.say(wire.REPLY, {"id": first["id"], "cache": {"entries": 5}})
     hook.say(wire.REPLY, {"id": 999, "cache": {}})
 
-    stacks, gauges = world.poll()
+    stacks, gauges = observed.poll()
 
     assert isinstance(stacks, StacksTaken)
     assert stacks.source == "hook"
@@ -93,96 +94,100 @@ def test_questions_are_answered_by_their_number(world: World) -> None:
     assert gauges == HookGauges(ME, 100.0, {"cache": {"entries": 5}})
 
 
-def test_a_gauge_that_is_read_on_request_only_is_named_in_the_request(world: World) -> None:
-    hook = world.ready()
+def test_a_gauge_that_is_read_on_request_only_is_named_in_the_request(
+    observed: ObservedHooks,
+) -> None:
+    hook = observed.ready()
 
-    assert world.clients.ask(ME, "gauges", ("cuda",)) is None
-    assert world.clients.ask(ME, "gauges") is None
+    assert observed.clients.ask(ME, "gauges", ("cuda",)) is None
+    assert observed.clients.ask(ME, "gauges") is None
 
     assert hook.asked()["also"] == ["cuda"]
     assert "also" not in hook.asked()
 
 
-def test_no_answer_in_time_is_silence_and_any_word_ends_it(world: World) -> None:
-    hook = world.ready()
-    world.clients.ask(ME, "ping")
-    world.clock.now_s += 0.2
-    assert world.poll() == []
+def test_no_answer_in_time_is_silence_and_any_word_ends_it(observed: ObservedHooks) -> None:
+    hook = observed.ready()
+    observed.clients.ask(ME, "ping")
+    observed.clock.now_s += 0.2
+    assert observed.poll() == []
 
-    world.clock.now_s += 0.1
-    (silent,) = world.poll()
+    observed.clock.now_s += 0.1
+    (silent,) = observed.poll()
     hook.say(wire.REPLY, {"id": hook.asked()["id"]})
-    (ready,) = world.poll()
-    world.clock.now_s += 10
+    (ready,) = observed.poll()
+    observed.clock.now_s += 10
 
     assert isinstance(silent, HookStatus)
     assert silent.state == "silent"
     assert "250 ms" in silent.reason
     assert isinstance(ready, HookStatus)
     assert ready.state == "ready"
-    assert world.poll() == []
+    assert observed.poll() == []
 
 
-def test_a_connection_without_a_hello_is_silent(world: World) -> None:
-    world.hook()
-    world.clients.watch([world.sample])
-    world.clock.now_s += 0.3
+def test_a_connection_without_a_hello_is_silent(observed: ObservedHooks) -> None:
+    observed.hook()
+    observed.clients.watch([observed.sample])
+    observed.clock.now_s += 0.3
 
-    (status,) = world.poll()
+    (status,) = observed.poll()
 
     assert isinstance(status, HookStatus)
     assert (status.state, "hello" in status.reason) == ("silent", True)
 
 
-def test_a_hook_that_was_taken_out_is_absent_for_that_reason_from_then_on(world: World) -> None:
-    hook = world.ready()
+def test_a_hook_that_was_taken_out_is_absent_for_that_reason_from_then_on(
+    observed: ObservedHooks,
+) -> None:
+    hook = observed.ready()
     hook.say(wire.GOODBYE, {"reason": "detach"})
     hook.listener.close()
-    os.unlink(world.folder / NAME)
+    os.unlink(observed.folder / NAME)
 
-    (status,) = world.poll()
-    world.clock.now_s += AGAIN_S + 1
+    (status,) = observed.poll()
+    observed.clock.now_s += AGAIN_S + 1
 
     assert status == HookStatus(ME, 100.0, "absent", "it was detached")
-    assert world.look() == []
-    assert world.clients.ask(ME, "ping") == f"There is no hook in process {ME.pid}."
+    assert observed.look() == []
+    assert observed.clients.ask(ME, "ping") == f"There is no hook in process {ME.pid}."
 
 
-def test_after_a_failed_connection_no_event_is_reported_twice(world: World) -> None:
-    hook = world.ready()
+def test_after_a_failed_connection_no_event_is_reported_twice(observed: ObservedHooks) -> None:
+    hook = observed.ready()
     hook.say(wire.RECORDS, records(1, 2))
     hook.say(wire.NOTE, {"kind": "x", "at_ns": 50})
-    assert len(world.poll()) == 2
+    assert len(observed.poll()) == 2
     assert hook.peer is not None
     hook.peer.close()
-    (gone,) = world.poll()
+    (gone,) = observed.poll()
     assert isinstance(gone, HookStatus)
     assert gone.state == "gone"
 
-    world.clock.now_s += AGAIN_S + 1
-    world.clients.watch([world.sample])
+    observed.clock.now_s += AGAIN_S + 1
+    observed.clients.watch([observed.sample])
     hook.accept()
     hook.introduce()
     hook.say(wire.RECORDS, records(1, 2, 3))
     hook.say(wire.NOTE, {"kind": "x", "at_ns": 50})
     hook.say(wire.NOTE, {"kind": "x", "at_ns": 60})
-    found = world.poll()
+    found = observed.poll()
 
     assert [type(each) for each in found] == [HookHello, HookStatus, HookSlice, HookNote]
     assert isinstance(found[2], HookSlice)
     assert [event.sequence for event in found[2].events] == [3]
 
 
-def test_a_kind_of_frame_from_the_future_is_skipped(world: World) -> None:
-    hook = world.ready()
+def test_a_kind_of_frame_from_the_future_is_skipped(observed: ObservedHooks) -> None:
+    hook = observed.ready()
     hook.say(55, b"\x00\x01")
     hook.say(wire.GAUGES, {"a": 1})
 
-    assert world.poll() == [HookGauges(ME, 100.0, {"a": 1})]
+    assert observed.poll() == [HookGauges(ME, 100.0, {"a": 1})]
 
 
-def test_a_full_queue_of_connections_does_not_block(world: World) -> None:
-    hook = world.hook()
+def test_a_full_queue_of_connections_does_not_block(observed: ObservedHooks) -> None:
+    hook = observed.hook()
     hook.listener.listen(0)
     waiting = []
     for _ in range(8):
@@ -190,78 +195,82 @@ def test_a_full_queue_of_connections_does_not_block(world: World) -> None:
         client.setblocking(False)
         waiting.append(client)
         try:
-            client.connect(str(world.folder / NAME))
+            client.connect(str(observed.folder / NAME))
         except BlockingIOError:
             break
-    reason = world.reason()
+    reason = observed.reason()
     for client in waiting:
         client.close()
 
     assert "queue is full" in reason
 
 
-def test_a_hook_that_does_not_read_is_not_waited_for(world: World) -> None:
-    world.ready()
+def test_a_hook_that_does_not_read_is_not_waited_for(observed: ObservedHooks) -> None:
+    observed.ready()
 
-    answers = {world.clients.ask(ME, "ping") for _ in range(100)}
+    answers = {observed.clients.ask(ME, "ping") for _ in range(100)}
 
     assert answers == {None, f"The hook of process {ME.pid} does not answer."}
 
 
-def test_the_ring_of_a_silent_process_is_read_from_its_file(world: World) -> None:
+def test_the_ring_of_a_silent_process_is_read_from_its_file(observed: ObservedHooks) -> None:
     header = bytearray(wire.HEADER_BYTES)
     wire.HEADER.pack_into(header, 0, wire.MAGIC, 1, 4096, 64, 4, *ME, 1, 2)
     row = wire.RECORD.pack(1, 5, wire.LOADER_FETCH_BEGIN, 0, 1, 2, 3, 4, 5, 6)
-    path = world.folder / (wire.stem(*ME) + wire.RING_SUFFIX)
+    path = observed.folder / (wire.stem(*ME) + wire.RING_SUFFIX)
     path.write_bytes(bytes(header) + row + bytes(3 * 64))
 
-    found = world.clients.black_box(world.sample)
+    found = observed.clients.black_box(observed.sample)
 
     assert found is not None
     assert [event.kind for event in found.events] == [wire.LOADER_FETCH_BEGIN]
     path.unlink()
-    assert world.clients.black_box(world.sample) is None
+    assert observed.clients.black_box(observed.sample) is None
 
 
 def note(number: int, at_ns: int = 0) -> dict[str, Any]:
     return {"kind": "fork", "at_ns": at_ns or 1000 + number, "n": number}
 
 
-def test_notes_missing_between_received_ones_are_counted(world: World) -> None:
-    hook = world.ready()
+def test_notes_missing_between_received_ones_are_counted(observed: ObservedHooks) -> None:
+    hook = observed.ready()
     for number in (0, 1, 5, 6, 9):
         hook.say(wire.NOTE, note(number))
 
-    found = [each for each in world.poll() if isinstance(each, HookNote)]
+    found = [each for each in observed.poll() if isinstance(each, HookNote)]
 
     assert [each.lost for each in found] == [0, 0, 3, 3, 5]
     assert found[0].data == {}
 
 
-def test_of_two_notes_made_at_once_the_later_number_may_bear_the_earlier_time(world: World) -> None:
-    hook = world.ready()
+def test_of_two_notes_made_at_once_the_later_number_may_bear_the_earlier_time(
+    observed: ObservedHooks,
+) -> None:
+    hook = observed.ready()
     hook.say(wire.NOTE, note(0, at_ns=2000))
     hook.say(wire.NOTE, note(1, at_ns=1999))
 
-    assert [each.lost for each in world.poll() if isinstance(each, HookNote)] == [0, 0]
+    assert [each.lost for each in observed.poll() if isinstance(each, HookNote)] == [0, 0]
 
 
-def test_what_was_heard_before_a_connection_broke_is_not_lost_after_it(world: World) -> None:
-    hook = world.ready()
+def test_what_was_heard_before_a_connection_broke_is_not_lost_after_it(
+    observed: ObservedHooks,
+) -> None:
+    hook = observed.ready()
     hook.say(wire.RECORDS, records(0, 1, 2))
     hook.say(wire.NOTE, note(0))
-    assert len(world.poll()) == 2
+    assert len(observed.poll()) == 2
     hook.close()
-    (world.folder / NAME).unlink()
-    world.poll()
-    world.clock.now_s += AGAIN_S
-    again = world.ready()
+    (observed.folder / NAME).unlink()
+    observed.poll()
+    observed.clock.now_s += AGAIN_S
+    again = observed.ready()
     again.say(wire.RECORDS, records(2, lost=2))
     again.say(wire.RECORDS, records(4, lost=3))
     again.say(wire.NOTE, note(0))
     again.say(wire.NOTE, note(2))
 
-    part, heard = world.poll()
+    part, heard = observed.poll()
 
     assert isinstance(part, HookSlice)
     assert isinstance(heard, HookNote)
@@ -269,24 +278,24 @@ def test_what_was_heard_before_a_connection_broke_is_not_lost_after_it(world: Wo
     assert heard.lost == 1
 
 
-def test_another_hook_in_the_same_process_counts_from_0_again(world: World) -> None:
-    hook = world.ready()
+def test_another_hook_in_the_same_process_counts_from_0_again(observed: ObservedHooks) -> None:
+    hook = observed.ready()
     hook.say(wire.RECORDS, records(*range(50)))
     hook.say(wire.NOTE, note(7))
-    assert len(world.poll()) == 2
+    assert len(observed.poll()) == 2
     hook.say(wire.GOODBYE, {"reason": "detach"})
     hook.close()
-    (world.folder / NAME).unlink()
-    world.poll()
-    world.clock.now_s += AGAIN_S
-    second = world.hook()
-    world.clients.watch([world.sample])
+    (observed.folder / NAME).unlink()
+    observed.poll()
+    observed.clock.now_s += AGAIN_S
+    second = observed.hook()
+    observed.clients.watch([observed.sample])
     second.accept()
     second.introduce(since_ns=777)
     second.say(wire.RECORDS, records(0, 1))
     second.say(wire.NOTE, note(0, at_ns=5000))
 
-    hello, _, part, heard = world.poll()
+    hello, _, part, heard = observed.poll()
 
     assert isinstance(hello, HookHello)
     assert hello.since_ns == 777
@@ -298,37 +307,39 @@ def test_another_hook_in_the_same_process_counts_from_0_again(world: World) -> N
 class AnswersAtOnce(socket.socket):
     """The observer's end; the answer is there, and read, before `send` returns."""
 
-    world: World
+    observed: ObservedHooks
     hook: FakeHook
     heard: list[Input]
 
     def send(self, data: Any, flags: int = 0) -> int:
         sent = super().send(data, flags)
         self.hook.say(wire.REPLY, {"id": self.hook.asked()["id"], "cache": {}})
-        self.heard.extend(self.world.poll())
+        self.heard.extend(self.observed.poll())
         return sent
 
 
-def test_an_answer_that_is_faster_than_the_question_is_written_down_counts(world: World) -> None:
-    hook = world.ready()
-    (link,) = world.clients._links.values()
+def test_an_answer_that_is_faster_than_the_question_is_written_down_counts(
+    observed: ObservedHooks,
+) -> None:
+    hook = observed.ready()
+    (link,) = observed.clients._links.values()
     quick = AnswersAtOnce(fileno=link.sock.detach())
-    quick.world, quick.hook, quick.heard = world, hook, []
+    quick.observed, quick.hook, quick.heard = observed, hook, []
     quick.setblocking(False)
     link.sock = quick
 
-    assert world.clients.ask(ME, "gauges") is None
+    assert observed.clients.ask(ME, "gauges") is None
     assert [type(each) for each in quick.heard] == [HookGauges]
-    world.clock.now_s += 10
-    assert world.poll() == []
+    observed.clock.now_s += 10
+    assert observed.poll() == []
 
 
-def test_a_question_that_could_not_be_sent_is_not_waited_for(world: World) -> None:
-    hook = world.ready()
-    (link,) = world.clients._links.values()
+def test_a_question_that_could_not_be_sent_is_not_waited_for(observed: ObservedHooks) -> None:
+    hook = observed.ready()
+    (link,) = observed.clients._links.values()
     link.sock.shutdown(socket.SHUT_WR)
 
-    assert "is gone" in str(world.clients.ask(ME, "gauges"))
-    world.clock.now_s += 10
-    assert world.poll() == []
+    assert "is gone" in str(observed.clients.ask(ME, "gauges"))
+    observed.clock.now_s += 10
+    assert observed.poll() == []
     hook.close()

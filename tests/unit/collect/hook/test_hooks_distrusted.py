@@ -11,30 +11,29 @@ import pytest
 from mpwatch.hook import wire
 from mpwatch.model.events import HookNote, HookStatus
 from mpwatch.model.ids import ProcessId
+from tests.builders.hook_server import ME, NAME, ObservedHooks, records
 
-from .hook_worlds import ME, NAME, World, records
 
-
-def test_another_protocol_is_refused_with_both_numbers(world: World) -> None:
-    hook = world.hook()
-    world.clients.watch([world.sample])
+def test_another_protocol_is_refused_with_both_numbers(observed: ObservedHooks) -> None:
+    hook = observed.hook()
+    observed.clients.watch([observed.sample])
     hook.accept()
     hook.introduce(protocol=99)
 
-    (status,) = world.poll()
+    (status,) = observed.poll()
 
     assert isinstance(status, HookStatus)
     assert status.state == "absent"
     assert f"protocol 99, this mpwatch {wire.PROTOCOL}" in status.reason
 
 
-def test_a_hook_of_another_process_is_refused(world: World) -> None:
-    hook = world.hook()
-    world.clients.watch([world.sample])
+def test_a_hook_of_another_process_is_refused(observed: ObservedHooks) -> None:
+    hook = observed.hook()
+    observed.clients.watch([observed.sample])
     hook.accept()
     hook.introduce(start_ticks=1)
 
-    (status,) = world.poll()
+    (status,) = observed.poll()
 
     assert isinstance(status, HookStatus)
     assert "another process" in status.reason
@@ -51,18 +50,20 @@ def test_a_hook_of_another_process_is_refused(world: World) -> None:
     ],
     ids=["noise", "no hello", "no JSON", "no object", "deep JSON"],
 )
-def test_garbage_before_the_hello_ends_the_connection(world: World, garbage: bytes) -> None:
-    hook = world.hook()
-    world.clients.watch([world.sample])
+def test_garbage_before_the_hello_ends_the_connection(
+    observed: ObservedHooks, garbage: bytes
+) -> None:
+    hook = observed.hook()
+    observed.clients.watch([observed.sample])
     hook.accept()
     assert hook.peer is not None
     hook.peer.sendall(garbage)
 
-    (status,) = world.poll()
+    (status,) = observed.poll()
 
     assert isinstance(status, HookStatus)
     assert status.state == "absent"
-    assert world.poll() == []
+    assert observed.poll() == []
 
 
 @pytest.mark.parametrize(
@@ -75,27 +76,27 @@ def test_garbage_before_the_hello_ends_the_connection(world: World, garbage: byt
     ],
     ids=["long frame", "short slice", "half a record", "no JSON"],
 )
-def test_garbage_later_ends_it_as_well(world: World, garbage: bytes) -> None:
-    hook = world.ready()
+def test_garbage_later_ends_it_as_well(observed: ObservedHooks, garbage: bytes) -> None:
+    hook = observed.ready()
     assert hook.peer is not None
     hook.peer.sendall(garbage)
 
-    (*_, status) = world.poll()
+    (*_, status) = observed.poll()
 
     assert isinstance(status, HookStatus)
     assert status.state == "absent"
-    assert world.clients.ask(ME, "ping") is not None
+    assert observed.clients.ask(ME, "ping") is not None
 
 
-def test_hostile_text_is_cleaned_and_bounded(world: World) -> None:
-    hook = world.ready()
+def test_hostile_text_is_cleaned_and_bounded(observed: ObservedHooks) -> None:
+    hook = observed.ready()
     deep: Any = "\x1b[2J"
     for _ in range(40):
         deep = [deep]
     said = {"kind": "e\x1b[31mx", "at_ns": 1, "text": "y" * 100_000, "k\x07": "v\nw", "deep": deep}
     hook.say(wire.NOTE, said)
 
-    (note,) = world.poll()
+    (note,) = observed.poll()
 
     assert isinstance(note, HookNote)
     assert note.kind == "ex"
@@ -104,55 +105,55 @@ def test_hostile_text_is_cleaned_and_bounded(world: World) -> None:
     assert "\x1b" not in repr(note.data)
 
 
-def test_a_directory_open_to_others_is_not_trusted(world: World) -> None:
-    world.hook()
-    world.folder.chmod(0o755)
+def test_a_directory_open_to_others_is_not_trusted(observed: ObservedHooks) -> None:
+    observed.hook()
+    observed.folder.chmod(0o755)
 
-    assert "is open to other users" in world.reason()
-
-
-def test_a_link_in_place_of_the_directory_is_not_followed(world: World) -> None:
-    world.folder.rename(world.folder.parent / "elsewhere")
-    world.folder.symlink_to(world.folder.parent / "elsewhere")
-
-    assert "symbolic link" in world.reason()
+    assert "is open to other users" in observed.reason()
 
 
-def test_a_file_in_place_of_the_socket_is_refused(world: World) -> None:
-    (world.folder / NAME).write_text("x")
+def test_a_link_in_place_of_the_directory_is_not_followed(observed: ObservedHooks) -> None:
+    observed.folder.rename(observed.folder.parent / "elsewhere")
+    observed.folder.symlink_to(observed.folder.parent / "elsewhere")
 
-    assert "is not a socket" in world.reason()
-
-
-def test_a_stale_socket_is_said_to_be_stale(world: World) -> None:
-    world.hook().close()
-
-    assert "stale" in world.reason()
+    assert "symbolic link" in observed.reason()
 
 
-def test_a_socket_that_another_process_answers_is_refused(world: World) -> None:
+def test_a_file_in_place_of_the_socket_is_refused(observed: ObservedHooks) -> None:
+    (observed.folder / NAME).write_text("x")
+
+    assert "is not a socket" in observed.reason()
+
+
+def test_a_stale_socket_is_said_to_be_stale(observed: ObservedHooks) -> None:
+    observed.hook().close()
+
+    assert "stale" in observed.reason()
+
+
+def test_a_socket_that_another_process_answers_is_refused(observed: ObservedHooks) -> None:
     from dataclasses import replace
 
     other = ProcessId(os.getppid(), 5)
     listener = socket.socket(socket.AF_UNIX)
-    listener.bind(str(world.folder / (wire.stem(*other) + wire.SOCKET_SUFFIX)))
+    listener.bind(str(observed.folder / (wire.stem(*other) + wire.SOCKET_SUFFIX)))
     listener.listen()
-    world.sample = replace(world.sample, process=other)
+    observed.sample = replace(observed.sample, process=other)
 
-    reason = world.reason()
+    reason = observed.reason()
     listener.close()
 
     assert f"process {os.getpid()} of uid {os.getuid()} answers in its place" in reason
 
 
-def test_a_process_in_a_container_is_found_by_its_number_in_there(world: World) -> None:
+def test_a_process_in_a_container_is_found_by_its_number_in_there(observed: ObservedHooks) -> None:
     from dataclasses import replace
 
     listener = socket.socket(socket.AF_UNIX)
-    listener.bind(str(world.folder / (wire.stem(7, ME.start_ticks) + wire.SOCKET_SUFFIX)))
+    listener.bind(str(observed.folder / (wire.stem(7, ME.start_ticks) + wire.SOCKET_SUFFIX)))
     listener.listen()
-    world.sample = replace(world.sample, ns_pid=7)
-    found = world.look()
+    observed.sample = replace(observed.sample, ns_pid=7)
+    found = observed.look()
     listener.close()
 
     assert found == []

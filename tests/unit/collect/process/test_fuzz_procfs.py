@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from mpwatch.collect.host import cgroups, port_owners
@@ -135,6 +135,7 @@ def test_stat(line: bytes) -> None:
 
 @FUZZ
 @given(broken(STATUS), broken(b"rchar: 10\nwchar: 20\n"), broken(LIMITS), broken(ROLLUP))
+@example(status=b"", io=b"", limits=LIMITS.replace(b"1024", b"9" * 5000), rollup=b"")
 def test_counters(place: Proc, status: bytes, io: bytes, limits: bytes, rollup: bytes) -> None:
     for name, data in (
         ("status", status),
@@ -155,6 +156,7 @@ def test_counters(place: Proc, status: bytes, io: bytes, limits: bytes, rollup: 
 
 @FUZZ
 @given(broken(MAPS))
+@example(MAPS.replace(b"00:1b", b"9" * 5000 + b":1b"))
 def test_mappings(data: bytes) -> None:
     INPUTS["tried"] += 1
     found = parse_mappings(data)

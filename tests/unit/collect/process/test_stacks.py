@@ -109,6 +109,18 @@ def test_a_process_under_a_debugger_is_read_while_it_runs(proc: FakeProc) -> Non
     assert py_spy.commands[0][-1] == "--nonblocking"
 
 
+@pytest.mark.parametrize(("threads", "is_stopped"), [(500, True), (10_000, False)])
+def test_a_process_of_very_many_threads_is_not_stopped(
+    proc: FakeProc, threads: int, is_stopped: bool
+) -> None:
+    proc.process(10, threads=threads)
+    py_spy = PySpy(output=[])
+
+    collector(proc, py_spy).take(TEN)
+
+    assert ("--nonblocking" not in py_spy.commands[0]) == is_stopped
+
+
 def test_locals_are_kept_short_and_clean(proc: FakeProc) -> None:
     evil = {"name": "x\x1b[31m", "repr": "\x07" + "y" * 10_000}
     (stack,) = parse_dump(

@@ -16,7 +16,7 @@ from mpwatch.model.findings import Severity
 from mpwatch.model.history import History, Point
 from mpwatch.model.samples import ThreadSample, WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot
-from tests.unit.diagnose.worlds import (
+from tests.builders.snapshots import (
     MAIN,
     NO_HISTORY,
     NOW_S,
@@ -30,9 +30,9 @@ from tests.unit.diagnose.worlds import (
     pid,
     pipe,
     process,
+    snapshot_of,
     socket,
     thread,
-    world,
 )
 
 SERVER = 150
@@ -52,7 +52,7 @@ def job(*clients: Process, **host: Any) -> Snapshot:
     server = process(
         SERVER, "spawned", threads=[thread(SERVER, "train.py:answer:9")], fds=fds(9, 1024, links)
     )
-    return world(main(fds=fds(9, 1024, [])), server, *clients, usable_cpus=8, **host)
+    return snapshot_of(main(fds=fds(9, 1024, [])), server, *clients, usable_cpus=8, **host)
 
 
 def past(busy: float = 95.0, own: float = 10.0, share: float = 0.7) -> History:

@@ -13,7 +13,7 @@ FILES = {
 }
 
 
-def test_every_file_of_rules_and_every_known_error_is_in_the_catalogue_under_its_name() -> None:
+def test_every_rule_and_known_error_is_in_the_catalogue_under_its_name() -> None:
     rows = {known.rule for known in KNOWN_ERRORS}
 
     assert [rule.id for rule in RULES] == sorted(FILES | rows)

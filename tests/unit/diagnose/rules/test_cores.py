@@ -14,7 +14,7 @@ from mpwatch.model.history import History
 from mpwatch.model.ids import Role
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot
-from tests.unit.diagnose.worlds import (
+from tests.builders.snapshots import (
     MAIN,
     cgroup,
     cpu,
@@ -26,8 +26,8 @@ from tests.unit.diagnose.worlds import (
     only,
     pid,
     process,
+    snapshot_of,
     thread,
-    world,
 )
 
 
@@ -47,7 +47,9 @@ RUNNABLE = history({(200, "involuntary_switches"): line(9000, per_s=250)}, {"run
 
 
 def test_pools_of_threads_in_every_worker_are_named() -> None:
-    job = world(main(), crowd(200), crowd(201), usable_cpus=2, cgroup=cgroup(cpu_quota_cpus=2.0))
+    job = snapshot_of(
+        main(), crowd(200), crowd(201), usable_cpus=2, cgroup=cgroup(cpu_quota_cpus=2.0)
+    )
 
     finding = only(cpu_oversubscription.check, job, RUNNABLE)
 
@@ -80,7 +82,9 @@ def test_more_threads_than_cores_in_one_process_were_asked_for_by_the_program() 
 def test_a_limit_that_is_set_is_not_advised_again() -> None:
     crowded = [crowd(number, omp_threads="1") for number in (200, 201)]
 
-    finding = only(cpu_oversubscription.check, world(main(), *crowded, usable_cpus=2), RUNNABLE)
+    finding = only(
+        cpu_oversubscription.check, snapshot_of(main(), *crowded, usable_cpus=2), RUNNABLE
+    )
 
     assert finding.advice.startswith("OMP_NUM_THREADS=1 does not limit these threads")
 
@@ -88,7 +92,9 @@ def test_a_limit_that_is_set_is_not_advised_again() -> None:
 def test_only_loader_workers_are_told_about_the_dataloader() -> None:
     crowded = [crowd(number, role="pool-worker") for number in (200, 201)]
 
-    finding = only(cpu_oversubscription.check, world(main(), *crowded, usable_cpus=2), RUNNABLE)
+    finding = only(
+        cpu_oversubscription.check, snapshot_of(main(), *crowded, usable_cpus=2), RUNNABLE
+    )
 
     assert "DataLoader" not in finding.cause
     assert "worker_init_fn" not in finding.advice
@@ -102,8 +108,8 @@ def test_threads_are_put_down_to_the_libraries_and_quota_that_there_are() -> Non
     ]
     limited = cgroup(cpu_quota_cpus=2.0)
 
-    known = only(cpu_oversubscription.check, world(main(), *loaded, usable_cpus=2), RUNNABLE)
-    job = world(main(), *crowded, usable_cpus=2, cgroup=limited)
+    known = only(cpu_oversubscription.check, snapshot_of(main(), *loaded, usable_cpus=2), RUNNABLE)
+    job = snapshot_of(main(), *crowded, usable_cpus=2, cgroup=limited)
     unknown = only(cpu_oversubscription.check, job, RUNNABLE)
 
     assert "OpenBLAS" in known.cause
@@ -143,7 +149,7 @@ def test_threads_that_send_and_receive_do_not_crowd_the_cpus(helper: dict[str, A
         ]
         return process(number, "spawned", threads=[first, *others])
 
-    job = world(main(), worker(200), worker(201), usable_cpus=2)
+    job = snapshot_of(main(), worker(200), worker(201), usable_cpus=2)
 
     assert found(cpu_oversubscription.check, job, RUNNABLE) == []
 
@@ -151,13 +157,16 @@ def test_threads_that_send_and_receive_do_not_crowd_the_cpus(helper: dict[str, A
 @pytest.mark.parametrize(
     ("job", "past"),
     [
-        (world(main(), crowd(200), crowd(201)), RUNNABLE),
-        (world(main(), crowd(200), crowd(201), usable_cpus=2), history()),
-        (world(main(), crowd(200), crowd(201), usable_cpus=16), RUNNABLE),
-        (world(main(), crowd(200, 1), crowd(201, 1), usable_cpus=2), RUNNABLE),
-        (world(main(), crowd(200), usable_cpus=2), RUNNABLE),
-        (world(main(), crowd(200, percent=1.0), crowd(201, percent=1.0), usable_cpus=2), RUNNABLE),
-        (world(main(), usable_cpus=2), RUNNABLE),
+        (snapshot_of(main(), crowd(200), crowd(201)), RUNNABLE),
+        (snapshot_of(main(), crowd(200), crowd(201), usable_cpus=2), history()),
+        (snapshot_of(main(), crowd(200), crowd(201), usable_cpus=16), RUNNABLE),
+        (snapshot_of(main(), crowd(200, 1), crowd(201, 1), usable_cpus=2), RUNNABLE),
+        (snapshot_of(main(), crowd(200), usable_cpus=2), RUNNABLE),
+        (
+            snapshot_of(main(), crowd(200, percent=1.0), crowd(201, percent=1.0), usable_cpus=2),
+            RUNNABLE,
+        ),
+        (snapshot_of(main(), usable_cpus=2), RUNNABLE),
     ],
 )
 def test_many_workers_or_a_busy_machine_are_no_oversubscription(
@@ -171,7 +180,7 @@ def pinned(*numbers: int, allowed: int = 1) -> list[Process]:
 
 
 def test_workers_that_share_one_cpu_are_named() -> None:
-    job = world(main(cpus_allowed=1), *pinned(200, 201), cpu_count=8)
+    job = snapshot_of(main(cpus_allowed=1), *pinned(200, 201), cpu_count=8)
 
     finding = only(cpu_affinity_collapse.check, job, cpu(w200=50, w201=48))
 
@@ -181,13 +190,13 @@ def test_workers_that_share_one_cpu_are_named() -> None:
 @pytest.mark.parametrize(
     ("job", "past"),
     [
-        (world(main(), *pinned(200, 201), cpu_count=1), cpu(w200=50, w201=48)),
-        (world(main(), *pinned(200, 201)), cpu(w200=50, w201=48)),
-        (world(main(), *pinned(200), cpu_count=8), cpu(w200=100)),
-        (world(main(), *pinned(200, 201, allowed=8), cpu_count=8), cpu(w200=50, w201=48)),
-        (world(main(), *pinned(200, 201), cpu_count=8), cpu(w200=98, w201=95)),
-        (world(main(), *pinned(200, 201), cpu_count=8), cpu(w200=99, w201=1)),
-        (world(main(), *pinned(200, 201), cpu_count=8), cpu(w200=50)),
+        (snapshot_of(main(), *pinned(200, 201), cpu_count=1), cpu(w200=50, w201=48)),
+        (snapshot_of(main(), *pinned(200, 201)), cpu(w200=50, w201=48)),
+        (snapshot_of(main(), *pinned(200), cpu_count=8), cpu(w200=100)),
+        (snapshot_of(main(), *pinned(200, 201, allowed=8), cpu_count=8), cpu(w200=50, w201=48)),
+        (snapshot_of(main(), *pinned(200, 201), cpu_count=8), cpu(w200=98, w201=95)),
+        (snapshot_of(main(), *pinned(200, 201), cpu_count=8), cpu(w200=99, w201=1)),
+        (snapshot_of(main(), *pinned(200, 201), cpu_count=8), cpu(w200=50)),
     ],
 )
 def test_workers_with_a_cpu_each_or_little_to_do_are_quiet(job: Snapshot, past: History) -> None:
@@ -200,7 +209,7 @@ def turns(count: int, percent: float, stack: tuple[str, ...] = (), **fields: Any
 
 
 def test_threads_that_take_turns_on_one_core_are_information() -> None:
-    job = world(turns(4, 25.0, ("train.py:tokenize:9",)), usable_cpus=8)
+    job = snapshot_of(turns(4, 25.0, ("train.py:tokenize:9",)), usable_cpus=8)
 
     finding = only(gil_bound_threads.check, job, cpu(main=100))
 
@@ -209,8 +218,8 @@ def test_threads_that_take_turns_on_one_core_are_information() -> None:
 
 
 def test_on_a_busy_machine_stacks_tell_python_from_native_threads() -> None:
-    python = world(turns(4, 10.0, ("train.py:tokenize:9",)), usable_cpus=2)
-    native = world(turns(4, 10.0), usable_cpus=2)
+    python = snapshot_of(turns(4, 10.0, ("train.py:tokenize:9",)), usable_cpus=2)
+    native = snapshot_of(turns(4, 10.0), usable_cpus=2)
 
     assert only(gil_bound_threads.check, python, cpu(main=40)).process == pid(MAIN)
     assert found(gil_bound_threads.check, native, cpu(main=40)) == []
@@ -219,16 +228,22 @@ def test_on_a_busy_machine_stacks_tell_python_from_native_threads() -> None:
 @pytest.mark.parametrize(
     ("job", "past"),
     [
-        (world(turns(4, 25.0)), cpu(main=100)),
-        (world(turns(4, 25.0), usable_cpus=1), cpu(main=100)),
-        (world(turns(2, 50.0), usable_cpus=8), cpu(main=100)),
-        (world(turns(4, 60.0), usable_cpus=8), cpu(main=240)),
-        (world(turns(4, 10.0), usable_cpus=8), cpu(main=100)),
-        (world(turns(4, 25.0), usable_cpus=8), history()),
-        (world(turns(4, 25.0, ("train.py:step:9",), state="R"), usable_cpus=8), cpu(main=100)),
-        (world(turns(4, 25.0, waits=WaitedOn("timer", "nanosleep")), usable_cpus=8), cpu(main=100)),
+        (snapshot_of(turns(4, 25.0)), cpu(main=100)),
+        (snapshot_of(turns(4, 25.0), usable_cpus=1), cpu(main=100)),
+        (snapshot_of(turns(2, 50.0), usable_cpus=8), cpu(main=100)),
+        (snapshot_of(turns(4, 60.0), usable_cpus=8), cpu(main=240)),
+        (snapshot_of(turns(4, 10.0), usable_cpus=8), cpu(main=100)),
+        (snapshot_of(turns(4, 25.0), usable_cpus=8), history()),
         (
-            world(
+            snapshot_of(turns(4, 25.0, ("train.py:step:9",), state="R"), usable_cpus=8),
+            cpu(main=100),
+        ),
+        (
+            snapshot_of(turns(4, 25.0, waits=WaitedOn("timer", "nanosleep")), usable_cpus=8),
+            cpu(main=100),
+        ),
+        (
+            snapshot_of(
                 turns(4, 25.0), process(300, "spawned", more={"cpu_percent": 100.0}), usable_cpus=2
             ),
             cpu(main=100),

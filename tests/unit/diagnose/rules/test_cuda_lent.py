@@ -8,7 +8,17 @@ from mpwatch.diagnose.rules.gpu import cuda_ipc_counter_files_and_events, cuda_i
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import History
 from mpwatch.model.snapshot import Process
-from tests.unit.diagnose.worlds import found, history, line, log, main, only, pid, process, world
+from tests.builders.snapshots import (
+    found,
+    history,
+    line,
+    log,
+    main,
+    only,
+    pid,
+    process,
+    snapshot_of,
+)
 
 SENDER = 300
 
@@ -26,7 +36,7 @@ def past(value: float, per_s: float) -> History:
 
 
 def test_sent_tensors_that_stay_out_in_growing_number_are_named_before_the_limit() -> None:
-    finding = only(cuda_ipc_limbo.check, world(main(), sender(400)), past(400, per_s=5))
+    finding = only(cuda_ipc_limbo.check, snapshot_of(main(), sender(400)), past(400, per_s=5))
 
     assert finding.process == pid(SENDER)
     assert finding.severity is Severity.WARNING
@@ -36,7 +46,7 @@ def test_sent_tensors_that_stay_out_in_growing_number_are_named_before_the_limit
 
 
 def test_beyond_the_limit_growth_is_named_without_a_forecast() -> None:
-    finding = only(cuda_ipc_limbo.check, world(main(), sender(1500)), past(1500, per_s=5))
+    finding = only(cuda_ipc_limbo.check, snapshot_of(main(), sender(1500)), past(1500, per_s=5))
 
     assert (finding.severity, finding.eta_s) == (Severity.WARNING, None)
 
@@ -54,18 +64,18 @@ def test_beyond_the_limit_growth_is_named_without_a_forecast() -> None:
 def test_what_is_shared_for_good_or_only_for_a_moment_is_quiet(
     lender: Process, per_s: float
 ) -> None:
-    assert found(cuda_ipc_limbo.check, world(main(), lender), past(400, per_s)) == []
+    assert found(cuda_ipc_limbo.check, snapshot_of(main(), lender), past(400, per_s)) == []
 
 
 def test_what_torch_said_itself_is_not_said_twice() -> None:
     said = log("exception", SENDER, "Producer process tried to deallocate over 1000 memory blocks")
-    job = world(main(), sender(400), log=(said,))
+    job = snapshot_of(main(), sender(400), log=(said,))
 
     assert len(found(cuda_ipc_limbo.check, job, past(400, per_s=5))) == 1
 
 
 def test_sends_that_waited_for_the_gpu_are_named_with_their_number() -> None:
-    job = world(main(), sender(1200, synchronised=37))
+    job = snapshot_of(main(), sender(1200, synchronised=37))
 
     finding = only(cuda_ipc_counter_files_and_events.check, job)
     assert finding.evidence[0] == "37 of 5000 sends waited for the GPU"
@@ -75,6 +85,6 @@ def test_sends_that_waited_for_the_gpu_are_named_with_their_number() -> None:
 def test_where_events_are_left_or_the_platform_has_none_nothing_is_said(
     more: dict[str, int],
 ) -> None:
-    job = world(main(), sender(**{"unreleased": 1200, **more}))
+    job = snapshot_of(main(), sender(**{"unreleased": 1200, **more}))
 
     assert found(cuda_ipc_counter_files_and_events.check, job) == []

@@ -6,7 +6,7 @@ import pytest
 
 from mpwatch.diagnose.rules.gpu import cuda_launch_blocking
 from mpwatch.model.snapshot import GpuUse, Process
-from tests.unit.diagnose.worlds import found, main, only, process, world
+from tests.builders.snapshots import found, main, only, process, snapshot_of
 
 
 def on_gpu(value: str, each: Process) -> Process:
@@ -16,7 +16,7 @@ def on_gpu(value: str, each: Process) -> Process:
 
 
 def test_a_job_that_was_left_in_debugging_mode_is_named() -> None:
-    finding = only(cuda_launch_blocking.check, world(on_gpu("1", main()), process(2)))
+    finding = only(cuda_launch_blocking.check, snapshot_of(on_gpu("1", main()), process(2)))
 
     assert "CUDA_LAUNCH_BLOCKING=1" in finding.summary
     assert "main" in finding.evidence[0]
@@ -25,10 +25,10 @@ def test_a_job_that_was_left_in_debugging_mode_is_named() -> None:
 
 @pytest.mark.parametrize("value", ["0", ""])
 def test_a_job_with_the_setting_off_is_healthy(value: str) -> None:
-    assert found(cuda_launch_blocking.check, world(on_gpu(value, main()))) == []
+    assert found(cuda_launch_blocking.check, snapshot_of(on_gpu(value, main()))) == []
 
 
 def test_a_job_without_a_gpu_is_healthy_with_any_setting() -> None:
-    job = world(replace(on_gpu("1", main()), gpus=()))
+    job = snapshot_of(replace(on_gpu("1", main()), gpus=()))
 
     assert found(cuda_launch_blocking.check, job) == []

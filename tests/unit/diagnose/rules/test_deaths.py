@@ -16,8 +16,9 @@ from mpwatch.diagnose.rules.exits import (
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import Point
 from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Hook, LogEntry, Process
-from tests.unit.diagnose.worlds import (
+from tests.builders.snapshots import (
     MAIN,
     MIB,
     NOW_S,
@@ -26,17 +27,19 @@ from tests.unit.diagnose.worlds import (
     cgroup,
     dead_main,
     dead_worker,
+    exited,
+    fds,
     found,
-    gone,
     history,
     line,
     log,
     main,
     only,
     pid,
+    pipe,
     process,
+    snapshot_of,
     thread,
-    world,
 )
 
 RULES = (
@@ -62,41 +65,43 @@ RULES = (
     ],
 )
 def test_ends_are_told_apart(how: dict[str, Any], death: str) -> None:
-    assert death_of(gone(1, **how)) == death
+    assert death_of(exited(1, **how)) == death
 
 
 def test_nobody_is_blamed_when_a_job_ends_normally() -> None:
-    over = world(dead_main(exit_code=0), dead_worker(exit_code=0), process(201, ended=gone(201)))
+    over = snapshot_of(
+        dead_main(exit_code=0), dead_worker(exit_code=0), process(201, ended=exited(201))
+    )
 
     assert [f for check in RULES for f in check(Index(over, history()))] == []
 
 
 def test_nobody_is_blamed_when_a_job_is_asked_to_stop() -> None:
-    over = world(dead_main(signal=15), dead_worker(signal=15))
+    over = snapshot_of(dead_main(signal=15), dead_worker(signal=15))
 
     assert [f for check in RULES for f in check(Index(over, history()))] == []
 
 
 def test_nobody_is_blamed_when_a_job_is_interrupted_and_its_children_fail_with_it() -> None:
-    over = world(dead_main(signal=2), dead_worker(role="spawned", exit_code=1))
+    over = snapshot_of(dead_main(signal=2), dead_worker(role="spawned", exit_code=1))
 
     assert [f for check in RULES for f in check(Index(over, history()))] == []
 
 
 def test_workers_that_follow_a_killed_main_are_no_finding_of_their_own() -> None:
-    over = world(dead_main(NOW_S - 20, signal=9), dead_worker(exit_code=1))
+    over = snapshot_of(dead_main(NOW_S - 20, signal=9), dead_worker(exit_code=1))
 
     assert found(worker_exited_unexpectedly.check, over) == []
 
 
 def test_a_kill_of_the_whole_tree_is_no_finding() -> None:
-    over = world(dead_main(signal=9), dead_worker(signal=9))
+    over = snapshot_of(dead_main(signal=9), dead_worker(signal=9))
 
     assert [f for check in RULES for f in check(Index(over, history()))] == []
 
 
 def test_a_crash_is_named_with_signal_and_libraries() -> None:
-    finding = only(worker_segfault.check, world(main(), dead_worker(signal=11)))
+    finding = only(worker_segfault.check, snapshot_of(main(), dead_worker(signal=11)))
 
     assert finding.severity is Severity.CRITICAL
     assert "SIGSEGV" in finding.summary
@@ -105,14 +110,14 @@ def test_a_crash_is_named_with_signal_and_libraries() -> None:
 
 
 def test_a_crash_of_a_bare_process_is_named_as_well() -> None:
-    dead = process(200, "spawned", ended=gone(200, signal=6))
+    dead = process(200, "spawned", ended=exited(200, signal=6))
 
-    assert "SIGABRT" in only(worker_segfault.check, world(main(), dead)).summary
+    assert "SIGABRT" in only(worker_segfault.check, snapshot_of(main(), dead)).summary
 
 
 @pytest.mark.parametrize("role", ["spawned", "loader-worker"])
 def test_only_crashed_loader_workers_are_told_about_the_dataloader(role: str) -> None:
-    finding = only(worker_segfault.check, world(main(), dead_worker(role=role, signal=11)))
+    finding = only(worker_segfault.check, snapshot_of(main(), dead_worker(role=role, signal=11)))
 
     words = finding.cause + finding.advice
     assert ("worker_init_fn" in words) is ("num_workers" in words) is (role == "loader-worker")
@@ -121,38 +126,38 @@ def test_only_crashed_loader_workers_are_told_about_the_dataloader(role: str) ->
 def test_a_crash_is_put_down_to_its_signal_and_to_a_fork_only_where_there_was_one() -> None:
     dead = dead_worker(role="spawned", signal=11)
     forked = replace(dead, sample=replace(dead.sample, start_method="fork"))
-    aborted = process(201, "spawned", ended=gone(201, signal=6))
-    job = world(main(), dead)
+    aborted = process(201, "spawned", ended=exited(201, signal=6))
+    job = snapshot_of(main(), dead)
 
     assert "fork" not in only(worker_segfault.check, job).cause
-    assert "libcv2.so" in only(worker_segfault.check, world(main(), forked)).cause
-    assert "abort()" in only(worker_segfault.check, world(main(), aborted)).cause
+    assert "libcv2.so" in only(worker_segfault.check, snapshot_of(main(), forked)).cause
+    assert "abort()" in only(worker_segfault.check, snapshot_of(main(), aborted)).cause
 
 
 def test_crashes_of_one_parents_workers_are_one_finding_that_names_the_first() -> None:
     crashed = [
-        process(200 + each, "loader-worker", ended=gone(200 + each, at_s=NOW_S - each, signal=11))
+        process(200 + each, "loader-worker", ended=exited(200 + each, at_s=NOW_S - each, signal=11))
         for each in (1, 3, 2)
     ]
-    finding = only(worker_segfault.check, world(main(), *crashed))
+    finding = only(worker_segfault.check, snapshot_of(main(), *crashed))
 
     assert finding.process == pid(203)
     assert "and 2 more crashed" in finding.summary
 
 
 def test_a_crash_of_something_that_is_not_python_is_not_ours() -> None:
-    other = process(200, "other", is_python=False, ended=gone(200, signal=11))
+    other = process(200, "other", is_python=False, ended=exited(200, signal=11))
 
-    assert found(worker_segfault.check, world(main(), other)) == []
+    assert found(worker_segfault.check, snapshot_of(main(), other)) == []
 
 
 def test_a_bus_error_is_left_to_its_own_rule() -> None:
-    assert found(worker_segfault.check, world(main(), dead_worker(signal=7))) == []
+    assert found(worker_segfault.check, snapshot_of(main(), dead_worker(signal=7))) == []
 
 
 def test_a_kill_at_the_memory_limit_is_put_down_to_it() -> None:
     big = main(more={"private_bytes": 900 * MIB})
-    job = world(
+    job = snapshot_of(
         big,
         dead_worker(signal=9),
         cgroup=cgroup(memory_bytes=500 * MIB, memory_limit_bytes=1024 * MIB),
@@ -181,19 +186,19 @@ def test_a_kill_at_the_limit_that_nothing_counted_is_only_probably_due_to_it() -
     dead = dead_worker(role="spawned", signal=9)
     full = cgroup(memory_bytes=1000 * MIB, memory_limit_bytes=1024 * MIB)
 
-    finding = only(worker_oom_killed.check, world(main(), dead, cgroup=full))
+    finding = only(worker_oom_killed.check, snapshot_of(main(), dead, cgroup=full))
 
     assert "probably" in finding.summary
     assert "chose this process" not in finding.cause
     assert "could not be read" in finding.cause
     assert "prefetch_factor" not in finding.advice
     counted = history(host={"cgroup_oom_kills": line(2)})
-    none = only(worker_oom_killed.check, world(main(), dead, cgroup=full), counted)
+    none = only(worker_oom_killed.check, snapshot_of(main(), dead, cgroup=full), counted)
     assert "counted no such kill" in none.cause
 
 
 def test_a_kill_with_memory_to_spare_is_not_put_down_to_it() -> None:
-    job = world(
+    job = snapshot_of(
         main(),
         dead_worker(signal=9),
         cgroup=cgroup(memory_bytes=100 * MIB, memory_limit_bytes=1024 * MIB),
@@ -205,13 +210,13 @@ def test_a_kill_with_memory_to_spare_is_not_put_down_to_it() -> None:
 
 
 def test_memory_without_a_kill_is_no_kill() -> None:
-    job = world(main(), cgroup=cgroup(memory_bytes=99, memory_limit_bytes=100))
+    job = snapshot_of(main(), cgroup=cgroup(memory_bytes=99, memory_limit_bytes=100))
 
     assert found(worker_oom_killed.check, job) == []
 
 
 def test_a_worker_that_fails_is_named_while_its_parent_lives() -> None:
-    finding = only(worker_exited_unexpectedly.check, world(main(), dead_worker(exit_code=3)))
+    finding = only(worker_exited_unexpectedly.check, snapshot_of(main(), dead_worker(exit_code=3)))
 
     assert finding.severity is Severity.CRITICAL
     assert "exit code 3" in finding.summary
@@ -225,16 +230,16 @@ def in_a_row(count: int, *, first: int = 0) -> list[Process]:
             200 + n,
             "spawned",
             start_method="fork",
-            ended=gone(200 + n, at_s=NOW_S - 60 + 2 * n, exit_code=1),
+            ended=exited(200 + n, at_s=NOW_S - 60 + 2 * n, exit_code=1),
             born_wall_s=WALL_S - 61 + 2 * n,
         )
         for n in range(first, first + count)
     ]
 
 
-def test_a_parent_that_starts_them_again_and_again_is_told_once_and_stays_the_one_named() -> None:
-    early = only(worker_exited_unexpectedly.check, world(main(), *in_a_row(12)))
-    late = only(worker_exited_unexpectedly.check, world(main(), *in_a_row(12, first=8)))
+def test_a_parent_that_restarts_its_children_is_reported_once_and_stays_named() -> None:
+    early = only(worker_exited_unexpectedly.check, snapshot_of(main(), *in_a_row(12)))
+    late = only(worker_exited_unexpectedly.check, snapshot_of(main(), *in_a_row(12, first=8)))
 
     assert early.key == late.key
     assert late.process == pid(MAIN)
@@ -244,10 +249,11 @@ def test_a_parent_that_starts_them_again_and_again_is_told_once_and_stays_the_on
 
 def test_those_that_ended_before_they_could_be_read_hide_no_row_of_ends() -> None:
     unread = [
-        process(n, "spawned", ended=gone(n, exit_code=1), born_wall_s=None) for n in range(300, 340)
+        process(n, "spawned", ended=exited(n, exit_code=1), born_wall_s=None)
+        for n in range(300, 340)
     ]
 
-    finding = only(worker_exited_unexpectedly.check, world(main(), *in_a_row(12), *unread))
+    finding = only(worker_exited_unexpectedly.check, snapshot_of(main(), *in_a_row(12), *unread))
 
     assert finding.process == pid(MAIN)
 
@@ -256,15 +262,15 @@ def test_a_pool_that_starts_its_workers_again_is_said_to_be_one() -> None:
     handler = thread(101, "multiprocessing/pool.py:_handle_workers", "threading.py:run")
     pool = main(threads=[thread(MAIN, "multiprocessing/pool.py:wait"), handler])
 
-    finding = only(worker_exited_unexpectedly.check, world(pool, *in_a_row(12)))
+    finding = only(worker_exited_unexpectedly.check, snapshot_of(pool, *in_a_row(12)))
 
     assert "initializer" in finding.cause
     assert "standard error" in finding.advice
 
 
 def test_workers_of_one_start_and_a_few_replaced_ones_are_named_as_ever() -> None:
-    few = only(worker_exited_unexpectedly.check, world(main(), *in_a_row(4)))
-    ended = world(main(ended=gone(MAIN, at_s=NOW_S - 1, exit_code=1)), *in_a_row(12))
+    few = only(worker_exited_unexpectedly.check, snapshot_of(main(), *in_a_row(4)))
+    ended = snapshot_of(main(ended=exited(MAIN, at_s=NOW_S - 1, exit_code=1)), *in_a_row(12))
 
     assert few.process == pid(200)
     assert few.summary == "spawned 200 (200) and 3 more ended unexpectedly: exit code 1"
@@ -272,10 +278,10 @@ def test_workers_of_one_start_and_a_few_replaced_ones_are_named_as_ever() -> Non
 
 
 def test_workers_that_fail_alike_are_told_together() -> None:
-    dead = [process(n, ended=gone(n, exit_code=1)) for n in (200, 201, 202)]
-    other = process(203, ended=gone(203, exit_code=2))
+    dead = [process(n, ended=exited(n, exit_code=1)) for n in (200, 201, 202)]
+    other = process(203, ended=exited(203, exit_code=2))
 
-    first, second = found(worker_exited_unexpectedly.check, world(main(), *dead, other))
+    first, second = found(worker_exited_unexpectedly.check, snapshot_of(main(), *dead, other))
 
     assert first.summary == "loader-worker 200 (200) and 2 more ended unexpectedly: exit code 1"
     assert "loader-worker 202 (202)" in first.evidence[-1]
@@ -283,7 +289,7 @@ def test_workers_that_fail_alike_are_told_together() -> None:
 
 
 def test_a_worker_that_fails_just_before_its_parent_is_the_cause() -> None:
-    job = world(dead_main(exit_code=1), dead_worker(exit_code=3))
+    job = snapshot_of(dead_main(exit_code=1), dead_worker(exit_code=3))
 
     finding = only(worker_exited_unexpectedly.check, job)
 
@@ -291,7 +297,7 @@ def test_a_worker_that_fails_just_before_its_parent_is_the_cause() -> None:
 
 
 def test_a_worker_seen_to_end_after_its_failing_parent_is_worth_a_look() -> None:
-    job = world(dead_main(NOW_S - 6, exit_code=1), dead_worker(exit_code=3))
+    job = snapshot_of(dead_main(NOW_S - 6, exit_code=1), dead_worker(exit_code=3))
 
     finding = only(worker_exited_unexpectedly.check, job)
 
@@ -300,7 +306,7 @@ def test_a_worker_seen_to_end_after_its_failing_parent_is_worth_a_look() -> None
 
 def test_a_quiet_end_that_brings_its_parent_down_is_named() -> None:
     waits = thread(MAIN, *WAITING_MAIN)
-    job = world(dead_main(NOW_S - 1, exit_code=1, threads=[waits]), dead_worker(exit_code=0))
+    job = snapshot_of(dead_main(NOW_S - 1, exit_code=1, threads=[waits]), dead_worker(exit_code=0))
 
     assert "without an error" in only(worker_exited_unexpectedly.check, job).cause
 
@@ -310,7 +316,7 @@ def test_a_quiet_end_that_the_parents_hook_complained_of_is_named() -> None:
     text = "DataLoader worker (pid(s) 200) exited unexpectedly"
     heard = log("exception", MAIN, "RuntimeError in main", text=text)
 
-    job = world(down, dead_worker(exit_code=0))
+    job = snapshot_of(down, dead_worker(exit_code=0))
     assert (
         len(found(worker_exited_unexpectedly.check, replace(job, log=(heard,), errors=(heard,))))
         == 1
@@ -322,10 +328,12 @@ def test_workers_shut_down_before_a_parent_exits_with_a_code_of_its_own_are_quie
     busy = dead_main(NOW_S - 3, exit_code=3, threads=[thread(MAIN, "train.py:<module>:12")])
     late = process(201, ended=None)
     waits = dead_main(NOW_S - 1, exit_code=3, threads=[thread(MAIN, *WAITING_MAIN)])
-    next_epoch = replace(late, process=ProcessId(201, 9000), ended=gone(201, exit_code=0))
+    next_epoch = replace(late, process=ProcessId(201, 9000), ended=exited(201, exit_code=0))
 
-    assert found(worker_exited_unexpectedly.check, world(busy, dead_worker(exit_code=0))) == []
-    followed = world(waits, dead_worker(exit_code=0), next_epoch)
+    assert (
+        found(worker_exited_unexpectedly.check, snapshot_of(busy, dead_worker(exit_code=0))) == []
+    )
+    followed = snapshot_of(waits, dead_worker(exit_code=0), next_epoch)
     assert [f.process for f in found(worker_exited_unexpectedly.check, followed)] == [
         next_epoch.process
     ]
@@ -333,7 +341,7 @@ def test_workers_shut_down_before_a_parent_exits_with_a_code_of_its_own_are_quie
 
 TWINS = (
     dead_worker(role="spawned", exit_code=1),
-    process(201, "spawned", ended=gone(201, exit_code=1)),
+    process(201, "spawned", ended=exited(201, exit_code=1)),
 )
 SAVED = dead_main(NOW_S - 1, exit_code=0)
 
@@ -343,14 +351,14 @@ SAVED = dead_main(NOW_S - 1, exit_code=0)
     [
         ((), (log("exit", 200, code=1, how="KeyboardInterrupt"),)),
         ((), (log("exception", 100, type="KeyboardInterrupt"),)),
-        ((process(202, ended=gone(202, exit_code=130)),), ()),
-        ((process(202, ended=gone(202, signal=2)),), ()),
+        ((process(202, ended=exited(202, exit_code=130)),), ()),
+        ((process(202, ended=exited(202, signal=2)),), ()),
     ],
 )
 def test_children_of_an_interrupted_job_with_a_content_parent_are_information(
     more: tuple[Process, ...], entries: tuple[LogEntry, ...]
 ) -> None:
-    job = world(SAVED, *TWINS, *more, log=entries)
+    job = snapshot_of(SAVED, *TWINS, *more, log=entries)
 
     finding = only(worker_exited_unexpectedly.check, job)
 
@@ -359,17 +367,17 @@ def test_children_of_an_interrupted_job_with_a_content_parent_are_information(
 
 
 def test_a_ctrl_c_that_nothing_speaks_for_is_no_reason() -> None:
-    finding = only(worker_exited_unexpectedly.check, world(SAVED, *TWINS))
+    finding = only(worker_exited_unexpectedly.check, snapshot_of(SAVED, *TWINS))
 
     assert finding.severity is Severity.INFO
     assert "ctrl-c" not in finding.cause
     assert "standard error" in finding.cause
 
 
-def test_children_that_said_what_they_raised_have_failed_whatever_their_parent_made_of_it() -> None:
+def test_children_that_raised_have_failed_whatever_exit_code_their_parent_reports() -> None:
     raised = log("exit", 200, code=1, how="RuntimeError", frames=[["work", "train.py", 5]])
 
-    finding = only(worker_exited_unexpectedly.check, world(SAVED, *TWINS, log=(raised,)))
+    finding = only(worker_exited_unexpectedly.check, snapshot_of(SAVED, *TWINS, log=(raised,)))
 
     assert finding.severity is Severity.CRITICAL
     assert "ctrl-c" not in finding.cause
@@ -380,25 +388,25 @@ def test_children_that_failed_together_wait_for_their_parents_fate_for_a_moment(
     first = dead_worker(NOW_S - 1, role="spawned", exit_code=1)
     working = process(201, "spawned")
 
-    assert found(worker_exited_unexpectedly.check, world(main(), first, working)) == []
-    assert found(worker_exited_unexpectedly.check, world(main(), just_now)) == []
+    assert found(worker_exited_unexpectedly.check, snapshot_of(main(), first, working)) == []
+    assert found(worker_exited_unexpectedly.check, snapshot_of(main(), just_now)) == []
     for job in (
-        world(main(), dead_worker(role="spawned", exit_code=1)),
-        world(main(), just_now, working),
+        snapshot_of(main(), dead_worker(role="spawned", exit_code=1)),
+        snapshot_of(main(), just_now, working),
     ):
         assert only(worker_exited_unexpectedly.check, job).severity is Severity.CRITICAL
 
 
 def test_a_quiet_end_beside_a_failed_sibling_is_no_second_failure() -> None:
-    failed = process(201, ended=gone(201, exit_code=3))
-    job = world(dead_main(NOW_S - 1, exit_code=1), dead_worker(exit_code=0), failed)
+    failed = process(201, ended=exited(201, exit_code=3))
+    job = snapshot_of(dead_main(NOW_S - 1, exit_code=1), dead_worker(exit_code=0), failed)
 
     assert [f.process for f in found(worker_exited_unexpectedly.check, job)] == [pid(201)]
 
 
 def test_memory_that_the_job_fills_is_foretold_before_the_kill() -> None:
     limited = cgroup(memory_bytes=800 * MIB, memory_limit_bytes=1024 * MIB)
-    job = world(main(), process(200, more={"private_bytes": 600 * MIB}), cgroup=limited)
+    job = snapshot_of(main(), process(200, more={"private_bytes": 600 * MIB}), cgroup=limited)
     past = history(
         {(200, "rss_bytes"): line(700 * MIB, per_s=9 * MIB)},
         {"cgroup_memory_bytes": line(800 * MIB, per_s=10 * MIB)},
@@ -413,7 +421,7 @@ def test_memory_that_the_job_fills_is_foretold_before_the_kill() -> None:
 
 def test_a_control_group_that_fills_with_page_cache_is_quiet() -> None:
     limited = cgroup(memory_bytes=800 * MIB, memory_limit_bytes=1024 * MIB)
-    job = world(main(), process(200), cgroup=limited)
+    job = snapshot_of(main(), process(200), cgroup=limited)
     past = history(
         {(200, "rss_bytes"): line(100 * MIB)},
         {"cgroup_memory_bytes": line(800 * MIB, per_s=10 * MIB)},
@@ -424,13 +432,13 @@ def test_a_control_group_that_fills_with_page_cache_is_quiet() -> None:
 
 
 def test_a_worker_whose_shard_has_run_out_may_leave() -> None:
-    job = world(main(), dead_worker(exit_code=0), process(201))
+    job = snapshot_of(main(), dead_worker(exit_code=0), process(201))
 
     assert found(worker_exited_unexpectedly.check, job) == []
 
 
 def test_a_child_killed_by_an_unknown_hand_is_a_warning_only() -> None:
-    job = world(main(), dead_worker(role="spawned", signal=9))
+    job = snapshot_of(main(), dead_worker(role="spawned", signal=9))
 
     assert only(worker_exited_unexpectedly.check, job).severity is Severity.WARNING
 
@@ -452,15 +460,32 @@ def test_a_child_killed_by_an_unknown_hand_is_a_warning_only() -> None:
 )
 def test_the_cause_is_that_of_the_signal(number: int, words: str) -> None:
     finding = only(
-        worker_exited_unexpectedly.check, world(main(), dead_worker(role="spawned", signal=number))
+        worker_exited_unexpectedly.check,
+        snapshot_of(main(), dead_worker(role="spawned", signal=number)),
     )
 
     assert words in finding.cause
     assert ("out-of-memory" in finding.cause) is ("SIGKILL" in finding.cause) is (number == 9)
 
 
+def test_a_parent_that_waits_for_the_dead_is_evidence() -> None:
+    """Main reads from a pipe of which it alone holds the writing end since."""
+    ends = [pipe(3, 500, False), pipe(4, 500, True)]
+    reads = WaitedOn("pipe-read", "read", ("pipe:[500]",))
+    waiting = main(
+        fds=fds(9, links=ends), segments=(), threads=[thread(MAIN, "train.py:recv:7", waits=reads)]
+    )
+    for check, signal in ((worker_segfault.check, 11), (worker_exited_unexpectedly.check, 9)):
+        finding = only(check, snapshot_of(waiting, dead_worker(role="spawned", signal=signal)))
+
+        assert any(
+            "waits for pipe 500, train.py:7 recv: no living process can end" in each
+            for each in finding.evidence
+        )
+
+
 def test_a_kill_with_the_end_of_a_parents_thread_may_be_the_signal_at_its_end() -> None:
-    job = world(main(), dead_worker(role="spawned", signal=9))
+    job = snapshot_of(main(), dead_worker(role="spawned", signal=9))
     before, after = Point(NOW_S - 6, 9.0), Point(NOW_S - 4, 8.0)
     lost = history({(MAIN, "threads"): [before, after]})
     kept = history({(MAIN, "threads"): [before, after._replace(value=9.0)]})
@@ -470,6 +495,6 @@ def test_a_kill_with_the_end_of_a_parents_thread_may_be_the_signal_at_its_end() 
 
 
 def test_a_worker_of_an_unknown_parent_is_judged_by_its_end_alone() -> None:
-    lost = process(200, parent=None, ended=gone(200, exit_code=3))
+    lost = process(200, parent=None, ended=exited(200, exit_code=3))
 
-    assert only(worker_exited_unexpectedly.check, world(main(), lost)).evidence
+    assert only(worker_exited_unexpectedly.check, snapshot_of(main(), lost)).evidence

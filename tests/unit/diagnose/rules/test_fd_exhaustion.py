@@ -8,11 +8,11 @@ from mpwatch.diagnose.rules.transport import producer_exits_before_get
 from mpwatch.model.findings import Severity
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Hook, Process
-from tests.unit.diagnose.worlds import (
+from tests.builders.snapshots import (
     MAIN,
+    exited,
     fds,
     found,
-    gone,
     history,
     line,
     log,
@@ -20,9 +20,9 @@ from tests.unit.diagnose.worlds import (
     maps,
     only,
     process,
+    snapshot_of,
     thread,
     uses,
-    world,
 )
 
 
@@ -55,7 +55,7 @@ def sender(used: int = 700, torch: int = 650, mapped: int = 1) -> Process:
 def test_received_tensors_kept_are_named_before_the_limit_with_the_time_left() -> None:
     past = history({(MAIN, "torch_fds"): line(600, per_s=24)})
 
-    finding = only(receiver.check, world(hoarder(), process(200)), past)
+    finding = only(receiver.check, snapshot_of(hoarder(), process(200)), past)
 
     assert finding.severity is Severity.CRITICAL
     assert finding.eta_s is not None
@@ -68,61 +68,61 @@ def test_received_tensors_kept_are_named_before_the_limit_with_the_time_left() -
 def test_a_receiver_with_the_hook_in_is_not_told_to_bring_it() -> None:
     past = history({(MAIN, "torch_fds"): line(600, per_s=24)})
 
-    finding = only(receiver.check, world(hoarder(hook=Hook("ready"))), past)
+    finding = only(receiver.check, snapshot_of(hoarder(hook=Hook("ready"))), past)
 
     assert "hook" not in finding.advice
 
 
 def test_a_full_table_is_critical_without_any_history() -> None:
-    finding = only(receiver.check, world(hoarder(1020, 980)))
+    finding = only(receiver.check, snapshot_of(hoarder(1020, 980)))
 
     assert finding.severity is Severity.CRITICAL
     assert finding.eta_s is None
 
 
 def test_a_nearly_full_table_that_stands_still_is_a_warning() -> None:
-    assert only(receiver.check, world(hoarder(950, 900))).severity is Severity.WARNING
+    assert only(receiver.check, snapshot_of(hoarder(950, 900))).severity is Severity.WARNING
 
 
 def test_a_prefetch_plateau_is_quiet() -> None:
     past = history({(MAIN, "torch_fds"): line(600)})
 
-    assert found(receiver.check, world(hoarder()), past) == []
+    assert found(receiver.check, snapshot_of(hoarder()), past) == []
 
 
 def test_the_first_seconds_of_a_job_are_quiet() -> None:
     past = history({(MAIN, "torch_fds"): line(600, per_s=200, seconds=3, step_s=0.5)})
 
-    assert found(receiver.check, world(hoarder()), past) == []
+    assert found(receiver.check, snapshot_of(hoarder()), past) == []
 
 
 def test_a_leak_of_other_descriptors_is_somebody_elses_failure() -> None:
-    job = world(main(fds=fds(1020, file=900, torch=20), maps=maps(900, torch=20)))
+    job = snapshot_of(main(fds=fds(1020, file=900, torch=20), maps=maps(900, torch=20)))
 
     assert found(receiver.check, job) == []
     assert found(producer.check, job) == []
 
 
 def test_a_process_whose_descriptors_could_not_be_read_is_quiet() -> None:
-    assert found(receiver.check, world(main(), process(200))) == []
-    assert found(producer.check, world(main(), process(200))) == []
+    assert found(receiver.check, snapshot_of(main(), process(200))) == []
+    assert found(producer.check, snapshot_of(main(), process(200))) == []
 
 
 def test_an_unlimited_table_cannot_be_exhausted() -> None:
-    job = world(main(fds=fds(9000, None, torch=8000), maps=maps(9000, torch=8000)))
+    job = snapshot_of(main(fds=fds(9000, None, torch=8000), maps=maps(9000, torch=8000)))
 
     assert found(receiver.check, job) == []
 
 
 def test_a_sender_is_no_receiver_and_the_other_way_round() -> None:
-    assert found(receiver.check, world(main(), sender(1020, 980))) == []
-    assert found(producer.check, world(hoarder(1020, 980))) == []
+    assert found(receiver.check, snapshot_of(main(), sender(1020, 980))) == []
+    assert found(producer.check, snapshot_of(hoarder(1020, 980))) == []
 
 
 def test_unfetched_tickets_are_named_before_the_limit() -> None:
     past = history({(300, "torch_fds"): line(650, per_s=5)})
 
-    finding = only(producer.check, world(main(), sender()), past)
+    finding = only(producer.check, snapshot_of(main(), sender()), past)
 
     assert finding.severity is Severity.WARNING
     assert "limit of 1024 fds in 65 s" in finding.summary
@@ -134,13 +134,13 @@ def test_unfetched_tickets_are_named_before_the_limit() -> None:
 def test_a_rise_of_tickets_beyond_what_a_pipe_holds_is_told_with_that_doubt() -> None:
     past = history({(300, "torch_fds"): line(300, per_s=20)})
 
-    finding = only(producer.check, world(main(), sender(350, 300)), past)
+    finding = only(producer.check, snapshot_of(main(), sender(350, 300)), past)
 
     assert finding.eta_s is not None
     assert finding.eta_s < 40
     assert finding.severity is Severity.WARNING
     assert any("a pipe holds about 190 messages" in each for each in finding.evidence)
-    near = only(producer.check, world(main(), sender(1000, 950)), past)
+    near = only(producer.check, snapshot_of(main(), sender(1000, 950)), past)
     assert near.severity is Severity.CRITICAL
 
 
@@ -154,14 +154,14 @@ def test_a_rise_of_tickets_that_a_pipe_can_hold_is_as_urgent_as_it_looks() -> No
         segments=uses(3, creator=300),
     )
 
-    finding = only(producer.check, world(main(), narrow), past)
+    finding = only(producer.check, snapshot_of(main(), narrow), past)
 
     assert finding.severity is Severity.CRITICAL
     assert not any("a pipe holds" in each for each in finding.evidence)
 
 
 def test_a_sender_that_keeps_its_own_tensors_is_told_so() -> None:
-    finding = only(producer.check, world(main(), sender(1020, 980, mapped=980)))
+    finding = only(producer.check, snapshot_of(main(), sender(1020, 980, mapped=980)))
 
     assert "it made and keeps" in finding.summary
     assert "keeps the ones it made" in finding.cause
@@ -170,27 +170,27 @@ def test_a_sender_that_keeps_its_own_tensors_is_told_so() -> None:
 def test_a_bounded_queue_is_quiet() -> None:
     past = history({(300, "torch_fds"): line(650)})
 
-    assert found(producer.check, world(main(), sender()), past) == []
+    assert found(producer.check, snapshot_of(main(), sender()), past) == []
 
 
 def test_a_sender_without_readable_mappings_is_judged_by_what_it_made() -> None:
     own = process(300, "spawned", fds=fds(1020, torch=980), segments=uses(9, creator=300))
 
-    assert only(producer.check, world(main(), own)).process == own.process
+    assert only(producer.check, snapshot_of(main(), own)).process == own.process
 
 
 def test_descriptors_are_counted_by_segment_where_kinds_are_unknown() -> None:
     held = uses(990, creator=200)
-    job = world(main(fds=fds(1010), maps=maps(1800, torch=990), segments=held))
+    job = snapshot_of(main(fds=fds(1010), maps=maps(1800, torch=990), segments=held))
 
     assert only(receiver.check, job).severity is Severity.CRITICAL
 
 
 def test_a_receiver_that_failed_for_want_of_descriptors_is_named_after_its_end() -> None:
-    dead = main(fds=fds(61, 64, torch=50), ended=gone(MAIN, exit_code=1))
+    dead = main(fds=fds(61, 64, torch=50), ended=exited(MAIN, exit_code=1))
     failed = log("ticket-failed", MAIN, "received 0 items of ancdata")
-    sender_gone = process(200, "spawned", ended=gone(200, exit_code=0))
-    job = world(dead, sender_gone, log=(failed,))
+    sender_gone = process(200, "spawned", ended=exited(200, exit_code=0))
+    job = snapshot_of(dead, sender_gone, log=(failed,))
 
     finding = only(receiver.check, job)
 
@@ -202,6 +202,6 @@ def test_a_receiver_that_failed_for_want_of_descriptors_is_named_after_its_end()
 def test_a_receiver_that_failed_and_lives_is_named_once() -> None:
     failed = log("ticket-failed", MAIN, "received 0 items of ancdata")
 
-    finding = only(receiver.check, world(hoarder(1020, 990), process(200), log=(failed,)))
+    finding = only(receiver.check, snapshot_of(hoarder(1020, 990), process(200), log=(failed,)))
 
     assert any("ancdata" in each for each in finding.evidence)

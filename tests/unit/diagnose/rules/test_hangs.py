@@ -16,12 +16,12 @@ from mpwatch.model.findings import Severity
 from mpwatch.model.ids import SegmentId
 from mpwatch.model.samples import ThreadSample, WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot, Thread
-from tests.unit.diagnose.worlds import (
+from tests.builders.snapshots import (
     MAIN,
     NOW_S,
+    exited,
     fds,
     found,
-    gone,
     history,
     line,
     main,
@@ -31,8 +31,8 @@ from tests.unit.diagnose.worlds import (
     pipe,
     process,
     segment,
+    snapshot_of,
     thread,
-    world,
 )
 
 STILL = 60.0
@@ -70,7 +70,7 @@ def named(job: Snapshot) -> list[str]:
 
 
 def test_a_forked_child_on_a_python_lock_is_named_with_its_parents_threads() -> None:
-    job = world(threaded_main("python", "prefetcher"), alone())
+    job = snapshot_of(threaded_main("python", "prefetcher"), alone())
 
     finding = only(fork_with_threads_lock.check, job)
 
@@ -81,7 +81,7 @@ def test_a_forked_child_on_a_python_lock_is_named_with_its_parents_threads() -> 
 
 
 def test_where_the_parent_had_no_other_thread_the_child_may_hold_the_lock_itself() -> None:
-    finding = only(fork_with_threads_lock.check, world(threaded_main(), alone()))
+    finding = only(fork_with_threads_lock.check, snapshot_of(threaded_main(), alone()))
 
     assert "a lock that no thread of its own can release" in finding.summary
     assert "holds already" in finding.cause
@@ -91,15 +91,17 @@ def test_a_lock_taken_twice_by_one_thread_is_not_put_down_to_the_fork() -> None:
     twice = alone("data.py:load:12", "data.py:refresh:30", "data.py:load:9")
     in_a_library = alone("logging/__init__.py:acquire", "data.py:load:12", "data.py:load:9")
 
-    assert named(world(threaded_main("prefetcher"), twice)) == []
-    assert named(world(threaded_main("prefetcher"), in_a_library)) == ["fork-with-threads-lock"]
+    assert named(snapshot_of(threaded_main("prefetcher"), twice)) == []
+    assert named(snapshot_of(threaded_main("prefetcher"), in_a_library)) == [
+        "fork-with-threads-lock"
+    ]
 
 
 @pytest.mark.parametrize("role", ["spawned", "loader-worker"])
 def test_only_a_loader_worker_gets_the_advice_for_a_dataloader(role: Any) -> None:
     child = replace(alone(), role=role)
 
-    finding = only(fork_with_threads_lock.check, world(threaded_main("prefetcher"), child))
+    finding = only(fork_with_threads_lock.check, snapshot_of(threaded_main("prefetcher"), child))
 
     is_worker = role == "loader-worker"
     assert ("multiprocessing_context" in finding.advice) is is_worker
@@ -110,7 +112,7 @@ AWAITS = ("threading.py:wait", "concurrent/futures/_base.py:result", "data.py:fe
 
 
 def test_a_forked_child_that_waits_for_a_thread_pool_of_its_parent_waits_for_no_lock() -> None:
-    job = world(threaded_main("ThreadPoolExecutor-0_0"), alone(*AWAITS))
+    job = snapshot_of(threaded_main("ThreadPoolExecutor-0_0"), alone(*AWAITS))
 
     finding = only(fork_with_threads_lock.check, job)
 
@@ -122,7 +124,7 @@ def test_a_forked_child_that_waits_for_a_thread_pool_of_its_parent_waits_for_no_
 
 def test_one_that_waits_for_a_lock_and_one_for_a_thread_are_not_told_together() -> None:
     twin = replace(alone(*AWAITS), process=pid(301), label="spawned 301")
-    job = world(threaded_main("prefetcher"), twin, alone())
+    job = snapshot_of(threaded_main("prefetcher"), twin, alone())
 
     findings = found(fork_with_threads_lock.check, job)
 
@@ -140,14 +142,14 @@ def test_a_wait_that_nobody_can_end_needs_no_long_look() -> None:
     child, seen = still_for(3.5, alone()), Thread(300, "python", "S", wchan="futex_do_wait")
     guessed = still_for(3.5, replace(alone(), threads=(seen,)))
 
-    assert named(world(threaded_main("prefetcher"), child)) == ["fork-with-threads-lock"]
-    assert named(world(threaded_main("prefetcher"), still_for(2.0, child))) == []
-    assert named(world(threaded_main("prefetcher"), guessed)) == []
+    assert named(snapshot_of(threaded_main("prefetcher"), child)) == ["fork-with-threads-lock"]
+    assert named(snapshot_of(threaded_main("prefetcher"), still_for(2.0, child))) == []
+    assert named(snapshot_of(threaded_main("prefetcher"), guessed)) == []
 
 
 def test_children_of_one_parent_on_such_locks_are_told_together() -> None:
     twin = replace(alone(), process=pid(301), label="spawned 301")
-    job = world(threaded_main("prefetcher"), alone(), twin)
+    job = snapshot_of(threaded_main("prefetcher"), alone(), twin)
 
     finding = only(fork_with_threads_lock.check, job)
 
@@ -169,11 +171,11 @@ def test_children_of_one_parent_on_such_locks_are_told_together() -> None:
     ],
 )
 def test_native_waits_after_a_fork_are_told_apart(child: Process, rule: str) -> None:
-    assert named(world(main(), child)) == [rule]
+    assert named(snapshot_of(main(), child)) == [rule]
 
 
 def test_a_child_forked_under_a_pin_thread_is_named_so() -> None:
-    job = world(threaded_main("python", "pt_data_pin"), alone())
+    job = snapshot_of(threaded_main("python", "pt_data_pin"), alone())
 
     assert named(job) == ["fork-vs-pin-thread"]
 
@@ -186,7 +188,7 @@ def test_a_hidden_system_call_is_judged_by_its_wait_channel() -> None:
         threads=[Thread(300, "python", "S", wchan="futex_do_wait", still_s=STILL)],
     )
 
-    assert named(world(main(), child)) == ["fork-with-threads-lock"]
+    assert named(snapshot_of(main(), child)) == ["fork-with-threads-lock"]
 
 
 @pytest.mark.parametrize(
@@ -212,13 +214,13 @@ def test_a_hidden_system_call_is_judged_by_its_wait_channel() -> None:
     ],
 )
 def test_children_that_may_still_be_woken_are_quiet(child: Process) -> None:
-    assert named(world(main(), child)) == []
+    assert named(snapshot_of(main(), child)) == []
 
 
 def test_workers_younger_than_a_pin_thread_are_a_risk() -> None:
     finding = only(
         fork_vs_pin_thread.check,
-        world(threaded_main("python", "pt_data_pin"), process(200, start_method="fork")),
+        snapshot_of(threaded_main("python", "pt_data_pin"), process(200, start_method="fork")),
     )
 
     assert finding.severity is Severity.INFO
@@ -229,11 +231,11 @@ def test_workers_older_than_the_pin_thread_or_spawned_are_no_risk() -> None:
     forked = process(200, start_method="fork")
     unknown = threaded_main("python", "pt_data_pin", start_ticks=None)
 
-    assert found(fork_vs_pin_thread.check, world(threaded_main("pt_data_pin"), spawned)) == []
-    assert found(fork_vs_pin_thread.check, world(unknown, forked)) == []
+    assert found(fork_vs_pin_thread.check, snapshot_of(threaded_main("pt_data_pin"), spawned)) == []
+    assert found(fork_vs_pin_thread.check, snapshot_of(unknown, forked)) == []
 
 
-KILLED = process(400, "spawned", ended=gone(400, signal=9))
+KILLED = process(400, "spawned", ended=exited(400, signal=9))
 
 
 def circle(still_s: float = STILL) -> Snapshot:
@@ -247,7 +249,7 @@ def circle(still_s: float = STILL) -> Snapshot:
     waiting = main(
         fds=fds(9, links=[pipe(8, 600, True)]), threads=[thread(MAIN, waits=poll, still_s=STILL)]
     )
-    return world(waiting, worker)
+    return snapshot_of(waiting, worker)
 
 
 def test_a_circle_that_stands_is_named_with_its_chain() -> None:
@@ -263,17 +265,17 @@ def test_a_circle_that_is_young_or_works_is_quiet() -> None:
 
     assert found(standing_still.check, circle(still_s=5.0)) == []
     assert found(standing_still.check, circle(still_s=1.0), worked) == []
-    assert found(standing_still.check, world(main(threads=[thread(MAIN, state="R")]))) == []
+    assert found(standing_still.check, snapshot_of(main(threads=[thread(MAIN, state="R")]))) == []
 
 
 def left_by(ended_s: float, still_s: float | None = STILL) -> Snapshot:
     """Main waits for a semaphore that only a child maps, which has ended some time ago."""
     semaphore = SegmentId(9, 77)
     lock = WaitedOn("semaphore", "futex", ("sem 9:77",), segment=semaphore, value=0)
-    dead = process(400, "spawned", ended=gone(400, at_s=NOW_S - ended_s, signal=9))
+    dead = process(400, "spawned", ended=exited(400, at_s=NOW_S - ended_s, signal=9))
     mapped = segment(77, kind="semaphore", mappers=(pid(MAIN), pid(400)))
     waiting = main(threads=[thread(MAIN, waits=lock, still_s=still_s)])
-    return world(waiting, dead, segments=(mapped,))
+    return snapshot_of(waiting, dead, segments=(mapped,))
 
 
 def test_a_dead_end_at_a_dead_child_is_named() -> None:
@@ -290,7 +292,7 @@ def test_a_dead_end_of_which_nobody_was_watched_is_quiet() -> None:
 
 def test_a_child_that_ended_after_a_long_run_is_no_dead_end() -> None:
     joins = WaitedOn("child", "wait4", ("pid 400",))
-    job = world(main(threads=[thread(MAIN, waits=joins, still_s=STILL)]), KILLED)
+    job = snapshot_of(main(threads=[thread(MAIN, waits=joins, still_s=STILL)]), KILLED)
 
     assert found(standing_still.check, job) == []
 
@@ -299,8 +301,10 @@ def test_a_chain_that_ends_at_a_thread_that_does_not_exist_is_named_soon() -> No
     joins = WaitedOn("child", "wait4", ("pid 300",))
     parent = main(threads=[thread(MAIN, waits=joins, still_s=1.0)])
 
-    assert "spawned 300" in only(standing_still.check, world(parent, alone_for(6.0))).evidence[0]
-    assert found(standing_still.check, world(parent, alone_for(2.0))) == []
+    assert (
+        "spawned 300" in only(standing_still.check, snapshot_of(parent, alone_for(6.0))).evidence[0]
+    )
+    assert found(standing_still.check, snapshot_of(parent, alone_for(2.0))) == []
 
 
 def alone_for(still_s: float) -> Process:

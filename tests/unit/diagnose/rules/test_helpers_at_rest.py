@@ -6,9 +6,7 @@ from mpwatch.diagnose.rules.hangs import fork_openmp, standing_still
 from mpwatch.model.findings import Severity
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Snapshot
-from tests.unit.diagnose.rules.test_hangs import NATIVE_LOCK, alone, futex, named
-from tests.unit.diagnose.rules.test_stuck_loaders import POLL
-from tests.unit.diagnose.worlds import (
+from tests.builders.snapshots import (
     IDLE_FEEDER,
     MAIN,
     fds,
@@ -16,11 +14,13 @@ from tests.unit.diagnose.worlds import (
     main,
     only,
     process,
+    snapshot_of,
     socket,
     thread,
     with_threads,
-    world,
 )
+from tests.unit.diagnose.rules.test_hangs import NATIVE_LOCK, alone, futex, named
+from tests.unit.diagnose.rules.test_stuck_loaders import POLL
 
 HOOKS = thread(301, name="mpwatch-hook", waits=POLL)
 FEEDER = thread(302, *IDLE_FEEDER, waits=futex())
@@ -30,7 +30,7 @@ SHARER = thread(303, "multiprocessing/resource_sharer.py:_serve")
 def test_threads_that_could_not_wake_it_do_not_hide_a_child_that_stands_alone() -> None:
     lonely = alone(wait=futex(NATIVE_LOCK))
     helped = with_threads(lonely, (*lonely.threads, HOOKS, FEEDER, SHARER))
-    job = world(main(), helped)
+    job = snapshot_of(main(), helped)
 
     assert named(job) == ["fork-openmp"]
     assert "has one thread beside 3 at rest" in only(fork_openmp.check, job).evidence[0]
@@ -41,7 +41,7 @@ def test_a_feeder_that_sends_may_wake_somebody() -> None:
     lonely = alone(wait=futex(NATIVE_LOCK))
     sending = thread(302, "multiprocessing/connection.py:_send", "multiprocessing/queues.py:_feed")
 
-    assert named(world(main(), with_threads(lonely, (*lonely.threads, sending)))) == []
+    assert named(snapshot_of(main(), with_threads(lonely, (*lonely.threads, sending)))) == []
 
 
 def senders(seconds: float) -> Snapshot:
@@ -62,7 +62,7 @@ def senders(seconds: float) -> Snapshot:
         segments=(),
         threads=[thread(300, waits=sends(72), still_s=seconds)],
     )
-    return world(one, other)
+    return snapshot_of(one, other)
 
 
 def test_two_that_both_send_stand_still_sooner_than_others() -> None:

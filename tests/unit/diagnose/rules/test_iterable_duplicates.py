@@ -4,7 +4,7 @@ import pytest
 
 from mpwatch.diagnose.rules.results import iterable_duplicates
 from mpwatch.model.snapshot import LogEntry, Snapshot
-from tests.unit.diagnose.worlds import MAIN, found, log, main, only, pid, process, world
+from tests.builders.snapshots import MAIN, found, log, main, only, pid, process, snapshot_of
 
 
 def first(number: int, *, loader: int = 7, **parts: list[object]) -> LogEntry:
@@ -14,7 +14,7 @@ def first(number: int, *, loader: int = 7, **parts: list[object]) -> LogEntry:
 
 
 def job(*entries: LogEntry) -> Snapshot:
-    return world(main(), process(200), process(201), process(202), log=entries)
+    return snapshot_of(main(), process(200), process(201), process(202), log=entries)
 
 
 def test_workers_that_begin_with_the_same_samples_are_named() -> None:
@@ -37,7 +37,9 @@ def test_tokens_that_repeat_tell_samples_apart_if_all_of_the_batch_is_the_same()
 def test_a_warning_of_torch_is_enough() -> None:
     words = "Length of IterableDataset Lines was reported to be 6, but 7 samples have been fetched"
 
-    finding = only(iterable_duplicates.check, world(main(), log=(log("warning", MAIN, words),)))
+    finding = only(
+        iterable_duplicates.check, snapshot_of(main(), log=(log("warning", MAIN, words),))
+    )
 
     assert finding.process == pid(MAIN)
 

@@ -11,8 +11,8 @@ from mpwatch.diagnose.rules.distributed import rank_stuck_in_collective
 from mpwatch.model.findings import Severity
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Process
-from tests.unit.diagnose.waiting import C10D
-from tests.unit.diagnose.worlds import MAIN, found, main, only, process, thread, world
+from tests.builders.snapshots import MAIN, found, main, only, process, snapshot_of, thread
+from tests.builders.waits import C10D
 
 AGENT = process(MAIN, "launcher")
 READS = WaitedOn("poll", "poll", ("socket:[9]",), timeout_s=1800.0)
@@ -36,7 +36,7 @@ def joining(number: int, waits_s: float | None, wait: Any = READS, **fields: Any
 
 def test_ranks_that_all_wait_to_join_lack_others() -> None:
     finding = only(
-        rank_stuck_in_collective.check, world(main(), joining(0, 36.0), joining(1, 35.0))
+        rank_stuck_in_collective.check, snapshot_of(main(), joining(0, 36.0), joining(1, 35.0))
     )
 
     assert finding.severity is Severity.INFO
@@ -47,10 +47,13 @@ def test_ranks_that_all_wait_to_join_lack_others() -> None:
 
 def test_the_rank_that_has_the_store_seems_to_wait_for_less_time_than_it_does() -> None:
     store = joining(0, 1.5, POLLS, stack_age_s=2.0)
-    finding = only(rank_stuck_in_collective.check, world(main(), store, joining(1, 35.0)))
+    finding = only(rank_stuck_in_collective.check, snapshot_of(main(), store, joining(1, 35.0)))
 
     assert "spawned 300 (300) and spawned 301 (301) in init_process_group" in finding.evidence[0]
-    assert len(found(rank_stuck_in_collective.check, world(main(), joining(0, 31.0, POLLS)))) == 1
+    assert (
+        len(found(rank_stuck_in_collective.check, snapshot_of(main(), joining(0, 31.0, POLLS))))
+        == 1
+    )
 
 
 def test_one_that_was_started_by_hand_lacks_others_as_well() -> None:
@@ -62,7 +65,7 @@ def test_one_that_was_started_by_hand_lacks_others_as_well() -> None:
         threads=joining(MAIN - 300, 40.0).threads,
     )
 
-    finding = only(rank_stuck_in_collective.check, world(alone))
+    finding = only(rank_stuck_in_collective.check, snapshot_of(alone))
 
     assert "1 rank waits in init_process_group" in finding.summary
 
@@ -71,7 +74,7 @@ def test_a_rank_that_has_not_come_to_joining_is_named() -> None:
     waiting = [replace(joining(n, 40.0), role="rank") for n in range(2)]
     late = process(302, "rank", threads=[thread(302, "train.py:download:5")])
 
-    finding = only(rank_stuck_in_collective.check, world(AGENT, *waiting, late))
+    finding = only(rank_stuck_in_collective.check, snapshot_of(AGENT, *waiting, late))
 
     assert finding.severity is Severity.INFO
     assert finding.process == late.process
@@ -80,7 +83,7 @@ def test_a_rank_that_has_not_come_to_joining_is_named() -> None:
 
 
 def test_ranks_that_wait_to_join_for_minutes_are_a_warning() -> None:
-    job = world(main(), joining(0, 150.0), joining(1, 130.0))
+    job = snapshot_of(main(), joining(0, 150.0), joining(1, 130.0))
 
     assert only(rank_stuck_in_collective.check, job).severity is Severity.WARNING
 
@@ -97,4 +100,4 @@ def test_ranks_that_wait_to_join_for_minutes_are_a_warning() -> None:
     ],
 )
 def test_ranks_that_just_join_or_have_more_to_come_are_quiet(ranks: tuple[Process, ...]) -> None:
-    assert found(rank_stuck_in_collective.check, world(main(), *ranks)) == []
+    assert found(rank_stuck_in_collective.check, snapshot_of(main(), *ranks)) == []

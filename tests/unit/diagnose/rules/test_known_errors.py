@@ -14,7 +14,17 @@ from mpwatch.diagnose.known_errors import (
 )
 from mpwatch.diagnose.registry import RULES
 from mpwatch.model.snapshot import Hook, LogEntry
-from tests.unit.diagnose.worlds import NO_HISTORY, found, gone, log, main, only, pid, process, world
+from tests.builders.snapshots import (
+    NO_HISTORY,
+    exited,
+    found,
+    log,
+    main,
+    only,
+    pid,
+    process,
+    snapshot_of,
+)
 
 CHECKS = {rule.id: rule.check for rule in RULES}
 FRAMES = [["_serve", "/usr/lib/python3.11/multiprocessing/resource_sharer.py", 145]]
@@ -25,6 +35,15 @@ def frames(function: str, file: str) -> list[list[object]]:
 
 
 HEARD: tuple[tuple[str, LogEntry], ...] = (
+    (
+        "batch-of-different-shapes",
+        log(
+            "exception",
+            100,
+            "RuntimeError: Trying to resize storage that is not resizable",
+            frames=frames("collate_tensor_fn", "torch/utils/data/_utils/collate.py"),
+        ),
+    ),
     ("shm-manager-failure", log("exception", 100, 'error executing torch_shm_manager at "x"')),
     ("raw-fork-inherits-sharer", log("thread-died", 100, "KeyError: 2", frames=FRAMES)),
     (
@@ -131,7 +150,7 @@ HEARD: tuple[tuple[str, LogEntry], ...] = (
 
 @pytest.mark.parametrize(("rule", "entry"), HEARD, ids=[rule for rule, _ in HEARD])
 def test_what_the_hook_hears_is_named(rule: str, entry: LogEntry) -> None:
-    finding = only(CHECKS[rule], world(main(), log=(entry,)))
+    finding = only(CHECKS[rule], snapshot_of(main(), log=(entry,)))
 
     assert finding.rule == rule
     assert finding.process == pid(100)
@@ -149,13 +168,13 @@ def test_an_ordinary_log_says_nothing(rule: str) -> None:
         log("fork", 100, "fork"),
     )
 
-    assert found(CHECKS[rule], world(main(), process(200), log=entries)) == []
+    assert found(CHECKS[rule], snapshot_of(main(), process(200), log=entries)) == []
 
 
 def test_a_complaint_of_an_unknown_process_is_still_told() -> None:
     entry = log("exception", 999, "ValueError: too many fds")
 
-    finding = only(CHECKS["forkserver-too-many-fds"], world(main(), log=(entry,)))
+    finding = only(CHECKS["forkserver-too-many-fds"], snapshot_of(main(), log=(entry,)))
 
     assert finding.summary.startswith("a process of the job cannot start")
 
@@ -175,27 +194,27 @@ def test_a_complaint_of_an_unknown_process_is_still_told() -> None:
 def test_rules_of_their_own_making_name_an_unknown_process_as_such(rule: str) -> None:
     entry = dict(HEARD)[rule]
 
-    finding = only(CHECKS[rule], world(main(), log=(replace(entry, process=pid(999)),)))
+    finding = only(CHECKS[rule], snapshot_of(main(), log=(replace(entry, process=pid(999)),)))
 
     assert "a process of the job" in finding.summary
 
 
 def test_of_a_job_that_has_ended_no_threads_are_counted() -> None:
     entry = dict(HEARD)["pids-limit"]
-    over = main(ended=gone(100, exit_code=1))
+    over = main(ended=exited(100, exit_code=1))
 
     assert "0 threads" not in " ".join(
-        only(CHECKS["pids-limit"], world(over, log=(entry,))).evidence
+        only(CHECKS["pids-limit"], snapshot_of(over, log=(entry,))).evidence
     )
     assert "threads in 1 process" in " ".join(
-        only(CHECKS["pids-limit"], world(main(), log=(entry,))).evidence
+        only(CHECKS["pids-limit"], snapshot_of(main(), log=(entry,))).evidence
     )
 
 
 def test_a_process_complains_once() -> None:
     twice = (log("exception", 100, "too many fds"), log("exception", 100, "too many fds again"))
 
-    assert len(found(CHECKS["forkserver-too-many-fds"], world(main(), log=twice))) == 1
+    assert len(found(CHECKS["forkserver-too-many-fds"], snapshot_of(main(), log=twice))) == 1
 
 
 def test_the_observers_own_words_are_no_complaint() -> None:
@@ -271,7 +290,7 @@ def test_equal_generators_in_two_workers_are_named() -> None:
         generators(201, rng="aa", numpy="22"),
         generators(201, rng="aa", numpy="33"),
     )
-    job = world(main(), process(200), process(201), log=entries)
+    job = snapshot_of(main(), process(200), process(201), log=entries)
 
     finding = only(CHECKS["numpy-rng-identical"], job)
 
@@ -289,7 +308,7 @@ def test_generators_that_differ_or_belong_to_one_or_nobody_are_quiet() -> None:
         replace(generators(201, epoch="dd"), details={"worker_id": 0, "hashes": {"epoch": "cc"}}),
         replace(generators(200, epoch="cc"), details={"worker_id": 0, "hashes": {"epoch": "cc"}}),
     )
-    job = world(main(), process(200), process(201), log=entries)
+    job = snapshot_of(main(), process(200), process(201), log=entries)
 
     assert found(CHECKS["numpy-rng-identical"], job) == []
 
@@ -303,7 +322,7 @@ def test_only_numbers_are_numbers() -> None:
 def test_the_way_to_what_cannot_be_pickled_is_told() -> None:
     entry = log("unpicklable", 100, "cannot pickle", path="dataset.cfg['aug'][1].op")
 
-    finding = only(CHECKS["spawn-unpicklable-object"], world(main(), log=(entry,)))
+    finding = only(CHECKS["spawn-unpicklable-object"], snapshot_of(main(), log=(entry,)))
 
     assert finding.summary.endswith("dataset.cfg['aug'][1].op")
 
@@ -311,13 +330,13 @@ def test_the_way_to_what_cannot_be_pickled_is_told() -> None:
 def test_a_ticket_its_sender_does_not_know_is_no_dead_producer() -> None:
     entry = log("ticket-failed", 100, "ticket failed: EOFError", address="/tmp/x")
 
-    assert found(CHECKS["producer-exits-before-get"], world(main(), log=(entry,))) == []
-    assert only(CHECKS["raw-fork-inherits-sharer"], world(main(), log=(entry,))).evidence
+    assert found(CHECKS["producer-exits-before-get"], snapshot_of(main(), log=(entry,))) == []
+    assert only(CHECKS["raw-fork-inherits-sharer"], snapshot_of(main(), log=(entry,))).evidence
 
 
 def test_processes_that_complain_alike_are_told_together() -> None:
     entries = tuple(log("exception", n, "ValueError: too many fds") for n in (100, 200, 201))
-    job = world(main(), process(200), process(201), log=entries)
+    job = snapshot_of(main(), process(200), process(201), log=entries)
 
     finding = only(CHECKS["forkserver-too-many-fds"], job)
 
@@ -337,7 +356,7 @@ def test_the_new_default_is_named_only_where_it_applies(
     job = main(hook=Hook("ready", python=python), more={"start_method": method})
     check = CHECKS["python314-forkserver-default"]
 
-    assert len(found(check, world(job, log=(PICKLE,)))) == count
+    assert len(found(check, snapshot_of(job, log=(PICKLE,)))) == count
 
 
 @pytest.mark.parametrize(
@@ -353,7 +372,7 @@ def test_the_new_default_is_described_by_what_failed(words: str, cause: str) -> 
     job = main(hook=Hook("ready", python="3.14.0"))
     check = CHECKS["python314-forkserver-default"]
 
-    finding = only(check, world(job, log=(log("exception", 100, words),)))
+    finding = only(check, snapshot_of(job, log=(log("exception", 100, words),)))
 
     causes = ("at most 251", "imports the main", "by name", "cannot be pickled")
     assert [each in finding.cause for each in causes] == [each == cause for each in causes]
@@ -364,17 +383,17 @@ def test_an_item_that_a_queue_could_not_pickle_is_not_put_down_to_the_new_defaul
     job = main(hook=Hook("ready", python="3.14.0"))
     lost = log("lost-item", 100, "TypeError: cannot pickle 'generator' object")
 
-    assert found(CHECKS["python314-forkserver-default"], world(job, log=(lost,))) == []
+    assert found(CHECKS["python314-forkserver-default"], snapshot_of(job, log=(lost,))) == []
 
 
 def test_an_unknown_python_has_no_new_default() -> None:
     check = CHECKS["python314-forkserver-default"]
 
-    assert found(check, world(main(), log=(PICKLE,))) == []
-    assert found(check, world(main(python_version="x.y"), log=(PICKLE,))) == []
-    assert found(check, world(main(), log=(replace(PICKLE, process=pid(999)),))) == []
+    assert found(check, snapshot_of(main(), log=(PICKLE,))) == []
+    assert found(check, snapshot_of(main(python_version="x.y"), log=(PICKLE,))) == []
+    assert found(check, snapshot_of(main(), log=(replace(PICKLE, process=pid(999)),))) == []
 
 
 def test_all_rules_are_silent_about_an_empty_world() -> None:
     for rule in RULES:
-        assert found(rule.check, world(), NO_HISTORY) == [], rule.id
+        assert found(rule.check, snapshot_of(), NO_HISTORY) == [], rule.id

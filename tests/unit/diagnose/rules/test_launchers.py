@@ -16,20 +16,20 @@ from mpwatch.diagnose.rules.gpu import cuda_contexts_everywhere, cuda_ipc_counte
 from mpwatch.model.findings import Severity
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Flow, GpuUse, Process, Snapshot
-from tests.unit.diagnose.worlds import (
+from tests.builders.snapshots import (
     MIB,
     NOW_S,
+    exited,
     fds,
     found,
-    gone,
     log,
     main,
     only,
     pid,
     process,
     segment,
+    snapshot_of,
     thread,
-    world,
 )
 
 C10D = "torch/distributed/distributed_c10d.py"
@@ -44,7 +44,7 @@ def rank(number: int, call: str = "", still_s: float = 60.0, **fields: Any) -> P
 
 
 def test_the_rank_that_is_elsewhere_is_named() -> None:
-    job = world(
+    job = snapshot_of(
         AGENT, rank(0, "all_reduce"), rank(1, "all_reduce"), rank(2, more={"doing": "saves"})
     )
 
@@ -58,14 +58,14 @@ def test_the_rank_that_is_elsewhere_is_named() -> None:
 
 
 def test_a_rank_late_for_less_than_a_minute_is_a_warning() -> None:
-    job = world(AGENT, rank(0, "all_reduce", still_s=20.0), rank(1))
+    job = snapshot_of(AGENT, rank(0, "all_reduce", still_s=20.0), rank(1))
 
     assert only(rank_stuck_in_collective.check, job).severity is Severity.WARNING
 
 
 def test_a_rank_that_is_gone_is_named() -> None:
-    dead = rank(2, ended=gone(302, signal=9))
-    job = world(AGENT, rank(0, "all_reduce"), rank(1, "all_reduce"), dead)
+    dead = rank(2, ended=exited(302, signal=9))
+    job = snapshot_of(AGENT, rank(0, "all_reduce"), rank(1, "all_reduce"), dead)
 
     finding = only(rank_stuck_in_collective.check, job)
 
@@ -87,12 +87,12 @@ def test_a_rank_that_is_gone_is_named() -> None:
     ],
 )
 def test_ranks_that_meet_or_just_compute_are_quiet(ranks: tuple[Process, ...]) -> None:
-    assert found(rank_stuck_in_collective.check, world(AGENT, *ranks)) == []
+    assert found(rank_stuck_in_collective.check, snapshot_of(AGENT, *ranks)) == []
 
 
 def test_one_that_waits_for_most_of_them_is_told_where_none_of_those_moves_either() -> None:
     finding = only(
-        rank_stuck_in_collective.check, world(AGENT, rank(0, "broadcast"), rank(1), rank(2))
+        rank_stuck_in_collective.check, snapshot_of(AGENT, rank(0, "broadcast"), rank(1), rank(2))
     )
 
     assert "1 rank waits in broadcast for rank 1 (301) and rank 2 (302)" in finding.summary
@@ -107,7 +107,9 @@ def in_backward(number: int, still_s: float, group: str = "gloo_tcp_loop") -> Pr
 
 
 def test_one_that_stands_in_its_backward_pass_waits_for_the_rank_that_is_elsewhere() -> None:
-    finding = only(rank_stuck_in_collective.check, world(AGENT, rank(0), in_backward(1, 60.0)))
+    finding = only(
+        rank_stuck_in_collective.check, snapshot_of(AGENT, rank(0), in_backward(1, 60.0))
+    )
 
     assert finding.process == pid(300)
     assert "1 rank waits in the backward pass for rank 0 (300)" in finding.summary
@@ -117,11 +119,11 @@ def test_one_that_stands_in_its_backward_pass_waits_for_the_rank_that_is_elsewhe
     "other", [in_backward(1, 0.5), in_backward(1, 60.0, group="python"), in_backward(1, 3.0)]
 )
 def test_one_that_computes_its_gradients_or_has_no_group_waits_for_nobody(other: Process) -> None:
-    assert found(rank_stuck_in_collective.check, world(AGENT, rank(0), other)) == []
+    assert found(rank_stuck_in_collective.check, snapshot_of(AGENT, rank(0), other)) == []
 
 
 def test_one_that_computes_its_gradients_keeps_those_in_a_collective_waiting() -> None:
-    job = world(AGENT, rank(0, "all_reduce"), in_backward(1, 0.5))
+    job = snapshot_of(AGENT, rank(0, "all_reduce"), in_backward(1, 0.5))
 
     assert only(rank_stuck_in_collective.check, job).process == pid(301)
 
@@ -132,11 +134,11 @@ def test_ranks_of_mp_spawn_are_ranks_too() -> None:
         process(301, "spawned", threads=[thread(301, "train.py:load")]),
     ]
 
-    assert only(rank_stuck_in_collective.check, world(main(), *ranks)).process == pid(301)
+    assert only(rank_stuck_in_collective.check, snapshot_of(main(), *ranks)).process == pid(301)
 
 
 def test_ranks_in_different_collectives_are_named() -> None:
-    job = world(AGENT, rank(0, "all_reduce"), rank(1, "all_reduce"), rank(2, "broadcast"))
+    job = snapshot_of(AGENT, rank(0, "all_reduce"), rank(1, "all_reduce"), rank(2, "broadcast"))
 
     finding = only(collective_mismatch.check, job)
 
@@ -146,7 +148,7 @@ def test_ranks_in_different_collectives_are_named() -> None:
 
 
 def test_ranks_that_overtake_each_other_are_quiet() -> None:
-    job = world(AGENT, rank(0, "all_reduce"), rank(1, "broadcast", still_s=0.5))
+    job = snapshot_of(AGENT, rank(0, "all_reduce"), rank(1, "broadcast", still_s=0.5))
 
     assert found(collective_mismatch.check, job) == []
 
@@ -156,7 +158,7 @@ def ended(number: int, at_s: float, **how: Any) -> Process:
 
 
 def test_the_rank_that_failed_first_is_named() -> None:
-    job = world(
+    job = snapshot_of(
         AGENT,
         ended(0, NOW_S - 4, signal=15),
         ended(1, NOW_S - 6, signal=9),
@@ -173,12 +175,12 @@ def test_the_rank_that_failed_first_is_named() -> None:
 @pytest.mark.parametrize(
     "job",
     [
-        world(AGENT, ended(0, NOW_S, signal=15), ended(1, NOW_S, signal=15)),
-        world(AGENT, ended(0, NOW_S, exit_code=1)),
-        world(AGENT, ended(0, NOW_S, exit_code=1), ended(1, NOW_S, exit_code=1)),
-        world(AGENT, ended(0, NOW_S - 90, signal=9), ended(1, NOW_S, signal=15)),
-        world(main(), ended(0, NOW_S - 6, signal=9), ended(1, NOW_S, signal=15)),
-        world(ended(0, NOW_S - 6, signal=9), ended(1, NOW_S, signal=15)),
+        snapshot_of(AGENT, ended(0, NOW_S, signal=15), ended(1, NOW_S, signal=15)),
+        snapshot_of(AGENT, ended(0, NOW_S, exit_code=1)),
+        snapshot_of(AGENT, ended(0, NOW_S, exit_code=1), ended(1, NOW_S, exit_code=1)),
+        snapshot_of(AGENT, ended(0, NOW_S - 90, signal=9), ended(1, NOW_S, signal=15)),
+        snapshot_of(main(), ended(0, NOW_S - 6, signal=9), ended(1, NOW_S, signal=15)),
+        snapshot_of(ended(0, NOW_S - 6, signal=9), ended(1, NOW_S, signal=15)),
     ],
 )
 def test_ends_without_a_first_failure_are_quiet(job: Snapshot) -> None:
@@ -198,7 +200,7 @@ def dead_agent(seconds: float = 20) -> Process:
 
 
 def test_ranks_without_their_agent_are_named_together() -> None:
-    finding = only(torchrun_agent_killed_orphans.check, world(dead_agent(), left(0), left(1)))
+    finding = only(torchrun_agent_killed_orphans.check, snapshot_of(dead_agent(), left(0), left(1)))
 
     assert "2 ranks still run after their launcher exited" in finding.summary
     assert any("20 s ago: signal 9" in each for each in finding.evidence)
@@ -209,7 +211,7 @@ def test_ranks_without_their_agent_are_named_together() -> None:
 def test_ranks_found_without_any_agent_are_named() -> None:
     lone = left(0, original_parent=None, session=None)
 
-    finding = only(torchrun_agent_killed_orphans.check, world(lone))
+    finding = only(torchrun_agent_killed_orphans.check, snapshot_of(lone))
 
     assert "no launcher is among their ancestors" in finding.evidence
 
@@ -217,11 +219,11 @@ def test_ranks_found_without_any_agent_are_named() -> None:
 @pytest.mark.parametrize(
     "job",
     [
-        world(AGENT, rank(0, environment=ELASTIC)),
-        world(dead_agent(1), left(0)),
-        world(dead_agent(), left(0, state="Z")),
-        world(left(0, original_parent=None, environment={"RANK": "0"})),
-        world(main(), process(300, "spawned", parent=None, environment={"RANK": "0"})),
+        snapshot_of(AGENT, rank(0, environment=ELASTIC)),
+        snapshot_of(dead_agent(1), left(0)),
+        snapshot_of(dead_agent(), left(0, state="Z")),
+        snapshot_of(left(0, original_parent=None, environment={"RANK": "0"})),
+        snapshot_of(main(), process(300, "spawned", parent=None, environment={"RANK": "0"})),
     ],
 )
 def test_ranks_with_an_agent_or_meant_to_run_alone_are_quiet(job: Snapshot) -> None:
@@ -233,19 +235,19 @@ def launcher(**fields: Any) -> Process:
 
 
 def test_a_launcher_on_a_terminal_is_information() -> None:
-    job = world(launcher(tty=34816, signals_caught=0x4003))
+    job = snapshot_of(launcher(tty=34816, signals_caught=0x4003))
 
     assert only(torchrun_sighup.check, job).severity is Severity.INFO
 
 
 def test_a_launcher_that_died_of_a_hang_up_is_named() -> None:
-    job = world(launcher(ended=gone(100, signal=1)))
+    job = snapshot_of(launcher(ended=exited(100, signal=1)))
 
     assert only(torchrun_sighup.check, job).severity is Severity.CRITICAL
 
 
 def test_a_complaint_of_a_process_nobody_knows_is_not_told() -> None:
-    job = world(launcher(), log=(log("exception", 999, "SignalException: got signal: 1"),))
+    job = snapshot_of(launcher(), log=(log("exception", 999, "SignalException: got signal: 1"),))
 
     assert found(torchrun_sighup.check, job) == []
 
@@ -256,11 +258,11 @@ def test_a_complaint_of_a_process_nobody_knows_is_not_told() -> None:
         {"tty": 0, "signals_caught": 0x4003},
         {"tty": 34816, "signals_caught": 0x4002},
         {"tty": 34816},
-        {"ended": gone(100, exit_code=0)},
+        {"ended": exited(100, exit_code=0)},
     ],
 )
 def test_a_launcher_without_terminal_or_handler_is_quiet(fields: dict[str, Any]) -> None:
-    assert found(torchrun_sighup.check, world(launcher(**fields))) == []
+    assert found(torchrun_sighup.check, snapshot_of(launcher(**fields))) == []
 
 
 def wedged(still_s: float = 60.0) -> Snapshot:
@@ -272,7 +274,7 @@ def wedged(still_s: float = 60.0) -> Snapshot:
         state="D",
         threads=[thread(301, state="D", wchan="nfs_wait")],
     )
-    return world(agent, rank(0, ended=gone(300, exit_code=1)), stuck)
+    return snapshot_of(agent, rank(0, ended=exited(300, exit_code=1)), stuck)
 
 
 def test_an_agent_that_waits_for_an_unkillable_rank_is_named() -> None:
@@ -297,7 +299,7 @@ def test_workers_on_a_gpu_and_second_contexts_are_named() -> None:
     worker = on_gpu(200, GpuUse(0, GIB // 2), role="loader-worker")
     stray = on_gpu(300, GpuUse(0, GIB // 2), GpuUse(1, 20 * GIB))
 
-    workers, strays = found(cuda_contexts_everywhere.check, world(main(), worker, stray))
+    workers, strays = found(cuda_contexts_everywhere.check, snapshot_of(main(), worker, stray))
 
     assert "1 DataLoader worker holds 512M of GPU memory" in workers.summary
     assert strays.process == pid(300)
@@ -308,7 +310,7 @@ def test_a_rank_on_its_own_gpu_or_on_two_in_earnest_is_quiet() -> None:
     both = on_gpu(301, GpuUse(0, 20 * GIB), GpuUse(1, 20 * GIB))
     unknown = on_gpu(302, GpuUse(0, None), GpuUse(1, 20 * GIB))
 
-    assert found(cuda_contexts_everywhere.check, world(main(), own, both, unknown)) == []
+    assert found(cuda_contexts_everywhere.check, snapshot_of(main(), own, both, unknown)) == []
 
 
 def counters(number: int) -> Any:
@@ -319,7 +321,9 @@ def test_many_counter_files_are_named() -> None:
     sender = on_gpu(300, GpuUse(0, GIB), role="spawned")
     files = tuple(counters(n) for n in range(3))
 
-    finding = only(cuda_ipc_counter_files_and_events.check, world(main(), sender, segments=files))
+    finding = only(
+        cuda_ipc_counter_files_and_events.check, snapshot_of(main(), sender, segments=files)
+    )
 
     assert "3 files of 10,000 reference counters each" in finding.evidence
 
@@ -327,7 +331,7 @@ def test_many_counter_files_are_named() -> None:
 def test_many_sends_in_flight_are_named() -> None:
     sender = process(300, "spawned", fds=fds(9, gpu=2))
     flow = Flow(pid(300), pid(100), 1, 1, 0, in_flight=1500)
-    job = world(main(), sender, segments=(counters(1),), flows=(flow,))
+    job = snapshot_of(main(), sender, segments=(counters(1),), flows=(flow,))
 
     assert only(cuda_ipc_counter_files_and_events.check, job).process == pid(300)
 
@@ -336,6 +340,6 @@ def test_a_sender_with_one_file_or_without_a_gpu_is_quiet() -> None:
     sender = on_gpu(300, GpuUse(0, GIB), role="spawned")
     files = tuple(counters(n) for n in range(3))
 
-    assert found(cuda_ipc_counter_files_and_events.check, world(main(), sender)) == []
-    plain = world(main(), process(300, "spawned"), segments=files)
+    assert found(cuda_ipc_counter_files_and_events.check, snapshot_of(main(), sender)) == []
+    plain = snapshot_of(main(), process(300, "spawned"), segments=files)
     assert found(cuda_ipc_counter_files_and_events.check, plain) == []

@@ -9,23 +9,23 @@ from mpwatch.diagnose.rules.exits import main_killed, orphaned_workers, worker_o
 from mpwatch.model.findings import Severity
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import GpuUse, Process
-from tests.unit.diagnose.worlds import (
+from tests.builders.snapshots import (
     MAIN,
     MIB,
     NOW_S,
     dead_main,
     dead_worker,
+    exited,
     fds,
     found,
-    gone,
     history,
     line,
     main,
     only,
     pid,
     process,
+    snapshot_of,
     thread,
-    world,
 )
 
 
@@ -37,7 +37,7 @@ def test_a_worker_that_outlives_its_parent_is_named_with_what_it_holds() -> None
     stuck = thread(202, name="QueueFeederThread", waits=WaitedOn("pipe-write", "write"))
     survivor = orphan(threads=[stuck], more={"private_bytes": 91 * MIB, "shm_bytes": 8 * MIB})
 
-    finding = only(orphaned_workers.check, world(dead_main(NOW_S - 30, signal=9), survivor))
+    finding = only(orphaned_workers.check, snapshot_of(dead_main(NOW_S - 30, signal=9), survivor))
 
     assert finding.severity is Severity.WARNING
     assert "outlived main (100) by 30 s" in finding.summary
@@ -50,7 +50,7 @@ def test_the_cause_tells_of_a_loader_only_where_there_is_one() -> None:
     call = thread(200, "torch/distributed/distributed_c10d.py:all_reduce", "train.py:step:4")
     rank = replace(orphan(threads=[call]), role="spawned")
 
-    finding = only(orphaned_workers.check, world(dead_main(NOW_S - 30, signal=9), rank))
+    finding = only(orphaned_workers.check, snapshot_of(dead_main(NOW_S - 30, signal=9), rank))
 
     assert "DataLoader" not in finding.cause
     assert "last seen in all_reduce" in finding.cause
@@ -59,7 +59,7 @@ def test_the_cause_tells_of_a_loader_only_where_there_is_one() -> None:
 
 @pytest.mark.parametrize("holding", [{"fds": fds(20, gpu=3)}, {"more": {"gpus": (GpuUse(0, 1),)}}])
 def test_a_survivor_that_holds_a_gpu_is_critical(holding: dict[str, object]) -> None:
-    job = world(dead_main(NOW_S - 30, signal=9), orphan(**holding))
+    job = snapshot_of(dead_main(NOW_S - 30, signal=9), orphan(**holding))
 
     finding = only(orphaned_workers.check, job)
 
@@ -68,40 +68,42 @@ def test_a_survivor_that_holds_a_gpu_is_critical(holding: dict[str, object]) -> 
 
 
 def test_a_fresh_orphan_is_given_the_time_to_notice() -> None:
-    assert found(orphaned_workers.check, world(dead_main(NOW_S - 4, signal=9), orphan())) == []
+    assert (
+        found(orphaned_workers.check, snapshot_of(dead_main(NOW_S - 4, signal=9), orphan())) == []
+    )
 
 
 def test_an_orphan_that_has_ended_or_waits_to_be_reaped_is_no_finding() -> None:
     dead = dead_main(NOW_S - 30, signal=9)
 
-    assert found(orphaned_workers.check, world(dead, orphan(ended=gone(200)))) == []
-    assert found(orphaned_workers.check, world(dead, orphan(state="Z"))) == []
+    assert found(orphaned_workers.check, snapshot_of(dead, orphan(ended=exited(200)))) == []
+    assert found(orphaned_workers.check, snapshot_of(dead, orphan(state="Z"))) == []
 
 
 def test_helpers_that_outlive_main_are_no_orphans() -> None:
     dead = dead_main(NOW_S - 30, signal=9)
     tracker = process(300, "resource-tracker", parent=None, original_parent=MAIN)
 
-    assert found(orphaned_workers.check, world(dead, tracker)) == []
+    assert found(orphaned_workers.check, snapshot_of(dead, tracker)) == []
 
 
 def test_a_root_attached_to_directly_is_no_orphan() -> None:
     root = process(200, parent=None, original_parent=7)
 
-    assert found(orphaned_workers.check, world(root)) == []
+    assert found(orphaned_workers.check, snapshot_of(root)) == []
 
 
 def test_a_worker_whose_parent_was_never_seen_to_end_is_no_orphan() -> None:
-    assert found(orphaned_workers.check, world(main(), orphan())) == []
-    assert found(orphaned_workers.check, world(main(), process(200, parent=None))) == []
+    assert found(orphaned_workers.check, snapshot_of(main(), orphan())) == []
+    assert found(orphaned_workers.check, snapshot_of(main(), process(200, parent=None))) == []
 
 
 def killed_main(**fields: Any) -> Process:
-    return main(ended=gone(MAIN, signal=9), more={"private_bytes": 300 * MIB}, **fields)
+    return main(ended=exited(MAIN, signal=9), more={"private_bytes": 300 * MIB}, **fields)
 
 
 def test_a_main_process_that_was_killed_is_a_remark_and_nobody_is_accused() -> None:
-    over = world(
+    over = snapshot_of(
         killed_main(threads=[thread(MAIN, "train.py:step:57")]),
         dead_worker(signal=9),
         memory_total_bytes=64 << 30,
@@ -123,26 +125,26 @@ def test_a_main_process_that_was_killed_is_a_remark_and_nobody_is_accused() -> N
 
 
 def test_where_nobody_counts_kills_that_is_said() -> None:
-    finding = only(main_killed.check, world(killed_main(), process(200)))
+    finding = only(main_killed.check, snapshot_of(killed_main(), process(200)))
 
     assert "out-of-memory kills of its control group could not be read" in finding.evidence
     assert any("1 of its processes kept running" in each for each in finding.evidence)
 
 
 def test_a_kill_on_a_machine_without_memory_is_a_warning() -> None:
-    over = world(killed_main(), memory_total_bytes=64 << 30, memory_available_bytes=1 << 30)
+    over = snapshot_of(killed_main(), memory_total_bytes=64 << 30, memory_available_bytes=1 << 30)
 
     assert only(main_killed.check, over).severity is Severity.WARNING
 
 
 @pytest.mark.parametrize("how", [{"signal": 15}, {"signal": 2}, {"exit_code": 0}, {"signal": 11}])
 def test_a_main_process_that_ends_otherwise_was_not_killed(how: dict[str, Any]) -> None:
-    assert found(main_killed.check, world(dead_main(**how))) == []
+    assert found(main_killed.check, snapshot_of(dead_main(**how))) == []
 
 
 def test_a_kill_of_main_that_the_control_group_counted_is_put_down_to_memory() -> None:
-    counted = replace(gone(MAIN, signal=9), oom_kills=5)
-    over = world(main(ended=counted))
+    counted = replace(exited(MAIN, signal=9), oom_kills=5)
+    over = snapshot_of(main(ended=counted))
     past = history(host={"cgroup_oom_kills": line(4)})
 
     finding = only(worker_oom_killed.check, over, past)
@@ -153,6 +155,6 @@ def test_a_kill_of_main_that_the_control_group_counted_is_put_down_to_memory() -
 
 
 def test_kills_before_the_job_was_watched_do_not_count() -> None:
-    over = world(main(ended=replace(gone(MAIN, signal=9), oom_kills=4)))
+    over = snapshot_of(main(ended=replace(exited(MAIN, signal=9), oom_kills=4)))
 
     assert found(worker_oom_killed.check, over, history(host={"cgroup_oom_kills": line(4)})) == []

@@ -19,12 +19,12 @@ from mpwatch.model.findings import Severity
 from mpwatch.model.history import Point
 from mpwatch.model.samples import ThreadSample
 from mpwatch.model.snapshot import Process
-from tests.unit.diagnose.worlds import (
+from tests.builders.snapshots import (
     MAIN,
     NOW_S,
     cgroup,
+    exited,
     found,
-    gone,
     history,
     line,
     log,
@@ -33,8 +33,8 @@ from tests.unit.diagnose.worlds import (
     pid,
     process,
     segment,
+    snapshot_of,
     thread,
-    world,
 )
 
 
@@ -43,7 +43,7 @@ def zombies(count: int, seconds: float = 30.0, per_s: float = 0.0) -> Any:
 
 
 def test_many_zombies_that_stay_are_named_with_their_parent() -> None:
-    job = world(main(), *(process(300 + i, "other", state="Z") for i in range(8)))
+    job = snapshot_of(main(), *(process(300 + i, "other", state="Z") for i in range(8)))
 
     finding = only(zombie_processes.check, job, zombies(8))
 
@@ -52,7 +52,7 @@ def test_many_zombies_that_stay_are_named_with_their_parent() -> None:
 
 
 def test_ever_more_zombies_are_a_warning_with_the_pids_they_take() -> None:
-    job = world(main(), cgroup=cgroup(pids_current=40, pids_limit=100))
+    job = snapshot_of(main(), cgroup=cgroup(pids_current=40, pids_limit=100))
 
     finding = only(zombie_processes.check, job, zombies(40, per_s=1))
 
@@ -72,17 +72,17 @@ def test_ever_more_zombies_are_a_warning_with_the_pids_they_take() -> None:
     ],
 )
 def test_a_few_or_young_zombies_are_ordinary(past: Any) -> None:
-    assert found(zombie_processes.check, world(main()), past) == []
+    assert found(zombie_processes.check, snapshot_of(main()), past) == []
 
 
 def unjoined(number: int = 300, ago_s: float = 60.0, **how: Any) -> Process:
     """A child that had ended before it was first read, so that its role is not known."""
-    ended = gone(number, at_s=NOW_S - ago_s, **(how or {"signal": 9}))
+    ended = exited(number, at_s=NOW_S - ago_s, **(how or {"signal": 9}))
     return process(number, "other", state="Z", ended=ended, label="python")
 
 
 def test_a_child_that_was_killed_and_not_joined_is_named_with_its_parent() -> None:
-    job = world(main(threads=[thread(MAIN, still_s=60.0)]), unjoined(), unjoined(301, 50.0))
+    job = snapshot_of(main(threads=[thread(MAIN, still_s=60.0)]), unjoined(), unjoined(301, 50.0))
 
     finding = only(zombie_processes.check, job)
 
@@ -94,7 +94,7 @@ def test_a_child_that_was_killed_and_not_joined_is_named_with_its_parent() -> No
 
 
 def test_it_is_worth_knowing_and_no_more_while_its_parent_goes_on() -> None:
-    job = world(main(threads=[thread(MAIN, still_s=0.0)]), unjoined(exit_code=1))
+    job = snapshot_of(main(threads=[thread(MAIN, still_s=0.0)]), unjoined(exit_code=1))
 
     finding = only(zombie_processes.check, job)
 
@@ -108,14 +108,14 @@ def test_it_is_worth_knowing_and_no_more_while_its_parent_goes_on() -> None:
         unjoined(exit_code=0),
         unjoined(signal=15),
         unjoined(ago_s=2.0),
-        process(300, "loader-worker", state="Z", ended=gone(300, signal=9, at_s=NOW_S - 60)),
-        process(300, "other", state="S", ended=gone(300, signal=9, at_s=NOW_S - 60)),
+        process(300, "loader-worker", state="Z", ended=exited(300, signal=9, at_s=NOW_S - 60)),
+        process(300, "other", state="S", ended=exited(300, signal=9, at_s=NOW_S - 60)),
     ],
 )
 def test_children_that_ended_as_asked_or_have_a_rule_of_their_own_are_quiet(
     child: Process,
 ) -> None:
-    assert found(zombie_processes.check, world(main(), child)) == []
+    assert found(zombie_processes.check, snapshot_of(main(), child)) == []
 
 
 def tracker(**fields: Any) -> Process:
@@ -123,12 +123,12 @@ def tracker(**fields: Any) -> Process:
 
 
 def test_a_tracker_that_outlives_a_killed_main_is_an_obituary() -> None:
-    dead = main(ended=gone(MAIN, at_s=NOW_S - 9, signal=9))
+    dead = main(ended=exited(MAIN, at_s=NOW_S - 9, signal=9))
     left = segment(1, kind="semaphore", is_linked=True)
 
     finding = only(
         resource_tracker_leaks.check,
-        world(dead, tracker(parent=None, original_parent=MAIN), segments=(left,)),
+        snapshot_of(dead, tracker(parent=None, original_parent=MAIN), segments=(left,)),
     )
 
     assert finding.severity is Severity.INFO
@@ -136,8 +136,8 @@ def test_a_tracker_that_outlives_a_killed_main_is_an_obituary() -> None:
 
 
 def test_a_tracker_at_work_or_after_a_normal_end_is_ordinary() -> None:
-    assert found(resource_tracker_leaks.check, world(main(), tracker())) == []
-    over = world(main(ended=gone(MAIN, exit_code=0)), tracker())
+    assert found(resource_tracker_leaks.check, snapshot_of(main(), tracker())) == []
+    over = snapshot_of(main(ended=exited(MAIN, exit_code=0)), tracker())
     assert found(resource_tracker_leaks.check, over) == []
 
 
@@ -146,14 +146,14 @@ def block(**fields: Any) -> Any:
 
 
 def test_a_block_removed_under_its_users_is_named() -> None:
-    job = world(main(), process(200), segments=(block(mappers=(pid(100), pid(200))),))
+    job = snapshot_of(main(), process(200), segments=(block(mappers=(pid(100), pid(200))),))
 
     assert only(shared_memory_tracker_unlink.check, job).severity is Severity.INFO
 
 
 def test_a_failed_attach_makes_it_a_warning() -> None:
     entry = log("exception", 200, "FileNotFoundError: No such file or directory: '/psm_1'")
-    job = world(main(), process(200), segments=(block(mappers=(pid(100),)),), log=(entry,))
+    job = snapshot_of(main(), process(200), segments=(block(mappers=(pid(100),)),), log=(entry,))
 
     finding = only(shared_memory_tracker_unlink.check, job)
 
@@ -165,21 +165,21 @@ def test_a_block_with_its_name_or_without_users_is_ordinary() -> None:
     named = block(is_linked=True, mappers=(pid(100), pid(200)))
     unused = block()
 
-    job = world(main(), process(200), segments=(named, unused, segment(6)))
+    job = snapshot_of(main(), process(200), segments=(named, unused, segment(6)))
     assert found(shared_memory_tracker_unlink.check, job) == []
 
 
 def test_the_handler_on_top_of_innocent_code_is_named() -> None:
     stack = ("torch/utils/data/_utils/signal_handling.py:handler", "train.py:save:80")
     quiet = thread(101, "train.py:f")
-    job = world(main(threads=[quiet, thread(MAIN, *stack)]))
+    job = snapshot_of(main(threads=[quiet, thread(MAIN, *stack)]))
 
     assert "train.py:80 save" in only(sigchld_raises_anywhere.check, job).evidence[0]
 
 
 def test_the_handler_alone_is_at_an_unknown_line() -> None:
     stack = ("torch/utils/data/_utils/signal_handling.py:handler",)
-    job = world(main(threads=[thread(MAIN, *stack)]))
+    job = snapshot_of(main(threads=[thread(MAIN, *stack)]))
 
     assert "an unknown line" in only(sigchld_raises_anywhere.check, job).evidence[0]
 
@@ -188,7 +188,7 @@ PINNED = ("threading.py:wait", "queue.py:get", "torch/utils/data/dataloader.py:_
 
 
 def test_a_main_that_waits_for_pinned_batches_without_a_pin_thread_is_named() -> None:
-    job = world(main(threads=[thread(MAIN, *PINNED)]), process(200))
+    job = snapshot_of(main(threads=[thread(MAIN, *PINNED)]), process(200))
 
     finding = only(pin_memory_thread_death.check, job)
 
@@ -196,7 +196,7 @@ def test_a_main_that_waits_for_pinned_batches_without_a_pin_thread_is_named() ->
 
 
 def test_a_wait_of_unknown_length_is_named_without_it() -> None:
-    job = world(main(threads=[thread(MAIN, *PINNED, still_s=None)]), process(200))
+    job = snapshot_of(main(threads=[thread(MAIN, *PINNED, still_s=None)]), process(200))
 
     assert only(pin_memory_thread_death.check, job).evidence[0].endswith("called by the DataLoader")
 
@@ -210,19 +210,19 @@ def test_a_wait_of_unknown_length_is_named_without_it() -> None:
     ],
 )
 def test_a_living_pin_thread_is_recognised_by_name_or_stack(other: Any) -> None:
-    job = world(main(threads=[thread(MAIN, *PINNED), other]), process(200))
+    job = snapshot_of(main(threads=[thread(MAIN, *PINNED), other]), process(200))
 
     assert found(pin_memory_thread_death.check, job) == []
 
 
 def test_a_main_that_does_something_else_needs_no_pin_thread() -> None:
-    assert found(pin_memory_thread_death.check, world(main(), process(200))) == []
+    assert found(pin_memory_thread_death.check, snapshot_of(main(), process(200))) == []
     busy = main(threads=[thread(MAIN, "train.py:step")])
-    assert found(pin_memory_thread_death.check, world(busy, process(200))) == []
+    assert found(pin_memory_thread_death.check, snapshot_of(busy, process(200))) == []
 
 
 def test_nearly_all_pids_in_use_is_named_with_who_has_most() -> None:
-    job = world(
+    job = snapshot_of(
         main(thread_count=8),
         process(200, thread_count=70),
         cgroup=cgroup(pids_current=95, pids_limit=100),
@@ -237,8 +237,8 @@ def test_nearly_all_pids_in_use_is_named_with_who_has_most() -> None:
 
 def test_a_refused_thread_is_put_down_to_the_control_group_only_near_its_limit() -> None:
     said = (log("exception", MAIN, "RuntimeError: can't start new thread"),)
-    near = world(main(), cgroup=cgroup(pids_current=99, pids_limit=100), log=said)
-    far = world(main(), cgroup=cgroup(pids_current=9, pids_limit=100), log=said)
+    near = snapshot_of(main(), cgroup=cgroup(pids_current=99, pids_limit=100), log=said)
+    far = snapshot_of(main(), cgroup=cgroup(pids_current=9, pids_limit=100), log=said)
 
     assert "ulimit -u" not in only(pids_limit.check, near).cause
     assert "ulimit -u" in only(pids_limit.check, far).cause
@@ -248,7 +248,7 @@ def test_thread_limits_are_advised_only_where_threads_are_many_and_they_are_not_
     def advice(threads: int, **environment: str) -> str:
         crowded = main(thread_count=threads, environment=environment)
         near = cgroup(pids_current=95, pids_limit=100)
-        return only(pids_limit.check, world(crowded, cgroup=near, usable_cpus=8)).advice
+        return only(pids_limit.check, snapshot_of(crowded, cgroup=near, usable_cpus=8)).advice
 
     assert "OMP_NUM_THREADS=1" in advice(90)
     assert "OMP_NUM_THREADS" not in advice(90, OMP_NUM_THREADS="1")
@@ -256,15 +256,15 @@ def test_thread_limits_are_advised_only_where_threads_are_many_and_they_are_not_
 
 
 def test_pids_on_their_way_to_the_limit_are_foreseen() -> None:
-    job = world(main(), cgroup=cgroup(pids_current=60, pids_limit=100))
+    job = snapshot_of(main(), cgroup=cgroup(pids_current=60, pids_limit=100))
     past = history(host={"cgroup_pids": line(60, per_s=1)})
 
     assert only(pids_limit.check, job, past).eta_s == pytest.approx(40)
 
 
 def test_pids_to_spare_or_without_a_limit_are_quiet() -> None:
-    assert found(pids_limit.check, world(main())) == []
-    spare = world(main(), cgroup=cgroup(pids_current=10, pids_limit=100))
+    assert found(pids_limit.check, snapshot_of(main())) == []
+    spare = snapshot_of(main(), cgroup=cgroup(pids_current=10, pids_limit=100))
     assert found(pids_limit.check, spare) == []
 
 
@@ -276,11 +276,11 @@ def test_a_place_is_known_only_from_a_stack() -> None:
 
 
 def test_violent_deaths_are_those_of_children_and_siblings() -> None:
-    killed = process(201, ended=gone(201, signal=9))
-    polite = process(202, ended=gone(202, signal=15))
-    cousin = process(301, parent=300, ended=gone(301, signal=9))
+    killed = process(201, ended=exited(201, signal=9))
+    polite = process(202, ended=exited(202, signal=15))
+    cousin = process(301, parent=300, ended=exited(301, signal=9))
     other = process(300, "spawned")
-    job = world(main(), process(200), killed, polite, other, cousin)
+    job = snapshot_of(main(), process(200), killed, polite, other, cousin)
 
     assert violent_deaths_near(Index(job), job.processes[1]) == (killed,)
     assert violent_deaths_near(Index(job), main()) == (killed,)
@@ -290,5 +290,5 @@ def test_old_threads_of_a_process_are_no_pin_threads() -> None:
     owner = main(threads=[thread(MAIN, *PINNED)])
     sample = replace(owner.sample, threads=(ThreadSample(101, "pt_data_pin", "S", 0),))
 
-    job = world(replace(owner, sample=sample), process(200))
+    job = snapshot_of(replace(owner, sample=sample), process(200))
     assert found(pin_memory_thread_death.check, job) == []

@@ -8,12 +8,12 @@ from mpwatch.diagnose.rules.transport import max_map_count, shm_full_enospc
 from mpwatch.model.findings import Severity
 from mpwatch.model.ids import Role
 from mpwatch.model.snapshot import Hook, Segment
-from tests.unit.diagnose.worlds import (
+from tests.builders.snapshots import (
     MAIN,
     MIB,
     NOW_S,
+    exited,
     found,
-    gone,
     history,
     line,
     log,
@@ -23,13 +23,13 @@ from tests.unit.diagnose.worlds import (
     process,
     room,
     segment,
+    snapshot_of,
     uses,
-    world,
 )
 
 
 def test_mappings_on_their_way_to_the_limit_are_named_with_the_time_left() -> None:
-    job = world(main(maps=maps(30_000, torch=29_000), segments=uses(5, creator=200)))
+    job = snapshot_of(main(maps=maps(30_000, torch=29_000), segments=uses(5, creator=200)))
     past = history({(MAIN, "maps"): line(30_000, per_s=500)})
 
     finding = only(max_map_count.check, job, past)
@@ -42,7 +42,7 @@ def test_mappings_on_their_way_to_the_limit_are_named_with_the_time_left() -> No
 
 
 def test_a_process_at_the_map_limit_is_critical() -> None:
-    job = world(main(maps=maps(65_000, torch=64_000), hook=Hook("ready")))
+    job = snapshot_of(main(maps=maps(65_000, torch=64_000), hook=Hook("ready")))
 
     finding = only(max_map_count.check, job)
 
@@ -51,14 +51,14 @@ def test_a_process_at_the_map_limit_is_critical() -> None:
 
 
 def test_mappings_of_other_things_are_not_blamed_on_torch() -> None:
-    finding = only(max_map_count.check, world(main(maps=maps(60_000, torch=10))))
+    finding = only(max_map_count.check, snapshot_of(main(maps=maps(60_000, torch=10))))
 
     assert finding.severity is Severity.WARNING
     assert "not torch's" in finding.cause
 
 
 def test_the_hosts_limit_counts_where_the_sample_has_none() -> None:
-    job = world(main(maps=maps(65_000, None, torch=64_000)), max_map_count=65_530)
+    job = snapshot_of(main(maps=maps(65_000, None, torch=64_000)), max_map_count=65_530)
 
     assert only(max_map_count.check, job).severity is Severity.CRITICAL
 
@@ -66,7 +66,7 @@ def test_the_hosts_limit_counts_where_the_sample_has_none() -> None:
 def test_a_start_that_maps_libraries_quickly_is_quiet() -> None:
     past = history({(MAIN, "maps"): line(2_000, per_s=400, seconds=5)})
 
-    assert found(max_map_count.check, world(main(maps=maps(2_000))), past) == []
+    assert found(max_map_count.check, snapshot_of(main(maps=maps(2_000))), past) == []
 
 
 def named_files(count: int) -> tuple[Segment, ...]:
@@ -75,7 +75,7 @@ def named_files(count: int) -> tuple[Segment, ...]:
 
 def test_files_in_dev_shm_tell_the_mappings_between_two_counts() -> None:
     counted = replace(maps(20_000, torch=19_000), read_at_s=NOW_S - 10)
-    job = world(main(maps=counted), segments=named_files(200))
+    job = snapshot_of(main(maps=counted), segments=named_files(200))
     past = history(host={"shm_used_inodes": line(39_000, per_s=2_000, seconds=14)})
 
     finding = only(max_map_count.check, job, past)
@@ -86,20 +86,20 @@ def test_files_in_dev_shm_tell_the_mappings_between_two_counts() -> None:
 
 @pytest.mark.parametrize("files", [named_files(200), named_files(3)])
 def test_files_that_stand_still_or_are_few_tell_nothing_new(files: tuple[Segment, ...]) -> None:
-    job = world(main(maps=maps(20_000, torch=19_000)), segments=files)
+    job = snapshot_of(main(maps=maps(20_000, torch=19_000)), segments=files)
     past = history(host={"shm_used_inodes": line(300)})
 
     assert found(max_map_count.check, job, past) == []
 
 
 def test_unknown_mappings_are_quiet() -> None:
-    assert found(max_map_count.check, world(main())) == []
-    assert found(max_map_count.check, world(main(maps=maps(9, None)))) == []
+    assert found(max_map_count.check, snapshot_of(main())) == []
+    assert found(max_map_count.check, snapshot_of(main(maps=maps(9, None)))) == []
 
 
 def test_a_full_dev_shm_is_critical_and_names_who_filled_it() -> None:
     held = [segment(i, 200, allocated_bytes=8 * MIB) for i in range(7)]
-    job = world(main(), process(200), shm=room(64 * MIB, MIB), segments=tuple(held))
+    job = snapshot_of(main(), process(200), shm=room(64 * MIB, MIB), segments=tuple(held))
 
     finding = only(shm_full_enospc.check, job)
 
@@ -112,7 +112,7 @@ def test_a_full_dev_shm_is_critical_and_names_who_filled_it() -> None:
 @pytest.mark.parametrize("role", ["spawned", "loader-worker"])
 def test_a_full_dev_shm_mentions_dataloader_parameters_only_with_loader_workers(role: Role) -> None:
     own = segment(1, 200, allocated_bytes=60 * MIB)
-    job = world(main(), process(200, role), shm=room(64 * MIB, MIB), segments=(own,))
+    job = snapshot_of(main(), process(200, role), shm=room(64 * MIB, MIB), segments=(own,))
 
     finding = only(shm_full_enospc.check, job)
 
@@ -121,7 +121,7 @@ def test_a_full_dev_shm_mentions_dataloader_parameters_only_with_loader_workers(
 
 def test_a_dev_shm_filled_by_others_says_so() -> None:
     own = (segment(1, None, allocated_bytes=MIB),)
-    finding = only(shm_full_enospc.check, world(main(), shm=room(64 * MIB, 0), segments=own))
+    finding = only(shm_full_enospc.check, snapshot_of(main(), shm=room(64 * MIB, 0), segments=own))
 
     assert "is full" in finding.summary
     assert "not in segments of this job" in finding.cause
@@ -133,7 +133,7 @@ def test_a_dev_shm_filled_by_others_says_so() -> None:
 def test_a_filling_dev_shm_is_foreseen() -> None:
     past = history(host={"shm_used_bytes": line(30 * MIB, per_s=MIB / 2)})
 
-    finding = only(shm_full_enospc.check, world(main(), shm=room(64 * MIB, 34 * MIB)), past)
+    finding = only(shm_full_enospc.check, snapshot_of(main(), shm=room(64 * MIB, 34 * MIB)), past)
 
     assert finding.eta_s is not None
     assert 67 < finding.eta_s < 69
@@ -141,7 +141,9 @@ def test_a_filling_dev_shm_is_foreseen() -> None:
 
 
 def test_running_out_of_files_is_named_although_bytes_are_free() -> None:
-    finding = only(shm_full_enospc.check, world(main(), shm=room(64 * MIB, 60 * MIB, 1000, 5)))
+    finding = only(
+        shm_full_enospc.check, snapshot_of(main(), shm=room(64 * MIB, 60 * MIB, 1000, 5))
+    )
 
     assert finding.subject == "files"
     assert "995 of 1000 files in use" in finding.summary
@@ -150,24 +152,28 @@ def test_running_out_of_files_is_named_although_bytes_are_free() -> None:
 def test_a_prefetch_plateau_below_nine_tenths_is_quiet() -> None:
     past = history(host={"shm_used_bytes": line(50 * MIB)})
 
-    assert found(shm_full_enospc.check, world(main(), shm=room(64 * MIB, 14 * MIB)), past) == []
+    assert (
+        found(shm_full_enospc.check, snapshot_of(main(), shm=room(64 * MIB, 14 * MIB)), past) == []
+    )
 
 
 def test_the_first_prefetch_is_quiet() -> None:
     past = history(host={"shm_used_bytes": line(12 * MIB, per_s=2 * MIB, seconds=5)})
 
-    assert found(shm_full_enospc.check, world(main(), shm=room(64 * MIB, 52 * MIB)), past) == []
+    assert (
+        found(shm_full_enospc.check, snapshot_of(main(), shm=room(64 * MIB, 52 * MIB)), past) == []
+    )
 
 
 def test_an_unreadable_or_absent_dev_shm_is_quiet() -> None:
-    assert found(shm_full_enospc.check, world(main())) == []
-    assert found(shm_full_enospc.check, world(main(), shm=room(0, 0))) == []
+    assert found(shm_full_enospc.check, snapshot_of(main())) == []
+    assert found(shm_full_enospc.check, snapshot_of(main(), shm=room(0, 0))) == []
 
 
 def test_a_job_that_is_over_needs_no_room() -> None:
-    over = main(ended=gone(MAIN, exit_code=0))
+    over = main(ended=exited(MAIN, exit_code=0))
 
-    assert found(shm_full_enospc.check, world(over, shm=room(64 * MIB, 0))) == []
+    assert found(shm_full_enospc.check, snapshot_of(over, shm=room(64 * MIB, 0))) == []
 
 
 def refused(inode: int, **fields: object) -> Segment:
@@ -176,7 +182,7 @@ def refused(inode: int, **fields: object) -> Segment:
 
 
 def test_tensors_that_found_no_room_are_named_though_some_is_left() -> None:
-    job = world(
+    job = snapshot_of(
         main(), process(200), shm=room(64 * MIB, 8 * MIB), segments=(refused(1), refused(2))
     )
 
@@ -190,7 +196,7 @@ def test_tensors_that_found_no_room_are_named_though_some_is_left() -> None:
 
 def test_empty_files_that_would_find_room_are_quiet() -> None:
     for segments in ((refused(1, size_bytes=MIB),), (refused(1, kind="torch"),)):
-        job = world(main(), shm=room(64 * MIB, 8 * MIB), segments=segments)
+        job = snapshot_of(main(), shm=room(64 * MIB, 8 * MIB), segments=segments)
         assert found(shm_full_enospc.check, job) == []
 
 
@@ -199,7 +205,9 @@ def test_only_what_was_seen_of_dev_shm_is_its_cause() -> None:
     causes = {
         (kind, total): only(
             shm_full_enospc.check,
-            world(main(), log=(log(kind, MAIN, words),), shm=room(total * MIB, (total - 4) * MIB)),
+            snapshot_of(
+                main(), log=(log(kind, MAIN, words),), shm=room(total * MIB, (total - 4) * MIB)
+            ),
         ).cause
         for kind in ("exception", "lost-item")
         for total in (64, 4096)
@@ -218,8 +226,8 @@ def test_the_jobs_own_words_name_a_full_dev_shm_after_it_has_emptied() -> None:
         "exception: loader fetch; RuntimeError; unable to allocate shared memory(shm) for file "
         "</torch_200_1_6>: No space left on device (28)"
     )
-    ended = main(ended=gone(MAIN, exit_code=1))
-    job = world(
+    ended = main(ended=exited(MAIN, exit_code=1))
+    job = snapshot_of(
         ended, process(200), shm=room(64 * MIB, 60 * MIB), log=(log("exception", 200, words),)
     )
 
@@ -228,7 +236,9 @@ def test_the_jobs_own_words_name_a_full_dev_shm_after_it_has_emptied() -> None:
     assert finding.severity is Severity.CRITICAL
     assert finding.summary.startswith("loader-worker 200 (200) could not share a tensor")
     assert finding.evidence[-1] == "/dev/shm: 60.0M of 64.0M free when last read"
-    assert only(shm_full_enospc.check, world(log=(log("exception", 9, words),))).process is None
+    assert (
+        only(shm_full_enospc.check, snapshot_of(log=(log("exception", 9, words),))).process is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -240,7 +250,7 @@ def test_a_segment_that_is_written_for_the_first_time_fills_up_to_its_size(
     size_mib: int, made_per_s: float, is_named: bool
 ) -> None:
     cache = segment(1, kind="psm", size_bytes=size_mib * MIB, allocated_bytes=17 * MIB)
-    job = world(main(), shm=room(50 * MIB, 32 * MIB), segments=(cache,))
+    job = snapshot_of(main(), shm=room(50 * MIB, 32 * MIB), segments=(cache,))
     past = history(
         host={
             "shm_used_bytes": line(18 * MIB, per_s=MIB),

@@ -19,7 +19,7 @@ from mpwatch.model.history import History, Point
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ThreadSample
 from mpwatch.model.snapshot import Hook, Loader, Process, Snapshot
-from tests.unit.diagnose.worlds import (
+from tests.builders.snapshots import (
     MAIN,
     MIB,
     NOW_S,
@@ -34,8 +34,8 @@ from tests.unit.diagnose.worlds import (
     process,
     room,
     segment,
+    snapshot_of,
     thread,
-    world,
 )
 
 GIB = 1024 * MIB
@@ -55,7 +55,7 @@ def copying(per_s: float = MIB, rss_per_s: float = 0.0, seconds: float = 30.0) -
 
 
 def test_pages_copied_by_reading_are_named_though_resident_memory_stands() -> None:
-    job = world(
+    job = snapshot_of(
         main(), *forked(200, 201), cgroup=cgroup(memory_bytes=GIB, memory_limit_bytes=2 * GIB)
     )
 
@@ -68,7 +68,7 @@ def test_pages_copied_by_reading_are_named_though_resident_memory_stands() -> No
 
 
 def test_copying_without_a_limit_in_sight_is_information() -> None:
-    job = world(main(hook=Hook("ready")), *forked(200, 201))
+    job = snapshot_of(main(hook=Hook("ready")), *forked(200, 201))
 
     finding = only(copy_on_write_growth.check, job, copying())
 
@@ -88,7 +88,7 @@ def test_copying_that_is_nearly_complete_has_no_forecast() -> None:
     ]
     made[200, "rss_bytes"] = line(275 * MIB)
 
-    finding = only(copy_on_write_growth.check, world(main(), *forked(200)), history(made))
+    finding = only(copy_on_write_growth.check, snapshot_of(main(), *forked(200)), history(made))
 
     assert (finding.severity, finding.eta_s) == (Severity.INFO, None)
     assert "it slows down" in finding.evidence
@@ -106,7 +106,7 @@ def test_copying_that_is_nearly_complete_has_no_forecast() -> None:
     ],
 )
 def test_small_or_other_growth_is_not_copying(workers: list[Process], past: History) -> None:
-    assert found(copy_on_write_growth.check, world(main(), *workers), past) == []
+    assert found(copy_on_write_growth.check, snapshot_of(main(), *workers), past) == []
 
 
 def test_the_objects_of_every_python_process_are_no_dataset() -> None:
@@ -120,7 +120,7 @@ def test_the_objects_of_every_python_process_are_no_dataset() -> None:
         made[200, metric] = [Point(at, x * MIB) for at, x in zip(times, values, strict=True)]
     made[200, "rss_bytes"] = line(275 * MIB)
 
-    assert found(copy_on_write_growth.check, world(main(), *forked(200)), history(made)) == []
+    assert found(copy_on_write_growth.check, snapshot_of(main(), *forked(200)), history(made)) == []
 
 
 def leaking(*numbers: int, per_s: float = MIB) -> History:
@@ -132,7 +132,7 @@ def leaking(*numbers: int, per_s: float = MIB) -> History:
 
 
 def test_workers_that_only_grow_are_named() -> None:
-    job = world(
+    job = snapshot_of(
         main(),
         *forked(200, 201),
         memory_total_bytes=4 * GIB,
@@ -154,18 +154,18 @@ def test_a_bounded_cache_and_the_heap_around_it_are_no_leak() -> None:
             Point(NOW_S - 3 * (count - i), each * MIB) for i, each in enumerate(measured[:count])
         ]
         past = history({(200, "rss_bytes"): points, (200, "private_bytes"): points})
-        assert found(persistent_workers_leak.check, world(main(), *forked(200)), past) == []
+        assert found(persistent_workers_leak.check, snapshot_of(main(), *forked(200)), past) == []
 
 
 @pytest.mark.parametrize(("grown", "is_named"), [((200,), False), ((200, 201), True)])
 def test_a_leak_shows_in_most_workers(grown: tuple[int, ...], is_named: bool) -> None:
-    job = world(main(), *forked(200, 201, 202))
+    job = snapshot_of(main(), *forked(200, 201, 202))
 
     assert bool(found(persistent_workers_leak.check, job, leaking(*grown))) == is_named
 
 
 def test_growth_is_named_where_memory_is_unknown() -> None:
-    finding = only(persistent_workers_leak.check, world(main(), *forked(200)), leaking(200))
+    finding = only(persistent_workers_leak.check, snapshot_of(main(), *forked(200)), leaking(200))
 
     assert (finding.severity, len(finding.evidence)) == (Severity.INFO, 1)
 
@@ -184,17 +184,17 @@ def test_growth_is_named_where_memory_is_unknown() -> None:
 def test_small_single_young_or_copied_growth_is_no_leak(
     workers: list[Process], past: History
 ) -> None:
-    assert found(persistent_workers_leak.check, world(main(), *workers), past) == []
+    assert found(persistent_workers_leak.check, snapshot_of(main(), *workers), past) == []
 
 
 def test_the_nearest_limit_of_memory_counts() -> None:
-    both = world(
+    both = snapshot_of(
         main(),
         memory_total_bytes=8 * GIB,
         memory_available_bytes=GIB,
         cgroup=cgroup(memory_bytes=GIB, memory_limit_bytes=2 * GIB),
     )
-    wide = world(
+    wide = snapshot_of(
         main(),
         memory_total_bytes=8 * GIB,
         memory_available_bytes=GIB,
@@ -203,7 +203,7 @@ def test_the_nearest_limit_of_memory_counts() -> None:
 
     assert memory_room(both) == (GIB, 2 * GIB, "the control group's memory")
     assert memory_room(wide) == (GIB, 8 * GIB, "the machine's memory")
-    assert memory_room(world(main())) is None
+    assert memory_room(snapshot_of(main())) is None
 
 
 @pytest.mark.parametrize(
@@ -211,13 +211,13 @@ def test_the_nearest_limit_of_memory_counts() -> None:
     [(GIB / 10, Severity.CRITICAL), (GIB / 100, Severity.WARNING), (GIB / 10_000, Severity.INFO)],
 )
 def test_a_growth_is_as_bad_as_its_end_is_near(per_s: float, severity: Severity) -> None:
-    job = world(main(), memory_total_bytes=8 * GIB, memory_available_bytes=GIB)
+    job = snapshot_of(main(), memory_total_bytes=8 * GIB, memory_available_bytes=GIB)
 
     assert severity_of_growth(memory_room(job), per_s)[0] is severity
 
 
 def test_no_growth_and_far_ends_have_no_forecast() -> None:
-    job = world(main(), memory_total_bytes=8 * GIB, memory_available_bytes=GIB)
+    job = snapshot_of(main(), memory_total_bytes=8 * GIB, memory_available_bytes=GIB)
 
     assert severity_of_growth(memory_room(job), 0) == (Severity.INFO, None)
     assert severity_of_growth(memory_room(job), 10) == (Severity.INFO, None)
@@ -235,7 +235,9 @@ def flying(count: int) -> tuple[Any, ...]:
 
 def test_batches_that_fill_much_of_dev_shm_are_named() -> None:
     loader = Loader(pid(MAIN), 1, 2, prefetch=6)
-    job = world(main(), *forked(200), segments=flying(7), shm=room(64 * MIB, 0), loaders=(loader,))
+    job = snapshot_of(
+        main(), *forked(200), segments=flying(7), shm=room(64 * MIB, 0), loaders=(loader,)
+    )
 
     finding = only(prefetch_memory_blowup.check, job)
 
@@ -245,19 +247,21 @@ def test_batches_that_fill_much_of_dev_shm_are_named() -> None:
 
 def test_batches_that_take_a_part_of_memory_are_a_warning() -> None:
     limited = cgroup(memory_bytes=MIB, memory_limit_bytes=100 * MIB)
-    job = world(main(), *forked(200), segments=flying(3), cgroup=limited, memory_total_bytes=GIB)
+    job = snapshot_of(
+        main(), *forked(200), segments=flying(3), cgroup=limited, memory_total_bytes=GIB
+    )
 
     assert "100M of the control group's memory" in only(prefetch_memory_blowup.check, job).summary
 
 
 def test_half_of_dev_shm_is_information() -> None:
-    job = world(main(), *forked(200), segments=flying(5), shm=room(64 * MIB, 0))
+    job = snapshot_of(main(), *forked(200), segments=flying(5), shm=room(64 * MIB, 0))
 
     assert only(prefetch_memory_blowup.check, job).severity is Severity.INFO
 
 
 def test_very_many_batches_of_one_size_are_information_whatever_the_room() -> None:
-    job = world(main(), *forked(200), segments=flying_of(12 * MIB, 10))
+    job = snapshot_of(main(), *forked(200), segments=flying_of(12 * MIB, 10))
 
     finding = only(prefetch_memory_blowup.check, job)
 
@@ -266,8 +270,8 @@ def test_very_many_batches_of_one_size_are_information_whatever_the_room() -> No
 
 
 def test_a_modest_prefetch_is_quiet_and_so_is_what_still_rises() -> None:
-    modest = world(main(), *forked(200), segments=flying(2), shm=room(64 * MIB, 0))
-    kept = world(main(), *forked(200), segments=flying(7), shm=room(64 * MIB, 0))
+    modest = snapshot_of(main(), *forked(200), segments=flying(2), shm=room(64 * MIB, 0))
+    kept = snapshot_of(main(), *forked(200), segments=flying(7), shm=room(64 * MIB, 0))
     past = history(host={"segment_bytes": line(56 * MIB, per_s=MIB)})
 
     assert found(prefetch_memory_blowup.check, modest) == []
@@ -279,7 +283,7 @@ def sets(count: int) -> Snapshot:
     feeders = tuple(ThreadSample(i, "QueueFeederThre", "S", 0) for i in range(2 * count))
     owner = main(fds=fds(100, file=5))
     owner = replace(owner, sample=replace(owner.sample, threads=feeders))
-    return world(owner, *workers, loaders=(Loader(pid(MAIN), 1, 2),))
+    return snapshot_of(owner, *workers, loaders=(Loader(pid(MAIN), 1, 2),))
 
 
 def test_iterators_that_pile_up_are_counted() -> None:
@@ -300,7 +304,7 @@ def test_very_many_sets_need_no_history() -> None:
 def test_sets_made_in_quick_succession_are_told_apart_by_the_feeders_between_them() -> None:
     born = [1000, 1001, 1050, 1051, 1100, 1101, 1150, 1151]
     workers = [replace(process(n), process=ProcessId(n, n)) for n in born]
-    job = world(main(fds=fds(100, file=5)), *workers)
+    job = snapshot_of(main(fds=fds(100, file=5)), *workers)
     past = history({(MAIN, "children"): line(8, per_s=0.2)})
 
     def with_feeders(*births: int) -> Snapshot:
@@ -334,16 +338,18 @@ def compilers(count: int, still_s: float = 60.0) -> list[Process]:
 
 
 def test_idle_compilers_are_information_or_worse_by_what_they_hold() -> None:
-    small = world(main(), *compilers(8))
-    large = world(main(), *compilers(8), memory_total_bytes=4 * GIB, memory_available_bytes=GIB)
+    small = snapshot_of(main(), *compilers(8))
+    large = snapshot_of(
+        main(), *compilers(8), memory_total_bytes=4 * GIB, memory_available_bytes=GIB
+    )
 
     assert only(compile_worker_pool.check, small).severity is Severity.INFO
     assert only(compile_worker_pool.check, large).severity is Severity.WARNING
 
 
 def test_few_or_busy_compilers_are_ordinary() -> None:
-    assert found(compile_worker_pool.check, world(main(), *compilers(2))) == []
-    assert found(compile_worker_pool.check, world(main(), *compilers(8, still_s=1.0))) == []
+    assert found(compile_worker_pool.check, snapshot_of(main(), *compilers(2))) == []
+    assert found(compile_worker_pool.check, snapshot_of(main(), *compilers(8, still_s=1.0))) == []
 
 
 def test_the_end_of_a_series_is_now() -> None:
@@ -353,7 +359,7 @@ def test_the_end_of_a_series_is_now() -> None:
 def test_batches_on_their_way_are_no_leak_of_their_worker() -> None:
     flying = {**leaking(200).processes, (pid(200), "shm_bytes"): line(90 * MIB, per_s=MIB)}
     settled = {**leaking(200).processes, (pid(200), "shm_bytes"): line(90 * MIB)}
-    job = world(main(), *forked(200))
+    job = snapshot_of(main(), *forked(200))
 
     assert found(persistent_workers_leak.check, job, History(flying)) == []
     assert only(persistent_workers_leak.check, job, History(settled)).severity is Severity.INFO

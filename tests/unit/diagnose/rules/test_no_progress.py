@@ -9,7 +9,7 @@ from mpwatch.model.findings import Severity
 from mpwatch.model.history import Point
 from mpwatch.model.samples import FdLink, LockHolder, WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot
-from tests.unit.diagnose.worlds import (
+from tests.builders.snapshots import (
     MAIN,
     NOW_S,
     fds,
@@ -19,9 +19,9 @@ from tests.unit.diagnose.worlds import (
     only,
     pipe,
     process,
+    snapshot_of,
     socket,
     thread,
-    world,
 )
 
 CHILD = 300
@@ -63,7 +63,7 @@ def child(
 
 
 def sleeping(still_s: float) -> Snapshot:
-    return world(waiting(still_s), child(still_s=still_s))
+    return snapshot_of(waiting(still_s), child(still_s=still_s))
 
 
 def test_a_process_that_sleeps_while_main_waits_is_named_with_its_line() -> None:
@@ -89,21 +89,38 @@ def test_a_pause_as_long_as_usual_is_quiet() -> None:
     assert found(no_progress.check, sleeping(34.0), usual) == []
 
 
+def test_a_pipe_that_its_reader_leaves_full_is_told_as_that() -> None:
+    """A child writes its output to a pipe that main, which sleeps, does not read."""
+    main_sleeps = main(
+        fds=fds(5, links=[pipe(3, 500, False)]),
+        segments=(),
+        threads=[thread(MAIN, "train.py:main:7", waits=SLEEPS, still_s=40.0)],
+    )
+    writes = WaitedOn("pipe-write", "write", ("pipe:[500]",))
+
+    finding = only(no_progress.check, snapshot_of(main_sleeps, child(waits=writes, still_s=40.0)))
+
+    assert finding.severity is Severity.WARNING
+    assert finding.cause.startswith("pipe 500 is full, and main (100), which has its reading end")
+    assert "wake up" not in finding.cause
+    assert "in a thread of its own" in finding.advice
+
+
 def test_a_parent_that_joins_a_child_waits_by_design() -> None:
-    assert found(no_progress.check, world(waiting(200.0, JOINS), child())) == []
+    assert found(no_progress.check, snapshot_of(waiting(200.0, JOINS), child())) == []
 
 
 def test_at_its_exit_a_parent_does_not_join_by_design() -> None:
     leaving = waiting(200.0, JOINS, "process.py:join", "util.py:_exit_function")
 
-    assert "which sleeps" in only(no_progress.check, world(leaving, child())).summary
+    assert "which sleeps" in only(no_progress.check, snapshot_of(leaving, child())).summary
 
 
 def test_a_process_that_computes_is_information_at_most() -> None:
     busy = child(None, state="R", still_s=0.0)
 
-    assert found(no_progress.check, world(waiting(20.0), busy)) == []
-    finding = only(no_progress.check, world(waiting(500.0), busy))
+    assert found(no_progress.check, snapshot_of(waiting(20.0), busy)) == []
+    finding = only(no_progress.check, snapshot_of(waiting(500.0), busy))
     assert finding.severity is Severity.INFO
     assert "which computes at train.py:9 work" in finding.summary
 
@@ -122,14 +139,14 @@ def test_a_child_that_waits_for_work_of_its_sleeping_parent_is_idle() -> None:
         threads=[thread(CHILD, "queues.py:get", "train.py:serve", waits=READS, still_s=200.0)],
     )
 
-    assert found(no_progress.check, world(parent, idle)) == []
+    assert found(no_progress.check, snapshot_of(parent, idle)) == []
 
 
 def test_a_wait_for_the_other_end_of_a_connection_is_named() -> None:
     link = socket(7, 77, None, OUTSIDE)
     stuck = child(RECEIVES, "train.py:fetch:4", links=(link,))
 
-    finding = only(no_progress.check, world(waiting(200.0), stuck))
+    finding = only(no_progress.check, snapshot_of(waiting(200.0), stuck))
     assert f"which waits for {OUTSIDE} at train.py:4 fetch" in finding.summary
     assert "outside of the job and sends nothing" in finding.cause
     assert "has no timeout" in finding.cause
@@ -138,7 +155,7 @@ def test_a_wait_for_the_other_end_of_a_connection_is_named() -> None:
 def alone(address: str, *more: FdLink) -> Snapshot:
     links = [socket(7, 77, None, address), *more]
     at = thread(MAIN, "train.py:fetch:4", waits=RECEIVES, still_s=70.0)
-    return world(main(fds=fds(5, links=links), segments=(), threads=[at]))
+    return snapshot_of(main(fds=fds(5, links=links), segments=(), threads=[at]))
 
 
 def test_main_alone_at_a_connection_that_it_has_opened_is_warned_about() -> None:
@@ -158,11 +175,11 @@ def test_a_server_waits_for_requests() -> None:
 def test_a_stopped_process_that_others_wait_for_is_named() -> None:
     stopped = child(WaitedOn("stopped", "read"), state="T", still_s=50.0)
 
-    finding = only(no_progress.check, world(waiting(50.0), stopped))
+    finding = only(no_progress.check, snapshot_of(waiting(50.0), stopped))
     assert "is stopped by a signal" in finding.summary
     assert "kill -CONT" in finding.advice
     traced = child(WaitedOn("stopped", "read"), state="t", still_s=50.0)
-    assert found(no_progress.check, world(waiting(50.0), traced)) == []
+    assert found(no_progress.check, snapshot_of(waiting(50.0), traced)) == []
 
 
 def locked(holder: LockHolder | None) -> WaitedOn:
@@ -173,9 +190,9 @@ def test_the_holder_of_a_file_lock_is_named() -> None:
     outside = waiting(70.0, locked(LockHolder(4711, "python")))
     inside = waiting(70.0, locked(LockHolder(CHILD, "python")))
 
-    finding = only(no_progress.check, world(outside))
+    finding = only(no_progress.check, snapshot_of(outside))
     assert "taken by process 4711 (python) outside of this job" in finding.summary
-    finding = only(no_progress.check, world(inside, child()))
+    finding = only(no_progress.check, snapshot_of(inside, child()))
     assert "spawned (300), which sleeps" in finding.summary
     assert "main waits for the lock on /tmp/cache.lock" in finding.evidence[0]
 
@@ -184,8 +201,8 @@ def test_a_prompt_and_a_debugger_wait_for_a_person() -> None:
     reads = WaitedOn("unknown", "read", ("/dev/pts/3",), (0,))
     debugs = thread(MAIN, "pdb.py:cmdloop", "train.py:main", waits=reads, still_s=500.0)
 
-    assert found(no_progress.check, world(waiting(500.0, reads))) == []
-    assert found(no_progress.check, world(main(segments=(), threads=[debugs]))) == []
+    assert found(no_progress.check, snapshot_of(waiting(500.0, reads))) == []
+    assert found(no_progress.check, snapshot_of(main(segments=(), threads=[debugs]))) == []
 
 
 def test_a_lock_of_threads_is_told_with_the_lines_of_the_other_threads() -> None:
@@ -194,9 +211,11 @@ def test_a_lock_of_threads_is_told_with_the_lines_of_the_other_threads() -> None
         thread(MAIN, "train.py:save:5", waits=futex, still_s=90.0),
         thread(101, "train.py:load:8", name="loader", waits=futex, still_s=90.0),
     ]
-    finding = only(no_progress.check, world(main(segments=(), threads=threads)))
+    finding = only(no_progress.check, snapshot_of(main(segments=(), threads=threads)))
 
     assert "at train.py:5 save" in finding.summary
     assert "its thread loader is at train.py:8 load" in finding.evidence
     waits = thread(MAIN, "threading.py:wait", "train.py:main", waits=futex, still_s=90.0)
-    assert found(no_progress.check, world(main(segments=(), threads=[waits, threads[1]]))) == []
+    assert (
+        found(no_progress.check, snapshot_of(main(segments=(), threads=[waits, threads[1]]))) == []
+    )

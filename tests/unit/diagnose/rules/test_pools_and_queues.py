@@ -14,25 +14,25 @@ from mpwatch.diagnose.rules.hangs import (
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot
-from tests.unit.diagnose.worlds import (
+from tests.builders.snapshots import (
     MAIN,
+    exited,
     fds,
     found,
-    gone,
     main,
     only,
     pid,
     pipe,
     process,
+    snapshot_of,
     thread,
-    world,
 )
 
 STILL = 60.0
 
 
-KILLED = process(400, "spawned", ended=gone(400, signal=9))
-FAILED = process(400, "spawned", ended=gone(400, exit_code=1))
+KILLED = process(400, "spawned", ended=exited(400, signal=9))
+FAILED = process(400, "spawned", ended=exited(400, exit_code=1))
 
 
 POOL = (
@@ -50,7 +50,7 @@ def pool_worker(number: int, **thread_fields: Any) -> Process:
 
 
 def test_a_pool_that_lost_a_task_is_named() -> None:
-    job = world(main(threads=[thread(MAIN, *POOL, still_s=STILL)]), pool_worker(300), KILLED)
+    job = snapshot_of(main(threads=[thread(MAIN, *POOL, still_s=STILL)]), pool_worker(300), KILLED)
 
     finding = only(pool_hang_after_worker_death.check, job)
 
@@ -63,11 +63,11 @@ def test_a_pool_that_lost_a_task_is_named() -> None:
     [
         (pool_worker(300),),
         (pool_worker(300, still_s=1.0), KILLED),
-        (pool_worker(300), process(400, "spawned", ended=gone(400, exit_code=0))),
+        (pool_worker(300), process(400, "spawned", ended=exited(400, exit_code=0))),
     ],
 )
 def test_a_pool_that_may_still_answer_is_quiet(others: tuple[Process, ...]) -> None:
-    job = world(main(threads=[thread(MAIN, *POOL, still_s=STILL)]), *others)
+    job = snapshot_of(main(threads=[thread(MAIN, *POOL, still_s=STILL)]), *others)
 
     assert found(pool_hang_after_worker_death.check, job) == []
 
@@ -87,7 +87,7 @@ def idle_pool_worker(number: int, start_ticks: int) -> Process:
 
 def test_a_death_nobody_saw_shows_in_a_younger_worker() -> None:
     own = main(threads=[thread(MAIN, *POOL, still_s=STILL)])
-    job = world(own, idle_pool_worker(300, 5000), idle_pool_worker(301, 5250))
+    job = snapshot_of(own, idle_pool_worker(300, 5000), idle_pool_worker(301, 5250))
 
     finding = only(pool_hang_after_worker_death.check, job)
 
@@ -95,18 +95,36 @@ def test_a_death_nobody_saw_shows_in_a_younger_worker() -> None:
     assert "died" not in finding.summary
 
 
+def test_a_pool_whose_thread_for_results_has_ended_is_named_at_once() -> None:
+    handlers = [
+        thread(MAIN + n, f"multiprocessing/pool.py:{name}", still_s=1.0)
+        for n, name in enumerate(("_handle_workers", "_handle_tasks", "_handle_results"), 1)
+    ]
+    waits = thread(MAIN, "pool.py:wait", "pool.py:get", "train.py:main:33", still_s=1.0)
+
+    finding = only(
+        pool_hang_after_worker_death.check, snapshot_of(main(threads=[waits, *handlers[:2]]))
+    )
+
+    assert finding.summary.endswith("waits for a Pool's result, and no thread receives results")
+    assert any("train.py:33 main" in each for each in finding.evidence)
+    whole = snapshot_of(main(threads=[waits, *handlers]))
+    assert found(pool_hang_after_worker_death.check, whole) == []
+
+
 def test_a_pool_of_one_age_or_with_one_at_work_is_quiet() -> None:
     own = main(threads=[thread(MAIN, *POOL, still_s=STILL)])
     first, last = idle_pool_worker(300, 5000), idle_pool_worker(301, 5250)
 
-    assert found(pool_hang_after_worker_death.check, world(own, first)) == []
+    assert found(pool_hang_after_worker_death.check, snapshot_of(own, first)) == []
     assert (
-        found(pool_hang_after_worker_death.check, world(own, first, last, pool_worker(302))) == []
+        found(pool_hang_after_worker_death.check, snapshot_of(own, first, last, pool_worker(302)))
+        == []
     )
 
 
 def test_a_pool_waited_for_briefly_is_quiet() -> None:
-    job = world(main(threads=[thread(MAIN, *POOL, still_s=1.0)]), KILLED)
+    job = snapshot_of(main(threads=[thread(MAIN, *POOL, still_s=1.0)]), KILLED)
 
     assert found(pool_hang_after_worker_death.check, job) == []
 
@@ -115,7 +133,7 @@ JOIN = ("multiprocessing/synchronize.py:wait", "multiprocessing/queues.py:join",
 
 
 def test_a_joinable_queue_nobody_works_on_is_named() -> None:
-    job = world(main(threads=[thread(MAIN, *JOIN, still_s=STILL)]), pool_worker(300), KILLED)
+    job = snapshot_of(main(threads=[thread(MAIN, *JOIN, still_s=STILL)]), pool_worker(300), KILLED)
 
     finding = only(joinablequeue_join_hangs.check, job)
 
@@ -124,14 +142,14 @@ def test_a_joinable_queue_nobody_works_on_is_named() -> None:
 
 def test_a_joinable_queue_with_a_busy_consumer_is_quiet() -> None:
     busy = pool_worker(300, still_s=None)
-    job = world(main(threads=[thread(MAIN, *JOIN, still_s=STILL)]), busy)
+    job = snapshot_of(main(threads=[thread(MAIN, *JOIN, still_s=STILL)]), busy)
 
     assert found(joinablequeue_join_hangs.check, job) == []
     sleeps = WaitedOn("timer", "clock_nanosleep")
     pausing = process(300, "pool-worker", threads=[thread(300, waits=sleeps, still_s=STILL)])
-    job = world(main(threads=[thread(MAIN, *JOIN, still_s=STILL)]), pausing)
+    job = snapshot_of(main(threads=[thread(MAIN, *JOIN, still_s=STILL)]), pausing)
     assert found(joinablequeue_join_hangs.check, job) == []
-    waits = world(main(threads=[thread(MAIN, *JOIN[:1], still_s=STILL)]))
+    waits = snapshot_of(main(threads=[thread(MAIN, *JOIN[:1], still_s=STILL)]))
     assert found(joinablequeue_join_hangs.check, waits) == []
 
 
@@ -151,7 +169,7 @@ RECV = (
 
 
 def test_a_torn_message_is_named() -> None:
-    finding = only(half_message.check, world(reader(*RECV), KILLED))
+    finding = only(half_message.check, snapshot_of(reader(*RECV), KILLED))
 
     assert "60 s for 879K more from pipe:[500], which is empty" in finding.evidence[0]
     assert "SIGKILL" in finding.evidence[1]
@@ -159,7 +177,7 @@ def test_a_torn_message_is_named() -> None:
 
 
 def test_a_torn_message_is_named_by_its_stack_though_nobody_saw_the_death() -> None:
-    finding = only(half_message.check, world(reader(*RECV)))
+    finding = only(half_message.check, snapshot_of(reader(*RECV)))
 
     assert len(finding.evidence) == 1
     assert "killed" not in finding.summary
@@ -168,13 +186,13 @@ def test_a_torn_message_is_named_by_its_stack_though_nobody_saw_the_death() -> N
 @pytest.mark.parametrize(
     "job",
     [
-        world(reader(*RECV, wanted=4), KILLED),
-        world(reader(*RECV, wanted=8), KILLED),
-        world(reader(*RECV, wanted=None), KILLED),
-        world(reader(*RECV, still_s=1.0), KILLED),
-        world(reader("subprocess.py:communicate", wanted=32_768), KILLED),
-        world(reader(wanted=32_768)),
-        world(
+        snapshot_of(reader(*RECV, wanted=4), KILLED),
+        snapshot_of(reader(*RECV, wanted=8), KILLED),
+        snapshot_of(reader(*RECV, wanted=None), KILLED),
+        snapshot_of(reader(*RECV, still_s=1.0), KILLED),
+        snapshot_of(reader("subprocess.py:communicate", wanted=32_768), KILLED),
+        snapshot_of(reader(wanted=32_768)),
+        snapshot_of(
             reader(*RECV),
             process(
                 300,
@@ -212,7 +230,7 @@ def feeding(still_s: float = STILL) -> Process:
 
 
 def test_a_join_before_the_queue_is_read_is_named() -> None:
-    finding = only(queue_join_feeder_deadlock.check, world(joining(), feeding()))
+    finding = only(queue_join_feeder_deadlock.check, snapshot_of(joining(), feeding()))
 
     assert "main (100) joins spawned 300 (300) before it has read" in finding.summary
     assert "61608 bytes unread" in finding.evidence[1]
@@ -222,18 +240,20 @@ def test_a_join_under_spawn_is_told_by_its_stack() -> None:
     poll = WaitedOn("poll", "poll", ("pipe:[9]",))
     parent = joining("connection.py:wait", "process.py:join", "train.py:f", wait=poll)
 
-    assert only(queue_join_feeder_deadlock.check, world(parent, feeding())).process == pid(MAIN)
+    assert only(queue_join_feeder_deadlock.check, snapshot_of(parent, feeding())).process == pid(
+        MAIN
+    )
 
 
 @pytest.mark.parametrize(
     "job",
     [
-        world(joining(still_s=1.0), feeding()),
-        world(joining(), feeding(still_s=1.0)),
-        world(joining(wait=WaitedOn("timer", "nanosleep")), feeding()),
-        world(main(), feeding()),
-        world(joining(), process(300, "spawned", threads=[thread(300)])),
-        world(
+        snapshot_of(joining(still_s=1.0), feeding()),
+        snapshot_of(joining(), feeding(still_s=1.0)),
+        snapshot_of(joining(wait=WaitedOn("timer", "nanosleep")), feeding()),
+        snapshot_of(main(), feeding()),
+        snapshot_of(joining(), process(300, "spawned", threads=[thread(300)])),
+        snapshot_of(
             joining(),
             feeding(),
             process(
@@ -258,10 +278,10 @@ def test_back_pressure_is_no_deadlock(job: Snapshot) -> None:
 )
 def test_a_pool_hangs_wherever_its_result_is_waited_for(stack: tuple[str, ...]) -> None:
     waiting = main(threads=[thread(MAIN, *stack)])
-    dead = process(300, "spawned", ended=gone(300, signal=11))
+    dead = process(300, "spawned", ended=exited(300, signal=11))
     idle = pool_worker(301)
 
     assert (
         "whose worker exited"
-        in only(pool_hang_after_worker_death.check, world(waiting, dead, idle)).summary
+        in only(pool_hang_after_worker_death.check, snapshot_of(waiting, dead, idle)).summary
     )

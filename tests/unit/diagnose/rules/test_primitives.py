@@ -10,17 +10,17 @@ from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId, SegmentId
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot, Thread
-from tests.unit.diagnose.worlds import (
+from tests.builders.snapshots import (
     MAIN,
+    exited,
     found,
-    gone,
     main,
     only,
     pid,
     process,
     segment,
+    snapshot_of,
     thread,
-    world,
 )
 
 STILL = 60.0
@@ -32,8 +32,8 @@ IN_LOCK = (
     "multiprocessing/queues.py:get",
     "train.py:f",
 )
-KILLED = process(400, "spawned", ended=gone(400, signal=9))
-FAILED = process(400, "spawned", ended=gone(400, exit_code=1))
+KILLED = process(400, "spawned", ended=exited(400, signal=9))
+FAILED = process(400, "spawned", ended=exited(400, exit_code=1))
 
 
 def at_lock(number: int, *stack: str, value: int = 0, **more: Any) -> Process:
@@ -47,7 +47,7 @@ def lock(*users: int) -> Any:
 
 
 def test_a_lock_taken_along_by_a_killed_reader_is_named() -> None:
-    job = world(main(), at_lock(300), at_lock(301), KILLED, segments=(lock(100, 300, 301),))
+    job = snapshot_of(main(), at_lock(300), at_lock(301), KILLED, segments=(lock(100, 300, 301),))
 
     finding = only(queue_lock_held_by_dead.check, job)
 
@@ -56,7 +56,7 @@ def test_a_lock_taken_along_by_a_killed_reader_is_named() -> None:
 
 
 def test_a_single_waiter_is_named_in_the_singular() -> None:
-    job = world(main(), at_lock(300), KILLED, segments=(lock(300),))
+    job = snapshot_of(main(), at_lock(300), KILLED, segments=(lock(300),))
 
     assert "spawned 300 (300) waits for a lock" in only(queue_lock_held_by_dead.check, job).summary
 
@@ -74,33 +74,31 @@ def test_a_single_waiter_is_named_in_the_singular() -> None:
     ],
 )
 def test_a_lock_that_somebody_may_hold_is_quiet(others: tuple[Process, ...]) -> None:
-    job = world(main(), at_lock(300), *others, segments=(lock(300, 301),))
+    job = snapshot_of(main(), at_lock(300), *others, segments=(lock(300, 301),))
 
     assert found(queue_lock_held_by_dead.check, job) == []
 
 
-def test_a_parent_that_collects_results_meanwhile_does_not_hold_the_lock_of_the_tasks() -> None:
+def test_a_parent_that_collects_results_does_not_hold_the_lock_of_the_tasks() -> None:
     get = "multiprocessing/queues.py:get"
     collecting = main(
         threads=[thread(MAIN, get, "train.py:collect", waits=WaitedOn("pipe-read", "read"))]
     )
     dead = replace(KILLED, threads=(thread(400, get, "train.py:consume"),))
     waiting = at_lock(300, "multiprocessing/synchronize.py:__enter__", get, "train.py:consume")
-    job = world(collecting, waiting, dead, segments=(lock(300, MAIN),))
+    job = snapshot_of(collecting, waiting, dead, segments=(lock(300, MAIN),))
 
     assert "spawned 300 (300) waits" in only(queue_lock_held_by_dead.check, job).summary
 
 
-TERMINATED = process(400, "spawned", ended=gone(400, signal=15))
+TERMINATED = process(400, "spawned", ended=exited(400, signal=15))
 ENTERS = ("multiprocessing/synchronize.py:__enter__", "train.py:trial:13")
 JOINS = WaitedOn("child", "wait4", ("pid 300",))
 JOINING = main(threads=[thread(MAIN, "multiprocessing/process.py:join", waits=JOINS)])
 
 
-def test_a_lock_taken_along_by_a_terminated_process_is_named_where_nobody_else_can_hold_it() -> (
-    None
-):
-    job = world(JOINING, at_lock(300, *ENTERS), TERMINATED, segments=(lock(MAIN, 300),))
+def test_a_lock_held_by_a_terminated_process_is_named_if_no_other_can_hold_it() -> None:
+    job = snapshot_of(JOINING, at_lock(300, *ENTERS), TERMINATED, segments=(lock(MAIN, 300),))
 
     finding = only(queue_lock_held_by_dead.check, job)
 
@@ -113,10 +111,10 @@ def test_a_lock_taken_along_by_a_terminated_process_is_named_where_nobody_else_c
 @pytest.mark.parametrize(
     "job",
     [
-        world(main(threads=[thread(MAIN, "train.py:f")]), at_lock(300, *ENTERS), TERMINATED),
-        world(JOINING, at_lock(300, "train.py:round"), TERMINATED),
-        world(JOINING, at_lock(300, *ENTERS), process(400, ended=gone(400, exit_code=143))),
-        world(
+        snapshot_of(main(threads=[thread(MAIN, "train.py:f")]), at_lock(300, *ENTERS), TERMINATED),
+        snapshot_of(JOINING, at_lock(300, "train.py:round"), TERMINATED),
+        snapshot_of(JOINING, at_lock(300, *ENTERS), process(400, ended=exited(400, exit_code=143))),
+        snapshot_of(
             JOINING,
             at_lock(300, *ENTERS),
             process(301, threads=[thread(301, "train.py:save", waits=WaitedOn("timer", "sleep"))]),
@@ -135,11 +133,11 @@ def test_a_terminated_process_says_nothing_where_the_lock_may_be_held_or_is_none
 def test_a_semaphore_inside_of_a_condition_is_not_held() -> None:
     waiting = at_lock(300, "multiprocessing/synchronize.py:notify", "train.py:stop")
 
-    assert found(queue_lock_held_by_dead.check, world(main(), waiting, KILLED)) == []
+    assert found(queue_lock_held_by_dead.check, snapshot_of(main(), waiting, KILLED)) == []
 
 
 def test_a_semaphore_above_zero_is_no_lock_that_is_held() -> None:
-    job = world(main(), at_lock(300, value=1), KILLED, segments=(lock(300),))
+    job = snapshot_of(main(), at_lock(300, value=1), KILLED, segments=(lock(300),))
 
     assert found(queue_lock_held_by_dead.check, job) == []
 
@@ -148,7 +146,7 @@ def test_a_semaphore_of_unknown_purpose_is_looked_at_for_longer() -> None:
     def stuck(for_s: float, **seen: Any) -> list[Finding]:
         waits = at_lock(300).threads[0]
         worker = replace(at_lock(300), threads=(replace(waits, still_s=for_s, **seen),))
-        job = world(main(), worker, KILLED, segments=(lock(300),))
+        job = snapshot_of(main(), worker, KILLED, segments=(lock(300),))
         return found(queue_lock_held_by_dead.check, job)
 
     assert stuck(8.0)
@@ -166,7 +164,7 @@ NOTIFY = (
 
 
 def test_an_event_whose_sleeper_was_killed_is_named() -> None:
-    job = world(main(threads=[thread(MAIN, *NOTIFY, still_s=STILL)]), KILLED)
+    job = snapshot_of(main(threads=[thread(MAIN, *NOTIFY, still_s=STILL)]), KILLED)
 
     finding = only(event_set_hangs.check, job)
 
@@ -183,7 +181,7 @@ def test_an_event_whose_sleeper_was_killed_is_named() -> None:
     ],
 )
 def test_an_event_being_set_or_waited_for_is_ordinary(own: Thread) -> None:
-    assert found(event_set_hangs.check, world(main(threads=[own]), KILLED)) == []
+    assert found(event_set_hangs.check, snapshot_of(main(threads=[own]), KILLED)) == []
 
 
 AT_BARRIER = (
@@ -200,7 +198,7 @@ def at_barrier(number: int, still_s: float = STILL) -> Process:
 
 
 def test_a_barrier_that_one_party_died_before_is_named() -> None:
-    job = world(main(), at_barrier(300), at_barrier(301), FAILED)
+    job = snapshot_of(main(), at_barrier(300), at_barrier(301), FAILED)
 
     finding = only(event_set_hangs.check, job)
 
@@ -210,9 +208,9 @@ def test_a_barrier_that_one_party_died_before_is_named() -> None:
 
 
 def test_a_barrier_that_one_party_left_early_is_a_warning() -> None:
-    left = process(400, "spawned", ended=gone(400, exit_code=0))
+    left = process(400, "spawned", ended=exited(400, exit_code=0))
 
-    assert only(event_set_hangs.check, world(main(), at_barrier(300), left)).severity is (
+    assert only(event_set_hangs.check, snapshot_of(main(), at_barrier(300), left)).severity is (
         Severity.WARNING
     )
 
@@ -227,8 +225,8 @@ def test_a_barrier_that_one_party_left_early_is_a_warning() -> None:
     ids=["nobody is gone", "one may still come", "the one gone belonged to another phase"],
 )
 def test_a_barrier_that_may_still_open_is_quiet(others: tuple[Process, ...]) -> None:
-    assert found(event_set_hangs.check, world(main(), at_barrier(300), *others)) == []
+    assert found(event_set_hangs.check, snapshot_of(main(), at_barrier(300), *others)) == []
 
 
 def test_a_barrier_just_reached_is_quiet() -> None:
-    assert found(event_set_hangs.check, world(main(), at_barrier(300, 1.0), FAILED)) == []
+    assert found(event_set_hangs.check, snapshot_of(main(), at_barrier(300, 1.0), FAILED)) == []

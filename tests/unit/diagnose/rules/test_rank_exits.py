@@ -9,17 +9,17 @@ import pytest
 from mpwatch.diagnose.rules.distributed import collective_mismatch
 from mpwatch.diagnose.rules.exits import worker_exited_unexpectedly, worker_segfault
 from mpwatch.model.snapshot import LogEntry, Process
-from tests.unit.diagnose.worlds import (
+from tests.builders.snapshots import (
     NOW_S,
+    exited,
     found,
-    gone,
     log,
     main,
     only,
     pid,
     process,
+    snapshot_of,
     thread,
-    world,
 )
 
 C10D = "torch/distributed/distributed_c10d.py"
@@ -35,7 +35,7 @@ def rank(
     **how: Any,
 ) -> Process:
     own = 300 + number
-    ended = None if ago_s is None else gone(own, at_s=NOW_S - ago_s, **how)
+    ended = None if ago_s is None else exited(own, at_s=NOW_S - ago_s, **how)
     threads = [thread(own, *(stack or REDUCING), still_s=60.0), thread(own + 50, name=group)]
     return process(own, "spawned", label=f"rank {number}", threads=threads, ended=ended)
 
@@ -46,7 +46,7 @@ def raised(number: int, words: str, function: str = "all_reduce") -> LogEntry:
 
 
 def test_a_rank_that_returned_is_named_where_the_others_failed_because_of_it() -> None:
-    job = world(
+    job = snapshot_of(
         main(), rank(0, 4.0, exit_code=1), rank(1, 6.0, exit_code=0), rank(2, 3.0, signal=15)
     )
 
@@ -61,7 +61,7 @@ def test_a_rank_that_returned_is_named_where_the_others_failed_because_of_it() -
 
 
 def test_the_process_of_a_rank_that_returned_may_end_after_those_it_failed() -> None:
-    job = world(main(), rank(0, 6.0, exit_code=1), rank(1, 5.0, exit_code=0))
+    job = snapshot_of(main(), rank(0, 6.0, exit_code=1), rank(1, 5.0, exit_code=0))
 
     finding = only(worker_exited_unexpectedly.check, job)
 
@@ -70,7 +70,7 @@ def test_the_process_of_a_rank_that_returned_may_end_after_those_it_failed() -> 
 
 
 def test_it_is_certain_where_the_hook_heard_the_exception() -> None:
-    job = world(
+    job = snapshot_of(
         main(),
         rank(0, 4.0, "train.py:load:3", exit_code=1),
         rank(1, 6.0, exit_code=0),
@@ -86,7 +86,7 @@ def test_it_is_certain_where_the_hook_heard_the_exception() -> None:
 
 def test_of_ranks_that_failed_the_one_with_an_error_of_its_own_is_named() -> None:
     """The parent saw the exit of the victim first."""
-    job = world(
+    job = snapshot_of(
         main(),
         rank(0, 6.0, exit_code=1),
         rank(1, 5.9, exit_code=1),
@@ -97,7 +97,7 @@ def test_of_ranks_that_failed_the_one_with_an_error_of_its_own_is_named() -> Non
 
 
 def test_ranks_that_failed_because_another_was_killed_are_not_told_again() -> None:
-    job = world(main(), rank(0, 5.0, exit_code=1), rank(1, 6.0, signal=9))
+    job = snapshot_of(main(), rank(0, 5.0, exit_code=1), rank(1, 6.0, signal=9))
 
     finding = only(worker_exited_unexpectedly.check, job)
 
@@ -117,13 +117,15 @@ def test_ranks_that_failed_because_another_was_killed_are_not_told_again() -> No
 def test_a_rank_that_failed_for_another_reason_is_named_itself(
     failed: Process, entries: tuple[LogEntry, ...]
 ) -> None:
-    job = world(main(), failed, rank(1, 6.0, exit_code=0), log=entries)
+    job = snapshot_of(main(), failed, rank(1, 6.0, exit_code=0), log=entries)
 
     assert only(worker_exited_unexpectedly.check, job).process == pid(300)
 
 
 def test_it_is_possible_where_only_the_time_speaks_for_it() -> None:
-    job = world(main(), rank(0, 5.0, "train.py:load:3", exit_code=1), rank(1, 6.0, exit_code=0))
+    job = snapshot_of(
+        main(), rank(0, 5.0, "train.py:load:3", exit_code=1), rank(1, 6.0, exit_code=0)
+    )
 
     finding = only(worker_exited_unexpectedly.check, job)
 
@@ -132,7 +134,7 @@ def test_it_is_possible_where_only_the_time_speaks_for_it() -> None:
 
 
 def test_how_the_first_ended_is_told_only_where_it_was_seen() -> None:
-    job = world(main(), rank(0, 5.0, exit_code=1), rank(1, 6.0))
+    job = snapshot_of(main(), rank(0, 5.0, exit_code=1), rank(1, 6.0))
 
     finding = only(worker_exited_unexpectedly.check, job)
 
@@ -141,13 +143,13 @@ def test_how_the_first_ended_is_told_only_where_it_was_seen() -> None:
 
 
 def test_ranks_that_all_return_are_no_finding() -> None:
-    job = world(main(), rank(0, 4.0, exit_code=0), rank(1, 6.0, exit_code=0))
+    job = snapshot_of(main(), rank(0, 4.0, exit_code=0), rank(1, 6.0, exit_code=0))
 
     assert found(worker_exited_unexpectedly.check, job) == []
 
 
 def test_an_abort_in_a_collective_is_told_of_the_collective() -> None:
-    job = world(main(), rank(0, 5.0, exit_code=1), rank(1, 6.0, signal=6))
+    job = snapshot_of(main(), rank(0, 5.0, exit_code=1), rank(1, 6.0, signal=6))
 
     finding = only(collective_mismatch.check, job)
 
@@ -162,7 +164,7 @@ def test_an_abort_in_a_collective_is_told_of_the_collective() -> None:
     "aborted", [rank(1, 6.0, group="python", signal=6), rank(1, 6.0, signal=11)]
 )
 def test_an_abort_of_no_rank_and_a_crash_stay_crashes(aborted: Process) -> None:
-    job = world(main(), rank(0, None), aborted)
+    job = snapshot_of(main(), rank(0, None), aborted)
 
     assert found(collective_mismatch.check, job) == []
     assert only(worker_segfault.check, job).process == pid(301)

@@ -10,16 +10,16 @@ from mpwatch.diagnose.analysis.distributed.collectives import recorded
 from mpwatch.diagnose.rules.distributed import collective_mismatch, rank_stuck_in_collective
 from mpwatch.model.findings import Severity
 from mpwatch.model.snapshot import Process
-from tests.unit.diagnose.worlds import (
+from tests.builders.snapshots import (
     cpu,
+    exited,
     found,
-    gone,
     main,
     only,
     pid,
     process,
+    snapshot_of,
     thread,
-    world,
 )
 
 C10D = "torch/distributed/distributed_c10d.py"
@@ -73,7 +73,7 @@ def backward(number: int, **fields: Any) -> Process:
 
 
 def test_an_explicit_collective_against_a_backward_pass_is_a_mismatch() -> None:
-    job = world(main(), backward(0), called(1, "all_gather", 77))
+    job = snapshot_of(main(), backward(0), called(1, "all_gather", 77))
 
     finding = only(collective_mismatch.check, job)
 
@@ -95,12 +95,12 @@ def test_an_explicit_collective_against_a_backward_pass_is_a_mismatch() -> None:
     ],
 )
 def test_ranks_in_different_calls_for_a_moment_are_no_mismatch(job: tuple[Process, ...]) -> None:
-    assert found(collective_mismatch.check, world(main(), *job)) == []
+    assert found(collective_mismatch.check, snapshot_of(main(), *job)) == []
 
 
 def test_ranks_in_different_groups_may_all_wait_for_one_that_is_in_no_collective() -> None:
     late = rank(2, "train.py:save:80")
-    job = world(main(), called(0, "all_reduce"), called(1, "broadcast"), late)
+    job = snapshot_of(main(), called(0, "all_reduce"), called(1, "broadcast"), late)
 
     assert found(collective_mismatch.check, job) == []
     finding = only(rank_stuck_in_collective.check, job)
@@ -109,7 +109,7 @@ def test_ranks_in_different_groups_may_all_wait_for_one_that_is_in_no_collective
 
 
 def test_what_torch_has_recorded_is_told_of_each_rank() -> None:
-    job = world(
+    job = snapshot_of(
         main(),
         called(0, "all_reduce", states=[state()]),
         called(1, "broadcast", states=[state(operation="gloo:broadcast", sizes="[[7]]")]),
@@ -135,7 +135,7 @@ def test_what_torch_has_recorded_is_told_of_each_rank() -> None:
 def test_equal_calls_are_told_apart_by_what_torch_has_recorded(
     one: dict[str, Any], other: dict[str, Any], words: str, cause: str
 ) -> None:
-    job = world(
+    job = snapshot_of(
         main(),
         called(0, "barrier", states=[state(**one)]),
         called(1, "barrier", states=[state(**other)]),
@@ -159,14 +159,16 @@ def test_equal_calls_are_told_apart_by_what_torch_has_recorded(
 )
 def test_equal_calls_without_a_certain_difference_are_no_mismatch(other: dict[str, Any]) -> None:
     mine = state(operation=other["operation"])
-    job = world(main(), called(0, "gather", states=[mine]), called(1, "gather", states=[other]))
+    job = snapshot_of(
+        main(), called(0, "gather", states=[mine]), called(1, "gather", states=[other])
+    )
 
     assert found(collective_mismatch.check, job) == []
 
 
 def test_a_different_number_of_calls_before_is_told_of_each_rank() -> None:
     ahead, behind = state(14), state(12, operation="gloo:barrier")
-    job = world(
+    job = snapshot_of(
         main(), called(0, "all_reduce", states=[ahead]), called(1, "barrier", states=[behind])
     )
 
@@ -176,7 +178,7 @@ def test_a_different_number_of_calls_before_is_told_of_each_rank() -> None:
 
 
 def test_without_a_record_it_is_open_which_of_the_two_it_is() -> None:
-    job = world(main(), called(0, "all_reduce"), called(1, "barrier"))
+    job = snapshot_of(main(), called(0, "all_reduce"), called(1, "barrier"))
 
     cause = only(collective_mismatch.check, job).cause
 
@@ -185,7 +187,7 @@ def test_without_a_record_it_is_open_which_of_the_two_it_is() -> None:
 
 def test_a_wrapper_is_named_with_its_callers() -> None:
     frames = (f"{C10D}:barrier", "train.py:barrier:15", "train.py:save:40", "data.py:end:18")
-    job = world(main(), rank(0, *frames), called(1, "all_reduce"))
+    job = snapshot_of(main(), rank(0, *frames), called(1, "all_reduce"))
 
     assert any(
         "called at train.py:15 barrier <- train.py:40 save <- data.py:18 end" in each
@@ -195,7 +197,7 @@ def test_a_wrapper_is_named_with_its_callers() -> None:
 
 def test_a_new_group_that_only_its_members_call_is_a_mismatch() -> None:
     making = (f"{C10D}:_store_based_barrier", f"{C10D}:new_group", "train.py:make:18")
-    job = world(main(), rank(0, *making), rank(1, *making), called(2, "broadcast"))
+    job = snapshot_of(main(), rank(0, *making), rank(1, *making), called(2, "broadcast"))
 
     finding = only(collective_mismatch.check, job)
 
@@ -208,7 +210,7 @@ def test_a_new_group_that_only_its_members_call_is_a_mismatch() -> None:
 @pytest.mark.parametrize(("call", "other"), [("send", "recv"), ("recv", "send")])
 def test_ranks_that_all_send_or_all_receive_wait_for_ever(call: str, other: str) -> None:
     size: dict[str, Any] = {"environment": {"WORLD_SIZE": "2"}, "still_s": 9.0}
-    job = world(main(), called(0, call, **size), called(1, call, **size))
+    job = snapshot_of(main(), called(0, call, **size), called(1, call, **size))
 
     finding = only(rank_stuck_in_collective.check, job)
 
@@ -221,7 +223,7 @@ def test_a_rank_that_sleeps_in_turns_may_do_so_for_a_while(
     waited_s: float, severity: Severity
 ) -> None:
     sleeps = rank(0, "train.py:validate:90", still_s=0.0)
-    job = world(main(), sleeps, called(1, "barrier", still_s=waited_s))
+    job = snapshot_of(main(), sleeps, called(1, "barrier", still_s=waited_s))
 
     assert only(rank_stuck_in_collective.check, job).severity is severity
 
@@ -241,7 +243,7 @@ def test_a_gauge_of_another_form_is_no_record(gauge: Any) -> None:
 
 def test_ranks_of_one_job_that_are_all_in_one_collective_and_do_not_move() -> None:
     size: dict[str, Any] = {"environment": {"WORLD_SIZE": "2"}}
-    job = world(main(), called(0, "barrier", 40, **size), called(1, "barrier", 77, **size))
+    job = snapshot_of(main(), called(0, "barrier", 40, **size), called(1, "barrier", 77, **size))
 
     finding = only(rank_stuck_in_collective.check, job)
 
@@ -253,7 +255,7 @@ def test_ranks_of_one_job_that_are_all_in_one_collective_and_do_not_move() -> No
 @pytest.mark.parametrize("size", ["3", ""])
 def test_all_ranks_seen_may_wait_for_those_of_another_machine(size: str) -> None:
     where: dict[str, Any] = {"environment": {"WORLD_SIZE": size}}
-    job = world(main(), called(0, "barrier", **where), called(1, "barrier", **where))
+    job = snapshot_of(main(), called(0, "barrier", **where), called(1, "barrier", **where))
 
     assert found(rank_stuck_in_collective.check, job) == []
 
@@ -264,7 +266,9 @@ BUSY = cpu(w300=90.0)
 def test_a_rank_that_works_while_others_wait_is_worth_knowing_and_no_more() -> None:
     works = rank(0, "train.py:validate:90", still_s=0.0)
 
-    finding = only(rank_stuck_in_collective.check, world(main(), works, called(1, "barrier")), BUSY)
+    finding = only(
+        rank_stuck_in_collective.check, snapshot_of(main(), works, called(1, "barrier")), BUSY
+    )
 
     assert finding.severity is Severity.INFO
     assert "rank 0 (300) is still working at train.py:90 validate" in finding.cause
@@ -272,14 +276,14 @@ def test_a_rank_that_works_while_others_wait_is_worth_knowing_and_no_more() -> N
 
 def test_a_rank_that_works_for_longer_than_a_timeout_allows_is_more_than_that() -> None:
     works = rank(0, "train.py:validate:90", still_s=0.0)
-    job = world(main(), works, called(1, "barrier", still_s=400.0))
+    job = snapshot_of(main(), works, called(1, "barrier", still_s=400.0))
 
     assert only(rank_stuck_in_collective.check, job, BUSY).severity is Severity.CRITICAL
 
 
 def test_the_reason_is_what_was_seen_of_the_late_rank() -> None:
     def cause(late: Process) -> str:
-        job = world(main(), called(0, "all_reduce"), late)
+        job = snapshot_of(main(), called(0, "all_reduce"), late)
         return only(rank_stuck_in_collective.check, job).cause
 
     assert "rank 1 (301) is stopped by a signal" in cause(rank(1, "train.py:a:1", state="T"))
@@ -288,8 +292,8 @@ def test_the_reason_is_what_was_seen_of_the_late_rank() -> None:
     stands = cause(rank(1, "train.py:save:9"))
     assert "rank 1 (301) has made no progress for 60 s at train.py:9 save" in stands
     assert "wakes up now and then" in cause(rank(1, "train.py:poll:9", still_s=0.0))
-    assert "has ended with status 0" in cause(rank(1, ended=gone(301, exit_code=0)))
-    assert "SIGKILL" in cause(rank(1, ended=gone(301, signal=9)))
+    assert "has ended with status 0" in cause(rank(1, ended=exited(301, exit_code=0)))
+    assert "SIGKILL" in cause(rank(1, ended=exited(301, signal=9)))
 
 
 def test_a_spawned_helper_beside_the_ranks_is_not_waited_for() -> None:
@@ -299,9 +303,9 @@ def test_a_spawned_helper_beside_the_ranks_is_not_waited_for() -> None:
 
     call = f"{C10D}:all_reduce"
     helper = spawned(303, "train.py:log:5", name="python")
-    job = world(main(), spawned(301, call), spawned(302, call), helper)
+    job = snapshot_of(main(), spawned(301, call), spawned(302, call), helper)
 
     assert found(rank_stuck_in_collective.check, job) == []
     late = spawned(303, "train.py:log:5")
-    job = world(main(), spawned(301, call), spawned(302, call), late)
+    job = snapshot_of(main(), spawned(301, call), spawned(302, call), late)
     assert only(rank_stuck_in_collective.check, job).process == pid(303)

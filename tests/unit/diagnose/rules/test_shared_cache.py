@@ -3,17 +3,17 @@ from __future__ import annotations
 from mpwatch.diagnose.rules.transport import sharedcache_growth, sharedcache_lock_reentry
 from mpwatch.model.findings import Severity
 from mpwatch.model.snapshot import SharedCache
-from tests.unit.diagnose.worlds import (
+from tests.builders.snapshots import (
     found,
     main,
     only,
+    snapshot_of,
     thread,
-    world,
 )
 
 
 def test_a_large_dead_cache_is_information() -> None:
-    job = world(main(more={"shared_cache": SharedCache(2000, 4000, 1990)}))
+    job = snapshot_of(main(more={"shared_cache": SharedCache(2000, 4000, 1990)}))
 
     finding = only(sharedcache_growth.check, job)
 
@@ -28,7 +28,9 @@ def test_a_cache_that_is_small_alive_or_unknown_is_quiet() -> None:
         SharedCache(200, 400, 200),
         SharedCache(2000, 4000, 100),
     ):
-        assert found(sharedcache_growth.check, world(main(more={"shared_cache": cache}))) == []
+        assert (
+            found(sharedcache_growth.check, snapshot_of(main(more={"shared_cache": cache}))) == []
+        )
 
 
 REDUCTIONS = "torch/multiprocessing/reductions.py"
@@ -45,7 +47,7 @@ def test_a_finalizer_that_takes_the_lock_it_runs_under_is_named() -> None:
         name="MainThread",
     )
 
-    finding = only(sharedcache_lock_reentry.check, world(main(threads=[stuck])))
+    finding = only(sharedcache_lock_reentry.check, snapshot_of(main(threads=[stuck])))
 
     assert finding.tid == 100
     assert any("train.py:9 __del__" in each for each in finding.evidence)
@@ -54,7 +56,7 @@ def test_a_finalizer_that_takes_the_lock_it_runs_under_is_named() -> None:
 def test_a_signal_handler_that_takes_the_lock_is_named_too() -> None:
     stuck = thread(100, f"{REDUCTIONS}:get", "train.py:on_alarm", f"{REDUCTIONS}:__setitem__")
 
-    finding = only(sharedcache_lock_reentry.check, world(main(threads=[stuck])))
+    finding = only(sharedcache_lock_reentry.check, snapshot_of(main(threads=[stuck])))
 
     assert finding.severity is Severity.CRITICAL
 
@@ -63,5 +65,5 @@ def test_the_sweep_inside_an_insertion_is_ordinary() -> None:
     sweeps = thread(100, f"{REDUCTIONS}:free_dead_references", f"{REDUCTIONS}:__setitem__")
     once = thread(100, f"{REDUCTIONS}:get", "train.py:f")
 
-    assert found(sharedcache_lock_reentry.check, world(main(threads=[sweeps]))) == []
-    assert found(sharedcache_lock_reentry.check, world(main(threads=[once]))) == []
+    assert found(sharedcache_lock_reentry.check, snapshot_of(main(threads=[sweeps]))) == []
+    assert found(sharedcache_lock_reentry.check, snapshot_of(main(threads=[once]))) == []

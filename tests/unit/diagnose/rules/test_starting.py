@@ -12,19 +12,19 @@ from mpwatch.diagnose.rules.starting import (
 )
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Process
-from tests.unit.diagnose.worlds import (
+from tests.builders.snapshots import (
     NOW_S,
     WALL_S,
+    exited,
     found,
-    gone,
     history,
     log,
     main,
     only,
     pid,
     process,
+    snapshot_of,
     thread,
-    world,
 )
 
 IMPORT_MAIN = (
@@ -43,7 +43,7 @@ def child(*calls: str, age_s: float = 60, **fields: object) -> Process:
 def test_a_child_that_runs_the_script_again_is_named() -> None:
     again = child("data.py:load", "train.py:<module>:57", "runpy.py:run_path", *IMPORT_MAIN)
 
-    finding = only(no_main_guard.check, world(main(), again))
+    finding = only(no_main_guard.check, snapshot_of(main(), again))
 
     assert "train.py:57 <module>" in finding.evidence[0]
 
@@ -63,28 +63,30 @@ def test_a_child_that_runs_the_script_again_is_named() -> None:
     ],
 )
 def test_a_child_that_imports_the_script_is_ordinary(calls: tuple[str, ...]) -> None:
-    assert found(no_main_guard.check, world(main(), child(*calls))) == []
+    assert found(no_main_guard.check, snapshot_of(main(), child(*calls))) == []
 
 
 def test_a_young_child_is_given_time_to_import() -> None:
     again = child("data.py:load", "train.py:<module>", *IMPORT_MAIN, age_s=3)
 
-    assert found(no_main_guard.check, world(main(), again)) == []
+    assert found(no_main_guard.check, snapshot_of(main(), again)) == []
 
 
 def test_a_child_that_failed_in_the_script_is_named_after_its_end() -> None:
-    failed = child("train.py:<module>:57", *IMPORT_MAIN, ended=gone(300, exit_code=1))
-    left = child("train.py:<module>:57", *IMPORT_MAIN, ended=gone(300, exit_code=0))
+    failed = child("train.py:<module>:57", *IMPORT_MAIN, ended=exited(300, exit_code=1))
+    left = child("train.py:<module>:57", *IMPORT_MAIN, ended=exited(300, exit_code=0))
 
-    assert only(no_main_guard.check, world(main(), failed)).process == pid(300)
-    assert found(no_main_guard.check, world(main(), left)) == []
+    assert only(no_main_guard.check, snapshot_of(main(), failed)).process == pid(300)
+    assert found(no_main_guard.check, snapshot_of(main(), left)) == []
 
 
 def test_workers_spawned_by_a_spawned_process_are_information() -> None:
     owner = process(300, "spawned", start_method="spawn")
     worker = process(400, parent=300, start_method="spawn")
 
-    assert only(start_method_inheritance.check, world(main(), owner, worker)).process == pid(300)
+    assert only(start_method_inheritance.check, snapshot_of(main(), owner, worker)).process == pid(
+        300
+    )
 
 
 @pytest.mark.parametrize(("own", "theirs"), [(None, "spawn"), ("fork", "fork"), ("spawn", "fork")])
@@ -92,7 +94,7 @@ def test_workers_started_otherwise_are_no_news(own: str | None, theirs: str) -> 
     owner = process(300, "spawned", start_method=own)
     worker = process(400, parent=300, start_method=theirs)
 
-    assert found(start_method_inheritance.check, world(main(), owner, worker)) == []
+    assert found(start_method_inheritance.check, snapshot_of(main(), owner, worker)) == []
 
 
 def workers_of_epochs(count: int, method: str = "spawn") -> list[Process]:
@@ -115,16 +117,16 @@ def workers_of_epochs(count: int, method: str = "spawn") -> list[Process]:
 
 
 def test_spawned_workers_made_anew_each_epoch_are_counted() -> None:
-    finding = only(spawn_startup_cost.check, world(main(), *workers_of_epochs(4)), history())
+    finding = only(spawn_startup_cost.check, snapshot_of(main(), *workers_of_epochs(4)), history())
 
     assert "8 workers in 4 sets" in finding.summary
     assert "lived 9.0 s on average" in finding.evidence[1]
 
 
 def test_forked_or_persistent_workers_cost_little() -> None:
-    assert found(spawn_startup_cost.check, world(main(), *workers_of_epochs(4, "fork"))) == []
-    assert found(spawn_startup_cost.check, world(main(), *workers_of_epochs(1))) == []
-    assert found(spawn_startup_cost.check, world(main(), *workers_of_epochs(2))) == []
+    assert found(spawn_startup_cost.check, snapshot_of(main(), *workers_of_epochs(4, "fork"))) == []
+    assert found(spawn_startup_cost.check, snapshot_of(main(), *workers_of_epochs(1))) == []
+    assert found(spawn_startup_cost.check, snapshot_of(main(), *workers_of_epochs(2))) == []
 
 
 def test_workers_fall_into_sets_by_birth() -> None:
@@ -135,7 +137,7 @@ def test_workers_fall_into_sets_by_birth() -> None:
 
 
 def spawned(number: int, **how: int) -> Process:
-    return process(number, "spawned", start_method="spawn", ended=gone(number, **how))
+    return process(number, "spawned", start_method="spawn", ended=exited(number, **how))
 
 
 @pytest.mark.parametrize(
@@ -150,7 +152,7 @@ def spawned(number: int, **how: int) -> Process:
 def test_a_program_without_a_file_whose_children_all_fail_is_named(
     cmdline: tuple[str, ...], source: str
 ) -> None:
-    job = world(main(cmdline=cmdline), spawned(300, exit_code=1), spawned(301, exit_code=1))
+    job = snapshot_of(main(cmdline=cmdline), spawned(300, exit_code=1), spawned(301, exit_code=1))
 
     assert f"read from {source}" in only(main_not_importable.check, job).summary
 
@@ -171,10 +173,12 @@ def test_a_program_without_a_file_whose_children_all_fail_is_named(
 def test_failures_that_may_have_other_reasons_are_not_put_down_to_a_missing_file(
     cmdline: tuple[str, ...], children: tuple[Process, ...]
 ) -> None:
-    assert found(main_not_importable.check, world(main(cmdline=cmdline), *children)) == []
+    assert found(main_not_importable.check, snapshot_of(main(cmdline=cmdline), *children)) == []
 
 
 def test_what_a_queue_could_not_pickle_was_no_argument_of_a_process() -> None:
     lost = log("lost-item", 200, "lost item: TypeError; cannot pickle 'generator' object")
 
-    assert found(spawn_unpicklable_object.check, world(main(), process(200), log=(lost,))) == []
+    assert (
+        found(spawn_unpicklable_object.check, snapshot_of(main(), process(200), log=(lost,))) == []
+    )

@@ -19,7 +19,7 @@ from mpwatch.model.history import Point, ProcessMetric
 from mpwatch.model.host import NewFiles
 from mpwatch.model.samples import FdLink, ThreadSample, WaitedOn
 from mpwatch.model.snapshot import Process
-from tests.unit.diagnose.worlds import (
+from tests.builders.snapshots import (
     MAIN,
     MIB,
     NO_HISTORY,
@@ -38,9 +38,9 @@ from tests.unit.diagnose.worlds import (
     process,
     room,
     segment,
+    snapshot_of,
     socket,
     thread,
-    world,
 )
 
 GIB = 1 << 30
@@ -57,7 +57,7 @@ def rising(
 
 
 def test_memory_that_rises_is_told_with_its_rate_and_the_time_until_none_is_left() -> None:
-    seen = world(
+    seen = snapshot_of(
         main(threads=[thread(100, "torch/nn.py:forward", "train.py:step:31", "train.py:main:57")]),
         memory_total_bytes=64 * GIB,
         memory_available_bytes=10 * GIB,
@@ -76,7 +76,7 @@ def test_memory_that_rises_is_told_with_its_rate_and_the_time_until_none_is_left
 
 
 def test_autograd_is_a_possible_reason_only_where_torch_is_loaded() -> None:
-    seen = world(main(torch_loaded=True))
+    seen = snapshot_of(main(torch_loaded=True))
 
     told = only(check, seen, history(rising("anon_bytes", 900 * MIB, 5 * MIB)))
 
@@ -85,7 +85,7 @@ def test_autograd_is_a_possible_reason_only_where_torch_is_loaded() -> None:
 
 
 def test_a_limit_of_memory_within_minutes_is_a_warning() -> None:
-    seen = world(
+    seen = snapshot_of(
         main(),
         memory_total_bytes=64 * GIB,
         memory_available_bytes=40 * GIB,
@@ -99,7 +99,7 @@ def test_a_limit_of_memory_within_minutes_is_a_warning() -> None:
 
 
 def test_what_a_young_process_reads_at_its_start_is_no_warning() -> None:
-    seen = world(
+    seen = snapshot_of(
         main(born_wall_s=WALL_S - 65),
         memory_total_bytes=64 * GIB,
         memory_available_bytes=GIB,
@@ -111,7 +111,7 @@ def test_what_a_young_process_reads_at_its_start_is_no_warning() -> None:
 
 
 def test_workers_that_grow_alike_are_one_finding() -> None:
-    seen = world(main(), *(process(n) for n in (200, 201, 202)))
+    seen = snapshot_of(main(), *(process(n) for n in (200, 201, 202)))
 
     told = only(check, seen, history(rising("anon_bytes", 900 * MIB, 2 * MIB, 200, 201, 202)))
 
@@ -122,7 +122,7 @@ def test_workers_that_grow_alike_are_one_finding() -> None:
 def test_pipes_that_stay_open_are_told_by_the_newest_descriptors() -> None:
     old = [file(n, f"/lib/{n}.so") for n in range(3, 20)]
     new = [pipe(20 + n, 1000 + n // 2, is_writable=bool(n % 2)) for n in range(180)]
-    seen = world(main(fds=fds(197, 1024, [*old, *new], pipe=180, file=17)))
+    seen = snapshot_of(main(fds=fds(197, 1024, [*old, *new], pipe=180, file=17)))
 
     told = only(check, seen, history(rising("fds", 197, 3)))
 
@@ -137,7 +137,7 @@ def test_pipes_that_stay_open_are_told_by_the_newest_descriptors() -> None:
 def test_pipes_to_another_process_are_told_with_that_process() -> None:
     kept = [pipe(20 + n, 1000 + n, is_writable=False) for n in range(60)]
     others = [pipe(30 + n, 1000 + n, is_writable=True) for n in range(60)]
-    seen = world(
+    seen = snapshot_of(
         main(fds=fds(80, None, kept, pipe=60)),
         process(200, fds=fds(90, None, others, pipe=60)),
     )
@@ -151,7 +151,7 @@ def test_one_file_opened_again_and_again_is_told_with_its_path() -> None:
     links = [file(n, "/data/train.h5") for n in range(3, 100)]
     told = only(
         check,
-        world(main(fds=fds(97, 1024, links, file=97))),
+        snapshot_of(main(fds=fds(97, 1024, links, file=97))),
         history(rising("fds", 97, 1)),
     )
 
@@ -161,7 +161,7 @@ def test_one_file_opened_again_and_again_is_told_with_its_path() -> None:
 
 def test_connections_are_told_with_their_address_and_a_minor_kind_is_not_explained() -> None:
     links = [socket(n, n, None, "tcp 127.0.0.1:4000 > 10.0.0.7:8080") for n in range(3, 62)]
-    seen = world(main(fds=fds(60, 1024, [*links, pipe(62, 5, False)], socket=59, pipe=1)))
+    seen = snapshot_of(main(fds=fds(60, 1024, [*links, pipe(62, 5, False)], socket=59, pipe=1)))
 
     told = only(check, seen, history(rising("fds", 60, 0.9)))
 
@@ -181,7 +181,7 @@ def test_threads_that_do_not_end_are_told_with_the_line_they_are_at() -> None:
     sample = replace(grown.sample, threads=tuple(threads_of_a_poller(70)), thread_count=70)
     past = history(rising("threads", 70, 1) | rising("maps", 2140, 5))
 
-    told = only(check, world(replace(grown, sample=sample)), past)
+    told = only(check, snapshot_of(replace(grown, sample=sample)), past)
 
     assert told.summary == "main (100) has ever more threads: +1.0/s for 60 s"
     assert "60 of its 60 newest threads are at train.py:9 watch" in told.evidence
@@ -192,7 +192,7 @@ def test_children_that_stay_are_told_with_what_they_are() -> None:
     helpers = [process(200 + n, "other", label="ffprobe") for n in range(30)]
     past = history(rising("children", 30, 0.5) | rising("fds", 70, 1))
 
-    told = only(check, world(main(fds=fds(70)), *helpers), past)
+    told = only(check, snapshot_of(main(fds=fds(70)), *helpers), past)
 
     assert "30 of its 30 newest children: ffprobe" in told.evidence
     assert "together with it: open descriptors +1.0/s" in told.evidence
@@ -202,7 +202,7 @@ def test_children_that_stay_are_told_with_what_they_are() -> None:
 def test_children_that_are_not_joined_are_told_as_zombies() -> None:
     exited = [process(200 + n, "other", label="ffprobe", state="Z") for n in range(30)]
 
-    told = only(check, world(main(), *exited), history(rising("children", 30, 0.5)))
+    told = only(check, snapshot_of(main(), *exited), history(rising("children", 30, 0.5)))
 
     assert "30 of them have exited and are not joined (zombies)" in told.evidence
     assert "zombies" in told.cause
@@ -210,7 +210,7 @@ def test_children_that_are_not_joined_are_told_as_zombies() -> None:
 
 def test_a_queue_whose_items_take_no_memory_here_has_no_limit() -> None:
     counted = {"gauges": {"queues": [{"key": 1, "maxsize": None, "depth": 9000}]}}
-    seen = world(main(more=counted), memory_total_bytes=GIB, memory_available_bytes=GIB)
+    seen = snapshot_of(main(more=counted), memory_total_bytes=GIB, memory_available_bytes=GIB)
 
     told = only(check, seen, history(rising("queue_backlog", 9000, 100)))
 
@@ -238,7 +238,7 @@ def test_memory_behind_a_full_pipe_is_a_producer_that_outruns_its_consumer() -> 
 
     told = only(
         check,
-        world(feeder(77), reader),
+        snapshot_of(feeder(77), reader),
         history(rising("anon_bytes", 900 * MIB, 5 * MIB)),
     )
 
@@ -379,7 +379,7 @@ def test_a_queue_without_a_bound_is_told_once_with_the_memory_it_takes() -> None
     )
 
     counted = {"gauges": {"queues": [{"key": 1, "maxsize": None, "depth": 9000}]}}
-    seen = world(main(more=counted), process(200, "spawned", more=counted))
+    seen = snapshot_of(main(more=counted), process(200, "spawned", more=counted))
 
     told = only(check, seen, past)
 
@@ -388,7 +388,7 @@ def test_a_queue_without_a_bound_is_told_once_with_the_memory_it_takes() -> None
     assert told.subject == "queue"
 
 
-def test_blocks_of_shared_memory_that_nobody_unlinks_are_told_of_a_job_that_makes_some() -> None:
+def test_shared_memory_blocks_that_are_never_unlinked_are_reported() -> None:
     past = history(
         {(300, "read_bytes"): line(90_000, 75, 60)}, host={"psm_files": line(150, 2, 60)}
     )
@@ -396,16 +396,16 @@ def test_blocks_of_shared_memory_that_nobody_unlinks_are_told_of_a_job_that_make
     tracker = process(300, "resource-tracker")
     shm = room(400 * MIB, 200 * MIB)
 
-    told = only(check, world(main(), tracker, shm=shm, new_psm=files), past)
+    told = only(check, snapshot_of(main(), tracker, shm=shm, new_psm=files), past)
 
     assert "150 shared-memory files (150M) in /dev/shm" in told.evidence[0]
     assert "/dev/shm/psm_ab12" in told.evidence[0]
     assert told.evidence[2].startswith("0 of them are mapped")
     assert told.eta_s == pytest.approx(100)
     assert told.severity is Severity.WARNING
-    assert found(check, world(main(), shm=shm, new_psm=files), past) == []
+    assert found(check, snapshot_of(main(), shm=shm, new_psm=files), past) == []
     idle = history({(300, "read_bytes"): line(90_000, 0, 60)}, host={"psm_files": line(150, 2, 60)})
-    assert found(check, world(main(), tracker, shm=shm, new_psm=files), idle) == []
+    assert found(check, snapshot_of(main(), tracker, shm=shm, new_psm=files), idle) == []
 
 
 def test_shared_memory_that_is_kept_is_told_with_its_makers_holders_and_line() -> None:
@@ -421,7 +421,7 @@ def test_shared_memory_that_is_kept_is_told_with_its_makers_holders_and_line() -
         for n in range(200)
     ]
     past = history(host={"segment_bytes": line(200 * MIB, 2 * MIB, 60)})
-    seen = world(main(), process(200), segments=tuple(kept), shm=room(8 * GIB, 2 * GIB))
+    seen = snapshot_of(main(), process(200), segments=tuple(kept), shm=room(8 * GIB, 2 * GIB))
 
     told = only(check, seen, past)
 
@@ -439,7 +439,7 @@ def test_descriptors_on_shared_tensors_and_their_memory_are_one_finding() -> Non
     links = [FdLink(n, "torch", f"/dev/shm/torch_7_{n}", n, None) for n in range(3, 303)]
     past = history(rising("fds", 303, 2), host={"segment_bytes": line(300 * MIB, 2 * MIB, 60)})
 
-    told = only(check, world(main(fds=fds(303, 65_536, links, torch=300))), past)
+    told = only(check, snapshot_of(main(fds=fds(303, 65_536, links, torch=300))), past)
 
     assert told.subject == "descriptors"
 
@@ -448,14 +448,14 @@ def test_workers_that_a_young_main_starts_one_by_one_are_not_told() -> None:
     helpers = [process(200 + n, "other", label="env") for n in range(30)]
     past = history(rising("children", 30, 0.5))
 
-    assert found(check, world(main(born_wall_s=WALL_S - 50), *helpers), past) == []
+    assert found(check, snapshot_of(main(born_wall_s=WALL_S - 50), *helpers), past) == []
 
 
 def test_temporary_files_are_told_with_their_directory() -> None:
     past = history(host={"tmp_files": line(200, 2, 60)})
     files = NewFiles(200, 200 * 4096, "/scratch/tmpab12")
 
-    told = only(check, world(main(), new_tmp=files), past)
+    told = only(check, snapshot_of(main(), new_tmp=files), past)
 
     assert told.severity is Severity.INFO
     assert (
@@ -464,7 +464,7 @@ def test_temporary_files_are_told_with_their_directory() -> None:
 
 
 def test_what_rises_a_little_or_for_a_short_time_is_not_told() -> None:
-    seen = world(main(fds=fds(900)))
+    seen = snapshot_of(main(fds=fds(900)))
 
     assert found(check, seen, history({(MAIN, "fds"): line(900, 1, 20)})) == []
     assert found(check, seen, history({(MAIN, "fds"): line(900, 0.3, 60)})) == []
@@ -503,7 +503,7 @@ def test_a_rule_that_knows_more_of_the_same_growth_names_it(
 def test_a_growth_that_another_rule_names_is_not_shown_twice() -> None:
     past = history(rising("fds", 900, 2) | rising("torch_fds", 850, 2))
     links = [FdLink(n, "torch", f"/dev/shm/torch_7_{n}", n, None) for n in range(50, 900)]
-    seen = world(main(fds=fds(900, 1024, links, torch=850), maps=maps(2000, torch=850)))
+    seen = snapshot_of(main(fds=fds(900, 1024, links, torch=850), maps=maps(2000, torch=850)))
 
     shown = Engine().diagnosed(seen, past).findings
 

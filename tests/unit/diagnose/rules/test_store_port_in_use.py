@@ -7,7 +7,7 @@ from mpwatch.model.findings import Severity
 from mpwatch.model.host import PortOwner
 from mpwatch.model.samples import FdLink
 from mpwatch.model.snapshot import Process, Snapshot
-from tests.unit.diagnose.worlds import MAIN, fds, found, log, main, only, process, world
+from tests.builders.snapshots import MAIN, fds, found, log, main, only, process, snapshot_of
 
 STRANGER = PortOwner(4000, 900, "python old.py", 1)
 MEETS = {"MASTER_PORT": "4000", "MASTER_ADDR": "localhost"}
@@ -22,7 +22,7 @@ def meeting(*addresses: str, **environment: str) -> Process:
 
 
 def test_a_port_that_an_orphan_holds_is_named_before_the_job_fails() -> None:
-    finding = only(store_port_in_use.check, world(meeting(), port_owners=(STRANGER,)))
+    finding = only(store_port_in_use.check, snapshot_of(meeting(), port_owners=(STRANGER,)))
 
     assert finding.severity is Severity.WARNING
     assert "process 900, whose starter is gone, has it: python old.py" in finding.evidence
@@ -30,7 +30,7 @@ def test_a_port_that_an_orphan_holds_is_named_before_the_job_fails() -> None:
 
 def test_the_error_is_told_with_who_has_the_port() -> None:
     words = "The server socket has failed to listen on any local network address. port: 4000"
-    job = world(meeting(), port_owners=(STRANGER,), log=(log("exception", MAIN, words),))
+    job = snapshot_of(meeting(), port_owners=(STRANGER,), log=(log("exception", MAIN, words),))
 
     assert "process 900" in only(store_port_in_use.check, job).summary
 
@@ -38,15 +38,15 @@ def test_the_error_is_told_with_who_has_the_port() -> None:
 def test_a_port_held_by_another_process_of_the_job_is_told_so() -> None:
     words = "The server socket has failed to listen on any local network address. port: 4000"
     other = process(300, "spawned", fds=fds(9, links=sockets("tcp listens on *:4000")))
-    job = world(meeting(), other, log=(log("exception", MAIN, words),))
+    job = snapshot_of(meeting(), other, log=(log("exception", MAIN, words),))
 
     assert "spawned 300 (300) has it" in only(store_port_in_use.check, job).summary
 
 
 def test_the_cause_names_the_owner_and_offers_an_orphan_only_where_one_was_seen() -> None:
-    orphan = only(store_port_in_use.check, world(meeting(), port_owners=(STRANGER,)))
+    orphan = only(store_port_in_use.check, snapshot_of(meeting(), port_owners=(STRANGER,)))
     other_job = STRANGER._replace(parent_pid=800)
-    job = only(store_port_in_use.check, world(meeting(), port_owners=(other_job,)))
+    job = only(store_port_in_use.check, snapshot_of(meeting(), port_owners=(other_job,)))
 
     assert "Process 900, which has lost its parent," in orphan.cause
     assert "stop process 900" in orphan.advice
@@ -57,7 +57,7 @@ def test_the_cause_names_the_owner_and_offers_an_orphan_only_where_one_was_seen(
 
 def test_the_cause_says_so_where_the_owner_of_the_port_is_not_known() -> None:
     words = "The server socket has failed to listen on any local network address. port: 4000"
-    job = world(meeting(), port_owners=(), log=(log("exception", MAIN, words),))
+    job = snapshot_of(meeting(), port_owners=(), log=(log("exception", MAIN, words),))
 
     assert "Which process is not known" in only(store_port_in_use.check, job).cause
 
@@ -65,14 +65,14 @@ def test_the_cause_says_so_where_the_owner_of_the_port_is_not_known() -> None:
 @pytest.mark.parametrize(
     "job",
     [
-        world(meeting(), port_owners=()),
-        world(meeting(), port_owners=None),
-        world(meeting(), port_owners=(STRANGER._replace(pid=MAIN),)),
-        world(meeting(), port_owners=(STRANGER._replace(port=29500),)),
-        world(meeting("tcp 127.0.0.1:5 > 127.0.0.1:4000"), port_owners=(STRANGER,)),
-        world(meeting(RANK="1"), port_owners=(STRANGER,)),
-        world(meeting(MASTER_ADDR="node7"), port_owners=(STRANGER,)),
-        world(main(environment=MEETS, fds=fds(9)), port_owners=(STRANGER,)),
+        snapshot_of(meeting(), port_owners=()),
+        snapshot_of(meeting(), port_owners=None),
+        snapshot_of(meeting(), port_owners=(STRANGER._replace(pid=MAIN),)),
+        snapshot_of(meeting(), port_owners=(STRANGER._replace(port=29500),)),
+        snapshot_of(meeting("tcp 127.0.0.1:5 > 127.0.0.1:4000"), port_owners=(STRANGER,)),
+        snapshot_of(meeting(RANK="1"), port_owners=(STRANGER,)),
+        snapshot_of(meeting(MASTER_ADDR="node7"), port_owners=(STRANGER,)),
+        snapshot_of(main(environment=MEETS, fds=fds(9)), port_owners=(STRANGER,)),
     ],
     ids=[
         "nobody listens",

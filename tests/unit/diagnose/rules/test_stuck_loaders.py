@@ -9,7 +9,7 @@ from mpwatch.diagnose.rules.hangs import feeder_thread_drops_batch, stuck_worker
 from mpwatch.model.findings import Severity
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Hook, Loader, Process, Snapshot, WorkerLoad
-from tests.unit.diagnose.worlds import (
+from tests.builders.snapshots import (
     FETCHING_WORKER,
     IDLE_WORKER,
     MAIN,
@@ -22,8 +22,8 @@ from tests.unit.diagnose.worlds import (
     pid,
     pipe,
     process,
+    snapshot_of,
     thread,
-    world,
 )
 
 STILL = 60.0
@@ -44,7 +44,7 @@ def idle(number: int, *stack: str, still_s: float = STILL, **more: Any) -> Proce
 
 
 def test_a_lost_batch_is_named_from_stacks() -> None:
-    job = world(waiting(*WAITING_MAIN), idle(200, *IDLE_WORKER), idle(201, *IDLE_WORKER))
+    job = snapshot_of(waiting(*WAITING_MAIN), idle(200, *IDLE_WORKER), idle(201, *IDLE_WORKER))
 
     finding = only(feeder_thread_drops_batch.check, job)
 
@@ -54,21 +54,23 @@ def test_a_lost_batch_is_named_from_stacks() -> None:
 
 
 def test_a_lost_batch_is_named_from_system_calls_alone() -> None:
-    assert only(feeder_thread_drops_batch.check, world(waiting(), idle(200))).subject == "wait"
+    assert (
+        only(feeder_thread_drops_batch.check, snapshot_of(waiting(), idle(200))).subject == "wait"
+    )
 
 
 def test_a_main_that_somebody_stopped_waits_for_nothing() -> None:
     held = waiting(*WAITING_MAIN)
     held = replace(held, sample=replace(held.sample, state="T"))
 
-    assert found(feeder_thread_drops_batch.check, world(held, idle(200, *IDLE_WORKER))) == []
+    assert found(feeder_thread_drops_batch.check, snapshot_of(held, idle(200, *IDLE_WORKER))) == []
 
 
 def test_the_hook_says_which_batch_was_lost_and_why() -> None:
     loader = Loader(pid(MAIN), 1, 1, next_task=417, outstanding=2, waiting_since_s=30.0)
     other = Loader(pid(MAIN), 2, 1)
     loss = log("lost-item", 200, "lost item: OSError; [Errno 28]")
-    job = world(
+    job = snapshot_of(
         waiting(*WAITING_MAIN), idle(200, *IDLE_WORKER), loaders=(other, loader), log=(loss,)
     )
 
@@ -93,8 +95,8 @@ def test_a_lost_item_is_put_down_to_the_error_of_its_feeder_thread(
     words: str, cause: str, fix: str
 ) -> None:
     worker, plain = process(200), process(300, "spawned")
-    job = world(main(), worker, plain, log=(log("lost-item", 200, words),))
-    other = world(main(), worker, plain, log=(log("lost-item", 300, words),))
+    job = snapshot_of(main(), worker, plain, log=(log("lost-item", 200, words),))
+    other = snapshot_of(main(), worker, plain, log=(log("lost-item", 300, words),))
 
     of_loader, of_queue = (only(feeder_thread_drops_batch.check, each) for each in (job, other))
 
@@ -108,20 +110,26 @@ def test_a_lost_item_is_put_down_to_the_error_of_its_feeder_thread(
 @pytest.mark.parametrize(
     "job",
     [
-        world(waiting(*WAITING_MAIN), idle(200, *FETCHING_WORKER)),
-        world(waiting("train.py:evaluate"), idle(200, *IDLE_WORKER)),
-        world(waiting(*WAITING_MAIN), idle(200, *IDLE_WORKER, still_s=1.0)),
-        world(main(threads=[thread(MAIN, *WAITING_MAIN, still_s=2.0)]), idle(200, *IDLE_WORKER)),
-        world(main(threads=[thread(MAIN, *WAITING_MAIN, state="R")]), idle(200, *IDLE_WORKER)),
-        world(main(), idle(200, *IDLE_WORKER)),
-        world(waiting(wait=WaitedOn("poll", "poll", ("pipe:[500]",))), idle(200)),
-        world(waiting(wait=WaitedOn("poll", "poll", ("pipe:[500]",), timeout_s=60)), idle(200)),
-        world(waiting(wait=WaitedOn("poll", "poll", ("pipe:[7]",), timeout_s=5)), idle(200)),
-        world(waiting(wait=WaitedOn("timer", "nanosleep")), idle(200)),
-        world(waiting(), process(200)),
-        world(waiting(), process(200, threads=[thread(200)])),
-        world(waiting(), idle(200, more={"loader": WorkerLoad(0, task=4)})),
-        world(
+        snapshot_of(waiting(*WAITING_MAIN), idle(200, *FETCHING_WORKER)),
+        snapshot_of(waiting("train.py:evaluate"), idle(200, *IDLE_WORKER)),
+        snapshot_of(waiting(*WAITING_MAIN), idle(200, *IDLE_WORKER, still_s=1.0)),
+        snapshot_of(
+            main(threads=[thread(MAIN, *WAITING_MAIN, still_s=2.0)]), idle(200, *IDLE_WORKER)
+        ),
+        snapshot_of(
+            main(threads=[thread(MAIN, *WAITING_MAIN, state="R")]), idle(200, *IDLE_WORKER)
+        ),
+        snapshot_of(main(), idle(200, *IDLE_WORKER)),
+        snapshot_of(waiting(wait=WaitedOn("poll", "poll", ("pipe:[500]",))), idle(200)),
+        snapshot_of(
+            waiting(wait=WaitedOn("poll", "poll", ("pipe:[500]",), timeout_s=60)), idle(200)
+        ),
+        snapshot_of(waiting(wait=WaitedOn("poll", "poll", ("pipe:[7]",), timeout_s=5)), idle(200)),
+        snapshot_of(waiting(wait=WaitedOn("timer", "nanosleep")), idle(200)),
+        snapshot_of(waiting(), process(200)),
+        snapshot_of(waiting(), process(200, threads=[thread(200)])),
+        snapshot_of(waiting(), idle(200, more={"loader": WorkerLoad(0, task=4)})),
+        snapshot_of(
             waiting(),
             process(
                 200,
@@ -132,7 +140,7 @@ def test_a_lost_item_is_put_down_to_the_error_of_its_feeder_thread(
                 ],
             ),
         ),
-        world(
+        snapshot_of(
             waiting(),
             idle(200),
             process(201, threads=[thread(201, waits=WaitedOn("poll", "poll"))]),
@@ -152,7 +160,9 @@ def blocked(
 
 
 def test_a_worker_blocked_on_a_socket_is_named_with_its_line() -> None:
-    finding = only(stuck_worker_io.check, world(main(), blocked("socket-read", *FETCHING_WORKER)))
+    finding = only(
+        stuck_worker_io.check, snapshot_of(main(), blocked("socket-read", *FETCHING_WORKER))
+    )
 
     assert finding.summary.endswith("blocked for 60 s, at data.py:31 decode")
 
@@ -163,7 +173,7 @@ def test_a_worker_blocked_on_a_socket_is_named_with_its_line() -> None:
 
 
 def test_a_worker_in_disk_wait_is_a_warning_at_first() -> None:
-    job = world(main(), blocked("disk", state="D", still_s=20.0))
+    job = snapshot_of(main(), blocked("disk", state="D", still_s=20.0))
 
     assert only(stuck_worker_io.check, job).severity is Severity.WARNING
 
@@ -179,7 +189,7 @@ def test_a_worker_in_disk_wait_is_a_warning_at_first() -> None:
 def test_the_cause_names_only_the_observed_kind_of_wait(
     kind: str, state: str, named: tuple[str, ...], not_named: tuple[str, ...]
 ) -> None:
-    job = world(main(), blocked(kind, *FETCHING_WORKER, state=state))
+    job = snapshot_of(main(), blocked(kind, *FETCHING_WORKER, state=state))
 
     finding = only(stuck_worker_io.check, job)
 
@@ -197,7 +207,7 @@ def test_a_long_sample_is_not_explained_by_storage() -> None:
         more={"loader": load},
     )
 
-    finding = only(stuck_worker_io.check, world(main(), busy))
+    finding = only(stuck_worker_io.check, snapshot_of(main(), busy))
 
     assert "blocked" not in finding.summary
     assert "45 s" in finding.summary
@@ -206,7 +216,7 @@ def test_a_long_sample_is_not_explained_by_storage() -> None:
 
 
 def test_a_call_inside_a_sample_counts_where_the_stack_shows_it() -> None:
-    job = world(main(), blocked("pipe-read", *FETCHING_WORKER))
+    job = snapshot_of(main(), blocked("pipe-read", *FETCHING_WORKER))
 
     assert only(stuck_worker_io.check, job).process == pid(200)
 
@@ -220,7 +230,7 @@ def test_the_hook_names_the_sample_that_takes_too_long() -> None:
         more={"loader": load},
     )
 
-    finding = only(stuck_worker_io.check, world(main(), busy))
+    finding = only(stuck_worker_io.check, snapshot_of(main(), busy))
 
     assert "in batch 41, index 13342" in finding.evidence
     assert "hook" not in finding.advice
@@ -244,4 +254,4 @@ def test_the_hook_names_the_sample_that_takes_too_long() -> None:
     ],
 )
 def test_idle_slow_and_computing_workers_are_not_blocked(worker: Process) -> None:
-    assert found(stuck_worker_io.check, world(main(), worker)) == []
+    assert found(stuck_worker_io.check, snapshot_of(main(), worker)) == []

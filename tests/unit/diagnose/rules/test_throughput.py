@@ -17,7 +17,7 @@ from mpwatch.model.history import History, Point, ProcessMetric
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import FdLink, ThreadSample, WaitedOn
 from mpwatch.model.snapshot import Loader, Process, Snapshot, WorkerLoad
-from tests.unit.diagnose.worlds import (
+from tests.builders.snapshots import (
     FETCHING_WORKER,
     MAIN,
     NO_HISTORY,
@@ -34,8 +34,8 @@ from tests.unit.diagnose.worlds import (
     pid,
     pipe,
     process,
+    snapshot_of,
     thread,
-    world,
 )
 
 
@@ -66,7 +66,7 @@ def two(*stack: str, still_s: float | None = 60.0) -> tuple[Process, ...]:
 
 
 def test_the_measured_share_of_waiting_is_told() -> None:
-    job = world(main(), *two(*FETCHING_WORKER), loaders=(loader(outstanding=4, parked=0),))
+    job = snapshot_of(main(), *two(*FETCHING_WORKER), loaders=(loader(outstanding=4, parked=0),))
 
     finding = only(loader_starvation.check, job, BUSY)
 
@@ -78,7 +78,7 @@ def test_the_measured_share_of_waiting_is_told() -> None:
 
 def test_without_the_hook_busy_workers_and_an_idle_main_tell_it() -> None:
     past = waits(main=0.9, w200=0.1, w201=0)
-    finding = only(loader_starvation.check, world(main(), *two(still_s=0.5)), past)
+    finding = only(loader_starvation.check, snapshot_of(main(), *two(still_s=0.5)), past)
 
     assert "all 2 workers are at work" in finding.summary
     assert finding.evidence == ("main was waiting for a batch in 90% of the samples",)
@@ -195,8 +195,8 @@ def asking(number: int) -> Process:
 
 def test_more_workers_are_advised_only_where_nothing_else_limits_them() -> None:
     past = BUSY
-    some = world(main(), *two(*FETCHING_WORKER), loaders=(loader(),), usable_cpus=8)
-    all_cpus = world(main(), *two(*FETCHING_WORKER), loaders=(loader(),), usable_cpus=2)
+    some = snapshot_of(main(), *two(*FETCHING_WORKER), loaders=(loader(),), usable_cpus=8)
+    all_cpus = snapshot_of(main(), *two(*FETCHING_WORKER), loaders=(loader(),), usable_cpus=2)
 
     assert "Use more workers" in only(loader_starvation.check, some, past).advice
     full = only(loader_starvation.check, all_cpus, past)
@@ -208,7 +208,9 @@ def test_more_workers_are_advised_only_where_nothing_else_limits_them() -> None:
 def test_workers_that_all_wait_for_one_process_are_not_too_few() -> None:
     answers = fds(9, links=[pipe(7, 1100, True), pipe(8, 1101, True)])
     manager = process(300, "spawned", label="manager", fds=answers)
-    job = world(main(fds=fds(3, links=[])), asking(200), asking(201), manager, loaders=(loader(),))
+    job = snapshot_of(
+        main(fds=fds(3, links=[])), asking(200), asking(201), manager, loaders=(loader(),)
+    )
 
     finding = only(loader_starvation.check, job)
 
@@ -220,7 +222,7 @@ def test_workers_that_all_wait_for_one_process_are_not_too_few() -> None:
 def test_workers_that_stand_are_not_at_work() -> None:
     past = waits(main=0.9, w200=0.1, w201=0)
 
-    assert found(loader_starvation.check, world(main(), *two(still_s=9.0)), past) == []
+    assert found(loader_starvation.check, snapshot_of(main(), *two(still_s=9.0)), past) == []
 
 
 def in_turns(*, of: int, waits: int) -> list[Point]:
@@ -246,7 +248,7 @@ def waits_for_a_disk(main_waits: list[Point]) -> History:
 def test_workers_that_wait_for_a_disk_starve_main_as_well() -> None:
     past = waits_for_a_disk(in_turns(of=5, waits=4))
 
-    finding = only(loader_starvation.check, world(main(), *two(still_s=0.5)), past)
+    finding = only(loader_starvation.check, snapshot_of(main(), *two(still_s=0.5)), past)
 
     assert finding.summary.endswith("all 2 workers are at work")
     assert "2 workers at 1 % cpu on average" in finding.evidence
@@ -256,11 +258,11 @@ def test_a_wait_for_a_disk_without_an_end_is_left_to_the_rules_for_stalls() -> N
     past = waits_for_a_disk(in_turns(of=1, waits=1))
 
     assert waiting_s(main(), past) > 3
-    assert found(loader_starvation.check, world(main(), *two(still_s=0.5)), past) == []
+    assert found(loader_starvation.check, snapshot_of(main(), *two(still_s=0.5)), past) == []
 
 
 def test_workers_of_unknown_load_count_as_busy_where_waiting_is_measured() -> None:
-    job = world(main(), *two(), loaders=(loader(),))
+    job = snapshot_of(main(), *two(), loaders=(loader(),))
 
     assert only(loader_starvation.check, job).evidence == (
         "main waited 89% of the last minute in next(loader)",
@@ -278,7 +280,7 @@ def worked_until(seconds_ago: float) -> History:
 
 def test_a_job_that_begins_to_hang_is_not_told_to_have_too_few_workers() -> None:
     waits_for_ever = loader(waiting_since_s=6.0)
-    job = world(main(), *two(), loaders=(waits_for_ever,))
+    job = snapshot_of(main(), *two(), loaders=(waits_for_ever,))
 
     assert found(loader_starvation.check, job, worked_until(6)) == []
     assert only(loader_starvation.check, job, BUSY).rule == "loader-starvation"
@@ -306,7 +308,7 @@ def test_without_the_hook_few_looks_at_the_beginning_of_a_hang_say_nothing() -> 
     ],
 )
 def test_a_loader_that_keeps_up_is_quiet(loaders: tuple[Loader, ...], past: History) -> None:
-    assert found(loader_starvation.check, world(main(), *two(), loaders=loaders), past) == []
+    assert found(loader_starvation.check, snapshot_of(main(), *two(), loaders=loaders), past) == []
 
 
 def fetching(number: int, usual_s: float, **fields: Any) -> Process:
@@ -315,7 +317,7 @@ def fetching(number: int, usual_s: float, **fields: Any) -> Process:
 
 
 def test_a_worker_slower_than_the_others_is_named_with_what_waits_behind_it() -> None:
-    job = world(
+    job = snapshot_of(
         main(),
         fetching(200, 0.1),
         fetching(201, 0.1),
@@ -334,13 +336,13 @@ def test_a_worker_slower_than_the_others_is_named_with_what_waits_behind_it() ->
 def test_a_worker_is_slow_in_its_first_task_already() -> None:
     load = WorkerLoad(2, fetched=1, fetch_p50_s=0.1, task_since_s=9.0)
     slow = process(202, more={"loader": load})
-    job = world(main(), fetching(200, 0.1), fetching(201, 0.1), slow, loaders=(loader(),))
+    job = snapshot_of(main(), fetching(200, 0.1), fetching(201, 0.1), slow, loaders=(loader(),))
 
     assert "takes 9.0 s a batch" in only(straggler_worker.check, job).summary
 
 
 def test_without_the_hook_the_only_one_that_works_is_named() -> None:
-    job = world(main(), process(200), process(201))
+    job = snapshot_of(main(), process(200), process(201))
 
     finding = only(straggler_worker.check, job, waits(main=0.9, w200=1, w201=0.1))
 
@@ -351,14 +353,21 @@ def test_without_the_hook_the_only_one_that_works_is_named() -> None:
 @pytest.mark.parametrize(
     ("job", "past"),
     [
-        (world(main(), fetching(200, 0.1), fetching(201, 0.12), loaders=(loader(parked=3),)), BUSY),
-        (world(main(), fetching(200, 0.1), fetching(201, 0.9)), BUSY),
         (
-            world(main(), fetching(200, 0.001), fetching(201, 0.01), loaders=(loader(parked=3),)),
+            snapshot_of(
+                main(), fetching(200, 0.1), fetching(201, 0.12), loaders=(loader(parked=3),)
+            ),
+            BUSY,
+        ),
+        (snapshot_of(main(), fetching(200, 0.1), fetching(201, 0.9)), BUSY),
+        (
+            snapshot_of(
+                main(), fetching(200, 0.001), fetching(201, 0.01), loaders=(loader(parked=3),)
+            ),
             BUSY,
         ),
         (
-            world(
+            snapshot_of(
                 main(),
                 fetching(200, 0.03),
                 process(201, more={"loader": WorkerLoad(1, fetched=4, fetch_p50_s=0.09)}),
@@ -366,12 +375,12 @@ def test_without_the_hook_the_only_one_that_works_is_named() -> None:
             ),
             history(),
         ),
-        (world(main(), fetching(200, 0.1), process(201)), waits(main=1, w200=1, w201=0)),
-        (world(main(), process(200)), waits(main=1, w200=0)),
-        (world(main(), *two()), waits(main=0.3, w200=1, w201=0)),
-        (world(main(), *two()), waits(main=1, w200=0.4, w201=0)),
-        (world(main(), *two()), history()),
-        (world(main(), *two()), waits(main=1, w200=1)),
+        (snapshot_of(main(), fetching(200, 0.1), process(201)), waits(main=1, w200=1, w201=0)),
+        (snapshot_of(main(), process(200)), waits(main=1, w200=0)),
+        (snapshot_of(main(), *two()), waits(main=0.3, w200=1, w201=0)),
+        (snapshot_of(main(), *two()), waits(main=1, w200=0.4, w201=0)),
+        (snapshot_of(main(), *two()), history()),
+        (snapshot_of(main(), *two()), waits(main=1, w200=1)),
     ],
 )
 def test_workers_of_one_speed_or_unknown_speed_are_quiet(job: Snapshot, past: History) -> None:
@@ -384,7 +393,7 @@ def opens(fd: int, path: str, position: int | None = 4096, is_writable: bool = F
 
 def sharing(path: str = "/data/train.bin", number: int = 5, **link: Any) -> Snapshot:
     workers = [process(n, start_method="fork", fds=opens(number, path, **link)) for n in (200, 201)]
-    return world(main(fds=opens(5, path, **link)), *workers)
+    return snapshot_of(main(fds=opens(5, path, **link)), *workers)
 
 
 def test_a_file_opened_before_the_fork_is_named() -> None:
@@ -403,8 +412,8 @@ def test_a_file_opened_before_the_fork_is_named() -> None:
         sharing(position=0),
         sharing(position=None),
         sharing(is_writable=True),
-        world(main(fds=opens(5, "/d/x.bin")), process(200, fds=opens(5, "/d/x.bin"))),
-        world(main(), process(200, start_method="fork"), process(201, start_method="fork")),
+        snapshot_of(main(fds=opens(5, "/d/x.bin")), process(200, fds=opens(5, "/d/x.bin"))),
+        snapshot_of(main(), process(200, start_method="fork"), process(201, start_method="fork")),
     ],
 )
 def test_logs_own_files_and_unread_ones_are_quiet(job: Snapshot) -> None:

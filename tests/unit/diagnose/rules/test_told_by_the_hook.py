@@ -14,30 +14,30 @@ from mpwatch.diagnose.rules.transport import (
 )
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Hook, Process
-from tests.unit.diagnose.rules.test_pools_and_queues import pool_worker
-from tests.unit.diagnose.worlds import (
+from tests.builders.snapshots import (
     MAIN,
     NOW_S,
+    exited,
     found,
-    gone,
     log,
     main,
     maps,
     only,
     process,
+    snapshot_of,
     thread,
-    world,
 )
+from tests.unit.diagnose.rules.test_pools_and_queues import pool_worker
 
 HUNG_UP = log("ticket-failed", 300, "ticket failed: EOFError")
 
 
 def test_a_sender_that_does_not_know_its_ticket_is_named() -> None:
-    job = world(main(), process(300, "spawned"), log=(HUNG_UP,))
+    job = snapshot_of(main(), process(300, "spawned"), log=(HUNG_UP,))
     certain = log("thread-died", 200, "thread died: KeyError: 2 in _serve")
 
     assert "unpickled twice" in only(raw_fork_inherits_sharer.check, job).summary
-    assert only(raw_fork_inherits_sharer.check, world(main(), log=(certain,))).severity is (
+    assert only(raw_fork_inherits_sharer.check, snapshot_of(main(), log=(certain,))).severity is (
         Severity.CRITICAL
     )
 
@@ -46,34 +46,36 @@ def test_a_sender_that_does_not_know_its_ticket_is_named() -> None:
     "reason",
     [
         {"log": (HUNG_UP, log("lost-item", 200, "OSError; [Errno 24] Too many open files"))},
-        {"dead": process(200, "spawned", ended=gone(200, signal=9))},
+        {"dead": process(200, "spawned", ended=exited(200, signal=9))},
     ],
 )
 def test_a_sender_that_hangs_up_for_another_reason_has_no_foreign_tickets(
     reason: dict[str, Any],
 ) -> None:
     dead = [reason["dead"]] if "dead" in reason else []
-    job = world(main(), process(300, "spawned"), *dead, log=reason.get("log", (HUNG_UP,)))
+    job = snapshot_of(main(), process(300, "spawned"), *dead, log=reason.get("log", (HUNG_UP,)))
 
     assert found(raw_fork_inherits_sharer.check, job) == []
 
 
 def test_the_first_of_several_to_fail_speaks_for_them() -> None:
-    early = process(300, "spawned", ended=gone(300, at_s=NOW_S - 9, exit_code=1))
-    late = process(200, "spawned", ended=gone(200, at_s=NOW_S - 5, exit_code=1))
+    early = process(300, "spawned", ended=exited(300, at_s=NOW_S - 9, exit_code=1))
+    late = process(200, "spawned", ended=exited(200, at_s=NOW_S - 5, exit_code=1))
 
-    alone = only(worker_exited_unexpectedly.check, world(main(), early, process(400, "spawned")))
-    both = only(worker_exited_unexpectedly.check, world(main(), late, early))
+    alone = only(
+        worker_exited_unexpectedly.check, snapshot_of(main(), early, process(400, "spawned"))
+    )
+    both = only(worker_exited_unexpectedly.check, snapshot_of(main(), late, early))
 
     assert alone.key == both.key
 
 
 def test_what_a_failed_process_said_is_evidence_and_decides_the_advice() -> None:
-    dead = process(200, "spawned", ended=gone(200, at_s=NOW_S - 9, exit_code=1))
+    dead = process(200, "spawned", ended=exited(200, at_s=NOW_S - 9, exit_code=1))
     said = log("exception", 200, "exception: EOFError")
 
-    told = only(worker_exited_unexpectedly.check, world(main(), dead, log=(said,)))
-    silent = only(worker_exited_unexpectedly.check, world(main(), dead))
+    told = only(worker_exited_unexpectedly.check, snapshot_of(main(), dead, log=(said,)))
+    silent = only(worker_exited_unexpectedly.check, snapshot_of(main(), dead))
 
     assert "exception: EOFError" in told.evidence
     assert "the line shown" in told.advice
@@ -82,10 +84,12 @@ def test_what_a_failed_process_said_is_evidence_and_decides_the_advice() -> None
 
 
 def test_how_a_process_left_of_its_own_will_is_evidence() -> None:
-    dead = process(200, ended=gone(200, exit_code=3))
+    dead = process(200, ended=exited(200, exit_code=3))
     left = log("exit", 200, "exit: code 3; by os._exit", how="os._exit", code=3)
 
-    evidence = only(worker_exited_unexpectedly.check, world(main(), dead, log=(left,))).evidence
+    evidence = only(
+        worker_exited_unexpectedly.check, snapshot_of(main(), dead, log=(left,))
+    ).evidence
 
     assert "exit: code 3; by os._exit" in evidence
 
@@ -104,7 +108,7 @@ def hooked_worker(**job: Any) -> Process:
 
 
 def test_a_call_that_no_worker_has_is_lost_though_nobody_saw_a_death() -> None:
-    finding = only(pool_hang_after_worker_death.check, world(waiting_for(), hooked_worker()))
+    finding = only(pool_hang_after_worker_death.check, snapshot_of(waiting_for(), hooked_worker()))
 
     assert "1 call without a result, not queued, and no worker is running one" in finding.evidence
 
@@ -121,14 +125,14 @@ def test_a_call_that_no_worker_has_is_lost_though_nobody_saw_a_death() -> None:
 def test_calls_that_may_still_be_done_are_not_lost(
     pool: dict[str, Any], job: dict[str, Any]
 ) -> None:
-    job_world = world(waiting_for(**pool), hooked_worker(**job))
+    job_world = snapshot_of(waiting_for(**pool), hooked_worker(**job))
 
     assert found(pool_hang_after_worker_death.check, job_world) == []
 
 
 def test_a_pool_without_outstanding_calls_waits_for_nothing() -> None:
-    job = world(
-        waiting_for(outstanding=0), hooked_worker(), process(300, ended=gone(300, signal=9))
+    job = snapshot_of(
+        waiting_for(outstanding=0), hooked_worker(), process(300, ended=exited(300, signal=9))
     )
 
     assert found(pool_hang_after_worker_death.check, job) == []
@@ -137,16 +141,19 @@ def test_a_pool_without_outstanding_calls_waits_for_nothing() -> None:
 def test_a_pool_whose_next_task_is_being_made_is_fed() -> None:
     feeding = thread(150, "data.py:read_lines:7", "multiprocessing/pool.py:_handle_tasks")
     waiting = main(threads=[thread(MAIN, *IMAP), feeding])
-    dead = process(300, "spawned", ended=gone(300, signal=11))
+    dead = process(300, "spawned", ended=exited(300, signal=11))
 
-    assert found(pool_hang_after_worker_death.check, world(waiting, dead, pool_worker(301))) == []
+    assert (
+        found(pool_hang_after_worker_death.check, snapshot_of(waiting, dead, pool_worker(301)))
+        == []
+    )
 
 
 BURDEN = log("many-storages", MAIN, storages=70_000, path="._args[1].steps", object="Process")
 
 
 def test_the_hook_says_in_what_the_many_tensors_are() -> None:
-    job = world(main(maps=maps(60_000, torch=59_000)), log=(BURDEN,))
+    job = snapshot_of(main(maps=maps(60_000, torch=59_000)), log=(BURDEN,))
 
     evidence = only(max_map_count.check, job).evidence
 
@@ -155,15 +162,15 @@ def test_the_hook_says_in_what_the_many_tensors_are() -> None:
 
 def test_a_mapping_that_was_refused_is_named_after_its_process_has_ended() -> None:
     words = "unable to mmap 96 bytes from file </torch_1_2_65174>: Cannot allocate memory (12)"
-    over = main(maps=maps(60_000, torch=59_000), ended=gone(MAIN, exit_code=1))
-    job = world(over, log=(log("exception", MAIN, words),))
+    over = main(maps=maps(60_000, torch=59_000), ended=exited(MAIN, exit_code=1))
+    job = snapshot_of(over, log=(log("exception", MAIN, words),))
 
     assert "it has used up vm.max_map_count" in only(max_map_count.check, job).summary
 
 
 def test_a_refused_mapping_far_below_the_limit_is_put_down_to_another_limit() -> None:
     words = "unable to mmap 96 bytes from file </torch_1_2_65174>: Cannot allocate memory (12)"
-    job = world(main(maps=maps(1_200, torch=90)), log=(log("exception", MAIN, words),))
+    job = snapshot_of(main(maps=maps(1_200, torch=90)), log=(log("exception", MAIN, words),))
 
     finding = only(max_map_count.check, job)
 
@@ -175,7 +182,7 @@ def test_a_refused_mapping_far_below_the_limit_is_put_down_to_another_limit() ->
 def test_what_the_fork_server_nearly_refused_is_a_warning() -> None:
     def born(fds: int, method: str = "forkserver") -> list[Finding]:
         birth = log("birth", MAIN, pid=7, fds=fds, method=method)
-        return found(forkserver_too_many_fds.check, world(main(), log=(birth, BURDEN)))
+        return found(forkserver_too_many_fds.check, snapshot_of(main(), log=(birth, BURDEN)))
 
     assert [finding.severity for finding in born(230)] == [Severity.WARNING]
     assert any("._args[1].steps" in each for each in born(230)[0].evidence)
@@ -186,6 +193,6 @@ def test_what_the_fork_server_nearly_refused_is_a_warning() -> None:
 def test_what_the_fork_server_refused_names_the_attribute() -> None:
     said = log("exception", MAIN, "exception: process start; ValueError; too many fds")
 
-    finding = only(forkserver_too_many_fds.check, world(main(), log=(said, BURDEN)))
+    finding = only(forkserver_too_many_fds.check, snapshot_of(main(), log=(said, BURDEN)))
 
     assert any("._args[1].steps" in each for each in finding.evidence)

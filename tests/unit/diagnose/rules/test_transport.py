@@ -16,15 +16,15 @@ from mpwatch.diagnose.rules.transport import (
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import Point
 from mpwatch.model.snapshot import Flow, Hook, Process, Segment, Snapshot
-from tests.unit.diagnose.worlds import (
+from tests.builders.snapshots import (
     IDLE_WORKER,
     MAIN,
     MIB,
     NOW_S,
     WALL_S,
+    exited,
     fds,
     found,
-    gone,
     history,
     line,
     log,
@@ -34,18 +34,18 @@ from tests.unit.diagnose.worlds import (
     process,
     room,
     segment,
+    snapshot_of,
     thread,
     uses,
-    world,
 )
 
 
 def test_a_bus_error_is_named_with_the_room_there_was() -> None:
-    dead = process(200, ended=gone(200, signal=7))
+    dead = process(200, ended=exited(200, signal=7))
     sparse = segment(
         1, 200, kind="psm", size_bytes=8 * MIB, allocated_bytes=MIB, mappers=(pid(MAIN),)
     )
-    job = world(main(), dead, shm=room(64 * MIB, 32 * MIB), segments=(sparse,))
+    job = snapshot_of(main(), dead, shm=room(64 * MIB, 32 * MIB), segments=(sparse,))
 
     finding = only(shm_full_sigbus.check, job)
 
@@ -62,11 +62,11 @@ def test_a_bus_error_is_named_with_the_room_there_was() -> None:
 def test_a_bus_error_blames_a_full_dev_shm_only_where_it_was_read(
     free: int, says_full: bool
 ) -> None:
-    dead = process(200, ended=gone(200, signal=7))
+    dead = process(200, ended=exited(200, signal=7))
     sparse = segment(
         1, 200, kind="psm", size_bytes=8 * MIB, allocated_bytes=MIB, mappers=(pid(MAIN),)
     )
-    job = world(main(), dead, shm=room(64 * MIB, free), segments=(sparse,))
+    job = snapshot_of(main(), dead, shm=room(64 * MIB, free), segments=(sparse,))
 
     finding = next(f for f in found(shm_full_sigbus.check, job) if f.process == pid(200))
 
@@ -75,16 +75,16 @@ def test_a_bus_error_blames_a_full_dev_shm_only_where_it_was_read(
 
 
 def test_a_bus_error_is_named_where_nothing_else_is_known() -> None:
-    dead = process(200, ended=gone(200, signal=7))
+    dead = process(200, ended=exited(200, signal=7))
 
-    assert len(only(shm_full_sigbus.check, world(main(), dead)).evidence) == 1
+    assert len(only(shm_full_sigbus.check, snapshot_of(main(), dead)).evidence) == 1
 
 
 def test_more_promised_than_there_is_is_named_before_it_is_touched() -> None:
     sparse = segment(
         1, 200, kind="psm", size_bytes=48 * MIB, allocated_bytes=0, mappers=(pid(MAIN),)
     )
-    job = world(main(), shm=room(64 * MIB, 32 * MIB), segments=(sparse,))
+    job = snapshot_of(main(), shm=room(64 * MIB, 32 * MIB), segments=(sparse,))
 
     finding = only(shm_full_sigbus.check, job)
 
@@ -96,17 +96,18 @@ def test_a_promise_that_can_be_kept_is_quiet() -> None:
     sparse = segment(
         1, 200, kind="psm", size_bytes=16 * MIB, allocated_bytes=0, mappers=(pid(MAIN),)
     )
-    job = world(main(), shm=room(64 * MIB, 32 * MIB), segments=(sparse, segment(2)))
+    job = snapshot_of(main(), shm=room(64 * MIB, 32 * MIB), segments=(sparse, segment(2)))
 
     assert found(shm_full_sigbus.check, job) == []
-    assert found(shm_full_sigbus.check, world(main(), segments=(sparse,))) == []
+    assert found(shm_full_sigbus.check, snapshot_of(main(), segments=(sparse,))) == []
 
 
 def test_an_empty_file_that_a_failed_share_left_is_no_promise() -> None:
     left = segment(1, 200, size_bytes=48 * MIB, allocated_bytes=0)
 
     assert (
-        found(shm_full_sigbus.check, world(main(), shm=room(64 * MIB, MIB), segments=(left,))) == []
+        found(shm_full_sigbus.check, snapshot_of(main(), shm=room(64 * MIB, MIB), segments=(left,)))
+        == []
     )
 
 
@@ -116,7 +117,7 @@ MAKING = thread(
 
 
 def test_making_a_lock_without_any_room_is_named() -> None:
-    job = world(main(threads=[MAKING]), shm=room(MIB, 0, 10, 3))
+    job = snapshot_of(main(threads=[MAKING]), shm=room(MIB, 0, 10, 3))
 
     assert only(semlock_enospc.check, job).evidence == ("/dev/shm has 0B and 3 files left",)
 
@@ -134,7 +135,7 @@ def test_a_lock_that_could_not_be_made_is_put_down_to_its_error(
     words: str, free: int, reason: str
 ) -> None:
     place = [["__init__", "/usr/lib/python3.11/multiprocessing/synchronize.py", 1]]
-    job = world(
+    job = snapshot_of(
         main(), log=(log("exception", MAIN, words, frames=place),), shm=room(64 * MIB, free)
     )
 
@@ -145,21 +146,23 @@ def test_a_lock_that_could_not_be_made_is_put_down_to_its_error(
 
 
 def test_making_a_lock_with_room_for_it_is_quiet() -> None:
-    assert found(semlock_enospc.check, world(main(threads=[MAKING]), shm=room(MIB, MIB))) == []
-    assert found(semlock_enospc.check, world(main(threads=[MAKING]))) == []
+    assert (
+        found(semlock_enospc.check, snapshot_of(main(threads=[MAKING]), shm=room(MIB, MIB))) == []
+    )
+    assert found(semlock_enospc.check, snapshot_of(main(threads=[MAKING]))) == []
 
 
 def test_a_program_about_to_start_workers_without_room_is_warned() -> None:
-    job = world(main(threads=[thread(100, "train.py:f")]), shm=room(MIB, 0))
+    job = snapshot_of(main(threads=[thread(100, "train.py:f")]), shm=room(MIB, 0))
 
     assert only(semlock_enospc.check, job).severity is Severity.WARNING
 
 
 def test_a_full_dev_shm_of_a_running_job_is_another_failure() -> None:
-    job = world(main(), process(200), shm=room(MIB, 0))
+    job = snapshot_of(main(), process(200), shm=room(MIB, 0))
 
     assert found(semlock_enospc.check, job) == []
-    assert found(semlock_enospc.check, world(process(300, "other"), shm=room(MIB, 0))) == []
+    assert found(semlock_enospc.check, snapshot_of(process(300, "other"), shm=room(MIB, 0))) == []
 
 
 def left(inode: int = 1, **fields: Any) -> Segment:
@@ -175,7 +178,7 @@ def left(inode: int = 1, **fields: Any) -> Segment:
 
 
 def test_named_segments_of_the_dead_are_named() -> None:
-    job = world(main(), segments=(left(1), left(2)), shm=room(64 * MIB, MIB))
+    job = snapshot_of(main(), segments=(left(1), left(2)), shm=room(64 * MIB, MIB))
 
     finding = only(file_system_strategy_leak.check, job)
 
@@ -188,7 +191,7 @@ def test_segments_that_an_earlier_job_left_are_named() -> None:
     young = replace(uses(1, creator=778, first_inode=2)[0], changed_wall_s=WALL_S - 1)
     used = uses(1, creator=779, first_inode=3)
     ours = left(3, mappers=(pid(100),))
-    job = world(main(), segments=(ours,), left_segments=(earlier, young, *used))
+    job = snapshot_of(main(), segments=(ours,), left_segments=(earlier, young, *used))
 
     finding = only(file_system_strategy_leak.check, job)
 
@@ -199,9 +202,9 @@ def test_segments_that_an_earlier_job_left_are_named() -> None:
 
 
 def test_named_segments_that_fill_much_of_the_room_are_a_warning() -> None:
-    dead = process(777, "spawned", ended=gone(777, signal=9))
+    dead = process(777, "spawned", ended=exited(777, signal=9))
     much = (left(allocated_bytes=20 * MIB),)
-    job = world(main(), dead, segments=much, shm=room(64 * MIB, MIB))
+    job = snapshot_of(main(), dead, segments=much, shm=room(64 * MIB, MIB))
 
     finding = only(file_system_strategy_leak.check, job)
 
@@ -211,7 +214,7 @@ def test_named_segments_that_fill_much_of_the_room_are_a_warning() -> None:
 
 def test_what_other_jobs_left_is_information_however_much_it_is() -> None:
     much = (left(allocated_bytes=60 * MIB),)
-    job = world(main(), segments=much, shm=room(64 * MIB, MIB))
+    job = snapshot_of(main(), segments=much, shm=room(64 * MIB, MIB))
 
     finding = only(file_system_strategy_leak.check, job)
 
@@ -221,8 +224,8 @@ def test_what_other_jobs_left_is_information_however_much_it_is() -> None:
 
 
 def test_a_segment_whose_maker_was_seen_to_end_is_left_too() -> None:
-    dead = process(777, "spawned", ended=gone(777, signal=9))
-    job = world(main(), dead, segments=(left(creator=pid(777)),))
+    dead = process(777, "spawned", ended=exited(777, signal=9))
+    job = snapshot_of(main(), dead, segments=(left(creator=pid(777)),))
 
     assert only(file_system_strategy_leak.check, job).severity is Severity.INFO
 
@@ -237,16 +240,20 @@ def test_named_segments_in_use_or_young_or_owned_are_quiet() -> None:
         {"kind": "torch"},
         {"allocated_bytes": 4096},
     ):
-        job = world(main(), segments=(left(**fields),))
+        job = snapshot_of(main(), segments=(left(**fields),))
         assert found(file_system_strategy_leak.check, job) == []
-    assert found(file_system_strategy_leak.check, world(main(), maker, segments=(left(),))) == []
+    assert (
+        found(file_system_strategy_leak.check, snapshot_of(main(), maker, segments=(left(),))) == []
+    )
 
 
 LONG = "/scratch/" + "x" * 70
 
 
 def test_a_tmpdir_too_long_for_a_socket_is_named_once_for_the_tree() -> None:
-    job = world(main(environment={"TMPDIR": LONG}), process(200, environment={"TMPDIR": LONG}))
+    job = snapshot_of(
+        main(environment={"TMPDIR": LONG}), process(200, environment={"TMPDIR": LONG})
+    )
 
     finding = only(tmpdir_socket_path_too_long.check, job)
 
@@ -256,7 +263,7 @@ def test_a_tmpdir_too_long_for_a_socket_is_named_once_for_the_tree() -> None:
 
 def test_a_tmpdir_that_just_fits_is_quiet() -> None:
     fits = "/" + "x" * 74
-    job = world(main(environment={"TMPDIR": fits}), process(200), process(300, "shm-manager"))
+    job = snapshot_of(main(environment={"TMPDIR": fits}), process(200), process(300, "shm-manager"))
 
     assert found(tmpdir_socket_path_too_long.check, job) == []
 
@@ -265,12 +272,12 @@ def test_programs_that_are_not_ours_may_have_any_tmpdir() -> None:
     shell = process(200, "other", is_python=False, environment={"TMPDIR": LONG})
     plain = process(201, "other", torch_loaded=False, environment={"TMPDIR": LONG})
 
-    assert found(tmpdir_socket_path_too_long.check, world(main(), shell, plain)) == []
+    assert found(tmpdir_socket_path_too_long.check, snapshot_of(main(), shell, plain)) == []
 
 
 def test_a_sender_that_copies_much_is_information() -> None:
     flow = Flow(pid(300), pid(100), 10, 100, 100, bytes_per_s=200 * MIB)
-    job = world(main(), process(300, "spawned"), flows=(flow,))
+    job = snapshot_of(main(), process(300, "spawned"), flows=(flow,))
 
     finding = only(unreused_buffers_copied.check, job)
 
@@ -281,7 +288,7 @@ def test_a_sender_that_copies_much_is_information() -> None:
 def test_fresh_memory_shows_without_the_hook_in_page_faults() -> None:
     fresh = segment(1, 300, age_s=0.2, size_bytes=8 * MIB)
     past = history({(300, "minor_faults"): line(900_000, per_s=30_000)})
-    job = world(main(), process(300, "spawned"), segments=(fresh,))
+    job = snapshot_of(main(), process(300, "spawned"), segments=(fresh,))
 
     finding = only(unreused_buffers_copied.check, job, past)
 
@@ -296,7 +303,7 @@ def test_a_sender_of_little_that_computes_much_is_quiet() -> None:
     assert (
         found(
             unreused_buffers_copied.check,
-            world(main(), process(300, "spawned"), segments=(little,)),
+            snapshot_of(main(), process(300, "spawned"), segments=(little,)),
             past,
         )
         == []
@@ -308,14 +315,17 @@ def test_the_hook_knows_what_is_copied() -> None:
     past = history({(300, "minor_faults"): line(900_000, per_s=30_000)})
     told = process(300, "spawned", hook=Hook("ready"))
 
-    assert found(unreused_buffers_copied.check, world(main(), told, segments=(fresh,)), past) == []
+    assert (
+        found(unreused_buffers_copied.check, snapshot_of(main(), told, segments=(fresh,)), past)
+        == []
+    )
 
 
 def test_a_sender_that_reuses_its_buffers_is_quiet() -> None:
     flow = Flow(pid(300), pid(100), 10, 100, 0, bytes_per_s=2000 * MIB)
     old = segment(1, 300, age_s=100.0)
     past = history({(300, "minor_faults"): line(900_000, per_s=30_000)})
-    job = world(main(), process(300, "spawned"), flows=(flow,), segments=(old,))
+    job = snapshot_of(main(), process(300, "spawned"), flows=(flow,), segments=(old,))
 
     assert found(unreused_buffers_copied.check, job, past) == []
 
@@ -323,38 +333,40 @@ def test_a_sender_that_reuses_its_buffers_is_quiet() -> None:
 def test_loader_workers_may_copy() -> None:
     flow = Flow(pid(200), pid(100), 10, 100, 100, bytes_per_s=200 * MIB)
 
-    assert found(unreused_buffers_copied.check, world(main(), process(200), flows=(flow,))) == []
+    assert (
+        found(unreused_buffers_copied.check, snapshot_of(main(), process(200), flows=(flow,))) == []
+    )
 
 
 def test_a_ticket_of_a_dead_producer_is_named() -> None:
     void = log("ticket-failed", MAIN, type="FileNotFoundError", address="/tmp/pymp-1/listener-2")
-    sender = process(200, "spawned", ended=gone(200, exit_code=0))
+    sender = process(200, "spawned", ended=exited(200, exit_code=0))
 
-    finding = only(producer_exits_before_get.check, world(main(), sender, log=(void,)))
+    finding = only(producer_exits_before_get.check, snapshot_of(main(), sender, log=(void,)))
 
     assert "listener-2" in finding.evidence[-1]
 
 
 def test_tickets_of_workers_that_main_shut_down_are_quiet() -> None:
     void = log("ticket-failed", MAIN, type="FileNotFoundError", address="/tmp/pymp-1/listener-2")
-    worker = process(200, ended=gone(200, exit_code=0))
+    worker = process(200, ended=exited(200, exit_code=0))
     outstanding = process(
-        201, ended=gone(201, exit_code=0), more={"gauges": {"tickets_outstanding": 8}}
+        201, ended=exited(201, exit_code=0), more={"gauges": {"tickets_outstanding": 8}}
     )
 
     for said in ((void,), ()):
-        job = world(main(), worker, outstanding, log=said)
+        job = snapshot_of(main(), worker, outstanding, log=said)
         assert found(producer_exits_before_get.check, job) == []
 
 
 def sender_gone(**changes: Any) -> Process:
     sent = tuple(replace(use, ranges=()) for use in uses(3, creator=300))
-    fields = {"segments": sent, "ended": gone(300, exit_code=0), **changes}
+    fields = {"segments": sent, "ended": exited(300, exit_code=0), **changes}
     return process(300, "spawned", **fields)
 
 
 def test_tensors_unfetched_at_their_senders_end_are_information() -> None:
-    finding = only(producer_exits_before_get.check, world(main(), sender_gone()))
+    finding = only(producer_exits_before_get.check, snapshot_of(main(), sender_gone()))
 
     assert finding.severity is Severity.INFO
     assert "exited before 3 tensors it sent were received" in finding.summary
@@ -368,7 +380,7 @@ def test_descriptors_closed_since_they_were_listed_may_be_those_of_fetched_tenso
     counts = [Point(NOW_S - 10, 20.0), Point(NOW_S - 6, 20.0 - closed)]
     past = history({(300, "fds"): counts})
 
-    job = world(main(), sender_gone(fds=listed))
+    job = snapshot_of(main(), sender_gone(fds=listed))
 
     assert bool(found(producer_exits_before_get.check, job, past)) == is_told
 
@@ -376,17 +388,19 @@ def test_descriptors_closed_since_they_were_listed_may_be_those_of_fetched_tenso
 @pytest.mark.parametrize(
     "job",
     [
-        world(main(), sender_gone(ended=None)),
-        world(main(), sender_gone(segments=uses(3, creator=300))),
-        world(main(), sender_gone(segments=uses(3, creator=MAIN))),
-        world(main(segments=uses(1, creator=300)), sender_gone()),
-        world(main(), sender_gone(ended=gone(300, at_s=NOW_S - 100, exit_code=0))),
-        world(main(ended=gone(MAIN, exit_code=0)), sender_gone()),
-        world(main(), replace(sender_gone(), role="loader-worker")),
-        world(main(), process(200), sender_gone()),
-        world(main(), sender_gone(threads=[thread(300, *IDLE_WORKER)])),
-        world(main(), process(200, "spawned", threads=[thread(200, *IDLE_WORKER)]), sender_gone()),
-        world(main(), sender_gone(ended=gone(300, at_s=NOW_S - 1, exit_code=0))),
+        snapshot_of(main(), sender_gone(ended=None)),
+        snapshot_of(main(), sender_gone(segments=uses(3, creator=300))),
+        snapshot_of(main(), sender_gone(segments=uses(3, creator=MAIN))),
+        snapshot_of(main(segments=uses(1, creator=300)), sender_gone()),
+        snapshot_of(main(), sender_gone(ended=exited(300, at_s=NOW_S - 100, exit_code=0))),
+        snapshot_of(main(ended=exited(MAIN, exit_code=0)), sender_gone()),
+        snapshot_of(main(), replace(sender_gone(), role="loader-worker")),
+        snapshot_of(main(), process(200), sender_gone()),
+        snapshot_of(main(), sender_gone(threads=[thread(300, *IDLE_WORKER)])),
+        snapshot_of(
+            main(), process(200, "spawned", threads=[thread(200, *IDLE_WORKER)]), sender_gone()
+        ),
+        snapshot_of(main(), sender_gone(ended=exited(300, at_s=NOW_S - 1, exit_code=0))),
     ],
     ids=[
         "it lives",
@@ -407,14 +421,16 @@ def test_tensors_that_nobody_may_miss_are_quiet(job: Snapshot) -> None:
 
 
 def test_a_full_dev_shm_after_the_workers_is_no_lock_that_cannot_be_made() -> None:
-    job = world(main(), process(200, "spawned", ended=gone(200, signal=7)), shm=room(MIB, 0))
+    job = snapshot_of(
+        main(), process(200, "spawned", ended=exited(200, signal=7)), shm=room(MIB, 0)
+    )
 
     assert found(semlock_enospc.check, job) == []
 
 
 def test_files_that_hold_nothing_are_no_leak_whatever_their_size() -> None:
-    dead = process(777, "loader-worker", ended=gone(777, exit_code=0))
+    dead = process(777, "loader-worker", ended=exited(777, exit_code=0))
     empty = left(size_bytes=60 * MIB, allocated_bytes=0)
-    job = world(main(), dead, segments=(empty,), shm=room(64 * MIB, MIB))
+    job = snapshot_of(main(), dead, segments=(empty,), shm=room(64 * MIB, MIB))
 
     assert found(file_system_strategy_leak.check, job) == []

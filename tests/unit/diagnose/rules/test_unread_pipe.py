@@ -6,7 +6,7 @@ from mpwatch.diagnose.rules.hangs import standing_still, stuck_worker_io
 from mpwatch.model.findings import Severity
 from mpwatch.model.samples import WaitedOn, WaitKind
 from mpwatch.model.snapshot import Process, Snapshot
-from tests.unit.diagnose.worlds import (
+from tests.builders.snapshots import (
     FETCHING_WORKER,
     MAIN,
     fds,
@@ -14,8 +14,8 @@ from tests.unit.diagnose.worlds import (
     only,
     pipe,
     process,
+    snapshot_of,
     thread,
-    world,
 )
 
 FRAMES, ERRORS = 700, 701
@@ -43,7 +43,7 @@ def reader() -> Process:
 
 
 def job(writer: Process) -> Snapshot:
-    return world(main(segments=(), fds=fds(3, links=[])), reader(), writer)
+    return snapshot_of(main(segments=(), fds=fds(3, links=[])), reader(), writer)
 
 
 def test_a_worker_that_does_not_read_the_errors_of_its_decoder_is_told_so() -> None:
@@ -83,7 +83,7 @@ def test_a_main_process_that_does_not_read_it_either_is_told_so_as_well(call: st
         threads=[thread(MAIN, "train.py:frame:23", waits=wait, still_s=STILL)],
     )
 
-    finding = only(standing_still.check, world(waiting, decoder(parent=MAIN)))
+    finding = only(standing_still.check, snapshot_of(waiting, decoder(parent=MAIN)))
 
     assert "does not read that pipe meanwhile" in finding.cause
     assert "DEVNULL" in finding.advice
@@ -115,7 +115,7 @@ def test_a_circle_is_told_once_though_others_wait_for_it() -> None:
         threads=[thread(MAIN, waits=joins, still_s=STILL)],
     )
 
-    finding = only(standing_still.check, world(parent, first, second))
+    finding = only(standing_still.check, snapshot_of(parent, first, second))
 
     assert finding.process in (first.process, second.process)
     assert "spawned 301 is at train.py:301 step" in finding.evidence

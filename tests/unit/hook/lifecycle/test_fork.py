@@ -176,7 +176,7 @@ def test_the_reason_why_a_fork_failed_is_left_for_python_to_read(
     assert location().contents.value == errno.EAGAIN
 
 
-def test_what_a_child_writes_before_it_has_a_ring_of_its_own_is_not_in_its_parents_file(
+def test_a_child_without_a_ring_writes_nothing_into_the_ring_of_its_parent(
     session: Session, thread: Thread, tmp_path: Path
 ) -> None:
     path = tmp_path / "ring"

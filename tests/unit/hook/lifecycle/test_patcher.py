@@ -36,7 +36,7 @@ def fail(module: ModuleType, session: Context) -> Any:
     raise TypeError("kept elsewhere")
 
 
-def test_a_point_that_a_module_lacks_is_missing_with_its_reason_and_takes_no_other_along(
+def test_a_hook_point_that_a_module_lacks_is_missing_with_its_reason_and_no_other(
     module: ModuleType, session: Session
 ) -> None:
     patcher = install(

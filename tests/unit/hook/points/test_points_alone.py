@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from types import ModuleType
 from typing import Any
 
@@ -15,6 +16,7 @@ class Session:
     def __init__(self) -> None:
         self.now_ns = 1
         self.system = self
+        self.os = os
         self.patcher = self
         self.prepared: Any = None
         self.gauges: dict[str, Any] = {}
@@ -112,3 +114,53 @@ def test_without_cuda_in_use_no_gauge_is_read() -> None:
     POINTS["cuda allocator gauge"].install(module, session)
 
     assert session.on_request["cuda"]() is None
+
+
+def shared_memory(session: Any) -> tuple[Any, Any]:
+    """A module whose blocks are memfds, with the point set, and its undo."""
+    module: Any = ModuleType("shared_memory")
+
+    class SharedMemory:
+        def __init__(self, name: str | None = None, create: bool = False, size: int = 0) -> None:
+            if create and not size:
+                raise ValueError("'size' must be a positive number different from zero")
+            self._fd = os.memfd_create("block")
+            os.truncate(self._fd, size)
+
+    module.SharedMemory = SharedMemory
+    return module, POINTS["SharedMemory"].install(module, session)
+
+
+def test_the_line_that_creates_a_block_of_shared_memory_is_noted() -> None:
+    session = Session()
+    session.now_ns = 10**12
+    module, undo = shared_memory(session)
+
+    blocks = [module.SharedMemory(create=True, size=4096), module.SharedMemory(None, True, 8192)]
+    blocks += [module.SharedMemory("other"), module.SharedMemory(name="another", create=False)]
+
+    found = [os.fstat(block._fd) for block in blocks]
+    assert [(n["kind"], n["inode"], n["bytes"]) for n in session.notes] == [
+        ("call-site", status.st_ino, status.st_size) for status in found[:2]
+    ]
+    assert all(n["site"].startswith("test_points_alone.py:") for n in session.notes)
+    with pytest.raises(ValueError, match="positive number") as raised:
+        module.SharedMemory(create=True)
+    assert not any("hook" in str(entry.path) for entry in raised.traceback[1:-1])
+    wrapped = module.SharedMemory.__init__
+    undo()
+    assert module.SharedMemory.__init__ is wrapped.__wrapped__
+    for block in blocks:
+        os.close(block._fd)
+
+
+def test_a_program_that_creates_many_blocks_is_sampled() -> None:
+    session = Session()
+    session.now_ns = 10**12
+    module, undo = shared_memory(session)
+
+    for _ in range(100):
+        os.close(module.SharedMemory(create=True, size=1)._fd)
+
+    assert len(session.notes) == 8
+    undo()

@@ -71,7 +71,7 @@ def numbers(session: Session) -> list[int]:
 
 
 @pytest.mark.parametrize("name", ["put", "get"])
-def test_a_quick_call_is_recorded_once_the_last_record_is_old_and_says_how_many_there_were(
+def test_a_quick_call_is_recorded_with_a_count_once_the_last_record_is_old(
     session: Session, clock: Clock, name: str
 ) -> None:
     _, call = wrapped(session, clock, name)

@@ -131,7 +131,7 @@ def test_names_of_threads_are_read_where_a_library_has_replaced_their_class(
 
 
 @pytest.mark.parametrize("replaced", [object(), int, None])
-def test_stacks_have_no_names_where_a_library_has_replaced_the_class_by_something_else(
+def test_stacks_have_no_class_names_where_a_library_has_replaced_the_class(
     replaced: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(threading, "Thread", replaced)

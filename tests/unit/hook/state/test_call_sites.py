@@ -55,7 +55,7 @@ def sites(session: Session) -> list[dict[str, Any]]:
     return [note for note in notes if note["kind"] == "call-site"]
 
 
-def test_a_storage_made_in_one_place_and_pickled_in_another_has_the_line_that_made_it(
+def test_a_storage_pickled_elsewhere_has_the_line_that_created_it(
     session: Session,
 ) -> None:
     storage = Storage(1, 100)
@@ -131,7 +131,7 @@ def test_in_a_second_of_great_batches_the_stack_is_walked_four_times(
     assert walks.count == 4
 
 
-def test_a_stack_without_a_line_of_the_program_is_walked_a_hundred_times_a_second_at_most(
+def test_stacks_without_a_line_of_the_program_are_walked_at_a_limited_rate(
     session: Session, clock: Clock, walks: Walks
 ) -> None:
     walks.line = None

@@ -191,7 +191,7 @@ def is_open(fd: int) -> bool:
     return os.path.exists(f"/proc/self/fd/{fd}")
 
 
-def test_a_descriptor_that_the_program_closed_is_neither_handed_over_nor_closed_again(
+def test_a_descriptor_closed_by_the_program_is_neither_sent_nor_closed_again(
     ring: Ring, tmp_path: Path
 ) -> None:
     ring.open_memory(1, 1)

@@ -11,7 +11,7 @@ import pytest
 from mpwatch.model.events import Input
 from mpwatch.observe.recording.codec import moment_of
 from mpwatch.observe.recording.file import RecordingWriter
-from tests.unit.observe.recording.trees import MAIN, START_S
+from tests.builders.samples import MAIN, START_S
 
 Recorded: TypeAlias = Callable[[Sequence[Input]], str]
 

@@ -10,7 +10,7 @@ import pytest
 
 from mpwatch.observe.recording.codec import SCHEMA, Header, LineEncoder
 from mpwatch.observe.recording.file import MEMBER_BYTES_LIMIT, pack
-from tests.unit.observe.recording.trees import MAIN, START_S, tree
+from tests.builders.samples import MAIN, START_S, small_job
 
 MEMORY_BYTES_LIMIT = 1 << 30
 READER = """
@@ -53,7 +53,7 @@ def test_a_member_that_inflates_to_very_much_is_read_in_bounded_memory(
     path = tmp_path / "bomb.mpw"
     path.write_bytes(
         pack(header, START_S, START_S, is_key=False)
-        + pack(encoder.line(tree(START_S)), START_S, START_S, is_key=True)
+        + pack(encoder.line(small_job(START_S)), START_S, START_S, is_key=True)
         + pack(BOMBS[bomb](), START_S, START_S + 1, is_key=False)
     )
     assert path.stat().st_size < 1 << 22

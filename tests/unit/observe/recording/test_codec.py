@@ -16,8 +16,8 @@ from mpwatch.model.events import HookNote, Input
 from mpwatch.model.ids import SegmentId, SegmentUse
 from mpwatch.model.samples import Ended, FdLink, FdSample, TreeSample
 from mpwatch.observe.recording.codec import CANNOT_ENCODE, KINDS, LineDecoder, LineEncoder
-from tests.unit.observe.recording.inputs import INPUTS
-from tests.unit.observe.recording.trees import MAIN, WORKER, tree
+from tests.builders.samples import MAIN, WORKER_0, small_job
+from tests.builders.strategies import INPUTS
 
 
 def there_and_back(*inputs: Input) -> list[Input | None]:
@@ -46,8 +46,8 @@ def test_changes_between_any_trees_add_up(trees: list[TreeSample]) -> None:
 
 def test_the_second_tree_holds_only_what_changed() -> None:
     encoder = LineEncoder()
-    whole = encoder.line(tree(1000.0))
-    change = encoder.line(tree(1001.0))
+    whole = encoder.line(small_job(1000.0))
+    change = encoder.line(small_job(1001.0))
 
     assert b"train.py" in whole
     assert b"train.py" not in change
@@ -55,7 +55,7 @@ def test_the_second_tree_holds_only_what_changed() -> None:
 
 
 def test_a_value_that_became_unknown_is_not_carried_over() -> None:
-    known = tree(1000.0)
+    known = small_job(1000.0)
     unknown = replace(
         known, processes=tuple(replace(one, cpu_ticks=None) for one in known.processes)
     )
@@ -65,15 +65,18 @@ def test_a_value_that_became_unknown_is_not_carried_over() -> None:
 
 def test_a_change_without_the_tree_before_it_is_left_out() -> None:
     encoder, decoder = LineEncoder(), LineDecoder()
-    encoder.line(tree(1000.0))
-    change = encoder.line(tree(1001.0))
+    encoder.line(small_job(1000.0))
+    change = encoder.line(small_job(1001.0))
 
     assert decoder.input(change) is None
     assert decoder.not_understood == 0
 
 
 def test_a_process_started_between_two_readings_is_complete() -> None:
-    before, after = tree(1000.0, processes=(MAIN,)), tree(1001.0, processes=(MAIN, WORKER))
+    before, after = (
+        small_job(1000.0, processes=(MAIN,)),
+        small_job(1001.0, processes=(MAIN, WORKER_0)),
+    )
 
     assert there_and_back(before, after)[1] == after
 
@@ -147,7 +150,7 @@ def test_what_json_cannot_hold_is_refused_with_a_known_error(value: object) -> N
 
 def crowded(numbers: list[int] | None) -> TreeSample:
     """A tree whose main process holds segments and descriptors with these numbers."""
-    base = tree(1000.0)
+    base = small_job(1000.0)
     uses, links = None, None
     if numbers is not None:
         uses = tuple(

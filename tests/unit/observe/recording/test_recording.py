@@ -25,7 +25,7 @@ from mpwatch.observe.recording.file import (
     pack,
     read_recording,
 )
-from tests.unit.observe.recording.trees import MAIN, START_S, events, tree
+from tests.builders.samples import MAIN, START_S, shared_batches, small_job
 
 
 class Clock:
@@ -52,7 +52,7 @@ def ticks(count: int, step_s: float = 1.0) -> list[Input]:
     inputs: list[Input] = []
     for number in range(count):
         at_s = START_S + number * step_s
-        inputs += [tree(at_s, cpu_ticks=number // 3), events(at_s + 0.3)]
+        inputs += [small_job(at_s, cpu_ticks=number // 3), shared_batches(at_s + 0.3)]
     return inputs
 
 
@@ -154,7 +154,7 @@ def test_a_cut_end_costs_only_what_was_cut(path: Path, clock: Clock, cut: int) -
 
 
 def test_the_complete_lines_of_a_cut_member_are_read(path: Path, clock: Clock) -> None:
-    inputs: list[Input] = [tree(START_S), *(Ended(MAIN, START_S, n) for n in range(30_000))]
+    inputs: list[Input] = [small_job(START_S), *(Ended(MAIN, START_S, n) for n in range(30_000))]
     record(path, clock, inputs).close()
     os.truncate(path, path.stat().st_size - 200)
 
@@ -178,8 +178,9 @@ def test_damage_in_the_middle_costs_what_depends_on_it(path: Path, clock: Clock)
         read = list(recording.inputs())
         problems = recording.problems
 
-    assert len(problems) == 1
+    # How much of the damaged member decompresses to broken lines depends on its content.
     assert "is damaged" in problems[0]
+    assert all("were not understood" in problem for problem in problems[1:])
     assert [one for one in inputs if one in read] == read
     assert read[-1] == inputs[-1]
     trees = [one for one in read if isinstance(one, TreeSample)]
@@ -291,14 +292,14 @@ def test_a_disk_that_is_full_at_the_end_costs_the_end(path: Path, clock: Clock) 
 def test_an_input_that_is_not_json_is_counted_and_the_rest_is_recorded(
     path: Path, clock: Clock
 ) -> None:
-    writer = record(path, clock, [tree(START_S)])
+    writer = record(path, clock, [small_job(START_S)])
     writer.write(HookNote(MAIN, 5, "birth", {"child": object()}))
-    writer.write(tree(START_S + 1))
+    writer.write(small_job(START_S + 1))
     writer.close()
 
     assert writer.problem is not None
     assert "misses 1 reading: " in writer.problem
-    assert list(read_recording(str(path))) == [tree(START_S), tree(START_S + 1)]
+    assert list(read_recording(str(path))) == [small_job(START_S), small_job(START_S + 1)]
 
 
 def test_closing_twice_is_harmless(path: Path, clock: Clock) -> None:

@@ -22,9 +22,9 @@ from mpwatch.observe.sources.source import (
     Step,
     TakeStacks,
 )
+from tests.builders.samples import START_S
 from tests.unit.observe.recording.conftest import Recorded
 from tests.unit.observe.recording.test_timeline import job
-from tests.unit.observe.recording.trees import START_S
 
 DEADLINE_S = 20.0
 

@@ -1,30 +1,75 @@
-"""A recording of each schema is kept for ever: what could be read once can always be read."""
+"""A recording of each schema stays readable."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
 
-from mpwatch.model.events import HookGauges, HookHello, HookNote, HookStatus, Input
-from mpwatch.model.samples import Ended, Frame, StackSample, StacksTaken
+from mpwatch.model.events import (
+    HookEvent,
+    HookGauges,
+    HookHello,
+    HookNote,
+    HookSlice,
+    HookStatus,
+    Input,
+)
+from mpwatch.model.host import HostSample
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import (
+    Ended,
+    Frame,
+    ProcSample,
+    StackSample,
+    StacksTaken,
+    ThreadSample,
+    TreeSample,
+)
 from mpwatch.observe.recording.codec import KINDS
 from mpwatch.observe.recording.file import Recording
-from tests.unit.observe.recording.trees import MAIN, START_S, WORKER, events, tree
 
 SCHEMA_1 = Path(__file__).parents[3] / "data" / "recording-schema-1.mpw"
+
+# What the file contains is written down here, and not in tests/builders/, which may change.
+MAIN, WORKER = ProcessId(100, 7), ProcessId(101, 8)
+START_S = 1000.0
+EVENTS = tuple(
+    HookEvent(n, int((START_S + 0.5) * 1e9), 1, WORKER.pid, 1000, 4096, 77 + n, 1, 0, 0)
+    for n in range(2)
+)
+
+
+def reading(at_s: float, cpu_ticks: int = 5) -> TreeSample:
+    """A main process and one worker."""
+    processes = tuple(
+        ProcSample(
+            process=process,
+            at_s=at_s,
+            parent_pid=1 if process == MAIN else MAIN.pid,
+            name="python",
+            cmdline=("python", "train.py"),
+            state="S",
+            role="main" if process == MAIN else "loader-worker",
+            cpu_ticks=cpu_ticks,
+            threads=(ThreadSample(process.pid, "MainThread", "S", cpu_ticks),),
+        )
+        for process in (MAIN, WORKER)
+    )
+    host = HostSample(at_s, at_s + 1e9, "node7", "6.18")
+    return TreeSample(at_s, at_s + 1e9, MAIN, host, processes)
 
 
 def inputs_of_schema_1() -> list[Input]:
     """What the file was made of; never to be changed."""
     stack = StackSample(WORKER, WORKER.pid, "MainThread", (Frame("f", "a.py", 3),), "hook", START_S)
-    changed = tree(START_S + 1, cpu_ticks=9)
+    changed = reading(START_S + 1, cpu_ticks=9)
     return [
-        tree(START_S),
+        reading(START_S),
         HookHello(
             MAIN, START_S, 1, "3.11.7", "2.13.0", 100, "run", {"Queue.put": "gone"}, {"a": 1}
         ),
         HookStatus(MAIN, START_S, "ready", ""),
-        events(START_S + 0.5),
+        HookSlice(WORKER, START_S + 0.5, EVENTS, lost=0),
         StacksTaken(WORKER, START_S + 0.6, "hook", (stack,), 0.001),
         HookGauges(MAIN, START_S + 0.7, {"shared_cache": {"entries": 4, "limit": 128}}),
         HookNote(WORKER, int((START_S + 0.8) * 1e9), "exception", {"text": "caf\u00e9 \ufffd"}),

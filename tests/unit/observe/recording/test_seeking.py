@@ -19,7 +19,7 @@ from mpwatch.observe.recording.codec import moment_of
 from mpwatch.observe.recording.file import Recording, RecordingWriter
 from mpwatch.observe.recording.timeline import Timeline
 from mpwatch.observe.state.fold import Fold
-from tests.unit.observe.recording.trees import MAIN, START_S, WORKER, events, sample, tree
+from tests.builders.samples import MAIN, START_S, WORKER_0, job_process, shared_batches, small_job
 
 pytestmark = pytest.mark.slow
 
@@ -34,10 +34,10 @@ def eventful() -> list[Input]:
     for second in range(LENGTH_S):
         at_s = START_S + second
         crowd = CROWD if 30 <= second < 90 else ()
-        living = (MAIN, WORKER) if second < 100 else (MAIN,)
-        reading = tree(at_s, cpu_ticks=7 * second, processes=(*living, *crowd))
+        living = (MAIN, WORKER_0) if second < 100 else (MAIN,)
+        reading = small_job(at_s, cpu_ticks=7 * second, processes=(*living, *crowd))
         if 20 <= second % 50 < 30:
-            stopped = replace(sample(MAIN, at_s), state="T")
+            stopped = replace(job_process(MAIN, at_s), state="T")
             reading = replace(reading, processes=(stopped, *reading.processes[1:]))
         inputs.append(reading)
         if second % 7 == 3:
@@ -46,12 +46,12 @@ def eventful() -> list[Input]:
             )
             inputs.append(StacksTaken(MAIN, at_s + 0.2, "py-spy", (stack,)))
         if 40 <= second < 80:
-            inputs.append(events(at_s + 0.3))
+            inputs.append(shared_batches(at_s + 0.3))
         if second in (45, 70):
             text = {"text": "ValueError: too many fds"}
-            inputs.append(HookNote(WORKER, int((at_s + 0.4) * 1e9), "exception", text))
+            inputs.append(HookNote(WORKER_0, int((at_s + 0.4) * 1e9), "exception", text))
         if second == 99:
-            inputs.append(Ended(WORKER, at_s + 0.5, exit_code=1))
+            inputs.append(Ended(WORKER_0, at_s + 0.5, exit_code=1))
     return inputs
 
 

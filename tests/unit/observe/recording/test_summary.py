@@ -17,8 +17,8 @@ from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.observe.recording.summary import POINTS_LIMIT, Curve
 from mpwatch.observe.sources.replay import replay_course, replay_to_end
+from tests.builders.samples import MAIN, START_S, WORKER_0, small_job
 from tests.unit.observe.recording.conftest import Recorded
-from tests.unit.observe.recording.trees import MAIN, START_S, WORKER, tree
 
 When = Callable[[Snapshot], ProcessId | None]
 
@@ -41,7 +41,7 @@ def rule(monkeypatch: pytest.MonkeyPatch) -> Callable[[When], None]:
 
 
 def seconds(count: int) -> list[Input]:
-    return [tree(START_S + second) for second in range(count)]
+    return [small_job(START_S + second) for second in range(count)]
 
 
 def test_what_passed_long_before_the_end_is_marked_resolved(
@@ -59,17 +59,17 @@ def test_what_held_when_its_process_died_still_holds(
     recorded: Recorded, rule: Callable[[When], None]
 ) -> None:
     def while_the_worker_lives(snapshot: Snapshot) -> ProcessId | None:
-        worker = snapshot.get(WORKER)
-        return WORKER if worker is not None and worker.ended is None else None
+        worker = snapshot.get(WORKER_0)
+        return WORKER_0 if worker is not None and worker.ended is None else None
 
     rule(while_the_worker_lives)
     alone = [
         replace(each, processes=each.processes[:1])
-        for each in (tree(START_S + second) for second in range(20, 200))
+        for each in (small_job(START_S + second) for second in range(20, 200))
     ]
 
     (finding,) = replay_to_end(
-        recorded([*seconds(20), Ended(WORKER, START_S + 19.5, signal=9), *alone])
+        recorded([*seconds(20), Ended(WORKER_0, START_S + 19.5, signal=9), *alone])
     ).findings
 
     assert (finding.rule, finding.resolved_s) == ("odd", None)

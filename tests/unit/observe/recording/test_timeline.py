@@ -16,15 +16,15 @@ from mpwatch.observe.recording.file import NotARecording, Recording
 from mpwatch.observe.recording.timeline import Timeline
 from mpwatch.observe.sources.replay import replay_to_end
 from mpwatch.observe.state.fold import Fold
+from tests.builders.samples import MAIN, START_S, WORKER_0, shared_batches, small_job
 from tests.unit.observe.recording.conftest import Recorded
-from tests.unit.observe.recording.trees import MAIN, START_S, WORKER, events, tree
 
 
 def job(seconds: int) -> list[Input]:
     inputs: list[Input] = []
     for second in range(seconds):
         at_s = START_S + second
-        inputs += [tree(at_s, cpu_ticks=7 * second), events(at_s + 0.3)]
+        inputs += [small_job(at_s, cpu_ticks=7 * second), shared_batches(at_s + 0.3)]
     return inputs
 
 
@@ -44,14 +44,14 @@ def tape_of(path: str, *, keeps: bool = True) -> Iterator[Timeline]:
 
 
 def test_it_begins_at_the_first_reading(recorded: Recorded) -> None:
-    with tape_of(recorded([events(START_S), *job(3)])) as tape:
+    with tape_of(recorded([shared_batches(START_S), *job(3)])) as tape:
         assert tape.at_s == 0.0
         assert tape.snapshot().at_s == START_S
         assert tape.length_s == pytest.approx(2.3)
 
 
 def test_a_recording_without_a_reading_is_refused(recorded: Recorded) -> None:
-    path = recorded([events(START_S)])
+    path = recorded([shared_batches(START_S)])
 
     with pytest.raises(NotARecording, match="ends before the job was read once"), tape_of(path):
         pass
@@ -82,7 +82,7 @@ def test_going_back_shows_the_same_as_going_forward(recorded: Recorded, moment_s
 
 
 def test_a_recording_without_a_hook_is_sought_backwards(recorded: Recorded) -> None:
-    path = recorded([tree(START_S + second, cpu_ticks=second) for second in range(90)])
+    path = recorded([small_job(START_S + second, cpu_ticks=second) for second in range(90)])
     with tape_of(path) as forward, tape_of(path) as back:
         forward.advance(70.0)
         back.advance(1e9)
@@ -181,7 +181,7 @@ def test_an_input_the_fold_chokes_on_is_said_and_the_rest_is_played(
         original(fold, each)
 
     monkeypatch.setattr(Fold, "apply", picky)
-    path = recorded([tree(START_S), Ended(WORKER, START_S + 0.5, 1), tree(START_S + 1)])
+    path = recorded([small_job(START_S), Ended(WORKER_0, START_S + 0.5, 1), small_job(START_S + 1)])
 
     end = replay_to_end(path)
 
@@ -192,8 +192,8 @@ def test_an_input_the_fold_chokes_on_is_said_and_the_rest_is_played(
 def test_the_end_of_a_recording_is_what_live_ended_with(recorded: Recorded) -> None:
     inputs = [
         *job(40),
-        Ended(WORKER, START_S + 40, signal=9),
-        tree(START_S + 41, processes=(MAIN,)),
+        Ended(WORKER_0, START_S + 40, signal=9),
+        small_job(START_S + 41, processes=(MAIN,)),
     ]
     end = replay_to_end(recorded(inputs))
 

@@ -7,7 +7,7 @@ from mpwatch.model.ids import HookState
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.observe.sources.attach_schedule import AGAIN_S, UNDER_WAY_S, AttachSchedule
 from mpwatch.observe.state.fold import Fold
-from tests.unit.observe.worlds import MAIN, sample, tree
+from tests.builders.samples import MAIN, sample, tree
 
 
 def seen(at_s: float, state: HookState) -> Snapshot:

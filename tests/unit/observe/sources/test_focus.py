@@ -17,7 +17,7 @@ from mpwatch.observe.sources.stack_schedule import (
     StackSchedule,
 )
 from mpwatch.observe.state.fold import Fold
-from tests.unit.observe.worlds import MAIN, sample, tree
+from tests.builders.samples import MAIN, sample, tree
 
 
 def seen(at_s: float, hook: HookState = "absent", state: str = "S") -> Snapshot:

@@ -18,7 +18,7 @@ from mpwatch.observe.sources.attach_schedule import Injection
 from mpwatch.observe.sources.observer import Observer, Plan
 from mpwatch.observe.sources.source import TakeStacks
 from mpwatch.observe.sources.stack_schedule import StackSchedule
-from tests.unit.observe.worlds import MAIN, WORKER_0, sample, tree
+from tests.builders.samples import MAIN, WORKER_0, sample, tree
 
 
 def job(at_s: float) -> TreeSample:

@@ -9,7 +9,7 @@ from mpwatch.model.events import HookHello, HookNote, HookSlice, HookStatus, Inp
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended
 from mpwatch.observe.sources.collectors import PostMortem
-from tests.unit.boxes import MADE_NS, SLOTS, leave
+from tests.builders.hook_files import MADE_NS, SLOTS, write_hook_files
 
 # No process of a machine has this number: pid_max is at most 4,194,304 (proc(5)).
 DEAD = ProcessId(4_200_001, 77)
@@ -20,7 +20,7 @@ END = Ended(DEAD, 60.0, signal=9)
 def folder(tmp_path: Path) -> Path:
     records = [(wire.LOADER_FETCH_BEGIN, ms) for ms in (1, 2, 3)]
     notes = [{"kind": "exception", "ms": ms, "text": f"no {ms}"} for ms in (1, 3)]
-    leave(tmp_path, DEAD, records, notes)
+    write_hook_files(tmp_path, DEAD, records, notes)
     return tmp_path
 
 
@@ -54,7 +54,7 @@ def test_only_events_not_received_before_are_reported(folder: Path) -> None:
 
 
 def test_what_was_heard_in_time_is_not_lost_though_the_ring_has_it_no_more(tmp_path: Path) -> None:
-    leave(tmp_path, DEAD, [(wire.SHARE, ms) for ms in range(200)])
+    write_hook_files(tmp_path, DEAD, [(wire.SHARE, ms) for ms in range(200)])
     (whole, _) = last_words(tmp_path).of(END)
     assert isinstance(whole, HookSlice)
     first = whole.events[0].sequence
@@ -73,7 +73,7 @@ def test_the_files_lie_where_the_hook_said_under_the_number_it_has_inside(tmp_pa
     inside = ProcessId(4_200_002, DEAD.start_ticks)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    leave(elsewhere, inside, [(wire.SHARE, 1)])
+    write_hook_files(elsewhere, inside, [(wire.SHARE, 1)])
     words = last_words(tmp_path)
 
     ring = f"{elsewhere}/{wire.stem(*inside)}{wire.RING_SUFFIX}"

@@ -22,7 +22,7 @@ from mpwatch.observe.sources.stack_schedule import (
     StackSchedule,
 )
 from mpwatch.observe.state.fold import Fold
-from tests.unit.observe.worlds import MAIN, WORKER_0, sample, tree
+from tests.builders.samples import MAIN, WORKER_0, sample, tree
 
 
 class Plan:
@@ -114,7 +114,7 @@ def test_a_long_pause_is_not_waited_for_again() -> None:
     assert late[0] <= 60.0 + 2 + STILL_LIMIT_S
 
 
-def test_stacks_of_a_followed_process_are_taken_twice_a_second_and_not_in_turn_besides() -> None:
+def test_stacks_of_a_followed_process_are_taken_twice_a_second_and_not_in_rounds() -> None:
     plan, seen = Plan(), standing(1.0, 1.5, 2.0)
     plan.schedule.follow(MAIN)
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from mpwatch.model.events import HookGauges
 from mpwatch.observe.sources.live import Rate
 from mpwatch.observe.state.hook_state import HookRecord
-from tests.unit.observe.worlds import MAIN, WORKER_0
+from tests.builders.samples import MAIN, WORKER_0
 
 
 def test_the_cost_of_hooks_is_a_rate_over_hooks_known_before() -> None:

@@ -13,7 +13,7 @@ from mpwatch.observe.sources.stack_schedule import (
     StackSchedule,
 )
 from mpwatch.observe.state.fold import Fold
-from tests.unit.observe.worlds import MAIN, WORKER_0, WORKER_1, sample, tree
+from tests.builders.samples import MAIN, WORKER_0, WORKER_1, sample, tree
 
 
 def job(at_s: float) -> Snapshot:

@@ -24,8 +24,8 @@ from mpwatch.model.history import Point
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended, StacksTaken, ThreadSample, TreeSample
 from mpwatch.observe.state.fold import Fold
-from tests.unit.observe.recording.inputs import INPUTS
-from tests.unit.observe.worlds import MAIN, WORKER_0, sample, tree
+from tests.builders.samples import MAIN, WORKER_0, sample, tree
+from tests.builders.strategies import INPUTS
 
 pytestmark = pytest.mark.slow
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from mpwatch.model.samples import Ended, Frame, WaitedOn
 from mpwatch.model.snapshot import Thread, WorkerLoad
 from mpwatch.observe.state.process_builder import doing, stack_words, wait_words
-from tests.unit.observe.worlds import MAIN
+from tests.builders.samples import MAIN
 
 TORCH = "/opt/x/lib/python3.11/site-packages/torch/utils/data/_utils/fetch.py"
 

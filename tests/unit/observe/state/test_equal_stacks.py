@@ -3,7 +3,7 @@ from __future__ import annotations
 from mpwatch.model.samples import Frame, StackSample, StacksTaken, ThreadSample
 from mpwatch.observe.state.fold import Fold
 from mpwatch.observe.state.process_builder import STACKS_KEPT, EqualStacks
-from tests.unit.observe.worlds import MAIN, WORKER_0, sample, tree
+from tests.builders.samples import MAIN, WORKER_0, sample, tree
 
 
 def stack(line: int = 1) -> tuple[Frame, ...]:

@@ -8,7 +8,7 @@ import pytest
 
 from mpwatch.diagnose.known_errors import tags_of
 from mpwatch.observe.state.event_log import ERRORS_KEPT, KEPT, REPEATS_KEPT, EventLog
-from tests.unit.observe.worlds import MAIN, WORKER_0, WORKER_1
+from tests.builders.samples import MAIN, WORKER_0, WORKER_1
 
 ERROR = "ValueError: too many fds"
 

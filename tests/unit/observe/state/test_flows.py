@@ -7,7 +7,7 @@ from mpwatch.hook import wire
 from mpwatch.model.events import HookEvent
 from mpwatch.model.ids import ProcessId
 from mpwatch.observe.state.flows import LATE_S, OPEN_LIMIT, FlowTable
-from tests.unit.observe.worlds import MAIN, WORKER_0, WORKER_1, event, rebuilt, shared
+from tests.builders.samples import MAIN, WORKER_0, WORKER_1, event, rebuilt, shared
 
 
 def test_a_send_and_its_receipt_make_one_flow_with_bytes_and_latency() -> None:

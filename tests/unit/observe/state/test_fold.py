@@ -9,13 +9,13 @@ from mpwatch.model.events import HookGauges, HookHello, HookNote, HookStatus, In
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended, Frame, StackSample, StacksTaken, ThreadSample
 from mpwatch.observe.state.fold import ENDED_KEPT, Fold, NothingObserved
-from tests.unit.observe.worlds import (
+from tests.builders.samples import (
     MAIN,
     WORKER_0,
     WORKER_1,
     event,
+    hook_slice,
     job,
-    part,
     rebuilt,
     sample,
     segment_use,
@@ -92,7 +92,7 @@ def test_an_ended_process_stays_with_how_it_ended() -> None:
     assert [p.pid for p in snapshot.living()] == [100, 102]
 
 
-def test_a_process_gone_between_looks_has_ended_for_an_unknown_reason_until_it_is_learnt() -> None:
+def test_a_process_missing_from_a_sample_has_an_unknown_exit_until_it_is_known() -> None:
     fold = Fold()
     fold.apply(job(1.0))
     fold.apply(tree(2.0, sample(MAIN, 2.0, role="main"), sample(WORKER_1, 2.0, parent=100)))
@@ -186,8 +186,8 @@ def test_records_of_both_sides_make_a_flow_and_are_counted() -> None:
     fold = Fold()
     fold.apply(job(1.0))
     fold.apply(HookStatus(WORKER_0, 1.0, "ready"))
-    fold.apply(part(WORKER_0, 1.1, shared(1.05, key=5)))
-    fold.apply(part(MAIN, 1.1, rebuilt(1.06, key=5), lost=3))
+    fold.apply(hook_slice(WORKER_0, 1.1, shared(1.05, key=5)))
+    fold.apply(hook_slice(MAIN, 1.1, rebuilt(1.06, key=5), lost=3))
 
     snapshot = fold.snapshot()
     worker, main = snapshot.get(WORKER_0), snapshot.get(MAIN)
@@ -267,7 +267,7 @@ def test_what_a_worker_fetches_is_what_it_does() -> None:
     fold = Fold()
     fold.apply(job(1.0))
     begin = event(wire.LOADER_FETCH_BEGIN, 1.0, key2=0, aux=417)
-    fold.apply(part(WORKER_0, 3.8, begin))
+    fold.apply(hook_slice(WORKER_0, 3.8, begin))
 
     worker = fold.snapshot().get(WORKER_0)
 
@@ -280,7 +280,7 @@ def test_what_a_worker_fetches_is_what_it_does() -> None:
 def test_a_process_that_fetches_batches_is_a_worker() -> None:
     fold = Fold()
     fold.apply(tree(10.0, sample(MAIN, 10.0), sample(WORKER_0, 10.0, parent=100, role="spawned")))
-    fold.apply(part(WORKER_0, 10.1, event(wire.LOADER_FETCH_BEGIN, 10.1, key2=3)))
+    fold.apply(hook_slice(WORKER_0, 10.1, event(wire.LOADER_FETCH_BEGIN, 10.1, key2=3)))
 
     worker = fold.snapshot().processes[1]
 
@@ -394,8 +394,8 @@ def test_the_same_inputs_give_the_same_snapshots() -> None:
     inputs: list[Input] = [
         job(1.0),
         HookStatus(WORKER_0, 1.0, "ready"),
-        part(WORKER_0, 1.1, shared(1.05, key=5)),
-        part(MAIN, 1.1, rebuilt(1.06, key=5)),
+        hook_slice(WORKER_0, 1.1, shared(1.05, key=5)),
+        hook_slice(MAIN, 1.1, rebuilt(1.06, key=5)),
         job(2.0, cpu_ticks=50),
         Ended(WORKER_1, 2.5, exit_code=1),
     ]

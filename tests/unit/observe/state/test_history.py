@@ -7,7 +7,7 @@ from mpwatch.model.history import Point, rise
 from mpwatch.model.host import NewFiles
 from mpwatch.model.samples import MemorySample, ThreadSample, WaitedOn
 from mpwatch.observe.state.history import POINTS_KEPT, TREND_POINTS, HistoryKeeper
-from tests.unit.observe.worlds import MAIN, WORKER_0, job, sample, tree
+from tests.builders.samples import MAIN, WORKER_0, job, sample, tree
 
 
 def test_a_series_grows_with_each_reading() -> None:

@@ -6,13 +6,13 @@ from mpwatch.hook import wire
 from mpwatch.model.events import HookGauges, HookHello, HookNote
 from mpwatch.model.snapshot import SharedCache
 from mpwatch.observe.state.hook_state import HookRecord
-from tests.unit.observe.worlds import MAIN, WORKER_0, event, part
+from tests.builders.samples import MAIN, WORKER_0, event, hook_slice
 
 
 def waited(at_s: float, seconds: float) -> HookRecord:
     ledger = HookRecord(MAIN)
     happened = event(wire.LOADER_NEXT, at_s, duration_ns=int(seconds * 1e9))
-    ledger.add_slice(part(MAIN, at_s, happened))
+    ledger.add_slice(hook_slice(MAIN, at_s, happened))
     return ledger
 
 
@@ -38,7 +38,7 @@ def test_fetch_times_become_quantiles_and_a_recent_line() -> None:
         happened = event(
             wire.LOADER_FETCH, 1.0 + number, key2=3, aux=number, duration_ns=(number + 1) * 10**6
         )
-        ledger.add_slice(part(WORKER_0, 1.0, happened))
+        ledger.add_slice(hook_slice(WORKER_0, 1.0, happened))
 
     load = ledger.worker_load(int(200e9))
 
@@ -55,7 +55,7 @@ def test_lost_are_records_and_notes_of_all_hooks_a_process_had() -> None:
     ledger = HookRecord(MAIN)
     for since_ns in (1, 2):
         ledger.add_hello(HookHello(MAIN, 1.0, 1, "3.11", None, MAIN.pid, since_ns=since_ns))
-        ledger.add_slice(replace(part(MAIN, 1.0, event(wire.SHARE, 1.0)), lost=10))
+        ledger.add_slice(replace(hook_slice(MAIN, 1.0, event(wire.SHARE, 1.0)), lost=10))
         for lost in (2, 3):
             ledger.add_note(HookNote(MAIN, 5, "fork", {}, lost, number=lost))
 
@@ -70,7 +70,7 @@ def test_the_cache_is_known_from_events_until_gauges_say_more() -> None:
         (wire.SHARE, 0, wire.FLAG_EMPTY),
         (wire.CACHE_SWEEP, 7, 0),
     ):
-        ledger.add_slice(part(MAIN, 1.0, event(kind, 1.0, aux=aux, flags=flags)))
+        ledger.add_slice(hook_slice(MAIN, 1.0, event(kind, 1.0, aux=aux, flags=flags)))
         cache = ledger.shared_cache()
         entries.append(cache and (cache.entries, cache.limit))
     ledger.add_gauges(HookGauges(MAIN, 2.0, {"shared_cache": {"entries": 9, "limit": 128}}))
@@ -95,7 +95,7 @@ def test_a_wait_that_has_ended_since_it_was_read_is_over() -> None:
     assert ledger.loaders(int(12e9))[0].waiting_since_s == 2.0
 
     ended = event(wire.LOADER_NEXT, 11.5, key=1, duration_ns=int(1.5e9), aux=7)
-    ledger.add_slice(part(MAIN, 11.6, ended))
+    ledger.add_slice(hook_slice(MAIN, 11.6, ended))
 
     (loader,) = ledger.loaders(int(12e9))
     assert loader.waiting_since_s is None
@@ -106,7 +106,9 @@ def test_an_index_read_for_an_earlier_batch_is_not_shown_for_this_one() -> None:
     ledger = HookRecord(WORKER_0)
     ledger.add_gauges(HookGauges(WORKER_0, 1.0, {"worker": {"task": 5, "index": 77}}))
     for task in (5, 6):
-        ledger.add_slice(part(WORKER_0, 1.0, event(wire.LOADER_FETCH_BEGIN, 1.0, key2=0, aux=task)))
+        ledger.add_slice(
+            hook_slice(WORKER_0, 1.0, event(wire.LOADER_FETCH_BEGIN, 1.0, key2=0, aux=task))
+        )
         load = ledger.worker_load(int(2e9))
         assert load is not None
         assert load.index == ("77" if task == 5 else None)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from mpwatch.model.events import HookStatus
 from mpwatch.observe.state.event_log import SILENCE_LOGGED_S, EventLog, HookStateLog
-from tests.unit.observe.worlds import MAIN
+from tests.builders.samples import MAIN
 
 
 class Log:

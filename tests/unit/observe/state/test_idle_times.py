@@ -10,7 +10,7 @@ from mpwatch.model.samples import StacksTaken, ThreadSample, WaitedOn
 from mpwatch.model.snapshot import Thread
 from mpwatch.observe.state.fold import Fold
 from mpwatch.observe.state.history import HistoryKeeper
-from tests.unit.observe.worlds import MAIN, sample, tree
+from tests.builders.samples import MAIN, sample, tree
 
 PIPE = WaitedOn("poll", "poll", ("pipe:[7]",), timeout_s=5.0)
 LOCK = WaitedOn("futex", "futex", ("futex 0x7f",))

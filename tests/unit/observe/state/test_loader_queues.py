@@ -4,7 +4,7 @@ from mpwatch.hook import wire
 from mpwatch.model.events import HookEvent, HookGauges
 from mpwatch.observe.state.fold import Fold
 from mpwatch.observe.state.hook_state import FETCHES_REMEMBERED, BatchBook, standing
-from tests.unit.observe.worlds import MAIN, WORKER_0, WORKER_1, event, job, part
+from tests.builders.samples import MAIN, WORKER_0, WORKER_1, event, hook_slice, job
 
 LOADER = 5
 
@@ -77,8 +77,8 @@ def test_a_worker_that_outlived_many_batches_remembers_the_last_ones() -> None:
 def test_snapshots_say_it_of_each_worker_and_not_of_one_without_a_hook() -> None:
     fold = Fold()
     fold.apply(job(1.0))
-    fold.apply(part(MAIN, 1.5, handed(0, 0, 1.1), handed(1, 1, 1.1), handed(2, 0, 1.2)))
-    fold.apply(part(WORKER_0, 1.5, begun(0, 0, 1.3)))
+    fold.apply(hook_slice(MAIN, 1.5, handed(0, 0, 1.1), handed(1, 1, 1.1), handed(2, 0, 1.2)))
+    fold.apply(hook_slice(WORKER_0, 1.5, begun(0, 0, 1.3)))
 
     found = {p.process: p.loader for p in fold.snapshot().processes}
 
@@ -92,8 +92,8 @@ def test_a_worker_with_a_late_hook_is_known_by_the_list_of_its_loader() -> None:
     fold, other = Fold(), LOADER + 1
     fold.apply(job(1.0))
     given = handed(0, 0, 1.1), event(wire.LOADER_PUT_INDEX, 1.1, key=other, key2=0, aux=9)
-    fold.apply(part(MAIN, 1.5, *given))
-    fold.apply(part(WORKER_0, 1.5, begun(0, 0, 1.3), finished(0, 0, 1.4)))
+    fold.apply(hook_slice(MAIN, 1.5, *given))
+    fold.apply(hook_slice(WORKER_0, 1.5, begun(0, 0, 1.3), finished(0, 0, 1.4)))
     of_two = [{"key": LOADER, "pids": [7]}, {"key": other, "pids": [WORKER_0.pid]}, "?", {}]
 
     fold.apply(HookGauges(MAIN, 1.5, {"loaders": of_two}))

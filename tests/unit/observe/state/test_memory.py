@@ -10,7 +10,7 @@ from mpwatch.hook import wire
 from mpwatch.model.events import HookHello, HookStatus
 from mpwatch.model.ids import ProcessId
 from mpwatch.observe.state.fold import ENDED_KEPT, Fold
-from tests.unit.observe.worlds import MAIN, event, part, rebuilt, sample, shared, tree
+from tests.builders.samples import MAIN, event, hook_slice, rebuilt, sample, shared, tree
 
 WORKERS = 4
 SETTLED_EPOCHS = ENDED_KEPT + 20
@@ -30,8 +30,8 @@ def epoch(fold: Fold, number: int) -> None:
         fetched = event(wire.LOADER_FETCH, at_s, key2=n, aux=number)
         fold.apply(HookStatus(worker, at_s, "ready"))
         fold.apply(HookHello(worker, at_s, 1, "3.11.7", "2.13.0", worker.pid))
-        fold.apply(part(worker, at_s, shared(at_s, key), fetched))
-        fold.apply(part(MAIN, at_s, rebuilt(at_s + 0.001, key)))
+        fold.apply(hook_slice(worker, at_s, shared(at_s, key), fetched))
+        fold.apply(hook_slice(MAIN, at_s, rebuilt(at_s + 0.001, key)))
     stranger = ProcessId(900_000 + number, number)
     fold.apply(HookStatus(stranger, at_s, "ready"))
     fold.snapshot()

@@ -11,7 +11,7 @@ from mpwatch.model.events import HookHello, HookNote, HookSlice, Input
 from mpwatch.model.samples import Ended
 from mpwatch.observe.state.event_log import GAPS_KEPT, UNNUMBERED_KEPT, ReceivedNotes
 from mpwatch.observe.state.fold import Fold
-from tests.unit.observe.worlds import MAIN, WORKER_0, event, sample, tree
+from tests.builders.samples import MAIN, WORKER_0, event, sample, tree
 
 
 def note(number: int | None, at_ns: int = 5, text: str = "no") -> HookNote:

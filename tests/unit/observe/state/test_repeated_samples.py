@@ -7,7 +7,7 @@ from dataclasses import replace
 from mpwatch.model.samples import Ended, ProcSample, ThreadSample
 from mpwatch.model.snapshot import Process
 from mpwatch.observe.state.fold import Fold
-from tests.unit.observe.worlds import MAIN, WORKER_0, sample, tree
+from tests.builders.samples import MAIN, WORKER_0, sample, tree
 
 
 def worker(at_s: float, cpu_ticks: int = 50) -> ProcSample:

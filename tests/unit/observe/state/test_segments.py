@@ -14,7 +14,7 @@ from mpwatch.model.samples import ProcSample
 from mpwatch.model.snapshot import Segment
 from mpwatch.observe.state import segments
 from mpwatch.observe.state.segments import SegmentTable
-from tests.unit.observe.worlds import MAIN, sample, segment_use
+from tests.builders.samples import MAIN, sample, segment_use
 
 USE = st.builds(
     segment_use,
@@ -45,7 +45,7 @@ def test_the_size_of_a_segment_comes_from_a_process_that_could_read_it() -> None
     assert [process.pid for process in found.mappers] == [101, 102]
 
 
-def test_of_two_readings_of_a_file_that_is_filled_the_later_one_tells_what_it_occupies() -> None:
+def test_the_later_of_two_samples_of_a_growing_file_gives_its_allocated_size() -> None:
     held = {101: (segment_use(5, allocated=4096),), 102: (segment_use(5, allocated=8192),)}
 
     (found,) = joined(SegmentTable(), samples(dict(held)))

@@ -9,7 +9,7 @@ from mpwatch.model.events import HookEvent, HookNote, HookSlice
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process
 from mpwatch.observe.state.fold import Fold
-from tests.unit.observe.worlds import MAIN, sample, tree
+from tests.builders.samples import MAIN, sample, tree
 
 CHILD = 555
 

@@ -1,0 +1,294 @@
+"""Commands for jobs on several machines: the agent on a node, and reports of a whole job."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from mpwatch.cli.dashboards import need_terminal
+from mpwatch.cli.failures import (
+    EXIT_FINDINGS,
+    EXIT_INTERRUPTED,
+    EXIT_NO_SUCH_PROCESS,
+    Failure,
+)
+from mpwatch.cli.inspect import LEAST_S, LONGEST_S
+from mpwatch.cli.targets import exiting_on_signals
+from mpwatch.cli.terminal import Progress, text_style
+from mpwatch.model.findings import Severity
+
+if TYPE_CHECKING:
+    from mpwatch.model.snapshot import Snapshot
+    from mpwatch.nodes.head import Head, NodeView
+    from mpwatch.nodes.launchers.launch import Launch
+    from mpwatch.nodes.messages import Ask
+
+
+def node(arguments: argparse.Namespace) -> int:
+    """Serve a head on standard input and output until the input ends."""
+    if sys.stdin.isatty() or sys.stdout.isatty():
+        raise Failure(
+            "mpwatch node speaks to another mpwatch through pipes, not to a terminal.",
+            "mpwatch dump --job ssh:HOST",
+        )
+    source, sink = _own_descriptors()
+    from mpwatch.nodes.agent import STOP_S, Agent
+    from mpwatch.nodes.find import Selection, find_roots
+    from mpwatch.nodes.jobs_of_node import JobsOfNode
+
+    selection = Selection(arguments.job_pids, dict(arguments.match), arguments.part)
+    jobs = JobsOfNode(lambda: find_roots(selection))
+    agent = Agent(source, sink, jobs, _look)
+    jobs.start()
+    try:
+        agent.run()
+    finally:
+        jobs.stop(STOP_S)
+    return 0
+
+
+def _own_descriptors() -> tuple[int, int]:
+    """Standard input and output, moved to where nothing else reads or prints.
+
+    A line that some library prints would otherwise be mixed into the frames, and a program started
+    from here would keep the pipe open. What is printed goes to standard error.
+    """
+    source, sink = os.dup(0), os.dup(1)
+    nowhere = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nowhere, 0)
+    os.close(nowhere)
+    os.dup2(2, 1)
+    return source, sink
+
+
+def _look(snapshots: Sequence[Snapshot], ask: Ask) -> list[Snapshot]:
+    """Read each job anew; of one that has ended, its last snapshot."""
+    from mpwatch.observe.sources.oneshot import LookOptions, look_once
+
+    options = LookOptions(stacks=ask.stacks, native=ask.native, locals=ask.locals)
+    return [
+        each if each.mode == "ended" else look_once(each.root, options) or each
+        for each in snapshots
+    ]
+
+
+def job(arguments: argparse.Namespace) -> int:
+    """Open the dashboard on a job on several machines."""
+    launches = job_launches(arguments.job, arguments)
+    need_terminal(f"mpwatch dump --job {arguments.job}")
+    from mpwatch.nodes.job_source import LiveJobSource
+    from mpwatch.tui.job_app import run_job
+
+    source = LiveJobSource(arguments.job, launches)
+    try:
+        return run_job(source, arguments.job)
+    finally:
+        source.stop()
+
+
+# --- reports of a whole job ----------------------------------------------------------------------
+
+ANSWER_S = 120.0
+"""How long nodes may take for their answers: a dump with native stacks takes a tenth of a second
+for each process."""
+STEP_S = 0.1
+JUDGE_S = 1.0
+"""Interval at which the findings of the job are looked at while it is watched."""
+
+
+def dump(arguments: argparse.Namespace) -> int:
+    """Print all nodes of a job once."""
+    with _connected(arguments) as (head, progress):
+        views = _watch(head, progress, lambda _seconds: head.is_settled, None)
+        options = {
+            "stacks": not arguments.no_stacks,
+            "native": arguments.native,
+            "locals": arguments.locals,
+        }
+        documents, problems = _ask_all(head, progress, "dump", options)
+    _print(views, arguments, documents, problems)
+    return 0
+
+
+def diagnose(arguments: argparse.Namespace) -> int:
+    """Watch all nodes of a job for a while and print the findings."""
+    from mpwatch.nodes.across import job_findings
+
+    watch = _JobWatch(arguments.seconds)
+    is_interrupted = False
+    with _connected(arguments) as (head, progress):
+        try:
+            views = _watch(head, progress, lambda s: watch.is_enough(head, s), watch.limit_s)
+        except KeyboardInterrupt:
+            is_interrupted, views = True, head.views()
+        documents, problems = _ask_all(head, progress, "diagnose", {})
+    _print(views, arguments, documents, problems)
+    if is_interrupted:
+        return EXIT_INTERRUPTED
+    if arguments.fail_on == "never":
+        return 0
+    found = [*(each.severity for each in job_findings(views)), *_severities(views)]
+    threshold = Severity[arguments.fail_on.upper()]
+    return EXIT_FINDINGS if any(each >= threshold for each in found) else 0
+
+
+_WORDS = frozenset(severity.word for severity in Severity)
+
+
+class _JobWatch:
+    """Says how long to watch: with a time given by the user, that time.
+
+    Otherwise as for one machine (`mpwatch.cli.inspect.DiagnosisWatch`), from the time on at which
+    all nodes have read their jobs: until a finding says what is wrong, within the same bounds.
+    """
+
+    def __init__(self, seconds: float | None) -> None:
+        self.limit_s = LONGEST_S if seconds is None else seconds
+        self._is_fixed = seconds is not None
+        self._settled_s: float | None = None
+        self._judged_s = 0.0
+
+    def is_enough(self, head: Head, seconds: float) -> bool:
+        """Whether the watch ends; `seconds` is its length so far."""
+        if not head.is_settled:
+            return False
+        if self._settled_s is None:
+            self._settled_s = seconds
+        watched_s = seconds - self._settled_s
+        if watched_s >= self.limit_s:
+            return True
+        if self._is_fixed or watched_s < LEAST_S or seconds - self._judged_s < JUDGE_S:
+            return False
+        self._judged_s = seconds
+        return _is_certain(head.views())
+
+
+def _is_certain(views: Sequence[NodeView]) -> bool:
+    """Whether it is known why the job makes no progress, or a node has a critical finding."""
+    from mpwatch.nodes.across import STANDSTILLS, job_findings
+
+    if any(
+        each.rule in STANDSTILLS and each.severity > Severity.INFO for each in job_findings(views)
+    ):
+        return True
+    return Severity.CRITICAL in _severities(views)
+
+
+def _severities(views: Sequence[NodeView]) -> list[Severity]:
+    """The severities of the findings of the nodes themselves."""
+    return [
+        Severity[row.severity.upper()]
+        for view in views
+        if view.summary is not None
+        for row in view.summary.findings
+        if row.severity in _WORDS
+    ]
+
+
+@contextlib.contextmanager
+def _connected(arguments: argparse.Namespace) -> Iterator[tuple[Head, Progress]]:
+    """The head of the job, with its agents being started; ended when the command ends."""
+    from mpwatch.nodes.head import Head
+
+    head = Head(job_launches(arguments.job, arguments))
+    with exiting_on_signals(), Progress(f"reading {arguments.job}") as progress:
+        try:
+            yield head, progress
+        finally:
+            head.close()
+
+
+def job_launches(spec: str, arguments: argparse.Namespace) -> list[Launch]:
+    """The nodes of a job.
+
+    Raises:
+        Failure: SPEC names no job, or its engine is absent or does not know the job.
+    """
+    from mpwatch.nodes.launchers.launch import AgentCommand, CannotLaunch
+    from mpwatch.nodes.launchers.spec import launches
+
+    try:
+        return launches(spec, AgentCommand(dict(arguments.match), arguments.agent))
+    except CannotLaunch as error:
+        raise Failure(str(error), error.fix) from None
+
+
+def _watch(
+    head: Head, progress: Progress, is_enough: Callable[[float], bool], limit_s: float | None
+) -> tuple[NodeView, ...]:
+    """Receive until it is enough, for at most the time that a node may take to start and more.
+
+    Returns:
+        The nodes as they were then.
+
+    Raises:
+        Failure: No node can be read.
+    """
+    from mpwatch.nodes.head import START_S
+
+    began_s = time.monotonic()
+    end_s = began_s + START_S + (limit_s or 0.0)
+    while not is_enough(time.monotonic() - began_s) and time.monotonic() < end_s:
+        head.step(STEP_S)
+        views = head.views()
+        states = Counter(view.state for view in views)
+        progress.show(", ".join(f"{count} {state}" for state, count in states.items()))
+        if len(views) == states["failed"]:
+            first = views[0]
+            sentence = f"No node of the job can be read; {first.name}: {first.problem}"
+            raise Failure(sentence, first.check, EXIT_NO_SUCH_PROCESS)
+    return head.views()
+
+
+def _ask_all(
+    head: Head, progress: Progress, what: str, options: Mapping[str, bool]
+) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+    """The answers of all live nodes by name, and why others have not answered."""
+    requests = {
+        view.name: head.ask(view.name, what, **options)
+        for view in head.views()
+        if view.state in ("live", "silent")
+    }
+    documents: dict[str, dict[str, Any]] = {}
+    problems: dict[str, str] = {}
+    end_s = time.monotonic() + ANSWER_S
+    while len(documents) + len(problems) < len(requests):
+        head.step(STEP_S)
+        progress.show(f"{len(documents)} of {len(requests)} nodes have answered")
+        for name, request in requests.items():
+            answer = head.answer(request)
+            if answer is not None and answer.document is not None:
+                documents[name] = answer.document
+            elif answer is not None:
+                problems[name] = answer.problem
+            elif time.monotonic() > end_s and name not in documents:
+                problems[name] = f"It did not answer within {ANSWER_S:.0f} s."
+    return documents, problems
+
+
+def _print(
+    views: Sequence[NodeView],
+    arguments: argparse.Namespace,
+    documents: Mapping[str, dict[str, Any]],
+    problems: Mapping[str, str],
+) -> None:
+    from mpwatch.nodes.across import job_findings
+    from mpwatch.nodes.documents import EMPTY_DIAGNOSIS, EMPTY_DUMP
+    from mpwatch.nodes.report import job_json, job_text
+    from mpwatch.report.json import text_of
+
+    findings = job_findings(views)
+    if arguments.json:
+        empty = EMPTY_DUMP if arguments.command[1] == "dump" else EMPTY_DIAGNOSIS
+        document = job_json(
+            views, documents, findings, wall_s=time.time(), problems=problems, empty=empty
+        )
+        print(text_of(document))
+    else:
+        print(job_text(views, findings, style=text_style()))

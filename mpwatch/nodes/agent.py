@@ -1,0 +1,260 @@
+"""The agent on a node: sends its summary each second, answers the head, ends with its input.
+
+It speaks frames over two pipes (`mpwatch.nodes.frames`), opens no port, writes no file, and injects
+nothing. At most one unsent message exists: while the head does not read, nothing is collected for
+it, and the next summary has the values of the time when it is made.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from mpwatch import __version__
+from mpwatch.model.snapshot import Snapshot
+from mpwatch.nodes.documents import node_diagnosis, node_dump, process_document
+from mpwatch.nodes.frames import HEAD_LIMIT_BYTES, PROTOCOL, FrameReader, FrameTooLong
+from mpwatch.nodes.messages import (
+    Answer,
+    Ask,
+    FromNode,
+    Hello,
+    NotAMessage,
+    Ping,
+    Pong,
+    Resend,
+    message_of_head,
+    node_frame,
+)
+from mpwatch.nodes.rows import Rows
+from mpwatch.nodes.summary import SummaryWriter
+
+SUMMARY_S = 1.0
+"""Interval of summaries."""
+SILENCE_S = 120.0
+"""An agent that has heard nothing for so long ends: its head, or the network to it, is gone. A head
+sends something every few seconds, so that a network that is cut for half a minute ends nothing."""
+STOP_S = 2.0
+"""How long the end waits for what observes the jobs."""
+_CHUNK_BYTES = 1 << 16
+
+
+class Jobs(Protocol):
+    """The jobs of this node."""
+
+    problem: str
+    has_looked: bool
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether a job has been found that has no snapshot yet."""
+        ...
+
+    def snapshots(self) -> list[Snapshot]:
+        """The newest snapshot of each job."""
+        ...
+
+    def facts(self) -> dict[str, str]:
+        """Values to compare between nodes, by name."""
+        ...
+
+
+Look = Callable[[Sequence[Snapshot], Ask], list[Snapshot]]
+"""Reads the jobs anew for a dump: their newest snapshots, what was asked for."""
+
+
+class Agent:
+    """Connects the jobs of a node with a head."""
+
+    def __init__(
+        self,
+        input: int,
+        output: int,
+        jobs: Jobs,
+        look: Look,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Make an agent.
+
+        Args:
+            input: Descriptor from which the head is read.
+            output: Descriptor to which the head is written; set to non-blocking.
+            jobs: The jobs of this node, already started.
+            look: Reads jobs anew.
+            clock: Monotonic seconds.
+        """
+        self._input = input
+        self._output = output
+        self._jobs = jobs
+        self._look = look
+        self._clock = clock
+        self._reader = FrameReader(HEAD_LIMIT_BYTES)
+        self._rows = Rows()
+        self._writer = SummaryWriter()
+        self._unsent = memoryview(b"")
+        self._pong: Pong | None = None
+        self._answers = _AnswerThread()
+        self._due_s = clock()
+        self._heard_s = clock()
+        os.set_blocking(output, False)
+
+    def run(self) -> None:
+        """Serve the head until its end of the input or of the output is closed."""
+        hello = Hello(__version__, socket.gethostname(), os.getpid())
+        self._unsent = memoryview(node_frame(hello))
+        try:
+            while self._is_head_there() and self._step():
+                pass
+        except (BrokenPipeError, ConnectionResetError):
+            return
+
+    def _is_head_there(self) -> bool:
+        return self._clock() - self._heard_s < SILENCE_S
+
+    def _step(self) -> bool:
+        """Wait for something to do, and do it; whether the input is still open."""
+        if not self._unsent:
+            self._prepare()
+        timeout_s = 1.0 if self._unsent else max(0.0, self._due_s - self._clock())
+        readable, writable, _ = select.select(
+            [self._input, self._answers.wakes],
+            [self._output] if self._unsent else [],
+            [],
+            timeout_s,
+        )
+        if self._answers.wakes in readable:
+            self._answers.woken()
+        if writable:
+            self._write()
+        return self._input not in readable or self._read()
+
+    def _prepare(self) -> None:
+        """Make the next message to send, if one is due."""
+        message: FromNode | None = None
+        if self._pong is not None:
+            message, self._pong = self._pong, None
+        elif (answer := self._answers.collected()) is not None:
+            message = answer
+        elif self._clock() >= self._due_s:
+            now_s = self._clock()
+            self._due_s = now_s + SUMMARY_S
+            message = self._writer.next(now_s, self._sections())
+        if message is not None:
+            self._unsent = memoryview(_fitting_frame(message))
+
+    def _sections(self) -> dict[str, dict[str, dict[str, Any]]]:
+        jobs = self._jobs
+        problems = [jobs.problem] if jobs.problem else []
+        snapshots = jobs.snapshots()
+        sections = self._rows.sections(snapshots, jobs.facts(), problems)
+        if not jobs.has_looked or (jobs.is_reading and not snapshots):
+            sections["node"][""]["state"] = "starting"
+        return sections
+
+    def _write(self) -> None:
+        try:
+            written = os.write(self._output, self._unsent[:_CHUNK_BYTES])
+        except BlockingIOError:
+            return
+        self._unsent = self._unsent[written:]
+
+    def _read(self) -> bool:
+        """Read and serve requests; whether the input is still open."""
+        data = os.read(self._input, _CHUNK_BYTES)
+        if not data:
+            return False
+        self._heard_s = self._clock()
+        for frame in self._reader.feed(data):
+            if frame.protocol == PROTOCOL:
+                self._serve(frame.body)
+        return True
+
+    def _serve(self, body: bytes) -> None:
+        """Serve one request; what is no request of this protocol is ignored."""
+        try:
+            message = message_of_head(body)
+        except NotAMessage:
+            return
+        if isinstance(message, Ping):
+            self._pong = Pong(message.sent_s, time.time())
+        elif isinstance(message, Resend):
+            self._writer.restart()
+        else:
+            self._answers.begin(message, lambda: self._document(message))
+
+    def _document(self, ask: Ask) -> dict[str, Any] | None:
+        """The document asked for; called on the thread of answers."""
+        snapshots = self._jobs.snapshots()
+        if ask.what == "dump":
+            return node_dump(self._look(snapshots, ask), with_stacks=ask.stacks)
+        if ask.what == "diagnose":
+            return node_diagnosis(snapshots)
+        if ask.what == "process" and ask.pid is not None:
+            return process_document(snapshots, ask.pid)
+        raise ValueError(f"this agent cannot answer {ask.what!r}")
+
+
+def _fitting_frame(message: FromNode) -> bytes:
+    """The frame of a message; of an answer that is too long, a sentence that says so."""
+    try:
+        return node_frame(message)
+    except FrameTooLong as error:
+        if not isinstance(message, Answer):
+            raise
+        return node_frame(Answer(message.request, problem=f"The answer is too long: {error}."))
+
+
+class _AnswerThread:
+    """Makes one answer at a time on a thread, so that the end of the input is always noticed.
+
+    Attributes:
+        wakes: A descriptor that is readable once an answer is ready.
+    """
+
+    def __init__(self) -> None:
+        self.wakes, self._wake = os.pipe()
+        os.set_blocking(self._wake, False)
+        self._lock = threading.Lock()
+        self._busy = False
+        self._answers: list[Answer] = []
+
+    def begin(self, ask: Ask, make: Callable[[], dict[str, Any] | None]) -> None:
+        """Make an answer; a request while another one is being served is refused."""
+        with self._lock:
+            if self._busy or len(self._answers) > 1:
+                self._answers = [*self._answers, _refusal(ask)][:4]
+                return
+            self._busy = True
+        threading.Thread(
+            target=self._make, args=(ask, make), name="mpwatch-answer", daemon=True
+        ).start()
+
+    def collected(self) -> Answer | None:
+        """The next answer, if one is ready."""
+        with self._lock:
+            return self._answers.pop(0) if self._answers else None
+
+    def woken(self) -> None:
+        """Empty the pipe behind `wakes`."""
+        os.read(self.wakes, 4096)
+
+    def _make(self, ask: Ask, make: Callable[[], dict[str, Any] | None]) -> None:
+        try:
+            document = make()
+            problem = "" if document is not None else "No process of the job has this number."
+            answer = Answer(ask.request, document, problem)
+        except Exception as error:  # noqa: BLE001 - the one boundary of this thread
+            answer = Answer(ask.request, problem=f"{type(error).__name__}: {error}")
+        with self._lock:
+            self._answers.append(answer)
+            self._busy = False
+        os.write(self._wake, b".")
+
+
+def _refusal(ask: Ask) -> Answer:
+    return Answer(ask.request, problem="Another request is being answered.")

@@ -1,0 +1,98 @@
+"""The documents of a node: its jobs as JSON, put together from those of its job roots.
+
+The keys are those of a dump or a diagnosis of one machine (`mpwatch.report.json`), but for `root`,
+in place of which there is a list `roots`: a node may run several processes of the job that have no
+common parent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from mpwatch.model.snapshot import Snapshot
+from mpwatch.report.json import diagnose_json, finding_json, process_json, snapshot_json
+
+Document: TypeAlias = dict[str, Any]
+
+_EMPTY: Document = {
+    "roots": [],
+    "host": None,
+    "processes": [],
+    "findings": [],
+    "waits": {"chains": [], "edges": []},
+    "problems": [],
+}
+EMPTY_DUMP: Document = {
+    **_EMPTY,
+    "segments": [],
+    "gpus": [],
+    "flows": [],
+    "loaders": [],
+    "mode": None,
+}
+"""The dump of a node of which nothing is known."""
+EMPTY_DIAGNOSIS: Document = {
+    **_EMPTY,
+    "ended": [],
+    "last_words": [],
+    "together": [],
+    "account": None,
+}
+"""The diagnosis of a node of which nothing is known."""
+
+IDENTITIES: Mapping[str, str] = {"segments": "id", "gpus": "index"}
+"""Lists of which two jobs of one node may have the same entry, with the key that identifies it."""
+LISTS_INSIDE: Mapping[str, tuple[str, ...]] = {
+    "waits": ("chains", "edges"),
+    "account": ("processes",),
+}
+"""Objects of which the lists are joined."""
+
+
+def node_dump(snapshots: Sequence[Snapshot], *, with_stacks: bool) -> Document:
+    """All jobs of a node; see `mpwatch.report.json.snapshot_json`."""
+    documents = [snapshot_json(each, with_stacks=with_stacks) for each in snapshots]
+    return {**EMPTY_DUMP, **_merged(documents)}
+
+
+def node_diagnosis(snapshots: Sequence[Snapshot]) -> Document:
+    """The findings of a node; see `mpwatch.report.json.diagnose_json`."""
+    return {**EMPTY_DIAGNOSIS, **_merged([diagnose_json(each) for each in snapshots])}
+
+
+def process_document(snapshots: Sequence[Snapshot], pid: int) -> Document | None:
+    """One process with its stacks and findings; `None` if it is not in any job of the node."""
+    for snapshot in snapshots:
+        for process in snapshot.processes:
+            if process.pid == pid:
+                return {
+                    "process": process_json(process, with_stacks=True),
+                    "findings": [
+                        finding_json(each, snapshot.at_s)
+                        for each in snapshot.findings
+                        if each.process == process.process
+                    ],
+                }
+    return None
+
+
+def _merged(documents: Sequence[Document]) -> Document:
+    """One document of several: lists joined, of other values the first."""
+    merged: Document = {"roots": [each["root"] for each in documents]}
+    for document in documents:
+        for key, value in document.items():
+            if key in ("schema", "at", "root"):
+                continue
+            merged[key] = _joined(key, merged[key], value) if key in merged else value
+    return merged
+
+
+def _joined(key: str, one: Any, other: Any) -> Any:
+    if key in LISTS_INSIDE:
+        return {**one, **{inner: [*one[inner], *other[inner]] for inner in LISTS_INSIDE[key]}}
+    if not isinstance(one, list):
+        return one
+    identity = IDENTITIES.get(key)
+    known: set[Hashable] = {each[identity] for each in one} if identity else set()
+    return [*one, *(each for each in other if not identity or each[identity] not in known)]

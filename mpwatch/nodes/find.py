@@ -1,0 +1,136 @@
+"""The processes of a job on this node: named by pid, found by environment, or all torch jobs."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from mpwatch.collect.job.jobs import find_jobs
+from mpwatch.collect.process import procfs
+from mpwatch.collect.process.identify import is_python_exe
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.sanitize import clean
+
+VERSION_BYTES_LIMIT = 4096
+MAPS_BYTES_LIMIT = 4 << 20
+_RANK_VARIABLES = frozenset((b"RANK", b"WORLD_SIZE"))
+_TORCH_LIBRARY = re.compile(rb"(/[^\n]*/torch)/lib/libtorch(?:_cpu|_python)?\.so")
+_VERSION = re.compile(rb"^__version__\s*=\s*['\"]([^'\"]{1,60})['\"]", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which processes of this node belong to the job."""
+
+    pids: tuple[int, ...] = ()
+    """The roots of the job, if they are known."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables that a process of each tree has: `{"SLURM_JOB_ID": "4711"}`."""
+    part: tuple[int, int] = (0, 1)
+    """Which of how many equal parts of the roots, for several agents on one machine."""
+
+    def is_in_part(self, place: int) -> bool:
+        """Whether the root at this place of the list belongs to this part."""
+        index, count = self.part
+        return place % count == index
+
+
+def find_roots(selection: Selection, proc: str = "/proc") -> list[ProcessId]:
+    """The topmost processes of the job on this node, oldest first.
+
+    With pids, those of them that exist. Otherwise the torch jobs of this user (of all users for
+    root), and processes that were started as ranks but have not loaded torch yet; with variables,
+    only trees of which a process has all of them.
+    """
+    if selection.pids:
+        found = [procfs.read_stat(proc, pid) for pid in selection.pids]
+        return [stat.process for stat in found if stat is not None and stat.state not in "ZX"]
+    jobs = find_jobs(proc)
+    uid = os.geteuid()
+    trees = [
+        (job.root.process, [each.process.pid for each in job.processes])
+        for job in jobs
+        if uid in (0, job.root.uid)
+    ]
+    known = {each.process.pid for job in jobs for each in job.processes}
+    trees += [(process, [process.pid]) for process in _starting_ranks(proc, known)]
+    wanted = selection.environment
+    roots = [
+        process
+        for process, pids in sorted(trees, key=lambda tree: (tree[0].start_ticks, tree[0].pid))
+        if not wanted or any(_has(proc, pid, wanted) for pid in pids)
+    ]
+    return [each for place, each in enumerate(roots) if selection.is_in_part(place)]
+
+
+def _starting_ranks(proc: str, known: set[int]) -> Iterator[ProcessId]:
+    """The topmost Python processes of this user that have the environment of a rank.
+
+    Processes of known jobs are left out, and so are this process and its ancestors.
+    """
+    own = _ancestors(proc, os.getpid())
+    found: dict[int, procfs.Stat] = {}
+    for pid in procfs.pids(proc):
+        if pid in known or pid in own:
+            continue
+        try:
+            if os.stat(f"{proc}/{pid}").st_uid != os.geteuid():
+                continue
+            if not is_python_exe(os.readlink(f"{proc}/{pid}/exe")):
+                continue
+            environment = procfs.read_environment(proc, pid, _RANK_VARIABLES)
+        except OSError:
+            continue
+        stat = procfs.read_stat(proc, pid)
+        if len(environment) == len(_RANK_VARIABLES) and stat is not None:
+            found[pid] = stat
+    for pid, stat in found.items():
+        above = _ancestors(proc, stat.parent_pid)
+        is_own = os.getpid() in above
+        if stat.state not in "ZX" and not is_own and not above & (found.keys() | known):
+            yield found[pid].process
+
+
+def _ancestors(proc: str, pid: int) -> set[int]:
+    """A process and all above it."""
+    found: set[int] = set()
+    while pid > 1 and pid not in found:
+        found.add(pid)
+        stat = procfs.read_stat(proc, pid)
+        pid = stat.parent_pid if stat is not None else 0
+    return found
+
+
+def _has(proc: str, pid: int, wanted: Mapping[str, str]) -> bool:
+    """Whether a process has all of these variables in its environment."""
+    names = frozenset(name.encode() for name in wanted)
+    try:
+        return procfs.read_environment(proc, pid, names) == wanted
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def is_there(process: ProcessId, proc: str = "/proc") -> bool:
+    """Whether a process has not ended."""
+    stat = procfs.read_stat(proc, process.pid)
+    return stat is not None and stat.process == process and stat.state not in "ZX"
+
+
+def torch_version(pid: int, proc: str = "/proc") -> str | None:
+    """The version of torch that a process has loaded, by the file beside the loaded library.
+
+    Nothing is imported or executed: `torch/version.py` of the process's own file system is read and
+    its line `__version__ = '2.9.1+cpu'` (torch 2.1 to 2.13) is searched.
+    """
+    try:
+        found = _TORCH_LIBRARY.search(procfs.read(f"{proc}/{pid}/maps", MAPS_BYTES_LIMIT))
+        if found is None:
+            return None
+        folder = os.fsdecode(found.group(1))
+        with open(f"{proc}/{pid}/root{folder}/version.py", "rb") as file:
+            version = _VERSION.search(file.read(VERSION_BYTES_LIMIT))
+    except OSError:
+        return None
+    return clean(version.group(1), 60) if version is not None else None

@@ -1,0 +1,490 @@
+"""The head: starts an agent on each node, keeps what they send, asks them, and ends them.
+
+Driven by one thread that calls `Head.step`. What a node sends is checked, sanitized and bounded
+(`mpwatch.nodes.messages`, `mpwatch.nodes.summary`); nothing of it is executed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from mpwatch import __version__
+from mpwatch.model.sanitize import clean
+from mpwatch.nodes.frames import NODE_LIMIT_BYTES, PROTOCOL, Frame, FrameReader
+from mpwatch.nodes.launchers.launch import Launch
+from mpwatch.nodes.messages import (
+    Answer,
+    Ask,
+    FromHead,
+    Hello,
+    NotAMessage,
+    Ping,
+    Pong,
+    Resend,
+    head_frame,
+    message_of_node,
+)
+from mpwatch.nodes.summary import MalformedSummary, NodeSummary, SummaryReader
+
+STARTING_LIMIT = 16
+"""So many agents are started at the same time: sshd refuses more than ten unauthenticated
+connections of one address at random (MaxStartups in sshd_config(5)), a login node dislikes more."""
+START_S = 45.0
+"""How long a node may take from the start of its launcher to its first message."""
+SILENT_S = 10.0
+"""A node that has sent nothing for so long is silent; it sends something each second, but where ten
+processes ran for each cpu there were once more than five seconds between two."""
+PING_S = 5.0
+GRACE_S = 3.0
+"""How long agents may take to end once their input is closed."""
+EXIT_S = 0.3
+"""How long the exit status of a launcher whose output has ended is waited for."""
+RESTART_S = 10.0
+"""Shortest time until a node that has failed is tried again; each time twice as long."""
+RESTART_MOST_S = 120.0
+UNSENT_BYTES_LIMIT = 1 << 16
+_POLL_S = 0.01
+_CHUNK_BYTES = 1 << 18
+_TOLD_BYTES = 4096
+
+NodeState: TypeAlias = Literal["waiting", "starting", "live", "silent", "ended", "failed"]
+"""`waiting` to be started; `failed`: no agent could be reached, or it is not understood; `ended`:
+the agent or the way to it has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """One node as the head knows it."""
+
+    name: str
+    state: NodeState
+    last_seen_s: float | None = None
+    """Seconds since something was received from it; `None` if never."""
+    problem: str = ""
+    """Why it is not live, in one sentence."""
+    host: str = ""
+    """The name that the machine gives itself."""
+    version: str = ""
+    """Of the agent."""
+    summary: NodeSummary | None = None
+    clock_offset_s: float | None = None
+    """Its clock minus the clock of the head; `None` if unknown."""
+    clock_error_s: float | None = None
+    """Half of the shortest round trip: the offset is known to that much."""
+    received_bytes: int = 0
+    check: str = ""
+    """A command that shows whether mpwatch runs there."""
+
+
+class Head:
+    """The agents of a job."""
+
+    def __init__(
+        self,
+        launches: Sequence[Launch],
+        *,
+        restarts: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Make a head that has started nothing yet.
+
+        Args:
+            launches: The nodes.
+            restarts: Start an agent again when it has ended or failed.
+            clock: Monotonic seconds.
+        """
+        self._clock = clock
+        self._selector = selectors.DefaultSelector()
+        self._restarts = restarts
+        self._nodes = {launch.name: _Node(launch, self._selector, clock) for launch in launches}
+        self._requests = 0
+        self._answers: dict[int, Answer] = {}
+        self._asked: dict[int, str] = {}
+        _raise_descriptor_limit()
+
+    def step(self, timeout_s: float) -> None:
+        """Start what is to be started, and receive for at most this long."""
+        self._start_some()
+        for key, _ in self._selector.select(timeout_s):
+            node, stream = key.data
+            node.receive(stream)
+        for node in self._nodes.values():
+            node.look_after()
+            for answer in node.take_answers():
+                if self._asked.pop(answer.request, None) == node.name:
+                    self._answers[answer.request] = answer
+
+    def views(self) -> tuple[NodeView, ...]:
+        """All nodes, in the order of the launcher."""
+        return tuple(node.view() for node in self._nodes.values())
+
+    def ask(self, name: str, what: str, **options: bool | int) -> int:
+        """Ask a node for a document.
+
+        Args:
+            name: The node.
+            what: See `mpwatch.nodes.messages.Ask`.
+            options: Further fields of the request.
+
+        Returns:
+            The number of the request, for `answer`.
+        """
+        self._requests += 1
+        request = self._requests
+        message = msgspec.convert({"request": request, "what": what, **options, "type": "ask"}, Ask)
+        self._asked[request] = name
+        if not self._nodes[name].send(message):
+            self._asked.pop(request)
+            self._answers[request] = Answer(request, problem=f"{name} does not answer.")
+        return request
+
+    def answer(self, request: int) -> Answer | None:
+        """The answer to a request, once; `None` while there is none."""
+        answer = self._answers.pop(request, None)
+        if answer is None and request in self._asked:
+            node = self._nodes[self._asked[request]]
+            if node.is_over:
+                del self._asked[request]
+                return Answer(request, problem=node.problem or f"{node.name} has ended.")
+        return answer
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether each node has sent its first complete reading, or will not."""
+        return all(node.is_settled for node in self._nodes.values())
+
+    def close(self) -> None:
+        """End all agents; returns after `GRACE_S` at the latest, and leaves none behind."""
+        for node in self._nodes.values():
+            node.hang_up()
+        end_s = time.monotonic() + GRACE_S
+        for node in self._nodes.values():
+            node.wait(max(0.0, end_s - time.monotonic()))
+        for node in self._nodes.values():
+            node.kill()
+        self._selector.close()
+
+    def _start_some(self) -> None:
+        starting = sum(node.is_starting for node in self._nodes.values())
+        for node in self._nodes.values():
+            if starting >= STARTING_LIMIT:
+                return
+            if node.is_due(self._restarts):
+                node.start()
+                starting += 1
+
+
+class _Node:
+    """One node: its launcher's process and what it has sent."""
+
+    def __init__(
+        self, launch: Launch, selector: selectors.BaseSelector, clock: Callable[[], float]
+    ) -> None:
+        self.name = launch.name
+        self.problem = ""
+        self._command = launch.command
+        self._check = launch.check
+        self._selector = selector
+        self._clock = clock
+        self._process: subprocess.Popen[bytes] | None = None
+        self._state: NodeState = "waiting"
+        self._again_s = float("-inf")
+        self._failures = 0
+        self._heard_s: float | None = None
+        self._hello: Hello | None = None
+        self._received_bytes = 0
+        self._summaries = SummaryReader()
+        self._has_summary = False
+        self._clock_offset: tuple[float, float] | None = None
+        self._reset()
+
+    def _reset(self) -> None:
+        self._started_s = self._pinged_s = self._clock()
+        self._frames = FrameReader(NODE_LIMIT_BYTES)
+        self._told = bytearray()
+        self._unsent = bytearray()
+        self._answers: list[Answer] = []
+
+    # --- state -----------------------------------------------------------------------------------
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether its launcher runs and its agent has said nothing."""
+        return self._state == "starting"
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more is expected of it."""
+        return self._state in ("ended", "failed")
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it has read its jobs for the first time, or will not."""
+        if self._state == "live" and self._has_summary:
+            return self._summaries.summary().node.state != "starting"
+        return self.is_over
+
+    def is_due(self, restarts: bool) -> bool:
+        """Whether its launcher is to be started now."""
+        if self._state == "waiting":
+            return True
+        return restarts and self.is_over and self._clock() >= self._again_s
+
+    def view(self) -> NodeView:
+        """The node as it is known now."""
+        state, problem = self._state, self.problem
+        last_seen_s = None if self._heard_s is None else self._clock() - self._heard_s
+        if state == "live" and last_seen_s is not None and last_seen_s > SILENT_S:
+            state, problem = "silent", f"Nothing was received for {last_seen_s:.0f} s."
+        offset = self._clock_offset
+        return NodeView(
+            name=self.name,
+            state=state,
+            last_seen_s=last_seen_s,
+            problem=problem,
+            host=self._hello.host if self._hello else "",
+            version=self._hello.mpwatch if self._hello else "",
+            summary=self._summaries.summary() if self._has_summary else None,
+            clock_offset_s=offset[0] if offset else None,
+            clock_error_s=offset[1] if offset else None,
+            received_bytes=self._received_bytes,
+            check=self._check,
+        )
+
+    # --- start and end ---------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the launcher."""
+        self.kill()
+        self._reset()
+        self._state, self.problem = "starting", ""
+        try:
+            # A session of its own: ctrl-c reaches the head alone, which then ends its agents, and
+            # a launcher that hangs is killed with all that it has started.
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                start_new_session=True,
+            )
+        except OSError as error:
+            self._fail(f"{self._command[0]} cannot be started: {error.strerror}.")
+            return
+        for stream in (self._process.stdout, self._process.stderr, self._process.stdin):
+            assert stream is not None
+            os.set_blocking(stream.fileno(), False)
+        for stream in (self._process.stdout, self._process.stderr):
+            self._selector.register(stream, selectors.EVENT_READ, (self, stream))  # type: ignore[arg-type]
+
+    def hang_up(self) -> None:
+        """Close the agent's input, at which it ends."""
+        if self._process is not None and self._process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._process.stdin.close()
+
+    def wait(self, seconds: float) -> None:
+        """Wait for the end of the launcher; its exit status stays available."""
+        end_s = time.monotonic() + seconds
+        while self._process is not None and not _has_ended(self._process):
+            if time.monotonic() >= end_s:
+                return
+            time.sleep(_POLL_S)
+
+    def kill(self) -> int | None:
+        """Kill the launcher; its exit code, `None` if there was none.
+
+        A launcher without an agent is killed with all that it has started. One with an agent is
+        killed alone: the agent ends with its input, and py-spy, which the agent may have started,
+        must not be killed while it has stopped a process.
+        """
+        process, self._process = self._process, None
+        if process is None:
+            return None
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if _has_ended(process):
+                pass
+            elif self.is_starting:
+                os.killpg(process.pid, signal.SIGKILL)
+            else:
+                process.kill()
+        code = process.wait()
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream is not None:
+                with contextlib.suppress(KeyError, ValueError):
+                    self._selector.unregister(stream)
+                with contextlib.suppress(OSError):
+                    stream.close()
+        return code
+
+    def look_after(self) -> None:
+        """Send what is due, and give up on a node that does not start."""
+        if self._process is None:
+            return
+        now_s = self._clock()
+        if self.is_starting and now_s - self._started_s > START_S:
+            self.kill()
+            told = self._told_words()
+            self._fail(f"It did not answer within {START_S:.0f} s{told and f': {told}'}.")
+        elif self._state == "live" and now_s - self._pinged_s >= PING_S:
+            self._pinged_s = now_s
+            self.send(Ping(now_s))
+        self._flush()
+
+    def _fail(self, problem: str, state: NodeState = "failed") -> None:
+        self._state, self.problem = state, problem
+        self._again_s = self._clock() + min(RESTART_MOST_S, RESTART_S * 2**self._failures)
+        self._failures += 1
+
+    # --- what is sent and received ---------------------------------------------------------------
+
+    def send(self, message: FromHead) -> bool:
+        """Send a message when the node accepts it; whether that may happen."""
+        if self._state != "live" or len(self._unsent) > UNSENT_BYTES_LIMIT:
+            return False
+        self._unsent += head_frame(message)
+        self._flush()
+        return True
+
+    def _flush(self) -> None:
+        stream = self._process.stdin if self._process is not None else None
+        if not self._unsent or stream is None:
+            return
+        try:
+            del self._unsent[: os.write(stream.fileno(), self._unsent)]
+        except BlockingIOError:
+            return
+        except OSError:
+            self._unsent.clear()
+
+    def receive(self, stream: object) -> None:
+        """Read what has arrived on one stream of the launcher."""
+        process = self._process
+        if process is None or process.stdout is None or process.stderr is None:
+            return
+        is_output = stream is process.stdout
+        descriptor = (process.stdout if is_output else process.stderr).fileno()
+        try:
+            data = os.read(descriptor, _CHUNK_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._selector.unregister(process.stdout if is_output else process.stderr)
+            if is_output:
+                self._output_ended()
+        elif is_output:
+            self._received_bytes += len(data)
+            self._serve(self._frames.feed(data))
+        else:
+            self._told = (self._told + data)[-_TOLD_BYTES:]
+
+    def take_answers(self) -> list[Answer]:
+        """The answers received since the last call."""
+        answers, self._answers = self._answers, []
+        return answers
+
+    def _serve(self, frames: Sequence[Frame]) -> None:
+        for frame in frames:
+            if self._process is None:
+                return
+            if frame.protocol != PROTOCOL:
+                self._refuse(frame.body, frame.protocol)
+                return
+            try:
+                self._serve_one(frame.body)
+            except (NotAMessage, MalformedSummary) as error:
+                self.kill()
+                self._fail(f"It sent a message that is not understood: {clean(str(error))}.")
+
+    def _serve_one(self, body: bytes) -> None:
+        message = message_of_node(body)
+        self._heard_s = self._clock()
+        if isinstance(message, Hello):
+            self._hello, self._state, self._failures = message, "live", 0
+            self._pinged_s = self._heard_s
+            self.send(Ping(self._heard_s))
+        elif isinstance(message, Pong):
+            self._set_clock(message)
+        elif isinstance(message, Answer):
+            self._answers = [*self._answers, message][-8:]
+        elif self._summaries.apply(message):
+            self._has_summary = True
+        else:
+            self.send(Resend())
+
+    def _set_clock(self, pong: Pong) -> None:
+        """Estimate the clock of the node from one round trip; the shortest one counts."""
+        round_trip_s = self._clock() - pong.sent_s
+        error_s = round_trip_s / 2
+        if round_trip_s >= 0 and (self._clock_offset is None or error_s < self._clock_offset[1]):
+            self._clock_offset = (pong.wall_s - (time.time() - error_s), error_s)
+
+    def _refuse(self, body: bytes, protocol: int) -> None:
+        """Give up on an agent of another protocol; its greeting says which version it is."""
+        self.kill()
+        try:
+            hello = message_of_node(body)
+            version = hello.mpwatch if isinstance(hello, Hello) else "of another version"
+        except NotAMessage:
+            version = "of another version"
+        self._fail(
+            f"Its mpwatch {version} speaks protocol {protocol}, and mpwatch {__version__} here "
+            f"speaks protocol {PROTOCOL}: use the same version on both."
+        )
+
+    def _output_ended(self) -> None:
+        """The agent, or the way to it, has ended."""
+        process = self._process
+        if process is not None:
+            self.wait(EXIT_S)
+            if process.stderr is not None:
+                with contextlib.suppress(OSError):
+                    self._told += os.read(process.stderr.fileno(), _TOLD_BYTES) or b""
+        was_live = self._state == "live"
+        code = self.kill()
+        program = os.path.basename(self._command[0])
+        how = f"signal {-code}" if code is not None and code < 0 else f"status {code}"
+        told = self._told_words()
+        sentence = f"{program} ended with {how}{told and f': {told}'}."
+        self._fail(sentence.replace("..", "."), "ended" if was_live else "failed")
+
+    def _told_words(self) -> str:
+        """The last line of the launcher's standard error, or of its output if that was no frame."""
+        for raw in (bytes(self._told).decode("utf-8", "replace"), self._frames.text):
+            lines = [line for line in raw.splitlines() if line.strip()]
+            if lines:
+                return clean(lines[-1].strip())
+        return ""
+
+
+def _has_ended(process: subprocess.Popen[bytes]) -> bool:
+    """Whether a child has exited; it is not reaped, so that its number cannot be used again."""
+    if process.returncode is not None:
+        return True
+    try:
+        return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return True
+
+
+def _raise_descriptor_limit() -> None:
+    """Three descriptors a node: a thousand nodes need more than the usual 1,024."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

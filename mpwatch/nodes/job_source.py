@@ -1,0 +1,126 @@
+"""A job on several machines as a stream of states, for the dashboard."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from mpwatch.nodes.across import JobFinding, job_findings
+from mpwatch.nodes.head import Head, NodeView
+from mpwatch.nodes.launchers.launch import Launch
+
+DELIVER_S = 0.5
+"""Interval of states; nodes send one a second, each at another time."""
+PATIENCE = 10
+"""A state that took t seconds of cpu is followed by the next one after this many times t: 1,000
+nodes of 64 ranks take 0.3 s."""
+STEP_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class JobState:
+    """A job at one moment."""
+
+    spec: str
+    nodes: tuple[NodeView, ...] = ()
+    findings: tuple[JobFinding, ...] = ()
+    """Of the job as a whole, most urgent first."""
+    problem: str = ""
+    """Why the nodes cannot be read any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessAnswer:
+    """The details of one process, or one sentence why there are none."""
+
+    node: str
+    pid: int
+    document: dict[str, Any] | None
+    problem: str = ""
+
+
+Deliver = Callable[[JobState], None]
+Answered = Callable[[ProcessAnswer], None]
+
+
+class JobSource(Protocol):
+    """What the dashboard of a job shows."""
+
+    def start(self, deliver: Deliver, answered: Answered) -> None:
+        """Begin; both are called on the source's thread and must return at once."""
+        ...
+
+    def ask(self, node: str, pid: int) -> None:
+        """Ask for the details of a process."""
+        ...
+
+    def stop(self) -> None:
+        """End all agents."""
+        ...
+
+
+class LiveJobSource:
+    """Reads the agents of a job on a thread of its own."""
+
+    def __init__(self, spec: str, launches: Sequence[Launch]) -> None:
+        self._spec = spec
+        self._launches = launches
+        self._questions: queue.SimpleQueue[tuple[str, int]] = queue.SimpleQueue()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="mpwatch-head", daemon=True)
+        self._deliver: Deliver = _nowhere
+        self._answered: Answered = _nowhere
+
+    def start(self, deliver: Deliver, answered: Answered) -> None:
+        """Start the agents."""
+        self._deliver, self._answered = deliver, answered
+        self._thread.start()
+
+    def ask(self, node: str, pid: int) -> None:
+        """Ask for the details of a process."""
+        self._questions.put((node, pid))
+
+    def stop(self) -> None:
+        """End all agents; returns once none is left."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=10.0)
+
+    def _run(self) -> None:
+        head = Head(self._launches, restarts=True)
+        try:
+            self._receive(head)
+        except Exception as error:  # noqa: BLE001 - the one boundary of this thread
+            problem = f"the nodes cannot be read any more: {type(error).__name__}: {error}"
+            self._deliver(JobState(self._spec, problem=problem))
+        finally:
+            head.close()
+
+    def _receive(self, head: Head) -> None:
+        pending: dict[int, tuple[str, int]] = {}
+        due_s = 0.0
+        while not self._stopping.is_set():
+            head.step(STEP_S)
+            while not self._questions.empty():
+                node, pid = self._questions.get()
+                pending[head.ask(node, "process", pid=pid)] = (node, pid)
+            for request, (node, pid) in list(pending.items()):
+                answer = head.answer(request)
+                if answer is not None:
+                    del pending[request]
+                    self._answered(ProcessAnswer(node, pid, answer.document, answer.problem))
+            now_s = time.monotonic()
+            if now_s >= due_s:
+                began_s = time.thread_time()
+                views = head.views()
+                self._deliver(JobState(self._spec, views, tuple(job_findings(views))))
+                cost_s = time.thread_time() - began_s
+                due_s = now_s + max(DELIVER_S, PATIENCE * cost_s)
+
+
+def _nowhere(_value: object) -> None:
+    """Drops states before `start`."""

@@ -1,0 +1,137 @@
+"""The jobs of one node, each observed by a live source as on a single machine."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.snapshot import Snapshot
+from mpwatch.nodes.find import is_there, torch_version
+from mpwatch.observe.sources.live import LiveOptions, LiveSource
+from mpwatch.observe.sources.source import Source
+
+FIRST_S = 3.0
+"""Interval at which jobs are looked for while there is none."""
+FIND_S = 20.0
+"""Interval after that: the mappings of every Python process of the machine are read each time, and
+that takes the kernel about a millisecond for each."""
+VERSION_TRIES = 5
+"""How often the version of torch is looked for in a job that has not loaded it."""
+ROOTS_LIMIT = 64
+"""Most jobs observed at the same time: a node with that many has no launcher above its ranks."""
+ENDED_KEPT = 64
+"""So many jobs that have ended keep their last state."""
+
+
+@dataclass(slots=True)
+class _Observed:
+    """One job."""
+
+    source: Source
+    newest: Snapshot | None = None
+    torch: str | None = None
+    tries_left: int = VERSION_TRIES
+
+    def deliver(self, snapshot: Snapshot) -> None:
+        """Keep the newest snapshot; called on the thread of the source."""
+        self.newest = snapshot
+
+
+@dataclass(slots=True)
+class JobsOfNode:
+    """Finds the jobs of this node and keeps their newest snapshots."""
+
+    find: Callable[[], Sequence[ProcessId]]
+    """Finds the roots."""
+    exists: Callable[[ProcessId], bool] = is_there
+    """Whether a process has not ended."""
+    new_source: Callable[[ProcessId], Source] = field(
+        default=lambda root: LiveSource(root, LiveOptions())
+    )
+    problem: str = ""
+    """Why jobs could not be found at the last attempt; empty if they could."""
+    has_looked: bool = False
+    """Whether jobs have been looked for."""
+    _observed: dict[ProcessId, _Observed] = field(default_factory=dict)
+    _ended: dict[ProcessId, Snapshot] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _stopping: threading.Event = field(default_factory=threading.Event)
+
+    def start(self) -> None:
+        """Look for jobs now and at intervals, on a thread of its own."""
+        threading.Thread(target=self._run, name="mpwatch-jobs", daemon=True).start()
+
+    def refresh(self) -> None:
+        """Look for jobs once: observe new ones, stop observing those that have ended."""
+        try:
+            roots = self.find()
+            self.problem = ""
+        except OSError as error:
+            roots, self.problem = (), f"processes cannot be listed: {error.strerror}"
+        with self._lock:
+            self._put_ended_aside()
+            new = [each for each in roots if each not in self._observed | self._ended]
+            room = max(0, ROOTS_LIMIT - len(self._observed))
+            if len(new) > room:
+                self.problem = f"only {ROOTS_LIMIT} of {len(roots)} jobs are observed"
+            started = {root: _Observed(self.new_source(root)) for root in new[:room]}
+            self._observed |= started
+        for each in started.values():
+            if not self._stopping.is_set():
+                each.source.start(each.deliver)
+        self.has_looked = True
+
+    def snapshots(self) -> list[Snapshot]:
+        """The newest snapshot of each job, also of those that have ended."""
+        with self._lock:
+            newest = [each.newest for each in self._observed.values()]
+            ended = list(self._ended.values())
+        return [*ended, *(each for each in newest if each is not None)]
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether a job has been found that has no snapshot yet."""
+        with self._lock:
+            return any(each.newest is None for each in self._observed.values())
+
+    def facts(self) -> dict[str, str]:
+        """What snapshots do not have: the version of torch, where all jobs have the same."""
+        with self._lock:
+            observed = list(self._observed.values())
+        for each in observed:
+            if each.torch is None and each.tries_left and each.newest is not None:
+                each.tries_left -= 1
+                versions = (torch_version(p.pid) for p in each.newest.living() if p.role != "other")
+                each.torch = next((version for version in versions if version), None)
+        found = {each.torch for each in observed if each.torch is not None}
+        return {"torch": found.pop()} if len(found) == 1 else {}
+
+    def stop(self, limit_s: float) -> None:
+        """Stop all sources; returns after at most this many seconds."""
+        self._stopping.set()
+        with self._lock:
+            sources = [each.source for each in self._observed.values()]
+        threads = [threading.Thread(target=each.stop, daemon=True) for each in sources]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(limit_s / len(threads))
+
+    def _put_ended_aside(self) -> None:
+        """Keep the last snapshot of each job that has ended, if there was one; stop its source."""
+        for root, each in list(self._observed.items()):
+            newest = each.newest
+            if newest.mode == "ended" if newest is not None else not self.exists(root):
+                del self._observed[root]
+                if newest is not None:
+                    self._ended[root] = newest
+                threading.Thread(target=each.source.stop, daemon=True).start()
+        for root in list(self._ended)[:-ENDED_KEPT]:
+            del self._ended[root]
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            self.refresh()
+            self._stopping.wait(FIND_S if self.snapshots() else FIRST_S)

@@ -1,0 +1,127 @@
+"""What all launchers share: the command of an agent, and running a command of an engine."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from mpwatch.model.sanitize import clean
+
+QUERY_S = 20.0
+"""How long an engine may take to list the nodes of a job."""
+OUTPUT_BYTES_LIMIT = 1 << 20
+
+
+class Launch(NamedTuple):
+    """One node and the command whose standard input and output lead to its agent."""
+
+    name: str
+    command: tuple[str, ...]
+    check: str = "mpwatch --version"
+    """A command that shows whether mpwatch runs there."""
+
+
+class CannotLaunch(Exception):
+    """A job cannot be reached.
+
+    Attributes:
+        fix: A command that helps, or an empty string.
+    """
+
+    def __init__(self, sentence: str, fix: str = "") -> None:
+        super().__init__(sentence)
+        self.fix = fix
+
+
+@dataclass(frozen=True, slots=True)
+class AgentCommand:
+    """How agents are started."""
+
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables of the processes to observe; see `mpwatch.nodes.find.Selection`."""
+    program: str = ""
+    """The command of mpwatch on the nodes, for a shell: `python3 /shared/mpwatch.pyz`. If empty,
+    this Python where it exists on the node, else `mpwatch` from PATH."""
+
+    @property
+    def check(self) -> str:
+        """A command on a node that shows whether mpwatch runs there."""
+        return f"{self.program or 'mpwatch'} --version"
+
+    def arguments(self, *more: str) -> list[str]:
+        """The arguments of the agent."""
+        matches = [f"--match={name}={value}" for name, value in self.environment.items()]
+        return ["node", "--stdio", *matches, *more]
+
+    def here(self, *more: str) -> tuple[str, ...]:
+        """The command on this machine."""
+        return (*own_program(), *self.arguments(*more))
+
+    def shell_line(self, *more: str) -> str:
+        """The command for the login shell of another machine, whichever shell that is."""
+        arguments = shlex.join(self.arguments(*more))
+        if self.program:
+            script = f"exec {self.program} {arguments}"
+        else:
+            here = shlex.join(own_program())
+            path = shlex.quote(own_program()[-1] if is_archive() else sys.executable)
+            script = f"if [ -r {path} ]; then exec {here} {arguments}; fi; exec mpwatch {arguments}"
+        return f"exec sh -c {shlex.quote(script)}"
+
+
+def own_program() -> tuple[str, ...]:
+    """The command that started this mpwatch."""
+    if is_archive():
+        return (sys.executable, os.path.abspath(sys.argv[0]))
+    return (sys.executable, "-m", "mpwatch")
+
+
+def is_archive() -> bool:
+    """Whether this mpwatch runs from a single file."""
+    return sys.argv[0].endswith(".pyz") and os.path.isfile(sys.argv[0])
+
+
+def engine(name: str, install: str) -> str:
+    """The path of a program of an engine.
+
+    Args:
+        name: The program.
+        install: The command that installs it.
+
+    Raises:
+        CannotLaunch: It is not installed.
+    """
+    path = shutil.which(name)
+    if path is None:
+        raise CannotLaunch(f"{name} is not installed on this machine.", install)
+    return path
+
+
+def lines_of(command: Sequence[str]) -> list[str]:
+    """The lines that a command of an engine prints, sanitized.
+
+    Raises:
+        CannotLaunch: It fails, or does not end in `QUERY_S`.
+    """
+    name = os.path.basename(command[0])
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=QUERY_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise CannotLaunch(
+            f"{name} did not answer within {QUERY_S:.0f} s.", shlex.join(command)
+        ) from None
+    except OSError as error:
+        raise CannotLaunch(f"{name} cannot be started: {error.strerror}.") from None
+    if done.returncode != 0:
+        told = clean(done.stderr.strip()) or f"it ended with status {done.returncode}"
+        raise CannotLaunch(f"{name} failed: {told}", shlex.join(command))
+    output = done.stdout[:OUTPUT_BYTES_LIMIT]
+    return [clean(line) for line in output.split(b"\n") if line.strip()]

@@ -1,0 +1,327 @@
+"""The rows of a node's summary, from the newest snapshots of its jobs. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from mpwatch.describe.findings import unresolved
+from mpwatch.describe.names import unique_names
+from mpwatch.describe.states import process_state
+from mpwatch.diagnose.analysis.distributed.collectives import Recorded, number_of, recorded
+from mpwatch.diagnose.analysis.distributed.rank_waits import is_rank
+from mpwatch.diagnose.analysis.distributed.ranks import called_at, is_joining, place_of
+from mpwatch.diagnose.analysis.idle_time import quiet_s
+from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.stack_patterns import has_stacks, main_thread
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.host import RoomSample
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import Ended
+from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.waits import WaitEdge
+from mpwatch.nodes.messages import Sections
+from mpwatch.nodes.summary import FindingRow, NodeRow, RankRow, row_of
+from mpwatch.report.stack_summary import merged_stacks
+
+RANKS_LIMIT = 256
+FINDINGS_LIMIT = 20
+STACKS_LIMIT = 4
+WORDS_LIMIT = 160
+"""Characters of each text of a row."""
+SUMMARY_LIMIT = 300
+"""Characters of a finding's summary."""
+MOVED_S = 2.0
+"""Readings tell since when a process has not moved to about a second: a smaller difference is none.
+Otherwise the time would be sent again each second."""
+FRESH_S = 3.0
+"""A stack of a process that moves is out of date after this long."""
+_RSS_UNIT = 64 << 20
+
+COMPARED = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "CUDA_LAUNCH_BLOCKING",
+    "PYTORCH_ALLOC_CONF",
+    "PYTORCH_CUDA_ALLOC_CONF",
+    "NCCL_P2P_DISABLE",
+    "NCCL_SHM_DISABLE",
+    "GLOO_SOCKET_IFNAME",
+    "NCCL_SOCKET_IFNAME",
+    "TORCH_NCCL_ASYNC_ERROR_HANDLING",
+    "TORCH_NCCL_BLOCKING_WAIT",
+    "WORLD_SIZE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+)
+"""Variables that ranks of one job have in common, of those that are read."""
+
+
+class Rows:
+    """Makes the rows of a node, reading after reading.
+
+    It remembers since when each process has made no progress, so that an unchanged time stays the
+    same value.
+    """
+
+    def __init__(self) -> None:
+        self._quiet_at_s: dict[str, float] = {}
+
+    def sections(
+        self,
+        snapshots: Sequence[Snapshot],
+        facts: Mapping[str, str] = {},
+        problems: Sequence[str] = (),
+    ) -> Sections:
+        """All rows as they are now.
+
+        Args:
+            snapshots: The newest snapshot of each job of the node.
+            facts: More values to compare between nodes, by name.
+            problems: What could not be read, in words.
+        """
+        ranks: dict[str, RankRow] = {}
+        findings: list[tuple[Finding, str]] = []
+        for snapshot in snapshots:
+            index = Index(snapshot)
+            for row in self._rank_rows(index):
+                if len(ranks) < RANKS_LIMIT:
+                    ranks[_key(row[0])] = row[1]
+            names = unique_names(snapshot)
+            findings += [
+                (each, names.get(each.process, "") if each.process is not None else "")
+                for each in unresolved(snapshot)
+            ]
+        self._quiet_at_s = {key: at for key, at in self._quiet_at_s.items() if key in ranks}
+        findings.sort(key=lambda pair: -pair[0].severity)
+        node = node_row(snapshots, facts, problems)
+        return {
+            "node": {"": row_of(node)},
+            "findings": {
+                _finding_key(each): row_of(_finding_row(each, label, order))
+                for order, (each, label) in enumerate(findings[:FINDINGS_LIMIT])
+            },
+            "ranks": {key: row_of(row) for key, row in ranks.items()},
+        }
+
+    def _rank_rows(self, index: Index) -> Iterator[tuple[ProcessId, RankRow]]:
+        """The ranks of a job; its root if it has none."""
+        snapshot = index.snapshot
+        processes = [each for each in snapshot.processes if is_rank(each)]
+        if not processes:
+            processes = [each for each in snapshot.processes if each.process == snapshot.root]
+        waits: dict[ProcessId, list[WaitEdge]] = {}
+        for edge in snapshot.waits.edges:
+            waits.setdefault(edge.waiter, []).append(edge)
+        worst = _worst(snapshot)
+        for process in processes:
+            row = _rank_row(process, index, waits.get(process.process, ()), worst)
+            yield process.process, self._with_quiet(row, process, index)
+
+    def _with_quiet(self, row: RankRow, process: Process, index: Index) -> RankRow:
+        """The row with the time since when the process has made no progress."""
+        key = _key(process.process)
+        quiet = None if process.is_gone else quiet_s(process, index)
+        if not quiet:
+            self._quiet_at_s.pop(key, None)
+            return row
+        at_s = index.snapshot.at_s - quiet
+        known_s = self._quiet_at_s.get(key)
+        if known_s is None or abs(known_s - at_s) >= MOVED_S:
+            self._quiet_at_s[key] = known_s = round(at_s, 1)
+        return msgspec.structs.replace(row, quiet_at_s=known_s)
+
+
+def node_row(
+    snapshots: Sequence[Snapshot], facts: Mapping[str, str], problems: Sequence[str]
+) -> NodeRow:
+    """The node as a whole."""
+    living = [process for snapshot in snapshots for process in snapshot.living()]
+    if not snapshots:
+        state = "no-job"
+    elif all(snapshot.mode == "ended" for snapshot in snapshots):
+        state = "ended"
+    else:
+        state = "watching"
+    problems = [*problems, *(words for snapshot in snapshots for words in snapshot.problems)]
+    rss = sum(each.sample.memory.rss_bytes or 0 for each in living if each.sample.memory)
+    return NodeRow(
+        state=state,
+        processes=len(living),
+        counts=dict(Counter(process.role for process in living)),
+        cpu_percent=_tens(sum(process.cpu_percent or 0.0 for process in living)),
+        rss_bytes=rss // _RSS_UNIT * _RSS_UNIT,
+        shm_percent=_used_percent(next((s.host.shm for s in snapshots), None)),
+        fds_percent=_largest(
+            (each.sample.fds.used, each.sample.fds.soft_limit) for each in living if each.sample.fds
+        ),
+        maps_percent=_largest(
+            (each.sample.maps.used, each.sample.maps.limit) for each in living if each.sample.maps
+        ),
+        hooks=sum(process.hook.state == "ready" for process in living),
+        facts={**_facts(snapshots), **facts},
+        problems=tuple(_cut(words) for words in dict.fromkeys(problems))[:5],
+        stacks=_stacks(snapshots),
+    )
+
+
+def _stacks(snapshots: Sequence[Snapshot]) -> tuple[str, ...]:
+    """What comparable processes do, merged: `ranks: 8 of 8 in all_reduce`."""
+    sentences = [
+        f"{name}: {merged.sentence}" for each in snapshots for name, merged in merged_stacks(each)
+    ]
+    return tuple(map(_cut, sentences[:STACKS_LIMIT]))
+
+
+def _rank_row(
+    process: Process,
+    index: Index,
+    waits: Iterable[WaitEdge],
+    worst: Mapping[ProcessId, Severity],
+) -> RankRow:
+    environment = process.sample.environment
+    record = _record(process)
+    has_stack = _has_current_stack(process, index)
+    place = None
+    if has_stack:
+        place = place_of(process, index) or ("init_process_group" if is_joining(process) else None)
+    return RankRow(
+        pid=process.pid,
+        label=process.label,
+        rank=number_of(process),
+        world_size=_number(environment.get("WORLD_SIZE")),
+        job=_job(environment),
+        state=process_state(process, waits),
+        doing=_cut(process.doing),
+        place=place,
+        line=_cut(called_at(process)) if has_stack else "",
+        has_stack=has_stack,
+        is_ended=process.is_gone,
+        ended=_cut(process.ended.words) if process.ended is not None else "",
+        has_failed=process.ended is not None and _has_failed(process.ended),
+        group=record.group if record else "",
+        number=record.number if record else None,
+        operation=record.operation if record else "",
+        shape=_cut(f"{record.types} {record.sizes}".strip()) if record else "",
+        is_unfinished=record.is_unfinished if record else False,
+        batch=_batch(process, index.snapshot),
+        cpu_percent=_tens(process.cpu_percent),
+        severity=worst[process.process].word if process.process in worst else "",
+    )
+
+
+def _has_current_stack(process: Process, index: Index) -> bool:
+    """Whether the last stack of the main thread is of now: just taken, or not moved since."""
+    thread = main_thread(process)
+    if process.is_gone or thread is None or not has_stacks(process):
+        return False
+    age_s = thread.stack_age_s or 0.0
+    return age_s <= max(FRESH_S, quiet_s(process, index) or 0.0)
+
+
+def _has_failed(ended: Ended) -> bool:
+    return ended.signal is not None or ended.exit_code not in (0, None)
+
+
+def _record(process: Process) -> Recorded | None:
+    """The collective that torch has recorded last; one that is not finished first."""
+    found = sorted(recorded(process), key=lambda each: not each.is_unfinished)
+    return found[0] if found else None
+
+
+def _job(environment: Mapping[str, str]) -> str:
+    """What all ranks of one job have in common."""
+    address = environment.get("MASTER_ADDR")
+    if address:
+        return _cut(f"{address}:{environment.get('MASTER_PORT', '')}")
+    return _cut(environment.get("TORCHELASTIC_RUN_ID") or environment.get("SLURM_JOB_ID") or "")
+
+
+def _batch(process: Process, snapshot: Snapshot) -> int | None:
+    """Batches that the DataLoaders of a process have delivered; `None` without any."""
+    loaders = [each for each in snapshot.loaders if each.process == process.process]
+    return sum(each.next_task or 0 for each in loaders) if loaders else None
+
+
+def _facts(snapshots: Sequence[Snapshot]) -> dict[str, str]:
+    """Values that are the same on all nodes of a job, as far as processes here agree on them."""
+    found: dict[str, set[str]] = {}
+
+    def add(name: str, value: object) -> None:
+        if value is not None and value != "":
+            found.setdefault(name, set()).add(str(value))
+
+    for snapshot in snapshots:
+        host = snapshot.host
+        add("max_map_count", host.max_map_count)
+        if host.shm is not None:
+            add("/dev/shm", f"{host.shm.total_bytes / (1 << 30):.2f} GiB")
+        for process in snapshot.living():
+            if not is_rank(process) and process.process != snapshot.root:
+                continue
+            add("python", process.hook.python or process.sample.python_version)
+            add("torch", process.hook.torch)
+            add("start method", process.start_method)
+            if process.sample.fds is not None:
+                add("open files limit", process.sample.fds.soft_limit)
+            if is_rank(process):
+                for name in COMPARED:
+                    add(name, process.sample.environment.get(name, "not set"))
+    return {name: _cut(next(iter(values))) for name, values in found.items() if len(values) == 1}
+
+
+def _finding_row(finding: Finding, label: str, order: int) -> FindingRow:
+    eta_s = finding.eta_s
+    return FindingRow(
+        rule=finding.rule,
+        severity=finding.severity.word,
+        summary=_cut(finding.summary, SUMMARY_LIMIT),
+        order=order,
+        pid=finding.process.pid if finding.process is not None else None,
+        label=label,
+        eta_s=None if eta_s is None or eta_s > 1e9 else round(eta_s / 10) * 10,
+    )
+
+
+def _finding_key(finding: Finding) -> str:
+    process = "" if finding.process is None else _key(finding.process)
+    return f"{finding.rule} {process} {finding.tid or ''} {_cut(finding.subject)}"
+
+
+def _worst(snapshot: Snapshot) -> dict[ProcessId, Severity]:
+    worst: dict[ProcessId, Severity] = {}
+    for finding in unresolved(snapshot):
+        if finding.process is not None:
+            before = worst.get(finding.process, finding.severity)
+            worst[finding.process] = max(finding.severity, before)
+    return worst
+
+
+def _key(process: ProcessId) -> str:
+    return f"{process.pid}.{process.start_ticks}"
+
+
+def _used_percent(room: RoomSample | None) -> int | None:
+    if room is None or not room.total_bytes:
+        return None
+    return round(100 * (room.total_bytes - room.free_bytes) / room.total_bytes)
+
+
+def _largest(pairs: Iterable[tuple[int, int | None]]) -> int | None:
+    """The largest share of a limit, in percent."""
+    return max((round(100 * used / limit) for used, limit in pairs if limit), default=None)
+
+
+def _tens(percent: float | None) -> int | None:
+    return None if percent is None else round(percent / 10) * 10
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isascii() and text.isdecimal() else None
+
+
+def _cut(text: str, limit: int = WORDS_LIMIT) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"

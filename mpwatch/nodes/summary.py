@@ -1,0 +1,283 @@
+"""The summary of a node: what the head knows of it without asking.
+
+`SummaryWriter` turns the rows of a node into messages: all of them first, then only fields that
+changed, and no more of them than fit into `BYTES_PER_S`. What does not fit is sent later, with the
+value it has then. `SummaryReader` puts the rows together again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import msgspec
+
+from mpwatch.nodes.messages import Row, Sections, Summary, size_bytes
+
+BYTES_PER_S = 5000
+"""The most that a node sends for its summaries after the first one."""
+OVERHEAD_BYTES = 160
+"""Of a summary without rows: frame, names of its fields, names of its sections."""
+ROWS_LIMIT = 1024
+"""Most rows of a section that a head accepts."""
+
+
+class NodeRow(msgspec.Struct, frozen=True):
+    """A node as a whole; the only row of the section `node`."""
+
+    state: str = "starting"
+    """`starting` before the first reading, `watching`, `no-job`, `ended` once its job has ended."""
+    processes: int = 0
+    counts: dict[str, int] = {}
+    """Number of living processes by role."""
+    cpu_percent: int | None = None
+    """Of all processes together, rounded to tens."""
+    rss_bytes: int | None = None
+    """Resident memory of all processes, shared pages counted for each; rounded to 64 MiB."""
+    shm_percent: int | None = None
+    """Used share of /dev/shm."""
+    fds_percent: int | None = None
+    """Descriptors of the process that is closest to its limit."""
+    maps_percent: int | None = None
+    """Mappings of the process that is closest to its limit."""
+    hooks: int = 0
+    """Number of processes whose hook answers."""
+    facts: dict[str, str] = {}
+    """What should be equal on all nodes, by name: versions, limits, environment."""
+    problems: tuple[str, ...] = ()
+    stacks: tuple[str, ...] = ()
+    """Merged stacks of comparable processes, in words."""
+
+
+class RankRow(msgspec.Struct, frozen=True):
+    """One rank, or the root of a job without ranks; section `ranks`, keyed by process."""
+
+    pid: int
+    label: str
+    rank: int | None = None
+    world_size: int | None = None
+    job: str = ""
+    """The same for all ranks of a job: address of the rendezvous, or its number."""
+    state: str = ""
+    doing: str = ""
+    place: str | None = None
+    """The collective that it is in."""
+    line: str = ""
+    """Line of the user's code that its main thread is at."""
+    has_stack: bool = False
+    """Whether `place` and `line` are known: there is a stack since it last moved."""
+    quiet_at_s: float | None = None
+    """Since when it has made no progress; `None` if it does, or if unknown."""
+    is_ended: bool = False
+    ended: str = ""
+    """How it ended, in words."""
+    has_failed: bool = False
+    """Whether it ended otherwise than with status 0."""
+    group: str = ""
+    """Process group of the collective that torch has recorded last."""
+    number: int | None = None
+    """Number of that collective within its group, the same on all ranks."""
+    operation: str = ""
+    shape: str = ""
+    """Type and size of its tensors."""
+    is_unfinished: bool = False
+    batch: int | None = None
+    """Batches that its DataLoader has delivered."""
+    cpu_percent: int | None = None
+    """Rounded to tens."""
+    severity: str = ""
+    """Of its worst finding."""
+
+
+class FindingRow(msgspec.Struct, frozen=True):
+    """One unresolved finding of a node; section `findings`."""
+
+    rule: str
+    severity: str
+    summary: str
+    order: int = 0
+    """Its place among the findings of the node, most urgent first."""
+    pid: int | None = None
+    label: str = ""
+    eta_s: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSummary:
+    """The state of a node at one moment."""
+
+    at_s: float = 0.0
+    """Monotonic seconds of the node."""
+    node: NodeRow = field(default_factory=NodeRow)
+    ranks: tuple[RankRow, ...] = ()
+    """By rank, those without a number last."""
+    findings: tuple[FindingRow, ...] = ()
+    """Most urgent first."""
+
+
+_ROWS: Mapping[str, type[msgspec.Struct]] = {
+    "node": NodeRow,
+    "findings": FindingRow,
+    "ranks": RankRow,
+}
+"""Sections in the order in which their changes are sent."""
+
+
+def row_of(value: msgspec.Struct) -> Row:
+    """The fields of a row, all of them: a field that is left out would count as unchanged."""
+    row: Row = msgspec.to_builtins(value)
+    return row
+
+
+class SummaryWriter:
+    """Turns the rows of a node into messages.
+
+    Attributes:
+        is_complete: Whether the head has every change that `next` was given.
+    """
+
+    def __init__(self, bytes_per_s: int = BYTES_PER_S) -> None:
+        self.is_complete = False
+        self._bytes_per_s = bytes_per_s
+        self._sequence = 0
+        self._sent: Sections | None = None
+        self._last_s = 0.0
+        self._next_rank: str | None = None
+
+    def restart(self) -> None:
+        """Send all rows in the next message."""
+        self._sent = None
+
+    def next(self, at_s: float, sections: Sections) -> Summary:
+        """The next message; it counts as sent.
+
+        Args:
+            at_s: Monotonic seconds.
+            sections: All rows as they are now. They are kept, and must not be changed afterwards.
+        """
+        sequence, self._sequence = self._sequence, self._sequence + 1
+        elapsed_s, self._last_s = min(1.0, max(0.0, at_s - self._last_s)), at_s
+        if self._sent is None:
+            self._sent = {section: dict(rows) for section, rows in sections.items()}
+            self.is_complete = True
+            return Summary(sequence, at_s, is_full=True, changed=sections)
+        room_bytes = int(self._bytes_per_s * elapsed_s) - OVERHEAD_BYTES
+        removed = self._removed(sections)
+        room_bytes -= size_bytes(removed)
+        changed: Sections = {}
+        self.is_complete = True
+        for section, key, fields in self._changes(sections):
+            room_bytes -= size_bytes(key) + size_bytes(fields)
+            if room_bytes < 0 and changed:
+                self.is_complete = False
+                self._next_rank = key if section == "ranks" else self._next_rank
+                break
+            changed.setdefault(section, {})[key] = fields
+            rows = self._sent.setdefault(section, {})
+            rows[key] = {**rows.get(key, {}), **fields}
+        return Summary(sequence, at_s, changed=changed, removed=removed)
+
+    def _removed(self, sections: Sections) -> dict[str, list[str]]:
+        """The keys of rows that are no more, which count as sent."""
+        removed = {}
+        for section, rows in (self._sent or {}).items():
+            keys = [key for key in rows if key not in sections.get(section, {})]
+            for key in keys:
+                del rows[key]
+            if keys:
+                removed[section] = keys
+        return removed
+
+    def _changes(self, sections: Sections) -> Iterator[tuple[str, str, Row]]:
+        """Changed fields by section and key; ranks begin where the last message was full."""
+        sent = self._sent or {}
+        for section in _ROWS:
+            rows, before = sections.get(section, {}), sent.get(section, {})
+            keys = list(rows)
+            if section == "ranks" and self._next_rank in rows:
+                start = keys.index(self._next_rank)
+                keys = keys[start:] + keys[:start]
+            for key in keys:
+                fields = _difference(before.get(key), rows[key])
+                if fields:
+                    yield section, key, fields
+
+
+def _difference(before: Row | None, now: Row) -> Row:
+    """The fields that differ."""
+    if before is None:
+        return now
+    return {name: value for name, value in now.items() if before.get(name, _ABSENT) != value}
+
+
+_ABSENT = object()
+
+
+class MalformedSummary(ValueError):
+    """A summary does not fit to the one before, or has more rows than a node may have."""
+
+
+_Struct = TypeVar("_Struct", bound=msgspec.Struct)
+
+
+class SummaryReader:
+    """Puts the rows of a node together from its messages."""
+
+    def __init__(self) -> None:
+        self._sequence: int | None = None
+        self._at_s = 0.0
+        self._rows: dict[str, dict[str, Row]] = {section: {} for section in _ROWS}
+        self._typed: dict[str, dict[str, Any]] = {section: {} for section in _ROWS}
+        self._summary: NodeSummary | None = None
+
+    def apply(self, message: Summary) -> bool:
+        """Add a message.
+
+        Returns:
+            Whether it fits; if not, it was ignored and a full summary is needed.
+
+        Raises:
+            MalformedSummary: It has too many rows, or fields of the wrong type.
+        """
+        if message.is_full:
+            self._rows = {section: {} for section in _ROWS}
+            self._typed = {section: {} for section in _ROWS}
+        elif self._sequence is None or message.sequence != self._sequence + 1:
+            return False
+        self._sequence, self._at_s, self._summary = message.sequence, message.at_s, None
+        for section, kind in _ROWS.items():
+            rows, typed = self._rows[section], self._typed[section]
+            for key in message.removed.get(section, ()):
+                rows.pop(key, None)
+                typed.pop(key, None)
+            for key, fields in message.changed.get(section, {}).items():
+                rows[key] = {**rows.get(key, {}), **fields}
+                try:
+                    typed[key] = msgspec.convert(rows[key], kind, strict=False)
+                except msgspec.ValidationError as error:
+                    raise MalformedSummary(f"a row of {section}: {error}") from None
+            if len(rows) > ROWS_LIMIT:
+                raise MalformedSummary(f"more than {ROWS_LIMIT} rows of {section}")
+        return True
+
+    def summary(self) -> NodeSummary:
+        """The state of the node by the last message; the same object until the next one."""
+        if self._summary is None:
+            self._summary = self._new_summary()
+        return self._summary
+
+    def _new_summary(self) -> NodeSummary:
+        ranks: list[RankRow] = list(self._typed["ranks"].values())
+        findings: list[FindingRow] = list(self._typed["findings"].values())
+        node = next(iter(self._typed["node"].values()), NodeRow())
+        return NodeSummary(
+            at_s=self._at_s,
+            node=node,
+            ranks=tuple(sorted(ranks, key=_by_rank)),
+            findings=tuple(sorted(findings, key=lambda row: row.order)),
+        )
+
+
+def _by_rank(row: RankRow) -> tuple[bool, int, int]:
+    return (row.rank is None, row.rank or 0, row.pid)

@@ -1,0 +1,294 @@
+"""The dashboard of a job on several machines: nodes, then ranks, then one process."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.screen import Screen
+
+from mpwatch.nodes.across import PlacedRank
+from mpwatch.nodes.job_source import JobSource, JobState, ProcessAnswer
+from mpwatch.tui.elements.styled_text import Line, cell, line
+from mpwatch.tui.pages import job
+from mpwatch.tui.pages.job import NodeGroup
+from mpwatch.tui.termination import Termination
+from mpwatch.tui.widgets.line_view import LineView, ScrollingLines
+from mpwatch.tui.widgets.live_table import LiveTable
+
+ASK_S = 2.0
+"""How often the process that is shown is read again."""
+
+
+class StateArrived(Message, bubble=False):
+    """A new state of the job; it replaces an older one that is still queued."""
+
+    def __init__(self, state: JobState) -> None:
+        super().__init__()
+        self.state = state
+
+    def can_replace(self, message: Message) -> bool:
+        """Replace an older queued state."""
+        return isinstance(message, StateArrived)
+
+
+class AnswerArrived(Message, bubble=False):
+    """The details of a process."""
+
+    def __init__(self, answer: ProcessAnswer) -> None:
+        super().__init__()
+        self.answer = answer
+
+
+class JobApp(App[None]):
+    """Two tables, of which one is shown: nodes and ranks.
+
+    Args:
+        source: Not yet started; it is stopped at the end.
+        spec: The name of the job.
+        termination: Ends the dashboard on signals or a lost terminal.
+    """
+
+    TITLE = "mpwatch"
+    CSS_PATH = "dashboard.tcss"
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("1", "page('nodes')", "Nodes", id="job.nodes"),
+        Binding("2", "page('ranks')", "Ranks", id="job.ranks"),
+        Binding("f", "findings", "Findings in full", id="job.findings"),
+        Binding("escape", "show_nodes", "Back", id="back"),
+        Binding("q", "quit", "Quit", id="quit"),
+    ]
+
+    def __init__(
+        self, source: JobSource, spec: str, termination: Termination | None = None
+    ) -> None:
+        super().__init__()
+        self._termination = termination
+        self.animation_level = "none"
+        self.state = JobState(spec)
+        self.source = source
+        self._page = "nodes"
+        self._only: frozenset[str] | None = None
+        self._head_line = LineView(classes="bar")
+        self._finding_lines = LineView()
+        self._node_table: LiveTable[NodeGroup] = LiveTable(
+            job.NODE_COLUMNS, lambda group: group.nodes[0].name, id="nodes"
+        )
+        self._rank_table: LiveTable[PlacedRank] = LiveTable(
+            job.RANK_COLUMNS, job.rank_key, id="ranks"
+        )
+        self._detail_lines = LineView(classes="details")
+        self._key_lines = LineView(classes="bar")
+
+    def compose(self) -> ComposeResult:
+        """Head line, findings, one of the tables, details, keys."""
+        yield self._head_line
+        yield self._finding_lines
+        yield self._node_table
+        yield self._rank_table
+        yield self._detail_lines
+        yield self._key_lines
+
+    def on_mount(self) -> None:
+        """Start the agents."""
+        self._detail_lines.styles.height = 2
+        self._open("nodes")
+        if self._termination is not None:
+            self._termination.started(self)
+        self.source.start(self._deliver, self._answered)
+
+    def on_unmount(self) -> None:
+        """End the agents."""
+        self.source.stop()
+
+    def _deliver(self, state: JobState) -> None:
+        self.post_message(StateArrived(state))
+
+    def _answered(self, answer: ProcessAnswer) -> None:
+        self.post_message(AnswerArrived(answer))
+
+    def on_state_arrived(self, message: StateArrived) -> None:
+        """Show the newest state."""
+        if self._termination is not None:
+            self._termination.check_terminal()
+        self.state = message.state
+        self.draw()
+        if isinstance(self.screen, FindingsScreen):
+            self.screen.draw(self.state)
+
+    def on_answer_arrived(self, message: AnswerArrived) -> None:
+        """Show the details of the process on screen."""
+        if isinstance(self.screen, RankScreen):
+            self.screen.draw(message.answer)
+
+    def draw(self) -> None:
+        """Draw everything from the newest state."""
+        state, width = self.state, self.size.width
+        self._head_line.show((job.top_line(state, width),))
+        lines = job.finding_lines(state, width)
+        self._finding_lines.display = bool(lines)
+        self._finding_lines.show(lines)
+        self._node_table.show(job.node_groups(state), lambda group: job.node_row(group, state))
+        self._rank_table.show(
+            job.ranks_of(state, self._only), lambda rank: job.rank_row(rank, state)
+        )
+        self._draw_details()
+
+    def _draw_details(self) -> None:
+        width = self.size.width
+        if self._page == "nodes":
+            self._detail_lines.show(job.node_details(self._node_table.current, width))
+        else:
+            self._detail_lines.show(job.rank_details(self._rank_table.current, width))
+        self._key_lines.show((self._key_line(),))
+
+    def _key_line(self) -> Line:
+        """The pages, the one shown marked, and the keys."""
+        only = "" if self._only is None else f" of {', '.join(sorted(self._only)[:2])}"
+        pages = [
+            (f" {digit} {name}{only if name == 'ranks' else ''} ", name == self._page)
+            for digit, name in (("1", "nodes"), ("2", "ranks"))
+        ]
+        keys = "  enter open   f findings   esc back   q quit"
+        return line(*((text, "chosen" if is_on else "dim") for text, is_on in pages), (keys, "dim"))
+
+    def on_resize(self) -> None:
+        """Cut the lines to the new width."""
+        self.draw()
+
+    def _open(self, page: str) -> None:
+        self._page = page
+        self._node_table.display = page == "nodes"
+        self._rank_table.display = page == "ranks"
+        (self._node_table if page == "nodes" else self._rank_table).focus()
+        self.draw()
+
+    # --- actions ---------------------------------------------------------------------------------
+
+    def action_page(self, page: str) -> None:
+        """Open a page for all nodes."""
+        self._only = None
+        self._open(page)
+
+    def action_show_nodes(self) -> None:
+        """Go back from the ranks to the nodes."""
+        self.action_page("nodes")
+
+    def action_findings(self) -> None:
+        """Show all findings in full."""
+        if len(self.screen_stack) == 1:
+            self.push_screen(FindingsScreen(self.state))
+
+    def on_live_table_moved(self, message: LiveTable.Moved) -> None:
+        """Describe the row under the cursor."""
+        self._draw_details()
+
+    def on_live_table_chosen(self, message: LiveTable.Chosen) -> None:
+        """Open the ranks of a node, or the process of a rank."""
+        if self._page == "nodes":
+            group = self._node_table.current
+            if group is not None:
+                self._only = group.names
+                self._open("ranks")
+        elif (rank := self._rank_table.current) is not None:
+            self.push_screen(RankScreen(self.source, rank.view.name, rank.row.pid))
+
+
+def run_job(source: JobSource, spec: str) -> int:
+    """Show a job until the user quits, SIGTERM or SIGHUP arrives or the terminal is gone.
+
+    Returns:
+        An exit code: 128 + n after SIGTERM or SIGHUP.
+    """
+    termination = Termination()
+    app = JobApp(source, spec, termination)
+    with termination.watching():
+        app.run()
+    return termination.exit_code or app.return_code or 0
+
+
+class FindingsScreen(Screen[None]):
+    """All findings in full."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,f,q", "dismiss", "Back", id="findings.back"),
+    ]
+
+    def __init__(self, state: JobState) -> None:
+        super().__init__()
+        self._state = state
+        self._text = ScrollingLines(classes="sheet")
+
+    def compose(self) -> ComposeResult:
+        """The text and the keys."""
+        yield self._text
+        yield (keys := LineView(classes="bar"))
+        keys.show((cell(" esc back", "dim"),))
+
+    def on_mount(self) -> None:
+        """Focus the text."""
+        self._text.focus()
+
+    def on_resize(self) -> None:
+        """Wrap the text to the new width."""
+        self.draw(self._state)
+
+    def draw(self, state: JobState) -> None:
+        """Show a newer state."""
+        self._state = state
+        self._text.show(job.all_findings(state, max(40, self.size.width - 5)))
+
+
+class RankScreen(Screen[None]):
+    """One process of a node, asked for while this screen is open."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q", "dismiss", "Back", id="rank.back"),
+    ]
+
+    def __init__(self, source: JobSource, node: str, pid: int) -> None:
+        super().__init__()
+        self._source = source
+        self._node = node
+        self._pid = pid
+        self._answer: ProcessAnswer | None = None
+        self._text = ScrollingLines(classes="sheet")
+
+    def compose(self) -> ComposeResult:
+        """The text and the keys."""
+        yield self._text
+        yield (keys := LineView(classes="bar"))
+        keys.show((cell(" esc back", "dim"),))
+
+    def on_mount(self) -> None:
+        """Ask now, and again at intervals."""
+        self._text.focus()
+        self._text.show((cell(f"asking {self._node} for process {self._pid}", "dim"),))
+        self._ask()
+        self.set_interval(ASK_S, self._ask)
+
+    def _ask(self) -> None:
+        self._source.ask(self._node, self._pid)
+
+    def on_resize(self) -> None:
+        """Wrap the text to the new width."""
+        if self._answer is not None:
+            self.draw(self._answer)
+
+    def draw(self, answer: ProcessAnswer) -> None:
+        """Show an answer, if it is about this process."""
+        if (answer.node, answer.pid) != (self._node, self._pid):
+            return
+        self._answer = answer
+        width = max(40, self.size.width - 5)
+        if answer.document is None:
+            self._text.show((cell(answer.problem, "warning"),))
+            return
+        try:
+            lines = job.process_lines(answer.document, answer.node, width)
+        except (KeyError, TypeError, AttributeError) as error:
+            lines = (cell(f"The answer of {answer.node} is not understood: {error!r}", "warning"),)
+        self._text.show(lines)

@@ -1,0 +1,1 @@
+"""Pages made of stacks: of threads, merged over processes, sampled over time."""

@@ -1,0 +1,266 @@
+"""Jobs over several agents on this machine: real agents, real ranks, real kills."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import Program, Start
+
+pytestmark = pytest.mark.slow
+LIMIT_S = 90.0
+
+
+@pytest.fixture
+def mark() -> str:
+    """A value of a variable that only the processes of one test have."""
+    return f"nodes-{uuid.uuid4().hex}"
+
+
+def command(*arguments: str, mark: str) -> list[str]:
+    return [sys.executable, "-m", "mpwatch", *arguments, "--match", f"MPWATCH_TEST_JOB={mark}"]
+
+
+def run(*arguments: str, mark: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(*arguments, mark=mark), capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def agents(mark: str) -> list[int]:
+    """The agents for a job, however they were started."""
+    return [pid for pid, line in _cmdlines() if mark in line and " --stdio " in line]
+
+
+def _cmdlines() -> Iterator[tuple[int, str]]:
+    for name in os.listdir("/proc"):
+        if name.isdecimal():
+            try:
+                raw = Path(f"/proc/{name}/cmdline").read_bytes()
+            except OSError:
+                continue
+            yield int(name), raw.replace(b"\0", b" ").decode("utf-8", "replace")
+
+
+def until(is_done: Callable[[], bool]) -> None:
+    end_s = time.monotonic() + LIMIT_S
+    while not is_done():
+        assert time.monotonic() < end_s
+        time.sleep(0.1)
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+@pytest.fixture
+def stuck_ranks(start: Start, mark: str) -> list[Program]:
+    """Two gloo ranks without a common launcher; rank 1 does not call what rank 0 waits in."""
+    shared = {
+        **os.environ,
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
+        "STUCK": "1",
+        "MPWATCH_TEST_JOB": mark,
+    }
+    ranks = [start("rank_of_job.py", env={**shared, "RANK": str(rank)}) for rank in range(2)]
+    for each in ranks:
+        each.wait_for("ready")
+    return ranks
+
+
+@pytest.fixture
+def sleepers(mark: str) -> Iterator[list[int]]:
+    """Two processes with the environment of ranks that never load torch."""
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", "input()"],
+            stdin=subprocess.PIPE,
+            env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "2", "MPWATCH_TEST_JOB": mark},
+        )
+        for rank in range(2)
+    ]
+    yield [each.pid for each in started]
+    for each in started:
+        each.communicate(b"\n")
+
+
+def test_a_stuck_rank_is_named_with_its_node_and_its_line(
+    stuck_ranks: list[Program], mark: str
+) -> None:
+    done = run("diagnose", "--job", "local:3", "--json", "--fail-on", "warning", mark=mark)
+
+    assert done.returncode == 1, done.stderr
+    document: dict[str, Any] = json.loads(done.stdout)
+    (finding,) = document["findings"]
+    by_pid = {pid: node["name"] for node in document["nodes"] for pid in node["roots"]}
+    assert finding["rule"] == "rank-stuck-in-collective"
+    assert (finding["rank"], finding["pid"]) == (1, stuck_ranks[1].pid)
+    assert finding["node"] == by_pid[stuck_ranks[1].pid]
+    assert "waits in all_reduce for rank 1" in finding["summary"]
+    assert "save_checkpoint" in finding["summary"]
+    assert agents(mark) == []
+
+
+def test_a_dump_has_the_processes_of_all_nodes(sleepers: list[int], mark: str) -> None:
+    done = run("dump", "--job", "local:3", "--json", mark=mark)
+
+    assert done.returncode == 0, done.stderr
+    nodes = json.loads(done.stdout)["nodes"]
+    assert [node["name"] for node in nodes] == ["local-0", "local-1", "local-2"]
+    assert {node["state"] for node in nodes} == {"live"}
+    assert sorted(p["pid"] for node in nodes for p in node["processes"]) == sorted(sleepers)
+    assert [len(node["processes"]) for node in nodes] == [1, 1, 0]
+
+
+def test_a_killed_head_leaves_no_agent(sleepers: list[int], mark: str) -> None:
+    head = subprocess.Popen(
+        command("diagnose", "--job", "local:2", "--for", "600", mark=mark),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    until(lambda: len(agents(mark)) == 2 and all(_threads(pid) > 2 for pid in agents(mark)))
+    head.kill()
+    head.wait()
+    until(lambda: agents(mark) == [])
+
+
+def test_a_killed_agent_is_named_and_the_others_are_read(sleepers: list[int], mark: str) -> None:
+    head = subprocess.Popen(
+        command("diagnose", "--job", "local:2", "--for", "4", "--json", mark=mark),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    # Both agents have started observing once they have more than one thread.
+    until(lambda: len(agents(mark)) == 2 and all(_threads(pid) > 2 for pid in agents(mark)))
+    victim = next(pid for pid, line in _cmdlines() if mark in line and "--part=1/2" in line)
+    os.kill(victim, signal.SIGKILL)
+    output, _ = head.communicate(timeout=LIMIT_S)
+
+    document = json.loads(output)
+    assert [node["state"] for node in document["nodes"]] == ["live", "ended"]
+    assert [each["rule"] for each in document["findings"]] == ["node-not-answering"]
+    assert "signal 9" in document["nodes"][1]["problem"]
+    assert agents(mark) == []
+
+
+def _threads(pid: int) -> int:
+    try:
+        return len(os.listdir(f"/proc/{pid}/task"))
+    except OSError:
+        return 0
+
+
+def test_an_agent_ends_with_its_input_and_prints_nothing_but_frames(
+    sleepers: list[int], mark: str
+) -> None:
+    agent = subprocess.Popen(
+        command("node", "--stdio", mark=mark),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert agent.stdout is not None
+    first = os.read(agent.stdout.fileno(), 65536)
+    _, errors = agent.communicate(timeout=LIMIT_S)
+
+    assert first.startswith(b"\xabMPW")
+    assert errors == b""
+    assert agent.returncode == 0
+
+
+def test_ssh_reaches_the_node_through_banners(
+    sleepers: list[int], mark: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A stand-in client that does with the command what sshd does: gives it to the login shell.
+    client = tmp_path / "ssh"
+    client.write_text(
+        "#!/bin/sh\n"
+        'for last; do true; done\nwhile [ "$1" != "--" ]; do shift; done\n'
+        'echo "Welcome to $2! Your quota is 93 % full."\n'
+        'if [ "$2" = closed ]; then echo "$2: Permission denied (publickey)." >&2; exit 255; fi\n'
+        'exec sh -c "$last"\n'
+    )
+    client.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+    done = run("dump", "--job", "ssh:node7,closed", "--json", mark=mark)
+
+    assert done.returncode == 0, done.stderr
+    open_node, closed = json.loads(done.stdout)["nodes"]
+    assert (open_node["name"], open_node["state"]) == ("node7", "live")
+    assert sorted(p["pid"] for p in open_node["processes"]) == sorted(sleepers)
+    assert closed["problem"] == "ssh ended with status 255: closed: Permission denied (publickey)."
+
+
+def test_kubectl_reaches_the_pods_that_have_a_label(
+    sleepers: list[int], mark: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A stand-in for kubectl: lists one pod, and runs here what it is asked to run there.
+    client = tmp_path / "kubectl"
+    client.write_text(
+        "#!/bin/sh\n"
+        'if [ "$1" = get ]; then echo pod/train-0; exit; fi\n'
+        'echo "Defaulted container \\"train\\" out of: train, sidecar" >&2\n'
+        'while [ "$1" != "--" ]; do shift; done\nshift\nexec "$@"\n'
+    )
+    client.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+    done = run("dump", "--job", "k8s:ml/app=train", "--json", mark=mark)
+
+    assert done.returncode == 0, done.stderr
+    (node,) = json.loads(done.stdout)["nodes"]
+    assert (node["name"], node["state"]) == ("train-0", "live")
+    assert sorted(p["pid"] for p in node["processes"]) == sorted(sleepers)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("dump",), 2, "needs one of PID and --job SPEC"),
+        (("dump", "1", "--job", "local:1"), 2, "needs one of PID and --job SPEC"),
+        (("dump", "--job", "mars:1"), 2, "is not a job"),
+        (("dump", "--job", "local:1", "--hook"), 2, "Nothing is injected"),
+    ],
+)
+def test_a_wrong_command_is_one_sentence(
+    arguments: tuple[str, ...], code: int, words: str, mark: str
+) -> None:
+    done = run(*arguments, mark=mark)
+
+    assert done.returncode == code
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_job_of_which_no_node_can_be_read_fails_in_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mark: str
+) -> None:
+    client = tmp_path / "ssh"
+    client.write_text("#!/bin/sh\necho 'no route to host' >&2; exit 255\n")
+    client.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+    done = run("dump", "--job", "ssh:a,b", mark=mark)
+
+    assert done.returncode == 3
+    assert done.stderr == (
+        "mpwatch: No node of the job can be read; a: ssh ended with status 255: no route to host.\n"
+        "  try: ssh a 'mpwatch --version'\n"
+    )

@@ -1,0 +1,187 @@
+"""A job of a real Slurm: one slurmctld and four slurmd, each with its own pid namespace.
+
+MPWATCH_SLURM names a directory into which Debian's packages slurmctld, slurmd, slurm-client,
+slurm-wlm-basic-plugins, libmunge2 and libhwloc15 were unpacked (`dpkg -x`); nothing is installed.
+Tried with Slurm 22.05.8.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import PROGRAMS, Start
+from tests.integration.nodes.test_job import agents, free_port, until
+
+pytestmark = pytest.mark.slow
+NODES = ("n1", "n2", "n3", "n4")
+COMMANDS = ("srun", "squeue", "scontrol", "scancel", "sinfo")
+CONFIGURATION = """\
+ClusterName=test
+SlurmctldHost={host}(127.0.0.1)
+SlurmUser=root
+SlurmdUser=root
+SlurmctldPort={port}
+AuthType=auth/none
+CredType=cred/none
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SwitchType=switch/none
+MpiDefault=none
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool-%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
+PluginDir={plugins}
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+ReturnToService=2
+SlurmdParameters=config_overrides
+PartitionName=p Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+"""
+
+
+@pytest.fixture
+def slurm(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A running Slurm whose commands are on PATH."""
+    unpacked = os.environ.get("MPWATCH_SLURM")
+    if unpacked is None:
+        pytest.skip("needs MPWATCH_SLURM=DIR with Slurm's packages")
+    if os.geteuid() != 0:
+        pytest.skip("needs root, for namespaces of each slurmd")
+    host = socket.gethostname()
+    libraries = next(Path(unpacked).glob("usr/lib/*-linux-gnu"))
+    plugins = libraries / "slurm-wlm"
+    lines = [
+        f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={free_port()} CPUs=2"
+        for name in NODES
+    ]
+    for name in ("state", *(f"spool-{node}" for node in NODES)):
+        (tmp_path / name).mkdir()
+    configuration = tmp_path / "slurm.conf"
+    head, _, partition = CONFIGURATION.rstrip("\n").rpartition("\n")
+    text = "\n".join((head, *lines, partition, ""))
+    configuration.write_text(
+        text.format(host=host, port=free_port(), folder=tmp_path, plugins=plugins)
+    )
+    environment = {
+        **os.environ,
+        "SLURM_CONF": str(configuration),
+        "LD_LIBRARY_PATH": f"{libraries}:{plugins}",
+    }
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name in COMMANDS:
+        script = folder / name
+        script.write_text(
+            f"#!/bin/sh\nexport SLURM_CONF={configuration} LD_LIBRARY_PATH={libraries}:{plugins}\n"
+            f'exec {unpacked}/usr/bin/{name} "$@"\n'
+        )
+        script.chmod(0o755)
+    programs = f"{unpacked}/usr/sbin"
+    start([f"{programs}/slurmctld-wlm", "-D"], env=environment)
+    for node in NODES:
+        slurmd = [f"{programs}/slurmd-wlm", "-D", "-N", node, "-d", f"{programs}/slurmstepd-wlm"]
+        # Without --kill-child, the end of unshare would leave slurmd and what it runs.
+        start(["unshare", "-pf", "--kill-child", "--mount-proc", *slurmd], env=environment)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    until(lambda: _output("sinfo", "-h", "-t", "idle", "-o", "%D") == "4")
+    return tmp_path
+
+
+def _output(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def job(slurm: Path) -> Iterator[str]:
+    """The number of a job of four gloo ranks, one on each node; rank 2 is stuck."""
+    script = slurm / "rank.sh"
+    script.write_text(
+        f"#!/bin/sh\nexport RANK=$SLURM_PROCID WORLD_SIZE=4 STUCK=2 MASTER_ADDR=127.0.0.1 "
+        f"MASTER_PORT={free_port()}\nexec {sys.executable} {PROGRAMS / 'rank_of_job.py'}\n"
+    )
+    script.chmod(0o755)
+    ranks = subprocess.Popen(
+        ["srun", "-N4", "--ntasks-per-node=1", "--unbuffered", str(script)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert ranks.stdout is not None
+    assert [ranks.stdout.readline() for _ in NODES] == ["ready\n"] * 4
+    number = _output("squeue", "-h", "-o", "%A")
+    yield number
+    _output("scancel", number)
+    ranks.wait(60)
+    ranks.stdout.close()
+
+
+def mpwatch(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "mpwatch", *arguments]
+
+
+def test_a_stuck_rank_of_a_slurm_job_is_named_and_no_fault_leaves_an_agent(job: str) -> None:
+    # One test for all of it: to start the cluster and its ranks takes half a minute.
+    spec = f"slurm:{job}"
+    done = subprocess.run(
+        mpwatch("diagnose", "--job", spec, "--json"), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert [(node["name"], node["state"]) for node in document["nodes"]] == [
+        (name, "live") for name in NODES
+    ]
+    (finding,) = document["findings"]
+    assert (finding["rule"], finding["node"]) == ("rank-stuck-in-collective", "n3")
+    assert finding["rank"] == 2
+    assert "save_checkpoint" in finding["summary"]
+
+    for fault in (_kill_head, _kill_launchers, _cancel):
+        head = subprocess.Popen(
+            mpwatch("diagnose", "--job", spec, "--for", "300"),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            until(lambda: len(_python_agents(job)) == 4)
+            time.sleep(1.0)
+            fault(head, job)
+            until(lambda: _python_agents(job) == [])
+        finally:
+            head.kill()
+            head.wait()
+
+
+def _python_agents(job: str) -> list[int]:
+    found = []
+    for pid in agents(f"SLURM_JOB_ID={job}"):
+        try:
+            is_python = "python" in os.path.basename(os.readlink(f"/proc/{pid}/exe"))
+        except OSError:
+            continue
+        found += [pid] if is_python else []
+    return found
+
+
+def _kill_head(head: subprocess.Popen[bytes], _job: str) -> None:
+    head.kill()
+
+
+def _kill_launchers(head: subprocess.Popen[bytes], _job: str) -> None:
+    for pid in Path(f"/proc/{head.pid}/task/{head.pid}/children").read_text().split():
+        os.kill(int(pid), signal.SIGKILL)
+
+
+def _cancel(_head: subprocess.Popen[bytes], job: str) -> None:
+    _output("scancel", job)

@@ -1,0 +1,170 @@
+"""The dashboard of a job on several machines, from made-up states."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mpwatch.nodes.across import job_findings
+from mpwatch.nodes.head import NodeView
+from mpwatch.nodes.job_source import Answered, Deliver, JobState, ProcessAnswer
+from mpwatch.nodes.summary import FindingRow, NodeRow, NodeSummary
+from mpwatch.report.json import finding_json, process_json
+from mpwatch.tui.job_app import JobApp
+from tests.builders.report_job import WORKER, job
+from tests.tui.golden_text import check_golden
+from tests.tui.screen_text import screen_text
+from tests.unit.nodes.test_across import NOW_S, elsewhere, row
+
+SIZES = ((80, 24), (120, 36))
+Size = tuple[int, int]
+
+
+class ScriptedJob:
+    """A source that delivers one state, and the states given to `show` later."""
+
+    def __init__(self, *states: JobState) -> None:
+        self.states = states
+        self.asked: list[tuple[str, int]] = []
+        self.is_stopped = False
+        self.deliver: Deliver | None = None
+        self.answered: Answered | None = None
+
+    def start(self, deliver: Deliver, answered: Answered) -> None:
+        self.deliver, self.answered = deliver, answered
+        for state in self.states:
+            deliver(state)
+
+    def ask(self, node: str, pid: int) -> None:
+        self.asked.append((node, pid))
+        assert self.answered is not None
+        self.answered(ProcessAnswer(node, pid, document()))
+
+    def stop(self) -> None:
+        self.is_stopped = True
+
+
+def document() -> dict[str, Any]:
+    snapshot = job()
+    process = snapshot.get(WORKER)
+    assert process is not None
+    return {
+        "process": process_json(process, with_stacks=True),
+        "findings": [finding_json(each, snapshot.at_s) for each in snapshot.findings[:1]],
+    }
+
+
+def node(name: str, *ranks: int, stuck: int | None = None, **more: Any) -> NodeView:
+    rows = tuple(
+        elsewhere(rank, world=8, quiet_s=212.0)
+        if rank == stuck
+        else row(rank, world=8, doing="waits in all_reduce", cpu_percent=0)
+        for rank in ranks
+    )
+    facts = NodeRow(
+        state="watching",
+        processes=len(ranks) * 3,
+        counts={"rank": len(ranks), "loader-worker": 2 * len(ranks)},
+        cpu_percent=40,
+        rss_bytes=6 << 30,
+        shm_percent=12,
+        fds_percent=31,
+        stacks=(f"ranks: {len(ranks)} of {len(ranks)} in all_reduce",),
+    )
+    findings = (FindingRow("shm-full-enospc", "warning", "/dev/shm is 97 % full"),)
+    summary = NodeSummary(NOW_S, facts, rows, findings if stuck is not None else ())
+    return NodeView(name, "live", 0.4, host=name, version="0.1.0", summary=summary, **more)
+
+
+def stuck_job() -> JobState:
+    nodes = (
+        node("node-1", 0, 1, 2, clock_offset_s=0.012, clock_error_s=0.002),
+        node("node-2", 3, 4, stuck=4),
+        node("node-3", 5, 6, 7),
+        NodeView("node-4", "failed", None, "ssh ended with status 255: Permission denied."),
+    )
+    return JobState("slurm:4711", nodes, tuple(job_findings(nodes)))
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+async def test_the_pages_match_their_golden_text(size: Size) -> None:
+    source = ScriptedJob(stuck_job())
+    app = JobApp(source, "slurm:4711")
+    name = f"{size[0]}x{size[1]}"
+    async with app.run_test(size=size) as pilot:
+        await pilot.pause()
+        check_golden(f"job_nodes-{name}", screen_text(app))
+        await pilot.press("2")
+        await pilot.pause()
+        check_golden(f"job_ranks-{name}", screen_text(app))
+        await pilot.press("f")
+        await pilot.pause()
+        check_golden(f"job_findings-{name}", screen_text(app))
+        await pilot.press("escape", "enter")
+        await pilot.pause()
+        check_golden(f"job_process-{name}", screen_text(app))
+
+    assert source.asked[0] == ("node-2", 104)
+    assert source.is_stopped
+
+
+async def test_enter_on_a_node_shows_its_ranks_only_and_escape_goes_back() -> None:
+    app = JobApp(ScriptedJob(stuck_job()), "slurm:4711")
+    async with app.run_test(size=(100, 24)) as pilot:
+        await pilot.pause()
+        await pilot.press("enter")
+        await pilot.pause()
+        ranks = screen_text(app)
+        await pilot.press("escape")
+        await pilot.pause()
+        nodes = screen_text(app)
+
+    assert "rank 4" in ranks
+    assert "rank 7" not in ranks
+    assert "node-3" in nodes
+
+
+async def test_a_newer_state_replaces_the_shown_one() -> None:
+    source = ScriptedJob(JobState("local:1"))
+    app = JobApp(source, "local:1")
+    async with app.run_test(size=(100, 24)) as pilot:
+        await pilot.pause()
+        before = screen_text(app)
+        assert source.deliver is not None
+        source.deliver(stuck_job())
+        await pilot.pause()
+        after = screen_text(app)
+
+    assert "node-1" not in before
+    assert "node-1" in after
+
+
+async def test_an_answer_that_is_not_understood_is_told() -> None:
+    source = ScriptedJob(stuck_job())
+    app = JobApp(source, "x")
+    async with app.run_test(size=(100, 24)) as pilot:
+        await pilot.press("2", "enter")
+        await pilot.pause()
+        assert source.answered is not None
+        source.answered(ProcessAnswer("node-2", 104, {"process": {}}))
+        await pilot.pause()
+        text = screen_text(app)
+
+    assert "The answer of node-2 is not understood" in text
+
+
+async def test_nodes_that_do_the_same_are_one_row() -> None:
+    nodes = (*(node(f"node-{n}", n) for n in range(40)), node("odd", 40, stuck=40))
+    state = JobState("slurm:1", nodes, tuple(job_findings(nodes)))
+    app = JobApp(ScriptedJob(state), "slurm:1")
+    async with app.run_test(size=(100, 24)) as pilot:
+        await pilot.pause()
+        text = screen_text(app)
+
+    assert "node-0 and 39 more" in text
+    assert "node-17" not in text
+    lines = text.splitlines()
+    assert next(n for n, each in enumerate(lines) if "odd" in each and "live" in each) < next(
+        n for n, each in enumerate(lines) if "node-0 and" in each
+    )

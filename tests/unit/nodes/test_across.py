@@ -1,0 +1,259 @@
+"""Findings of a job from the summaries of made-up nodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mpwatch.model.findings import Severity
+from mpwatch.nodes.across import (
+    DIFFER,
+    MISMATCH,
+    NOT_ANSWERING,
+    STUCK,
+    JobFinding,
+    job_findings,
+    numbers_text,
+)
+from mpwatch.nodes.head import NodeState, NodeView
+from mpwatch.nodes.summary import FindingRow, NodeRow, NodeSummary, RankRow
+
+NOW_S = 1000.0
+
+
+def row(rank: int, *, world: int | None = 4, quiet_s: float | None = 90.0, **more: Any) -> RankRow:
+    fields: dict[str, Any] = {
+        "pid": 100 + rank,
+        "label": f"rank {rank}",
+        "rank": rank,
+        "world_size": world,
+        "job": "10.0.0.1:29500",
+        "state": "waiting",
+        "place": "all_reduce",
+        "line": "train.py:48 train",
+        "has_stack": True,
+        "quiet_at_s": None if quiet_s is None else NOW_S - quiet_s,
+        **more,
+    }
+    return RankRow(**fields)
+
+
+def elsewhere(rank: int, **more: Any) -> RankRow:
+    return row(rank, **{"place": None, "line": "save.py:9 save", "doing": "open(2)", **more})
+
+
+def node(
+    name: str,
+    *rows: RankRow,
+    state: NodeState = "live",
+    facts: dict[str, str] | None = None,
+    findings: tuple[FindingRow, ...] = (),
+    problem: str = "",
+    last_seen_s: float = 0.0,
+) -> NodeView:
+    summary = NodeSummary(
+        NOW_S, NodeRow(state="watching", facts=facts or {}), tuple(rows), findings
+    )
+    has_summary = state != "failed"
+    return NodeView(
+        name,
+        state,
+        last_seen_s if has_summary else None,
+        problem,
+        summary=summary if has_summary else None,
+    )
+
+
+def only(*views: NodeView) -> JobFinding:
+    (found,) = job_findings(views)
+    return found
+
+
+def test_the_rank_that_is_elsewhere_is_named_with_its_node() -> None:
+    found = only(
+        node("node-1", row(0), row(1)),
+        node("node-2", row(2), elsewhere(3, quiet_s=212.0)),
+    )
+
+    assert (found.rule, found.severity) == (STUCK, Severity.CRITICAL)
+    assert (found.node, found.rank, found.pid) == ("node-2", 3, 103)
+    assert found.summary == (
+        "3 ranks wait in all_reduce for rank 3 on node-2, which has made no progress for 4 min "
+        "at save.py:9 save"
+    )
+    assert found.evidence[0] == (
+        "ranks 0-2 on 2 nodes in all_reduce for at least 90 s, called at train.py:48 train"
+    )
+
+
+def test_the_number_of_the_collective_is_told_where_torch_has_recorded_it() -> None:
+    record: dict[str, Any] = {
+        "group": "0",
+        "number": 48121,
+        "operation": "all_reduce",
+        "is_unfinished": True,
+    }
+    behind: dict[str, Any] = {"group": "0", "number": 48120, "operation": "all_reduce"}
+    found = only(
+        node("a", *(row(n, **record) for n in range(3))), node("b", elsewhere(3, **behind))
+    )
+
+    assert found.summary.startswith("3 ranks wait in all_reduce #48121 for rank 3 on b")
+    assert any("collective 48120 of group 0: all_reduce, finished" in e for e in found.evidence)
+
+
+def test_a_rank_that_has_died_is_the_cause() -> None:
+    dead = row(3, place=None, is_ended=True, has_failed=True, ended="signal 9 (SIGKILL)")
+    found = only(node("a", row(0), row(1)), node("b", row(2), dead))
+
+    assert found.severity is Severity.CRITICAL
+    assert "rank 3 on b, which has ended (signal 9 (SIGKILL))" in found.summary
+
+
+def test_a_rank_that_was_started_again_is_not_missed() -> None:
+    dead = row(3, place=None, is_ended=True, has_failed=True, ended="signal 9 (SIGKILL)")
+
+    assert (
+        job_findings([node("a", *(row(n, quiet_s=10.0) for n in range(4))), node("b", dead)]) == []
+    )
+
+
+def test_a_rank_that_computes_is_only_worth_knowing() -> None:
+    busy = elsewhere(1, quiet_s=None, cpu_percent=100, state="running")
+    found = only(node("a", row(0, world=2)), node("b", busy))
+
+    assert found.severity is Severity.INFO
+    assert "still working at save.py:9 save" in found.summary
+
+
+def test_a_stopped_rank_is_named_without_a_stack() -> None:
+    stopped = elsewhere(1, has_stack=False, line="", state="stopped")
+    found = only(node("a", row(0, world=2)), node("b", stopped))
+
+    assert "rank 1 on b, which is stopped" in found.summary
+    assert found.advice == "Let it go on: kill -CONT 101 on b."
+
+
+@pytest.mark.parametrize(
+    "views",
+    [
+        # A step that takes some seconds.
+        (node("a", row(0, quiet_s=3.0), row(1)), node("b", elsewhere(2), row(3))),
+        # A rank of which there is no stack yet may be anywhere.
+        (node("a", row(0), row(1)), node("b", elsewhere(2, has_stack=False), row(3))),
+        # Most ranks compute.
+        (node("a", row(0), elsewhere(1, quiet_s=None)), node("b", elsewhere(2, quiet_s=None))),
+        # No rank waits in a collective.
+        (node("a", elsewhere(0)), node("b", elsewhere(1))),
+        # One node tells it by itself.
+        (node("a", row(0), elsewhere(1), findings=(FindingRow(STUCK, "critical", "s"),)),),
+        # Several groups: what is known of one job says nothing about another.
+        (node("a", row(0, world=1, quiet_s=9.0)), node("b", elsewhere(0, job="other", world=1))),
+        # A world size that nobody can have started.
+        (node("a", row(0, world=10**12, quiet_s=20.0)),),
+        (),
+        (node("a"), node("b", state="starting")),
+    ],
+)
+def test_no_finding_without_evidence(views: tuple[NodeView, ...]) -> None:
+    assert job_findings(views) == []
+
+
+def test_ranks_of_a_node_that_does_not_answer_are_the_first_suspects() -> None:
+    found = job_findings(
+        [
+            node("a", row(0), row(1)),
+            node("b", row(2), elsewhere(3), state="silent", problem="Nothing.", last_seen_s=40.0),
+        ]
+    )
+
+    assert [each.rule for each in found] == [NOT_ANSWERING, STUCK]
+    assert found[0].summary == "b has sent nothing for 40 s"
+    assert found[1].summary == "2 ranks wait in all_reduce; ranks 2-3 are on no node that answers"
+    assert found[1].severity is Severity.WARNING
+    assert "rank 3 on b, last heard of 40 s ago: open(2)" in found[1].evidence
+
+
+def test_ranks_on_nodes_that_were_not_named_are_only_worth_knowing() -> None:
+    found = only(node("a", row(0, world=3), row(1, world=3)))
+
+    assert found.severity is Severity.INFO
+    assert "rank 2 is on no node that answers" in found.summary
+
+
+def test_different_collectives_on_two_nodes() -> None:
+    found = only(
+        node("a", row(0), row(1)), node("b", row(2), row(3, place="broadcast", line="x.py:3 f"))
+    )
+
+    assert (found.rule, found.severity) == (MISMATCH, Severity.CRITICAL)
+    assert "3 in all_reduce, 1 in broadcast; rank 3 on b" in found.summary
+    assert found.evidence[1] == "rank 3 in broadcast for at least 90 s, called at x.py:3 f"
+
+
+def test_different_shapes_of_one_collective() -> None:
+    record: dict[str, Any] = {
+        "group": "0",
+        "number": 7,
+        "operation": "all_reduce",
+        "is_unfinished": True,
+    }
+    found = only(
+        node("a", *(row(n, shape="Float [[8, 4]]", **record) for n in range(3))),
+        node("b", row(3, shape="Float [[7, 4]]", **record)),
+    )
+
+    assert found.rule == MISMATCH
+    assert "1 in all_reduce of Float [[7, 4]]" in found.summary
+
+
+def test_all_ranks_in_one_collective_that_does_not_end() -> None:
+    found = only(node("a", row(0), row(1)), node("b", row(2), row(3)))
+
+    assert found.summary == "all 4 ranks are in all_reduce, and none of them goes on"
+
+
+def test_nodes_that_fail_for_one_reason_are_one_finding() -> None:
+    found = only(
+        *(
+            node(
+                f"node-{n}", state="failed", problem="ssh ended with status 255: Permission denied."
+            )
+            for n in range(9)
+        )
+    )
+
+    assert found.rule == NOT_ANSWERING
+    assert found.summary == (
+        "node-0, node-1, node-2, node-3, node-4, node-5 and 3 more cannot be read"
+    )
+
+
+def test_nodes_of_one_job_that_differ() -> None:
+    same = {"python": "3.11", "open files limit": "1024"}
+    moving: dict[str, Any] = {"quiet_s": None, "place": None}
+    found = only(
+        node("a", row(0, **moving), facts={**same, "torch": "2.9.1"}),
+        node("b", row(1, **moving), facts={**same, "torch": "2.9.1"}),
+        node("c", row(2, **moving), facts={**same, "torch": "2.6.0"}),
+    )
+
+    assert (found.rule, found.severity, found.node) == (DIFFER, Severity.WARNING, "c")
+    assert found.evidence == ("torch: 2.9.1 on a, b; 2.6.0 on c",)
+
+
+def test_nodes_of_different_jobs_may_differ() -> None:
+    moving: dict[str, Any] = {"quiet_s": None, "place": None}
+    views = [
+        node("a", row(0, **moving), facts={"torch": "2.9.1"}),
+        node("b", row(0, job="", **moving), facts={"torch": "2.6.0"}),
+        node("c", row(0, job="10.0.0.2:29500", **moving), facts={"torch": "2.6.0"}),
+    ]
+
+    assert job_findings(views) == []
+
+
+def test_numbers_are_joined_to_runs() -> None:
+    assert numbers_text([5, 0, 1, 2, 7]) == "0-2, 5, 7"
+    assert numbers_text(range(0, 40, 2)) == "0, 2, 4, 6, 8, 10 and 14 more runs"

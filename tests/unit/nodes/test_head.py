@@ -1,0 +1,203 @@
+"""The head and agents that are scripts: what each way to fail looks like."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from mpwatch.nodes import head as head_module
+from mpwatch.nodes.head import Head, NodeView
+from mpwatch.nodes.launchers.launch import Launch
+
+LIMIT_S = 30.0
+AGENT = """
+import os, sys, time
+from mpwatch.nodes.frames import encode
+from mpwatch.nodes.messages import Answer, Hello, Summary, node_frame
+from mpwatch.nodes.summary import NodeRow, RankRow, row_of
+def say(data): os.write(1, data)
+hello = node_frame(Hello("9.9", "machine", os.getpid()))
+rank = row_of(RankRow(pid=5, label="rank 0", rank=0))
+full = node_frame(Summary(0, 1.0, True, {"node": {"": row_of(NodeRow(state="watching"))},
+                                         "ranks": {"a": rank}}))
+def later(number): return node_frame(Summary(number, 1.0 + number))
+def until_eof():
+    while os.read(0, 65536): pass
+"""
+
+
+def agent(script: str) -> tuple[str, ...]:
+    return (sys.executable, "-c", AGENT + script)
+
+
+@contextmanager
+def job(**scripts: str | tuple[str, ...]) -> Iterator[Head]:
+    commands = {
+        name: agent(each) if isinstance(each, str) else each for name, each in scripts.items()
+    }
+    head = Head([Launch(name, command) for name, command in commands.items()])
+    try:
+        yield head
+    finally:
+        head.close()
+
+
+def until(head: Head, is_done: Callable[[], bool]) -> None:
+    end_s = time.monotonic() + LIMIT_S
+    while not is_done():
+        assert time.monotonic() < end_s, head.views()
+        head.step(0.05)
+
+
+def settled(head: Head) -> dict[str, NodeView]:
+    until(head, lambda: head.is_settled)
+    return {view.name: view for view in head.views()}
+
+
+def test_a_node_behind_a_banner_is_read() -> None:
+    with job(a="say(b'Welcome!\\n\\xab\\n' + hello + b'motd' + full); until_eof()") as head:
+        view = settled(head)["a"]
+
+    assert (view.state, view.host, view.version, view.problem) == ("live", "machine", "9.9", "")
+    assert view.summary is not None
+    assert [rank.label for rank in view.summary.ranks] == ["rank 0"]
+
+
+def test_each_way_to_fail_is_one_sentence() -> None:
+    with job(
+        absent=("/nowhere/ssh", "x"),
+        refused=("sh", "-c", "echo banner; echo 'Permission denied (publickey).' >&2; exit 255"),
+        silent=("sh", "-c", "echo 'bash: mpwatch: command not found'; exit 127"),
+        newer="say(encode(hello[13:], 1000, protocol=2)); until_eof()",
+        nonsense="say(hello + encode(b'nonsense', 1000)); until_eof()",
+        fine="say(hello + full); until_eof()",
+    ) as head:
+        views = settled(head)
+
+    assert {name: view.state for name, view in views.items()} == {
+        **dict.fromkeys(("absent", "refused", "silent", "newer", "nonsense"), "failed"),
+        "fine": "live",
+    }
+    assert views["absent"].problem == "/nowhere/ssh cannot be started: No such file or directory."
+    assert views["refused"].problem == "sh ended with status 255: Permission denied (publickey)."
+    assert views["silent"].problem == (
+        "sh ended with status 127: bash: mpwatch: command not found."
+    )
+    assert "mpwatch 9.9 speaks protocol 2, and mpwatch" in views["newer"].problem
+    assert "not understood" in views["nonsense"].problem
+
+
+def test_a_host_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(head_module, "START_S", 0.5)
+    with job(a=("sh", "-c", "echo connecting >&2; sleep 1000 & wait")) as head:
+        view = settled(head)["a"]
+
+    assert view.state == "failed"
+    assert view.problem.startswith("It did not answer within")
+    assert "connecting" in view.problem
+
+
+def test_a_node_that_goes_is_ended_and_one_that_stops_is_silent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(head_module, "SILENT_S", 0.3)
+    with job(
+        gone="say(hello + full); os.read(0, 1); os.kill(os.getpid(), 9)",
+        stopped="say(hello + full); until_eof()",
+    ) as head:
+        until(head, lambda: [view.state for view in head.views()] == ["ended", "silent"])
+        gone, stopped = head.views()
+
+    assert "signal 9" in gone.problem
+    assert stopped.problem.startswith("Nothing was received for")
+    assert stopped.summary is not None
+
+
+def test_an_answer_comes_back_and_a_node_that_ends_meanwhile_has_none() -> None:
+    with job(
+        fine="say(hello + full); os.read(0, 65536); time.sleep(0.3); os.read(0, 65536);"
+        "say(node_frame(Answer(1, {'host': 'x'}))); until_eof()",
+        gone="say(hello + full); os.read(0, 65536); time.sleep(0.3); os.read(0, 65536)",
+    ) as head:
+        settled(head)
+        time.sleep(0.2)
+        requests = [head.ask(name, "dump") for name in ("fine", "gone")]
+        found = {}
+
+        def answered() -> bool:
+            for request in requests:
+                answer = head.answer(request)
+                if answer is not None:
+                    found[request] = answer
+            return len(found) == 2
+
+        until(head, answered)
+
+    assert found[1].document == {"host": "x"}
+    assert found[2].document is None
+    assert "ended" in found[2].problem
+
+
+def test_a_lost_summary_makes_the_head_ask_for_all_of_it() -> None:
+    script = (
+        "say(hello + full + later(5))\n"
+        "received = b''\n"
+        "while b'resend' not in received: received += os.read(0, 65536)\n"
+        "say(node_frame(Answer(77)))\n"
+        "say(node_frame(Summary(9, 3.0, True, {'ranks': {'b': rank, 'c': rank}})))\n"
+        "until_eof()\n"
+    )
+    with job(a=script) as head:
+        settled(head)
+        until(head, lambda: len((head.views()[0].summary or pytest.fail("no summary")).ranks) == 2)
+
+
+def test_closing_leaves_no_agent_behind() -> None:
+    hung = "say(hello + full)\nwhile True: time.sleep(1)\n"
+    with job(ends="say(hello + full); until_eof()", hung=hung) as head:
+        settled(head)
+        pids = _children()
+        assert len(pids) >= 2
+
+    assert [pid for pid in pids if os.path.exists(f"/proc/{pid}")] == []
+
+
+def _children() -> list[int]:
+    pids = map(int, filter(str.isdecimal, os.listdir("/proc")))
+    return [pid for pid in pids if _parent(pid) == os.getpid()]
+
+
+def _parent(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+def test_a_node_that_has_ended_is_started_again_if_wanted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(head_module, "RESTART_S", 0.1)
+    head = Head([Launch("a", agent("say(hello + full)"))], restarts=True)
+    try:
+        before = 0
+        until(head, lambda: head.views()[0].received_bytes > 0)
+        before = head.views()[0].received_bytes
+        until(head, lambda: head.views()[0].received_bytes > before)
+    finally:
+        head.close()
+
+
+def test_ctrl_c_does_not_reach_the_agents() -> None:
+    with job(a="say(hello + full); until_eof()") as head:
+        settled(head)
+        groups = [os.getpgid(pid) for pid in _children()]
+
+    assert groups
+    assert os.getpgid(0) not in groups

@@ -1,0 +1,161 @@
+"""Which commands a job's SPEC leads to; nothing is started but stand-ins of engines."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from mpwatch.nodes.launchers.launch import AgentCommand, CannotLaunch
+from mpwatch.nodes.launchers.spec import launches
+
+AGENT = AgentCommand()
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that is all of PATH."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    return folder
+
+
+def stand_in(folder: Path, name: str, script: str) -> None:
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+
+
+def test_local_agents_divide_the_jobs_of_this_machine() -> None:
+    found = launches("local:3", AgentCommand({"RUN": "a b"}))
+
+    assert [each.name for each in found] == ["local-0", "local-1", "local-2"]
+    assert found[1].command == (
+        *(sys.executable, "-m", "mpwatch", "node", "--stdio"),
+        *("--match=RUN=a b", "--part=1/3"),
+    )
+
+
+def test_ssh_is_the_users_own_client_without_questions(programs: Path) -> None:
+    stand_in(programs, "ssh", "exit 0")
+
+    first, second = launches("ssh:node7,ada@node8", AGENT)
+
+    assert (first.name, second.name) == ("node7", "ada@node8")
+    assert first.command[0] == str(programs / "ssh")
+    assert "-oBatchMode=yes" in first.command
+    assert first.command[-3:-1] == ("--", "node7")
+    assert "node --stdio" in first.command[-1]
+
+
+def test_hosts_come_from_a_hostfile(programs: Path, tmp_path: Path) -> None:
+    stand_in(programs, "ssh", "exit 0")
+    hostfile = tmp_path / "hosts"
+    hostfile.write_text("# ours\nnode7 slots=8\n\nnode8 # the other\nnode7\n")
+
+    assert [each.name for each in launches(f"ssh:@{hostfile}", AGENT)] == ["node7", "node8"]
+
+
+def test_the_command_on_another_machine_can_be_given() -> None:
+    agent = AgentCommand({"SLURM_JOB_ID": "7; rm -rf /"}, "python3 /shared/mpwatch.pyz")
+
+    words = shlex.split(agent.shell_line())
+
+    assert words[:3] == ["exec", "sh", "-c"]
+    assert shlex.split(words[3]) == [
+        *("exec", "python3", "/shared/mpwatch.pyz", "node", "--stdio"),
+        "--match=SLURM_JOB_ID=7; rm -rf /",
+    ]
+
+
+def test_a_slurm_job_is_one_step_for_each_of_its_nodes(programs: Path) -> None:
+    stand_in(programs, "srun", "exit 0")
+    stand_in(programs, "squeue", 'echo "4711 node[7-8]"')
+    stand_in(programs, "scontrol", 'test "$3" = "node[7-8]" && echo node7 && echo node8')
+
+    first, second = launches("slurm:4711", AGENT)
+
+    assert (first.name, second.name) == ("node7", "node8")
+    assert {"--overlap", "--jobid=4711", "-N1", "-n1"} <= set(first.command)
+    assert second.command[second.command.index("-w") + 1] == "node8"
+    assert "--match=SLURM_JOB_ID=4711" in first.command[-1]
+
+
+def test_inside_an_allocation_the_job_need_not_be_named(
+    programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(programs, "srun", "exit 0")
+    stand_in(programs, "squeue", 'echo "$3 n1"')
+    stand_in(programs, "scontrol", "echo n1")
+    monkeypatch.setenv("SLURM_JOB_ID", "12")
+
+    assert "--jobid=12" in launches("slurm:", AGENT)[0].command
+
+
+def test_pods_are_named_or_chosen_by_a_label(programs: Path) -> None:
+    stand_in(programs, "kubectl", "echo pod/train-0; echo pod/train-1")
+
+    named = launches("k8s:ml/train-0,train-1", AGENT)
+    chosen = launches("k8s:ml/app=train", AGENT)
+
+    assert [each.name for each in named] == ["train-0", "train-1"]
+    assert named == chosen
+    assert named[0].command[1:5] == ("exec", "-i", "-n", "ml")
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ("mars:1", "is not a job"),
+        ("local", "is not a job"),
+        ("local:0", "local:N"),
+        ("ssh:", "names no host"),
+        ("ssh:-oProxyCommand=reboot", "is not a host"),
+        ("ssh:@/nowhere/hosts", "cannot be read"),
+        ("slurm:../x", "is not the number of a Slurm job"),
+        ("k8s:ml/", "names no pod"),
+        ("k8s:--kubeconfig=x", "is not LABEL=VALUE"),
+        ("k8s:-x/pod", "is not a namespace"),
+    ],
+)
+def test_a_spec_that_names_no_job_is_refused_in_one_sentence(
+    spec: str, words: str, programs: Path
+) -> None:
+    for name in ("ssh", "kubectl", "srun"):
+        stand_in(programs, name, "exit 0")
+
+    with pytest.raises(CannotLaunch, match=words):
+        launches(spec, AGENT)
+
+
+@pytest.mark.parametrize(
+    ("spec", "program"), [("ssh:a", "ssh"), ("slurm:1", "srun"), ("k8s:a", "kubectl")]
+)
+def test_an_absent_engine_is_named_with_the_command_that_installs_it(
+    spec: str, program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(CannotLaunch, match=f"{program} is not installed") as caught:
+        launches(spec, AGENT)
+
+    assert caught.value.fix
+
+
+def test_an_engine_that_fails_is_told_in_its_own_words(programs: Path) -> None:
+    stand_in(programs, "srun", "exit 0")
+    stand_in(programs, "squeue", 'echo "slurm_load_jobs error: Invalid job id" >&2; exit 1')
+
+    with pytest.raises(CannotLaunch, match="squeue failed: slurm_load_jobs error: Invalid job id"):
+        launches("slurm:99", AGENT)
+
+
+def test_a_job_that_has_ended_is_told(programs: Path) -> None:
+    for name in ("srun", "squeue", "scontrol"):
+        stand_in(programs, name, "exit 0")
+
+    with pytest.raises(CannotLaunch, match="no running job 99"):
+        launches("slurm:99", AGENT)

@@ -1,0 +1,227 @@
+"""What a node sends each second, and what the head makes of it."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mpwatch.model.findings import Severity
+from mpwatch.model.samples import Ended
+from mpwatch.nodes.frames import FrameReader
+from mpwatch.nodes.messages import (
+    Answer,
+    Ask,
+    Hello,
+    NotAMessage,
+    Sections,
+    Summary,
+    head_frame,
+    message_of_head,
+    message_of_node,
+    node_frame,
+)
+from mpwatch.nodes.rows import Rows
+from mpwatch.nodes.summary import (
+    BYTES_PER_S,
+    MalformedSummary,
+    NodeSummary,
+    RankRow,
+    SummaryReader,
+    SummaryWriter,
+    row_of,
+)
+from tests.unit.nodes.jobs import ALL_REDUCE, finding, rank, snapshot
+
+
+def sent(message: Summary) -> Summary:
+    """The message as the head decodes it."""
+    frame = node_frame(message)
+    decoded = message_of_node(FrameReader(1 << 24).feed(frame)[0].body)
+    assert isinstance(decoded, Summary)
+    return decoded
+
+
+def busy_job(second: int) -> Sections:
+    """64 ranks that all do something else each second."""
+    chance = random.Random(second)
+    ranks = [
+        rank(
+            number,
+            at_s=float(second),
+            doing=f"fetches batch {chance.randrange(10_000)} for {chance.random():.1f} s, "
+            "train.py:48 forward",
+            cpu_percent=chance.randrange(1000) / 10,
+        )
+        for number in range(64)
+    ]
+    found = tuple(finding(each) for each in ranks[: chance.randrange(4)])
+    return ROWS.sections([snapshot(ranks, at_s=float(second), findings=found)])
+
+
+ROWS = Rows()
+
+
+def test_64_processes_that_change_each_second_stay_below_the_limit_of_bytes() -> None:
+    writer, reader = SummaryWriter(), SummaryReader()
+    sizes = []
+    for second in range(30):
+        message = writer.next(float(second), busy_job(second))
+        sizes.append(len(node_frame(message)))
+        assert reader.apply(sent(message))
+
+    assert all(size <= BYTES_PER_S for size in sizes[1:])
+    assert len(reader.summary().ranks) == 64
+
+
+def test_a_calm_job_costs_next_to_nothing() -> None:
+    writer = SummaryWriter()
+    ranks = [rank(n, stack=ALL_REDUCE, still_s=50.0) for n in range(64)]
+    sizes = []
+    for second in range(5):
+        at_s = 100.0 + second
+        ranks = [rank(n, at_s=at_s, stack=ALL_REDUCE, still_s=50.0 + second) for n in range(64)]
+        sections = ROWS.sections([snapshot(ranks, at_s=at_s)])
+        sizes.append(len(node_frame(writer.next(at_s, sections))))
+
+    assert max(sizes[1:]) < 200
+
+
+def test_what_did_not_fit_arrives_later_with_its_last_value() -> None:
+    writer, reader = SummaryWriter(), SummaryReader()
+    for second in range(4):
+        reader.apply(sent(writer.next(float(second), busy_job(second))))
+    assert not writer.is_complete
+    final = busy_job(3)
+    for second in range(4, 12):
+        reader.apply(sent(writer.next(float(second), final)))
+
+    assert writer.is_complete
+    whole = SummaryReader()
+    whole.apply(sent(SummaryWriter().next(11.0, final)))
+    assert reader.summary() == whole.summary()
+
+
+rows = st.dictionaries(
+    st.sampled_from("abcdef"),
+    st.builds(RankRow, pid=st.integers(1, 9), label=st.text(max_size=8), doing=st.text()),
+    max_size=6,
+)
+
+
+@given(st.lists(rows, min_size=1, max_size=6))
+def test_the_head_has_the_rows_of_the_node_after_each_message(
+    moments: list[dict[str, RankRow]],
+) -> None:
+    writer, reader = SummaryWriter(bytes_per_s=1 << 20), SummaryReader()
+    for second, moment in enumerate(moments):
+        sections = {"ranks": {key: row_of(row) for key, row in moment.items()}}
+        message = sent(writer.next(float(second), sections))
+        assert reader.apply(message)
+
+        whole = SummaryReader()
+        whole.apply(sent(SummaryWriter().next(float(second), sections)))
+        assert set(reader.summary().ranks) == set(whole.summary().ranks)
+
+
+def test_a_message_after_a_lost_one_is_ignored_until_a_full_one_arrives() -> None:
+    writer, reader = SummaryWriter(), SummaryReader()
+    reader.apply(writer.next(0.0, busy_job(0)))
+    writer.next(1.0, busy_job(1))
+
+    assert not reader.apply(writer.next(2.0, busy_job(2)))
+    writer.restart()
+    assert reader.apply(writer.next(3.0, busy_job(3)))
+
+
+def test_a_summary_of_wrong_types_or_too_many_rows_is_refused() -> None:
+    with pytest.raises(MalformedSummary):
+        SummaryReader().apply(
+            Summary(0, 1.0, is_full=True, changed={"ranks": {"a": {"pid": "x", "label": "b"}}})
+        )
+    many = {str(n): {"pid": n, "label": "b"} for n in range(2000)}
+    with pytest.raises(MalformedSummary):
+        SummaryReader().apply(Summary(0, 1.0, is_full=True, changed={"ranks": many}))
+
+
+@given(st.binary(max_size=200))
+def test_any_body_is_a_message_or_refused(body: bytes) -> None:
+    for decode in (message_of_node, message_of_head):
+        try:
+            decode(body)
+        except NotAMessage:
+            continue
+
+
+def test_text_of_a_node_is_sanitized() -> None:
+    frame = node_frame(Hello("1.0\x1b[2J", "node\x1b]0;x\x07\n7", 5))
+    hello = message_of_node(FrameReader(1000).feed(frame)[0].body)
+
+    assert hello == Hello("1.0", "node 7", 5)
+    message = Summary(0, 1.0, True, {"ranks": {"a": {"pid": 1, "label": "\x1b[31mred"}}})
+    decoded = sent(message)
+    assert decoded.changed["ranks"]["a"]["label"] == "red"
+
+
+def test_an_answer_becomes_what_json_can_have() -> None:
+    hostile = {"nan": math.nan, "raw": b"\x1b[2J", "deep": [{"text": "a\x1b[31mb"}], "\x1bckey": 1}
+    decoded = message_of_node(FrameReader(9999).feed(node_frame(Answer(1, hostile)))[0].body)
+
+    assert isinstance(decoded, Answer)
+    assert decoded.document is not None
+    assert json.loads(json.dumps(decoded.document, allow_nan=False)) == decoded.document
+    assert all(text.isprintable() for text in (*decoded.document, decoded.document["raw"]))
+    assert decoded.document["nan"] is None
+    assert decoded.document["deep"] == [{"text": "ab"}]
+
+
+def test_an_answer_that_is_nested_without_end_is_refused() -> None:
+    nested: list[object] = []
+    for _ in range(100):
+        nested = [nested]
+    frame = node_frame(Answer(1, {"a": nested}))
+
+    with pytest.raises(NotAMessage):
+        message_of_node(FrameReader(9999).feed(frame)[0].body)
+
+
+def test_a_request_survives_its_way() -> None:
+    ask = Ask(7, "dump", stacks=False)
+
+    assert message_of_head(FrameReader(1000).feed(head_frame(ask))[0].body) == ask
+
+
+def summary_of(*args: object, **kwargs: object) -> NodeSummary:
+    reader = SummaryReader()
+    sections = Rows().sections(*args, **kwargs)  # type: ignore[arg-type]
+    reader.apply(sent(SummaryWriter().next(100.0, sections)))
+    return reader.summary()
+
+
+def test_the_summary_of_a_job_has_its_ranks_findings_and_limits() -> None:
+    waiting = rank(0, stack=ALL_REDUCE, still_s=30.0, doing="waits in all_reduce")
+    dead = rank(1, ended=Ended(rank(1).process, 90.0, signal=9))
+    summary = summary_of(
+        [snapshot([waiting, dead], findings=(finding(waiting, Severity.CRITICAL),))]
+    )
+
+    assert summary.node.state == "watching"
+    assert summary.node.counts == {"rank": 1}
+    assert summary.node.shm_percent == 50
+    assert summary.node.facts["python"] == "3.11"
+    assert summary.node.facts["OMP_NUM_THREADS"] == "8"
+    first, second = summary.ranks
+    assert (first.rank, first.world_size, first.job) == (0, 64, "10.0.0.1:29500")
+    assert (first.place, first.line) == ("all_reduce", "train.py:48 train")
+    assert first.quiet_at_s == 70.0
+    assert first.severity == "critical"
+    assert (second.is_ended, second.has_failed) == (True, True)
+    assert [each.rule for each in summary.findings] == ["fd-exhaustion-receiver"]
+
+
+def test_a_node_without_a_job_says_so() -> None:
+    assert summary_of([]).node.state == "no-job"
