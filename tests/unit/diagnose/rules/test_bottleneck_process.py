@@ -97,7 +97,7 @@ def collecting(second: int, *, timeout_s: float | None = 0.7, worker: str = "wai
         recv = thread(200, state="R")
     if worker == "sleeps":
         recv = thread(200, waits=WaitedOn("timer", "clock_nanosleep"))
-    return world(
+    return snapshot_of(
         main(threads=[gets], fds=fds(9, links=[pipe(4, 77, False), pipe(5, 88, True)])),
         process(
             200,
@@ -151,7 +151,7 @@ def learning(second: int) -> Snapshot:
     own = replace(
         own, sample=replace(own.sample, threads=(ThreadSample(MAIN, "p", "R", 95 * second),))
     )
-    return world(own, *(client(n) for n in (200, 201)), at_s=NOW_S - 60 + second)
+    return snapshot_of(own, *(client(n) for n in (200, 201)), at_s=NOW_S - 60 + second)
 
 
 def switching(per_round: float) -> History:

@@ -66,10 +66,14 @@ def test_more_threads_than_cores_in_one_process_were_asked_for_by_the_program() 
     ]
 
     own = only(
-        cpu_oversubscription.check, world(main(), *crowded, usable_cpus=4, cpu_count=4), RUNNABLE
+        cpu_oversubscription.check,
+        snapshot_of(main(), *crowded, usable_cpus=4, cpu_count=4),
+        RUNNABLE,
     )
     default = only(
-        cpu_oversubscription.check, world(main(), *crowded, usable_cpus=4, cpu_count=32), RUNNABLE
+        cpu_oversubscription.check,
+        snapshot_of(main(), *crowded, usable_cpus=4, cpu_count=32),
+        RUNNABLE,
     )
 
     assert "computes with 16 threads, and the machine has 4 cores" in own.cause

@@ -18,7 +18,7 @@ from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import Point, ProcessMetric
 from mpwatch.model.host import NewFiles
 from mpwatch.model.samples import FdLink, ThreadSample, WaitedOn
-from mpwatch.model.snapshot import Process
+from mpwatch.model.snapshot import Process, WorkerLoad
 from tests.builders.snapshots import (
     MAIN,
     MIB,
@@ -275,7 +275,9 @@ def test_producers_of_one_queue_are_one_story_and_do_not_read_it() -> None:
     )
 
     told = only(
-        check, world(reader, producer(200, writes=False), producer(201, writes=True), few), past
+        check,
+        snapshot_of(reader, producer(200, writes=False), producer(201, writes=True), few),
+        past,
     )
 
     assert told.subject == "queue"
@@ -295,7 +297,7 @@ def test_memory_that_rises_with_threads_is_told_with_them_also_of_a_sibling() ->
     )
 
     told = only(
-        check, world(main(), *ranks, memory_total_bytes=GIB, memory_available_bytes=GIB), past
+        check, snapshot_of(main(), *ranks, memory_total_bytes=GIB, memory_available_bytes=GIB), past
     )
 
     assert told.summary.startswith("rank 200 (200) has ever more threads: +30 a minute for 60 s")
@@ -316,7 +318,7 @@ def with_kept_threads(*after_s: float) -> Process:
 
 
 def test_threads_started_one_after_the_other_that_stay_explain_memory_at_once() -> None:
-    job = world(with_kept_threads(20, 26, 33, 39, 45, 52, 58))
+    job = snapshot_of(with_kept_threads(20, 26, 33, 39, 45, 52, 58))
 
     told = only(check, job, history(rising("anon_bytes", 900 * MIB, 5 * MIB)))
 
@@ -333,18 +335,32 @@ def test_threads_started_one_after_the_other_that_stay_explain_memory_at_once() 
     ids=["few", "a pool", "no more are started"],
 )
 def test_threads_that_do_not_pile_up_are_not_the_reason(after_s: tuple[float, ...]) -> None:
-    job = world(with_kept_threads(*after_s))
+    job = snapshot_of(with_kept_threads(*after_s))
 
     told = only(check, job, history(rising("anon_bytes", 900 * MIB, 5 * MIB)))
 
     assert told.subject == "memory"
 
 
+@pytest.mark.parametrize(
+    ("load", "told"),
+    [
+        (WorkerLoad(0, fetched=3, fetch_p50_s=18.0), 0),
+        (WorkerLoad(0, fetched=1, task_since_s=40.0), 0),
+        (WorkerLoad(0, fetched=90, fetch_p50_s=0.7, task_since_s=0.1), 1),
+    ],
+)
+def test_what_a_worker_gathers_for_one_batch_is_no_growth(load: WorkerLoad, told: int) -> None:
+    job = snapshot_of(main(), process(200, more={"loader": load}))
+
+    assert len(found(check, job, history(rising("anon_bytes", 900 * MIB, 5 * MIB, 200)))) == told
+
+
 def test_a_manager_that_grows_is_told_as_the_holder_of_others_objects() -> None:
     server = process(200, "spawned", label="manager", torch_loaded=True)
 
     told = only(
-        check, world(main(), server), history(rising("anon_bytes", 900 * MIB, 5 * MIB, 200))
+        check, snapshot_of(main(), server), history(rising("anon_bytes", 900 * MIB, 5 * MIB, 200))
     )
 
     assert "server process of a multiprocessing Manager" in told.cause
@@ -360,7 +376,7 @@ def importing(until_s: float) -> Account:
         if at_s < until_s:
             calls.insert(1, "<frozen importlib._bootstrap>:_find_and_load")
         own = thread(200, *calls, state="R", stack_age_s=0.1, cpu_percent=90.0)
-        index = Index(world(main(), process(200, threads=[own]), at_s=at_s), NO_HISTORY)
+        index = Index(snapshot_of(main(), process(200, threads=[own]), at_s=at_s), NO_HISTORY)
         found = advanced(found, index, wait_graph(index))
     return found
 
@@ -368,7 +384,7 @@ def importing(until_s: float) -> Account:
 @pytest.mark.parametrize(("imports_s", "told"), [(60, 0), (40, 0), (10, 1)])
 def test_what_rises_while_a_process_imports_modules_is_its_start(imports_s: int, told: int) -> None:
     past = history(rising("anon_bytes", 900 * MIB, 5 * MIB, 200))
-    job = replace(world(main(), process(200)), account=importing(NOW_S - 60 + imports_s))
+    job = replace(snapshot_of(main(), process(200)), account=importing(NOW_S - 60 + imports_s))
 
     assert len(found(check, job, past)) == told
 

@@ -24,9 +24,9 @@ from tests.builders.snapshots import (
     NOW_S,
     WALL_S,
     cpu,
+    exited,
     fds,
     found,
-    gone,
     history,
     line,
     main,
@@ -89,7 +89,7 @@ def short_of_cores(*calls: str) -> Account:
     found = Account()
     for second in range(20):
         at_s = NOW_S - 20 + second
-        job = world(main(), *(ready(n, 50 * second, calls) for n in (200, 201)), at_s=at_s)
+        job = snapshot_of(main(), *(ready(n, 50 * second, calls) for n in (200, 201)), at_s=at_s)
         index = Index(job, NO_HISTORY)
         found = advanced(found, index, wait_graph(index))
     return found
@@ -106,7 +106,9 @@ def test_the_workers_line_is_named_and_cores_that_are_short_are_no_reason_for_mo
     None
 ):
     spent = short_of_cores(*FETCHING_WORKER)
-    job = world(main(), *two(*FETCHING_WORKER), loaders=(loader(wait_share=0.95),), usable_cpus=2)
+    job = snapshot_of(
+        main(), *two(*FETCHING_WORKER), loaders=(loader(wait_share=0.95),), usable_cpus=2
+    )
 
     finding = only(loader_starvation.check, replace(job, account=spent), cpu(w200=50, w201=50))
 
@@ -128,7 +130,7 @@ def test_a_loader_of_few_slow_batches_is_starved_once_its_workers_have_worked(
         process(n, worker_id=n - 200, born_wall_s=WALL_S - age_s, threads=[thread(n, state="R")])
         for n in (200, 201)
     ]
-    job = world(main(), *workers, loaders=(loader(batches=3, waiting_since_s=8.0),))
+    job = snapshot_of(main(), *workers, loaders=(loader(batches=3, waiting_since_s=8.0),))
     job = replace(job, account=short_of_cores(*FETCHING_WORKER))
 
     assert len(found(loader_starvation.check, job, cpu(w200=7, w201=7))) == told
@@ -145,7 +147,7 @@ def epochs(*ages_s: float, living: int = 1) -> list[Process]:
                 pid_number,
                 worker_id=worker,
                 born_wall_s=WALL_S - age,
-                ended=None if last else gone(pid_number),
+                ended=None if last else exited(pid_number),
             )
             found.append(replace(each, process=ProcessId(pid_number, round(1e6 - 100 * age))))
     return found
@@ -161,7 +163,7 @@ def first_batches(*starts: float, wait_s: float) -> History:
 
 
 def test_workers_started_for_each_epoch_are_told_with_what_their_start_costs() -> None:
-    job = world(main(), *epochs(50, 40, 30, 20, 10))
+    job = snapshot_of(main(), *epochs(50, 40, 30, 20, 10))
 
     finding = only(loader_starvation.check, job, first_batches(50, 40, 30, 20, 10, wait_s=6))
 
@@ -181,7 +183,7 @@ def test_workers_that_cost_little_to_start_are_not_told(
 ) -> None:
     past = first_batches(*ages, wait_s=wait_s)
 
-    told = found(loader_starvation.check, world(main(), *epochs(*ages)), past)
+    told = found(loader_starvation.check, snapshot_of(main(), *epochs(*ages)), past)
 
     assert [each for each in told if each.subject == "start-up"] == []
 
