@@ -43,6 +43,8 @@ FileKind: TypeAlias = Literal["shared-memory files", "semaphores", "temporary fi
 """The subject of a finding about files that belong to no single process."""
 
 
+BATCHES = 4
+"""A DataLoader worker that grows does so over this many batches."""
 KEPT_THREADS = 6
 KEPT_SPAN_S = 10.0
 """So many threads at one line, of which the last was started this long after the first one."""
@@ -179,7 +181,8 @@ def _of_process(
             if not series:
                 continue
         growth = steady_growth(series, required)
-        if growth is not None and growth.gained >= share * series[-1].value:
+        is_batch = resource == "memory" and growth is not None and _is_of_a_batch(process, growth)
+        if growth is not None and growth.gained >= share * series[-1].value and not is_batch:
             rising[resource] = growth
     if not rising:
         return
@@ -195,6 +198,18 @@ def _of_process(
             with_it = CARRIES.get(resource, frozenset())
             effects = tuple((other, rising[other]) for other in rising if other in with_it)
             yield Growing(resource, (process,), (growth,), effects)
+
+
+def _is_of_a_batch(process: Process, growth: Growth) -> bool:
+    """Whether a growth may be the samples of the batch that a DataLoader worker is fetching.
+
+    They are freed with it: a sawtooth of one tooth for each batch, of which few were seen.
+    """
+    load = process.loader
+    if load is None:
+        return False
+    fetch_s = max(load.fetch_p50_s or 0.0, load.task_since_s or 0.0)
+    return growth.span_s < BATCHES * fetch_s
 
 
 def _threads_by_start(index: Index, process: Process) -> Growth | None:
@@ -218,7 +233,7 @@ def _threads_by_start(index: Index, process: Process) -> Growth | None:
         return None
     span_s = after_s[-1] - after_s[0]
     gaps_s = [later - earlier for earlier, later in pairwise(after_s)]
-    goes_on = age - after_s[-1] <= max(gaps_s)
+    goes_on = age - after_s[-1] <= 2 * max(gaps_s)
     if span_s < KEPT_SPAN_S or max(gaps_s) > span_s / 2 or not goes_on:
         return None
     return Growth((len(after_s) - 1) / span_s, len(after_s), span_s)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 from mpwatch.describe.account import sentence
@@ -80,7 +81,7 @@ def work_place(index: Index, processes: Iterable[Process]) -> Place | None:
 
     Time in which they waited for a free core has no line.
     """
-    lines: Counter[tuple[str, str, str]] = Counter()
+    lines: defaultdict[tuple[str, str, str], float] = defaultdict(float)
     work = 0.0
     for process in processes:
         for each in shares(index, process):
@@ -94,11 +95,12 @@ def work_place(index: Index, processes: Iterable[Process]) -> Place | None:
     known = sum(lines.values())
     if not work or known < KNOWN * work:
         return None
-    functions: Counter[tuple[str, str]] = Counter()
+    functions: defaultdict[tuple[str, str], float] = defaultdict(float)
     for (file, function, _), share in lines.items():
         functions[file, function] += share
-    (file, function), most = functions.most_common(1)[0]
-    line = next(at for (*of, at), _ in lines.most_common() if of == [file, function])
+    (file, function), most = max(functions.items(), key=itemgetter(1))
+    in_it = ((share, line) for (*of, line), share in lines.items() if of == [file, function])
+    _, line = max(in_it)
     return Place(f"{file}:{line} {function}", most / known)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 from mpwatch.diagnose.analysis.idle_time import mean_cpu_percent
@@ -186,7 +187,7 @@ def _finding_of_rounds(
             f"{rounds.ratio:.1f} times as much in the last third of {seconds_text(rounds.span_s)} "
             "as in the first, with the second in between",
             *((f"{called(process)}: {words}",) if words else ()),
-            *(f"{called(each)} waits at {at}" for each in children[:2] if (at := own_lines(each))),
+            *(f"{called(each)} is at {line}" for each in children[:2] if (line := own_lines(each))),
         ),
         cause=(
             "The work of a round grows with the rounds before: for example it goes through "
@@ -209,7 +210,7 @@ def _waits_in_vain(index: Index) -> Iterator[Finding]:
     if account.job is None or pauses.readings < SAMPLES or pauses.observed_s < PAUSES_S:
         return
     observed_s = sum(pauses.seen.values())
-    lost: Counter[tuple[tuple[ProcessId, ...], str]] = Counter()
+    lost: defaultdict[tuple[tuple[ProcessId, ...], str], float] = defaultdict(float)
     for each, seconds in pauses.seen.items():
         if each != SOMEBODY_WORKS:
             lost[each.providers, each.place] += seconds
@@ -217,7 +218,7 @@ def _waits_in_vain(index: Index) -> Iterator[Finding]:
     works = account.job.now == SOMEBODY_WORKS or SOMEBODY_WORKS in recent.seen
     if not lost or not works:
         return
-    ((waiters, place), seconds), *_ = lost.most_common(1)
+    (waiters, place), seconds = max(lost.items(), key=itemgetter(1))
     process = index.snapshot.get(waiters[0]) if waiters else None
     if process is None or not place or seconds < LOST_SHARE * observed_s:
         return

@@ -178,6 +178,7 @@ def test_rounds_that_take_ever_more_cpu_time_are_told() -> None:
     assert told.process == pid(MAIN)
     assert "needs ever more cpu time for each round at train.py:30 update" in told.summary
     assert "2 processes wait for it 100% of the time" in told.summary
+    assert "goes through at train.py:30 update" in told.advice
     assert found(check, job, switching(0.0)) == []
     assert found(check, job, switching(0.001)) == []
 

@@ -18,7 +18,7 @@ from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import Point, ProcessMetric
 from mpwatch.model.host import NewFiles
 from mpwatch.model.samples import FdLink, ThreadSample, WaitedOn
-from mpwatch.model.snapshot import Process
+from mpwatch.model.snapshot import Process, WorkerLoad
 from tests.builders.snapshots import (
     MAIN,
     MIB,
@@ -340,6 +340,20 @@ def test_threads_that_do_not_pile_up_are_not_the_reason(after_s: tuple[float, ..
     told = only(check, job, history(rising("anon_bytes", 900 * MIB, 5 * MIB)))
 
     assert told.subject == "memory"
+
+
+@pytest.mark.parametrize(
+    ("load", "told"),
+    [
+        (WorkerLoad(0, fetched=3, fetch_p50_s=18.0), 0),
+        (WorkerLoad(0, fetched=1, task_since_s=40.0), 0),
+        (WorkerLoad(0, fetched=90, fetch_p50_s=0.7, task_since_s=0.1), 1),
+    ],
+)
+def test_what_a_worker_gathers_for_one_batch_is_no_growth(load: WorkerLoad, told: int) -> None:
+    job = snapshot_of(main(), process(200, more={"loader": load}))
+
+    assert len(found(check, job, history(rising("anon_bytes", 900 * MIB, 5 * MIB, 200)))) == told
 
 
 def test_a_manager_that_grows_is_told_as_the_holder_of_others_objects() -> None:
