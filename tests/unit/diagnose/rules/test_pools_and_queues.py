@@ -102,11 +102,13 @@ def test_a_pool_whose_thread_for_results_has_ended_is_named_at_once() -> None:
     ]
     waits = thread(MAIN, "pool.py:wait", "pool.py:get", "train.py:main:33", still_s=1.0)
 
-    finding = only(pool_hang_after_worker_death.check, world(main(threads=[waits, *handlers[:2]])))
+    finding = only(
+        pool_hang_after_worker_death.check, snapshot_of(main(threads=[waits, *handlers[:2]]))
+    )
 
     assert finding.summary.endswith("waits for a Pool's result, and no thread receives results")
     assert any("train.py:33 main" in each for each in finding.evidence)
-    whole = world(main(threads=[waits, *handlers]))
+    whole = snapshot_of(main(threads=[waits, *handlers]))
     assert found(pool_hang_after_worker_death.check, whole) == []
 
 
