@@ -16,18 +16,36 @@ MARK = f"of-{os.getpid()}"
 """Other test processes start such ranks at the same time."""
 
 
+START = """
+import os, subprocess, sys
+for number in range(3):
+    environment = {**os.environ, "RANK": str(number), "WORLD_SIZE": "3", "MPWATCH_T": sys.argv[1]}
+    rank = subprocess.Popen(
+        [sys.executable, "-c", sys.argv[2]],
+        env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )
+    print(rank.pid)
+"""
+
+
 @pytest.fixture
-def ranks(request: pytest.FixtureRequest) -> Iterator[list[int]]:
-    """Three processes with the environment of ranks; none of them loads torch."""
-    started = []
-    for number in range(3):
-        environment = {**os.environ, "RANK": str(number), "WORLD_SIZE": "3", "MPWATCH_T": MARK}
-        started.append(
-            subprocess.Popen([sys.executable, "-c", WAIT], stdin=subprocess.PIPE, env=environment)
-        )
-    yield [each.pid for each in started]
-    for each in started:
-        each.communicate(b"\n")
+def ranks() -> Iterator[list[int]]:
+    """Three processes with the environment of ranks; none of them loads torch.
+
+    Their parent has ended: the process of the tests may itself be a torch job with children.
+    """
+    hold, until = os.pipe()
+    started = subprocess.run(
+        [sys.executable, "-c", START, MARK, WAIT],
+        stdin=hold,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    os.close(hold)
+    yield [int(line) for line in started.stdout.split()]
+    os.close(until)  # each reads the end of its input
 
 
 def test_processes_are_named_by_pid(ranks: list[int]) -> None:
