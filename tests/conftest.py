@@ -40,10 +40,15 @@ def _own_files_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator
         yield
 
 
-def pytest_collection_finish() -> None:
-    """Exempt what importing 5,000 tests has created from every later garbage collection."""
-    gc.collect()
-    gc.freeze()
+@pytest.fixture(autouse=True, scope="module")
+def _modules_of_tests_are_not_garbage_collected() -> None:
+    """Exempt the objects of all modules of tests from collections, which they would slow down.
+
+    Once per run, and again after tests that call `mpwatch.cli.main`, which ends the exemption.
+    """
+    if gc.get_freeze_count() == 0:
+        gc.collect()
+        gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

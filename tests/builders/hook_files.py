@@ -1,4 +1,4 @@
-"""Files as hooks leave them behind."""
+"""Files of hooks whose processes have exited: rings and notes."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def write_hook_files(
 
     Args:
         folder: Where.
-        process: Whose they are.
-        records: What it did.
-        notes: What it noted.
-        origin: Pid and start of its parent, and what it is called there.
+        process: The process whose hook wrote them.
+        records: Its events.
+        notes: Its notes.
+        origin: Pid and start time of its parent, and its name there.
     """
     data = bytearray(wire.HEADER_BYTES + SLOTS * wire.RECORD_BYTES)
     wire.HEADER.pack_into(
@@ -71,5 +71,5 @@ def write_hook_files(
 
 
 def birth_note(child: int, ms: int = 1, worker_id: int | None = 0) -> dict[str, Any]:
-    """What a parent notes about a child it started."""
+    """The note of a parent that it started a child."""
     return {"kind": "birth", "ms": ms, "pid": child, "worker_id": worker_id, "method": "fork"}

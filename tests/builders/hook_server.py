@@ -1,4 +1,4 @@
-"""Hooks as this process plays them: real sockets, made from the wire format."""
+"""Hooks imitated in this process: real sockets that speak the wire format."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Clock:
 
 
 class FakeHook:
-    """The other end: listens like a hook, says what it is told."""
+    """A socket that listens like a hook and sends what a test gives it."""
 
     def __init__(self, folder: Path) -> None:
         self.listener = socket.socket(socket.AF_UNIX)

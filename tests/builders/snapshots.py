@@ -52,7 +52,7 @@ def process(
     more: Mapping[str, Any] | None = None,
     **sample: Any,
 ) -> Process:
-    """One process; keywords go into its sample, `more` into the process itself."""
+    """A process; keywords are fields of its sample, `more` are fields of the process."""
     is_top = role == "main" and parent == MAIN
     parent_id = None if parent is None or is_top else pid(parent)
     taken = {
@@ -90,7 +90,7 @@ def main(number: int = MAIN, **keywords: Any) -> Process:
 
 
 def snapshot_of(*processes: Process, at_s: float = NOW_S, **keywords: Any) -> Snapshot:
-    """A snapshot; keywords `shm`, `cgroup` and others of the host go there."""
+    """A snapshot of a job; keywords that name fields of the host, such as `shm`, are set there."""
     host_fields = HostSample.__dataclass_fields__.keys()
     host = {name: keywords.pop(name) for name in list(keywords) if name in host_fields}
     return Snapshot(
@@ -295,7 +295,7 @@ _listeners: list[Callable[[Snapshot, History], None]] = []
 
 @contextmanager
 def checked_snapshots() -> Iterator[list[tuple[Snapshot, History]]]:
-    """Collects the snapshots and histories that tests give to rules meanwhile."""
+    """Yields a list that receives each snapshot and history that `found` checks in this context."""
     seen: list[tuple[Snapshot, History]] = []
 
     def note(snapshot: Snapshot, past: History) -> None:

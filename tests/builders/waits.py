@@ -1,4 +1,4 @@
-"""A DataLoader job whose processes wait for each other, and the one chain that follows."""
+"""Processes of a DataLoader job that wait for each other, and their wait chain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A procfs of our own making: folders and files such as the kernel shows, in a temporary place."""
+"""An imitated procfs: the folders and files of the kernel in a temporary directory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ THIS_UID = os.getuid()
 
 
 class FakeProc:
-    """Builds processes in a folder that is handed to collectors as `/proc`."""
+    """Creates processes in a directory that collectors read as `/proc`."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -114,7 +114,7 @@ class FakeProc:
         (self.root / f"{pid}/fd/{number}").symlink_to(target)
 
     def end(self, pid: int) -> None:
-        """Take a process away, as the kernel does once it was collected."""
+        """Remove a process, as the kernel does when its parent has reaped it."""
         import shutil
 
         shutil.rmtree(self.root / str(pid))
@@ -140,7 +140,7 @@ class FakeProc:
         return str(pid).encode() + b" (" + raw + b") " + (head + rest).encode() + b"\n"
 
     def _announce(self, pid: int, parent: int) -> None:
-        """Tell of a birth where the kernel does: `loadavg`, and the parent's `children`."""
+        """Record a start where the kernel does: in `loadavg` and the parent's `children`."""
         self.write("loadavg", f"0.25 0.20 0.10 2/300 {pid}\n")
         listed = self.root / f"{parent}/task/{parent}/children"
         if listed.exists():
@@ -149,7 +149,7 @@ class FakeProc:
 
 @pytest.fixture
 def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeProc:
-    """An empty machine, whose folders have the size of an ordinary file system's."""
+    """A procfs without processes; descriptors are counted by listing, since `st_size` differs."""
     monkeypatch.setattr(fds, "count", lambda root, pid, *_: len(os.listdir(f"{root}/{pid}/fd")))
     root = tmp_path / "proc"
     root.mkdir()

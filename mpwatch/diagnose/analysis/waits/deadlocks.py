@@ -112,7 +112,8 @@ def _waits_inside(thread: Thread) -> bool:
     if thread.state != "S":
         return False
     if wait is None:
-        return thread.wchan is not None and "futex" in thread.wchan
+        # Without its call, a lock of this process cannot be told from one that processes share.
+        return thread.wchan is not None and "futex" in thread.wchan and bool(thread.stack)
     return wait.kind == "futex" and wait.timeout_s is None
 
 

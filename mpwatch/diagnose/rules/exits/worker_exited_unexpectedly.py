@@ -8,8 +8,8 @@ from dataclasses import replace
 from signal import Signals
 from typing import Any
 
+from mpwatch.describe import signals
 from mpwatch.describe.frames import own_frames
-from mpwatch.diagnose.analysis import signals
 from mpwatch.diagnose.analysis.distributed.rank_exits import (
     Left,
     exception_of,

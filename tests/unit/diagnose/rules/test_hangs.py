@@ -14,7 +14,7 @@ from mpwatch.diagnose.rules.hangs import (
 )
 from mpwatch.model.findings import Severity
 from mpwatch.model.ids import SegmentId
-from mpwatch.model.samples import ThreadSample, WaitedOn
+from mpwatch.model.samples import Frame, ThreadSample, WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot, Thread
 from tests.builders.snapshots import (
     MAIN,
@@ -180,15 +180,14 @@ def test_a_child_forked_under_a_pin_thread_is_named_so() -> None:
     assert named(job) == ["fork-vs-pin-thread"]
 
 
-def test_a_hidden_system_call_is_judged_by_its_wait_channel() -> None:
-    child = process(
-        300,
-        "spawned",
-        start_method="fork",
-        threads=[Thread(300, "python", "S", wchan="futex_do_wait", still_s=STILL)],
-    )
+@pytest.mark.parametrize("has_stack", [True, False])
+def test_a_hidden_system_call_is_judged_by_its_wait_channel_and_stack(has_stack: bool) -> None:
+    """Without a stack it may as well wait for a semaphore that processes share."""
+    stack = (Frame("log", "train.py", 7),) if has_stack else ()
+    waiting = Thread(300, "python", "S", wchan="futex_do_wait", still_s=STILL, stack=stack)
+    child = process(300, "spawned", start_method="fork", threads=[waiting])
 
-    assert named(snapshot_of(main(), child)) == ["fork-with-threads-lock"]
+    assert named(snapshot_of(main(), child)) == ["fork-with-threads-lock"] * has_stack
 
 
 @pytest.mark.parametrize(
