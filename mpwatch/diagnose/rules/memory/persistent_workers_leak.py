@@ -95,7 +95,8 @@ def _finding(
         cause=(
             "The workers keep data from earlier samples: for example a dict of decoded samples, an "
             "unbounded lru_cache, readers' buffers or a fragmented heap. Each worker keeps its "
-            "own, and frees it only when it exits."
+            "own. A bounded cache that is still filling looks the same; its growth slows down and "
+            "ends."
         ),
         advice=(
             "Bound the caches, or share one between workers (a shared tensor, a memory map). If "

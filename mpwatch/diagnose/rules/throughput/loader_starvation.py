@@ -77,7 +77,8 @@ def check(index: Index) -> Iterator[Finding]:
         if owner.process in told:
             continue
         measured = [x for x in index.snapshot.loaders if x.process == owner.process]
-        least = FEW_BATCHES if _have_worked(index, workers) else BATCHES
+        waits = any((x.wait_share or 0.0) >= WAIT_SHARE and x.batches < BATCHES for x in measured)
+        least = FEW_BATCHES if waits and _have_worked(index, workers) else BATCHES
         share = max((x.wait_share or 0.0 for x in measured if x.batches >= least), default=None)
         if share is not None:
             waited_s = max(x.waiting_since_s or 0.0 for x in measured)
