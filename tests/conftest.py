@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -114,9 +115,10 @@ class Program:
 
 
 def kill_group(leader: int) -> None:
-    """Kill a process group whose leader was not waited for yet.
+    """Kill a process group whose leader was not waited for yet, with all descendants of it.
 
-    Resource trackers are spared: they end by themselves and take the semaphores with them.
+    A launcher starts each rank in a session of its own. Resource trackers are spared: they end by
+    themselves and remove the semaphores.
     """
     for pid in _group(leader):
         with contextlib.suppress(ProcessLookupError):
@@ -124,17 +126,23 @@ def kill_group(leader: int) -> None:
 
 
 def _group(leader: int) -> list[int]:
-    """The processes of a process group, without resource trackers."""
-    found = []
-    for name in os.listdir("/proc"):
-        if not name.isdigit():
-            continue
+    """The processes of a process group and their descendants, without resource trackers."""
+    members, children = {leader}, defaultdict[int, list[int]](list)
+    trackers = set()
+    for name in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
             fields = Path(f"/proc/{name}/stat").read_bytes().rpartition(b")")[2].split()
-            is_tracker = b"resource_tracker" in Path(f"/proc/{name}/cmdline").read_bytes()
-            if int(fields[2]) == leader and not is_tracker:
-                found.append(int(name))
-    return found
+            if b"resource_tracker" in Path(f"/proc/{name}/cmdline").read_bytes():
+                trackers.add(int(name))
+            children[int(fields[1])].append(int(name))
+            if int(fields[2]) == leader:
+                members.add(int(name))
+    above = [*members]
+    while above:
+        below = [each for each in children[above.pop()] if each not in members]
+        members.update(below)
+        above += below
+    return sorted(members - trackers)
 
 
 Start = Callable[..., Program]
