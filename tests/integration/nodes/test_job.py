@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Program, Start
+from tests.conftest import PROGRAMS, Program, Start
 
 pytestmark = pytest.mark.slow
 LIMIT_S = 90.0
@@ -67,41 +67,43 @@ def free_port() -> int:
         return port
 
 
+def started_apart(start: Start, *command: str, env: dict[str, str]) -> tuple[Program, int]:
+    """A program whose parent has ended, and its pid.
+
+    The process of the tests may itself be a torch job, with all its children.
+    """
+    shell = ["sh", "-c", '"$@" & echo "pid $!"', "sh", sys.executable, *command]
+    program = start(shell, env=env)
+    return program, int(program.wait_for("pid").split()[1])
+
+
 @pytest.fixture
-def stuck_ranks(start: Start, mark: str) -> list[Program]:
+def stuck_ranks(start: Start, mark: str) -> list[int]:
     """Two gloo ranks without a common launcher; rank 1 does not call what rank 0 waits in."""
     shared = {
-        **os.environ,
         "WORLD_SIZE": "2",
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(free_port()),
         "STUCK": "1",
         "MPWATCH_TEST_JOB": mark,
     }
-    ranks = [start("rank_of_job.py", env={**shared, "RANK": str(rank)}) for rank in range(2)]
-    for each in ranks:
-        each.wait_for("ready")
-    return ranks
+    path = str(PROGRAMS / "rank_of_job.py")
+    ranks = [started_apart(start, path, env={**shared, "RANK": str(rank)}) for rank in range(2)]
+    for program, _ in ranks:
+        program.wait_for("ready")
+    return [pid for _, pid in ranks]
 
 
 @pytest.fixture
-def sleepers(mark: str) -> Iterator[list[int]]:
+def sleepers(start: Start, mark: str) -> list[int]:
     """Two processes with the environment of ranks that never load torch."""
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-c", "input()"],
-            stdin=subprocess.PIPE,
-            env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "2", "MPWATCH_TEST_JOB": mark},
-        )
-        for rank in range(2)
-    ]
-    yield [each.pid for each in started]
-    for each in started:
-        each.communicate(b"\n")
+    shared = {"WORLD_SIZE": "2", "MPWATCH_TEST_JOB": mark}
+    waits = ("-c", "import time; time.sleep(600)")
+    return [started_apart(start, *waits, env={**shared, "RANK": str(rank)})[1] for rank in range(2)]
 
 
 def test_a_stuck_rank_is_named_with_its_node_and_its_line(
-    stuck_ranks: list[Program], mark: str
+    stuck_ranks: list[int], mark: str
 ) -> None:
     done = run("diagnose", "--job", "local:3", "--json", "--fail-on", "warning", mark=mark)
 
@@ -110,8 +112,8 @@ def test_a_stuck_rank_is_named_with_its_node_and_its_line(
     (finding,) = document["findings"]
     by_pid = {pid: node["name"] for node in document["nodes"] for pid in node["roots"]}
     assert finding["rule"] == "rank-stuck-in-collective"
-    assert (finding["rank"], finding["pid"]) == (1, stuck_ranks[1].pid)
-    assert finding["node"] == by_pid[stuck_ranks[1].pid]
+    assert (finding["rank"], finding["pid"]) == (1, stuck_ranks[1])
+    assert finding["node"] == by_pid[stuck_ranks[1]]
     assert "waits in all_reduce for rank 1" in finding["summary"]
     assert "save_checkpoint" in finding["summary"]
     assert agents(mark) == []

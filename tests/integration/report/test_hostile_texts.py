@@ -28,7 +28,8 @@ from mpwatch.report.prometheus import exposition
 from tests.conftest import PROGRAMS, kill_group
 from tests.integration.cli.terminal import Terminal
 
-pytestmark = pytest.mark.slow
+# One process has the job and its outputs for all tests.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("hostile")]
 
 PAGES = {
     "1": "Threads",
