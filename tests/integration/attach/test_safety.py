@@ -15,6 +15,7 @@ from mpwatch.attach.detach import detach
 from mpwatch.attach.inject import inject
 from mpwatch.attach.native import elf, tracer
 from mpwatch.model.ids import ProcessId
+from tests.integration import on_demand
 from tests.integration.attach.conftest import Running, Start, eventually
 from tests.programs.attach_plain import BLOCK
 
@@ -76,7 +77,9 @@ def require_right_digest(line: str) -> None:
     assert digest.hexdigest() == printed
 
 
-@pytest.mark.parametrize("what", ["busy", "idle", "blocked", "threads"])
+@pytest.mark.parametrize(
+    "what", on_demand.cases(["busy", "idle", "blocked", "threads"], ["busy", "threads"])
+)
 def test_an_observer_killed_at_any_step_leaves_the_target_running(start: Start, what: str) -> None:
     running = start("attach_plain", what)
     steps = steps_of_an_attach(running.process)
@@ -332,7 +335,7 @@ def hook_threads(pid: int) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("what", ["busy", "blocked"])
+@pytest.mark.parametrize("what", on_demand.cases(["busy", "blocked"], ["blocked"]))
 def test_a_tracer_killed_at_any_step_leaves_the_target_running(start: Start, what: str) -> None:
     running = start("attach_plain", what)
     steps = steps_of_an_attach(running.process)

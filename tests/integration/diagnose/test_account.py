@@ -77,6 +77,7 @@ def test_main_of_a_slow_loader_waits_for_batches(start: Start, hook: str) -> Non
     assert of_worker["computing"] < 0.2
 
 
+@ON_DEMAND
 def test_processes_that_take_turns_with_a_lock_wait_for_it(start: Start) -> None:
     job = start("account_of_time.py", "locks")
     job.wait_for("ready")

@@ -36,7 +36,7 @@ SAYS = {
 }
 """What the title and the evidence have to contain."""
 HEALTHY = ("cache", "sawtooth")
-USUAL = ("pipes", "memory", "shm")
+USUAL = ("memory", "shm")
 
 
 @pytest.fixture(scope="module")

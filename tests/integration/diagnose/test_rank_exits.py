@@ -81,6 +81,7 @@ time.sleep(600)
 """
 
 
+@ON_DEMAND
 def test_a_child_that_was_killed_before_mpwatch_came_is_told(start: Start) -> None:
     job = start([sys.executable, "-c", CHILD_OF_BEFORE])
     job.wait_for("ready")

@@ -82,6 +82,7 @@ def test_the_hook_adds_what_torch_has_recorded(
     assert any(each.endswith(record) for each in first["evidence"]), first["evidence"]
 
 
+@ON_DEMAND
 def test_the_rank_that_writes_a_checkpoint_is_the_one_that_is_missing(start: Start) -> None:
     first, *_ = findings(apart(start, "checkpoint"))
 

@@ -36,8 +36,8 @@ STUCK = {
     "thread_lock_twice": ("no-progress", "a lock or condition of its own process", "update"),
 }
 """The rule, what it says, and a line that it names."""
-USUAL = ("crossed_locks", "exit_with_unread_queue", "flock_outside", "socket_outside")
-USUAL_HEALTHY = ("idle_pool", "served")
+USUAL = ("crossed_locks", "flock_outside")
+USUAL_HEALTHY = ("served",)
 HEALTHY = ("computing_worker", "idle_pool", "idle_workers", "joined_service", "served")
 
 

@@ -112,9 +112,9 @@ def hold_in_debugger(start: Start, job: Program) -> Program:
 @pytest.mark.parametrize(
     "disturb",
     [
-        stop_main,
+        pytest.param(stop_main, marks=ON_DEMAND),
         stop_workers,
-        pytest.param(hold_in_debugger, marks=WITH_GDB),
+        pytest.param(hold_in_debugger, marks=(WITH_GDB, ON_DEMAND)),
     ],
 )
 def test_a_job_that_a_person_has_stopped_does_not_hang(start: Start, disturb: Disturb) -> None:
@@ -129,7 +129,9 @@ def test_a_job_that_a_person_has_stopped_does_not_hang(start: Start, disturb: Di
             guest.end()  # first: what it traces cannot be buried before
 
 
-@pytest.mark.parametrize("name", ["dataloader spawn persistent", "ddp torchrun"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("dataloader spawn persistent", marks=ON_DEMAND), "ddp torchrun"]
+)
 def test_a_job_that_has_just_been_started_may_take_its_time(start: Start, name: str) -> None:
     assert warnings(watching(healthy(start, name))) == []
 
