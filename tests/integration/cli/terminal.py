@@ -27,6 +27,8 @@ class Terminal:
     ) -> None:
         environment = {**os.environ, "TERM": "xterm-256color", "PYTHONPATH": str(REPOSITORY)}
         environment |= variables
+        for name in ("COLUMNS", "LINES"):  # pytest-xdist sets them: they would hide the real size
+            environment.pop(name, None)
         self.output = b""
         self.pid, self._fd = pty.fork()
         if self.pid == 0:

@@ -122,7 +122,7 @@ def terminal(job: Job, *options: str) -> Iterator[Terminal]:
     """The dashboard on a terminal, once it shows the job."""
     opened = Terminal("attach", job.pid, *options, variables=os.environ, width=200, height=60)
     try:
-        opened.read_until("mFunction")
+        opened.read_until("mFile.mFunction")
         yield opened
         opened.press("q")
         opened.wait()
