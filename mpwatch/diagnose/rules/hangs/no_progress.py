@@ -48,7 +48,7 @@ def check(index: Index) -> Iterator[Finding]:
 def _severity(index: Index, blockage: Blockage) -> Severity | None:
     """How bad it is; `None` as long as it means nothing."""
     waited_s = blockage.waited_s
-    if _is_unread(blockage):
+    if _is_unread(blockage) and _is_output(index, blockage):
         if waited_s < WARNED_S:
             return Severity.INFO if waited_s >= TOLD_S else None
         return Severity.CRITICAL if waited_s >= HOPELESS_S else Severity.WARNING
@@ -67,8 +67,21 @@ def _severity(index: Index, blockage: Blockage) -> Severity | None:
 
 
 def _is_unread(blockage: Blockage) -> bool:
-    """Whether a process waits for room in a pipe or socket that the process at the end reads."""
-    return blockage.edge is not None and blockage.edge.kind in ("pipe-write", "socket-write")
+    """Whether a process waits for room in a pipe whose reader does something else than compute.
+
+    A producer that is ahead of a consumer that computes waits by design.
+    """
+    edge = blockage.edge
+    return edge is not None and edge.kind == "pipe-write" and blockage.reason != "computes"
+
+
+def _is_output(index: Index, blockage: Blockage) -> bool:
+    """Whether the pipe is standard output or error of the process that writes: no queue of work."""
+    edge = blockage.edge
+    process = index.snapshot.get(edge.waiter) if edge is not None else None
+    thread = main_thread(process) if process is not None else None
+    wait = thread.waits_on if thread is not None else None
+    return wait is not None and wait.kind == "pipe-write" and wait.fds in ((1,), (2,))
 
 
 def _holds_up_the_job(index: Index, blockage: Blockage) -> bool:

@@ -25,6 +25,8 @@ STUCK_S = 6.0
 _RECEIVER = "_handle_results"
 _HANDLERS = ("_handle_workers", "_handle_tasks", _RECEIVER)
 """What the threads of a Pool run."""
+WAITED_S = 3.0
+"""Stacks of two rounds agree by then that no thread receives results."""
 REPLACED_S = 0.5
 """Forking a Pool takes milliseconds a worker; spawned ones are started back to back as well."""
 
@@ -38,7 +40,7 @@ def check(index: Index) -> Iterator[Finding]:
     """
     for process in index.snapshot.living():
         waits = [t for t in process.threads if shape_in(index, t.stack) == "pool-result"]
-        if waits and _has_lost_its_receiver(process):
+        if any((t.still_s or 0.0) >= WAITED_S for t in waits) and _has_lost_its_receiver(process):
             yield _without_receiver(process, waits[0])
             continue
         quiet = quiet_s(process, index) if waits else None
@@ -115,11 +117,11 @@ def _without_receiver(process: Process, thread: Thread) -> Finding:
             f"none runs {_RECEIVER}",
         ),
         cause=(
-            "The thread of the Pool that receives results has ended by an exception, whose "
-            "traceback is on standard error. Most often something that a worker sent could not be "
-            "unpickled here: an exception class whose __init__ takes other arguments than it "
-            "passes to super().__init__, or a tensor whose sender has exited. No result of this "
-            "Pool is received any more."
+            "The thread of the Pool that receives results has ended, most likely by an exception, "
+            "whose traceback is on standard error then. Most often something that a worker sent "
+            "could not be unpickled here: an exception class whose __init__ takes other arguments "
+            "than it passes to super().__init__, or a tensor whose sender has exited. No result of "
+            "this Pool is received any more."
         ),
         advice=(
             "Read the traceback of the thread on standard error. Pass all arguments of an "

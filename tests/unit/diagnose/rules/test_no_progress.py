@@ -89,21 +89,32 @@ def test_a_pause_as_long_as_usual_is_quiet() -> None:
     assert found(no_progress.check, sleeping(34.0), usual) == []
 
 
-def test_a_pipe_that_its_reader_leaves_full_is_told_as_that() -> None:
-    """A child writes its output to a pipe that main, which sleeps, does not read."""
-    main_sleeps = main(
+def unread(waited_s: float, fd: int, **reader: Any) -> Snapshot:
+    """A child that writes to a full pipe, of which main has the reading end."""
+    own = main(
         fds=fds(5, links=[pipe(3, 500, False)]),
         segments=(),
-        threads=[thread(MAIN, "train.py:main:7", waits=SLEEPS, still_s=40.0)],
+        threads=[thread(MAIN, "train.py:main:7", waits=SLEEPS, **{"still_s": waited_s, **reader})],
     )
-    writes = WaitedOn("pipe-write", "write", ("pipe:[500]",))
+    writes = WaitedOn("pipe-write", "write", ("pipe:[500]",), (fd,))
+    return snapshot_of(own, child(waits=writes, still_s=waited_s))
 
-    finding = only(no_progress.check, snapshot_of(main_sleeps, child(waits=writes, still_s=40.0)))
+
+def test_output_that_is_not_read_is_told_as_that() -> None:
+    finding = only(no_progress.check, unread(40.0, 1))
 
     assert finding.severity is Severity.WARNING
     assert finding.cause.startswith("pipe 500 is full, and main (100), which has its reading end")
     assert "wake up" not in finding.cause
     assert "in a thread of its own" in finding.advice
+
+
+def test_a_producer_ahead_of_its_consumer_is_no_warning() -> None:
+    sleeps = found(no_progress.check, unread(400.0, 7))
+    computes = found(no_progress.check, unread(400.0, 1, state="R", cpu_percent=100.0, still_s=0.0))
+
+    assert {each.severity for each in (*sleeps, *computes)} <= {Severity.INFO}
+    assert not any("is full" in each.cause for each in computes)
 
 
 def test_a_parent_that_joins_a_child_waits_by_design() -> None:

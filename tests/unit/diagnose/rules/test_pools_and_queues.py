@@ -95,12 +95,12 @@ def test_a_death_nobody_saw_shows_in_a_younger_worker() -> None:
     assert "died" not in finding.summary
 
 
-def test_a_pool_whose_thread_for_results_has_ended_is_named_at_once() -> None:
+def test_a_pool_whose_thread_for_results_has_ended_is_named_soon() -> None:
     handlers = [
         thread(MAIN + n, f"multiprocessing/pool.py:{name}", still_s=1.0)
         for n, name in enumerate(("_handle_workers", "_handle_tasks", "_handle_results"), 1)
     ]
-    waits = thread(MAIN, "pool.py:wait", "pool.py:get", "train.py:main:33", still_s=1.0)
+    waits = thread(MAIN, "pool.py:wait", "pool.py:get", "train.py:main:33", still_s=4.0)
 
     finding = only(
         pool_hang_after_worker_death.check, snapshot_of(main(threads=[waits, *handlers[:2]]))
@@ -110,6 +110,8 @@ def test_a_pool_whose_thread_for_results_has_ended_is_named_at_once() -> None:
     assert any("train.py:33 main" in each for each in finding.evidence)
     whole = snapshot_of(main(threads=[waits, *handlers]))
     assert found(pool_hang_after_worker_death.check, whole) == []
+    young = snapshot_of(main(threads=[replace(waits, still_s=1.0), *handlers[:2]]))
+    assert found(pool_hang_after_worker_death.check, young) == []
 
 
 def test_a_pool_of_one_age_or_with_one_at_work_is_quiet() -> None:
