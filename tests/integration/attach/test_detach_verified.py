@@ -13,19 +13,10 @@ from mpwatch.attach.detach import detach
 from mpwatch.attach.inject import inject
 from mpwatch.attach.target import read_target
 from mpwatch.collect.hook import presence
-from mpwatch.hook import wire
 from tests.integration.attach.conftest import Running, Start, eventually
+from tests.procfs import hook_threads
 
 pytestmark = pytest.mark.slow
-
-
-def hook_threads(pid: int) -> int:
-    """Threads with the hook's name, counted without the code that is tested."""
-    count = 0
-    for tid in os.listdir(f"/proc/{pid}/task"):
-        with open(f"/proc/{pid}/task/{tid}/comm", "rb") as file:
-            count += file.read() == wire.THREAD_NAME + b"\n"
-    return count
 
 
 def run_detach(pid: int) -> subprocess.CompletedProcess[str]:

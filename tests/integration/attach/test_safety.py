@@ -17,6 +17,7 @@ from mpwatch.attach.native import elf, tracer
 from mpwatch.model.ids import ProcessId
 from tests.integration import on_demand
 from tests.integration.attach.conftest import Running, Start, eventually
+from tests.procfs import hook_threads
 from tests.programs.attach_plain import BLOCK
 
 pytestmark = pytest.mark.slow
@@ -318,21 +319,13 @@ def test_an_observer_that_is_stopped_holds_no_target(
         assert eventually(lambda: state_of(observer) == "T", 20)
         assert eventually(lambda: is_well(running), 5)
         # The call is made in spite of that: the hook comes while the observer stands.
-        assert eventually(lambda: bool(hook_threads(running.pid)), 10)
+        assert eventually(lambda: hook_threads(running.pid) == 1, 10)
         assert state_of(observer) == "T"
     finally:
         os.kill(observer, signal.SIGCONT)
         os.waitpid(observer, 0)
     running.drain()
     require_right_digest(running.newest_line())
-
-
-def hook_threads(pid: int) -> list[str]:
-    found = []
-    for tid in os.listdir(f"/proc/{pid}/task"):
-        with open(f"/proc/{pid}/task/{tid}/comm") as file:
-            found += [tid] if file.read() == "mpwatch-hook\n" else []
-    return found
 
 
 @pytest.mark.parametrize("what", on_demand.cases(["busy", "blocked"], ["blocked"]))

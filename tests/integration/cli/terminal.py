@@ -102,11 +102,6 @@ class Terminal:
         return bool(data)
 
 
-def hook_threads(pid: int) -> int:
-    """How many threads a process has beside its main thread."""
-    return len(os.listdir(f"/proc/{pid}/task")) - 1
-
-
 def runs(pid: int) -> bool:
     """Whether a process exists and has not ended."""
     try:

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from mpwatch.collect.host import ptrace_access
+from tests.procfs import hook_threads
 
-from .terminal import REPOSITORY, Terminal, hook_threads, idle_program
+from .terminal import REPOSITORY, Terminal, idle_program
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
-from tests.integration.demo import procfs
+from tests import procfs
 
 READY_S = 90.0
 ENDS_WITHIN_S = 8.0

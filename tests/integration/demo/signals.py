@@ -10,9 +10,9 @@ import glob
 import os
 from collections.abc import Callable
 
-from tests.integration.demo import procfs
-from tests.integration.demo.procfs import FUTEX, NANOSLEEP, READ, RECV, WAIT4, WRITE, eventually
+from tests import procfs
 from tests.integration.demo.program import Program
+from tests.procfs import FUTEX, NANOSLEEP, READ, RECV, WAIT4, WRITE, eventually
 
 Signal = Callable[[Program], bool]
 

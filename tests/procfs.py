@@ -1,4 +1,4 @@
-"""What the tests of the demonstrations read from /proc by hand, independently of mpwatch."""
+"""What tests read from /proc by hand, independently of mpwatch."""
 
 from __future__ import annotations
 
@@ -86,6 +86,11 @@ def call(pid: int, tid: int | None = None) -> int | None:
 def thread_names(pid: int) -> list[str]:
     """Names of its threads."""
     return [text(pid, f"task/{tid}/comm").strip() for tid in threads(pid)]
+
+
+def hook_threads(pid: int) -> int:
+    """How many of its threads have the name of the hook's."""
+    return thread_names(pid).count("mpwatch-hook")
 
 
 def links(pid: int) -> list[str]:
