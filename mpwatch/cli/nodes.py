@@ -26,7 +26,7 @@ from mpwatch.model.findings import Severity
 if TYPE_CHECKING:
     from mpwatch.model.snapshot import Snapshot
     from mpwatch.nodes.head import Head, NodeView
-    from mpwatch.nodes.launchers.launch import Launch
+    from mpwatch.nodes.launchers.launch import ChangingNodes, Launch
     from mpwatch.nodes.messages import Ask
 
 
@@ -80,8 +80,8 @@ def _look(snapshots: Sequence[Snapshot], ask: Ask) -> list[Snapshot]:
 
 def job(arguments: argparse.Namespace) -> int:
     """Open the dashboard on a job on several machines."""
-    launches = job_launches(arguments.job, arguments)
     need_terminal(f"mpwatch dump --job {arguments.job}")
+    launches = job_launches(arguments.job, arguments)
     from mpwatch.nodes.job_source import LiveJobSource
     from mpwatch.tui.job_app import run_job
 
@@ -204,7 +204,7 @@ def _connected(arguments: argparse.Namespace) -> Iterator[tuple[Head, Progress]]
             head.close()
 
 
-def job_launches(spec: str, arguments: argparse.Namespace) -> list[Launch]:
+def job_launches(spec: str, arguments: argparse.Namespace) -> Sequence[Launch] | ChangingNodes:
     """The nodes of a job.
 
     Raises:
