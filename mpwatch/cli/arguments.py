@@ -248,6 +248,9 @@ def _add_nodes(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     node.add_argument(
         "--job-pids", type=_pids, default=(), metavar="PID,PID", help="the roots of the job here"
     )
+    node.add_argument(
+        "--raylet", type=_pid, metavar="PID", help="the processes of this Ray node and its drivers"
+    )
     _add_match(node)
     node.add_argument(
         "--part",

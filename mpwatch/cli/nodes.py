@@ -42,7 +42,9 @@ def node(arguments: argparse.Namespace) -> int:
     from mpwatch.nodes.find import Selection, find_roots
     from mpwatch.nodes.jobs_of_node import JobsOfNode
 
-    selection = Selection(arguments.job_pids, dict(arguments.match), arguments.part)
+    selection = Selection(
+        arguments.job_pids, arguments.raylet, dict(arguments.match), arguments.part
+    )
     jobs = JobsOfNode(lambda: find_roots(selection))
     agent = Agent(source, sink, jobs, _look)
     jobs.start()

@@ -84,7 +84,7 @@ class MpwatchNode:
         with self._lock:
             self._end()
             raylet = os.environ.get("RAY_RAYLET_PID") or str(os.getppid())
-            arguments = [*arguments, f"--job-pids={raylet}"]
+            arguments = [*arguments, f"--raylet={raylet}"]
             if command:
                 return self._start(["sh", "-c", f'exec {command} "$@"', "sh", *arguments])
             if self._kind != kind_of_python():

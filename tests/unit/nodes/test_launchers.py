@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shlex
 import sys
 from pathlib import Path
@@ -119,6 +120,7 @@ def test_pods_are_named_or_chosen_by_a_label(programs: Path) -> None:
         ("k8s:ml/", "names no pod"),
         ("k8s:--kubeconfig=x", "is not LABEL=VALUE"),
         ("k8s:-x/pod", "is not a namespace"),
+        ("ray:", "names no cluster"),
     ],
 )
 def test_a_spec_that_names_no_job_is_refused_in_one_sentence(
@@ -159,3 +161,13 @@ def test_a_job_that_has_ended_is_told(programs: Path) -> None:
 
     with pytest.raises(CannotLaunch, match="no running job 99"):
         launches("slurm:99", AGENT)
+
+
+def test_ray_is_not_imported_to_say_that_it_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
+
+    with pytest.raises(CannotLaunch, match="Ray is not installed") as caught:
+        launches("ray:auto", AGENT)
+
+    assert caught.value.fix == "pip install 'mpwatch[ray]'"
+    assert "ray" not in sys.modules

@@ -1,0 +1,40 @@
+"""A Ray driver with one actor on each node of a cluster; one of them hangs in a call."""
+
+import os
+import sys
+import time
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+
+@ray.remote(num_cpus=0)
+class Trainer:
+    def pid(self):
+        return os.getpid()
+
+    def step(self, number):
+        if number == 2:
+            self.wait_for_the_simulator()
+        return number
+
+    def wait_for_the_simulator(self):
+        time.sleep(600)
+
+
+def main():
+    ray.init(address=sys.argv[1], log_to_driver=False, logging_level="ERROR")
+    nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
+    actors = [
+        Trainer.options(scheduling_strategy=NodeAffinitySchedulingStrategy(each, soft=False)).remote()
+        for each in nodes
+    ]
+    for node, actor in zip(nodes, actors):
+        print("actor", node, ray.get(actor.pid.remote()), flush=True)
+    print("ready", os.getpid(), flush=True)
+    results = [actor.step.remote(number) for number, actor in enumerate(actors)]
+    ray.get(results)
+
+
+if __name__ == "__main__":
+    main()
