@@ -40,6 +40,8 @@ FRESH_S = 3.0
 """A stack of a process that moves is out of date after this long."""
 _RSS_UNIT = 64 << 20
 
+_RAY_IDLE = ("ray::IDLE",)
+
 COMPARED = (
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",
@@ -108,9 +110,10 @@ class Rows:
         }
 
     def _rank_rows(self, index: Index) -> Iterator[tuple[ProcessId, RankRow]]:
-        """The ranks of a job; its root if it has none."""
+        """The ranks of a job; without any the workers of Ray that run something, or else its root."""
         snapshot = index.snapshot
         processes = [each for each in snapshot.processes if is_rank(each)]
+        processes = processes or [each for each in snapshot.processes if is_busy_ray_worker(each)]
         if not processes:
             processes = [each for each in snapshot.processes if each.process == snapshot.root]
         waits: dict[ProcessId, list[WaitEdge]] = {}
@@ -133,6 +136,12 @@ class Rows:
         if known_s is None or abs(known_s - at_s) >= MOVED_S:
             self._quiet_at_s[key] = known_s = round(at_s, 1)
         return msgspec.structs.replace(row, quiet_at_s=known_s)
+
+
+def is_busy_ray_worker(process: Process) -> bool:
+    """Whether a worker of Ray runs a task or holds an actor."""
+    title = process.sample.cmdline[:1]
+    return process.role == "ray-worker" and bool(title) and title[0] not in _RAY_IDLE
 
 
 def node_row(
