@@ -110,7 +110,7 @@ class Rows:
         }
 
     def _rank_rows(self, index: Index) -> Iterator[tuple[ProcessId, RankRow]]:
-        """The ranks of a job; without any the workers of Ray that run something, or else its root."""
+        """The ranks of a job; without any, the busy workers of Ray, or else its root."""
         snapshot = index.snapshot
         processes = [each for each in snapshot.processes if is_rank(each)]
         processes = processes or [each for each in snapshot.processes if is_busy_ray_worker(each)]

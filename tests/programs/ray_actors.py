@@ -26,10 +26,12 @@ def main():
     ray.init(address=sys.argv[1], log_to_driver=False, logging_level="ERROR")
     nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
     actors = [
-        Trainer.options(scheduling_strategy=NodeAffinitySchedulingStrategy(each, soft=False)).remote()
+        Trainer.options(
+            scheduling_strategy=NodeAffinitySchedulingStrategy(each, soft=False)
+        ).remote()
         for each in nodes
     ]
-    for node, actor in zip(nodes, actors):
+    for node, actor in zip(nodes, actors, strict=True):
         print("actor", node, ray.get(actor.pid.remote()), flush=True)
     print("ready", os.getpid(), flush=True)
     results = [actor.step.remote(number) for number, actor in enumerate(actors)]

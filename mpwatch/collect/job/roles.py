@@ -36,7 +36,9 @@ _HELPER = re.compile(
 _COMPILE_WORKER = "torch/_inductor/compile_worker/"
 RAY_TITLE = "ray::"
 _RAY_WORKER = "/ray/_private/workers/"
-_RAY_SERVICES = re.compile(r"ray::(?:Dashboard|RuntimeEnvAgent|(?:IDLE|SPILL|RESTORE|DELETE)_\w+Worker\b)")
+_RAY_SERVICES = re.compile(
+    r"ray::(?:Dashboard|RuntimeEnvAgent|(?:IDLE|SPILL|RESTORE|DELETE)_\w+Worker\b)"
+)
 _LAUNCHER_SCRIPTS = frozenset(
     ("torchrun", "deepspeed", "accelerate", "accelerate-launch", "torchx")
 )

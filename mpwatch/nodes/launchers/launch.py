@@ -72,7 +72,7 @@ class ChildPipes(subprocess.Popen[bytes]):
         )
 
     def has_ended(self) -> bool:
-        """Whether the process has exited; it is not reaped, so that its number is not used again."""
+        """Whether the process has exited; it is not reaped: its number stays its own."""
         if self.returncode is not None:
             return True
         try:
@@ -110,8 +110,7 @@ class ChangingNodes(Protocol):
     """The nodes of a job on an engine whose nodes join and leave."""
 
     def launches(self) -> Sequence[Launch]:
-        """The nodes as they are now. A node keeps its name; one that left as planned is not among
-        them."""
+        """The nodes as they are now, without those that have left as planned; names stay."""
         ...
 
     def close(self) -> None:

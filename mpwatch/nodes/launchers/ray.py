@@ -76,9 +76,7 @@ class RayNodes:
         Raises:
             CannotLaunch: Ray is not installed, or there is no such cluster.
         """
-        spec = importlib.util.find_spec("ray")
-        if spec is None or spec.origin is None:
-            raise CannotLaunch("Ray is not installed in the Python that runs mpwatch.", INSTALL)
+        _require_ray()
         self._address = address
         self._agent = agent
         self._names: dict[str, str] = {}
@@ -174,6 +172,13 @@ def nodes(rest: str, agent: AgentCommand) -> RayNodes:
             f"ray:{rest} names no cluster.", "mpwatch dump --job ray:auto; ray:HOST:6379"
         )
     return RayNodes(rest, agent)
+
+
+def _require_ray() -> None:
+    spec = importlib.util.find_spec("ray")
+    # A folder that happens to be called so has no origin.
+    if spec is None or spec.origin is None:
+        raise CannotLaunch("Ray is not installed in the Python that runs mpwatch.", INSTALL)
 
 
 class _Helper:
@@ -276,6 +281,8 @@ class _Helper:
 
 def _in_plain_words(problem: str) -> str:
     """A sentence of Ray as one of ours."""
+    if problem.startswith("Could not find any running Ray instance"):
+        return "No Ray cluster runs on this machine."
     return f"Ray: {clean(problem)}"
 
 

@@ -56,7 +56,7 @@ def kind_of_python() -> str:
 
 
 class MpwatchNode:
-    """The agent of one node. Calls: `begin`, then `read` and `write` at the same time, then `end`."""
+    """The agent of one node: `begin`, then `read` and `write` at the same time, then `end`."""
 
     def __init__(self, archive: bytes | None, kind: str) -> None:
         """Keep the archive.

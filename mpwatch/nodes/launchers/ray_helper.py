@@ -217,9 +217,7 @@ async def _both_ways(cluster: _Cluster, node: str, given: int, output: int) -> s
     actor = cluster.actor(node)
     to_agent = asyncio.create_task(_give(actor, given))
     from_agent = asyncio.create_task(_take(actor, output))
-    done, pending = await asyncio.wait(
-        (to_agent, from_agent), return_when=asyncio.FIRST_COMPLETED
-    )
+    done, pending = await asyncio.wait((to_agent, from_agent), return_when=asyncio.FIRST_COMPLETED)
     for task in pending:
         task.cancel()
     told = from_agent.result() if from_agent in done else ""

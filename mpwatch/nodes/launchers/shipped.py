@@ -63,9 +63,7 @@ def _of_package(package: str, top: str) -> Iterator[tuple[str, bytes]]:
         path = package if inner == "." else f"{package}/{inner}"
         module = path.replace("/", ".")
         folders[:] = [
-            each
-            for each in folders
-            if each != "__pycache__" and f"{module}.{each}" not in LEFT_OUT
+            each for each in folders if each != "__pycache__" and f"{module}.{each}" not in LEFT_OUT
         ]
         is_source = module.startswith(AS_SOURCE)
         for each in files:

@@ -1,4 +1,4 @@
-"""SPEC, the name of a job on several machines: `ray:...`, `slurm:...`, `ssh:...`, `k8s:...`, `local:N`."""
+"""SPEC, the name of a job on several machines: `ray:...`, `slurm:...`, `ssh:...`, and others."""
 
 from __future__ import annotations
 
@@ -8,16 +8,21 @@ from types import MappingProxyType
 from mpwatch.nodes.launchers import kubernetes, local, ray, slurm, ssh
 from mpwatch.nodes.launchers.launch import AgentCommand, CannotLaunch, ChangingNodes, Launch
 
-LAUNCHERS: Mapping[str, Callable[[str, AgentCommand], Sequence[Launch] | ChangingNodes]] = MappingProxyType(
-    {
-        "local": local.launches,
-        "ssh": ssh.launches,
-        "slurm": slurm.launches,
-        "k8s": kubernetes.launches,
-        "ray": ray.nodes,
-    }
+LAUNCHERS: Mapping[str, Callable[[str, AgentCommand], Sequence[Launch] | ChangingNodes]] = (
+    MappingProxyType(
+        {
+            "local": local.launches,
+            "ssh": ssh.launches,
+            "slurm": slurm.launches,
+            "k8s": kubernetes.launches,
+            "ray": ray.nodes,
+        }
+    )
 )
-FORMS = "local:N, ssh:HOST,HOST, ssh:@HOSTFILE, slurm:JOBID, k8s:[NAMESPACE/]POD,POD, ray:ADDRESS or ray:auto"
+FORMS = (
+    "local:N, ssh:HOST,HOST, ssh:@HOSTFILE, slurm:JOBID, k8s:[NAMESPACE/]POD,POD, ray:auto or "
+    "ray:HOST:PORT"
+)
 
 
 def launches(spec: str, agent: AgentCommand) -> Sequence[Launch] | ChangingNodes:
