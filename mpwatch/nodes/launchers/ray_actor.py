@@ -35,6 +35,14 @@ has ended, and a sentence follows."""
 
 RUN = """\
 import fcntl, os, shutil, sys
+child = os.fork()
+if child:
+    for descriptor in (0, 1, 2):
+        os.close(descriptor)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if code < 0:
+        os.kill(os.getpid(), -code)
+    os._exit(code)
 folder = sys.argv[1]
 lock = os.open(os.path.join(folder, "lock"), os.O_RDONLY)
 fcntl.flock(lock, fcntl.LOCK_EX)
@@ -47,7 +55,12 @@ finally:
     shutil.rmtree(folder, ignore_errors=True)
 sys.exit(status)
 """
-"""Runs the agent from its folder, which is removed at the end. The lock says that it is in use."""
+"""Runs the agent from its folder, which is removed at the end. The lock says that it is in use.
+
+The agent is a child of the process that Ray's worker starts: a worker that exits kills its children
+with SIGKILL (`kill_child_processes_on_worker_exit`, Ray 2.60), which would leave the folder. The
+agent then reads the end of its input. It has a session of its own for the same reason.
+"""
 
 
 def kind_of_python() -> str:
@@ -140,6 +153,7 @@ class MpwatchNode:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 bufsize=0,
+                start_new_session=True,
             )
         except OSError as error:
             return f"{command[0]} cannot be started: {error.strerror}."
