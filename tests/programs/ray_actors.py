@@ -1,4 +1,4 @@
-"""A Ray driver with one actor on each node of a cluster; one of them hangs in a call."""
+"""A Ray driver with one actor on each node of a cluster; the last of them hangs in a call."""
 
 import os
 import sys
@@ -13,8 +13,8 @@ class Trainer:
     def pid(self):
         return os.getpid()
 
-    def step(self, number):
-        if number == 2:
+    def step(self, number, is_last):
+        if is_last:
             self.wait_for_the_simulator()
         return number
 
@@ -34,7 +34,8 @@ def main():
     for node, actor in zip(nodes, actors, strict=True):
         print("actor", node, ray.get(actor.pid.remote()), flush=True)
     print("ready", os.getpid(), flush=True)
-    results = [actor.step.remote(number) for number, actor in enumerate(actors)]
+    last = len(actors) - 1
+    results = [actor.step.remote(n, n == last) for n, actor in enumerate(actors)]
     ray.get(results)
 
 

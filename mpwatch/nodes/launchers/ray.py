@@ -29,6 +29,7 @@ from mpwatch.nodes.launchers.launch import AgentCommand, CannotLaunch, Launch
 INSTALL = "pip install 'mpwatch[ray]'"
 CONNECT_S = 45.0
 """How long the connection to a cluster may take; on an idle machine it takes three seconds."""
+ANSWER_S = 5.0
 END_S = 5.0
 """How long the helper may take to end its actors and itself."""
 LOST_KEPT = 32
@@ -41,9 +42,9 @@ _START = (
     "from mpwatch.nodes.launchers.ray_helper import main; "
     "sys.exit(main(int(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3]), sys.argv[4]))"
 )
-_PLANNED = ("EXPECTED_TERMINATION", "AUTOSCALER_DRAIN_IDLE", "AUTOSCALER_DRAIN_PREEMPTED")
-"""Why a node is no more, where that is no failure (`NodeDeathInfo.Reason` in Ray's gcs.proto,
-2.60)."""
+_PLANNED = ("1", "4")
+"""Why a node is no more, where that is no failure: it was told to end, or was idle
+(`NodeDeathInfo.Reason` in Ray's common.proto, 2.60; 2 is unexpected, 3 preempted)."""
 
 
 class _Node(msgspec.Struct):
@@ -171,7 +172,22 @@ def nodes(rest: str, agent: AgentCommand) -> RayNodes:
         raise CannotLaunch(
             f"ray:{rest} names no cluster.", "mpwatch dump --job ray:auto; ray:HOST:6379"
         )
+    _require_answer(rest)
     return RayNodes(rest, agent)
+
+
+def _require_answer(address: str) -> None:
+    """Ray itself tries for a minute to reach an address where nothing listens."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdecimal() or "/" in host:
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), ANSWER_S).close()
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise CannotLaunch(
+            f"No Ray cluster answers at {clean(address)}: {reason}.", CHECK
+        ) from None
 
 
 def _require_ray() -> None:

@@ -8,7 +8,6 @@ actor, because it ends with its input: when Ray kills the actor, nothing is left
 import contextlib
 import fcntl
 import importlib.util
-import io
 import os
 import platform
 import select
@@ -18,7 +17,6 @@ import sys
 import tempfile
 import threading
 import time
-import zipfile
 
 READ_BYTES = 1 << 16
 """The most that one call returns: what is shorter than 100 kB travels within Ray's reply and not
@@ -34,19 +32,23 @@ DATA, WAIT, END = b"d", b"w", b"e"
 has ended, and a sentence follows."""
 
 RUN = """\
-import fcntl, os, shutil, sys
+import fcntl, os, shutil, sys, tempfile, zipfile
 child = os.fork()
 if child:
-    for descriptor in (0, 1, 2):
+    for descriptor in (0, 1, 2, int(sys.argv[1])):
         os.close(descriptor)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if code < 0:
         os.kill(os.getpid(), -code)
     os._exit(code)
-folder = sys.argv[1]
-lock = os.open(os.path.join(folder, "lock"), os.O_RDONLY)
-fcntl.flock(lock, fcntl.LOCK_EX)
+folder = tempfile.mkdtemp(prefix="mpwatch-node-")
 try:
+    lock = os.open(os.path.join(folder, "lock"), os.O_RDONLY | os.O_CREAT, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    with os.fdopen(int(sys.argv[1]), "rb") as file:
+        zipfile.ZipFile(file).extractall(folder)
+    if os.path.exists(os.path.join(folder, "bin", "py-spy")):
+        os.chmod(os.path.join(folder, "bin", "py-spy"), 0o700)
     sys.path.insert(0, folder)
     sys.argv = ["mpwatch", *sys.argv[2:]]
     from mpwatch.cli import main
@@ -55,7 +57,8 @@ finally:
     shutil.rmtree(folder, ignore_errors=True)
 sys.exit(status)
 """
-"""Runs the agent from its folder, which is removed at the end. The lock says that it is in use.
+"""Unpacks an archive, of which the descriptor is given, to a folder of its own, runs the agent from
+there, and removes the folder at the end. The lock says that it is in use.
 
 The agent is a child of the process that Ray's worker starts: a worker that exits kills its children
 with SIGKILL (`kill_child_processes_on_worker_exit`, Ray 2.60), which would leave the folder. The
@@ -105,11 +108,16 @@ class MpwatchNode:
                     f"The node has Python {platform.python_version()} on {platform.machine()}, "
                     "which is another kind than here: give the command of mpwatch there by --agent."
                 )
+            _remove_unused()
+            archive = os.memfd_create("mpwatch")
             try:
-                folder = self._unpacked()
-            except OSError as error:
-                return f"The agent cannot be written to {tempfile.gettempdir()}: {error.strerror}."
-            return self._start([sys.executable, "-I", "-c", RUN, folder, *arguments])
+                with os.fdopen(os.dup(archive), "wb") as file:
+                    file.write(self._archive or b"")
+                os.lseek(archive, 0, os.SEEK_SET)
+                run = [sys.executable, "-I", "-c", RUN, str(archive)]
+                return self._start([*run, *arguments], archive)
+            finally:
+                os.close(archive)
 
     def write(self, data: bytes) -> None:
         """Give the agent its input; waits until it has taken it."""
@@ -144,7 +152,7 @@ class MpwatchNode:
         with self._lock:
             self._end()
 
-    def _start(self, command: list[str]) -> str:
+    def _start(self, command: list[str], *descriptors: int) -> str:
         self._complaints = b""
         try:
             self._agent = subprocess.Popen(
@@ -154,6 +162,7 @@ class MpwatchNode:
                 stderr=subprocess.PIPE,
                 bufsize=0,
                 start_new_session=True,
+                pass_fds=descriptors,
             )
         except OSError as error:
             return f"{command[0]} cannot be started: {error.strerror}."
@@ -187,18 +196,6 @@ class MpwatchNode:
         how = f"by signal {-code}" if code is not None and code < 0 else f"with status {code}"
         lines = [line for line in self._complaints.split(b"\n") if line.strip()]
         return b": ".join([f"The agent ended {how}".encode(), *lines[-1:]])
-
-    def _unpacked(self) -> str:
-        """A folder with the agent that is removed by it; removes those that no agent is using."""
-        _remove_unused()
-        folder = tempfile.mkdtemp(prefix=FOLDER)
-        open(os.path.join(folder, LOCK), "wb").close()
-        with zipfile.ZipFile(io.BytesIO(self._archive or b"")) as file:
-            file.extractall(folder)
-        program = os.path.join(folder, "bin", "py-spy")
-        if os.path.exists(program):
-            os.chmod(program, 0o700)
-        return folder
 
 
 def _remove_unused() -> None:

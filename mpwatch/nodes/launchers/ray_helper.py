@@ -96,7 +96,7 @@ class _Cluster:
                 "alive": node["Alive"],
                 "host": node.get("NodeManagerHostname") or node.get("NodeManagerAddress") or "",
                 "is_head": "node:__internal_head__" in node.get("Resources", {}),
-                "reason": str(node.get("DeathReason", "")),
+                "reason": str(node.get("DeathReason", 0)),
                 "told": str(node.get("DeathReasonMessage", "")),
             }
             for node in self._ray.nodes()

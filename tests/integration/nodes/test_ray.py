@@ -71,6 +71,8 @@ class Cluster:
     def end(self) -> None:
         for each in (self.driver, self.program):
             each.end()
+            if each.process.stdin is not None:
+                each.process.stdin.close()
 
 
 def _started(*command: str, folder: Path) -> Program:
@@ -118,7 +120,23 @@ def ours() -> list[int]:
 
 
 def agents() -> list[int]:
-    return [pid for pid in ours() if b"--raylet=" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    """The agents themselves, without the processes that wait for their end."""
+    running = {pid for pid in ours() if b"--raylet=" in _cmdline(pid)}
+    return [pid for pid in running if _parent(pid) in running]
+
+
+def _cmdline(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def _parent(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
+    except OSError:
+        return 0
 
 
 def folders() -> list[str]:
@@ -206,10 +224,6 @@ def test_an_actor_that_is_killed_is_started_again(
         step_until(head, lambda views: states(views)[:2] == ["live", "live"])
         assert len(set(agents()) - before) == 1
     until(lambda: not ours())
-
-
-def _cmdline(pid: int) -> bytes:
-    return Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
 @pytest.mark.parametrize("victim", ["head", "helper"])
