@@ -216,7 +216,8 @@ def job_launches(spec: str, arguments: argparse.Namespace) -> Sequence[Launch] |
     from mpwatch.nodes.launchers.spec import launches
 
     try:
-        return launches(spec, AgentCommand(dict(arguments.match), arguments.agent))
+        with Progress(f"looking for the nodes of {spec}"):
+            return launches(spec, AgentCommand(dict(arguments.match), arguments.agent))
     except CannotLaunch as error:
         raise Failure(str(error), error.fix) from None
 

@@ -23,7 +23,9 @@ from typing import IO, Any
 
 import msgspec
 
+from mpwatch.collect.process import procfs
 from mpwatch.model.sanitize import clean
+from mpwatch.nodes.find_ray import RAYLET
 from mpwatch.nodes.launchers.launch import AgentCommand, CannotLaunch, Launch
 
 INSTALL = "pip install 'mpwatch[ray]'"
@@ -37,6 +39,7 @@ LOST_KEPT = 32
 NODES_LIMIT = 10_000
 NEWS_BYTES_LIMIT = 16 << 20
 CHECK = "ray status"
+NO_CLUSTER = "No Ray cluster runs on this machine."
 _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); "
     "from mpwatch.nodes.launchers.ray_helper import main; "
@@ -75,9 +78,8 @@ class RayNodes:
         """Connect to a cluster.
 
         Raises:
-            CannotLaunch: Ray is not installed, or there is no such cluster.
+            CannotLaunch: There is no such cluster, or it cannot be reached.
         """
-        _require_ray()
         self._address = address
         self._agent = agent
         self._names: dict[str, str] = {}
@@ -172,8 +174,19 @@ def nodes(rest: str, agent: AgentCommand) -> RayNodes:
         raise CannotLaunch(
             f"ray:{rest} names no cluster.", "mpwatch dump --job ray:auto; ray:HOST:6379"
         )
-    _require_answer(rest)
+    _require_ray()
+    if rest == "auto" and not os.environ.get("RAY_ADDRESS"):
+        _require_raylet()
+    else:
+        _require_answer(os.environ["RAY_ADDRESS"] if rest == "auto" else rest)
     return RayNodes(rest, agent)
+
+
+def _require_raylet() -> None:
+    """Ray itself tries for a minute to reach a cluster that ran here before."""
+    stats = (procfs.read_stat("/proc", pid) for pid in procfs.pids("/proc"))
+    if not any(stat is not None and stat.name == RAYLET and stat.state != "Z" for stat in stats):
+        raise CannotLaunch(NO_CLUSTER, CHECK)
 
 
 def _require_answer(address: str) -> None:
@@ -298,7 +311,7 @@ class _Helper:
 def _in_plain_words(problem: str) -> str:
     """A sentence of Ray as one of ours."""
     if problem.startswith("Could not find any running Ray instance"):
-        return "No Ray cluster runs on this machine."
+        return NO_CLUSTER
     return f"Ray: {clean(problem)}"
 
 

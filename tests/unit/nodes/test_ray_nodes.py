@@ -43,7 +43,6 @@ class Helper:
 @pytest.fixture(autouse=True)
 def _stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launcher, "_Helper", Helper)
-    monkeypatch.setattr(launcher, "_require_ray", lambda: None)
 
 
 def say(*nodes: dict[str, Any]) -> None:
