@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from mpwatch.describe.findings import unresolved
+from mpwatch.describe.frames import RAY_WORKER_FILE, waits_for_ray_call
 from mpwatch.describe.names import unique_names
 from mpwatch.describe.states import process_state
 from mpwatch.diagnose.analysis.distributed.collectives import Recorded, number_of, recorded
@@ -23,7 +24,15 @@ from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.waits import WaitEdge
 from mpwatch.nodes.messages import Sections
-from mpwatch.nodes.summary import FindingRow, NodeRow, RankRow, row_of
+from mpwatch.nodes.summary import (
+    IN_RAY_GET,
+    IN_RAY_TASK,
+    IN_RAY_WAITING,
+    FindingRow,
+    NodeRow,
+    RankRow,
+    row_of,
+)
 from mpwatch.report.stack_summary import merged_stacks
 
 RANKS_LIMIT = 256
@@ -41,6 +50,8 @@ FRESH_S = 3.0
 _RSS_UNIT = 64 << 20
 
 _RAY_IDLE = ("ray::IDLE",)
+_RAY_GETS = frozenset(("get", "get_objects", "wait"))
+"""Functions of `RAY_WORKER_FILE` in which ray.get and ray.wait wait (Ray 2.60)."""
 
 COMPARED = (
     "OMP_NUM_THREADS",
@@ -197,13 +208,15 @@ def _rank_row(
     place = None
     if has_stack:
         place = place_of(process, index) or ("init_process_group" if is_joining(process) else None)
+    if place is None:
+        place = _place_in_ray(process, has_stack=has_stack)
     return RankRow(
         pid=process.pid,
         label=process.label,
         rank=number_of(process),
         world_size=_number(environment.get("WORLD_SIZE")),
         job=_job(environment),
-        state=process_state(process, waits),
+        state="idle" if place == IN_RAY_WAITING else process_state(process, waits),
         doing=_cut(process.doing),
         place=place,
         line=_cut(called_at(process)) if has_stack else "",
@@ -219,7 +232,21 @@ def _rank_row(
         batch=_batch(process, index.snapshot),
         cpu_percent=_tens(process.cpu_percent),
         severity=worst[process.process].word if process.process in worst else "",
+        is_ray_worker=process.role == "ray-worker",
     )
+
+
+def _place_in_ray(process: Process, *, has_stack: bool) -> str | None:
+    """What a process of a Ray cluster is in; `None` if it is none, or if that is not known."""
+    thread = main_thread(process)
+    stack = thread.stack if thread is not None else ()
+    if process.role == "ray-worker" and waits_for_ray_call(stack):
+        return IN_RAY_WAITING
+    if not has_stack:
+        return None
+    if any(frame.file.endswith(RAY_WORKER_FILE) and frame.function in _RAY_GETS for frame in stack):
+        return IN_RAY_GET
+    return IN_RAY_TASK if process.role == "ray-worker" else None
 
 
 def _has_current_stack(process: Process, index: Index) -> bool:

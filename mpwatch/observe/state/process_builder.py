@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mpwatch.describe.frames import frame_words, is_library, own_frames
+from mpwatch.describe.frames import frame_words, is_library, own_frames, waits_for_ray_call
 from mpwatch.describe.names import role_name
 from mpwatch.describe.states import state_explanation
 from mpwatch.model.cmdline import python_program
@@ -226,6 +226,8 @@ def doing(
         return state_explanation(state)
     from_hook = _from_hook(role, worker, loaders)
     main = threads[0] if threads else None
+    if role == "ray-worker" and main is not None and waits_for_ray_call(main.stack):
+        return "waits to be called"
     stack = stack_words(main.stack) if main and _is_current(main) else ""
     if from_hook:
         return (
