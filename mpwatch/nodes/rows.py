@@ -49,7 +49,8 @@ FRESH_S = 3.0
 """A stack of a process that moves is out of date after this long."""
 _RSS_UNIT = 64 << 20
 
-_RAY_IDLE = ("ray::IDLE",)
+STACK_TICK_S = 5.0
+_OWN_ACTOR = "ray::MpwatchNode"
 _RAY_GETS = frozenset(("get", "get_objects", "wait"))
 """Functions of `RAY_WORKER_FILE` in which ray.get and ray.wait wait (Ray 2.60)."""
 
@@ -150,9 +151,11 @@ class Rows:
 
 
 def is_busy_ray_worker(process: Process) -> bool:
-    """Whether a worker of Ray runs a task or holds an actor."""
-    title = process.sample.cmdline[:1]
-    return process.role == "ray-worker" and bool(title) and title[0] not in _RAY_IDLE
+    """Whether a living worker of Ray runs a task or holds an actor that is not an agent's."""
+    title = process.sample.cmdline[0] if process.sample.cmdline else ""
+    is_busy = title.startswith("ray::") and title != "ray::IDLE"
+    is_own = title.startswith(_OWN_ACTOR)
+    return process.role == "ray-worker" and not process.is_gone and is_busy and not is_own
 
 
 def node_row(
@@ -209,7 +212,7 @@ def _rank_row(
     if has_stack:
         place = place_of(process, index) or ("init_process_group" if is_joining(process) else None)
     if place is None:
-        place = _place_in_ray(process, has_stack=has_stack)
+        place = _place_in_ray(process, index)
     return RankRow(
         pid=process.pid,
         label=process.label,
@@ -236,17 +239,24 @@ def _rank_row(
     )
 
 
-def _place_in_ray(process: Process, *, has_stack: bool) -> str | None:
+def _place_in_ray(process: Process, index: Index) -> str | None:
     """What a process of a Ray cluster is in; `None` if it is none, or if that is not known."""
     thread = main_thread(process)
-    stack = thread.stack if thread is not None else ()
-    if process.role == "ray-worker" and waits_for_ray_call(stack):
-        return IN_RAY_WAITING
-    if not has_stack:
+    if process.is_gone or thread is None:
         return None
-    if any(frame.file.endswith(RAY_WORKER_FILE) and frame.function in _RAY_GETS for frame in stack):
+    is_worker, stack = process.role == "ray-worker", thread.stack
+    if is_worker and waits_for_ray_call(stack):
+        return IN_RAY_WAITING
+    # Taking a stack costs the process a tick of cpu, which looks like a move after the stack.
+    age_s, quiet = thread.stack_age_s or 0.0, quiet_s(process, index) or 0.0
+    is_current = bool(stack) and age_s <= quiet + STACK_TICK_S
+    if is_current and any(
+        frame.file.endswith(RAY_WORKER_FILE) and frame.function in _RAY_GETS for frame in stack
+    ):
         return IN_RAY_GET
-    return IN_RAY_TASK if process.role == "ray-worker" else None
+    # A title `ray::Trainer.step` says that a method runs; `ray::Trainer` may be a task or an actor.
+    is_called = "." in (process.sample.cmdline[0] if process.sample.cmdline else "")
+    return IN_RAY_TASK if is_worker and (is_called or is_current) else None
 
 
 def _has_current_stack(process: Process, index: Index) -> bool:
