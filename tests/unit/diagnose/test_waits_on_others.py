@@ -9,7 +9,7 @@ from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.model.ids import SegmentId, SegmentUse
 from mpwatch.model.samples import WaitedOn
-from mpwatch.model.snapshot import Process, Thread
+from mpwatch.model.snapshot import Process, Snapshot, Thread
 from tests.builders.snapshots import (
     MAIN,
     exited,
@@ -60,6 +60,72 @@ def test_a_semaphore_that_another_thread_may_release_is_left_open() -> None:
     two = locked(300, thread(301, "data.py:refill"))
 
     assert chain(snapshot_of(two, segments=(semaphore(300),))).verdict == "unknown"
+
+
+BARRIER = (
+    "multiprocessing/synchronize.py:wait",
+    "threading.py:_wait",
+    "threading.py:wait",
+    "train.py:replica:20",
+)
+POLLS = WaitedOn("timer", "clock_nanosleep", timeout_s=0.2)
+AT_SEMAPHORE = WaitedOn("semaphore", "futex", ("sem 9:77",), segment=SEMAPHORE, value=0)
+
+
+def party(number: int, *stack: str, waits: WaitedOn = AT_SEMAPHORE, **more: Any) -> Process:
+    """A process that maps the semaphore, as all that were forked after it was made."""
+    at = thread(number, *stack, waits=waits)
+    label = more.pop("label", f"replica {number}")
+    return process(
+        number, "spawned", label=label, fds=fds(3, links=()), segments=(), threads=[at], **more
+    )
+
+
+def test_a_process_at_a_barrier_waits_for_those_that_run_the_same_and_are_not_there() -> None:
+    """A forked helper has inherited the barrier, and does not take part in it."""
+    here = party(300, *BARRIER)
+    helper = party(250, "train.py:beat:9", waits=POLLS, label="beat", parent=302)
+    late = [party(number, "data.py:acquire:28", waits=POLLS) for number in (301, 302)]
+    job = snapshot_of(
+        main(threads=[thread(MAIN, waits=WaitedOn("child", "wait4", ("pid 300",)))], segments=()),
+        helper,
+        here,
+        *late,
+        segments=(semaphore(MAIN, 250, 300, 301, 302),),
+    )
+
+    edge = next(e for e in wait_graph(Index(job)).edges if e.waiter == here.process)
+
+    assert edge.what == "the other parties of a barrier (semaphore 9:77)"
+    assert edge.providers == (pid(301), pid(302))
+
+
+def test_the_holder_of_a_lock_is_further_down_in_the_function_that_takes_it() -> None:
+    waits = party(300, "multiprocessing/synchronize.py:__enter__", "data.py:save:10")
+    idle = party(301, "train.py:sleep:3", waits=POLLS)
+    before = party(302, "data.py:save:9", waits=POLLS)
+    holds = party(303, "data.py:write:40", "data.py:save:11", waits=POLLS)
+    job = snapshot_of(
+        waits, idle, before, holds, segments=(semaphore(300, 301, 302, 303),), root=pid(300)
+    )
+
+    assert chain_of(job, "replica 300") == (
+        "replica 300 waits for semaphore 9:77 <- replica 303 sleeps, data.py:40 write"
+    )
+
+
+def test_an_old_stack_does_not_tell_for_what_a_process_waits() -> None:
+    waits = party(300, *BARRIER)
+    moved = replace(waits, threads=(replace(waits.threads[0], stack_age_s=9.0, waits_s=2.0),))
+    job = snapshot_of(moved, party(301, waits=POLLS), segments=(semaphore(300, 301),))
+
+    assert chain_of(job, "replica 300").startswith("replica 300 waits for semaphore 9:77 <- ")
+
+
+def chain_of(job: Snapshot, who: str) -> str:
+    """The sentence of the chain that begins with a process."""
+    chains = wait_graph(Index(job)).chains
+    return next(each.sentence for each in chains if each.links[0].who == who)
 
 
 def test_users_of_a_semaphore_are_known_from_their_own_mappings_as_well() -> None:

@@ -19,6 +19,7 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     own_threads,
     shape_in,
 )
+from mpwatch.diagnose.analysis.waits.providers import likeliest_first, semaphore_uses
 from mpwatch.model.ids import ProcessId, SegmentId
 from mpwatch.model.samples import FILE_LOCK_CALLS, LockHolder, WaitedOn, WaitKind
 from mpwatch.model.snapshot import Loader, Process, Snapshot, Thread
@@ -265,14 +266,7 @@ def _edge_from_call(
         if wait.kind in ("pipe-read", "socket-read", "poll") and channels:
             return _read_edge(around, process, thread, wait, channels)
     if wait.kind == "semaphore" and wait.segment is not None:
-        users = _others(semaphore_users(around.index).get(wait.segment, ()), own)
-        return _made(
-            process,
-            thread,
-            wait.kind,
-            f"semaphore {wait.segment}",
-            _likeliest_first(around, process, users, wait.segment),
-        )
+        return _semaphore_edge(around, process, thread, wait.segment)
     if wait.call in FILE_LOCK_CALLS and wait.holder is not None:
         return _file_lock_edge(around, process, thread, wait, wait.holder)
     if wait.kind == "child":
@@ -292,34 +286,18 @@ def _edge_from_call(
     return _made(process, thread, wait.kind, what, (), is_ordinary=is_ordinary)
 
 
-def _likeliest_first(
-    around: ReadContext, process: Process, users: tuple[ProcessId, ...], segment: SegmentId
-) -> tuple[ProcessId, ...]:
-    """The processes that map a semaphore, the likeliest to release it first.
-
-    Every forked child maps the semaphores of its parent, and so does the parent that joins it. Who
-    waits for the semaphore as well will not release it; what runs the same as the one that waits
-    takes part; a child of that one, or a parent that joins, likely does not.
-    """
-
-    def rank(user: ProcessId) -> tuple[bool, bool, bool]:
-        other = around.index.snapshot.get(user)
-        thread = main_thread(other) if other is not None else None
-        if other is None or thread is None:
-            return False, False, False
-        wait = thread.waits_on
-        return (
-            wait is not None and wait.segment == segment,
-            wait is not None and wait.kind == "child",
-            _stem(other) != _stem(process) and other.sample.parent_pid == process.pid,
-        )
-
-    return tuple(sorted(users, key=rank))
-
-
-def _stem(process: Process) -> str:
-    """The label of a process without its number."""
-    return process.label.rstrip("0123456789")
+def _semaphore_edge(
+    around: ReadContext, process: Process, thread: Thread, segment: SegmentId
+) -> WaitEdge:
+    """A lock, condition, barrier or full queue that processes share."""
+    index = around.index
+    users = _others(semaphore_users(index).get(segment, ()), process.process)
+    use = semaphore_uses(index).get(process.process)
+    name = f"semaphore {segment}"
+    if use is not None and use.what and use.segment == segment:
+        name = f"{use.what} ({name})"
+    providers = likeliest_first(index, process, users, segment)
+    return _made(process, thread, "semaphore", name, providers)
 
 
 def _file_lock_edge(
