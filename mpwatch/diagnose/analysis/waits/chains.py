@@ -187,7 +187,7 @@ def _circle(links: Sequence[WaitLink], back_at: ProcessId, name: str) -> WaitCha
         f"Back to {name}, for {seconds_text(min(known))}: each waits for the next, so none of"
         " them moves."
     )
-    return WaitChain(tuple(links), "cycle", words)
+    return WaitChain(tuple(links), "cycle", words, start)
 
 
 _ORDER: Mapping[Verdict, int] = {
