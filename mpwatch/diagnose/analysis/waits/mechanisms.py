@@ -30,7 +30,12 @@ from mpwatch.diagnose.analysis.waits.providers import (
     QUEUE_LOCK,
     semaphore_uses,
 )
-from mpwatch.diagnose.analysis.waits.verdicts import OWN_LOCK
+from mpwatch.diagnose.analysis.waits.threads import (
+    is_at_exit,
+    sentence,
+    threads_that_wait_for_each_other,
+)
+from mpwatch.diagnose.analysis.waits.verdicts import ALL_THREADS, ONE_THREAD, OWN_LOCK
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.waits import WaitChain, WaitEdge, WaitGraph
 
@@ -373,6 +378,56 @@ def _own_lock(case: _Case) -> Mechanism | None:
     )
 
 
+def _waits_for_own_threads(case: _Case) -> Mechanism | None:
+    """Every thread of the last process waits for another thread of it."""
+    last = case.chain.links[-1].process
+    process = case.index.snapshot.get(last)
+    if process is None or last is None or case.chain.conclusion not in (ONE_THREAD, ALL_THREADS):
+        return None
+    waiting = threads_that_wait_for_each_other(case.index, last)
+    if not waiting:
+        return None
+    is_exit = is_at_exit(waiting[0])
+    each = "; ".join(sentence(process, thread) for thread in waiting[:NAMED])
+    more = f"; and {len(waiting) - NAMED} more" if len(waiting) > NAMED else ""
+    name = called(process)
+    cause = f"In {name}, {each}{more}. "
+    if len(waiting) == 1:
+        cause += "Only another thread of the process could end that, and there is none."
+    else:
+        cause += (
+            "Each of these waits ends only by what another thread of the process does, and none of "
+            "its threads runs."
+        )
+    if is_exit:
+        cause += (
+            " The program itself has come to its end: Python joins all threads that are not "
+            "daemons, and those of concurrent.futures, before it calls the functions of atexit."
+        )
+    return Mechanism(
+        cause=cause,
+        advice=_ADVICE_AT_EXIT if is_exit else _ADVICE_FOR_THREADS,
+        headline=(
+            f"{name} has come to its end and waits for a thread that does not end."
+            if is_exit
+            else ""
+        ),
+    )
+
+
+_ADVICE_AT_EXIT = (
+    "Tell the thread to end before the last line of the program (put the item that ends its loop, "
+    "set its event, shut its pool down), not in a function of atexit or __del__, which come later; "
+    "or start it with daemon=True if it may be cut off at any line."
+)
+_ADVICE_FOR_THREADS = (
+    "Compare the lines above. Two threads that hold a lock each and want the other's have to take "
+    "them in the same order. A task that waits for the result of another task needs a pool with a "
+    "free worker for that one. A get() needs a put() that is still to come. With a timeout the "
+    "wait becomes an error with its line."
+)
+
+
 def _unsent_items(case: _Case) -> Mechanism | None:
     at_end = case.index.snapshot.get(case.chain.links[-1].process)
     if at_end is None or main_shape(at_end) != "joins-queue":
@@ -470,7 +525,13 @@ _OF_CYCLES: Sequence[_Way] = (
     _all_read,
     _step_by_step,
 )
-_OF_DEAD_ENDS: Sequence[_Way] = (_own_lock, _unsent_items, _reads_after_the_last, _nobody_left)
+_OF_DEAD_ENDS: Sequence[_Way] = (
+    _own_lock,
+    _waits_for_own_threads,
+    _unsent_items,
+    _reads_after_the_last,
+    _nobody_left,
+)
 
 
 def _names(case: _Case) -> str:
