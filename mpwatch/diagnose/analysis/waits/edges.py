@@ -19,17 +19,21 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     own_threads,
     shape_in,
 )
+from mpwatch.diagnose.analysis.waits.file_locks import (
+    LOCK_FILE,
+    LOCK_ON,
+    holders_for,
+    holds_it_itself,
+    retried_lock,
+)
 from mpwatch.diagnose.analysis.waits.providers import likeliest_first, semaphore_uses
 from mpwatch.model.ids import ProcessId, SegmentId
-from mpwatch.model.samples import FILE_LOCK_CALLS, LockHolder, WaitedOn, WaitKind
+from mpwatch.model.samples import FILE_LOCK_CALLS, WaitedOn, WaitKind
 from mpwatch.model.snapshot import Loader, Process, Snapshot, Thread
 from mpwatch.model.waits import WaitEdge
 
 BUSY_PERCENT = 3.0
 """A thread that uses more than this is running, even if found waiting; a poll uses less."""
-
-LOCK_FILE = "a lock file"
-"""The name of a wait in the package filelock, which clients of model hubs use."""
 
 QUEUE_FEEDER = "its queue's feeder thread"
 """The name of the wait of a process that exits, or joins a queue's thread, with items unsent."""
@@ -196,6 +200,11 @@ def _edge_from_stack(
         return _collective_edge(around, process, thread, kind)
     if shape == "joins-queue":
         return _made(process, thread, kind, QUEUE_FEEDER, (process.process,), "stack")
+    retried = retried_lock(around.index, process, thread)
+    if retried is not None:
+        what, path = retried
+        found = holders_for(around.index, process, path)
+        return _made(process, thread, "unknown", what, found, "stack")
     if shape == "lock-file":
         # It polls every few milliseconds: its sleep says nothing.
         return _made(process, thread, "unknown", LOCK_FILE, (), "stack")
@@ -267,8 +276,10 @@ def _edge_from_call(
             return _read_edge(around, process, thread, wait, channels)
     if wait.kind == "semaphore" and wait.segment is not None:
         return _semaphore_edge(around, process, thread, wait.segment)
-    if wait.call in FILE_LOCK_CALLS and wait.holder is not None:
-        return _file_lock_edge(around, process, thread, wait, wait.holder)
+    if wait.call in FILE_LOCK_CALLS and wait.targets:
+        edge = _file_lock_edge(around, process, thread, wait)
+        if edge is not None:
+            return edge
     if wait.kind == "child":
         return _made(process, thread, wait.kind, *_children(around, process, wait))
     if wait.kind == "futex":
@@ -301,23 +312,28 @@ def _semaphore_edge(
 
 
 def _file_lock_edge(
-    around: ReadContext, process: Process, thread: Thread, wait: WaitedOn, holder: LockHolder
-) -> WaitEdge:
+    around: ReadContext, process: Process, thread: Thread, wait: WaitedOn
+) -> WaitEdge | None:
     """A lock on a file, held by a process of the job or by one outside of it."""
-    path = wait.targets[0] if wait.targets else "a file"
+    path, holder = wait.targets[0], wait.holder
+    known = holders_for(around.index, process, path)
+    if known or holds_it_itself(around.index, process, path):
+        return _made(process, thread, wait.kind, f"{LOCK_ON}{path}", known)
+    if holder is None:
+        return None
     found = around.by_pid.get(holder.pid)
     if found is not None and not found.is_gone and found.process != process.process:
-        return _made(process, thread, wait.kind, f"the lock on {path}", (found.process,))
+        return _made(process, thread, wait.kind, f"{LOCK_ON}{path}", (found.process,))
     heirs = tuple(
         other.process
         for other in around.index.snapshot.living()
         if other.process != process.process and _has_open(other, path)
     )
     if heirs and not holder.name:
-        what = f"the lock on {path}, taken by process {holder.pid}, which has exited"
+        what = f"{LOCK_ON}{path}, taken by process {holder.pid}, which has exited"
         return _made(process, thread, wait.kind, what, heirs)
     name = f" ({holder.name})" if holder.name else ", which has exited"
-    what = f"the lock on {path}, taken by process {holder.pid}{name} outside of this job"
+    what = f"{LOCK_ON}{path}, taken by process {holder.pid}{name} outside of this job"
     return _made(process, thread, wait.kind, what, ())
 
 

@@ -22,14 +22,14 @@ from mpwatch.diagnose.analysis.stack_patterns import (
 )
 from mpwatch.diagnose.analysis.waits.edges import (
     CLIENTS,
-    LOCK_FILE,
     QUEUE_FEEDER,
     UNUSED,
     ReadContext,
     is_busy,
     semaphore_users,
 )
-from mpwatch.model.samples import Frame, WaitKind
+from mpwatch.diagnose.analysis.waits.file_locks import LOCK_FILE, LOCK_ON, holds_it_itself
+from mpwatch.model.samples import FILE_LOCK_CALLS, Frame, WaitKind
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import seconds_text
 from mpwatch.model.waits import Verdict, WaitEdge
@@ -49,6 +49,11 @@ YOUNG_S = 60.0
 """Longer than a child of spawn needs to import torch on a loaded machine."""
 YOUNG_QUIET_S = 3.0
 OWN_LOCK = "It holds this lock itself: the same function is on its stack twice, and took it before."
+
+OWN_FILE_LOCK = (
+    "It holds this lock itself: it has opened the file twice, and a lock of flock() belongs to the "
+    "open file, not to the process."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +132,26 @@ def _end_of_edge(around: ReadContext, process: Process, edge: WaitEdge) -> WaitE
         return WaitEnd("progress", words, "The child is no longer there.")
     if edge.kind in _SHARED and _is_alone(around, process, edge):
         return WaitEnd("dead-end", words, _alone_conclusion(around.index, thread, edge))
-    if edge.what == LOCK_FILE:
+    if _holds_this_file_lock(around, process, edge, thread):
+        return WaitEnd("dead-end", words, OWN_FILE_LOCK)
+    if edge.what.startswith(LOCK_FILE):
         return WaitEnd("unknown", words, _LOCK_FILE_ENDS)
     if _is_new(around, process, edge):
         how = "Opened a moment ago: who has the other end will be seen at the next look."
         return WaitEnd("unknown", words, how)
     return WaitEnd("unknown", words, "It waits for something outside of this job.")
+
+
+def _holds_this_file_lock(
+    around: ReadContext, process: Process, edge: WaitEdge, thread: Thread | None
+) -> bool:
+    """Whether a process with one thread is blocked by a lock that only itself holds."""
+    wait = thread.waits_on if thread is not None else None
+    if wait is None or wait.call not in FILE_LOCK_CALLS or edge.providers:
+        return False
+    path = edge.what.removeprefix(LOCK_ON)
+    is_own = holds_it_itself(around.index, process, path)
+    return is_own and len(own_threads(around.index, process)) == 1
 
 
 def _end_of_unused(index: Index, process: Process, words: str) -> WaitEnd:
