@@ -49,6 +49,7 @@ _IDLE_SHAPES: frozenset[Shape] = frozenset(
 )
 _LISTENS = " listens on "
 """In the address of a socket, see `FdLink.address`."""
+_READS: frozenset[WaitKind] = frozenset(("pipe-read", "socket-read", "poll"))
 _OUTSIDE: frozenset[WaitKind] = frozenset(
     ("socket-read", "socket-write", "accept", "signal", "unknown")
 )
@@ -385,20 +386,23 @@ def _read_edge(
 def _reads_elsewhere(
     around: ReadContext, holder: ProcessId, reader: Process, channels: tuple[int, ...]
 ) -> bool:
-    """Whether a process talks to the reader by a socket of its own, and reads from that.
+    """Whether a process talks to the reader by sockets of its own, and waits for data on those.
 
     It has inherited the other end of `channels`, as forked siblings do: each uses the one end that
-    it was made for. The parent of the reader has made the pair and inherited nothing of it.
+    it was made for. The parent of the reader has made the pair and inherited nothing of it. Of
+    pipes nothing follows: whoever waits for an order on one may answer on another.
     """
     process = around.index.snapshot.get(holder)
     thread = main_thread(process) if process is not None else None
     wait = thread.waits_on if thread is not None else None
-    if wait is None or wait.kind != "socket-read" or holder.pid == reader.sample.parent_pid:
+    if wait is None or wait.kind not in _READS or holder.pid == reader.sample.parent_pid:
         return False
     own, ends = channels_among(wait.targets), around.pipes
-    if len(own) != 1 or own[0] in {ends.peers.get(channel) for channel in channels}:
+    if not own or len(own) < len(wait.targets) or not ends.addresses.keys() >= set(own):
         return False
-    return reader.process in ends.writers.get(own[0], ())
+    if not {ends.peers.get(channel) for channel in channels}.isdisjoint(own):
+        return False
+    return all(reader.process in ends.writers.get(each, ()) for each in own)
 
 
 def _channels_words(ends: PipeEnds, channels: tuple[int, ...], targets: Sequence[str]) -> str:

@@ -122,7 +122,7 @@ def _end_of_edge(around: ReadContext, process: Process, edge: WaitEdge) -> WaitE
     if edge.is_ordinary:
         return WaitEnd("ordinary", words, "Ordinary waiting.")
     if edge.what.endswith(UNUSED):
-        return _end_of_unused(around.index, process, words)
+        return _end_of_unused(around, process, thread, words)
     ranks = conclusion(process, edge.what, around.ranks)
     if ranks is not None:
         return WaitEnd("unknown", words, ranks)
@@ -154,23 +154,42 @@ def _holds_this_file_lock(
     return is_own and len(own_threads(around.index, process)) == 1
 
 
-def _end_of_unused(index: Index, process: Process, words: str) -> WaitEnd:
+def _end_of_unused(
+    around: ReadContext, process: Process, thread: Thread | None, words: str
+) -> WaitEnd:
     """A wait for data that those who hold the other end have only inherited."""
     gone = [
-        f"{full_name(child)} ({child.ended.words})"
-        for child in index.snapshot.processes
+        child
+        for child in around.index.snapshot.processes
         if child.ended is not None and child.sample.parent_pid == process.pid
     ]
-    if not gone:
+    wait = thread.waits_on if thread is not None else None
+    channels = channels_among(wait.targets) if wait is not None else ()
+    ends = {around.pipes.peers.get(channel, channel) for channel in channels}
+    had_it = [child for child in gone if _has_had(child, ends) is not False]
+    if not had_it:
         how = "The processes that hold the other end wait for data at ends of their own."
         return WaitEnd("unknown", words, how)
-    more = f" and {len(gone) - 3} more" if len(gone) > 3 else ""
+    names = [f"{full_name(child)} ({child.ended.words})" for child in had_it if child.ended]
+    is_known = len(names) == 1 or all(_has_had(child, ends) for child in had_it)
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    who = f"{', '.join(names[:3])}{more}"
+    have = "has" if len(names) == 1 else "have"
+    exited = f"{who} {have} exited." if is_known else f"These have exited: {who}."
     return WaitEnd(
         "dead-end",
         words,
-        f"{', '.join(gone[:3])}{more} has exited. The processes that still hold the other end have"
+        f"{exited} The processes that still hold the other end have"
         " inherited it and wait at ends of their own, so neither data nor an end of file arrives.",
     )
+
+
+def _has_had(process: Process, ends: set[int]) -> bool | None:
+    """Whether a process had an end of a pipe or socket when last read; `None` if not known."""
+    fds = process.sample.fds
+    if fds is None or fds.links is None:
+        return None
+    return any(link.inode in ends for link in fds.links)
 
 
 def _alone_conclusion(index: Index, thread: Thread | None, edge: WaitEdge) -> str:
