@@ -26,6 +26,7 @@ from mpwatch.diagnose.analysis.waits.file_locks import (
     holds_it_itself,
     retried_lock,
 )
+from mpwatch.diagnose.analysis.waits.futures import awaited_inside
 from mpwatch.diagnose.analysis.waits.providers import likeliest_first, semaphore_uses
 from mpwatch.model.ids import ProcessId, SegmentId
 from mpwatch.model.samples import FILE_LOCK_CALLS, WaitedOn, WaitKind
@@ -285,7 +286,8 @@ def _edge_from_call(
         return _made(process, thread, wait.kind, *_children(around, process, wait))
     if wait.kind == "futex":
         # Only a thread of this very process can end it.
-        what = "a lock or condition of its own process"
+        inside = awaited_inside(own_frames(thread.stack)) if thread.stack else None
+        what = inside or "a lock or condition of its own process"
         return _made(
             process,
             thread,

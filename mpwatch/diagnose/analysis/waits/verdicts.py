@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.describe.names import full_name
@@ -29,6 +30,12 @@ from mpwatch.diagnose.analysis.waits.edges import (
     semaphore_users,
 )
 from mpwatch.diagnose.analysis.waits.file_locks import LOCK_FILE, LOCK_ON, holds_it_itself
+from mpwatch.diagnose.analysis.waits.futures import (
+    IMPORT_LOCK,
+    abandoned,
+    awaited_inside,
+    importing,
+)
 from mpwatch.model.samples import FILE_LOCK_CALLS, Frame, WaitKind
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import seconds_text
@@ -49,7 +56,17 @@ YOUNG_S = 60.0
 """Longer than a child of spawn needs to import torch on a loaded machine."""
 YOUNG_QUIET_S = 3.0
 OWN_LOCK = "It holds this lock itself: the same function is on its stack twice, and took it before."
+OWN_QUEUE = (
+    "It holds this lock itself: it is in the same queue twice, the second time in a function that "
+    "has interrupted the first, as a signal handler or a finalizer does."
+)
 
+ONLY_THREAD = (
+    "It is the only thread of this process, so it has taken this lock itself, or a thread that has "
+    "ended had it: nobody is left to release it."
+)
+PYTHON_LOCK = 9
+"""The command of a futex that Python's locks use (FUTEX_WAIT_BITSET, futex(2))."""
 OWN_FILE_LOCK = (
     "It holds this lock itself: it has opened the file twice, and a lock of flock() belongs to the "
     "open file, not to the process."
@@ -110,7 +127,8 @@ def _end_of_edge(around: ReadContext, process: Process, edge: WaitEdge) -> WaitE
     words = f"waits for {edge.what}{where(process)}"
     thread = next((each for each in process.threads if each.tid == edge.tid), None)
     if thread is not None and takes_its_own_lock(around.index, process, thread):
-        return WaitEnd("dead-end", words, OWN_LOCK)
+        again = _enters_a_queue_again(own_frames(thread.stack))
+        return WaitEnd("dead-end", words, OWN_QUEUE if again else OWN_LOCK)
     if edge.kind == "stopped":
         how = f"It goes on when continued: kill -CONT {process.pid}, or in the debugger."
         return WaitEnd("ordinary", f"is {edge.what}", how)
@@ -223,12 +241,27 @@ def takes_its_own_lock(index: Index, process: Process, thread: Thread) -> bool:
     if wait is None or wait.kind not in ("futex", "semaphore") or wait.timeout_s is not None:
         return False
     own = own_frames(thread.stack)
+    if _enters_a_queue_again(own):
+        return True
     place = next((n for n, frame in enumerate(own) if not is_library(frame)), None)
     if place is None or not _enters_a_lock(own[:place]):
         return False
     frame = own[place]
     deeper = ((each.file, each.function) for each in own[place + 1 :])
     return (frame.file, frame.function) in deeper and not _has_other_holders(index, process, thread)
+
+
+def _enters_a_queue_again(own: Sequence[Frame]) -> bool:
+    """Whether a thread enters the lock of queue.Queue that it holds further down its stack.
+
+    A signal handler, or the finalizer of an object, runs between any two instructions, also inside
+    of Queue.put or Queue.get while these hold the lock. Only library code that waits has let go of
+    it, which has a frame of threading above.
+    """
+    if not own or not own[0].file.endswith("/queue.py"):
+        return False
+    pairs = pairwise(own)
+    return any(below.file.endswith("/queue.py") and not is_library(above) for above, below in pairs)
 
 
 def _enters_a_lock(above: Sequence[Frame]) -> bool:
@@ -331,13 +364,45 @@ def _end_of_futex(index: Index, process: Process, words: str) -> WaitEnd:
     timeout_s = thread.waits_on.timeout_s if thread is not None and thread.waits_on else None
     if timeout_s is not None:
         return WaitEnd("progress", words, f"It gives up by itself in {seconds_text(timeout_s)}.")
+    result = abandoned(index, process.process)
+    if result is not None:
+        return WaitEnd("dead-end", words, result.words)
+    if thread is not None and _is_the_only_one_to_release(index, process, thread):
+        return WaitEnd("dead-end", words, ONLY_THREAD)
     if is_forked_alone(index, process):
         conclusion = (
             "Only a thread that was not forked with this process could end this wait, by releasing "
             "a lock or joining a barrier. It does not exist here."
         )
         return WaitEnd("dead-end", words, conclusion)
+    if thread is not None and (other := _importing(process, thread)) is not None:
+        return WaitEnd("unknown", words, other)
     return WaitEnd("unknown", words, "Only another thread of the same process can end this wait.")
+
+
+def _importing(process: Process, thread: Thread) -> str | None:
+    """Where the thread is that imports a module for which another one waits."""
+    if awaited_inside(own_frames(thread.stack)) != IMPORT_LOCK:
+        return None
+    other = importing(process, thread)
+    if other is None:
+        return None
+    frame = user_frame(other.stack)
+    at = "" if frame is None else f", at {frame_words(frame)}"
+    return f"Its thread {other.name} runs the code of that module{at}, and has to finish first."
+
+
+def _is_the_only_one_to_release(index: Index, process: Process, thread: Thread) -> bool:
+    """Whether a process with one thread, not forked, waits for a Lock of threading.
+
+    Such a lock is taken in C, right below the line of the program. An Event or a Condition has
+    frames of its own, and a handler of a signal may set it.
+    """
+    wait, own = thread.waits_on, own_frames(thread.stack)
+    if wait is None or wait.futex_command != PYTHON_LOCK or not own or is_library(own[0]):
+        return False
+    is_fresh = process.sample.start_method != "fork"
+    return is_fresh and len(process.threads) == 1 == len(own_threads(index, process))
 
 
 def is_forked_alone(index: Index, process: Process) -> bool:
