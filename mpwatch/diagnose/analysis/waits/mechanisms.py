@@ -7,10 +7,10 @@ process what another one would have to do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from mpwatch.describe.frames import own_frames
+from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import (
     SERVICE_ROLES,
@@ -23,6 +23,7 @@ from mpwatch.diagnose.analysis.process_queries import (
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_shape
 from mpwatch.diagnose.analysis.waits.deadlocks import ADVICE as READ_BOTH
 from mpwatch.diagnose.analysis.waits.deadlocks import unread_pipe
+from mpwatch.diagnose.analysis.waits.futures import Kind, abandoned
 from mpwatch.diagnose.analysis.waits.providers import (
     BARRIER,
     EVENT,
@@ -35,7 +36,13 @@ from mpwatch.diagnose.analysis.waits.threads import (
     sentence,
     threads_that_wait_for_each_other,
 )
-from mpwatch.diagnose.analysis.waits.verdicts import ALL_THREADS, ONE_THREAD, OWN_LOCK
+from mpwatch.diagnose.analysis.waits.verdicts import (
+    ALL_THREADS,
+    ONE_THREAD,
+    ONLY_THREAD,
+    OWN_LOCK,
+    OWN_QUEUE,
+)
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.waits import WaitChain, WaitEdge, WaitGraph
 
@@ -378,6 +385,86 @@ def _own_lock(case: _Case) -> Mechanism | None:
     )
 
 
+def _own_queue(case: _Case) -> Mechanism | None:
+    if case.chain.conclusion != OWN_QUEUE:
+        return None
+    return Mechanism(
+        cause=(
+            "The thread was inside of a method of queue.Queue, which holds the lock of the queue, "
+            "when a function that uses the same queue interrupted it. That lock cannot be taken "
+            "twice, not even by its holder."
+        ),
+        advice=(
+            "Use queue.SimpleQueue, whose put() may be called from signal handlers and finalizers; "
+            "or only set a flag there, and do the rest in the main loop."
+        ),
+    )
+
+
+def _only_thread(case: _Case) -> Mechanism | None:
+    if case.chain.conclusion != ONLY_THREAD:
+        return None
+    return Mechanism(
+        cause=(
+            "A Lock that is taken twice by one thread blocks it for ever, also where the second "
+            "time is in a function that has interrupted the first: a signal handler, a finalizer "
+            "or a callback. A thread that ends without releasing a lock leaves it locked."
+        ),
+        advice=(
+            "Release the lock in a with or finally block. Where the functions at the lines of this "
+            "stack call each other, use an RLock; in a signal handler only set a flag."
+        ),
+        evidence=tuple(_frames_of_main(case)),
+    )
+
+
+def _frames_of_main(case: _Case) -> Iterator[str]:
+    """The program's own frames of a thread that waits, the innermost first."""
+    last = case.members[-1] if case.members else None
+    frames = own_frames(last.thread.stack) if last is not None and last.thread is not None else ()
+    mine = [frame_words(frame) for frame in frames if not is_library(frame)]
+    if len(mine) > 1:
+        yield f"its stack, innermost first: {' <- '.join(mine[:NAMED])}"
+
+
+def _no_result(case: _Case) -> Mechanism | None:
+    """A result that no thread of the process brings."""
+    at_end = case.index.snapshot.get(case.chain.links[-1].process)
+    found = abandoned(case.index, at_end.process) if at_end is not None else None
+    if found is None or found.words != case.chain.conclusion:
+        return None
+    cause, advice = _NO_RESULT[found.kind]
+    return Mechanism(cause=cause, advice=advice)
+
+
+_NO_RESULT: Mapping[Kind, tuple[str, str]] = {
+    "all-wait": (
+        "A call that runs in a thread pool has submitted another call to it and waits for that "
+        "one. Once all threads of the pool do so, none is left to run what they wait for.",
+        "Do not wait inside of a pool for a call of the same pool: do the inner work directly, "
+        "give it a pool of its own, or return and let the caller combine the results.",
+    ),
+    "not-forked": (
+        "The pool or executor object is a copy from before the fork. Its threads, which hand out "
+        "calls and receive results, exist in the parent only: what is submitted here is never run.",
+        "Make the pool in the process that uses it, after the fork, and do not use a global one "
+        "from inside of its own workers; or start the processes with spawn.",
+    ),
+    "no-thread": (
+        "Results are received by a thread of the same process, and no such thread is here: it has "
+        "ended, by an exception or by a shutdown of the pool, or it did not survive a fork.",
+        "Look for a traceback of that thread on standard error. Make the pool in the process that "
+        "uses it, keep it open until all results are there, and wait with result(timeout=...).",
+    ),
+    "no-worker": (
+        "All workers of the process pool have ended, and its manager thread waits for results that "
+        "none of them sends.",
+        "Find out how the workers ended (see the other findings). Wait with result(timeout=...), "
+        "and make the executor anew after a BrokenProcessPool.",
+    ),
+}
+
+
 def _waits_for_own_threads(case: _Case) -> Mechanism | None:
     """Every thread of the last process waits for another thread of it."""
     last = case.chain.links[-1].process
@@ -528,6 +615,9 @@ _OF_CYCLES: Sequence[_Way] = (
 _OF_DEAD_ENDS: Sequence[_Way] = (
     _own_lock,
     _waits_for_own_threads,
+    _own_queue,
+    _only_thread,
+    _no_result,
     _unsent_items,
     _reads_after_the_last,
     _nobody_left,

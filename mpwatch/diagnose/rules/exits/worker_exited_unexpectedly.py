@@ -27,6 +27,7 @@ from mpwatch.diagnose.analysis.exits import (
     parent_fate,
     parent_waiting,
 )
+from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import (
     GAP_TICKS,
@@ -49,6 +50,8 @@ IN_A_ROW = 4
 """This many processes started after the first such exit are not the workers of the next epoch."""
 FIRST_S = 1.5
 """Processes that exit together can be found in two samples, a second apart."""
+SURVIVED_S = 5.0
+"""A parent that has been quiet for less than this may still go on."""
 INTERRUPTED_S = 4.0
 """Time in which a parent exits that the same ctrl-c interrupted."""
 
@@ -284,15 +287,39 @@ def _finding(
         evidence.append(f"so did {len(others)} more: {', '.join(others[:4])}")
     evidence += parent_waiting(index, process)
     who = called(process) if not others else f"{called(process)} and {len(others)} more"
+    severity = Severity.CRITICAL if is_certain else Severity.WARNING
+    if all(_is_survived(index, *member) for member in alike):
+        severity = Severity.INFO
+        evidence.append(
+            "its parent has collected the exit status and goes on"
+            if not others
+            else "their parent has collected the exit status of each and goes on"
+        )
     return Finding(
         rule=RULE,
-        severity=Severity.CRITICAL if is_certain else Severity.WARNING,
+        severity=severity,
         process=process.process,
         summary=f"{who} ended unexpectedly: {ended.words}",
         evidence=tuple(evidence),
         cause=_cause(index, process, ended),
         advice=_advice(index, process, ended, is_known=bool(raised)),
     )
+
+
+def _is_survived(index: Index, process: Process, ended: Ended) -> bool:
+    """Whether its parent has collected the exit status, and has not come to a stop since.
+
+    A supervisor that ends a task over its time, and a program that tries again, read the status
+    and go on. Workers of a DataLoader and ranks are missed in any case, and a Pool loses the task.
+    """
+    head = family_head(index, process)
+    if process.role != "spawned" or head is None or head.is_gone:
+        return False
+    sample, snapshot = process.sample, index.snapshot
+    if sample.state == "Z" and sample.at_s >= snapshot.at_s - FIRST_S:
+        return False
+    quiet = quiet_s(head, index)
+    return quiet is not None and quiet < max(snapshot.at_s - ended.at_s, SURVIVED_S)
 
 
 def _cause(index: Index, process: Process, ended: Ended) -> str:
