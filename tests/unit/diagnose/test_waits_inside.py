@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ IDLE = thread(102, "concurrent/futures/thread.py:_worker", waits=LOCKS)
 BUSY = thread(103, "data.py:read:7", *IN_POOL, state="R")
 
 
-def with_threads(*threads: Thread, **more: object) -> Process:
+def with_threads(*threads: Thread, **more: Any) -> Process:
     return main(segments=(), threads=threads, **more)
 
 
