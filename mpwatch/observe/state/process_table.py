@@ -147,7 +147,7 @@ def _waits(sample: ProcSample, before: Mapping[int, Wait]) -> Iterator[tuple[int
     """The wait of each thread and its beginning; if the sample has none, the one before.
 
     Futexes of the own process are ignored: a thread waits on them on its way to anything else. A
-    file lock counts: processes that take turns at one wait for it, then hold it and do other things.
+    file lock counts: a process that takes turns waits for it, then holds it and does other things.
     """
     for thread in sample.threads or ():
         last, wait = before.get(thread.tid), thread.waits_on
