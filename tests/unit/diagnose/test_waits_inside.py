@@ -26,8 +26,8 @@ IDLE = thread(102, "concurrent/futures/thread.py:_worker", waits=LOCKS)
 BUSY = thread(103, "data.py:read:7", *IN_POOL, state="R")
 
 
-def with_threads(*threads: Thread, **more: object) -> Process:
-    return main(segments=(), threads=threads, **more)
+def with_threads(*threads: Thread) -> Process:
+    return main(segments=(), threads=threads)
 
 
 def chain(*processes: Process) -> WaitChain:

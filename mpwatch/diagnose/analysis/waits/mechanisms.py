@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.pipes import channels_among
 from mpwatch.diagnose.analysis.process_queries import (
     SERVICE_ROLES,
     WORK_ROLES,
@@ -22,7 +23,7 @@ from mpwatch.diagnose.analysis.process_queries import (
 )
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_shape
 from mpwatch.diagnose.analysis.waits.deadlocks import ADVICE as READ_BOTH
-from mpwatch.diagnose.analysis.waits.deadlocks import unread_pipe
+from mpwatch.diagnose.analysis.waits.deadlocks import output_of, unread_pipe
 from mpwatch.diagnose.analysis.waits.futures import Kind, abandoned
 from mpwatch.diagnose.analysis.waits.providers import (
     BARRIER,
@@ -35,6 +36,8 @@ from mpwatch.diagnose.analysis.waits.verdicts import ONLY_THREAD, OWN_LOCK, OWN_
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.waits import WaitChain, WaitEdge, WaitGraph
 
+QUEUE_ITEM = "an item of a queue"
+"""What the account of time calls a wait in Queue.get."""
 NAMED = 4
 """Processes, or ways in which they ended, that one sentence names."""
 
@@ -146,10 +149,22 @@ def _all_put(case: _Case) -> Mechanism | None:
             "its tasks before it collects results. Keep such items in a list of its own, collect "
             "between the puts, or use put(timeout=...) and get in between."
         ),
-        evidence=(f"in put of {queues}: {all_called(putting)}",),
+        evidence=(f"in put of {queues}: {all_called(putting)}", *_where_they_get(case, putting)),
         headline=f"{all_called(putting)} wait to put into {queues} that none of them reads.",
         is_certain=all(_has_no_timeout(each) for each in case.members),
     )
+
+
+def _where_they_get(case: _Case, processes: Sequence[Process]) -> Iterator[str]:
+    """The lines at which processes that now put were seen to wait for an item before."""
+    for process in processes[:NAMED]:
+        account = case.index.snapshot.account.processes.get(process.process)
+        if account is None or not account.uncounted:
+            continue
+        seen = account.uncounted[0].whole().seen
+        places = [each.place for each in seen if each.what == QUEUE_ITEM and each.place]
+        if places:
+            yield f"{called(process)} was seen before to wait for {QUEUE_ITEM}, at {places[0]}"
 
 
 def _is_full_queue(member: _Member) -> bool:
@@ -235,6 +250,18 @@ def _joins_one_that_waits_for_it(case: _Case) -> Mechanism | None:
         return None
     parent, name = called(joining.process), called(child.process)
     if child.edge.kind in ("pipe-write", "socket-write"):
+        stream = _output(child)
+        if stream:
+            return Mechanism(
+                cause=(
+                    f"{parent} waits for the exit of {name} and does not read its {stream} "
+                    f"meanwhile. That pipe is full, so {name} is blocked writing to it and does "
+                    "not get to its end."
+                ),
+                advice=READ_BOTH,
+                headline=f"{parent} waits for the exit of {name}, whose {stream} nobody reads.",
+                is_certain=True,
+            )
         return Mechanism(
             cause=(
                 f"{parent} waits for the exit of {name}, and reads nothing meanwhile. {name} is "
@@ -258,6 +285,13 @@ def _joins_one_that_waits_for_it(case: _Case) -> Mechanism | None:
         ),
         headline=f"{parent} waits for the exit of {name}, which waits for something from it.",
     )
+
+
+def _output(member: _Member) -> str:
+    """The standard output or error to which a process is blocked writing; empty for others."""
+    wait = member.thread.waits_on if member.thread is not None else None
+    pipes = channels_among(wait.targets) if wait is not None else ()
+    return output_of(member.process, pipes[0]) if pipes else ""
 
 
 _READS = ("pipe-read", "socket-read", "poll")
