@@ -114,6 +114,22 @@ def test_the_holder_of_a_lock_is_further_down_in_the_function_that_takes_it() ->
     )
 
 
+def test_a_holder_that_computes_is_found_as_well() -> None:
+    waits = party(300, "multiprocessing/synchronize.py:__enter__", "data.py:save:10")
+    idle = party(301, "train.py:sleep:3", waits=POLLS)
+    runs = process(
+        302,
+        "spawned",
+        label="replica 302",
+        segments=(),
+        fds=fds(3, links=()),
+        threads=[thread(302, "data.py:pack:40", "data.py:save:11", state="R")],
+    )
+    job = snapshot_of(waits, idle, runs, segments=(semaphore(300, 301, 302),), root=pid(300))
+
+    assert chain_of(job, "replica 300").endswith("<- replica 302 runs, data.py:40 pack")
+
+
 def test_an_old_stack_does_not_tell_for_what_a_process_waits() -> None:
     waits = party(300, *BARRIER)
     moved = replace(waits, threads=(replace(waits.threads[0], stack_age_s=9.0, waits_s=2.0),))
