@@ -412,6 +412,15 @@ def test_a_blocked_process_waits_for_the_one_that_has_inherited_the_lock() -> No
     assert "the lock on /data/set.lock <- packer 302 sleeps" in found
 
 
+def test_a_lock_whose_holder_the_kernel_does_not_show_is_left_open() -> None:
+    blocked = WaitedOn("unknown", "flock", (LOCK,), (3,))
+
+    found = chain(snapshot_of(opens(300, blocked)))
+
+    assert found.sentence == "packer 300 waits for the lock on /data/set.lock"
+    assert (found.verdict, "shows no holder" in found.conclusion) == ("unknown", True)
+
+
 def test_a_process_that_opens_a_locked_file_again_waits_for_itself() -> None:
     blocked = WaitedOn("unknown", "flock", (LOCK,), (4,), holder=LockHolder(300, "python"))
 

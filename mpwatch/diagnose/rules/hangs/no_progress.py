@@ -145,11 +145,13 @@ def _is_usual(index: Index, blockage: Blockage) -> bool:
 def _finding(index: Index, blockage: Blockage, severity: Severity) -> Finding:
     """The finding about one process at the end of waits."""
     first = blockage.waiters[0] if blockage.waiters else blockage.process
+    path = _locked_path(blockage)  # its holder may change from one look to the next
     return Finding(
         rule=RULE,
         severity=severity,
         process=first.process,
-        subject=str(blockage.process.pid),
+        others=tuple(each.process for each in blockage.waiters[1:]) if path is not None else (),
+        subject=path or str(blockage.process.pid),
         summary=_summary(blockage),
         evidence=tuple(_evidence(index, blockage)),
         cause=_cause(index, blockage),

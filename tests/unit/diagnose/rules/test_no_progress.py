@@ -271,6 +271,7 @@ def test_a_lock_that_its_taker_keeps_is_told_with_the_line_of_the_holder() -> No
     finding = only(no_progress.check, lock_kept_by(holder))
 
     assert "replica 302 (302) holds the lock on /tmp/cache.lock" in finding.cause
+    assert finding.subject == "/tmp/cache.lock"  # the same finding when the next one has it
     assert "outside of the lock" in finding.advice
 
 
