@@ -115,7 +115,7 @@ def test_the_holder_of_a_lock_is_further_down_in_the_function_that_takes_it() ->
 
 
 def test_a_holder_that_computes_is_found_as_well() -> None:
-    waits = party(300, "multiprocessing/synchronize.py:__enter__", "data.py:save:10")
+    waits = party(300, "collate.py:acquire:4", "data.py:save:10")
     idle = party(301, "train.py:sleep:3", waits=POLLS)
     runs = process(
         302,

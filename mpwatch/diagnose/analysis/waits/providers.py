@@ -7,6 +7,7 @@ lock is further down in the function that takes it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -31,6 +32,8 @@ _AT_BARRIER = (
 )
 """`Barrier.wait` of multiprocessing (CPython 3.10 to 3.15): for the others to arrive, or to have
 left the time before."""
+_TAKES = re.compile(r"acquire|__enter__|^_?lock$")
+"""In the name of a function that does nothing but take a lock."""
 _SAME_S = 0.5
 """A stack is taken within this time of the reading that shows the wait."""
 _RECENT_S = 2.5
@@ -43,7 +46,7 @@ class _Facts(NamedTuple):
     what: str
     """What it is for; empty where the stack does not say."""
     place: Frame | None
-    """The innermost frame of the program's own code."""
+    """The innermost frame of the program's own code that is no wrapper of `acquire`."""
     inside: Mapping[tuple[str, str], int]
     """The line in each function of the program that it is in, by file and function."""
     gets: bool
@@ -105,7 +108,7 @@ def _facts(index: Index, stack: tuple[Frame, ...]) -> _Facts:
     own = [frame for frame in frames if not is_library(frame)]
     return _Facts(
         what=_what(frames),
-        place=own[0] if own else None,
+        place=next((each for each in own if not _TAKES.search(each.function)), None),
         inside={(frame.file, frame.function): frame.line for frame in reversed(own)},
         gets=calls(frames, "multiprocessing/queues.py:get"),
     )
