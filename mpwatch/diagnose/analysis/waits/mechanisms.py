@@ -523,8 +523,8 @@ def _reads_after_the_last(case: _Case) -> Mechanism | None:
     return Mechanism(
         cause=(
             f"{name} waits for {what}, and every process that it has started has ended. It waits "
-            "for more than they have sent, or something that they sent was lost on its way. Its "
-            "own copy of the writing end stays open, so there is no end of file either."
+            "for more than they have sent, or something that they sent was lost on its way. A "
+            "copy of the writing end is still open, so there is no end of file either."
         ),
         advice=(
             "Count what each process sends. An item that cannot be pickled (a lambda, a lock, an "
