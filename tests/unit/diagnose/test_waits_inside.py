@@ -9,10 +9,10 @@ import pytest
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.rules.hangs import standing_still
-from mpwatch.model.samples import Frame, WaitedOn
+from mpwatch.model.samples import Frame, ThreadSample, WaitedOn
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.waits import WaitChain
-from tests.builders.snapshots import MAIN, main, only, process, snapshot_of, thread
+from tests.builders.snapshots import MAIN, NOW_S, main, only, process, snapshot_of, thread
 
 LOCKS = WaitedOn("futex", "futex", ("futex 0x1",), futex_command=9)
 FUTURE = ("threading.py:wait", "concurrent/futures/_base.py:result")
@@ -74,6 +74,18 @@ def test_a_process_pool_without_a_manager_brings_no_result() -> None:
         finding.summary
     )
     assert "traceback of that thread" in finding.advice
+
+
+def test_a_thread_that_is_newer_than_the_stacks_may_bring_the_result() -> None:
+    """Times of threads count from the start of the machine, as the clock of the readings does."""
+    parent = with_threads(WAITS, thread(105))
+
+    def started(at_s: float) -> WaitChain:
+        new = ThreadSample(105, "python", "S", 0, start_ticks=round(at_s * 100))
+        return chain(replace(parent, sample=replace(parent.sample, threads=(new,))))
+
+    assert started(NOW_S - 9).verdict == "dead-end"
+    assert started(NOW_S + 0.2).verdict == "unknown"
 
 
 def test_a_process_pool_whose_workers_have_gone_is_a_dead_end() -> None:

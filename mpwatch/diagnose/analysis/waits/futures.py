@@ -99,7 +99,7 @@ def abandoned(index: Index, identity: ProcessId) -> Abandoned | None:
     result = awaited_result(own_frames(main.stack))
     leaves = calls(own_frames(main.stack), "concurrent/futures/thread.py:shutdown")
     others = [each for each in process.threads if each is not main and _runs_python(index, each)]
-    if any(map(_is_loop, others)):
+    if any(map(_is_loop, others)) or _has_newer_threads(index, process, main):
         return None
     if result is None:
         return _all_wait(others) if leaves else None
@@ -110,6 +110,19 @@ def abandoned(index: Index, identity: ProcessId) -> Abandoned | None:
         is_managed = all(any(_calls(each, way) for way in _MANAGERS) for each in others)
         return _no_worker(index, process) if is_managed and result == RESULT else None
     return _no_thread(index, process, result)
+
+
+def _has_newer_threads(index: Index, process: Process, main: Thread) -> bool:
+    """Whether a thread was started after the stacks were taken, so that its own is not known."""
+    if main.stack_at_s is None:
+        return False
+    taken_at = main.stack_at_s * index.snapshot.ticks_per_s
+    unknown = {thread.tid for thread in process.threads if not thread.stack}
+    return any(
+        sample.start_ticks is not None and sample.start_ticks > taken_at
+        for sample in process.sample.threads or ()
+        if sample.tid in unknown
+    )
 
 
 def _runs_python(index: Index, thread: Thread) -> bool:
