@@ -492,6 +492,7 @@ def _target_words(wait: WaitedOn) -> str:
 
 def _words_of_call(wait: WaitedOn, what: str) -> tuple[str, Target]:
     """What a system call waits for, in words, and the kind of that."""
+    what = what.removeprefix("a reader of ")
     match wait.kind:
         case "semaphore":
             return f"semaphore {wait.segment} between processes", "lock"

@@ -29,6 +29,7 @@ from tests.builders.snapshots import (
     fds,
     main,
     pid,
+    pipe,
     process,
     snapshot_of,
     thread,
@@ -203,6 +204,16 @@ def test_a_wait_is_not_named_by_a_stack_from_before_it() -> None:
     )
 
     assert found == Activity("sleeping")
+
+
+def test_a_full_pipe_is_named_with_the_process_that_would_read_it() -> None:
+    writes = WaitedOn("pipe-write", "write", (f"pipe:[{DATA}]",))
+    ends = fds(4, links=[pipe(3, DATA, False), pipe(4, DATA, True)])
+    reader = process(300, threads=[thread(300)], fds=ends)
+
+    found = now(main(threads=[thread(MAIN, waits=writes)], fds=ends), reader)
+
+    assert (found.what, found.providers) == ("room in a full pipe (pipe 500)", (reader.process,))
 
 
 def test_sleeps_between_attempts_to_take_a_file_lock_are_a_wait_for_its_holder() -> None:
