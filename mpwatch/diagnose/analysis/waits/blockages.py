@@ -32,10 +32,20 @@ from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.waits import WaitChain, WaitEdge
 
 Reason: TypeAlias = Literal[
-    "sleeps", "polls", "computes", "stopped", "socket", "file-lock", "disk", "thread", "other"
+    "sleeps",
+    "polls",
+    "computes",
+    "stopped",
+    "socket",
+    "pipe",
+    "file-lock",
+    "disk",
+    "thread",
+    "other",
 ]
-"""What the last process of a chain does. `polls`: sleeps again and again; `thread`: waits for
-another thread of its own; `other`: waits for something outside of the job."""
+"""What the last process of a chain does. `polls`: sleeps again and again; `pipe`: reads a file that
+is a pipe of which no process of the job has the writing end; `thread`: waits for another thread of
+its own; `other`: waits for something outside of the job."""
 
 _FOR_WORK: frozenset[WaitKind] = frozenset(
     ("pipe-read", "socket-read", "poll", "semaphore", "futex", "accept", "unknown")
@@ -212,6 +222,8 @@ def _reason_of_wait(index: Index, end: Process, thread: Thread) -> Reason | None
         return "sleeps" if quiet is not None and quiet >= 1.0 else "polls"
     if _awaits_an_answer(surroundings(index), end, thread):
         return "socket"
+    if _reads_to_the_end(surroundings(index), thread):
+        return "pipe"
     return "thread" if wait.kind == "futex" else "other"
 
 
@@ -292,7 +304,22 @@ def _is_stuck_alone(index: Index, process: Process, reason: Reason) -> bool:
         frames = own_frames(thread.stack) if thread is not None else ()
         timeout_s = thread.waits_on.timeout_s if thread and thread.waits_on else None
         return bool(frames) and timeout_s is None and not is_library(frames[0])
-    return reason in ("socket", "file-lock", "disk")
+    return reason in ("socket", "pipe", "file-lock", "disk")
+
+
+def _reads_to_the_end(around: ReadContext, thread: Thread) -> bool:
+    """Whether a thread reads a pipe as a file, and no process of the job can write to it.
+
+    Standard input is left out, and so are the pipes of multiprocessing: of one worker, looked at
+    alone, the other ends are in its parent.
+    """
+    wait, own = thread.waits_on, own_frames(thread.stack)
+    if wait is None or wait.kind != "pipe-read" or wait.fds == (0,) or not own:
+        return False
+    is_file = not is_library(own[0]) or own[0].file.endswith("/subprocess.py")
+    channels = channels_among(wait.targets)
+    writers = [around.pipes.writers.get(channel) for channel in channels]
+    return is_file and around.is_complete and bool(channels) and not any(writers)
 
 
 def _awaits_an_answer(around: ReadContext, process: Process, thread: Thread) -> bool:

@@ -237,6 +237,7 @@ def _too_few_parties(case: _Case) -> Mechanism | None:
         ),
         headline=f"{all_called(here)} wait{'' if len(here) > 1 else 's'} at a barrier for more "
         "parties than come to it.",
+        is_certain=_has_no_timeout(first),
     )
 
 

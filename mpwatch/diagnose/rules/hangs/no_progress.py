@@ -250,7 +250,7 @@ def _cause(index: Index, blockage: Blockage) -> str:
     path = _locked_path(blockage)
     if path is not None:
         held = left_to_heirs(index, path, blockage.process.process)
-        return held or f"{end} holds the lock on {path} and {_does(blockage)}{_left(thread)}."
+        return held or f"{end} holds the lock on {path} while it {_does(blockage)}{_left(thread)}."
     if _is_unread(blockage) and blockage.edge is not None:
         what = blockage.edge.what.removeprefix("a reader of ")
         return (
@@ -276,6 +276,12 @@ def _cause(index: Index, blockage: Blockage) -> str:
     if blockage.reason == "stopped":
         return (
             f"A signal (SIGSTOP, SIGTSTP or SIGTTIN) has stopped {end}; only SIGCONT lets it go on."
+        )
+    if blockage.reason == "pipe":
+        return (
+            "No process of this job has the writing end of that pipe, and there is no end of file. "
+            "So a process outside of the job has it open, such as one that an ended child has "
+            "started and left behind."
         )
     if blockage.reason == "socket":
         limit = "" if _has_timeout(thread) else " The system call has no timeout."
@@ -369,6 +375,11 @@ _ADVICE: dict[Reason, str] = {
     "socket": (
         "Check the server at the other end, and give the client that opens this connection a "
         "timeout and retries."
+    ),
+    "pipe": (
+        "Find the process that has the other end (ls -l /proc/*/fd, grep for the number of the "
+        "pipe). Give a process that stays behind an output of its own (stdout=subprocess.DEVNULL "
+        "or a file); or wait for the child itself, then read what is there."
     ),
     "file-lock": (
         "Look which process has the lock (lslocks shows it), and end it if it is left over from an "

@@ -295,6 +295,21 @@ def test_a_loop_that_sleeps_at_one_line_while_main_waits_is_warned_about() -> No
     assert severity(20.0) is Severity.INFO
 
 
+def test_a_pipe_that_no_process_of_the_job_writes_to_is_read_in_vain() -> None:
+    """What a shell has left behind has inherited its output, and is no child of the job now."""
+
+    def job(*stack: str, fd: int = 3) -> Snapshot:
+        reads = WaitedOn("pipe-read", "read", ("pipe:[500]",), (fd,))
+        return snapshot_of(waiting(70.0, reads, *stack))
+
+    finding = only(no_progress.check, job("train.py:build:7"))
+
+    assert finding.severity is Severity.WARNING
+    assert "No process of this job has the writing end" in finding.cause
+    assert found(no_progress.check, job("train.py:build:7", fd=0)) == []
+    assert found(no_progress.check, job("connection.py:_recv", "train.py:work:7")) == []
+
+
 def test_a_reader_that_waits_for_an_end_of_file_is_told_who_has_the_other_end() -> None:
     """A child has ended; what it has started has inherited its output."""
     ended = process(250, "other", label="build.sh", ended=exited(250, exit_code=0))
