@@ -250,7 +250,8 @@ def _cause(index: Index, blockage: Blockage) -> str:
     path = _locked_path(blockage)
     if path is not None:
         held = left_to_heirs(index, path, blockage.process.process)
-        return held or f"{end} holds the lock on {path} while it {_does(blockage)}{_left(thread)}."
+        left = _left(thread) if blockage.reason == "sleeps" else ""
+        return held or f"{end} holds the lock on {path} while it {_does(blockage)}{left}."
     if _is_unread(blockage) and blockage.edge is not None:
         what = blockage.edge.what.removeprefix("a reader of ")
         return (

@@ -9,6 +9,7 @@ from mpwatch.diagnose.rules.hangs import no_progress
 from mpwatch.model.account import Account, Activity, Bucket, ProcessAccount, Tally, ThreadAccount
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import Point
+from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import FdLink, HeldLock, LockHolder, WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot
 from tests.builders.snapshots import (
@@ -20,6 +21,7 @@ from tests.builders.snapshots import (
     history,
     main,
     only,
+    pid,
     pipe,
     process,
     snapshot_of,
@@ -228,17 +230,30 @@ def with_lock(number: int, waits: WaitedOn, lock: HeldLock | None, *stack: str) 
 TRIES = WaitedOn("timer", "clock_nanosleep", timeout_s=0.25)
 
 
-def lock_kept_by(holder: Process, tries_s: float = 60.0) -> Snapshot:
+def lock_kept_by(
+    holder: Process, tries_s: float = 60.0, taken_by: ProcessId | None = None
+) -> Snapshot:
     """A replica that tries for a lock of a file again and again, which main joins."""
     joins = WaitedOn("child", "wait4", ("pid 301",))
     own = main(segments=(), threads=[thread(MAIN, "train.py:main:7", waits=joins, still_s=90.0)])
     replica = with_lock(301, TRIES, None, "data.py:acquire:28")
-    return with_account(own, replica, tries_s, holder)
+    what = "the lock on /tmp/cache.lock"
+    tries = Activity("waiting", what, "lock", (taken_by or holder.process,), "data.py:28 acquire")
+    return with_account(own, replica, tries_s, holder, doing=tries)
 
 
-def with_account(own: Process, sleeper: Process, asleep_s: float, *others: Process) -> Snapshot:
-    """A job of which one process was asleep at one line for some seconds."""
-    here = Activity("sleeping", place="data.py:28 acquire")
+ASLEEP = Activity("sleeping", place="data.py:28 until_it_exists")
+
+
+def with_account(
+    own: Process,
+    sleeper: Process,
+    asleep_s: float,
+    *others: Process,
+    doing: Activity = ASLEEP,
+) -> Snapshot:
+    """A job of which one process did the same for some seconds."""
+    here = doing
     seen = Tally(asleep_s, 0.1, asleep_s, {here: asleep_s})
     past = ThreadAccount(sleeper.pid, "python", here, NOW_S, 60, 10, buckets=(Bucket(200, seen),))
     account = ProcessAccount(sleeper.process, NOW_S, 60, (past,), (10,))
@@ -273,6 +288,20 @@ def test_a_lock_that_its_taker_keeps_is_told_with_the_line_of_the_holder() -> No
     assert "replica 302 (302) holds the lock on /tmp/cache.lock" in finding.cause
     assert finding.subject == "/tmp/cache.lock"  # the same finding when the next one has it
     assert "outside of the lock" in finding.advice
+
+
+def test_a_lock_that_changes_hands_is_no_lack_of_progress() -> None:
+    holder = with_lock(
+        302, TRIES, HeldLock("/tmp/cache.lock", "flock", True, 302), "train.py:save:9"
+    )
+    job = lock_kept_by(holder, taken_by=pid(303))
+    blocked = thread(
+        301, "data.py:append:16", waits=locked(LockHolder(302, "python")), still_s=60.0
+    )
+    waits = replace(job.processes[1], threads=(blocked,))
+
+    assert found(no_progress.check, job) == []
+    assert found(no_progress.check, replace(job, processes=(job.processes[0], waits, holder))) == []
 
 
 def test_a_lock_that_was_tried_for_a_short_time_only_is_quiet() -> None:
