@@ -104,7 +104,7 @@ def without_progress_s(process: Process, index: Index) -> float | None:
     quiet = quiet_s(process, index)
     if process.process not in _retrying(index):
         return quiet
-    return max(quiet or 0.0, _at_one_line_s(index, process.process))
+    return max(quiet or 0.0, at_one_line_s(index, process.process))
 
 
 @derived
@@ -119,7 +119,7 @@ def _retrying(index: Index) -> frozenset[ProcessId]:
 
 
 @derived
-def _at_one_line_s(index: Index, identity: ProcessId) -> float:
+def at_one_line_s(index: Index, identity: ProcessId) -> float:
     """Seconds of the last minute, up to now, in which a main thread slept in one function only."""
     account = index.snapshot.account.processes.get(identity)
     if account is None or not account.uncounted:

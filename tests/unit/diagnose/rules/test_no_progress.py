@@ -14,6 +14,7 @@ from mpwatch.model.snapshot import Process, Snapshot
 from tests.builders.snapshots import (
     MAIN,
     NOW_S,
+    exited,
     fds,
     found,
     history,
@@ -232,13 +233,17 @@ def lock_kept_by(holder: Process, tries_s: float = 60.0) -> Snapshot:
     joins = WaitedOn("child", "wait4", ("pid 301",))
     own = main(segments=(), threads=[thread(MAIN, "train.py:main:7", waits=joins, still_s=90.0)])
     replica = with_lock(301, TRIES, None, "data.py:acquire:28")
-    seen = Tally(tries_s, 0.1, tries_s, {Activity("sleeping", place="data.py:28 acquire"): tries_s})
-    past = ThreadAccount(
-        301, "python", Activity("sleeping"), NOW_S, 60, 10, buckets=(Bucket(200, seen),)
-    )
-    account = ProcessAccount(replica.process, NOW_S, 60, (past,), (10,))
-    known = Account(own.process, NOW_S - 60, NOW_S, 60, {replica.process: account})
-    return snapshot_of(own, replica, holder, account=known)
+    return with_account(own, replica, tries_s, holder)
+
+
+def with_account(own: Process, sleeper: Process, asleep_s: float, *others: Process) -> Snapshot:
+    """A job of which one process was asleep at one line for some seconds."""
+    here = Activity("sleeping", place="data.py:28 acquire")
+    seen = Tally(asleep_s, 0.1, asleep_s, {here: asleep_s})
+    past = ThreadAccount(sleeper.pid, "python", here, NOW_S, 60, 10, buckets=(Bucket(200, seen),))
+    account = ProcessAccount(sleeper.process, NOW_S, 60, (past,), (10,))
+    known = Account(own.process, NOW_S - 60, NOW_S, 60, {sleeper.process: account})
+    return snapshot_of(own, sleeper, *others, account=known)
 
 
 def test_a_lock_that_a_child_has_inherited_is_explained() -> None:
@@ -266,6 +271,7 @@ def test_a_lock_that_its_taker_keeps_is_told_with_the_line_of_the_holder() -> No
     finding = only(no_progress.check, lock_kept_by(holder))
 
     assert "replica 302 (302) holds the lock on /tmp/cache.lock" in finding.cause
+    assert finding.subject == "/tmp/cache.lock"  # the same finding when the next one has it
     assert "outside of the lock" in finding.advice
 
 
@@ -275,6 +281,32 @@ def test_a_lock_that_was_tried_for_a_short_time_only_is_quiet() -> None:
     )
 
     assert found(no_progress.check, lock_kept_by(holder, 5.0)) == []
+
+
+def test_a_loop_that_sleeps_at_one_line_while_main_waits_is_warned_about() -> None:
+    """It looks for a file, say, that never comes."""
+
+    def severity(asleep_s: float) -> Severity:
+        own = waiting(70.0)
+        polls = child(TRIES, "data.py:until_it_exists:28", still_s=0.1)
+        return only(no_progress.check, with_account(own, polls, asleep_s)).severity
+
+    assert severity(65.0) is Severity.WARNING
+    assert severity(20.0) is Severity.INFO
+
+
+def test_a_reader_that_waits_for_an_end_of_file_is_told_who_has_the_other_end() -> None:
+    """A child has ended; what it has started has inherited its output."""
+    ended = process(250, "other", label="build.sh", ended=exited(250, exit_code=0))
+    daemon = child(still_s=200.0, parent=None, original_parent=250)
+
+    finding = only(no_progress.check, snapshot_of(waiting(40.0), ended, daemon))
+
+    assert "build.sh (250) has ended. spawned (300), which it started, has inherited" in (
+        finding.cause
+    )
+    assert "no end of file" in finding.cause
+    assert "DEVNULL" in finding.advice
 
 
 def test_a_prompt_and_a_debugger_wait_for_a_person() -> None:

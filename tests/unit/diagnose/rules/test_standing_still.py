@@ -165,6 +165,18 @@ def test_a_parent_that_joins_a_child_which_sends_through_a_socket() -> None:
     assert "reads nothing meanwhile" in finding.cause
 
 
+def test_a_parent_that_waits_for_a_program_whose_errors_it_does_not_read() -> None:
+    jobs = [
+        one(MAIN, waits_for_child(300), "subprocess.py:wait", links=(pipe(3, 500, False),)),
+        one(300, WaitedOn("pipe-write", "write", ("pipe:[500]",)), links=(pipe(2, 500, True),)),
+    ]
+
+    finding = only(standing_still.check, snapshot_of(*jobs))
+
+    assert "whose standard error nobody reads" in finding.summary
+    assert "communicate()" in finding.advice
+
+
 def test_processes_that_all_wait_to_receive_are_told_so() -> None:
     jobs = [
         one(
