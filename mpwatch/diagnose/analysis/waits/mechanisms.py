@@ -251,6 +251,56 @@ def _too_few_parties(case: _Case) -> Mechanism | None:
     )
 
 
+def _all_at_barrier(case: _Case) -> Mechanism | None:
+    """Every process of a cycle has reached the same barrier, so that another one is missing."""
+    waits = [each.thread.waits_on for each in case.members if each.thread is not None]
+    segments = {wait.segment for wait in waits if wait is not None}
+    if len(segments) != 1 or not all(each.edge.what.startswith(BARRIER) for each in case.members):
+        return None
+    uses, (segment,) = semaphore_uses(case.index), segments
+    here = [
+        process
+        for process in case.index.snapshot.living()
+        if uses[process.process].segment == segment
+    ]
+    heads = {process.process for process in here} | {process.parent for process in here}
+    gone = [
+        process
+        for process in case.index.snapshot.processes
+        if process.ended is not None
+        and process.parent in heads
+        and process.role not in SERVICE_ROLES
+    ]
+    why = (
+        f" {all_called(gone)} {'have' if len(gone) > 1 else 'has'} ended, most likely before "
+        "reaching it."
+        if gone
+        else " It was made for more parties than these, or one of them has ended."
+    )
+    return Mechanism(
+        cause=(
+            "A barrier opens when as many have arrived as it was made for, and does not notice "
+            f"exits. {all_called(here)} {'have' if len(here) > 1 else 'has'} arrived, and no other "
+            f"living process of the job is on its way to it.{why}"
+        ),
+        advice=(
+            "Give the barrier a timeout, which breaks it for all, and call barrier.abort() where a "
+            "process fails. Read the standard error of what has ended; make the barrier for "
+            "exactly as many parties as call wait()."
+        ),
+        evidence=tuple(
+            f"{called(each)} ended: {each.ended.words}" for each in gone[:NAMED] if each.ended
+        ),
+        headline=(
+            f"{all_called(here)} wait at a barrier for {all_called(gone)}, which "
+            f"{'have' if len(gone) > 1 else 'has'} ended."
+            if gone
+            else f"{all_called(here)} wait at a barrier that no other process comes to."
+        ),
+        is_certain=bool(gone),
+    )
+
+
 def _joins_one_that_waits_for_it(case: _Case) -> Mechanism | None:
     """A process waits for the exit of a child, and the child for what the process would send."""
     if len(case.members) != 2:
@@ -648,6 +698,7 @@ _OF_CYCLES: Sequence[_Way] = (
     _all_take_locks,
     _unread_output,
     _too_few_parties,
+    _all_at_barrier,
     _joins_one_that_waits_for_it,
     _all_send_to_ranks,
     _all_read,

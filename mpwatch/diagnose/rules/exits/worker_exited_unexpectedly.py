@@ -53,6 +53,8 @@ IN_A_ROW = 4
 """This many processes started after the first such exit are not the workers of the next epoch."""
 FIRST_S = 1.5
 """Processes that exit together can be found in two samples, a second apart."""
+COLLECTED_S = 3.0
+"""A parent that watches its children collects the exit status within this time."""
 SURVIVED_S = 5.0
 """A parent that has been quiet for less than this may still go on."""
 INTERRUPTED_S = 4.0
@@ -330,7 +332,7 @@ def _finding(
         evidence.append(
             "its launcher has started the ranks again"
             if process.role == "rank"
-            else "the parent has collected the exit status and goes on"
+            else "its parent goes on"
         )
     return Finding(
         rule=RULE,
@@ -355,7 +357,8 @@ def _is_survived(index: Index, process: Process, ended: Ended) -> bool:
     if process.role != "spawned" or head is None or head.is_gone:
         return False
     sample, snapshot = process.sample, index.snapshot
-    if sample.state == "Z" and sample.at_s >= snapshot.at_s - FIRST_S:
+    is_present = sample.state == "Z" and sample.at_s >= snapshot.at_s - FIRST_S
+    if is_present and snapshot.at_s - ended.at_s >= COLLECTED_S:
         return False
     quiet = quiet_s(head, index)
     return quiet is not None and quiet < max(snapshot.at_s - ended.at_s, SURVIVED_S)
