@@ -240,6 +240,8 @@ class ProcSample:
     """Number of CPUs that it may run on."""
     signals_caught: int | None = None
     """`SigCgt` mask."""
+    cpu_limit_s: int | None = None
+    """Hard RLIMIT_CPU, at which the kernel sends SIGKILL; `None` if unlimited or unknown."""
     oom_score_adj: int | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     """Only variables that rules use (RANK, TMPDIR, OMP_NUM_THREADS, CUDA_VISIBLE_DEVICES...)."""

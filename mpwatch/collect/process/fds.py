@@ -192,6 +192,7 @@ LINKS_LIMIT = 4096
 """Above this, only pipes and sockets are listed one by one."""
 
 _LIMITS_LINE = re.compile(rb"^Max open files\s+(\S+)\s+(\S+)", re.M)
+_CPU_LIMIT_LINE = re.compile(rb"^Max cpu time\s+\S+\s+(\S+)", re.M)
 _POSITION = re.compile(rb"^pos:\s+(\d+)", re.M)
 _LOCK_TABLE = re.compile(rb"^\d+: +(?:FLOCK|POSIX|OFDLCK)\b.*? [0-9a-f]+:[0-9a-f]+:(\d+) ", re.M)
 """The inode of each lock in `/proc/locks`, without those that are waited for (proc_locks(5))."""
@@ -257,17 +258,27 @@ def count(proc: str, pid: int, size: Callable[[str], int] = _size) -> int:
     return size(folder) or len(os.listdir(folder))
 
 
-def limits(proc: str, pid: int) -> tuple[int | None, int | None]:
-    """Soft and hard RLIMIT_NOFILE; `None` for unlimited.
+class Limits(NamedTuple):
+    """Resource limits of a process; `None` for unlimited."""
+
+    soft: int | None = None
+    """Soft RLIMIT_NOFILE."""
+    hard: int | None = None
+    """Hard RLIMIT_NOFILE."""
+    cpu_s: int | None = None
+    """Hard RLIMIT_CPU, at which the kernel sends SIGKILL, in seconds."""
+
+
+def limits(proc: str, pid: int) -> Limits:
+    """The limits of a process.
 
     Raises:
         OSError: The process is gone or hidden.
     """
-    match = _LIMITS_LINE.search(procfs.read(f"{proc}/{pid}/limits"))
-    if match is None:
-        return None, None
-    soft, hard = map(procfs.number, match.groups())
-    return soft, hard
+    text = procfs.read(f"{proc}/{pid}/limits")
+    files, cpu = _LIMITS_LINE.search(text), _CPU_LIMIT_LINE.search(text)
+    soft, hard = map(procfs.number, files.groups()) if files is not None else (None, None)
+    return Limits(soft, hard, procfs.number(cpu[1]) if cpu is not None else None)
 
 
 @lru_cache(maxsize=8192)

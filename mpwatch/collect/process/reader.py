@@ -383,6 +383,7 @@ class ProcessReader:
             signals_caught=status.signals_caught,
             oom_score_adj=static.oom_score_adj,
             environment=static.environment,
+            cpu_limit_s=static.cpu_limit_s,
             start_method=role.start_method,
             is_reused=min(runs.descriptors.at_s, runs.mappings.at_s) < context.at_s,
             problems=(*static.problems, *self._problems.values()),

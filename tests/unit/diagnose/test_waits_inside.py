@@ -19,6 +19,7 @@ FUTURE = ("threading.py:wait", "concurrent/futures/_base.py:result")
 IN_POOL = ("concurrent/futures/thread.py:run", "concurrent/futures/thread.py:_worker")
 MANAGER = ("multiprocessing/connection.py:wait", "concurrent/futures/process.py:run")
 HANDLER = ("multiprocessing/queues.py:get", "multiprocessing/pool.py:_handle_results")
+IMPORTLIB = "<frozen importlib._bootstrap>"
 LOOP = ("selectors.py:select", "asyncio/base_events.py:run_forever")
 WAITS = thread(MAIN, *FUTURE, "train.py:load:9", waits=LOCKS)
 STUCK = thread(101, *FUTURE, "data.py:merge:4", *IN_POOL, waits=LOCKS)
@@ -157,3 +158,19 @@ def test_a_wait_for_an_import_names_the_thread_that_imports() -> None:
 
 def _with(thread: Thread, stack: tuple[Frame, ...]) -> Thread:
     return replace(thread, stack=stack)
+
+
+def test_a_result_that_is_waited_for_during_the_import_its_thread_needs_is_a_dead_end() -> None:
+    importing = replace(WAITS, stack=(*WAITS.stack, Frame("_load_unlocked", IMPORTLIB, 1)))
+    feeder = replace(
+        thread(101, "multiprocessing/queues.py:_feed", name="QueueFeederThread", waits=LOCKS),
+        stack=(Frame("acquire", IMPORTLIB, 1), Frame("dumps", "/usr/lib/python3/pickle.py", 5)),
+    )
+    manager = thread(102, *MANAGER)
+
+    finding = only(standing_still.check, snapshot_of(with_threads(importing, feeder, manager)))
+
+    assert "QueueFeederThread waits for a module that the main thread is importing" in (
+        finding.summary
+    )
+    assert "top level of a module" in finding.advice

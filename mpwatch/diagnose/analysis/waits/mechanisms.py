@@ -32,7 +32,18 @@ from mpwatch.diagnose.analysis.waits.providers import (
     QUEUE_LOCK,
     semaphore_uses,
 )
-from mpwatch.diagnose.analysis.waits.verdicts import ONLY_THREAD, OWN_LOCK, OWN_QUEUE
+from mpwatch.diagnose.analysis.waits.threads import (
+    is_at_exit,
+    sentence,
+    threads_that_wait_for_each_other,
+)
+from mpwatch.diagnose.analysis.waits.verdicts import (
+    ALL_THREADS,
+    ONE_THREAD,
+    ONLY_THREAD,
+    OWN_LOCK,
+    OWN_QUEUE,
+)
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.waits import WaitChain, WaitEdge, WaitGraph
 
@@ -238,6 +249,56 @@ def _too_few_parties(case: _Case) -> Mechanism | None:
         headline=f"{all_called(here)} wait{'' if len(here) > 1 else 's'} at a barrier for more "
         "parties than come to it.",
         is_certain=_has_no_timeout(first),
+    )
+
+
+def _all_at_barrier(case: _Case) -> Mechanism | None:
+    """Every process of a cycle has reached the same barrier, so that another one is missing."""
+    waits = [each.thread.waits_on for each in case.members if each.thread is not None]
+    segments = {wait.segment for wait in waits if wait is not None}
+    if len(segments) != 1 or not all(each.edge.what.startswith(BARRIER) for each in case.members):
+        return None
+    uses, (segment,) = semaphore_uses(case.index), segments
+    here = [
+        process
+        for process in case.index.snapshot.living()
+        if uses[process.process].segment == segment
+    ]
+    heads = {process.process for process in here} | {process.parent for process in here}
+    gone = [
+        process
+        for process in case.index.snapshot.processes
+        if process.ended is not None
+        and process.parent in heads
+        and process.role not in SERVICE_ROLES
+    ]
+    why = (
+        f" {all_called(gone)} {'have' if len(gone) > 1 else 'has'} ended, most likely before "
+        "reaching it."
+        if gone
+        else " It was made for more parties than these, or one of them has ended."
+    )
+    return Mechanism(
+        cause=(
+            "A barrier opens when as many have arrived as it was made for, and does not notice "
+            f"exits. {all_called(here)} {'have' if len(here) > 1 else 'has'} arrived, and no other "
+            f"living process of the job is on its way to it.{why}"
+        ),
+        advice=(
+            "Give the barrier a timeout, which breaks it for all, and call barrier.abort() where a "
+            "process fails. Read the standard error of what has ended; make the barrier for "
+            "exactly as many parties as call wait()."
+        ),
+        evidence=tuple(
+            f"{called(each)} ended: {each.ended.words}" for each in gone[:NAMED] if each.ended
+        ),
+        headline=(
+            f"{all_called(here)} wait at a barrier for {all_called(gone)}, which "
+            f"{'have' if len(gone) > 1 else 'has'} ended."
+            if gone
+            else f"{all_called(here)} wait at a barrier that no other process comes to."
+        ),
+        is_certain=bool(gone),
     )
 
 
@@ -462,6 +523,13 @@ def _no_result(case: _Case) -> Mechanism | None:
 
 
 _NO_RESULT: Mapping[Kind, tuple[str, str]] = {
+    "importing": (
+        "The code of a module runs while it is imported, under the lock of that module. It starts "
+        "work in a pool and waits for it, and a thread of the pool needs the same module, to find "
+        "the function that it sends or runs: each waits for the other.",
+        "Do not start work in a pool at the top level of a module: put it into a function that is "
+        "called after the import, from under if __name__ == '__main__'.",
+    ),
     "all-wait": (
         "A call that runs in a thread pool has submitted another call to it and waits for that "
         "one. Once all threads of the pool do so, none is left to run what they wait for.",
@@ -487,6 +555,56 @@ _NO_RESULT: Mapping[Kind, tuple[str, str]] = {
         "and make the executor anew after a BrokenProcessPool.",
     ),
 }
+
+
+def _waits_for_own_threads(case: _Case) -> Mechanism | None:
+    """Every thread of the last process waits for another thread of it."""
+    last = case.chain.links[-1].process
+    process = case.index.snapshot.get(last)
+    if process is None or last is None or case.chain.conclusion not in (ONE_THREAD, ALL_THREADS):
+        return None
+    waiting = threads_that_wait_for_each_other(case.index, last)
+    if not waiting:
+        return None
+    is_exit = is_at_exit(waiting[0])
+    each = "; ".join(sentence(process, thread) for thread in waiting[:NAMED])
+    more = f"; and {len(waiting) - NAMED} more" if len(waiting) > NAMED else ""
+    name = called(process)
+    cause = f"In {name}, {each}{more}. "
+    if len(waiting) == 1:
+        cause += "Only another thread of the process could end that, and there is none."
+    else:
+        cause += (
+            "Each of these waits ends only by what another thread of the process does, and none of "
+            "its threads runs."
+        )
+    if is_exit:
+        cause += (
+            " The program itself has come to its end: Python joins all threads that are not "
+            "daemons, and those of concurrent.futures, before it calls the functions of atexit."
+        )
+    return Mechanism(
+        cause=cause,
+        advice=_ADVICE_AT_EXIT if is_exit else _ADVICE_FOR_THREADS,
+        headline=(
+            f"{name} has come to its end and waits for a thread that does not end."
+            if is_exit
+            else ""
+        ),
+    )
+
+
+_ADVICE_AT_EXIT = (
+    "Tell the thread to end before the last line of the program (put the item that ends its loop, "
+    "set its event, shut its pool down), not in a function of atexit or __del__, which come later; "
+    "or start it with daemon=True if it may be cut off at any line."
+)
+_ADVICE_FOR_THREADS = (
+    "Compare the lines above. Two threads that hold a lock each and want the other's have to take "
+    "them in the same order. A task that waits for the result of another task needs a pool with a "
+    "free worker for that one. A get() needs a put() that is still to come. With a timeout the "
+    "wait becomes an error with its line."
+)
 
 
 def _unsent_items(case: _Case) -> Mechanism | None:
@@ -581,6 +699,7 @@ _OF_CYCLES: Sequence[_Way] = (
     _all_take_locks,
     _unread_output,
     _too_few_parties,
+    _all_at_barrier,
     _joins_one_that_waits_for_it,
     _all_send_to_ranks,
     _all_read,
@@ -588,6 +707,7 @@ _OF_CYCLES: Sequence[_Way] = (
 )
 _OF_DEAD_ENDS: Sequence[_Way] = (
     _own_lock,
+    _waits_for_own_threads,
     _own_queue,
     _only_thread,
     _no_result,

@@ -36,6 +36,7 @@ from mpwatch.diagnose.analysis.waits.futures import (
     awaited_inside,
     importing,
 )
+from mpwatch.diagnose.analysis.waits.threads import threads_that_wait_for_each_other
 from mpwatch.model.samples import FILE_LOCK_CALLS, Frame, WaitKind
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import seconds_text
@@ -60,6 +61,8 @@ _HOLDER_HIDDEN = (
 YOUNG_S = 60.0
 """Longer than a child of spawn needs to import torch on a loaded machine."""
 YOUNG_QUIET_S = 3.0
+ONE_THREAD = "Only another thread of the process could end this wait, and there is none."
+ALL_THREADS = "All threads of the process wait for another one: none is left to end this wait."
 OWN_LOCK = "It holds this lock itself: the same function is on its stack twice, and took it before."
 OWN_QUEUE = (
     "It holds this lock itself: it is in the same queue twice, the second time in a function that "
@@ -383,6 +386,9 @@ def _end_of_futex(index: Index, process: Process, words: str) -> WaitEnd:
             "a lock or joining a barrier. It does not exist here."
         )
         return WaitEnd("dead-end", words, conclusion)
+    threads = threads_that_wait_for_each_other(index, process.process)
+    if threads:
+        return WaitEnd("dead-end", words, ONE_THREAD if len(threads) == 1 else ALL_THREADS)
     if thread is not None and (other := _importing(process, thread)) is not None:
         return WaitEnd("unknown", words, other)
     return WaitEnd("unknown", words, "Only another thread of the same process can end this wait.")

@@ -19,6 +19,7 @@ from tests.builders.snapshots import (
     exited,
     fds,
     found,
+    log,
     main,
     only,
     pid,
@@ -176,6 +177,17 @@ def test_a_torn_message_is_named() -> None:
     assert "60 s for 879K more from pipe:[500], which is empty" in finding.evidence[0]
     assert "SIGKILL" in finding.evidence[1]
     assert "was killed" in finding.summary
+
+
+def test_a_writer_that_called_os_exit_is_named_with_its_line() -> None:
+    hasty = process(300, "spawned", ended=exited(300, exit_code=0))
+    note = log("exit", 300, code=0, how="os._exit", file="solve.py", line=29, function="run")
+
+    finding = only(half_message.check, snapshot_of(reader(*RECV), hasty, log=(note,)))
+
+    assert "whose writer has called os._exit" in finding.summary
+    assert any("solve.py" in each for each in finding.evidence), finding.evidence
+    assert "join_thread" in finding.advice
 
 
 def test_a_torn_message_is_named_by_its_stack_though_nobody_saw_the_death() -> None:
