@@ -284,7 +284,7 @@ def _already_there(target: Target) -> Attached | None:
     with client:
         hello = read_frame(client, wire.HELLO, HELLO_WITHIN_S)
     if hello is None:
-        reason = "the hook is there but does not answer: the GIL is held, or the process is stopped"
+        reason = "the hook is attached, but silent: the GIL is held, or the process is stopped"
         return Attached(target.process, "silent", "already there", reason)
     left = exchange_dir.find(target)
     if left is not None:

@@ -44,16 +44,20 @@ _STOPPED = frozenset(("stopped", "traced"))
 _IMPORTANT = frozenset(("torch", "python", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"))
 """Differences that break jobs, rather than slow them down or break them later."""
 
+_OUT_OF_DATE = (
+    "Check whether the machine answers, for instance by ssh. The values shown for it are those "
+    "received last."
+)
 _NOT_ANSWERING_WORDS: Mapping[str, tuple[str, str]] = {
     "silent": (
         "The machine, its network or the agent is stopped or overloaded; its processes may still "
         "run.",
-        "See whether the machine answers otherwise. What is shown of it was received before.",
+        _OUT_OF_DATE,
     ),
     "ended": (
         "The agent was killed, or the way to it has ended: the connection, the allocation or the "
         "machine.",
-        "See whether the machine answers otherwise. What is shown of it was received before.",
+        _OUT_OF_DATE,
     ),
     "failed": (
         "No agent could be started there, so nothing is known of its processes.",

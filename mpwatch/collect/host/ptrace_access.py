@@ -223,7 +223,7 @@ def _by_dumpable(facts: AccessFacts) -> Obstacle | None:
         return None
     reason = (
         "it made itself undumpable (set-uid, capabilities on its file, or PR_SET_DUMPABLE), so only"
-        " CAP_SYS_PTRACE may look"
+        " CAP_SYS_PTRACE allows to read it"
     )
     return Obstacle(reason, _as_root(facts))
 

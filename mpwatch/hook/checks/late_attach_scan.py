@@ -116,8 +116,8 @@ class LateAttachScan:
         if blocks <= BLOCKS_LIMIT:
             return _instances(tuple(_classes_in_no_table()))
         self._leave_out(
-            f"loaders and simple queues were not looked for among {blocks / 1e6:.0f} million"
-            " blocks of memory: each shows itself when it is used next"
+            f"the search for loaders and simple queues was left out ({blocks / 1e6:.0f} million"
+            " blocks of memory): each is known from its next use on"
         )
         return []
 

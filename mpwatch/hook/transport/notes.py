@@ -36,8 +36,8 @@ LAST_BYTES = 65_536
 PENDING_BYTES = 24_576
 """Limit for lines that the thread has not written yet, for instance while a disk is frozen."""
 PROBLEMS = 32
-_HALF_FULL = "the file of notes is half full: births and forks that follow are not in it"
-_FULL = "the file of notes is full: of what follows only the end is in it"
+_HALF_FULL = "the file of notes is half full: later process starts and forks are not in it"
+_FULL = "the file of notes is full: of later notes only the exit is in it"
 
 
 def _shown(value: Any) -> str:

@@ -55,4 +55,4 @@ def test_the_dead_tell_how_many_notes_their_file_has_no_room_for(runtime_in_memo
 
     notes = [json.loads(line) for line in file.read_text().splitlines()]
     assert [note["n"] for note in notes[:-1]] == list(range(len(notes) - 1))
-    assert notes[-1]["text"] == "the file of notes is full: of what follows only the end is in it"
+    assert notes[-1]["text"] == "the file of notes is full: of later notes only the exit is in it"

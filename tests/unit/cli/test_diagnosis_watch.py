@@ -71,7 +71,7 @@ def test_the_user_is_told_which_process_makes_no_progress() -> None:
 
     assert not watched.is_enough(job(READS), LEAST_S + 1)
     assert watched.shown[-1] == (
-        "main has not moved for 4.0 s; watching up to 35 s, ctrl-c to stop"
+        "main has made no progress for 4.0 s; watching up to 35 s, ctrl-c to stop"
     )
 
 

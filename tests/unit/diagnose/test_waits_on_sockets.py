@@ -82,7 +82,7 @@ def test_a_socket_that_is_newer_than_the_list_of_descriptors_is_none_of_outside(
     found = chain(parent(reads(999)))
 
     assert found.sentence == "main waits for socket 999"
-    assert "Opened a moment ago" in found.conclusion
+    assert "It has just been opened" in found.conclusion
 
 
 def test_a_poll_that_somebody_outside_may_end_is_no_circle() -> None:

@@ -76,7 +76,7 @@ def _finding(first: tuple[Process, Ended], others: list[tuple[Process, Ended]]) 
             "SIGKILL: the kernel for lack of memory, or the scheduler."
         ),
         advice=(
-            "Trust the earliest end. Wrap main in @record to get the exception's text into the "
-            "summary; for SIGKILL look into the kernel log."
+            "Read the error of the process that failed first. Wrap main in @record to get the "
+            "exception's text into the launcher's summary; for SIGKILL look into the kernel log."
         ),
     )

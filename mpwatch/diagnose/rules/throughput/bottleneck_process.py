@@ -255,11 +255,11 @@ def _finding_of_pauses(
         ),
         cause=(
             "It waits for an item or an answer that no process is making at that time: the others "
-            "have done their part and wait for their next orders. Nothing happens until the time "
+            "have done their part and wait for their next tasks. Nothing happens until the time "
             "limit of the wait ends."
         ),
         advice=(
-            "Count what was ordered and what has arrived, and leave the loop that receives as soon "
+            "Count what was requested and what has arrived, and leave the loop that receives as soon "
             "as everything has arrived. A shorter time limit only makes each loss smaller."
         ),
     )

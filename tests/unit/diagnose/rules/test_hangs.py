@@ -278,7 +278,10 @@ def left_by(ended_s: float, still_s: float | None = STILL) -> Snapshot:
 
 
 def test_a_dead_end_at_a_dead_child_is_named() -> None:
-    assert "is gone" in only(standing_still.check, left_by(30.0)).summary
+    assert (
+        "has exited, so this wait can never complete"
+        in only(standing_still.check, left_by(30.0)).summary
+    )
 
 
 def test_who_was_seen_to_wait_before_the_end_only_may_go_on_after_it() -> None:

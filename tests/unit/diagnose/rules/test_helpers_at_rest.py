@@ -33,7 +33,7 @@ def test_threads_that_could_not_wake_it_do_not_hide_a_child_that_stands_alone() 
     job = snapshot_of(main(), helped)
 
     assert named(job) == ["fork-openmp"]
-    assert "has one thread beside 3 at rest" in only(fork_openmp.check, job).evidence[0]
+    assert "has one thread beside 3 idle ones" in only(fork_openmp.check, job).evidence[0]
     assert wait_graph(Index(job)).chains[0].verdict == "dead-end"
 
 

@@ -25,7 +25,7 @@ def test_a_port_that_an_orphan_holds_is_named_before_the_job_fails() -> None:
     finding = only(store_port_in_use.check, snapshot_of(meeting(), port_owners=(STRANGER,)))
 
     assert finding.severity is Severity.WARNING
-    assert "process 900, whose starter is gone, has it: python old.py" in finding.evidence
+    assert "process 900, whose parent has exited, has it: python old.py" in finding.evidence
 
 
 def test_the_error_is_told_with_who_has_the_port() -> None:
@@ -48,7 +48,7 @@ def test_the_cause_names_the_owner_and_offers_an_orphan_only_where_one_was_seen(
     other_job = STRANGER._replace(parent_pid=800)
     job = only(store_port_in_use.check, snapshot_of(meeting(), port_owners=(other_job,)))
 
-    assert "Process 900, which has lost its parent," in orphan.cause
+    assert "Process 900, whose parent has exited," in orphan.cause
     assert "stop process 900" in orphan.advice
     assert "Process 900 outside of this job" in job.cause
     assert "orphan" not in job.cause

@@ -10,7 +10,7 @@ def test_an_exit_says_its_code_and_how() -> None:
 def test_a_fork_names_the_threads_that_were_alive() -> None:
     data = {"threads": 3, "python_threads": ["pre", "log"], "torch_threads": 2, "libraries": []}
 
-    assert note_words("fork", data) == "fork: 3 threads alive; pre, log; torch uses 2"
+    assert note_words("fork", data) == "fork: 3 threads running; pre, log; torch uses 2"
 
 
 def test_a_note_of_many_storages_has_their_path() -> None:
