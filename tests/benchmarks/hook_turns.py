@@ -132,7 +132,7 @@ def turn(state: str) -> None:
     mpwatch.instrument()
     session = hook.current()
     assert session is not None
-    while WATCHED in os.environ and not session.server._connections:
+    while WATCHED in os.environ and not session.server.connections:
         time.sleep(0.01)
 
 

@@ -96,7 +96,7 @@ class LateAttachScan:
 
     def _add_instances(self) -> None:
         """Add queues and iterators, if the program has imported their modules."""
-        registered = _registered_for_forks()
+        registered = registered_for_forks()
         if not registered:
             return
         queue = getattr(sys.modules.get("multiprocessing.queues"), "Queue", ())
@@ -169,7 +169,7 @@ def _worker_info() -> Any:
     return info if kind == "multiprocessing" else None
 
 
-def _registered_for_forks() -> list[Any]:
+def registered_for_forks() -> list[Any]:
     """Objects registered with multiprocessing for a fork: every Queue and every lock."""
     util: Any = sys.modules["multiprocessing.util"]
     return list(util._afterfork_registry.values())

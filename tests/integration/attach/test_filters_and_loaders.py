@@ -68,7 +68,7 @@ def test_a_sandboxed_child_is_left_out_and_continues(
     # about a new child of a known parent.
     (again,) = inject_tree(samples[1:], lambda outcome: None, timeout_s=0.05)
     assert again.reason == sandboxed.reason
-    monkeypatch.delitem(inject_tree_module._root_of, child)
+    monkeypatch.delitem(inject_tree_module.ROOT_OF, child)
     new = replace(samples[1], parent_pid=running.pid)
     (again,) = inject_tree([new], lambda outcome: None, timeout_s=0.05)
     assert again.reason == sandboxed.reason

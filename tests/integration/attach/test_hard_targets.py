@@ -76,7 +76,7 @@ def test_a_target_in_uninterruptible_sleep_is_released(
     os.mkfifo(fifo)
     running = start("attach_unbreakable", str(fifo))
     assert eventually(lambda: running.state == "D")
-    monkeypatch.setattr(methods, "_require_stoppable", lambda target: None)  # seen a moment before
+    monkeypatch.setattr(methods, "require_stoppable", lambda target: None)  # seen a moment before
     attached = inject(running.process)
     assert attached.state == "absent"
     assert "did not stop within 250 ms" in attached.reason

@@ -45,7 +45,7 @@ class Tracer:
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What was waited for, by the refusals that passed; the waiting itself is not cut short."""
     found: list[str] = []
-    once = inject_module._deliver_once
+    once = inject_module.deliver_once
 
     def noted(*arguments: object) -> object:
         try:
@@ -54,7 +54,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             found.append(refusal.reason)
             raise
 
-    monkeypatch.setattr(inject_module, "_deliver_once", noted)
+    monkeypatch.setattr(inject_module, "deliver_once", noted)
     monkeypatch.setattr(inject_module, "PASSES_WITHIN_S", 30.0)
     return found
 

@@ -41,26 +41,26 @@ class Job:
     """A program under `mpwatch run`, in a terminal."""
 
     def __init__(self, folder: Path, manner: str, *options: str) -> None:
-        self._note = folder / "pid"
+        self.note = folder / "pid"
         program = folder / "job.py"
         program.write_text(JOB)
         variables = {"XDG_RUNTIME_DIR": str(folder)}
         folder.chmod(0o700)
-        arguments = [*options, str(program), str(self._note), manner]
+        arguments = [*options, str(program), str(self.note), manner]
         self.terminal = Terminal("run", *arguments, variables=variables)
 
     @property
     def pid(self) -> int:
         deadline_s = time.monotonic() + 60
-        while not self._note.exists() and time.monotonic() < deadline_s:
+        while not self.note.exists() and time.monotonic() < deadline_s:
             time.sleep(0.02)
-        return int(self._note.read_text())
+        return int(self.note.read_text())
 
     @property
     def was_sent(self) -> int | None:
         """The first signal that the program's handler saw."""
         try:
-            return int(self._note.with_suffix(".signal").read_text().split()[0])
+            return int(self.note.with_suffix(".signal").read_text().split()[0])
         except OSError:
             return None
 
@@ -76,7 +76,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Job]]:
     yield start
     for job in started:
         job.terminal.end()
-        if job._note.exists() and runs(job.pid):
+        if job.note.exists() and runs(job.pid):
             os.kill(job.pid, signal.SIGKILL)
 
 

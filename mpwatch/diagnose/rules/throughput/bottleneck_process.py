@@ -259,8 +259,8 @@ def _finding_of_pauses(
             "limit of the wait ends."
         ),
         advice=(
-            "Count what was requested and what has arrived, and leave the loop that receives as soon "
-            "as everything has arrived. A shorter time limit only makes each loss smaller."
+            "Count what was requested and what has arrived, and leave the loop that receives as "
+            "soon as everything has arrived. A shorter time limit only makes each loss smaller."
         ),
     )
 

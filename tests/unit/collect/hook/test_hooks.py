@@ -322,7 +322,7 @@ def test_an_answer_that_is_faster_than_the_question_is_written_down_counts(
     observed: ObservedHooks,
 ) -> None:
     hook = observed.ready()
-    (link,) = observed.clients._links.values()
+    (link,) = observed.clients.links.values()
     quick = AnswersAtOnce(fileno=link.sock.detach())
     quick.observed, quick.hook, quick.heard = observed, hook, []
     quick.setblocking(False)
@@ -336,7 +336,7 @@ def test_an_answer_that_is_faster_than_the_question_is_written_down_counts(
 
 def test_a_question_that_could_not_be_sent_is_not_waited_for(observed: ObservedHooks) -> None:
     hook = observed.ready()
-    (link,) = observed.clients._links.values()
+    (link,) = observed.clients.links.values()
     link.sock.shutdown(socket.SHUT_WR)
 
     assert "is gone" in str(observed.clients.ask(ME, "gauges"))

@@ -206,7 +206,7 @@ def test_we_may_look_at_ourselves() -> None:
 def test_the_short_verdict_is_that_of_all_the_facts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tracer: str, is_filtered: bool, is_there: bool
 ) -> None:
-    monkeypatch.setattr(ptrace_access, "_is_ptrace_filtered", lambda: is_filtered)
+    monkeypatch.setattr(ptrace_access, "is_ptrace_filtered", lambda: is_filtered)
     for name in ("self", "7"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "status").write_text(f"Uid:\t5\t5\t5\t5\nTracerPid:\t{tracer}\n")

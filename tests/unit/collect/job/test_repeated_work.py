@@ -105,7 +105,7 @@ def test_new_processes_outside_the_job_are_read_once_each(
 
 
 def test_lines_that_forked_workers_share_are_taken_apart_once() -> None:
-    maps._span.cache_clear()
+    maps.parse_span.cache_clear()
     lines = b"".join(
         b"7f%010x-7f%010x rw-s 00000000 00:1a %d   /dev/shm/sem.mp-%d (deleted)\n"
         % (n * 4096, (n + 1) * 4096, n, n)
@@ -116,11 +116,11 @@ def test_lines_that_forked_workers_share_are_taken_apart_once() -> None:
 
     found = [parse_mappings(heap + lines + own % (1000 + n, n)) for n in range(64)]
 
-    assert maps._span.cache_info().misses == 100 + 64
+    assert maps.parse_span.cache_info().misses == 100 + 64
     assert {len(each.files) for each in found} == {101}
     assert found[0].spans[0] is found[63].spans[0]
     assert [each.torch_count for each in found] == [1] * 64
-    assert maps._span.cache_info().maxsize is not None
+    assert maps.parse_span.cache_info().maxsize is not None
 
 
 @pytest.mark.parametrize("inode", [5, 12345678901234])

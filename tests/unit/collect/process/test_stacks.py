@@ -191,10 +191,10 @@ def test_an_ended_process_is_not_asked(proc: FakeProc, state: str | None) -> Non
     assert py_spy.commands == []
 
 
-def test_a_missing_py_spy_is_a_sentence(proc: FakeProc) -> None:
+def test_a_missing_py_spy_is_a_sentence(proc: FakeProc, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mpwatch.collect.process.py_spy.find_py_spy", lambda: None)
     proc.process(10)
-    bare = StackCollector(str(proc), lambda: 7.0, PySpy(), "/nowhere")
-    bare._program = None
+    bare = StackCollector(str(proc), lambda: 7.0, PySpy())
 
     assert bare.take(TEN).problem == "py-spy is not installed here: pip install py-spy."
 

@@ -26,10 +26,8 @@ def wrap(original: Any, session: Context) -> Any:
 
 
 def install(session: Session, *points: Point) -> Patcher:
-    patcher = session.patcher
-    patcher._rows = points
-    patcher._loaded(NAME)
-    return patcher
+    session.patcher.install(points)
+    return session.patcher
 
 
 def fail(module: ModuleType, session: Context) -> Any:

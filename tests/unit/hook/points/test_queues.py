@@ -154,9 +154,9 @@ def test_a_replacement_by_a_library_is_called_with_the_programs_arguments(
 
 def test_those_of_the_standard_library_are_known_by_their_arguments() -> None:
     holders = (multiprocessing.queues.Queue, multiprocessing.queues.JoinableQueue)
-    assert all(queues._takes(each.put, "self", "obj", "block", "timeout") for each in holders)
-    assert queues._takes(multiprocessing.queues.Queue.get, "self", "block", "timeout")
-    assert not queues._takes(multiprocessing.queues.SimpleQueue.put, "self", "obj")
+    assert all(queues.takes(each.put, "self", "obj", "block", "timeout") for each in holders)
+    assert queues.takes(multiprocessing.queues.Queue.get, "self", "block", "timeout")
+    assert not queues.takes(multiprocessing.queues.SimpleQueue.put, "self", "obj")
 
 
 @pytest.mark.parametrize("name", ["put", "get"])

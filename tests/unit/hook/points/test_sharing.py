@@ -26,7 +26,7 @@ def test_a_storage_is_shared_all_the_same_while_the_cache_is_not_listened_to(
     """
     from torch.multiprocessing import reductions
 
-    share = sharing._reduce_storage(reductions.reduce_storage, session)
+    share = sharing.make_reducer(reductions.reduce_storage, session)
     storage = torch.ones(4).untyped_storage()
 
     rebuild, (kind, _, size) = share(storage)
@@ -37,7 +37,7 @@ def test_a_storage_is_shared_all_the_same_while_the_cache_is_not_listened_to(
 
 @pytest.mark.parametrize("reduced", [(), (len,), (len, None), (len, ()), "a text"])
 def test_whatever_torch_makes_of_a_storage_is_handed_on(session: Session, reduced: Any) -> None:
-    share = sharing._reduce_storage(lambda storage: reduced, session)
+    share = sharing.make_reducer(lambda storage: reduced, session)
 
     assert share(torch.ones(4).untyped_storage()) is reduced
 

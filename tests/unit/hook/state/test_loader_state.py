@@ -133,11 +133,11 @@ def test_a_detached_hook_drops_all_iterators_and_adds_none(
 ) -> None:
     undo = loader.add_gauges(types.ModuleType("torch.utils.data.dataloader"), session)
     one, other = Iterator(), Iterator()
-    loader._begin(session, session.loaders.of(one), one)
+    loader.begin(session, session.loaders.of(one), one)
 
     undo()
     session.state = "off"
-    loader._begin(session, session.loaders.of(other), other)
+    loader.begin(session, session.loaders.of(other), other)
     contents = [weakref.ref(each._worker_result_queue) for each in (one, other)]
     del one, other
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mpwatch.hook.session import Session
-from mpwatch.hook.state.queue_sampling import _MEMBERS, EVERY
+from mpwatch.hook.state.queue_sampling import EVERY, MEMBERS
 
 torch = pytest.importorskip("torch")
 
@@ -19,13 +19,13 @@ def puts(session: Session, item: Any) -> int:
 
 @pytest.mark.parametrize("kind", [list, tuple, lambda rows: dict(enumerate(rows))])
 def test_only_the_first_members_of_an_item_are_looked_at(session: Session, kind: Any) -> None:
-    assert puts(session, kind([0] * _MEMBERS + [torch.ones(1)])) == 0
+    assert puts(session, kind([0] * MEMBERS + [torch.ones(1)])) == 0
 
 
 def test_a_tensor_among_the_first_members_is_counted_for_all_puts_it_stands_for(
     session: Session,
 ) -> None:
-    assert puts(session, [0] * (_MEMBERS - 1) + [torch.ones(1)]) == EVERY
+    assert puts(session, [0] * (MEMBERS - 1) + [torch.ones(1)]) == EVERY
 
 
 def test_no_method_of_the_program_is_called(session: Session) -> None:

@@ -25,7 +25,7 @@ class Peer:
 def test_only_the_same_user_and_root_may_connect(
     uid: int, is_let_in: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "_is_nested", lambda: False)
+    monkeypatch.setattr(connection, "is_nested", lambda: False)
 
     assert may_connect(Peer(uid), 1000) is is_let_in
 

@@ -93,22 +93,29 @@ def test_a_recording_without_a_hook_is_sought_backwards(recorded: Recorded) -> N
         assert back.snapshot() == forward.snapshot()
 
 
-@pytest.mark.parametrize("before_s", [300.0, 10.0])
-def test_where_it_has_been_going_anywhere_folds_a_bounded_part_again(
-    recorded: Recorded, monkeypatch: pytest.MonkeyPatch, before_s: float
-) -> None:
-    applied: list[Input] = []
+@pytest.fixture
+def applied(monkeypatch: pytest.MonkeyPatch) -> list[Input]:
+    """All inputs that any fold applies from now on."""
+    inputs: list[Input] = []
     original = Fold.apply
 
     def counting(fold: Fold, each: Input) -> None:
-        applied.append(each)
+        inputs.append(each)
         original(fold, each)
 
+    monkeypatch.setattr(Fold, "apply", counting)
+    return inputs
+
+
+@pytest.mark.parametrize("before_s", [300.0, 10.0])
+def test_seeking_within_the_part_already_read_folds_a_bounded_number_of_inputs_again(
+    recorded: Recorded, applied: list[Input], before_s: float
+) -> None:
     with tape_of(recorded(job(300))) as tape:
         tape.advance(1e9)
         tape.approach(before_s)
         tape.advance(before_s)
-        monkeypatch.setattr(Fold, "apply", counting)
+        applied.clear()
         tape.approach(280.0)
         tape.advance(280.0)
         there = tape.snapshot()
@@ -119,7 +126,7 @@ def test_where_it_has_been_going_anywhere_folds_a_bounded_part_again(
 
 @pytest.mark.slow
 def test_kept_folds_are_thinned_when_they_take_too_much(
-    recorded: Recorded, monkeypatch: pytest.MonkeyPatch
+    recorded: Recorded, monkeypatch: pytest.MonkeyPatch, applied: list[Input]
 ) -> None:
     path = recorded(job(300))
     with tape_of(path) as roomy:
@@ -127,12 +134,14 @@ def test_kept_folds_are_thinned_when_they_take_too_much(
         monkeypatch.setattr("mpwatch.observe.recording.timeline.KEPT_BYTES_LIMIT", 20_000)
         with tape_of(path) as tight:
             tight.advance(1e9)
-            assert 1 <= len(tight._kept) < len(roomy._kept)
-            tight.approach(200.0)
-            tight.advance(200.0)
-            roomy.approach(200.0)
-            roomy.advance(200.0)
+            folded = []
+            for tape in (tight, roomy):
+                applied.clear()
+                tape.approach(200.0)
+                tape.advance(200.0)
+                folded.append(len(applied))
 
+            assert folded[0] > folded[1]
             assert tight.snapshot() == roomy.snapshot()
 
 

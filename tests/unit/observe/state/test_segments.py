@@ -75,13 +75,13 @@ def test_a_segment_that_a_process_lists_twice_can_disappear() -> None:
 
 def test_only_files_that_changed_hands_are_joined_again(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[SegmentId] = []
-    really = segments._joined
+    really = segments.join_uses
 
     def note(uses: Sequence[tuple[ProcessId, SegmentUse]]) -> Any:
         made.append(uses[0][1].segment)
         return really(uses)
 
-    monkeypatch.setattr(segments, "_joined", note)
+    monkeypatch.setattr(segments, "join_uses", note)
     semaphores = tuple(segment_use(n, allocated=32) for n in range(1000, 1100))
     held = dict.fromkeys(range(100, 164), semaphores)
     table = SegmentTable()
