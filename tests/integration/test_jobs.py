@@ -60,7 +60,7 @@ def open_files(pid: int) -> int:
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_an_unprepared_job_is_seen_whole_from_outside(start: Start, method: str) -> None:
+def test_an_unprepared_job_is_shown_completely_from_outside(start: Start, method: str) -> None:
     job = start("loader.py", "2", method)
     job.wait_for("ready")
 
@@ -169,7 +169,7 @@ def test_a_program_run_with_a_recording_keeps_its_limits(tmp_path: Path) -> None
     assert printed == f"{resource.getrlimit(resource.RLIMIT_NOFILE)}\n"
 
 
-def test_a_death_is_diagnosed_from_a_recording(start: Start, tmp_path: Path) -> None:
+def test_an_exit_is_diagnosed_from_a_recording(start: Start, tmp_path: Path) -> None:
     job = start("loader.py", "2")
     job.wait_for("ready")
     file = tmp_path / "death.mpw"
@@ -197,7 +197,7 @@ def wait_until_recorded(file: Path, pid: int) -> None:
     pytest.fail(f"{pid} was not recorded within a minute")
 
 
-def test_a_worker_that_crashed_before_anybody_looked_is_named(start: Start) -> None:
+def test_a_worker_that_crashed_before_the_first_reading_is_named(start: Start) -> None:
     job = start("loader.py", "2")
     job.wait_for("ready")
     worker = by_role(dump(job.pid, "--no-stacks"), "loader-worker")[0]["pid"]

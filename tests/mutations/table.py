@@ -168,7 +168,7 @@ TABLE = (
         "Ring.open_file",
         "os.posix_fallocate(fd, 0, self.size)",
         "os.ftruncate(fd, self.size)",
-        (BAD + "test_on_a_full_disk_the_hook_works_without_its_file_and_says_so",),
+        (BAD + "test_on_a_full_disk_the_hook_works_without_its_file_and_reports_it",),
     ),
     Mutation(
         2,
@@ -390,7 +390,7 @@ TABLE = (
         "Notes.add",
         '{"kind": kind, "at_ns": self._system.monotonic_ns(), "n": number, **fields}',
         '{"kind": kind, "at_ns": self._system.monotonic_ns(), **fields}',
-        (LOST + "test_records_and_notes_that_were_pushed_out_are_shown_as_lost",),
+        (LOST + "test_records_and_notes_that_were_overwritten_are_shown_as_lost",),
     ),
     Mutation(
         6,

@@ -157,7 +157,9 @@ def test_only_what_is_not_live_can_be_sought(
 
 
 @pytest.mark.slow
-def test_a_replay_ends_with_what_the_watch_ended_with(start: Start, tmp_path: Path) -> None:
+def test_the_last_snapshot_of_a_replay_is_the_last_one_of_the_watch(
+    start: Start, tmp_path: Path
+) -> None:
     program = start("loader.py", "2", "--hook")
     program.wait_for("ready")
     process = identify(program.pid)

@@ -39,7 +39,7 @@ if os.geteuid() == 0:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_hook_is_found_and_detached_where_the_environment_lies(
+def test_a_hook_is_found_and_detached_where_the_environment_is_out_of_date(
     start: Start, tmp_path: Path, way: str
 ) -> None:
     running = start_elsewhere(start, way, tmp_path)

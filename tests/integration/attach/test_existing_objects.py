@@ -179,7 +179,7 @@ def cache(observed: Observed, name: str) -> Any:
 FIXED = ("workers", "prefetch", "persistent", "pin_memory", "dataset")
 
 
-def test_a_job_attached_late_shows_the_same_as_one_that_had_the_hook_all_along(
+def test_a_job_attached_late_shows_the_same_as_one_with_the_hook_from_its_start(
     start: Start,
 ) -> None:
     one, other = early(start), late(start)
@@ -236,7 +236,7 @@ def test_existing_queues_and_loaders_are_known_at_once(start: Start, runtime: Pa
     assert loader["dataset"] == "Numbers"
 
 
-def test_a_hook_that_was_there_from_the_start_has_no_past_to_look_for(
+def test_a_hook_from_the_start_does_not_search_for_older_objects(
     start: Start, runtime: Path
 ) -> None:
     running = start("attach_stock", "early")

@@ -50,7 +50,7 @@ def child_of(running: Running) -> int:
 
 
 @pytest.mark.parametrize("call", KILLED_FOR)
-def test_a_sandboxed_child_is_left_out_and_continues(
+def test_a_sandboxed_child_is_excluded_and_continues(
     start: Start, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     """The filter kills for a call that an injection makes in every case, or makes at first."""
@@ -78,7 +78,7 @@ def test_a_sandboxed_child_is_left_out_and_continues(
 @pytest.mark.parametrize(
     ("how", "word"), [("user", "another user (uid 1001)"), ("mounts", "another mnt namespace")]
 )
-def test_a_child_of_another_user_or_namespace_is_left_out(
+def test_a_child_of_another_user_or_namespace_is_excluded(
     start: Start, how: str, word: str
 ) -> None:
     running = start("attach_sandboxed", how)

@@ -87,7 +87,7 @@ def test_a_process_that_has_just_started_survives_and_is_injected(
 
 
 @pytest.mark.parametrize("python", [p for p in PYENV if "3.10" not in p])
-def test_an_interpreter_held_up_in_its_start_is_refused_and_then_starts(
+def test_an_interpreter_that_is_still_starting_is_refused_and_then_starts(
     python: str, tmp_path: Path, runtime: Path
 ) -> None:
     # Finding its home, an interpreter reads this file, long before it can run anything; one of
@@ -211,7 +211,7 @@ def test_root_attaches_to_another_users_process_with_files_of_that_user() -> Non
         popen.wait()
 
 
-def test_python_is_found_in_this_very_interpreter() -> None:
+def test_the_symbols_of_this_interpreter_are_found() -> None:
     from mpwatch.attach.native import cpython_symbols
 
     found = cpython_symbols.find(os.getpid())

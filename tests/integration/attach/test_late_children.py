@@ -64,7 +64,7 @@ def test_after_a_detach_no_child_started_meanwhile_keeps_the_hook(
     assert list((runtime / "mpwatch").iterdir()) == []
 
 
-def test_children_without_python_are_left_out(start: Start) -> None:
+def test_children_without_python_are_excluded(start: Start) -> None:
     running = start("attach_births", "0.2", "20", "non-python")
     assert eventually(lambda: len(children(running.pid)) >= 2)
     outcomes = inject_tree([sample(running.pid)], lambda outcome: None, timeout_s=10)

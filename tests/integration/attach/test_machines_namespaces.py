@@ -134,7 +134,7 @@ def with_other_clocks(start: Start, tmp_path: Path) -> ProcessId:
 
 
 @needs_time_namespaces
-def test_a_target_whose_clocks_differ_is_left_out_and_continues(
+def test_a_target_whose_clocks_differ_is_excluded_and_continues(
     with_other_clocks: ProcessId, runtime: Path
 ) -> None:
     attached = inject(with_other_clocks, timeout_s=10)

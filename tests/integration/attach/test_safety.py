@@ -167,7 +167,7 @@ def test_threads_other_than_the_stopped_one_keep_running(start: Start) -> None:
 
 
 @pytest.mark.parametrize("at", ["seize", "stopped", "frame written", "write mask", "run"])
-def test_a_target_that_dies_in_the_middle_is_reported_as_gone(start: Start, at: str) -> None:
+def test_a_target_that_exits_during_an_attach_is_reported_as_exited(start: Start, at: str) -> None:
     running = start("attach_plain", "busy")
 
     def kill(name: str) -> None:
@@ -192,7 +192,7 @@ def test_a_stopped_target_is_refused_and_stays_stopped(start: Start) -> None:
     assert inject(running.process).state == "ready"
 
 
-def test_a_target_stopped_by_its_user_in_the_middle_is_stopped_afterwards(start: Start) -> None:
+def test_a_target_that_its_user_stops_during_an_attach_is_stopped_afterwards(start: Start) -> None:
     running = start("attach_plain", "idle")
 
     def stop(name: str) -> None:

@@ -91,7 +91,7 @@ def mpwatch(*arguments: str, variables: dict[str, str]) -> subprocess.CompletedP
 @pytest.mark.parametrize(
     ("leaving", "code"), [("q", 0), ("\x03", 0), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )
-def test_yes_injects_and_leaving_detaches(
+def test_yes_injects_and_quitting_detaches(
     dashboard: Callable[..., Terminal],
     job: subprocess.Popen[bytes],
     variables: dict[str, str],
@@ -227,7 +227,7 @@ def test_a_recording_that_is_terminated_detaches(
     assert hook_threads(job.pid) == 0
 
 
-def test_a_dry_run_tells_what_would_be_done_and_does_nothing(
+def test_a_dry_run_says_what_would_be_done_and_does_nothing(
     job: subprocess.Popen[bytes], variables: dict[str, str]
 ) -> None:
     runtime = Path(variables["XDG_RUNTIME_DIR"])
@@ -275,7 +275,7 @@ def test_a_configuration_that_others_may_write_is_refused(
     assert hook_threads(job.pid) == 0
 
 
-def test_the_doctor_tells_what_is_in_a_process(
+def test_the_doctor_shows_the_hook_of_a_process(
     job: subprocess.Popen[bytes], variables: dict[str, str]
 ) -> None:
     def doctor() -> dict[str, dict[str, str]]:

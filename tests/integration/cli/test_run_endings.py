@@ -121,7 +121,9 @@ def test_a_job_that_does_not_end_is_left_running_after_a_while(
 
 
 @pytest.mark.parametrize("way", ["dashboard", "closed dashboard", "recorded", "headless"])
-def test_nothing_outlives_the_terminal(start: Callable[..., Job], tmp_path: Path, way: str) -> None:
+def test_no_process_outlives_the_terminal(
+    start: Callable[..., Job], tmp_path: Path, way: str
+) -> None:
     job = start("plain", *options_of(way.split()[-1], tmp_path))
     pid = job.pid
     if "dashboard" in way:

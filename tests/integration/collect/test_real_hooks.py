@@ -68,7 +68,7 @@ def stands(pid: int) -> bool:
     return all(stat.rpartition(")")[2].split()[0] == "T" for stat in stats)
 
 
-def test_a_real_hook_is_heard_asked_silent_and_survived_by_its_ring(
+def test_a_real_hook_is_received_answers_is_silent_and_leaves_its_ring(
     start: Start, listen: Callable[[int], Listener]
 ) -> None:
     job = start("loader.py", "2", "--hook")

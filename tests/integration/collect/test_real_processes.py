@@ -122,7 +122,7 @@ def test_exits_of_other_processes_are_reported_with_code_or_signal(talk: Talk) -
         assert set(found) == set(children)
 
 
-def test_the_death_of_a_reused_number_is_not_reported_as_ours() -> None:
+def test_the_exit_of_a_process_with_a_reused_pid_is_not_reported() -> None:
     mine = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     process = identify(mine.pid)
     deaths = ExitWatch()

@@ -77,7 +77,7 @@ def as_nobody(script: str, code: str) -> list[str]:
 
 
 @needs_namespaces
-def test_where_processes_of_others_are_hidden_ones_own_are_read() -> None:
+def test_with_hidepid_the_users_own_processes_are_read() -> None:
     lines = as_nobody(
         HIDDEN_PROC,
         """
@@ -102,7 +102,7 @@ def test_where_processes_of_others_are_hidden_ones_own_are_read() -> None:
 
 
 @needs_namespaces
-def test_a_process_that_is_hidden_does_not_exist_and_nothing_is_left_over() -> None:
+def test_a_hidden_process_is_reported_as_missing_and_no_file_as_orphaned() -> None:
     lines = as_nobody(
         HIDDEN_PROC,
         """
@@ -132,7 +132,7 @@ def sleeper() -> subprocess.Popen[bytes]:
     return process
 
 
-def test_without_memory_of_others_all_but_that_is_read(
+def test_without_access_to_the_memory_of_others_everything_else_is_read(
     sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As under a seccomp filter that refuses process_vm_readv, and /proc/PID/mem as well."""
@@ -203,7 +203,7 @@ def test_without_control_groups_their_limits_are_unknown() -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs namespaces of its own")
-def test_on_a_read_only_root_a_job_runs_and_is_read_and_why_it_has_no_hook_is_said() -> None:
+def test_on_a_read_only_root_a_job_is_read_and_the_reason_for_no_hook_is_shown() -> None:
     # Nothing is mounted over its folders for files: /tmp and the runtime directory are on it.
     script = (
         "mount --bind / /mnt && mount -o remount,bind,ro /mnt && mount --rbind /proc /mnt/proc "
@@ -259,7 +259,7 @@ def many(start: Start, what: str, count: int) -> ProcessId:
     return identify(program.pid)
 
 
-def test_a_thousand_processes_are_read_whole(start: Start) -> None:
+def test_a_thousand_processes_are_read_completely(start: Start) -> None:
     sample = TreeCollector(many(start, "children", 999)).collect(ReadRequest.everything())
 
     assert sample is not None

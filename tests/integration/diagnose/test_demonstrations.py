@@ -97,7 +97,8 @@ def rows(
         item.callspec.params["name"]
         for item in request.session.items
         if isinstance(item, pytest.Function) and hasattr(item, "callspec")
-        if item.originalname == test_a_program_shows_is_named_and_leaves_nothing.__name__
+        if item.originalname
+        == test_a_program_fails_as_described_is_named_and_leaves_nothing.__name__
     ]
     folder = tmp_path_factory.mktemp("run")
     folder.chmod(0o700)
@@ -108,7 +109,7 @@ def rows(
 
 
 @pytest.mark.parametrize("name", [*ALL, *CANNOT])
-def test_a_program_shows_is_named_and_leaves_nothing(
+def test_a_program_fails_as_described_is_named_and_leaves_nothing(
     rows: dict[str, Future[Row]], name: str
 ) -> None:
     if name in CANNOT:
@@ -129,5 +130,5 @@ def test_every_scenario_has_its_raw_signal() -> None:
     assert {each.name for each in scenarios() if not obstacle(each)} <= set(SIGNALS)
 
 
-def test_the_neighbours_that_are_run_each_time_are_there() -> None:
+def test_the_healthy_variants_that_are_run_each_time_exist() -> None:
     assert NEIGHBOURS - ALL.keys() <= {f"mended: {name}" for name in CANNOT}

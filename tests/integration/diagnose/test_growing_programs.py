@@ -61,9 +61,7 @@ def _watched(way: str, folder: Path) -> Row:
 
 
 @pytest.mark.parametrize("way", on_demand.cases(SAYS, USUAL))
-def test_what_grows_is_named_with_what_it_consists_of(
-    rows: dict[str, Future[Row]], way: str
-) -> None:
+def test_what_grows_is_named_with_its_parts(rows: dict[str, Future[Row]], way: str) -> None:
     row = rows[way].result()
 
     assert not row.problem
@@ -77,7 +75,7 @@ def test_what_grows_is_named_with_what_it_consists_of(
 
 
 @pytest.mark.parametrize("way", HEALTHY)
-def test_a_cache_that_fills_and_what_is_cleared_are_not_told(
+def test_a_cache_that_fills_and_a_list_that_is_cleared_are_not_reported(
     rows: dict[str, Future[Row]], way: str
 ) -> None:
     row = rows[way].result()

@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_standing_program_is_named_with_the_hook_in(name: str) -> None:
+def test_a_stalled_program_is_named_with_the_hook_attached(name: str) -> None:
     case = next(case for case in cases() if case.name == name)
     hooked = (case.argv[0], "-m", "mpwatch", "run", "--headless", *case.argv[1:])
 

@@ -82,7 +82,7 @@ time.sleep(600)
 
 
 @ON_DEMAND
-def test_a_child_that_was_killed_before_mpwatch_came_is_told(start: Start) -> None:
+def test_a_child_that_was_killed_before_mpwatch_started_is_reported(start: Start) -> None:
     job = start([sys.executable, "-c", CHILD_OF_BEFORE])
     job.wait_for("ready")
 

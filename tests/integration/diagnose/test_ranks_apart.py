@@ -104,7 +104,7 @@ def test_a_rank_that_validates_while_the_other_waits_is_no_warning(
 
 
 @ON_DEMAND
-def test_ranks_of_two_groups_that_do_not_move_are_told_from_outside(start: Start) -> None:
+def test_stalled_ranks_of_two_groups_are_reported_from_outside(start: Start) -> None:
     job = apart(start, "groups", "--torchrun")
 
     found = findings(job, 45.0)

@@ -53,7 +53,7 @@ def findings(pid: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("case", on_demand.cases(STUCK, USUAL))
-def test_a_job_that_stands_still_is_named(start: Start, case: str) -> None:
+def test_a_stalled_job_is_named(start: Start, case: str) -> None:
     rule, words, place = STUCK[case]
     job = start("stuck_jobs.py", case)
     job.wait_for("ready")

@@ -39,7 +39,7 @@ def disk(
 
 @may_mount
 @pytest.mark.parametrize("disk", ["size=64k,mode=700"], indirect=True)
-def test_on_a_full_disk_the_hook_works_without_its_file_and_says_so(disk: Path) -> None:
+def test_on_a_full_disk_the_hook_works_without_its_file_and_reports_it(disk: Path) -> None:
     with Guest("listen", XDG_RUNTIME_DIR=str(disk)) as guest:
         assert guest.hear() == "ready"
         with Client(wait_for_sockets(disk, 1)[guest.process.pid]) as client:
@@ -60,7 +60,7 @@ def test_on_a_full_disk_the_hook_works_without_its_file_and_says_so(disk: Path) 
 
 @may_mount
 @pytest.mark.parametrize("disk", ["ro,mode=700"], indirect=True)
-def test_a_read_only_runtime_directory_is_said_and_the_next_one_used(disk: Path) -> None:
+def test_a_read_only_runtime_directory_is_reported_and_the_next_one_used(disk: Path) -> None:
     with Guest("nowhere", XDG_RUNTIME_DIR=str(disk)) as guest:
         lines = guest.finish()[1].splitlines()
 
@@ -70,7 +70,7 @@ def test_a_read_only_runtime_directory_is_said_and_the_next_one_used(disk: Path)
 
 @may_mount
 @pytest.mark.parametrize("disk", ["ro,mode=700"], indirect=True)
-def test_with_no_place_for_any_file_the_program_runs_as_ever(disk: Path) -> None:
+def test_without_a_runtime_directory_the_program_runs_as_without_the_hook(disk: Path) -> None:
     fallback = f"/tmp/mpwatch-{os.geteuid()}"
     script = f'mkdir -p {fallback} && mount --bind "$XDG_RUNTIME_DIR" {fallback} && exec "$@"'
     hide = ["unshare", "-m", "sh", "-c", script, "sh"]
@@ -203,7 +203,7 @@ def test_forks_while_memory_is_short_mix_no_records_and_end_well(runtime_in_memo
     assert kinds == {wire.FORKED}
 
 
-def test_functions_replaced_while_the_hook_is_in_are_not_used_at_a_fork_nor_after(
+def test_functions_replaced_while_the_hook_is_attached_are_not_used_at_a_fork_nor_after(
     runtime: Path,
 ) -> None:
     with Guest("mocked_late") as guest:

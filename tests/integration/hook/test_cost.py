@@ -30,7 +30,7 @@ def counted() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("who", ["main", "worker"])
-def test_a_batch_is_three_records_on_either_side_and_those_of_queues(
+def test_a_batch_makes_three_records_in_each_process_and_those_of_queues(
     counted: dict[str, Any], who: str
 ) -> None:
     """Where batches are slow, the calls of the two queues are recorded each time."""
@@ -38,7 +38,7 @@ def test_a_batch_is_three_records_on_either_side_and_those_of_queues(
 
 
 @pytest.mark.parametrize(("who", "most"), [("main", 16.5), ("worker", 11.5)])
-def test_a_batch_is_so_many_calls_of_the_hook_and_no_more(
+def test_a_batch_makes_a_fixed_number_of_calls_of_the_hook(
     counted: dict[str, Any], who: str, most: float
 ) -> None:
     calls = {name: each for name, each in counted[who]["calls"].items() if name not in BOUNDED}

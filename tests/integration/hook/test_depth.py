@@ -30,7 +30,7 @@ def notes_of(mistake: str) -> dict[str, dict[str, Any]]:
     return {note["kind"]: note for note in map(json.loads, lines)}
 
 
-def test_the_part_that_does_not_pickle_is_named_with_its_path() -> None:
+def test_the_part_that_cannot_be_pickled_is_named_with_its_path() -> None:
     note = notes_of("unpicklable")["unpicklable"]
 
     # Torch 2.15 hands the dataset over in a list, which the worker empties.

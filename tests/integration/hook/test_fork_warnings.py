@@ -46,7 +46,7 @@ def said(command: list[str], **env: str) -> str:
 @pytest.mark.skipif(not INTERPRETERS, reason="pyenv has no interpreters here")
 @pytest.mark.parametrize("python", INTERPRETERS, ids=interpreters.version_of)
 @pytest.mark.parametrize("action", ["always", "error"])
-def test_forks_of_a_process_whose_one_other_thread_is_ours_raise_no_warning(
+def test_forks_of_a_process_whose_only_other_thread_is_the_hooks_raise_no_warning(
     action: str, python: Path
 ) -> None:
     folder = str(Path(mpwatch.__file__).parents[1])

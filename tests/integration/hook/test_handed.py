@@ -71,7 +71,7 @@ def test_a_model_that_several_processes_train_each_for_itself_is_named() -> None
 
 
 @pytest.mark.parametrize("way", TRAINED_APART)
-def test_a_model_that_comes_without_being_an_argument_is_found(way: str) -> None:
+def test_a_model_that_is_not_an_argument_is_found(way: str) -> None:
     notes = notes_of(way, "parameters-not-shared")
 
     assert [(note["what"], note["how"], note["processes"]) for note in notes] == [

@@ -26,7 +26,7 @@ while True:
 """
 
 
-def test_a_child_between_two_readings_is_seen_alive_and_dead(start: Start) -> None:
+def test_a_child_that_lives_between_two_readings_is_shown_running_and_exited(start: Start) -> None:
     job = start([sys.executable, "-c", MOTHER])
     job.wait_for("ready")
     seen: list[Snapshot] = []

@@ -103,7 +103,7 @@ def test_a_job_that_exits_with_0_passes_and_the_watch_ends_with_it(start: Start)
     assert json.loads(out)["ended"] == []
 
 
-def test_a_process_that_is_not_there_is_no_pass() -> None:
+def test_a_missing_process_does_not_pass() -> None:
     done = check(2147483000, "--fail-on", "warning")
 
     assert (done.returncode, done.stdout) == (3, "")
@@ -132,7 +132,7 @@ sys.exit(main(["diagnose", "{job.pid}", "--for", "1", "--fail-on", "warning"]))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_check_that_is_interrupted_is_no_pass(start: Start, number: int) -> None:
+def test_an_interrupted_check_does_not_pass(start: Start, number: int) -> None:
     job = start(python(IDLE))
     job.wait_for("ready")
     command = [sys.executable, "-X", "importtime", "-m", "mpwatch", "diagnose", str(job.pid)]

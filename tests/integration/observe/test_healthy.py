@@ -79,7 +79,7 @@ def load() -> Iterator[None]:
 @pytest.mark.usefixtures("load")
 @pytest.mark.parametrize("names", [LOADED, RANKS], ids=["loaders", "ranks"])
 @pytest.mark.parametrize("hook", [False, True], ids=["outside", "hook"])
-def test_a_loaded_machine_is_no_fault_of_a_job(
+def test_a_job_on_a_loaded_machine_has_no_warning(
     start: Start, names: tuple[str, ...], hook: bool
 ) -> None:
     jobs = [healthy(start, name, hook=hook) for name in names]
@@ -117,7 +117,7 @@ def hold_in_debugger(start: Start, job: Program) -> Program:
         pytest.param(hold_in_debugger, marks=(WITH_GDB, ON_DEMAND)),
     ],
 )
-def test_a_job_that_a_person_has_stopped_does_not_hang(start: Start, disturb: Disturb) -> None:
+def test_a_job_that_is_held_in_a_debugger_has_no_warning(start: Start, disturb: Disturb) -> None:
     job = healthy(start, "dataloader fork persistent")
     job.wait_for("ready", 200)
 
@@ -132,7 +132,7 @@ def test_a_job_that_a_person_has_stopped_does_not_hang(start: Start, disturb: Di
 @pytest.mark.parametrize(
     "name", [pytest.param("dataloader spawn persistent", marks=ON_DEMAND), "ddp torchrun"]
 )
-def test_a_job_that_has_just_been_started_may_take_its_time(start: Start, name: str) -> None:
+def test_a_job_that_has_just_been_started_has_no_warning(start: Start, name: str) -> None:
     assert warnings(watching(healthy(start, name))) == []
 
 

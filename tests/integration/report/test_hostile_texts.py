@@ -221,7 +221,7 @@ def test_every_output_is_checked(outputs: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in OUTPUTS if name not in WITHOUT])
-def test_texts_of_the_job_arrive_in_an_output(outputs: dict[str, str], name: str) -> None:
+def test_texts_of_the_job_appear_in_an_output(outputs: dict[str, str], name: str) -> None:
     assert MARKERS.search(outputs[name])
 
 
@@ -301,7 +301,7 @@ FORBIDDEN: dict[str, Callable[[str], bool]] = {
 
 @pytest.mark.parametrize("what", FORBIDDEN)
 @pytest.mark.parametrize("name", TERMINALS)
-def test_nothing_of_the_job_acts_on_the_terminal(
+def test_no_text_of_the_job_controls_the_terminal(
     outputs: dict[str, str], name: str, what: str
 ) -> None:
     assert not FORBIDDEN[what](outputs[name])

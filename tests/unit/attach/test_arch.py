@@ -86,7 +86,7 @@ def test_the_vector_state_is_marked_so_that_the_kernel_restores_all_of_it() -> N
     assert frame.content[at : at + 464] == (bytes(range(256)) * 2)[:464]
 
 
-def test_tile_registers_in_use_are_taken_along_whole() -> None:
+def test_tile_registers_in_use_are_saved_completely() -> None:
     xsave = bytearray(11008)
     struct.pack_into("<Q", xsave, 512, 7 | 1 << 18)
     area = x86_64.signal_vectors(bytes(xsave))
@@ -94,7 +94,7 @@ def test_tile_registers_in_use_are_taken_along_whole() -> None:
     assert (features, size) == (7 | 1 << 18, 11008)
 
 
-def test_a_lent_thread_enters_the_function_and_no_system_call() -> None:
+def test_an_injected_call_enters_the_function_and_restarts_no_system_call() -> None:
     context = x86_context(Registers(x86_registers()).pack(orig_rax=0, eflags=0x400))
     machine = X8664()
     frame = machine.frame(context, RETURN_TO)
@@ -122,7 +122,7 @@ def arm_context(general: bytes, scalable: bytes = b"", call: tuple[int, ...] = (
     return Context(general, neon + scalable, 0x4000, call)
 
 
-def test_arm_frames_hold_registers_mask_and_vectors_where_the_kernel_looks() -> None:
+def test_arm_frames_hold_registers_mask_and_vectors_where_the_kernel_reads_them() -> None:
     frame = Aarch64().frame(arm_context(arm_registers()), RETURN_TO)
     assert frame.address % 16 == 0
     assert frame.address + len(frame.content) <= STACK

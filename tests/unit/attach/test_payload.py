@@ -156,7 +156,7 @@ def on_another_thread(ask: Callable[[], object]) -> object:
 Importing = Callable[[str, Callable[[], object]], object]
 
 
-def test_a_program_in_the_middle_of_an_import_is_asked_again_later(
+def test_a_program_that_is_importing_is_tried_again_later(
     folder: Path, importing: Importing
 ) -> None:
     assert importing("zipapp", lambda: run(folder, PACKAGE)) == {"state": program.LATER}
@@ -173,7 +173,7 @@ def test_a_half_imported_module_counts_if_it_is_of_the_standard_library(
 
 
 @pytest.mark.parametrize("is_enabled", [True, False])
-def test_no_garbage_is_collected_meanwhile_and_afterwards_as_before(
+def test_no_garbage_is_collected_during_the_load_and_collection_is_as_before_afterwards(
     folder: Path, is_enabled: bool
 ) -> None:
     generations: list[int] = []

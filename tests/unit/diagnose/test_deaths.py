@@ -29,7 +29,7 @@ def end(number: int, at_s: float, **how: Any) -> Ended:
         (None, end(200, NOW_S, signal=9), False),
     ],
 )
-def test_a_death_is_explained_by_the_end_of_the_parent(
+def test_an_exit_may_be_explained_by_the_exit_of_the_parent(
     parent: Ended | None, child: Ended, is_explained: bool
 ) -> None:
     worker = process(200, ended=child)

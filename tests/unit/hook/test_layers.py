@@ -40,7 +40,7 @@ def imported(path: Path) -> Iterator[str]:
         yield from names
 
 
-def test_modules_of_the_hook_import_from_below_only() -> None:
+def test_modules_of_the_hook_import_from_lower_layers_only() -> None:
     rank = {name: number for number, names in enumerate(LAYERS) for name in names}
     wrong = set()
     for path in HOOK.rglob("*.py"):

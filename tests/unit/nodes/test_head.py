@@ -92,7 +92,9 @@ def test_each_way_to_fail_is_one_sentence() -> None:
     assert "not understood" in views["nonsense"].problem
 
 
-def test_a_host_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_that_does_not_answer_has_failed_after_a_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(head_module, "START_S", 0.5)
     with job(a=("sh", "-c", "echo connecting >&2; sleep 1000 & wait")) as head:
         view = settled(head)["a"]
@@ -102,7 +104,7 @@ def test_a_host_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "connecting" in view.problem
 
 
-def test_a_node_that_goes_is_ended_and_one_that_stops_is_silent(
+def test_a_node_whose_agent_exits_has_ended_and_one_that_stops_is_silent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(head_module, "SILENT_S", 0.3)
@@ -118,7 +120,7 @@ def test_a_node_that_goes_is_ended_and_one_that_stops_is_silent(
     assert stopped.summary is not None
 
 
-def test_an_answer_comes_back_and_a_node_that_ends_meanwhile_has_none() -> None:
+def test_an_answer_is_returned_and_a_node_that_ends_meanwhile_has_none() -> None:
     with job(
         fine="say(hello + full); os.read(0, 65536); time.sleep(0.3); os.read(0, 65536);"
         "say(node_frame(Answer(1, {'host': 'x'}))); until_eof()",

@@ -106,7 +106,7 @@ def test_lines_of_a_source_file_are_read_once(tmp_path: Path) -> None:
     assert sources(str(file), 3) == ""
 
 
-def test_a_pipe_named_like_a_source_file_does_not_block_the_dashboard(tmp_path: Path) -> None:
+def test_a_fifo_named_like_a_source_file_does_not_block_the_dashboard(tmp_path: Path) -> None:
     pipe = tmp_path / "data.py"
     os.mkfifo(pipe)
 

@@ -26,7 +26,7 @@ class Clock:
         return self.now_s
 
 
-def test_lasting_facts_read_again_and_found_the_same_change_nothing(
+def test_static_facts_that_are_read_again_unchanged_change_nothing(
     proc: FakeProc, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock()
@@ -104,7 +104,7 @@ def test_new_processes_outside_the_job_are_read_once_each(
     assert len(opened) == 11  # `loadavg`, and one `stat` a stranger
 
 
-def test_lines_that_forked_workers_share_are_taken_apart_once() -> None:
+def test_lines_that_forked_workers_share_are_parsed_once() -> None:
     maps.parse_span.cache_clear()
     lines = b"".join(
         b"7f%010x-7f%010x rw-s 00000000 00:1a %d   /dev/shm/sem.mp-%d (deleted)\n"

@@ -233,7 +233,7 @@ def test_a_named_segment_is_examined_by_name_only_if_it_is_the_same_file(proc: F
     assert found.size_bytes == 4096
 
 
-def test_what_was_not_seen_for_long_is_forgotten(tmp_path: Path) -> None:
+def test_facts_that_were_not_used_for_long_are_forgotten(tmp_path: Path) -> None:
     cache = segments.ExtentCache(str(tmp_path))
     cache.learn(SegmentId(1, 2), tmp_path.stat(), 5.0)
     gone = maps.MappedFile(SegmentId(1, 2), "/x", ((0, 1),))

@@ -224,7 +224,7 @@ def test_numbers_of_control_groups(place: Proc, contents: list[bytes], cpu_stat:
         place.write(name, data)
     group = cgroups.Group(2, "/a", (str(place),), procfs.read)
 
-    for read in (cgroups._memory_v2, cgroups._memory_v1, cgroups._pids, cgroups._cpu):
+    for read in (cgroups.memory_v2, cgroups.memory_v1, cgroups.pids_numbers, cgroups.cpu_numbers):
         assert all(value is None or value >= 0 for value in read(group).values())
 
 

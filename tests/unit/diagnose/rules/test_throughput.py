@@ -65,7 +65,7 @@ def two(*stack: str, still_s: float | None = 60.0) -> tuple[Process, ...]:
     )
 
 
-def test_the_measured_share_of_waiting_is_told() -> None:
+def test_the_measured_share_of_waiting_is_reported() -> None:
     job = snapshot_of(main(), *two(*FETCHING_WORKER), loaders=(loader(outstanding=4, parked=0),))
 
     finding = only(loader_starvation.check, job, BUSY)
@@ -76,7 +76,7 @@ def test_the_measured_share_of_waiting_is_told() -> None:
     assert any("2 of 2 in data.py:31 decode" in each for each in finding.evidence)
 
 
-def test_without_the_hook_busy_workers_and_an_idle_main_tell_it() -> None:
+def test_without_the_hook_busy_workers_and_an_idle_main_are_evidence() -> None:
     past = waits(main=0.9, w200=0.1, w201=0)
     finding = only(loader_starvation.check, snapshot_of(main(), *two(still_s=0.5)), past)
 
@@ -162,7 +162,7 @@ def first_batches(*starts: float, wait_s: float) -> History:
     return history({(MAIN, "loader_wait"): points})
 
 
-def test_workers_started_for_each_epoch_are_told_with_what_their_start_costs() -> None:
+def test_workers_started_for_each_epoch_are_reported_with_the_cost_of_their_start() -> None:
     job = snapshot_of(main(), *epochs(50, 40, 30, 20, 10))
 
     finding = only(loader_starvation.check, job, first_batches(50, 40, 30, 20, 10, wait_s=6))
@@ -178,7 +178,7 @@ def test_workers_started_for_each_epoch_are_told_with_what_their_start_costs() -
     [((50,), 40), ((50, 40, 30, 20, 10), 1), ((90, 70), 30)],
     ids=["started once", "quick starts", "started before the watch"],
 )
-def test_workers_that_cost_little_to_start_are_not_told(
+def test_workers_that_cost_little_to_start_are_quiet(
     ages: tuple[float, ...], wait_s: float
 ) -> None:
     past = first_batches(*ages, wait_s=wait_s)
@@ -221,7 +221,7 @@ def test_workers_that_all_wait_for_one_process_are_not_too_few() -> None:
     assert "manager (300)" in finding.advice
 
 
-def test_workers_that_stand_are_not_at_work() -> None:
+def test_stalled_workers_are_not_busy() -> None:
     past = waits(main=0.9, w200=0.1, w201=0)
 
     assert found(loader_starvation.check, snapshot_of(main(), *two(still_s=9.0)), past) == []
@@ -280,7 +280,7 @@ def worked_until(seconds_ago: float) -> History:
     return history({**dict.fromkeys(workers, busy), (MAIN, "loader_wait"): waiting})
 
 
-def test_a_job_that_begins_to_hang_is_not_told_to_have_too_few_workers() -> None:
+def test_a_job_that_begins_to_hang_has_no_finding_about_too_few_workers() -> None:
     waits_for_ever = loader(waiting_since_s=6.0)
     job = snapshot_of(main(), *two(), loaders=(waits_for_ever,))
 
@@ -288,7 +288,7 @@ def test_a_job_that_begins_to_hang_is_not_told_to_have_too_few_workers() -> None
     assert only(loader_starvation.check, job, BUSY).rule == "loader-starvation"
 
 
-def test_without_the_hook_few_looks_at_the_beginning_of_a_hang_say_nothing() -> None:
+def test_without_the_hook_few_readings_at_the_beginning_of_a_hang_prove_nothing() -> None:
     early = history({(MAIN, "loader_wait"): [Point(NOW_S - 5 + i / 2, 1.0) for i in range(11)]})
 
     assert wait_share(main(), early) is None

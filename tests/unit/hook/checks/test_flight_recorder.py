@@ -154,7 +154,7 @@ def distributed() -> Any:
     return module
 
 
-def test_groups_are_noted_as_they_are_made_and_the_function_is_put_back(
+def test_groups_are_noted_when_they_are_made_and_the_function_is_restored(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(collectives, "DUMP", "_of_no_version_of_torch")

@@ -72,7 +72,7 @@ def fork(forks: ForkSteps, session: Session, threads: int | None) -> None:
         ((3, 15, 0), False),
     ],
 )
-def test_versions_that_count_threads_late_are_known(
+def test_versions_that_count_threads_after_the_fork_functions_are_known(
     version: tuple[int, ...], is_late: bool
 ) -> None:
     assert counts_late(version) is is_late
@@ -91,7 +91,7 @@ def test_where_threads_are_counted_late_the_thread_waits_for_the_next_record(
     assert thread.starts == 1
 
 
-def test_the_record_of_a_second_fork_starts_nothing_either(
+def test_the_record_of_a_second_fork_does_not_start_the_thread(
     session: Session, thread: Thread
 ) -> None:
     forks = ForkSteps(LATE)
@@ -117,9 +117,7 @@ def test_a_fork_step_repeated_after_an_exception_does_not_start_the_thread(
     assert thread.starts == 1
 
 
-def test_bringing_the_hook_in_again_starts_the_thread_that_waits(
-    session: Session, thread: Thread
-) -> None:
+def test_resuming_the_hook_starts_the_delayed_thread(session: Session, thread: Thread) -> None:
     fork(ForkSteps(LATE), session, threads=1)
 
     session.resume()
@@ -204,7 +202,7 @@ def test_a_child_counts_its_own_records_from_the_first(session: Session, thread:
     assert not session.ring.is_written(0)
 
 
-def test_an_interpreter_of_3_10_without_ctypes_gets_the_hook_all_the_same(
+def test_an_interpreter_of_3_10_without_ctypes_gets_the_hook(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "ctypes", None)

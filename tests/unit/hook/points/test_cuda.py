@@ -26,7 +26,7 @@ class Cuda(ModuleType):
         return lambda *_: 0
 
 
-def test_readings_never_initialise_cuda(session: Session) -> None:
+def test_gauges_never_initialise_cuda(session: Session) -> None:
     module = Cuda()
     for point in POINTS.values():
         if point.module == "torch.cuda":

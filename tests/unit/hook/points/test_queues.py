@@ -111,7 +111,7 @@ def test_the_first_call_of_each_queue_is_recorded(
     assert id(other) in session.items.depths.known
 
 
-def test_one_put_in_some_is_recorded_and_looked_at(session: Session, clock: Clock) -> None:
+def test_one_put_in_some_is_recorded_and_examined(session: Session, clock: Clock) -> None:
     _, call = wrapped(session, clock, "put")
     for _ in range(2 * EVERY):
         call()
@@ -152,7 +152,7 @@ def test_a_replacement_by_a_library_is_called_with_the_programs_arguments(
     assert calls == [(("an item",), {}), ((), {"obj": "an item", "block": False}), (True, 7.0)]
 
 
-def test_those_of_the_standard_library_are_known_by_their_arguments() -> None:
+def test_functions_of_the_standard_library_are_recognised_by_their_arguments() -> None:
     holders = (multiprocessing.queues.Queue, multiprocessing.queues.JoinableQueue)
     assert all(queues.takes(each.put, "self", "obj", "block", "timeout") for each in holders)
     assert queues.takes(multiprocessing.queues.Queue.get, "self", "block", "timeout")
@@ -160,7 +160,7 @@ def test_those_of_the_standard_library_are_known_by_their_arguments() -> None:
 
 
 @pytest.mark.parametrize("name", ["put", "get"])
-def test_a_quick_call_is_few_bytecodes(session: Session, clock: Clock, name: str) -> None:
+def test_a_quick_call_adds_few_bytecodes(session: Session, clock: Clock, name: str) -> None:
     _, call = wrapped(session, clock, name)
     steps = 0
 

@@ -52,7 +52,7 @@ def on_a_thread(call: Any) -> int:
 
 
 @pytest.mark.parametrize("has_room", [True, False])
-def test_with_a_reserve_an_answer_brings_about_no_collection(
+def test_with_a_reserve_an_answer_starts_no_collection(
     collections: list[int], has_room: bool
 ) -> None:
     room = one_call.Room()

@@ -18,7 +18,7 @@ def puts(session: Session, item: Any) -> int:
 
 
 @pytest.mark.parametrize("kind", [list, tuple, lambda rows: dict(enumerate(rows))])
-def test_only_the_first_members_of_an_item_are_looked_at(session: Session, kind: Any) -> None:
+def test_only_the_first_members_of_an_item_are_examined(session: Session, kind: Any) -> None:
     assert puts(session, kind([0] * MEMBERS + [torch.ones(1)])) == 0
 
 

@@ -127,7 +127,7 @@ class Counted(collections.deque[tuple[int, bytes]]):
         return super().__iter__()
 
 
-def test_nothing_new_is_found_without_going_through_what_is_old() -> None:
+def test_without_new_notes_the_old_ones_are_not_iterated() -> None:
     made, recent = Notes(System()), Counted(maxlen=LIMIT)
     made.recent = recent
     for _ in range(LIMIT):

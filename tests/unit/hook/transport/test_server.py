@@ -20,7 +20,7 @@ class Clock:
         assert self.now_ns < 10**12 + 10**10, "it waits for ever"
 
 
-def test_a_fork_waits_for_a_thread_that_does_not_end_no_longer_than_it_may(
+def test_a_fork_waits_a_bounded_time_for_a_thread_that_does_not_end(
     session: Session, tmp_path: Path
 ) -> None:
     session.server.listen(str(tmp_path / "s"))

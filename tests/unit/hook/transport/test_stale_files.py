@@ -119,7 +119,7 @@ def test_attached_processes_and_some_spawned_children_begin_a_search(
     assert bool(list(tmp_path.iterdir())) is not looks
 
 
-def test_one_fork_in_many_is_followed_by_a_look(tmp_path: Path) -> None:
+def test_one_fork_in_many_begins_a_search(tmp_path: Path) -> None:
     leave(tmp_path, 1, KEEP_DEAD_S + 60)
     sweeper = StaleFiles(System())
     sweeper.directory = str(tmp_path)

@@ -56,7 +56,7 @@ def test_stacks_of_each_new_process_are_taken_once() -> None:
     assert plan.due(second) == []
 
 
-def test_a_process_that_is_not_to_be_touched_has_its_first_look_later() -> None:
+def test_the_first_stack_of_an_excluded_process_is_taken_later() -> None:
     first, second = standing(1.0, 2.0)
     plan = Plan()
 
@@ -128,7 +128,7 @@ def test_stacks_of_a_followed_process_are_taken_twice_a_second_and_not_in_rounds
     assert [plan.due(each) for each in seen] == [[]] * 3
 
 
-def test_a_followed_process_is_left_alone_while_the_hook_is_injected() -> None:
+def test_stacks_of_a_followed_process_are_not_taken_while_the_hook_is_injected() -> None:
     schedule, seen = StackSchedule(), standing(1.0)[0]
     schedule.follow(MAIN)
 
@@ -162,7 +162,7 @@ def test_stacks_of_many_new_processes_are_taken_over_several_readings() -> None:
     assert not set(first) & set(second)
 
 
-def test_what_is_not_python_or_cannot_be_stopped_is_left_alone() -> None:
+def test_stacks_of_processes_without_python_or_that_cannot_be_stopped_are_not_taken() -> None:
     fold = Fold()
     stuck = replace(sample(MAIN, 1.0, state="D"), is_python=True)
     fold.apply(tree(1.0, stuck, sample(WORKER_0, 1.0, parent=100)))

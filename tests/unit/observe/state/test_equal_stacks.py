@@ -29,7 +29,7 @@ def test_equal_stacks_of_two_processes_are_shown_as_one_object() -> None:
     assert shown[0] is shown[1]
 
 
-def test_stacks_that_are_all_different_do_not_pile_up() -> None:
+def test_the_number_of_kept_stacks_is_bounded() -> None:
     equal = EqualStacks()
     sizes = []
     for line in range(3 * STACKS_KEPT):

@@ -46,7 +46,7 @@ def test_errors_of_ever_new_processes_are_bounded() -> None:
     assert max(sizes) <= 1.2 * max(sizes[:KEPT])
 
 
-def test_each_line_is_matched_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_entry_is_matched_once(monkeypatch: pytest.MonkeyPatch) -> None:
     matched = []
 
     def counted(kind: str, words: str, details: Mapping[str, object]) -> tuple[str, ...]:

@@ -43,7 +43,7 @@ def living_objects() -> int:
 
 
 @pytest.mark.slow
-def test_workers_of_many_epochs_are_forgotten_with_all_that_was_known_of_them() -> None:
+def test_nothing_is_kept_of_the_workers_of_earlier_epochs() -> None:
     fold = Fold()
     for number in range(SETTLED_EPOCHS):
         epoch(fold, number)

@@ -36,7 +36,7 @@ def test_notes_without_a_number_differ_by_time_and_content() -> None:
     assert received.add(note(None, 6, "a"))
 
 
-def test_what_is_remembered_is_bounded() -> None:
+def test_the_memory_of_received_notes_is_bounded() -> None:
     received = ReceivedNotes()
     for number in range(0, 4 * GAPS_KEPT, 2):
         received.add(note(number))
@@ -52,7 +52,7 @@ def test_what_is_remembered_is_bounded() -> None:
     assert not received.add(note(100 * GAPS_KEPT - 2))
 
 
-def test_another_hook_in_the_same_process_counts_anew() -> None:
+def test_notes_of_another_hook_in_the_same_process_are_new() -> None:
     received = ReceivedNotes()
     assert received.add(note(0))
     received.restart()
@@ -65,7 +65,7 @@ def shuffled_twice(inputs: list[Input]) -> list[Input]:
     return [*inputs, *again]
 
 
-def test_what_a_recording_repeats_is_folded_once() -> None:
+def test_repeated_inputs_of_a_recording_are_folded_once() -> None:
     fold = Fold()
     fold.apply(tree(1.0, sample(MAIN, 1.0), sample(WORKER_0, 1.0, parent=100)))
     notes: list[Input] = [note(number, 10 + number, f"no {number}") for number in range(5)]
