@@ -201,7 +201,7 @@ def test_a_worker_that_crashed_before_the_first_reading_is_named(start: Start) -
     job = start("loader.py", "2")
     job.wait_for("ready")
     worker = by_role(dump(job.pid, "--no-stacks"), "loader-worker")[0]["pid"]
-    os.kill(job.pid, signal.SIGSTOP)  # so that it stays a zombie
+    os.kill(job.pid, signal.SIGSTOP)  # it is not reaped, so it stays a zombie
     os.kill(worker, signal.SIGSEGV)
 
     seen = dump(job.pid, "--no-stacks")

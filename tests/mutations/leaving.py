@@ -1,4 +1,4 @@
-"""Mutations of detaching, of access control, of sharing tensors and of missing points."""
+"""Mutations of detaching, access control, sharing of tensors and missing hook points."""
 
 from __future__ import annotations
 

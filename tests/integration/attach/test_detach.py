@@ -27,14 +27,15 @@ WARM_UP = 3
 
 
 def ask(running: Running) -> tuple[list[str], list[str], float]:
-    """What is replaced, which modules are new, and a sum that captured functions came to."""
+    """The replaced attributes, the new modules, and the sum of results of captured functions."""
     running.say(b"\n")
     replaced, new, total = json.loads(running.line())
     return replaced, new, total
 
 
 def settle(running: Running, is_in: bool) -> None:
-    """Have the hook in or out, in a program that mostly waits for its standard input."""
+    """Wait until the hook is attached to or detached from a program that mostly waits for its
+    standard input."""
     assert eventually(lambda: is_blocked(running.pid))
     if is_in:
         assert inject(running.process, timeout_s=0.05).state in ("pending", "ready")
@@ -121,7 +122,7 @@ def test_attaching_to_a_loading_job_changes_no_fds_threads_maps_memory_or_sums(
         running.drain()
 
     def lowest() -> list[dict[str, int]]:
-        """The least that each process holds while a few epochs go by: batches come and go."""
+        """The least that each process holds during a few epochs: batches come and go."""
         seen: list[list[dict[str, int]]] = []
         for _ in range(30):
             running.newest_line()
@@ -132,7 +133,7 @@ def test_attaching_to_a_loading_job_changes_no_fds_threads_maps_memory_or_sums(
         ]
 
     before = lowest()
-    for _ in range(WARM_UP):  # the first ones import modules that stay
+    for _ in range(WARM_UP):  # the first batches import modules that stay loaded
         attach_and_detach()
     for was, warm in zip(before, lowest(), strict=True):
         was["files mapped"] = warm["files mapped"]
@@ -147,7 +148,7 @@ def test_attaching_to_a_loading_job_changes_no_fds_threads_maps_memory_or_sums(
 
 
 def faults(pid: int) -> int:
-    """Pages that a process has had to map or copy so far."""
+    """Minor page faults of a process so far."""
     with open(f"/proc/{pid}/stat", "rb") as file:
         return int(file.read().rpartition(b")")[2].split()[7])
 

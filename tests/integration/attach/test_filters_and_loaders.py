@@ -29,7 +29,7 @@ KILLED_FOR = {
 
 
 def install_filter(number: int, action: int) -> None:
-    """From now on, treat one system call of this process like that and allow all others."""
+    """Install a seccomp filter for one system call of this process; all others are allowed."""
     instructions = (
         (LOAD_NUMBER, 0, 0, 0),
         (JUMP_IF_EQUAL, 0, 1, number),
@@ -62,10 +62,10 @@ def test_a_sandboxed_child_is_excluded_and_continues(
     assert sandboxed.state == "absent"
     assert "sandboxed" in sandboxed.reason
     assert sandboxed.stopped_s is None
-    for _ in range(20):  # the child says that it lives, through the parent
+    for _ in range(20):  # the child's lines arrive through the parent
         assert running.newest_line() == "alive"
-    # A later call about the child alone does not forget what it was compared with, nor does one
-    # about a new child of a known parent.
+    # A later call about the child alone still knows the root of its job, and so does one about a
+    # new child of a known parent.
     (again,) = inject_tree(samples[1:], lambda outcome: None, timeout_s=0.05)
     assert again.reason == sandboxed.reason
     monkeypatch.delitem(inject_tree_module.ROOT_OF, child)

@@ -1,4 +1,4 @@
-"""Targets that are many, or hardly alive, or cannot be stopped now."""
+"""Targets with many threads or processes, that are exiting, or that cannot be stopped now."""
 
 from __future__ import annotations
 
@@ -76,7 +76,8 @@ def test_a_target_in_uninterruptible_sleep_is_released(
     os.mkfifo(fifo)
     running = start("attach_unbreakable", str(fifo))
     assert eventually(lambda: running.state == "D")
-    monkeypatch.setattr(methods, "require_stoppable", lambda target: None)  # seen a moment before
+    # As if its state had changed since it was read.
+    monkeypatch.setattr(methods, "require_stoppable", lambda target: None)
     attached = inject(running.process)
     assert attached.state == "absent"
     assert "did not stop within 250 ms" in attached.reason

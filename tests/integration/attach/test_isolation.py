@@ -74,12 +74,12 @@ def wait_for_forks(popen: subprocess.Popen[str], count: int = 40) -> None:
 
 
 def ended(popen: subprocess.Popen[str]) -> tuple[int, str, str]:
-    """Tell it to end: exit code, output and errors."""
+    """Ask it to end; its exit code, output and standard error."""
     out, err = popen.communicate("end\n", timeout=60)
     return popen.returncode, out, err
 
 
-# Runs until its standard input has a line, without ever waiting for it.
+# Runs until its standard input has a line, without blocking in a read.
 LOOP = """
 import select, sys, time
 def loop():

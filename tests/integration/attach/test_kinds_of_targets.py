@@ -1,4 +1,4 @@
-"""Attaching to the interpreters and situations found in the field."""
+"""Attaching to the interpreters and environments that users have."""
 
 from __future__ import annotations
 
@@ -90,8 +90,8 @@ def test_a_process_that_has_just_started_survives_and_is_injected(
 def test_an_interpreter_that_is_still_starting_is_refused_and_then_starts(
     python: str, tmp_path: Path, runtime: Path
 ) -> None:
-    # Finding its home, an interpreter reads this file, long before it can run anything; one of
-    # Python 3.10 looks for it next to what its link points to.
+    # An interpreter reads this file to find its home, long before it can run code; Python 3.10
+    # looks for it beside the target of its link.
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "python").symlink_to(python)
     os.mkfifo(tmp_path / "pyvenv.cfg")
@@ -103,7 +103,7 @@ def test_an_interpreter_that_is_still_starting_is_refused_and_then_starts(
         target = sample(popen.pid).process
         assert eventually(lambda: is_blocked(popen.pid))
         refused = inject(target, timeout_s=0.2)
-        # It may have been blocked by something before that.
+        # It may have been blocked for another reason before that.
         opened: list[int] = []
         assert eventually(lambda: opens_for_writing(tmp_path / "pyvenv.cfg", opened))
         os.write(opened[0], f"home = {Path(python).parent}\n".encode())
@@ -117,7 +117,7 @@ def test_an_interpreter_that_is_still_starting_is_refused_and_then_starts(
 
 
 def opens_for_writing(fifo: Path, opened: list[int]) -> bool:
-    """Whether somebody is there to read from a FIFO; it is open then."""
+    """Whether a FIFO has a reader; it is open for writing then."""
     try:
         opened.append(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Children that come into the world while the hook comes into their parents."""
+"""Children that are started while the hook is injected into their parents."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_child_forked_before_its_parent_is_injected_is_injected_too(
     start: Start,
 ) -> None:
     running = start("attach_births", "0.1", "20")
-    listed = [sample(running.pid)]  # the children are in no list
+    listed = [sample(running.pid)]  # the children are not in the list that is injected
     assert eventually(lambda: len(children(running.pid)) >= 3)
     hooked_s: dict[ProcessId, float] = {}
 
@@ -47,7 +47,7 @@ def test_a_child_forked_before_its_parent_is_injected_is_injected_too(
     without = [child for child in children(running.pid) if born_before(child, parent_s)]
     assert len(without) >= 3
     assert {o.process for o in outcomes if o.state == "ready"} >= {running.process, *without}
-    for child in children(running.pid):  # and those that were born with it
+    for child in children(running.pid):  # and those that inherited the hook
         assert inject(child, timeout_s=10).state == "ready"
 
 

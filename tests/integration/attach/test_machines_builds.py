@@ -32,7 +32,7 @@ INTERPRETERS = [
     if re.fullmatch(r"python3\.\d+(-\w*pie|[dt])?", name)
 ]
 needs_chroots = pytest.mark.skipif(not CHROOTS, reason="MPWATCH_CHROOTS names no directories")
-# One worker has all tests of chroots: they mount what these need.
+# One worker of xdist runs all tests of chroots: they mount file systems there.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("chroots")]
 
 # The names by which an interpreter is known; see `mpwatch.attach.native.cpython_symbols`.
@@ -67,7 +67,7 @@ print(json.dumps([attached.state, attached.method, attached.reason, detached.sta
 
 @pytest.fixture
 def laid_in(request: pytest.FixtureRequest) -> Iterator[tuple[Path, str]]:
-    """A chroot with procfs and mpwatch in it, and an interpreter there."""
+    """A chroot with procfs and a copy of mpwatch, and an interpreter in it."""
     folder, python = Path(request.param[0]), request.param[1]
     inside = folder / "mpwatch-builds"
     shutil.rmtree(inside, ignore_errors=True)

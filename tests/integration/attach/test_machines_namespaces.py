@@ -65,10 +65,10 @@ def children(pid: int) -> list[int]:
 
 @pytest.fixture
 def inner(start: Start, tmp_path: Path) -> ProcessId:
-    """A Python process in namespaces of its own, as it is called out here."""
+    """A Python process in namespaces of its own, by its pid outside."""
     program = tmp_path / "container.py"
     program.write_text(CONTAINER)
-    # One that users without any rights can read.
+    # An interpreter that unprivileged users can read.
     python = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
     os.environ["INNER"] = INNER
     try:

@@ -1,4 +1,4 @@
-"""A main thread that is away from Python: the hook says where it is, and arrives by itself."""
+"""A main thread that is blocked outside Python: the injection is pending until it returns."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_pending_injection_can_be_cancelled(start: Start, runtime: Path) -> No
     assert list((runtime / "mpwatch").iterdir()) == []
 
 
-# Reads a line in the middle of importing a module of the standard library, as far as its name goes.
+# Reads a line while it imports a module that has the name of one of the standard library.
 IMPORTING = """
 import os, sys
 print("ready", flush=True)

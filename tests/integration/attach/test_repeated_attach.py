@@ -22,7 +22,8 @@ def blocks_and_callbacks(running: Running) -> tuple[int, int]:
 
 
 def attach_and_detach(running: Running) -> None:
-    """One round; the target reads a line in between, because the call waits for Python code."""
+    """Attach and detach once; the target reads a line in between, because a pending call waits for
+    Python code."""
     assert eventually(lambda: is_blocked(running.pid))
     assert inject(running.process, timeout_s=0.0).state in ("pending", "ready")
     blocks_and_callbacks(running)

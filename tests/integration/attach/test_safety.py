@@ -1,4 +1,4 @@
-"""Whatever happens to the observer or to the target, the target is never the worse for it."""
+"""The target is never harmed, whatever happens to the observer or to the target."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ from tests.procfs import hook_threads
 from tests.programs.attach_plain import BLOCK
 
 pytestmark = pytest.mark.slow
-
-# With the hook's own process, in which a test ends the observer, nothing else is alive.
 
 
 def status(pid: int, name: str) -> str:
@@ -54,9 +52,9 @@ def attach_and_die_after(process: ProcessId, count: int) -> bool:
 
 
 def steps_of_an_attach(process: ProcessId) -> list[str]:
-    """What an undisturbed attach does, step by step; the hook is taken out again.
+    """The steps of an undisturbed attach; the hook is detached again.
 
-    Now and then the thread is stopped in a bad place and let go to be stopped again.
+    At times the thread is stopped at an unsuitable place, continued and stopped again.
     """
     rounds: list[list[str]] = []
     for _ in range(4):
@@ -70,7 +68,7 @@ def steps_of_an_attach(process: ProcessId) -> list[str]:
 
 
 def require_right_digest(line: str) -> None:
-    """Check a line of the busy program by computing it again."""
+    """Recompute a line of the busy program and compare."""
     last, printed = line.split()
     digest = hashlib.sha256()
     for number in range(int(last) + 1 - BLOCK, int(last) + 1):
@@ -86,7 +84,7 @@ def test_an_observer_killed_at_any_step_leaves_the_target_running(start: Start, 
     steps = steps_of_an_attach(running.process)
     killed = 0
     for count in range(len(steps) + 1):
-        # If not, it was ready sooner: a call queued by a dead observer had brought it in.
+        # Otherwise a call queued by a killed observer had loaded the hook before.
         killed += attach_and_die_after(running.process, count)
         assert eventually(lambda: is_well(running), 5), f"killed at step {count}"
         assert eventually(lambda: int(status(running.pid, "SigBlk"), 16) == 0, 5), (
@@ -120,7 +118,8 @@ def counts(pid: int) -> dict[str, int]:
 
 
 def anonymous_count(pid: int) -> int:
-    """Mappings of no file: allocators split and join them, so some more or less mean nothing."""
+    """Number of anonymous mappings; a few more or less mean nothing, as allocators split and join
+    them."""
     return sum(not mapping.inode for mapping in elf.read_mappings(pid))
 
 
@@ -140,7 +139,7 @@ def test_a_hundred_attaches_under_load_leave_nothing_behind(start: Start) -> Non
         assert detached.state == "absent", detached
 
     def settled() -> dict[str, int]:
-        for _ in range(3):  # lines printed before this moment may still be in the pipe
+        for _ in range(3):  # lines printed before may still be in the pipe
             require_right_digest(running.newest_line())
         assert eventually(lambda: counts(running.pid)["threads"] == 1, 5)
         return counts(running.pid)
@@ -162,7 +161,8 @@ def test_threads_other_than_the_stopped_one_keep_running(start: Start) -> None:
     for _ in range(10):
         assert inject(running.process, timeout_s=5).state == "ready"
         assert detach(running.process, timeout_s=5).state == "absent"
-    # Four threads take turns of 5 ms each; on a busy machine not all come by in every look.
+    # Four threads run in turns of 5 ms each; on a busy machine not all of them run between two
+    # readings.
     assert "moved True" in {running.newest_line() for _ in range(40)}
 
 
@@ -257,7 +257,7 @@ def process_of(pid: int) -> ProcessId:
 
 
 def as_child(work: Callable[[], str]) -> str:
-    """What some work comes to in a process of its own."""
+    """The result of a function that runs in a process of its own."""
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
@@ -318,7 +318,7 @@ def test_an_observer_that_is_stopped_holds_no_target(
     try:
         assert eventually(lambda: state_of(observer) == "T", 20)
         assert eventually(lambda: is_well(running), 5)
-        # The call is made in spite of that: the hook comes while the observer stands.
+        # The call is made nevertheless: the hook is loaded while the observer is stopped.
         assert eventually(lambda: hook_threads(running.pid) == 1, 10)
         assert state_of(observer) == "T"
     finally:

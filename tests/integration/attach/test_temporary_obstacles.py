@@ -1,4 +1,4 @@
-"""What keeps the hook out for a moment only: a tracer that leaves again, a disk that is read."""
+"""Obstacles that pass: another tracer that detaches, a disk that is read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 
 class Tracer:
-    """Somebody else who traces a thread for a while; the kernel tells tracers apart by thread."""
+    """Another tracer of a thread for a while; the kernel distinguishes tracers by thread."""
 
     def __init__(self, tid: int, *, stops: bool) -> None:
         self._is_there = threading.Event()
@@ -43,7 +43,7 @@ class Tracer:
 
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What was waited for, by the refusals that passed; the waiting itself is not cut short."""
+    """The refusals that were waited for; the waiting itself is not shortened."""
     found: list[str] = []
     once = inject_module.deliver_once
 

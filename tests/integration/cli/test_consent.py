@@ -148,7 +148,7 @@ def test_keep_leaves_the_hook_and_says_how_to_detach_it(
     assert hook_threads(job.pid) == 1
     assert f"mpwatch detach {job.pid}".encode() in terminal.output
 
-    # What was there before stays, also where the next session injects.
+    # A hook that was attached before stays, also where a later session injects.
     again = dashboard("--hook")
     again.read_until("1/1")
     again.press("q")

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 
 class Listener:
-    """An observer that keeps all it has heard."""
+    """An observer that keeps all inputs."""
 
     def __init__(self, pid: int) -> None:
         self.tree = TreeCollector(identify(pid))
@@ -50,7 +50,7 @@ class Listener:
 
 @pytest.fixture
 def listen() -> Iterator[Callable[[int], Listener]]:
-    """Begin to listen to a job."""
+    """Start observing a job."""
     with contextlib.ExitStack() as listening:
 
         def begin(pid: int) -> Listener:
@@ -89,7 +89,7 @@ def test_a_real_hook_is_received_answers_is_silent_and_leaves_its_ring(
 
     main = next(process for process in everybody if process.pid == job.pid)
     os.kill(job.pid, signal.SIGSTOP)
-    eventually(lambda: stands(job.pid))  # until then its hook may still answer
+    eventually(lambda: stands(job.pid))  # until all threads are stopped the hook may still answer
     assert listener.clients.ask(main, "ping") is None
     eventually(lambda: listener.has_state(job.pid, "silent"))
     os.kill(job.pid, signal.SIGCONT)

@@ -221,7 +221,7 @@ def test_hostile_names_come_out_clean(talk: Talk) -> None:
 def run_as_nobody(code: str) -> str:
     """Run code after giving up all rights."""
     drop = f"import os; os.setgroups([]); os.setgid({OTHER_UID}); os.setuid({OTHER_UID})\n"
-    # Everything is imported before: the code may lie where nobody may read.
+    # All modules are imported before: another user may not be able to read them.
     imports = textwrap.dedent(
         """
         from mpwatch.collect.process import identify as errors, py_spy

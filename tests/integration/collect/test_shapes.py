@@ -1,4 +1,5 @@
-"""Other shapes: processes hidden, control groups missing, calls forbidden, read-only, very many."""
+"""Unusual systems: hidden processes, no control groups, forbidden calls, a read-only root, very
+many processes."""
 
 from __future__ import annotations
 
@@ -44,11 +45,11 @@ def child(then):
     return pid
 """
 HIDDEN_PROC = 'mount -t proc -o hidepid=invisible proc /proc && exec "$@"'
-"""A procfs of its own: to mount the old one again with options would change it for all."""
+"""Mounts a new procfs: a remount of the old one with options would change it for all."""
 
 
 def unshared(script: str) -> list[str]:
-    """Run a command in a mount namespace of its own, after a line of shell."""
+    """Run a command in a mount namespace of its own, after a shell command."""
     return ["unshare", "--mount", "sh", "-c", script, "sh"]
 
 
@@ -63,7 +64,7 @@ needs_namespaces = pytest.mark.skipif(not can_hide(), reason="needs namespaces o
 
 
 def as_nobody(script: str, code: str) -> list[str]:
-    """The lines that a program of another user prints after a line of shell."""
+    """The output lines of a program that runs as another user, after a shell command."""
     code = IMPORTS.format(uid=OTHER_UID) + textwrap.dedent(code)
     done = subprocess.run(
         [*unshared(script), sys.executable, "-c", code],
@@ -204,7 +205,7 @@ def test_without_control_groups_their_limits_are_unknown() -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs namespaces of its own")
 def test_on_a_read_only_root_a_job_is_read_and_the_reason_for_no_hook_is_shown() -> None:
-    # Nothing is mounted over its folders for files: /tmp and the runtime directory are on it.
+    # No file systems are mounted over /tmp and the runtime directory, which are on the root.
     script = (
         "mount --bind / /mnt && mount -o remount,bind,ro /mnt && mount --rbind /proc /mnt/proc "
         '&& mount --rbind /dev /mnt/dev && exec chroot /mnt "$@"'

@@ -1,6 +1,6 @@
-"""What is named from outside is named with the hook in as well: it must not get in the way.
+"""Failures that are named from outside are named with the hook attached as well.
 
-The hook has a thread of its own in each process and answers in place of a look at the stacks.
+The hook has a thread of its own in each process and answers in place of py-spy.
 """
 
 from __future__ import annotations

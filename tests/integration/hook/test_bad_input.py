@@ -1,4 +1,4 @@
-"""A disk, a memory, an observer as they should not be; each with a real process."""
+"""Full disks, little memory, observers that misbehave; each with a real process."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_data_that_an_observer_does_not_read_is_not_kept(runtime: Path) -> None:
         guest.tell("end")
         assert guest.finish() == (0, "")
 
-    # What was written is 12 MiB, once for each of them.
+    # 12 MiB were written, and would be kept once for each observer.
     assert grown_kib < 4096
 
 

@@ -12,12 +12,12 @@ from tests.conftest import PROGRAMS
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("cost")]
 
 BOUNDED = ("check", "is_whole", "add", "note", "place_here", "_spend", "_remember", "_identity")
-"""Done so many times a second at most, however many batches there are."""
+"""Functions that run so many times a second at most, however many batches there are."""
 
 
 @pytest.fixture(scope="module")
 def counted() -> dict[str, Any]:
-    """What the hook did for a batch, in main and in a worker."""
+    """The calls and records of the hook for a batch, in main and in a worker."""
     done = subprocess.run(
         [sys.executable, "-W", "ignore", str(PROGRAMS / "hook_calls.py")],
         stdout=subprocess.PIPE,

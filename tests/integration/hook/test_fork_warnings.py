@@ -1,9 +1,9 @@
 """The warning of Python 3.12 and later about forks of a process with threads.
 
-Interpreters are looked for in pyenv's directory, and on demand in directories made by
-debootstrap(8), where distributions keep patch releases that nobody else has:
+Interpreters are searched in pyenv's directory, and on demand in directories made by debootstrap(8),
+whose distributions have other patch releases:
 
-    MPWATCH_CHROOTS=/srv/trixie python -m pytest tests/integration/hook/test_fork_warnings.py
+MPWATCH_CHROOTS=/srv/trixie python -m pytest tests/integration/hook/test_fork_warnings.py
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import mpwatch
 from tests import interpreters
 from tests.conftest import PROGRAMS
 
-# One worker has all tests of chroots: they mount what these need.
+# One worker of xdist runs all tests of chroots: they mount file systems there.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("chroots")]
 
 INTERPRETERS = interpreters.installed()
@@ -56,7 +56,7 @@ def test_forks_of_a_process_whose_only_other_thread_is_the_hooks_raise_no_warnin
 
 @pytest.fixture(params=CHROOTS)
 def chroot(request: pytest.FixtureRequest) -> Iterator[Path]:
-    """A root directory with the hook laid into it; procfs is mounted where it is not yet."""
+    """A root directory with a copy of the hook; procfs is mounted where it is not yet."""
     folder = Path(request.param)
     inside = folder / "mpwatch-fork-test"
     shutil.rmtree(inside, ignore_errors=True)

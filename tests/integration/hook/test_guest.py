@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 
 
 def wait_ms(duration_ms: int) -> None:
-    """Let time pass: how long a look at the ring file holds good is a matter of the clock."""
+    """Wait: how long a check of the ring file holds depends on the clock."""
     end_ns = time.monotonic_ns() + duration_ms * 1_000_000
     while time.monotonic_ns() < end_ns:
         continue
@@ -85,7 +85,7 @@ def test_attaching_collects_no_garbage_and_keeps_the_setting_of_gc(tmp_path: Pat
         " mpwatch.uninstrument(); gc.disable(); print(mpwatch.instrument(), gc.isenabled())"
     )
     env = {**os.environ, "PYTHONPYCACHEPREFIX": str(tmp_path)}
-    # To compile a module allocates as much as the hook: the first run leaves compiled modules.
+    # Compiling a module allocates as much as the hook: the first run leaves compiled modules.
     env.pop("PYTHONDONTWRITEBYTECODE", None)
     for _ in range(2):
         done = subprocess.run(
@@ -96,7 +96,7 @@ def test_attaching_collects_no_garbage_and_keeps_the_setting_of_gc(tmp_path: Pat
             timeout=60,
             env=env,
         )
-    # What was put off comes once, told as it begins and as it ends; it had come fourteen times.
+    # The postponed collection happens once, with one start and one stop; fourteen were seen once.
     assert (done.stdout, done.stderr) == ("True True True\nTrue False\n", "")
 
 

@@ -1,4 +1,4 @@
-"""Programs that a job of `mpwatch run` starts: which get the hook, and that none sees how."""
+"""Programs that a job of `mpwatch run` starts: which get the hook, and that none can see how."""
 
 from __future__ import annotations
 

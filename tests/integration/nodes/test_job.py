@@ -39,7 +39,7 @@ def run(*arguments: str, mark: str) -> subprocess.CompletedProcess[str]:
 
 
 def agents(mark: str) -> list[int]:
-    """The agents for a job, however they were started."""
+    """The agents for a job, whatever started them."""
     return [pid for pid, line in _cmdlines() if mark in line and " --stdio " in line]
 
 

@@ -132,7 +132,7 @@ def mpwatch(*arguments: str) -> list[str]:
 
 
 def test_a_stuck_rank_of_a_slurm_job_is_named_and_no_fault_leaves_an_agent(job: str) -> None:
-    # One test for all of it: to start the cluster and its ranks takes half a minute.
+    # One test for everything: starting the cluster and its ranks takes half a minute.
     spec = f"slurm:{job}"
     done = subprocess.run(
         mpwatch("diagnose", "--job", spec, "--json"), capture_output=True, text=True, check=False

@@ -1,6 +1,6 @@
-"""Healthy programs under what surrounds them in real life: load, debuggers, a first moment, an end.
+"""Healthy programs on loaded machines, in debuggers, at their start and at their end.
 
-That each of them is clean on a machine of its own is checked with the failing ones.
+That each of them has no finding on an idle machine is tested with the demonstrations.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ Disturb: TypeAlias = Callable[[Start, Program], Program | None]
 
 
 def healthy(start: Start, name: str, *, hook: bool = False) -> Program:
-    """A healthy program that outlasts being watched."""
+    """A healthy program that runs longer than it is observed."""
     _, *argv = command(sys.executable, name, 8 * WATCHED_S)
     before = ["-m", "mpwatch", "run", "--headless"] if hook else []
     return start([sys.executable, *before, *argv])
 
 
 def watching(job: Program, *arguments: str) -> subprocess.Popen[str]:
-    """A health check on its way."""
+    """A health check that is running."""
     diagnose = [sys.executable, "-m", "mpwatch", "diagnose", str(job.pid), "--json"]
     return subprocess.Popen(
         [*diagnose, "--for", f"{WATCHED_S:g}", "--fail-on", "warning", *arguments],
@@ -54,7 +54,7 @@ def watching(job: Program, *arguments: str) -> subprocess.Popen[str]:
 
 
 def warnings(check: subprocess.Popen[str]) -> list[tuple[str, str, list[str]]]:
-    """What it warned of, during its whole time, with its evidence."""
+    """All warnings of a health check, with their evidence."""
     out, err = check.communicate(timeout=5 * WATCHED_S)
     assert out, err
     return [
@@ -66,7 +66,7 @@ def warnings(check: subprocess.Popen[str]) -> list[tuple[str, str, list[str]]]:
 
 @pytest.fixture
 def load() -> Iterator[None]:
-    """Twice as many strangers at work as there are cpus."""
+    """Twice as many busy processes outside of the job as there are cpus."""
     count = 2 * (os.cpu_count() or 1)
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
     yield
@@ -102,7 +102,7 @@ def stop_workers(_start: Start, job: Program) -> None:
 
 
 def hold_in_debugger(start: Start, job: Program) -> Program:
-    """A person sits at gdb and thinks."""
+    """Hold a process in gdb without continuing it."""
     think = f"shell echo ready; sleep {4 * WATCHED_S:g}"
     guest = start(["gdb", "-p", str(job.pid), "-batch", "-ex", think])
     guest.wait_for("ready")
@@ -126,7 +126,7 @@ def test_a_job_that_is_held_in_a_debugger_has_no_warning(start: Start, disturb: 
         assert warnings(watching(job, "--no-hook")) == []
     finally:
         if guest is not None:
-            guest.end()  # first: what it traces cannot be buried before
+            guest.end()  # first: a traced process cannot be reaped before its tracer exits
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Jobs and workers that live shorter than the time between two readings, recorded headless."""
+"""Jobs and workers that run for less than the time between two readings, recorded headless."""
 
 from __future__ import annotations
 
