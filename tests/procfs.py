@@ -40,13 +40,13 @@ def fields(pid: int) -> list[str]:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether it runs; a zombie does not."""
+    """Whether a process runs; a zombie does not."""
     stat = fields(pid)
     return bool(stat) and stat[0] not in "ZX"
 
 
 def birth(pid: int) -> str:
-    """When it was started, in ticks; empty once it no longer runs."""
+    """Start time of a process in clock ticks; empty once it has exited."""
     stat = fields(pid)
     return stat[19] if stat and stat[0] not in "ZX" else ""
 
@@ -67,13 +67,13 @@ def children(pid: int) -> list[int]:
 
 
 def descendants(pid: int) -> list[int]:
-    """All below it, without itself."""
+    """Descendants of a process, parents first."""
     found = children(pid)
     return found + [below for child in found for below in descendants(child)]
 
 
 def workers(pid: int) -> list[int]:
-    """Its children that are DataLoader workers."""
+    """Children of a process that are DataLoader workers."""
     return [child for child in children(pid) if text(child, "comm").startswith("pt_data_work")]
 
 
@@ -84,17 +84,17 @@ def call(pid: int, tid: int | None = None) -> int | None:
 
 
 def thread_names(pid: int) -> list[str]:
-    """Names of its threads."""
+    """Names of the threads of a process."""
     return [text(pid, f"task/{tid}/comm").strip() for tid in threads(pid)]
 
 
 def hook_threads(pid: int) -> int:
-    """How many of its threads have the name of the hook's."""
+    """Number of threads with the name of the hook's thread."""
     return thread_names(pid).count("mpwatch-hook")
 
 
 def links(pid: int) -> list[str]:
-    """Where its descriptors lead."""
+    """Targets of the descriptors of a process."""
     found = []
     try:
         names = os.listdir(f"/proc/{pid}/fd")

@@ -47,7 +47,7 @@ def test_the_last_line_of_a_run_sums_up_what_was_skipped(pytester: pytest.Pytest
 
 
 def reasons_in(path: Path) -> Iterator[str]:
-    """Why tests of a file may be skipped, without what is filled in at runtime."""
+    """The reasons for skipping tests in a file, without values filled in at runtime."""
     for node in ast.walk(ast.parse(path.read_text())):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue

@@ -3,7 +3,7 @@
 Interpreters are searched in pyenv's directory, and on demand in directories made by debootstrap(8),
 whose distributions have other patch releases:
 
-MPWATCH_CHROOTS=/srv/trixie python -m pytest tests/integration/hook/test_fork_warnings.py
+    MPWATCH_CHROOTS=/srv/trixie python -m pytest tests/integration/hook/test_fork_warnings.py
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The bytes laid onto a target's stack, field by field as the kernel reads them."""
+"""The signal frame on a target's stack, field by field as the kernel reads it."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_the_frame_holds_the_mask_and_leaves_the_alternate_stack_alone() -> None
     content = X8664().frame(x86_context(x86_registers()), RETURN_TO).content
     assert struct.unpack_from("<Q", content, 8 + 296) == (0x4000,)
     (flags,) = struct.unpack_from("<i", content, 8 + 24)
-    assert flags not in (0, 1, 2)  # SS_ONSTACK, SS_DISABLE and none would be obeyed
+    assert flags not in (0, 1, 2)  # the kernel would apply SS_ONSTACK, SS_DISABLE and none
 
 
 def test_the_vector_state_is_marked_so_that_the_kernel_restores_all_of_it() -> None:

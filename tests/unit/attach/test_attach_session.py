@@ -1,4 +1,4 @@
-"""Which processes a session detaches at its end: those whose hook comes from it."""
+"""A session detaches at its end the hooks that it injected, and no others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a target is given to load: all of the hook, and nothing that it would only drop."""
+"""The compiled hook for a target: complete, and without docstrings."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Documented:
 
 
 def functions(code: CodeType) -> Iterator[FunctionType]:
-    """All functions with a name that a piece of code makes, and those within them."""
+    """All named functions that a code object defines, nested ones included."""
     for each in code.co_consts:
         if isinstance(each, CodeType):
             if each.co_flags & inspect.CO_OPTIMIZED and each.co_name.isidentifier():

@@ -38,7 +38,7 @@ def job(waits: WaitedOn, *, worker_state: str = "S", still_s: float = 4.0) -> Sn
 
 
 class Watched:
-    """A watch with a clock that is set by hand."""
+    """A watch with a clock that the test sets."""
 
     def __init__(self, seconds: float | None = None) -> None:
         self.now_s = 0.0

@@ -24,7 +24,7 @@ def finding(rule: str, severity: Severity = Severity.WARNING, **more: object) ->
 
 
 class Script:
-    """A rule that says what it is told to say next."""
+    """A rule that yields the findings that the test sets."""
 
     def __init__(self, *looks: Iterable[Finding]) -> None:
         self._looks = iter(looks)
@@ -242,7 +242,7 @@ def looks_at(engine: Engine, processes: int, *moments_s: float) -> list[tuple[Fi
 
 
 def counting_rules(count: int) -> tuple[list[int], tuple[Rule, ...]]:
-    """Rules that note which of them is asked."""
+    """Rules that note each time they run."""
     asked: list[int] = []
 
     def rule(number: int) -> Rule:

@@ -1,7 +1,7 @@
-"""Noise as machines make it: what is no trend stays quiet, and a trend is timed well through it.
+"""Realistic noise: series without a trend have no forecast, and a trend is timed well through
+noise.
 
-The numbers are drawn at random from fixed seeds, many times, so that a chance that a look or two
-would not show is seen.
+The numbers are drawn at random from fixed seeds, many times, so that rare errors show.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from mpwatch.model.findings import Severity
 from mpwatch.model.history import Point
 
 Curve: TypeAlias = Callable[[int, random.Random], float]
-"""The value at a second."""
+"""Value by second."""
 
 SEEDS = 12
 SECONDS = 150
 
 
 def looks(curve: Curve, seed: int, seconds: int = SECONDS) -> Iterator[list[Point]]:
-    """The series as it grows, one look a second."""
+    """The series as it grows, one reading a second."""
     chance = random.Random(seed)
     series: list[Point] = []
     for second in range(seconds):

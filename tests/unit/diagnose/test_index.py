@@ -1,4 +1,4 @@
-"""What several rules read is derived once for a snapshot, and anew for the next one."""
+"""Values that several rules need are derived once for a snapshot, and again for the next one."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_threads_come_in_the_order_of_the_tree() -> None:
 
 def test_a_rule_that_needs_few_points_does_not_copy_the_whole_history() -> None:
     class Watched(list[Point]):
-        """Counts the points that are handed out one by one."""
+        """Counts the points that are read one by one."""
 
         touched = 0
 

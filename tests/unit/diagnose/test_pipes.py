@@ -41,7 +41,7 @@ def ends_of(*processes: Process) -> PipeEnds:
 
 
 def brute(snapshot: Snapshot, inode: int, is_writable: bool) -> tuple[object, ...]:
-    """Who holds one end of a pipe, found by looking at everything."""
+    """The holders of one end of a pipe, found by a search of all descriptors."""
     return tuple(
         each.process
         for each in snapshot.living()

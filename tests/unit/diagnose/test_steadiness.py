@@ -1,4 +1,4 @@
-"""Findings over time, whatever the rules say from look to look."""
+"""Findings over time, whatever the rules find in each reading."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from mpwatch.model.findings import Finding, Severity
 from tests.unit.diagnose.test_engine import engine, finding, look
 
 SEVERITIES = st.none() | st.sampled_from(Severity)
-"""What a rule finds at one look; `None` is nothing."""
+"""Severity that a rule finds in one reading; `None` for no finding."""
 STEPS_S = st.sampled_from([0.1, 0.5, 1.0, 2.0])
 
 
 def shown(found: list[Severity | None], step_s: float) -> list[tuple[float, Finding | None]]:
-    """What is shown after each look, with the time."""
+    """The findings shown after each reading, with the time."""
     watched = engine(*([] if each is None else [finding("a", each)] for each in found))
     out: list[tuple[float, Finding | None]] = []
     for number in range(len(found)):

@@ -1,4 +1,4 @@
-"""Which series count as steady growth, and which only look like it."""
+"""Which series count as steady growth, and which do not."""
 
 from __future__ import annotations
 

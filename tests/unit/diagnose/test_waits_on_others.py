@@ -160,7 +160,7 @@ def launcher(*stack: str) -> Process:
 
 
 def sentences(*processes: Process) -> dict[str, str]:
-    """Who begins a chain, and the whole of it with where it ends."""
+    """The first process of each chain, and the chain with its conclusion."""
     chains = wait_graph(Index(snapshot_of(*processes))).chains
     return {c.links[0].who: f"{c.sentence}. {c.verdict}: {c.conclusion}" for c in chains}
 

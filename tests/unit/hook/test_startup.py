@@ -1,4 +1,4 @@
-"""PYTHONPATH as `mpwatch run` sets it, and as the program gets it back."""
+"""PYTHONPATH as `mpwatch run` sets it, and as it is restored for the program."""
 
 from __future__ import annotations
 

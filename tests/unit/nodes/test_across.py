@@ -140,17 +140,17 @@ def test_a_stopped_rank_is_named_without_a_stack() -> None:
     [
         # A step that takes some seconds.
         (node("a", row(0, quiet_s=3.0), row(1)), node("b", elsewhere(2), row(3))),
-        # A rank of which there is no stack yet may be anywhere.
+        # A rank without a stack yet may be at any line.
         (node("a", row(0), row(1)), node("b", elsewhere(2, has_stack=False), row(3))),
         # Most ranks compute.
         (node("a", row(0), elsewhere(1, quiet_s=None)), node("b", elsewhere(2, quiet_s=None))),
         # No rank waits in a collective.
         (node("a", elsewhere(0)), node("b", elsewhere(1))),
-        # One node tells it by itself.
+        # The node reports it by itself.
         (node("a", row(0), elsewhere(1), findings=(FindingRow(STUCK, "critical", "s"),)),),
         # Several groups: what is known of one job says nothing about another.
         (node("a", row(0, world=1, quiet_s=9.0)), node("b", elsewhere(0, job="other", world=1))),
-        # A world size that nobody can have started.
+        # An impossible world size.
         (node("a", row(0, world=10**12, quiet_s=20.0)),),
         (),
         (node("a"), node("b", state="starting")),

@@ -1,4 +1,4 @@
-"""The head and agents that are scripts: what each way to fail looks like."""
+"""The head and agents that are scripts: the message for each way to fail."""
 
 from __future__ import annotations
 

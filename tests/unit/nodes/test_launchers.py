@@ -1,4 +1,4 @@
-"""Which commands a job's SPEC leads to; nothing is started but stand-ins of engines."""
+"""The commands for each SPEC of a job; only stand-ins of engines are started."""
 
 from __future__ import annotations
 

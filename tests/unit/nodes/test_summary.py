@@ -1,4 +1,4 @@
-"""What a node sends each second, and what the head makes of it."""
+"""The summary that a node sends each second, and its rows at the head."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a hook's answers become."""
+"""Inputs made of a hook's answers."""
 
 from __future__ import annotations
 

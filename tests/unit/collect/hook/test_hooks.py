@@ -1,4 +1,4 @@
-"""What is said between a hook and who watches it."""
+"""The protocol between a hook and an observer."""
 
 from __future__ import annotations
 
@@ -307,7 +307,7 @@ def test_another_hook_in_the_same_process_counts_from_0_again(observed: Observed
 
 
 class AnswersAtOnce(socket.socket):
-    """The observer's end; the answer is there, and read, before `send` returns."""
+    """The observer's socket; the answer has arrived and is read before `send` returns."""
 
     observed: ObservedHooks
     hook: FakeHook

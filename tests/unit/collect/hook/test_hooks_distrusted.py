@@ -1,4 +1,5 @@
-"""What is no hook of this process, or does not speak as one, is refused with the reason."""
+"""A socket that is not the process's hook, or does not follow the protocol, is refused with the
+reason."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import pytest
 from mpwatch.collect.host.orphans import QUIET_S, find_leftovers, remove
 
 GONE = 2_000_000_000
-"""No process: above the largest pid_max."""
+"""A pid of no process: above the largest pid_max."""
 
 
 HERE = os.stat("/proc/self/ns/pid").st_ino

@@ -175,7 +175,7 @@ def test_a_process_whose_call_is_hidden_is_read_at_the_interval(
 
 
 def hide(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
-    """Refuse to open files of these names."""
+    """Make files of these names unreadable."""
     really = os.open
 
     def open_or_refuse(path: Any, *arguments: Any, **more: Any) -> int:
@@ -193,7 +193,7 @@ def test_the_process_under_the_cursor_is_read_every_time(proc: FakeProc, reads: 
 
 
 def calls(monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> list[int]:
-    """Of which processes a function reads something from now on."""
+    """The processes that a function reads from now on."""
     pids: list[int] = []
     really = getattr(module, name)
 

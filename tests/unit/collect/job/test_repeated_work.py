@@ -1,4 +1,4 @@
-"""What is not read or derived again of a job in which nothing changed: counted."""
+"""Counted: what is read or derived again of a job in which nothing changed."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_new_processes_outside_the_job_are_read_once_each(
     monkeypatch.setattr(os, "open", note)
 
     assert members.started() == []
-    assert len(opened) == 11  # `loadavg`, and one `stat` a stranger
+    assert len(opened) == 11  # `loadavg`, and one `stat` for each process outside the job
 
 
 def test_lines_that_forked_workers_share_are_parsed_once() -> None:

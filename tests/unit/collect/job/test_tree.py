@@ -199,7 +199,7 @@ def test_memory_is_read_in_rotation(proc: FakeProc) -> None:
     for _ in range(4):
         processes = read(tree, ReadRequest()).processes
         seen += [p.process.pid for p in processes if p.memory and p.memory.read_at_s == clock.now_s]
-        clock.now_s += 11  # a small job's is read again after 20 s, touched or not
+        clock.now_s += 11  # of a small job it is read again after 20 s, changed or not
 
     assert sorted(seen[:2]) == [10, 11]
     assert seen[2:] == seen[:2]

@@ -206,7 +206,7 @@ def test_a_segment_held_and_mapped_is_one_with_size_and_creator(tmp_path: Path) 
     assert use.allocated_bytes == stat.st_blocks * 512
     assert use.creator_pid == 1007
     assert use.path == "/dev/shm/torch_7_1_0"
-    assert use.is_linked  # its inode still has a name, whatever the path says
+    assert use.is_linked  # the inode still has a name, although the path ends in "(deleted)"
 
 
 def test_a_segment_that_cannot_be_examined_has_its_mapped_length(proc: FakeProc) -> None:

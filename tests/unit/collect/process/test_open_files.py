@@ -13,7 +13,7 @@ from mpwatch.collect.process.procfs import DescriptorBudget, OpenFiles
 
 @pytest.fixture
 def sleeper() -> Iterator[subprocess.Popen[bytes]]:
-    """A real process: only the kernel's files end with what they are of."""
+    """A real process: only the kernel's files become unreadable when their process exits."""
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as process:
         yield process
         process.kill()

@@ -33,7 +33,7 @@ def thread(
 
 
 class PySpy:
-    """Stands for py-spy: remembers commands, gives the answers it was told."""
+    """A stand-in for py-spy: keeps the commands, and returns the answers of the test."""
 
     def __init__(
         self, status: int = 0, output: Any = (), errors: str = "", late: bool = False

@@ -18,7 +18,7 @@ X86 = syscall_waits.names("x86_64")
 
 
 class Memory:
-    """What lies in the target's memory, as a sparse file."""
+    """The target's memory, as a sparse file."""
 
     def __init__(self, proc: FakeProc, pid: int) -> None:
         self.path = proc.root / f"{pid}/mem"

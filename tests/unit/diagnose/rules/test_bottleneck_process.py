@@ -88,7 +88,7 @@ GETS = (
 
 
 def collecting(second: int, *, timeout_s: float | None = 0.7, worker: str = "waits") -> Snapshot:
-    """Main that waits for an item of a queue, and a worker that waits for its next order."""
+    """Main that waits for an item of a queue, and a worker that waits for its next task."""
     limit = WaitedOn("poll", "poll", ("pipe:[77]",), (4,), timeout_s=timeout_s)
     gets = thread(MAIN, *GETS, waits=limit, stack_age_s=0.0)
     order = WaitedOn("pipe-read", "read", ("pipe:[88]",), (6,))
@@ -110,7 +110,7 @@ def collecting(second: int, *, timeout_s: float | None = 0.7, worker: str = "wai
 
 
 def accounted(*seconds: Snapshot) -> Snapshot:
-    """The last one, with the account of all."""
+    """The last snapshot, with the account of all."""
     spent = Account()
     for each in seconds:
         index = Index(each, NO_HISTORY)

@@ -224,7 +224,7 @@ def test_a_worker_that_fails_is_named_while_its_parent_lives() -> None:
 
 
 def in_a_row(count: int, *, first: int = 0) -> list[Process]:
-    """Processes of which each is started when the one before has ended."""
+    """Processes that are each started when the one before has exited."""
     return [
         process(
             200 + n,

@@ -268,7 +268,7 @@ def test_a_cycle_that_is_new_or_makes_progress_is_quiet() -> None:
 
 
 def left_by(ended_s: float, still_s: float | None = STILL) -> Snapshot:
-    """Main waits for a semaphore that only a child maps, which has ended some time ago."""
+    """Main waits for a semaphore that only a child mapped, which has exited some time ago."""
     semaphore = SegmentId(9, 77)
     lock = WaitedOn("semaphore", "futex", ("sem 9:77",), segment=semaphore, value=0)
     dead = process(400, "spawned", ended=exited(400, at_s=NOW_S - ended_s, signal=9))

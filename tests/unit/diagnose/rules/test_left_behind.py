@@ -116,7 +116,7 @@ def test_a_main_process_that_was_killed_is_information_and_names_no_sender() -> 
     assert finding.severity is Severity.INFO
     assert finding.process == pid(MAIN)
     assert "the sender is unknown" in finding.summary
-    assert "out-of-memory killer" not in finding.cause  # it counted no kill
+    assert "out-of-memory killer" not in finding.cause  # the control group counted no kill
     assert "out-of-memory killer" in only(main_killed.check, over).cause
     assert "its control group counted no out-of-memory kill meanwhile" in finding.evidence
     assert "30.0G of the machine's 64.0G of memory were available" in finding.evidence

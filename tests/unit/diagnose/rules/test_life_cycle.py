@@ -76,7 +76,7 @@ def test_a_few_or_young_zombies_are_ordinary(past: Any) -> None:
 
 
 def unjoined(number: int = 300, ago_s: float = 60.0, **how: Any) -> Process:
-    """A child that had ended before it was first read, so that its role is not known."""
+    """A child that had exited before its first reading, so that its role is unknown."""
     ended = exited(number, at_s=NOW_S - ago_s, **(how or {"signal": 9}))
     return process(number, "other", state="Z", ended=ended, label="python")
 

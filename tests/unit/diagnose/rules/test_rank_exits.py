@@ -1,4 +1,4 @@
-"""Several ranks ended: the first is named, and an abort in a collective is the collective's."""
+"""Several ranks exited: the first is named, and an abort in a collective has a rule of its own."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_ranks_that_failed_because_another_was_killed_are_no_second_finding() ->
         (rank(0, 2.0, "train.py:load:3", exit_code=1), ()),  # not in a collective, and later
         (rank(0, 4.0, exit_code=1), (raised(0, "ValueError: of its own"),)),
         (rank(0, 4.0, group="python", exit_code=1), ()),
-        (rank(0, 11.0, exit_code=1), ()),  # long before the other left
+        (rank(0, 11.0, exit_code=1), ()),  # long before the other exited
     ],
 )
 def test_a_rank_that_failed_for_another_reason_is_named_itself(

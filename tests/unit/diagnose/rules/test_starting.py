@@ -98,7 +98,7 @@ def test_workers_started_by_another_method_are_quiet(own: str | None, theirs: st
 
 
 def workers_of_epochs(count: int, method: str = "spawn") -> list[Process]:
-    """Two workers an epoch, an epoch every ten seconds, the last one living."""
+    """Two workers an epoch, an epoch every ten seconds; those of the last epoch still run."""
     made = []
     for epoch in range(count):
         for number in range(2):

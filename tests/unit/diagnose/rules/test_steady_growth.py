@@ -1,4 +1,4 @@
-"""What is said of something that rises steadily, and what is left to rules that know more."""
+"""Findings about a value that rises steadily, and values that other rules explain."""
 
 from __future__ import annotations
 
@@ -306,7 +306,7 @@ def test_memory_that_rises_with_threads_is_reported_with_them_also_for_a_sibling
 
 
 def with_kept_threads(*after_s: float) -> Process:
-    """A process of 60 s with threads at one line, each started so many seconds after it."""
+    """A process, 60 s old, with threads at one line, each started so many seconds after it."""
     kept = [thread(100 + n, "queue.py:put", "train.py:fetch:9") for n in range(1, len(after_s) + 1)]
     job = main(threads=[thread(MAIN, "train.py:step:31"), *kept], born_wall_s=WALL_S - 60)
     samples = [ThreadSample(MAIN, "python", "S", 0, start_ticks=5100)]
@@ -368,7 +368,7 @@ def test_a_manager_that_grows_is_reported_as_the_holder_of_shared_objects() -> N
 
 
 def importing(until_s: float) -> Account:
-    """A worker that runs imports until then, and its own code afterwards."""
+    """A worker that imports modules until a time, and runs its own code afterwards."""
     found = Account()
     for second in range(61):
         at_s = NOW_S - 60 + second

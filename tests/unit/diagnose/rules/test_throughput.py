@@ -40,7 +40,7 @@ from tests.builders.snapshots import (
 
 
 def waits(**shares: float) -> History:
-    """How often each was found waiting at the last 30 looks, whole and half shares."""
+    """The share of the last 30 readings in which each process was waiting."""
     return history(
         {
             (MAIN if name == "main" else int(name[1:]), "loader_wait"): [
@@ -154,7 +154,7 @@ def epochs(*ages_s: float, living: int = 1) -> list[Process]:
 
 
 def first_batches(*starts: float, wait_s: float) -> History:
-    """Main waits for so long after each start, and not otherwise."""
+    """Main waits for so long after each start of workers, and at no other time."""
     points = [
         Point(NOW_S - 60 + i, float(any(0 <= i - 60 + age < wait_s for age in starts)))
         for i in range(61)
@@ -228,7 +228,7 @@ def test_stalled_workers_are_not_busy() -> None:
 
 
 def in_turns(*, of: int, waits: int) -> list[Point]:
-    """Main that waits at most looks and trains at one in so many."""
+    """Main that waits in most readings and trains in one of so many."""
     return [Point(NOW_S - 15 + i / 2, float(i % of < waits)) for i in range(31)]
 
 
@@ -273,7 +273,7 @@ def test_workers_of_unknown_load_count_as_busy_where_waiting_is_measured() -> No
 
 
 def worked_until(seconds_ago: float) -> History:
-    """Main and two workers that were busy, and then none of them used any cpu."""
+    """Main and two workers that were busy until a time, and then used no cpu."""
     busy = [Point(NOW_S - 20 + i, 95.0 if i < 20 - seconds_ago else 0.0) for i in range(21)]
     waiting = [Point(at_s, float(load == 0)) for at_s, load in busy]
     workers: list[tuple[int, ProcessMetric]] = [(n, "cpu_percent") for n in (200, 201)]

@@ -1,4 +1,4 @@
-"""What is read of torch's flight recorder, given its text as torch 2.13 writes it."""
+"""Reading torch's flight recorder, from its text as torch 2.13 writes it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def entry(number: int, *, group: int = 0, retired: bool = True, **more: Any) -> 
 
 
 class Recorder:
-    """Stands for torch's function."""
+    """A stand-in for torch's function."""
 
     def __init__(self) -> None:
         self.entries: list[dict[str, Any]] = []

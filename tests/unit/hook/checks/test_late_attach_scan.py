@@ -22,7 +22,7 @@ class Derived(SimpleQueue):  # type: ignore[type-arg]
 
 
 class Liar:
-    """Claims to be something else, and would notice to be asked."""
+    """Has a false `__class__`, and fails the test if that is read."""
 
     asked = 0
 

@@ -22,7 +22,7 @@ LATE, EARLY = (3, 13, 5), (3, 14, 1)
 
 
 class Thread:
-    """Stands in for the server: how often its thread was asked to start and to stop."""
+    """A stand-in for the server: how often its thread was started and stopped."""
 
     def __init__(self) -> None:
         self.starts = 0
@@ -55,7 +55,7 @@ def _is_shield(thing: object) -> bool:
 
 
 def fork(forks: ForkSteps, session: Session, threads: int | None) -> None:
-    """What the interpreter calls in the parent, in a process of so many threads."""
+    """Call what the interpreter calls in the parent at a fork, with so many threads afterwards."""
     forks.before(session)
     forks.threads = threads
     forks.after_in_parent(session)

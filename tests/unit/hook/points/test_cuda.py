@@ -9,7 +9,7 @@ from tests.unit.hook.conftest import POINTS
 
 
 class Cuda(ModuleType):
-    """`torch.cuda` of a program; whoever asks for memory initialises it."""
+    """A stand-in for `torch.cuda`; reading its memory initialises it."""
 
     def __init__(self) -> None:
         super().__init__("torch.cuda")

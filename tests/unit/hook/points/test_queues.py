@@ -14,7 +14,8 @@ from mpwatch.hook.state.queue_sampling import APART_NS, EVERY
 
 
 class Clock:
-    """A clock to turn, behind that of the records, so that none of them ends before it began."""
+    """A clock that the test sets, behind that of the records, so that no record ends before it
+    began."""
 
     def __init__(self) -> None:
         self.now_ns = 1
@@ -24,7 +25,7 @@ class Clock:
 
 
 class Queue:
-    """Stands for one of the standard library, whose calls take as long as a test says."""
+    """A stand-in for a queue of the standard library, whose calls take as long as a test says."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -65,7 +66,7 @@ def wrapped(session: Session, clock: Clock, name: str) -> tuple[Queue, Callable[
 
 
 def numbers(session: Session) -> list[int]:
-    """Which calls were recorded, by their numbers."""
+    """The numbers of the recorded calls."""
     data, _ = session.ring.slice_of(0, session.ring.handed_out())
     return [row[9] for row in wire.RECORD.iter_unpack(data)]
 
@@ -172,7 +173,7 @@ def test_a_quick_call_adds_few_bytecodes(session: Session, clock: Clock, name: s
         return step
 
     before = sys.gettrace()
-    for _ in range(2):  # Python 3.12 tells of bytecodes only to those who ask a second time
+    for _ in range(2):  # Python 3.12 reports bytecodes only from the second request on
         steps = 0
         sys.settrace(step)
         call()

@@ -87,7 +87,7 @@ def test_an_interrupt_belongs_to_the_signal_whose_handler_raised_it_or_to_the_ke
 
 
 class Told(Exception):
-    """An exception whose text the program makes."""
+    """An exception with a `__str__` of the program."""
 
     calls = 0
 
@@ -182,7 +182,7 @@ def names_in(error: BaseException) -> list[str]:
 
 
 def asking() -> Iterator[BaseException | None]:
-    """Three times into a wrapper, from where an exception of its own is dealt with."""
+    """Call a wrapper three times, from a generator that handles an exception of its own."""
     try:
         raise LookupError("first")
     except LookupError as first:
@@ -197,7 +197,7 @@ def asking() -> Iterator[BaseException | None]:
 
 
 def before_the_cause(error: BaseException | None) -> BaseException | None:
-    """What was being dealt with as the cause of an exception came."""
+    """The exception that was handled when the cause of an exception was raised."""
     assert error is not None
     assert error.__cause__ is not None
     return error.__cause__.__context__

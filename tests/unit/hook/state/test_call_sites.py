@@ -22,7 +22,7 @@ KEY = (7, 27)
 
 
 class Storage:
-    """A storage as far as the sample looks at it."""
+    """The attributes of a storage that the sample reads."""
 
     def __init__(self, cdata: int, size: int) -> None:
         self._cdata = cdata
@@ -101,7 +101,7 @@ def test_the_rate_of_notes_is_limited_however_much_is_shared(
 
 
 class Walks:
-    """Counts walks up the stack, and finds what it is told to."""
+    """Counts walks up the stack, which find the line that the test sets."""
 
     count = 0
     line: str | None = "train.py:1"

@@ -15,7 +15,7 @@ PID = 7
 
 
 class Queue:
-    """Stands for whatever an iterator holds and nobody else does."""
+    """A stand-in for an object that only the iterator references."""
 
 
 class Worker:
@@ -23,7 +23,7 @@ class Worker:
 
 
 class Iterator:
-    """A DataLoader iterator with three batches handed out, of which one has come early."""
+    """A DataLoader iterator with three batches sent to workers, one of which was returned early."""
 
     def __init__(self) -> None:
         self._worker_result_queue = Queue()

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 
 def puts(session: Session, item: Any) -> int:
-    """How many puts of tensors are counted after one that is in the sample."""
+    """The number of puts of tensors that are counted after a sampled one."""
     session.items.examine(item)
     return sum(row["puts"] for row in session.items.show() or ())
 

@@ -11,7 +11,7 @@ from mpwatch.hook.transport.connection import may_connect
 
 
 class Peer:
-    """A socket as far as the credentials of its other end go."""
+    """A stand-in for a socket with the credentials of its peer."""
 
     def __init__(self, uid: int) -> None:
         self.uid = uid

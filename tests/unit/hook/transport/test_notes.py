@@ -118,7 +118,7 @@ def test_a_note_that_is_too_long_is_replaced_by_its_length() -> None:
 
 
 class Counted(collections.deque[tuple[int, bytes]]):
-    """Counts its iterations."""
+    """A deque that counts its iterations."""
 
     walks = 0
 

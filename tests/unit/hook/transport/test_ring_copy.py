@@ -19,7 +19,7 @@ SLOTS = 128
 
 
 class World:
-    """A ring in memory, its copy, and a clock of the test's own."""
+    """A ring in memory, its copy, and a clock that the test sets."""
 
     def __init__(self, folder: Path) -> None:
         self.system = System()

@@ -19,7 +19,7 @@ from mpwatch.hook.transport.runtime_dir import (
 
 
 class Os:
-    """The operating system, of another user or with a disk that refuses."""
+    """A stand-in for `os`, of another user or with a disk that refuses."""
 
     def __init__(self, **replaced: Any) -> None:
         self.replaced = replaced
@@ -75,7 +75,7 @@ def test_a_directory_of_another_user_is_not_used(tmp_path: Path) -> None:
 
 
 def refuse_others(folder: Path) -> Any:
-    """A mkdir that makes nothing but in one folder."""
+    """A mkdir that fails outside of one folder."""
 
     def mkdir(path: str, mode: int) -> None:
         if not path.startswith(str(folder)):

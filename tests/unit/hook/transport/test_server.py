@@ -7,7 +7,7 @@ from mpwatch.hook.transport.server import STOP_S
 
 
 class Clock:
-    """A clock that moves only while somebody sleeps."""
+    """A clock that only sleeping advances."""
 
     def __init__(self) -> None:
         self.now_ns = 10**12

@@ -25,7 +25,7 @@ def leave(folder: Path, pid: int, age_s: float = 0.0, suffix: str = wire.RING_SU
 
 
 def sweep_all(folder: Path) -> set[str]:
-    """What is left after a sweep."""
+    """The files that are left after all are searched."""
     for _ in sweep(System(), str(folder)):
         continue
     return {path.name for path in folder.iterdir()}

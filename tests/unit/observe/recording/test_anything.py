@@ -1,4 +1,5 @@
-"""Whatever a recording holds, it can be replayed and told; a broken one may come from anybody."""
+"""Recordings with arbitrary inputs can be replayed and reported; a broken one may come from another
+user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A recording as a source: pace, pause, seek, step; the clock is the test's."""
+"""A recording as a source: pace, pause, seek, step; the test sets the clock."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DEADLINE_S = 20.0
 
 
 class Screen:
-    """Where snapshots arrive; a test waits for the one it expects."""
+    """Receives snapshots; a test waits for the one it expects."""
 
     def __init__(self) -> None:
         self._arrived = Condition()

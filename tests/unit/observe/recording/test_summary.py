@@ -1,4 +1,4 @@
-"""What is remembered of a whole recording."""
+"""The summary of a whole recording."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ When = Callable[[Snapshot], ProcessId | None]
 
 @pytest.fixture
 def rule(monkeypatch: pytest.MonkeyPatch) -> Callable[[When], None]:
-    """Make this the only rule: it finds something whenever it is given a process."""
+    """Make this the only rule: it finds something whenever it gets a process."""
 
     def use(when: When) -> None:
         def check(index: Index) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""A recording wound forwards and backwards."""
+"""A position in a recording, moved forwards and backwards."""
 
 from __future__ import annotations
 

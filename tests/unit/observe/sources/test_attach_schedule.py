@@ -18,7 +18,7 @@ def seen(at_s: float, state: HookState) -> Snapshot:
 
 
 def planned(*looks: tuple[float, HookState]) -> list[tuple[int, int]]:
-    """How many processes get the hook for the first time, and how many are looked after."""
+    """How many processes are injected for the first time, and how many are checked again."""
     schedule = AttachSchedule()
     return [tuple(map(len, schedule.due(seen(*look)))) for look in looks]  # type: ignore[misc]
 

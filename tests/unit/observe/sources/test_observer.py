@@ -30,7 +30,7 @@ def job(at_s: float) -> TreeSample:
 
 @dataclass
 class World:
-    """A clock, and collectors that let it pass in place of waiting."""
+    """A clock, and collectors that advance it in place of waiting."""
 
     root: ProcessId = MAIN
     now_s: float = 100.0

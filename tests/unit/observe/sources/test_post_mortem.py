@@ -11,7 +11,7 @@ from mpwatch.model.samples import Ended
 from mpwatch.observe.sources.collectors import PostMortem
 from tests.builders.hook_files import MADE_NS, SLOTS, write_hook_files
 
-# No process of a machine has this number: pid_max is at most 4,194,304 (proc(5)).
+# No process has this pid: pid_max is at most 4,194,304 (proc(5)).
 DEAD = ProcessId(4_200_001, 77)
 END = Ended(DEAD, 60.0, signal=9)
 

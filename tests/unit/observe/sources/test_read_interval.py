@@ -11,7 +11,7 @@ from mpwatch.observe.sources.observer import (
 
 
 class Reader:
-    """Reads whenever a reading is due, each reading taking no time but the cpu time told."""
+    """Reads whenever a reading is due; a reading takes only the cpu time that the test sets."""
 
     def __init__(self, period_s: float, cost_s: float = 0.0) -> None:
         self.now_s = 100.0

@@ -1,4 +1,4 @@
-"""The log is bounded, and known errors are matched once and outlive it."""
+"""The log is bounded, and known errors are matched once and kept longer than other entries."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from tests.builders.samples import MAIN
 
 
 class Log:
-    """A log of one hook, with the states that were told."""
+    """A log of one hook, with the states that it logged."""
 
     def __init__(self) -> None:
         self.log = EventLog()

@@ -1,4 +1,4 @@
-"""What the fold remembers so that rules can tell standing from waiting."""
+"""What the fold keeps so that rules can distinguish stalled from waiting processes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SLEEP = WaitedOn("timer", "clock_nanosleep", timeout_s=1.0)
 
 
 def waited(*waits: WaitedOn | None, state: str = "S") -> Thread:
-    """The main thread after it was found so, second by second."""
+    """The main thread after readings with these waits, one a second."""
     fold = Fold()
     for second, wait in enumerate(waits):
         thread = ThreadSample(100, "python", state if wait is waits[-1] else "S", 9, waits_on=wait)

@@ -1,4 +1,4 @@
-"""Each note is one event, wherever it comes from."""
+"""Each note is one event, whether it was received, recorded or read from a file."""
 
 from __future__ import annotations
 

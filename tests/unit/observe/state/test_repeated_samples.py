@@ -1,4 +1,4 @@
-"""Samples that stand for a process at rest: seen before, and older than their reading."""
+"""Samples of an idle process that are carried over: the same object, older than the reading."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def worker(at_s: float, cpu_ticks: int = 50) -> ProcSample:
 
 
 class Watched:
-    """A main process that is read every second, and a worker as the test says."""
+    """A main process that is read every second, and a worker with samples of the test."""
 
     def __init__(self) -> None:
         self.fold = Fold()

@@ -1,4 +1,5 @@
-"""Segments joined over processes: the same as by looking at everything, with less work."""
+"""Segments joined over processes incrementally: the same result as joining all of them, with less
+work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the doctor concludes from numbers."""
+"""Checks of the doctor, from numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may trace, and where hooks may put their files."""
+"""Checks of the right to trace, and of the directories for the hook's files."""
 
 from __future__ import annotations
 
