@@ -18,8 +18,11 @@ import pytest
 from mpwatch.model.samples import TreeSample
 from mpwatch.observe.recording.file import NotARecording, read_recording
 from tests.conftest import Start
+from tests.integration.on_demand import cases
 
 pytestmark = pytest.mark.slow
+
+METHODS = ("fork", "spawn", "forkserver")
 
 Document = dict[str, Any]
 
@@ -59,7 +62,7 @@ def open_files(pid: int) -> int:
     return len(os.listdir(f"/proc/{pid}/fd"))
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize("method", cases(METHODS, ["fork", "forkserver"]))
 def test_an_unprepared_job_is_shown_completely_from_outside(start: Start, method: str) -> None:
     job = start("loader.py", "2", method)
     job.wait_for("ready")
@@ -85,7 +88,7 @@ def test_an_unprepared_job_is_shown_completely_from_outside(start: Start, method
     assert ("forkserver" in roles) == (method == "forkserver")
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize("method", cases(METHODS, ["fork", "spawn"]))
 def test_a_job_with_the_hook_shows_it_ready_everywhere_with_a_flow_from_each_worker(
     start: Start, method: str
 ) -> None:

@@ -77,7 +77,7 @@ def require_right_digest(line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "what", on_demand.cases(["busy", "idle", "blocked", "threads"], ["busy", "threads"])
+    "what", on_demand.cases(["busy", "idle", "blocked", "threads"], ["threads"])
 )
 def test_an_observer_killed_at_any_step_leaves_the_target_running(start: Start, what: str) -> None:
     running = start("attach_plain", what)

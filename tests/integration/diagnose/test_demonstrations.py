@@ -25,6 +25,24 @@ SETTLE_S = 3.0
 HEALTHY_S = 12.0
 NEIGHBOUR_S = 8.0
 NEIGHBOURS = frozenset(
+    (
+        "healthy: dataloader fork persistent",
+        "healthy: dataloader spawn file_system",
+        "healthy: hogwild",
+        "healthy: pool",
+        "healthy: buffers sent back",
+        "healthy: ddp torchrun",
+        "healthy: just started",
+        "healthy: ends normally",
+        "healthy: slow consumer",
+        "healthy: held window",
+        "healthy: plateau",
+        "healthy: sawtooth",
+        "healthy: threads and forkserver",
+        "healthy: pinned",
+        "healthy: debugger",
+    )
+) | frozenset(
     f"mended: {name}"
     for name in (
         "fd-exhaustion-receiver",
@@ -66,7 +84,7 @@ pytestmark = [
 
 def is_left_out(name: str) -> bool:
     """Whether a program runs on demand only."""
-    is_rare = name.startswith("mended: ") and name not in NEIGHBOURS
+    is_rare = name.startswith(("mended: ", "healthy: ")) and name not in NEIGHBOURS
     return (name in LONG or is_rare) and not on_demand.IS_SET
 
 

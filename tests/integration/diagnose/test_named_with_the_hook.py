@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.integration import on_demand
 from tests.integration.demo.trial import LONGEST_S, cases, run
 
 NAMES = (
@@ -18,12 +19,13 @@ NAMES = (
     "queue-join-feeder-deadlock",
     "queue-lock-held-by-dead",
 )
+USUAL = ("fork-with-threads-lock", "pool-hang-after-worker-death")
 SETTLE_S = 2.0
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", on_demand.cases(NAMES, USUAL))
 def test_a_stalled_program_is_named_with_the_hook_attached(name: str) -> None:
     case = next(case for case in cases() if case.name == name)
     hooked = (case.argv[0], "-m", "mpwatch", "run", "--headless", *case.argv[1:])

@@ -43,7 +43,7 @@ COMMANDS = (
     ("-m", "missing"),
     ("wrong.py",),
 )
-PYTHONS = [Path(sys.executable), *interpreters.installed()]
+PYTHONS = [Path(sys.executable), *map(Path, interpreters.other_versions())]
 
 
 @pytest.fixture

@@ -12,10 +12,12 @@ import pytest
 import mpwatch
 from tests import interpreters
 from tests.conftest import PROGRAMS
+from tests.integration import on_demand
 from tests.integration.hook.tracebacks import without_wrappers
 
 pytestmark = pytest.mark.slow
 
+OTHERS = [Path(path) for path in interpreters.other_versions()]
 CASES = (
     "queues",
     "passing",
@@ -37,6 +39,7 @@ CASES = (
 )
 TORCH_CASES = ("loaders", "carried", "warned", "worker_deaths", "sharing", "interrupted")
 CRASHES = ("last_words",)
+USUAL_ELSEWHERE = ("forks", "ends", "registered")
 UNTIDY = ("ends", "pools", "forks", "fork_errors", "registered", "crash", "stuck_end", "abrupt_end")
 # An exiting process may remove the address of its sharer, or exit before that.
 NOBODY_LISTENS = re.compile(
@@ -95,18 +98,19 @@ def test_a_torch_program_prints_raises_and_exits_the_same_with_the_hook(
     assert difference(Path(sys.executable), "hook_same_torch.py", case) == ""
 
 
-@pytest.mark.skipif(not interpreters.installed(), reason="pyenv has no interpreters here")
 @pytest.mark.parametrize("case", ["queues", "registered", "fork_errors", "commands", "quiet_end"])
-@pytest.mark.parametrize("python", interpreters.installed(), ids=interpreters.version_of)
+@pytest.mark.parametrize(
+    "python", [Path(sys.executable), *OTHERS[-1:]], ids=interpreters.version_of
+)
 def test_with_warnings_as_errors_and_all_checks_of_the_interpreter_on_it_is_the_same(
     python: Path, case: str
 ) -> None:
     assert difference(python, "hook_same.py", case, "-W", "error", "-X", "dev") == ""
 
 
-@pytest.mark.skipif(not interpreters.installed(), reason="pyenv has no interpreters here")
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("python", interpreters.installed(), ids=interpreters.version_of)
+@pytest.mark.skipif(not OTHERS, reason="pyenv has no interpreters here")
+@pytest.mark.parametrize("case", on_demand.cases(CASES, USUAL_ELSEWHERE))
+@pytest.mark.parametrize("python", OTHERS, ids=interpreters.version_of)
 def test_on_other_pythons_too_a_program_prints_raises_and_ends_the_same(
     python: Path, case: str
 ) -> None:
