@@ -14,14 +14,14 @@ FUTEX, READ, WRITE, WAIT4, RECV = (202, 0, 1, 61, 45) if _X86 else (98, 63, 64, 
 NANOSLEEP = (230, 35) if _X86 else (115, 101)
 
 
-def eventually(condition: Callable[[], bool], deadline_s: float = 20.0) -> bool:
+def eventually(condition: Callable[[], bool], deadline_s: float = 60.0) -> bool:
     """Whether a condition comes true in time."""
     tick = threading.Event()
     end_s = time.monotonic() + deadline_s
     while not condition():
         if time.monotonic() > end_s:
             return False
-        tick.wait(0.05)
+        tick.wait(0.02)
     return True
 
 
@@ -45,10 +45,24 @@ def is_alive(pid: int) -> bool:
     return bool(stat) and stat[0] not in "ZX"
 
 
-def birth(pid: int) -> str:
+def start_ticks(pid: int) -> str:
     """Start time of a process in clock ticks; empty once it has exited."""
     stat = fields(pid)
     return stat[19] if stat and stat[0] not in "ZX" else ""
+
+
+def status(pid: int, name: str) -> str:
+    """A line of status; empty once the process has exited."""
+    found = re.search(rf"^{name}:\s*(.*)$", text(pid, "status"), re.MULTILINE)
+    return found[1] if found else ""
+
+
+def executable(pid: int) -> str:
+    """Name of the program that a process runs; empty once it has exited."""
+    try:
+        return os.path.basename(os.readlink(f"/proc/{pid}/exe"))
+    except OSError:
+        return ""
 
 
 def threads(pid: int) -> list[int]:

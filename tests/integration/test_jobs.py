@@ -17,6 +17,7 @@ import pytest
 
 from mpwatch.model.samples import TreeSample
 from mpwatch.observe.recording.file import NotARecording, read_recording
+from tests import procfs
 from tests.conftest import Start
 from tests.integration.on_demand import cases
 
@@ -59,7 +60,7 @@ def functions(process: Document) -> set[str]:
 
 def open_files(pid: int) -> int:
     """Descriptors of a process, counted by hand."""
-    return len(os.listdir(f"/proc/{pid}/fd"))
+    return len(procfs.links(pid))
 
 
 @pytest.mark.parametrize("method", cases(METHODS, ["fork", "forkserver"]))

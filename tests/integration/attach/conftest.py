@@ -128,13 +128,3 @@ def start(runtime: Path) -> Iterator[Start]:
             # With all descendants: a DataLoader worker that starts while its parent is killed takes
             # its next parent for its own, and waits for ever (torch 2.13).
             kill_group(popen.pid)
-
-
-def eventually(is_so: Callable[[], bool], within_s: float = WITHIN_S) -> bool:
-    """Whether something becomes true in time."""
-    deadline_s = time.monotonic() + within_s
-    while not is_so():
-        if time.monotonic() > deadline_s:
-            return False
-        time.sleep(0.005)
-    return True

@@ -10,7 +10,9 @@ import time
 import pytest
 
 from mpwatch.attach.inject import inject
-from tests.integration.attach.conftest import Start, eventually
+from tests import procfs
+from tests.integration.attach.conftest import Start
+from tests.procfs import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -53,8 +55,7 @@ TRANSFERS = {
 
 
 def is_blocked(pid: int) -> bool:
-    with open(f"/proc/{pid}/syscall") as file:
-        return file.read().split()[0] not in ("running", "-1")
+    return procfs.call(pid) is not None
 
 
 @pytest.mark.parametrize("call", WOKEN)

@@ -15,10 +15,12 @@ from mpwatch.attach.native import elf
 from mpwatch.attach.results import Attached, Detached
 from mpwatch.collect.process.procfs import stat_of
 from mpwatch.model.samples import ProcSample
-from tests.integration.attach.conftest import Running, Start, eventually
+from tests import procfs
+from tests.integration.attach.conftest import Running, Start
 from tests.integration.attach.test_blocked_calls import is_blocked
 from tests.integration.attach.test_kinds_of_targets import sample
 from tests.integration.attach.test_safety import resident_kib
+from tests.procfs import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -92,8 +94,7 @@ STANDARD = {
 
 
 def family(running: Running) -> list[ProcSample]:
-    with open(f"/proc/{running.pid}/task/{running.pid}/children") as file:
-        workers = [int(pid) for pid in file.read().split()]
+    workers = procfs.children(running.pid)
     return [sample(running.pid, role="main")] + [sample(w, role="loader-worker") for w in workers]
 
 
@@ -101,7 +102,7 @@ def holdings(pid: int) -> dict[str, int]:
     mappings = elf.read_mappings(pid)
     return {
         "fds": len(os.listdir(f"/proc/{pid}/fd")),
-        "threads": len(os.listdir(f"/proc/{pid}/task")),
+        "threads": len(procfs.threads(pid)),
         "files mapped": sum(bool(m.inode) and not m.path.startswith("/dev/shm/") for m in mappings),
     }
 
@@ -149,8 +150,7 @@ def test_attaching_to_a_loading_job_changes_no_fds_threads_maps_memory_or_sums(
 
 def faults(pid: int) -> int:
     """Minor page faults of a process so far."""
-    with open(f"/proc/{pid}/stat", "rb") as file:
-        return int(file.read().rpartition(b")")[2].split()[7])
+    return int(procfs.fields(pid)[7])
 
 
 def test_a_forked_process_still_shares_the_heap_with_its_parent(start: Start) -> None:

@@ -13,8 +13,8 @@ from mpwatch.attach.detach import detach
 from mpwatch.attach.inject import inject
 from mpwatch.attach.target import read_target
 from mpwatch.collect.hook import presence
-from tests.integration.attach.conftest import Running, Start, eventually
-from tests.procfs import hook_threads
+from tests.integration.attach.conftest import Running, Start
+from tests.procfs import eventually, hook_threads
 
 pytestmark = pytest.mark.slow
 

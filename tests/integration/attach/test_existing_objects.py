@@ -16,8 +16,9 @@ from mpwatch.model.snapshot import Loader, Process, Snapshot
 from mpwatch.observe.sources.observer import Observer
 from mpwatch.observe.sources.oneshot import LookOptions, new_observer
 from mpwatch.observe.state.flows import LATE_S
-from tests.integration.attach.conftest import Running, Start, eventually
+from tests.integration.attach.conftest import Running, Start
 from tests.integration.hook.client import Client, wait_for_sockets
+from tests.procfs import eventually
 
 pytestmark = pytest.mark.slow
 

@@ -12,9 +12,11 @@ import pytest
 from mpwatch.attach import inject_tree as inject_tree_module
 from mpwatch.attach.inject import inject
 from mpwatch.attach.inject_tree import detach_tree, inject_tree
-from tests.integration.attach.conftest import Running, Start, eventually
+from tests import procfs
+from tests.integration.attach.conftest import Running, Start
 from tests.integration.attach.test_kinds_of_targets import sample
 from tests.integration.attach.test_safety import as_child, is_well
+from tests.procfs import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -44,8 +46,7 @@ def install_filter(number: int, action: int) -> None:
 
 
 def child_of(running: Running) -> int:
-    with open(f"/proc/{running.pid}/task/{running.pid}/children") as file:
-        (child,) = map(int, file.read().split())
+    (child,) = procfs.children(running.pid)
     return child
 
 
@@ -112,8 +113,7 @@ def test_an_observer_whose_filter_refuses_ptrace_says_so(start: Start) -> None:
 
 def test_a_loader_and_its_workers_compute_the_same_sums_with_the_hook(start: Start) -> None:
     running = start("attach_loader")
-    with open(f"/proc/{running.pid}/task/{running.pid}/children") as file:
-        workers = [int(pid) for pid in file.read().split()]
+    workers = procfs.children(running.pid)
     assert len(workers) == 2
     samples = [sample(running.pid, role="main")]
     samples += [sample(pid, role="loader-worker") for pid in workers]

@@ -17,9 +17,10 @@ from mpwatch.attach.inject import inject
 from mpwatch.attach.inject_tree import inject_tree
 from mpwatch.attach.results import Attached
 from mpwatch.model.samples import ProcSample
-from tests import interpreters
-from tests.integration.attach.conftest import Start, eventually
+from tests import interpreters, procfs
+from tests.integration.attach.conftest import Start
 from tests.integration.attach.test_blocked_calls import is_blocked
+from tests.procfs import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -41,7 +42,7 @@ def test_every_interpreter_of_this_machine_is_injected_and_detached(
     detached = detach(running.process, timeout_s=5)
     assert detached.state == "absent", detached
     assert list((runtime / "mpwatch").iterdir()) == []
-    assert eventually(lambda: len(os.listdir(f"/proc/{running.pid}/task")) in (1, 5))
+    assert eventually(lambda: len(procfs.threads(running.pid)) in (1, 5))
 
 
 LOOK_AT_MAIN = """
@@ -179,8 +180,7 @@ def test_a_target_in_other_mounts_and_pids_gets_a_copy_of_the_hook(
         " '--kill-child', 'sh', '-c', script])\n"
     )
     running = start(str(program.with_suffix("")))
-    with open(f"/proc/{running.pid}/task/{running.pid}/children") as file:
-        inner = int(file.read().split()[0])
+    inner = procfs.children(running.pid)[0]
     target = sample(inner).process
     attached = inject(target, timeout_s=5)
     assert attached.state == "ready", attached

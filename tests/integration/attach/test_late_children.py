@@ -13,8 +13,10 @@ from mpwatch.attach.inject_tree import detach_tree, inject_tree, late_children
 from mpwatch.attach.results import Attached
 from mpwatch.collect.process.procfs import stat_of
 from mpwatch.model.ids import ProcessId
-from tests.integration.attach.conftest import Start, eventually
+from tests import procfs
+from tests.integration.attach.conftest import Start
 from tests.integration.attach.test_kinds_of_targets import sample
+from tests.procfs import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -22,9 +24,7 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 def children(pid: int) -> list[ProcessId]:
-    with open(f"/proc/{pid}/task/{pid}/children") as file:
-        pids = [int(word) for word in file.read().split()]
-    return [stat_of(pid).process for pid in pids]
+    return [stat_of(child).process for child in procfs.children(pid)]
 
 
 def born_before(process: ProcessId, at_s: float) -> bool:

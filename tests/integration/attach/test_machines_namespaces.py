@@ -18,6 +18,7 @@ from mpwatch.attach.target import read_target
 from mpwatch.collect.hook import discovery
 from mpwatch.collect.process.procfs import stat_of
 from mpwatch.model.ids import ProcessId
+from tests import procfs
 from tests.integration.attach.conftest import Start
 
 pytestmark = [
@@ -58,11 +59,6 @@ os.waitpid(child, 0)
 INNER = 'import time\nprint("ready", flush=True)\nwhile True: time.sleep(0.02)'
 
 
-def children(pid: int) -> list[int]:
-    with open(f"/proc/{pid}/task/{pid}/children") as file:
-        return [int(word) for word in file.read().split()]
-
-
 @pytest.fixture
 def inner(start: Start, tmp_path: Path) -> ProcessId:
     """A Python process in namespaces of its own, by its pid outside."""
@@ -75,8 +71,8 @@ def inner(start: Start, tmp_path: Path) -> ProcessId:
         running = start(str(program.with_suffix("")), python)
     finally:
         del os.environ["INNER"]
-    (unshared,) = children(running.pid)
-    (pid,) = children(unshared)
+    (unshared,) = procfs.children(running.pid)
+    (pid,) = procfs.children(unshared)
     return stat_of(pid).process
 
 
@@ -129,7 +125,7 @@ def with_other_clocks(start: Start, tmp_path: Path) -> ProcessId:
     command = [*OTHER_CLOCKS, "--kill-child", sys.executable, "-c", INNER]
     program.write_text(f"import os\nos.execvp('unshare', {command!r})\n")
     running = start(str(program.with_suffix("")))
-    (pid,) = children(running.pid)
+    (pid,) = procfs.children(running.pid)
     return stat_of(pid).process
 
 

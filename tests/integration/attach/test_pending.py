@@ -11,10 +11,11 @@ import pytest
 
 from mpwatch.attach.detach import detach
 from mpwatch.attach.inject import inject
-from tests.integration.attach.conftest import Start, eventually
+from tests.integration.attach.conftest import Start
 from tests.integration.attach.test_blocked_calls import is_blocked
 from tests.integration.attach.test_safety import is_well
 from tests.integration.hook.client import Client, sockets, wait_for_sockets
+from tests.procfs import eventually
 
 pytestmark = pytest.mark.slow
 

@@ -12,8 +12,9 @@ from mpwatch.attach import inject as inject_module
 from mpwatch.attach.inject import inject
 from mpwatch.attach.native.ptrace import Tracee
 from mpwatch.attach.results import Refused
-from tests.integration.attach.conftest import Start, eventually
-from tests.integration.attach.test_safety import status
+from tests import procfs
+from tests.integration.attach.conftest import Start
+from tests.procfs import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -80,7 +81,7 @@ def test_the_hook_is_injected_after_another_tracer_has_detached(
     assert attached.state == "ready", attached
     word = "stopped it for debugging" if stops else "traces it already"
     assert word in waits[0]
-    assert status(running.pid, "TracerPid") == "0"
+    assert procfs.status(running.pid, "TracerPid") == "0"
 
 
 def test_a_tracer_that_stays_is_named_and_the_refusal_says_that_it_may_pass(

@@ -16,7 +16,8 @@ from mpwatch.attach.inject import inject, read_frame
 from mpwatch.attach.target import read_target
 from mpwatch.collect.hook import decode, discovery
 from mpwatch.hook import wire
-from tests.integration.attach.conftest import Running, Start, eventually
+from tests.integration.attach.conftest import Running, Start
+from tests.procfs import eventually
 
 pytestmark = pytest.mark.slow
 

@@ -102,15 +102,6 @@ class Terminal:
         return bool(data)
 
 
-def runs(pid: int) -> bool:
-    """Whether a process exists and has not ended."""
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0] not in ("Z", "X")
-    except OSError:
-        return False
-
-
 def idle_program(variables: Mapping[str, str]) -> subprocess.Popen[bytes]:
     """A Python program that sleeps in small steps."""
     program = "import time\nprint('ready', flush=True)\nwhile True: time.sleep(0.02)"

@@ -7,14 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from mpwatch.collect.host import ptrace_access
-from tests.procfs import hook_threads
+from tests.procfs import eventually, hook_threads
 
 from .terminal import REPOSITORY, Terminal, idle_program
 
@@ -61,13 +60,6 @@ def dashboard(
     yield start
     for each in started:
         each.end()
-
-
-def eventually(is_so: Callable[[], bool], within_s: float = 30.0) -> bool:
-    deadline_s = time.monotonic() + within_s
-    while not is_so() and time.monotonic() < deadline_s:
-        time.sleep(0.02)
-    return is_so()
 
 
 def log_lines(variables: dict[str, str]) -> list[str]:

@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from .terminal import REPOSITORY, Terminal, runs
+from tests import procfs
+
+from .terminal import REPOSITORY, Terminal
 
 pytestmark = pytest.mark.slow
 
@@ -76,7 +78,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Job]]:
     yield start
     for job in started:
         job.terminal.end()
-        if job.note.exists() and runs(job.pid):
+        if job.note.exists() and procfs.is_alive(job.pid):
             os.kill(job.pid, signal.SIGKILL)
 
 
@@ -100,7 +102,7 @@ def test_sigterm_is_passed_to_the_job_and_its_status_is_returned(
 
     assert job.terminal.wait() == code
     assert job.was_sent == signal.SIGTERM
-    assert not runs(pid)
+    assert not procfs.is_alive(pid)
 
 
 @pytest.mark.parametrize("way", ["dashboard", "recorded"])
@@ -116,7 +118,7 @@ def test_a_job_that_does_not_end_is_left_running_after_a_while(
 
     assert job.terminal.wait() == 143
     assert job.was_sent == signal.SIGTERM
-    assert runs(pid)
+    assert procfs.is_alive(pid)
     assert b"it is left running" in job.terminal.output
 
 
@@ -136,7 +138,7 @@ def test_no_process_outlives_the_terminal(
 
     assert job.terminal.wait() == 129
     assert job.was_sent == signal.SIGHUP
-    assert not runs(pid)
+    assert not procfs.is_alive(pid)
 
 
 def test_a_dashboard_that_ignores_sighup_sees_that_its_terminal_is_gone(
@@ -153,7 +155,7 @@ def test_a_dashboard_that_ignores_sighup_sees_that_its_terminal_is_gone(
     job.terminal.hang_up()
 
     assert job.terminal.wait() == 129
-    assert not runs(pid)
+    assert not procfs.is_alive(pid)
 
 
 def installed(folder: Path, name: str, head: str) -> dict[str, str]:

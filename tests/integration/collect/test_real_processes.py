@@ -15,6 +15,7 @@ from mpwatch.collect.process.exits import ExitWatch
 from mpwatch.collect.process.identify import identify
 from mpwatch.collect.process.py_spy import StackCollector
 from mpwatch.model.samples import Ended, ProcSample, TreeSample, WaitedOn
+from tests import procfs
 
 from .conftest import Talker, eventually
 
@@ -312,8 +313,7 @@ def test_a_stack_dump_that_is_cut_short_never_leaves_the_process_stopped(talk: T
     for step in range(40):
         taken = collector.take(process, native=True, limit_s=0.001 + step * 0.0015)
         late += taken.problem is not None
-        with open(f"/proc/{program.pid}/stat") as stat:
-            assert stat.read().rsplit(")", 1)[1].split()[0] not in "Tt"
+        assert procfs.fields(program.pid)[0] not in "Tt"
 
     assert late > 0
     program.tell()

@@ -80,7 +80,7 @@ class Program:
     def look_around(self) -> None:
         """Note all of its processes: some outlive the main process."""
         for pid in (self.pid, *procfs.descendants(self.pid)):
-            self._family.setdefault(pid, procfs.birth(pid))
+            self._family.setdefault(pid, procfs.start_ticks(pid))
         for pid, folder in guardians_of(self.pid):
             self._guardians.setdefault(pid, folder)
 
@@ -101,7 +101,11 @@ class Program:
     def _remains(self) -> tuple[str, ...]:
         """Processes, files and folders of it that are left, in words."""
         return (
-            *(f"process {p}" for p, born in self._family.items() if procfs.birth(p) == born != ""),
+            *(
+                f"process {p}"
+                for p, born in self._family.items()
+                if procfs.start_ticks(p) == born != ""
+            ),
             *(path for pid in self._family for path in glob.glob(f"/dev/shm/torch_{pid}_*")),
             *(folder for folder in self._guardians.values() if os.path.exists(folder)),
         )

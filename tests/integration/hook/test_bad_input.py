@@ -16,6 +16,7 @@ import pytest
 from mpwatch.collect.hook.ring_decode import read_ring
 from mpwatch.hook import wire
 from mpwatch.hook.transport.server import CONNECTIONS
+from tests import procfs
 from tests.integration.hook.client import Client, ring_records, wait_for_sockets
 from tests.integration.hook.guest import Guest
 
@@ -136,8 +137,7 @@ def test_data_that_an_observer_does_not_read_is_not_kept(runtime: Path) -> None:
 
 
 def resident_kib(pid: int) -> int:
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:"))
+    return int(procfs.status(pid, "VmRSS").split()[0])
 
 
 def test_more_observers_than_allowed_wait_until_one_disconnects(runtime: Path) -> None:

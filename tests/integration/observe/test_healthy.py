@@ -16,6 +16,7 @@ from typing import TypeAlias
 
 import pytest
 
+from tests import procfs
 from tests.conftest import Program, Start
 from tests.integration.on_demand import ON_DEMAND
 from tests.programs.healthy_variants import command
@@ -96,9 +97,8 @@ def stop_main(_start: Start, job: Program) -> None:
 
 
 def stop_workers(_start: Start, job: Program) -> None:
-    with open(f"/proc/{job.pid}/task/{job.pid}/children") as children:
-        for worker in children.read().split():
-            os.kill(int(worker), signal.SIGSTOP)
+    for worker in procfs.children(job.pid):
+        os.kill(worker, signal.SIGSTOP)
 
 
 def hold_in_debugger(start: Start, job: Program) -> Program:

@@ -13,6 +13,7 @@ import pytest
 from mpwatch.nodes import head as head_module
 from mpwatch.nodes.head import Head, NodeView
 from mpwatch.nodes.launchers.launch import Launch
+from tests import procfs
 
 LIMIT_S = 30.0
 AGENT = """
@@ -170,16 +171,7 @@ def test_closing_leaves_no_agent_behind() -> None:
 
 
 def _children() -> list[int]:
-    pids = map(int, filter(str.isdecimal, os.listdir("/proc")))
-    return [pid for pid in pids if _parent(pid) == os.getpid()]
-
-
-def _parent(pid: int) -> int:
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return int(file.read().rpartition(b")")[2].split()[1])
-    except OSError:
-        return 0
+    return procfs.children(os.getpid())
 
 
 def test_a_node_that_has_ended_is_started_again_if_wanted(

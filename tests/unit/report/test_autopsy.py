@@ -20,6 +20,7 @@ from mpwatch.model.findings import Finding
 from mpwatch.model.ids import ProcessId
 from mpwatch.report.autopsy import NO_EXIT, NothingLeft, autopsies, autopsy_text, ended
 from mpwatch.report.table import TextStyle, cell_width
+from tests import procfs
 from tests.builders.hook_files import birth_note, write_hook_files
 from tests.builders.report_job import finding
 from tests.conftest import Start
@@ -287,9 +288,7 @@ def test_workers_of_a_pool_whose_parent_has_no_hook_are_its_job(start: Start, me
 def test_the_last_batch_of_a_killed_worker_is_known(start: Start) -> None:
     program = start("loader.py", "1", "--hook")
     program.wait_for("ready")
-    (worker,) = map(
-        int, Path(f"/proc/{program.pid}/task/{program.pid}/children").read_text().split()
-    )
+    (worker,) = procfs.children(program.pid)
     os.kill(worker, signal.SIGKILL)
     program.wait()
 

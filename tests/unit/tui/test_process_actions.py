@@ -17,6 +17,7 @@ from mpwatch.attach.results import Detached
 from mpwatch.model.ids import ProcessId
 from mpwatch.tui.process_actions import ActionRefused, ProcessActions, stacks_text, write_new
 from mpwatch.tui.source_lines import SourceLines
+from tests import procfs
 from tests.tui.scripted import loader_job
 
 
@@ -29,8 +30,7 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def identity(pid: int) -> ProcessId:
-    content = Path(f"/proc/{pid}/stat").read_bytes()
-    return ProcessId(pid, int(content[content.rindex(b")") + 2 :].split()[19]))
+    return ProcessId(pid, int(procfs.start_ticks(pid)))
 
 
 def test_a_signal_reaches_its_process(sleeper: subprocess.Popen[bytes]) -> None:
