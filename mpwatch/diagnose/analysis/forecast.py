@@ -18,7 +18,7 @@ WINDOW_S = 120.0
 """Older points do not count towards the slope."""
 MIN_POINTS = 5
 GROWTH_POINTS = 4
-"""Memory is read of one process at a time, so a growth has to be told from few points."""
+"""Memory is read of one process at a time, so a growth has to be found from few points."""
 MIN_SPAN_S = 2.0
 MAX_POINTS = 24
 """The series is thinned to this many points: pairs grow with the square."""

@@ -139,7 +139,7 @@ def _end_of_edge(around: ReadContext, process: Process, edge: WaitEdge) -> WaitE
 
 
 def _end_of_unused(index: Index, process: Process, words: str) -> WaitEnd:
-    """A wait for data that those who hold the other end have only inherited."""
+    """A wait for data on a channel whose other end is held only by processes that inherited it."""
     gone = [
         f"{full_name(child)} ({child.ended.words})"
         for child in index.snapshot.processes

@@ -18,7 +18,7 @@ _LOCAL = ("", "localhost", "127.0.0.1", "::1", "0.0.0.0")
 
 
 def check(index: Index) -> Iterator[Finding]:
-    """Yield a finding where the hook heard it, else where a stranger has the port a job names."""
+    """Yield a finding for an error of the hook, else for a port that another process has."""
     entries = list(tagged(index.snapshot, RULE))
     for entry in entries:
         process = index.snapshot.get(entry.process)

@@ -43,7 +43,7 @@ def _head_role(index: Index, process: Process) -> str:
 def _culprit(
     ended: list[tuple[Process, Ended]],
 ) -> tuple[tuple[Process, Ended] | None, list[tuple[Process, Ended]]]:
-    """The first that ended by itself, and those that were told to afterwards."""
+    """The first that ended by itself, and those that were ended afterwards."""
     culprits = [pair for pair in ended if death_of(pair[1]) in ("failed", "crash", "killed")]
     if not culprits:
         return None, []
