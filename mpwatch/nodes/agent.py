@@ -38,7 +38,7 @@ SUMMARY_S = 1.0
 """Interval of summaries."""
 SILENCE_S = 120.0
 """An agent that has received nothing for so long ends: its head, or the network to it, has ended.
-A head sends a message every few seconds, so a network that is cut for half a minute ends no agent."""
+A head sends a message every few seconds, so half a minute without a network ends no agent."""
 STOP_S = 2.0
 """How long the end waits for what observes the jobs."""
 _CHUNK_BYTES = 1 << 16

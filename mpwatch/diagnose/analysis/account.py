@@ -24,8 +24,8 @@ from mpwatch.diagnose.analysis.stack_patterns import (
 from mpwatch.diagnose.analysis.waits.edges import LOCK_FILE, surroundings
 from mpwatch.model.account import (
     IMPORTS,
-    RUNNING_KINDS,
     JOB_WORKS,
+    RUNNING_KINDS,
     Account,
     Activity,
     ProcessAccount,
