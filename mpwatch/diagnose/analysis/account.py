@@ -21,7 +21,8 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     shape_in,
     user_frame,
 )
-from mpwatch.diagnose.analysis.waits.edges import LOCK_FILE, surroundings
+from mpwatch.diagnose.analysis.waits.edges import surroundings
+from mpwatch.diagnose.analysis.waits.file_locks import LOCK_FILE
 from mpwatch.model.account import (
     IMPORTS,
     JOB_WORKS,

@@ -138,6 +138,20 @@ def test_a_thread_that_often_wakes_up_makes_progress_whatever_cpu_it_uses() -> N
     assert quiet_s(*seen(process(201), past)) == 30
 
 
+def test_who_reads_an_item_now_and_then_makes_progress() -> None:
+    """Whoever gets an item of a queue every ten seconds hardly wakes up and uses no cpu."""
+    job = snapshot_of(STANDING)
+
+    def quiet(*moments: float) -> float | None:
+        reads = [Point(at_s, at_s) for at_s in moments]
+        known = past([5.0] * 60).processes
+        seen = History({**known, (STANDING.process, "main_read_bytes"): reads})
+        return quiet_s(STANDING, Index(job, seen))
+
+    assert quiet(NOW_S - 50, NOW_S - 4) == 4.0
+    assert quiet(NOW_S - 4) == 59.0  # the first reading shows what it had read before
+
+
 def test_without_a_history_the_idle_time_is_that_of_the_thread() -> None:
     assert quiet_s(*seen(process(200, threads=[thread(200, still_s=7.0)]), history())) == 7.0
     assert quiet_s(*seen(process(200), history())) is None

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from mpwatch.diagnose.analysis.index import Index
@@ -125,6 +126,41 @@ def test_ends_that_siblings_have_inherited_make_no_cycle() -> None:
 
     assert {each.verdict for each in chains} == {"dead-end"}
     assert "env 212 (212) (signal 11 (SIGSEGV)) has exited" in chains[0].conclusion
+
+
+def test_of_several_that_have_ended_those_that_had_the_other_end_are_named() -> None:
+    ours = [socket(3 + n, 700 + 10 * n, 701 + 10 * n) for n in range(3)]
+    alive = sibling(210, 701, 721, peer=700)
+    dead = [
+        process(
+            number,
+            role="spawned",
+            label=f"env {number}",
+            fds=fds(9, links=[socket(4, end, end - 1)]),
+            ended=Ended(pid(number), NOW_S - 84, exit_code=0),
+        )
+        for number, end in ((211, 711), (212, 721))
+    ]
+
+    chains = wait_graph(Index(snapshot_of(parent(reads(720), ours), alive, *dead))).chains
+
+    assert "env 212 (212) (exit code 0) has exited" in chains[0].conclusion
+    assert "env 211" not in chains[0].conclusion
+
+
+def test_one_that_polls_ends_of_its_own_has_only_inherited_another_one() -> None:
+    """Main waits for the third child, whose end the first two have as well; one of them polls."""
+    ours = [socket(3 + n, 700 + 10 * n, 701 + 10 * n) for n in range(3)]
+    polls = WaitedOn("poll", "poll", ("socket:[711]",))
+    threads = [thread(211, waits=polls, still_s=84.0)]
+    second = replace(sibling(211, 711, 721, peer=710), threads=tuple(threads))
+    third = sibling(212, 721, peer=720)
+
+    chains = wait_graph(Index(snapshot_of(parent(reads(720), ours), second, third))).chains
+
+    assert "main waits for socket 720 <- env 212 waits for socket 721" in {
+        each.sentence for each in chains
+    }
 
 
 def test_without_an_exit_the_user_of_an_inherited_end_is_unknown() -> None:

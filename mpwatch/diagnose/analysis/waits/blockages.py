@@ -23,12 +23,8 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     shape_in,
 )
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
-from mpwatch.diagnose.analysis.waits.edges import (
-    LOCK_FILE,
-    ReadContext,
-    is_busy,
-    surroundings,
-)
+from mpwatch.diagnose.analysis.waits.edges import ReadContext, is_busy, surroundings
+from mpwatch.diagnose.analysis.waits.file_locks import LOCK_FILE, LOCK_ON
 from mpwatch.model.history import columns
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import FILE_LOCK_CALLS, WaitKind
@@ -48,6 +44,8 @@ _HELD_UP: frozenset[Shape] = frozenset(("lock-between-processes", "collective", 
 """Kinds of waits that are never for work, whichever process can end them."""
 _JOINS: frozenset[Shape] = frozenset(("joins-process", "shuts-workers-down"))
 _GENERATIONS_LIMIT = 8
+ASLEEP = 0.9
+"""The part of the readings that find a process asleep which only tries for a lock."""
 LEAST_S = 2.5
 """A shorter wait is not followed: most chains of a healthy job are younger."""
 
@@ -92,8 +90,50 @@ def blockages(index: Index) -> tuple[Blockage, ...]:
 def _has_lasted(index: Index, chain: WaitChain) -> bool:
     """Whether the first process of a chain has made no progress for some seconds."""
     first = index.snapshot.get(chain.links[0].process)
-    quiet = quiet_s(first, index) if first is not None else None
-    return quiet is not None and quiet >= LEAST_S
+    waited = without_progress_s(first, index) if first is not None else None
+    return waited is not None and waited >= LEAST_S
+
+
+def without_progress_s(process: Process, index: Index) -> float | None:
+    """Seconds for which a process that others wait for, or that waits, has got no further.
+
+    Returns:
+        As `quiet_s`; of one that tries for a file lock again and again, the time for which it has
+        done only that. `None` if it was not watched.
+    """
+    quiet = quiet_s(process, index)
+    if process.process not in _retrying(index):
+        return quiet
+    return max(quiet or 0.0, _at_one_line_s(index, process.process))
+
+
+@derived
+def _retrying(index: Index) -> frozenset[ProcessId]:
+    """The processes whose main thread sleeps between attempts to take a file lock."""
+    return frozenset(
+        edge.waiter
+        for edge in wait_graph(index).edges
+        if edge.tid == edge.waiter.pid and edge.kind == "unknown"
+        if edge.what.startswith((LOCK_FILE, LOCK_ON))
+    )
+
+
+@derived
+def _at_one_line_s(index: Index, identity: ProcessId) -> float:
+    """Seconds of the last minute, up to now, in which a main thread slept in one function only."""
+    account = index.snapshot.account.processes.get(identity)
+    if account is None or not account.uncounted:
+        return 0.0
+    functions: set[str] = set()
+    seconds = 0.0
+    for bucket in reversed(account.main.buckets):
+        seen = bucket.tally.seen
+        sleeping = [each for each in seen if each.kind == "sleeping" or each.target == "lock"]
+        functions |= {each.place.partition(" ")[2] for each in sleeping if each.place}
+        if sum(map(seen.__getitem__, sleeping)) < ASLEEP * sum(seen.values()) or len(functions) > 1:
+            break
+        seconds += bucket.tally.observed_s
+    return seconds
 
 
 def _both(index: Index, one: Blockage, other: Blockage) -> Blockage:
@@ -130,7 +170,11 @@ def _blockage(
     if not waiters and not _is_stuck_alone(index, end, reason):
         return None
     watched = [*waiters] if reason in ("computes", "polls", "stopped") else [*waiters, end.process]
-    known = [quiet_s(p, index) for each in watched if (p := index.snapshot.get(each)) is not None]
+    known = [
+        without_progress_s(process, index)
+        for process in map(index.snapshot.get, watched)
+        if process is not None
+    ]
     times = [each for each in known if each is not None]
     if not times or len(times) < len(watched):
         return None
@@ -202,7 +246,7 @@ def _is_for_work(index: Index, waiter: Process, provider: Process, edge: WaitEdg
     """Whether a wait is by design: for orders, or for work from the process that started it."""
     if edge.is_ordinary or waiter.role in SERVICE_ROLES:
         return True
-    if edge.kind not in _FOR_WORK or edge.what == LOCK_FILE:
+    if edge.kind not in _FOR_WORK or edge.what.startswith((LOCK_FILE, LOCK_ON)):
         return False
     if _shape(index, waiter) in _HELD_UP and not _gets_from_queue(waiter):
         return False

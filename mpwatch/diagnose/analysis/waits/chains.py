@@ -114,10 +114,13 @@ class ChainBuilder:
         """The process to follow: the one nearest to progress, else at a dead end, else the first.
 
         A forked child inherits the pipe ends of siblings started before it, and never uses them:
-        so its parent and its children are preferred. The users of a semaphore are already sorted.
+        so its parent and its children are preferred. The users of a semaphore are sorted, the
+        likeliest to release it first, and of those the first that can progress counts.
         """
         others = [p for p in edge.providers if p != process.process]
         movable = [p for p in others if p in self._steps]
+        if movable and edge.kind == "semaphore":
+            return movable[0]
         if movable:
             return min(movable, key=self._steps.__getitem__)
         kin = []
@@ -184,7 +187,7 @@ def _cycle(links: Sequence[WaitLink], back_at: ProcessId, name: str) -> WaitChai
         f"Back to {name}, for {seconds_text(min(known))}: each waits for the next, so none of"
         " them can continue."
     )
-    return WaitChain(tuple(links), "cycle", words)
+    return WaitChain(tuple(links), "cycle", words, start)
 
 
 _ORDER: Mapping[Verdict, int] = {

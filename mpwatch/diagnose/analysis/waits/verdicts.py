@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.describe.names import full_name
@@ -22,14 +23,21 @@ from mpwatch.diagnose.analysis.stack_patterns import (
 )
 from mpwatch.diagnose.analysis.waits.edges import (
     CLIENTS,
-    LOCK_FILE,
     QUEUE_FEEDER,
     UNUSED,
     ReadContext,
     is_busy,
     semaphore_users,
 )
-from mpwatch.model.samples import Frame, WaitKind
+from mpwatch.diagnose.analysis.waits.file_locks import LOCK_FILE, LOCK_ON, holds_it_itself
+from mpwatch.diagnose.analysis.waits.futures import (
+    IMPORT_LOCK,
+    abandoned,
+    awaited_inside,
+    importing,
+)
+from mpwatch.diagnose.analysis.waits.threads import threads_that_wait_for_each_other
+from mpwatch.model.samples import FILE_LOCK_CALLS, Frame, WaitKind
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import seconds_text
 from mpwatch.model.waits import Verdict, WaitEdge
@@ -48,7 +56,24 @@ _LOCK_FILE_ENDS = (
 YOUNG_S = 60.0
 """Longer than a child of spawn needs to import torch on a loaded machine."""
 YOUNG_QUIET_S = 3.0
+ONE_THREAD = "Only another thread of the process could end this wait, and there is none."
+ALL_THREADS = "All threads of the process wait for another one: none is left to end this wait."
 OWN_LOCK = "It holds this lock itself: the same function is on its stack twice, and took it before."
+OWN_QUEUE = (
+    "It holds this lock itself: it is in the same queue twice, the second time in a function that "
+    "has interrupted the first, as a signal handler or a finalizer does."
+)
+
+ONLY_THREAD = (
+    "It is the only thread of this process, so it has taken this lock itself, or a thread that has "
+    "ended had it: nobody is left to release it."
+)
+PYTHON_LOCK = 9
+"""The command of a futex that Python's locks use (FUTEX_WAIT_BITSET, futex(2))."""
+OWN_FILE_LOCK = (
+    "It holds this lock itself: it has opened the file twice, and a lock of flock() belongs to the "
+    "open file, not to the process."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +133,8 @@ def _end_of_edge(around: ReadContext, process: Process, edge: WaitEdge) -> WaitE
     words = f"waits for {edge.what}{where(process)}"
     thread = next((each for each in process.threads if each.tid == edge.tid), None)
     if thread is not None and takes_its_own_lock(around.index, process, thread):
-        return WaitEnd("dead-end", words, OWN_LOCK)
+        again = _enters_a_queue_again(own_frames(thread.stack))
+        return WaitEnd("dead-end", words, OWN_QUEUE if again else OWN_LOCK)
     if edge.kind == "stopped":
         how = f"Continue it with kill -CONT {process.pid}, or in the debugger."
         return WaitEnd("ordinary", f"is {edge.what}", how)
@@ -120,7 +146,7 @@ def _end_of_edge(around: ReadContext, process: Process, edge: WaitEdge) -> WaitE
     if edge.is_ordinary:
         return WaitEnd("ordinary", words, "This wait is normal.")
     if edge.what.endswith(UNUSED):
-        return _end_of_unused(around.index, process, words)
+        return _end_of_unused(around, process, thread, words)
     ranks = conclusion(process, edge.what, around.ranks)
     if ranks is not None:
         return WaitEnd("unknown", words, ranks)
@@ -130,7 +156,9 @@ def _end_of_edge(around: ReadContext, process: Process, edge: WaitEdge) -> WaitE
         return WaitEnd("progress", words, "That child is not listed any more: the wait ends now.")
     if edge.kind in _SHARED and _is_alone(around, process, edge):
         return WaitEnd("dead-end", words, _alone_conclusion(around.index, thread, edge))
-    if edge.what == LOCK_FILE:
+    if _holds_this_file_lock(around, process, edge, thread):
+        return WaitEnd("dead-end", words, OWN_FILE_LOCK)
+    if edge.what.startswith(LOCK_FILE):
         return WaitEnd("unknown", words, _LOCK_FILE_ENDS)
     if _is_new(around, process, edge):
         how = "It has just been opened: the next reading shows which process has the other end."
@@ -138,23 +166,54 @@ def _end_of_edge(around: ReadContext, process: Process, edge: WaitEdge) -> WaitE
     return WaitEnd("unknown", words, "It waits for something outside of this job.")
 
 
-def _end_of_unused(index: Index, process: Process, words: str) -> WaitEnd:
-    """A wait for data on a channel whose other end is held only by processes that inherited it."""
+def _holds_this_file_lock(
+    around: ReadContext, process: Process, edge: WaitEdge, thread: Thread | None
+) -> bool:
+    """Whether a process with one thread is blocked by a lock that only itself holds."""
+    wait = thread.waits_on if thread is not None else None
+    if wait is None or wait.call not in FILE_LOCK_CALLS or edge.providers:
+        return False
+    path = edge.what.removeprefix(LOCK_ON)
+    is_own = holds_it_itself(around.index, process, path)
+    return is_own and len(own_threads(around.index, process)) == 1
+
+
+def _end_of_unused(
+    around: ReadContext, process: Process, thread: Thread | None, words: str
+) -> WaitEnd:
+    """A wait for data that those who hold the other end have only inherited."""
     gone = [
-        f"{full_name(child)} ({child.ended.words})"
-        for child in index.snapshot.processes
+        child
+        for child in around.index.snapshot.processes
         if child.ended is not None and child.sample.parent_pid == process.pid
     ]
-    if not gone:
+    wait = thread.waits_on if thread is not None else None
+    channels = channels_among(wait.targets) if wait is not None else ()
+    ends = {around.pipes.peers.get(channel, channel) for channel in channels}
+    had_it = [child for child in gone if _has_had(child, ends) is not False]
+    if not had_it:
         how = "The processes that hold the other end wait for data at ends of their own."
         return WaitEnd("unknown", words, how)
-    more = f" and {len(gone) - 3} more" if len(gone) > 3 else ""
+    names = [f"{full_name(child)} ({child.ended.words})" for child in had_it if child.ended]
+    is_known = len(names) == 1 or all(_has_had(child, ends) for child in had_it)
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    who = f"{', '.join(names[:3])}{more}"
+    have = "has" if len(names) == 1 else "have"
+    exited = f"{who} {have} exited." if is_known else f"These have exited: {who}."
     return WaitEnd(
         "dead-end",
         words,
-        f"{', '.join(gone[:3])}{more} has exited. The processes that still hold the other end have"
+        f"{exited} The processes that still hold the other end have"
         " inherited it and wait at ends of their own, so neither data nor an end of file arrives.",
     )
+
+
+def _has_had(process: Process, ends: set[int]) -> bool | None:
+    """Whether a process had an end of a pipe or socket when last read; `None` if not known."""
+    fds = process.sample.fds
+    if fds is None or fds.links is None:
+        return None
+    return any(link.inode in ends for link in fds.links)
 
 
 def _alone_conclusion(index: Index, thread: Thread | None, edge: WaitEdge) -> str:
@@ -188,12 +247,27 @@ def takes_its_own_lock(index: Index, process: Process, thread: Thread) -> bool:
     if wait is None or wait.kind not in ("futex", "semaphore") or wait.timeout_s is not None:
         return False
     own = own_frames(thread.stack)
+    if _enters_a_queue_again(own):
+        return True
     place = next((n for n, frame in enumerate(own) if not is_library(frame)), None)
     if place is None or not _enters_a_lock(own[:place]):
         return False
     frame = own[place]
     deeper = ((each.file, each.function) for each in own[place + 1 :])
     return (frame.file, frame.function) in deeper and not _has_other_holders(index, process, thread)
+
+
+def _enters_a_queue_again(own: Sequence[Frame]) -> bool:
+    """Whether a thread enters the lock of queue.Queue that it holds further down its stack.
+
+    A signal handler, or the finalizer of an object, runs between any two instructions, also inside
+    of Queue.put or Queue.get while these hold the lock. Only library code that waits has let go of
+    it, which has a frame of threading above.
+    """
+    if not own or not own[0].file.endswith("/queue.py"):
+        return False
+    pairs = pairwise(own)
+    return any(below.file.endswith("/queue.py") and not is_library(above) for above, below in pairs)
 
 
 def _enters_a_lock(above: Sequence[Frame]) -> bool:
@@ -295,15 +369,49 @@ def _end_of_futex(index: Index, process: Process, words: str) -> WaitEnd:
     thread = main_thread(process)
     timeout_s = thread.waits_on.timeout_s if thread is not None and thread.waits_on else None
     if timeout_s is not None:
-        how = f"The wait times out by itself in {seconds_text(timeout_s)}."
-        return WaitEnd("progress", words, how)
+        return WaitEnd("progress", words, f"It gives up by itself in {seconds_text(timeout_s)}.")
+    result = abandoned(index, process.process)
+    if result is not None:
+        return WaitEnd("dead-end", words, result.words)
+    if thread is not None and _is_the_only_one_to_release(index, process, thread):
+        return WaitEnd("dead-end", words, ONLY_THREAD)
     if is_forked_alone(index, process):
         conclusion = (
             "Only a thread that was not forked with this process could end this wait, by releasing "
             "a lock or joining a barrier. It does not exist here."
         )
         return WaitEnd("dead-end", words, conclusion)
+    threads = threads_that_wait_for_each_other(index, process.process)
+    if threads:
+        return WaitEnd("dead-end", words, ONE_THREAD if len(threads) == 1 else ALL_THREADS)
+    if thread is not None and (other := _importing(process, thread)) is not None:
+        return WaitEnd("unknown", words, other)
     return WaitEnd("unknown", words, "Only another thread of the same process can end this wait.")
+
+
+def _importing(process: Process, thread: Thread) -> str | None:
+    """Where the thread is that imports a module for which another one waits."""
+    if awaited_inside(own_frames(thread.stack)) != IMPORT_LOCK:
+        return None
+    other = importing(process, thread)
+    if other is None:
+        return None
+    frame = user_frame(other.stack)
+    at = "" if frame is None else f", at {frame_words(frame)}"
+    return f"Its thread {other.name} runs the code of that module{at}, and has to finish first."
+
+
+def _is_the_only_one_to_release(index: Index, process: Process, thread: Thread) -> bool:
+    """Whether a process with one thread, not forked, waits for a Lock of threading.
+
+    Such a lock is taken in C, right below the line of the program. An Event or a Condition has
+    frames of its own, and a handler of a signal may set it.
+    """
+    wait, own = thread.waits_on, own_frames(thread.stack)
+    if wait is None or wait.futex_command != PYTHON_LOCK or not own or is_library(own[0]):
+        return False
+    is_fresh = process.sample.start_method != "fork"
+    return is_fresh and len(process.threads) == 1 == len(own_threads(index, process))
 
 
 def is_forked_alone(index: Index, process: Process) -> bool:

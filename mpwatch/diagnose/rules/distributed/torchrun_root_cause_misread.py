@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
+from mpwatch.diagnose.analysis.distributed.rank_exits import is_started_again
 from mpwatch.diagnose.analysis.exits import death_of
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called, family_head
@@ -31,7 +33,9 @@ def check(index: Index) -> Iterator[Finding]:
         return
     first, others = _culprit(ended)
     if first is not None and others:
-        yield _finding(first, others)
+        told = _finding(first, others)
+        is_past = is_started_again(index, first[0])
+        yield replace(told, severity=Severity.INFO) if is_past else told
 
 
 def _head_role(index: Index, process: Process) -> str:

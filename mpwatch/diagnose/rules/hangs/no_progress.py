@@ -14,6 +14,13 @@ from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.diagnose.analysis.stack_patterns import main_thread, own_threads, user_frame
 from mpwatch.diagnose.analysis.waits.blockages import Blockage, Reason, blockages, usual_pause_s
+from mpwatch.diagnose.analysis.waits.file_locks import (
+    LIKELY,
+    LOCK_FILE,
+    LOCK_ON,
+    is_database,
+    left_to_heirs,
+)
 from mpwatch.diagnose.analysis.waits.verdicts import where
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process, Thread
@@ -52,6 +59,9 @@ def _severity(index: Index, blockage: Blockage) -> Severity | None:
         if waited_s < WARNED_S:
             return Severity.INFO if waited_s >= TOLD_S else None
         return Severity.CRITICAL if waited_s >= HOPELESS_S else Severity.WARNING
+    path = _locked_path(blockage)
+    if path is not None and blockage.reason != "computes":
+        return _severity_of_lock(index, blockage, path)
     if blockage.reason in ("computes", "polls"):
         is_polling = blockage.reason == "polls" and _holds_up_the_job(index, blockage)
         if is_polling and waited_s >= HOPELESS_S:
@@ -62,6 +72,17 @@ def _severity(index: Index, blockage: Blockage) -> Severity | None:
     if not blockage.waiters:
         return Severity.WARNING if waited_s >= ALONE_S else Severity.INFO
     if waited_s < WARNED_S or not _holds_up_the_job(index, blockage):
+        return Severity.INFO
+    return Severity.CRITICAL if waited_s >= HOPELESS_S else Severity.WARNING
+
+
+def _severity_of_lock(index: Index, blockage: Blockage, path: str) -> Severity | None:
+    """How bad it is that a process keeps a file lock while others wait for it."""
+    waited_s = blockage.waited_s
+    if waited_s < TOLD_S:
+        return None
+    is_forgotten = left_to_heirs(index, path, blockage.process.process) is not None
+    if waited_s < WARNED_S or not (is_forgotten or _holds_up_the_job(index, blockage)):
         return Severity.INFO
     return Severity.CRITICAL if waited_s >= HOPELESS_S else Severity.WARNING
 
@@ -85,11 +106,24 @@ def _is_output(index: Index, blockage: Blockage) -> bool:
 
 
 def _holds_up_the_job(index: Index, blockage: Blockage) -> bool:
-    """Whether the root or a rank waits: another process may just have nothing to do."""
+    """Whether the root or a rank waits, or a child that the root joins.
+
+    Another process may just have nothing to do.
+    """
     return any(
-        waiter.process == index.snapshot.root or waiter.role in ("main", "rank")
+        waiter.process == index.snapshot.root
+        or waiter.role in ("main", "rank")
+        or f"pid {waiter.pid}" in _joined_by_root(index)
         for waiter in blockage.waiters
     )
+
+
+def _joined_by_root(index: Index) -> tuple[str, ...]:
+    """The child whose exit the root waits for, as named by its system call."""
+    root = index.snapshot.get(index.snapshot.root)
+    thread = main_thread(root) if root is not None else None
+    wait = thread.waits_on if thread is not None else None
+    return wait.targets if wait is not None and wait.kind == "child" else ()
 
 
 def _is_usual(index: Index, blockage: Blockage) -> bool:
@@ -108,9 +142,29 @@ def _finding(index: Index, blockage: Blockage, severity: Severity) -> Finding:
         subject=str(blockage.process.pid),
         summary=_summary(blockage),
         evidence=tuple(_evidence(index, blockage)),
-        cause=_cause(blockage),
-        advice=_ADVICE_UNREAD if _is_unread(blockage) else _ADVICE[blockage.reason],
+        cause=_cause(index, blockage),
+        advice=_advice(index, blockage),
     )
+
+
+def _advice(index: Index, blockage: Blockage) -> str:
+    """What to change, by what the processes wait for."""
+    if _is_unread(blockage):
+        return _ADVICE_UNREAD
+    path = _locked_path(blockage)
+    if path is not None:
+        if left_to_heirs(index, path, blockage.process.process) is not None:
+            return _ADVICE_HEIR
+        return _ADVICE_DATABASE if is_database(index, path) else _ADVICE_HELD
+    return _ADVICE[blockage.reason]
+
+
+def _locked_path(blockage: Blockage) -> str | None:
+    """The path of the file whose lock leads to the last process; `None` for other waits."""
+    what = blockage.edge.what if blockage.edge is not None else ""
+    likely = f"{LOCK_FILE}{LIKELY}"
+    prefix = next((each for each in (LOCK_ON, likely) if what.startswith(each)), None)
+    return None if prefix is None else what.removeprefix(prefix)
 
 
 def _summary(blockage: Blockage) -> str:
@@ -124,6 +178,11 @@ def _summary(blockage: Blockage) -> str:
     if len(waiters) > 1:
         count = len(waiters) - 1
         names, have = f"{names} and {count} other{'s' if count > 1 else ''}", "have"
+    path = _locked_path(blockage)
+    if path is not None:
+        return (
+            f"{names} {have} waited {time} for the lock on {path}: {called(end)} has it and {what}"
+        )
     return f"{names} {have} waited {time} for {called(end)}, which {what}"
 
 
@@ -170,10 +229,14 @@ def _other_threads(index: Index, process: Process) -> Iterator[str]:
         yield f"its thread {thread.name} is at {frame_words(frame)}"
 
 
-def _cause(blockage: Blockage) -> str:
+def _cause(index: Index, blockage: Blockage) -> str:
     """Who would have to do what for the others to go on, as far as that was observed."""
     end = called(blockage.process)
     thread = blockage.thread
+    path = _locked_path(blockage)
+    if path is not None:
+        held = left_to_heirs(index, path, blockage.process.process)
+        return held or f"{end} holds the lock on {path} and {_does(blockage)}{_left(thread)}."
     if _is_unread(blockage) and blockage.edge is not None:
         what = blockage.edge.what.removeprefix("a reader of ")
         return (
@@ -230,6 +293,20 @@ _DOES: dict[Reason, str] = {
     "computes": "computes",
     "stopped": "is stopped by a signal",
 }
+_ADVICE_HEIR = (
+    "Unlock the file before it is closed (fcntl.flock(fd, fcntl.LOCK_UN)): that releases the lock "
+    "for all copies of the descriptor. Or start the child before the lock is taken, or close the "
+    "descriptor in the child."
+)
+_ADVICE_DATABASE = (
+    "Commit or roll back before the slow part, so that a transaction that writes is short; the "
+    "others raise 'database is locked' when the timeout of their connection is over."
+)
+_ADVICE_HELD = (
+    "Look at the line where the holder is: do the slow part outside of the lock, and release the "
+    "lock in a finally or a with block. Give the attempts of the others a limit, after which they "
+    "raise."
+)
 _ADVICE_UNREAD = (
     "Read it for as long as the other process runs: in a thread of its own, or with communicate() "
     "where it is the output of a subprocess. Or write the output to a file."

@@ -129,14 +129,23 @@ def test_very_many_descriptors_leave_only_pipes_and_sockets(
 @pytest.mark.parametrize(
     ("line", "limits"),
     [
-        ("Max open files            1024                 4096                 files", (1024, 4096)),
-        ("Max open files            1024                 unlimited            files", (1024, None)),
-        ("Max processes 1 2 processes", (None, None)),
+        (
+            "Max open files            1024                 4096                 files",
+            fds.Limits(1024, 4096),
+        ),
+        (
+            "Max open files            1024                 unlimited            files",
+            fds.Limits(1024, None),
+        ),
+        (
+            "Max cpu time  4  6  s",
+            fds.Limits(cpu_s=6),
+        ),
+        ("Max cpu time  unlimited  unlimited  s", fds.Limits()),
+        ("Max processes 1 2 processes", fds.Limits()),
     ],
 )
-def test_limits_are_those_of_the_process(
-    proc: FakeProc, line: str, limits: tuple[int | None, int | None]
-) -> None:
+def test_limits_are_those_of_the_process(proc: FakeProc, line: str, limits: fds.Limits) -> None:
     proc.process(42)
     proc.write("42/limits", line + "\n")
 

@@ -498,3 +498,43 @@ def test_a_worker_of_an_unknown_parent_is_judged_by_its_end_alone() -> None:
     lost = process(200, parent=None, ended=exited(200, exit_code=3))
 
     assert only(worker_exited_unexpectedly.check, snapshot_of(main(), lost)).evidence
+
+
+@pytest.mark.parametrize(
+    ("still_s", "state", "severity"),
+    [(0.4, "S", Severity.INFO), (60.0, "S", Severity.CRITICAL), (0.4, "Z", Severity.CRITICAL)],
+    ids=["goes on", "stands still", "has not looked"],
+)
+def test_a_child_whose_parent_reads_its_status_and_goes_on_is_information(
+    still_s: float, state: str, severity: Severity
+) -> None:
+    parent = main(threads=[thread(MAIN, "train.py:next_trial:7", still_s=still_s)])
+    dead = process(200, "spawned", state=state, ended=exited(200, at_s=NOW_S - 9, exit_code=15))
+
+    assert only(worker_exited_unexpectedly.check, snapshot_of(parent, dead)).severity is severity
+
+
+def test_a_rank_that_its_launcher_has_started_again_is_information() -> None:
+    agent = process(MAIN, "launcher", parent=None)
+    failed = process(200, "rank", rank=1, ended=exited(200, exit_code=1))
+    again = process(300, "rank", rank=1)
+    ended = replace(again, ended=exited(300, exit_code=1))
+    check = worker_exited_unexpectedly.check
+
+    assert only(check, snapshot_of(agent, failed, again)).severity is Severity.INFO
+    assert only(check, snapshot_of(agent, failed)).severity is Severity.CRITICAL
+    assert only(check, snapshot_of(agent, failed, ended)).severity is Severity.CRITICAL
+
+
+def test_workers_that_a_failing_program_kills_are_not_its_cause() -> None:
+    raised = log("exception", MAIN, how="main", type="MemoryError", text="")
+    lost = log("exception", MAIN, how="main", type="BrokenProcessPool", text="")
+    failed = dead_main(NOW_S - 0.2, exit_code=1)
+    killed = dead_worker(NOW_S - 0.5, role="pool-worker", signal=9)
+    check = worker_exited_unexpectedly.check
+
+    own = only(check, snapshot_of(failed, killed, log=(raised,)))
+
+    assert (own.process, own.severity) == (pid(MAIN), Severity.WARNING)
+    assert own.summary == "main (100) ended by an uncaught MemoryError"
+    assert only(check, snapshot_of(failed, killed, log=(lost,))).process == killed.process

@@ -89,6 +89,25 @@ def test_ranks_that_wait_to_join_for_minutes_are_a_warning() -> None:
 
 
 @pytest.mark.parametrize(
+    ("waited_s", "severity"), [(40.0, Severity.WARNING), (130.0, Severity.CRITICAL)]
+)
+def test_a_rank_that_was_never_started_on_this_machine_is_named_by_its_number(
+    waited_s: float, severity: Severity
+) -> None:
+    here = {"WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1"}
+    ranks = [
+        process(300 + n, "rank", rank=n, environment=here, threads=joining(n, waited_s).threads)
+        for n in range(2)
+    ]
+
+    finding = only(rank_stuck_in_collective.check, snapshot_of(main(), *ranks))
+
+    assert finding.severity is severity
+    assert finding.summary == "2 ranks wait in init_process_group for rank 2 of 3"
+    assert "MASTER_ADDR is this machine alone" in finding.cause
+
+
+@pytest.mark.parametrize(
     "ranks",
     [
         (joining(0, 36.0), joining(1, 12.0)),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -244,6 +245,24 @@ def test_a_launcher_that_died_of_a_hang_up_is_named() -> None:
     job = snapshot_of(launcher(ended=exited(100, signal=1)))
 
     assert only(torchrun_sighup.check, job).severity is Severity.CRITICAL
+
+
+def test_a_hang_up_without_a_terminal_was_sent_by_a_process_and_is_told_once() -> None:
+    dead = [
+        process(300 + n, "rank", rank=n, tty=0, ended=exited(300 + n, signal=1)) for n in range(2)
+    ]
+    agent = process(200, "launcher", tty=0, ended=exited(200, exit_code=1))
+    ranks = [replace(each, parent=agent.process) for each in dead]
+    job = snapshot_of(
+        main(), agent, *ranks, log=(log("exception", 200, "SignalException: got signal: 1"),)
+    )
+
+    finding = only(torchrun_sighup.check, job)
+
+    assert finding.process == agent.process
+    assert "a SIGHUP that another process sent" in finding.summary
+    assert any("main (100), which has started it, still runs" in e for e in finding.evidence)
+    assert "terminal" not in finding.cause
 
 
 def test_an_error_of_an_unknown_process_is_not_reported() -> None:

@@ -158,3 +158,14 @@ def test_kills_before_the_job_was_watched_do_not_count() -> None:
     over = snapshot_of(main(ended=replace(exited(MAIN, signal=9), oom_kills=4)))
 
     assert found(worker_oom_killed.check, over, history(host={"cgroup_oom_kills": line(4)})) == []
+
+
+def test_a_kill_with_the_cpu_time_used_up_is_put_down_to_the_limit() -> None:
+    over = killed_main(cpu_limit_s=6, cpu_ticks=590)
+    within = killed_main(cpu_limit_s=600, cpu_ticks=590)
+
+    finding = only(main_killed.check, snapshot_of(over))
+
+    assert finding.summary == "main (100) was ended by SIGKILL at its limit of cpu time"
+    assert "RLIMIT_CPU" in finding.evidence[1]
+    assert "sender is unknown" in only(main_killed.check, snapshot_of(within)).summary

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from mpwatch.diagnose.rules.hangs import no_progress
+from mpwatch.model.account import Account, Activity, Bucket, ProcessAccount, Tally, ThreadAccount
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import Point
-from mpwatch.model.samples import FdLink, LockHolder, WaitedOn
+from mpwatch.model.samples import FdLink, HeldLock, LockHolder, WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot
 from tests.builders.snapshots import (
     MAIN,
@@ -204,8 +206,75 @@ def test_the_holder_of_a_file_lock_is_named() -> None:
     finding = only(no_progress.check, snapshot_of(outside))
     assert "taken by process 4711 (python) outside of this job" in finding.summary
     finding = only(no_progress.check, snapshot_of(inside, child()))
-    assert "spawned (300), which sleeps" in finding.summary
+    assert "the lock on /tmp/cache.lock: spawned (300) has it and sleeps" in finding.summary
     assert "main waits for the lock on /tmp/cache.lock" in finding.evidence[0]
+
+
+def with_lock(number: int, waits: WaitedOn, lock: HeldLock | None, *stack: str) -> Process:
+    """A child that has the file of a lock open; it was watched for a minute at one line."""
+    at = thread(number, *stack, waits=waits, still_s=0.1)
+    link = FdLink(3, "file", "/tmp/cache.lock", None, True)
+    held = () if lock is None else (lock,)
+    return process(
+        number,
+        "spawned",
+        label=f"replica {number}",
+        fds=replace(fds(4, links=[link]), locks=held),
+        threads=[at],
+    )
+
+
+TRIES = WaitedOn("timer", "clock_nanosleep", timeout_s=0.25)
+
+
+def lock_kept_by(holder: Process, tries_s: float = 60.0) -> Snapshot:
+    """A replica that tries for a lock of a file again and again, which main joins."""
+    joins = WaitedOn("child", "wait4", ("pid 301",))
+    own = main(segments=(), threads=[thread(MAIN, "train.py:main:7", waits=joins, still_s=90.0)])
+    replica = with_lock(301, TRIES, None, "data.py:acquire:28")
+    seen = Tally(tries_s, 0.1, tries_s, {Activity("sleeping", place="data.py:28 acquire"): tries_s})
+    past = ThreadAccount(
+        301, "python", Activity("sleeping"), NOW_S, 60, 10, buckets=(Bucket(200, seen),)
+    )
+    account = ProcessAccount(replica.process, NOW_S, 60, (past,), (10,))
+    known = Account(own.process, NOW_S - 60, NOW_S, 60, {replica.process: account})
+    return snapshot_of(own, replica, holder, account=known)
+
+
+def test_a_lock_that_a_child_has_inherited_is_explained() -> None:
+    """Replica 303 has built the cache under a lock, and started its heartbeat meanwhile."""
+    heir = with_lock(302, TRIES, HeldLock("/tmp/cache.lock", "flock", True, 303), "train.py:beat:9")
+    taker = process(303, "spawned", label="replica 303", fds=fds(3, links=()))
+
+    job = lock_kept_by(heir)
+    finding = only(no_progress.check, replace(job, processes=(*job.processes, taker)))
+
+    assert finding.severity is Severity.WARNING
+    assert finding.summary == (
+        "replica 301 (301) has waited 60 s for the lock on /tmp/cache.lock: replica 302 (302) has "
+        "it and sleeps again and again at train.py:9 beat"
+    )
+    assert "replica 303 (303) took this lock with flock() and has closed its own" in finding.cause
+    assert "LOCK_UN" in finding.advice
+
+
+def test_a_lock_that_its_taker_keeps_is_told_with_the_line_of_the_holder() -> None:
+    holder = with_lock(
+        302, TRIES, HeldLock("/tmp/cache.lock", "flock", True, 302), "train.py:save:9"
+    )
+
+    finding = only(no_progress.check, lock_kept_by(holder))
+
+    assert "replica 302 (302) holds the lock on /tmp/cache.lock" in finding.cause
+    assert "outside of the lock" in finding.advice
+
+
+def test_a_lock_that_was_tried_for_a_short_time_only_is_quiet() -> None:
+    holder = with_lock(
+        302, TRIES, HeldLock("/tmp/cache.lock", "flock", True, 302), "train.py:save:9"
+    )
+
+    assert found(no_progress.check, lock_kept_by(holder, 5.0)) == []
 
 
 def test_a_prompt_and_a_debugger_wait_for_a_person() -> None:

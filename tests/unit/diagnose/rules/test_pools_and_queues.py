@@ -19,6 +19,7 @@ from tests.builders.snapshots import (
     exited,
     fds,
     found,
+    log,
     main,
     only,
     pid,
@@ -178,6 +179,17 @@ def test_a_partial_message_is_named() -> None:
     assert "was killed" in finding.summary
 
 
+def test_a_writer_that_called_os_exit_is_named_with_its_line() -> None:
+    hasty = process(300, "spawned", ended=exited(300, exit_code=0))
+    note = log("exit", 300, code=0, how="os._exit", file="solve.py", line=29, function="run")
+
+    finding = only(half_message.check, snapshot_of(reader(*RECV), hasty, log=(note,)))
+
+    assert "whose writer has called os._exit" in finding.summary
+    assert any("solve.py" in each for each in finding.evidence), finding.evidence
+    assert "join_thread" in finding.advice
+
+
 def test_a_partial_message_is_named_by_its_stack_without_an_observed_exit() -> None:
     finding = only(half_message.check, snapshot_of(reader(*RECV)))
 
@@ -218,15 +230,15 @@ def joining(*stack: str, wait: WaitedOn | None = None, still_s: float = STILL) -
     )
 
 
-def feeding(still_s: float = STILL) -> Process:
+def feeding(still_s: float = STILL, number: int = 300) -> Process:
     write = WaitedOn("pipe-write", "write", ("pipe:[500]",), queued_bytes=61_608)
     return process(
-        300,
+        number,
         "spawned",
         fds=fds(9, links=[pipe(5, 500, False), pipe(6, 500, True)]),
         threads=[
-            thread(300, waits=WaitedOn("futex", "futex"), still_s=still_s),
-            thread(301, name="QueueFeederThread", waits=write, still_s=still_s),
+            thread(number, waits=WaitedOn("futex", "futex"), still_s=still_s),
+            thread(number + 1, name="QueueFeederThread", waits=write, still_s=still_s),
         ],
     )
 
@@ -236,6 +248,19 @@ def test_a_join_before_the_queue_is_read_is_named() -> None:
 
     assert "main (100) joins spawned 300 (300) before it has read" in finding.summary
     assert "61608 bytes unread" in finding.evidence[1]
+
+
+def test_children_that_are_not_joined_yet_are_part_of_the_same_finding() -> None:
+    parent = joining("connection.py:wait", "process.py:join", "train.py:f")
+    job = snapshot_of(parent, feeding(), feeding(number=400), feeding(number=500))
+
+    finding = only(queue_join_feeder_deadlock.check, job)
+
+    assert "main (100) joins spawned 300 (300)" in finding.summary
+    assert (
+        "nobody reads what spawned 400 (400) and spawned 500 (500) would send"
+        in (finding.evidence[-1])
+    )
 
 
 def test_a_join_under_spawn_is_named_by_its_stack() -> None:

@@ -11,6 +11,7 @@ from mpwatch.diagnose.rules.distributed import collective_mismatch, rank_stuck_i
 from mpwatch.model.findings import Severity
 from mpwatch.model.snapshot import Process
 from tests.builders.snapshots import (
+    MAIN,
     cpu,
     exited,
     found,
@@ -205,6 +206,32 @@ def test_a_new_group_that_only_its_members_call_is_a_mismatch() -> None:
     assert "2 in new_group, 1 in broadcast" in finding.summary
     assert "rank 2 (302) called another collective instead" in finding.cause
     assert found(rank_stuck_in_collective.check, job) == []
+
+
+def test_ranks_that_have_made_different_numbers_of_groups_do_not_meet_in_the_next() -> None:
+    making = (f"{C10D}:_new_process_group_helper", f"{C10D}:new_group", "train.py:make:18")
+    size: dict[str, Any] = {"environment": {"WORLD_SIZE": "2"}}
+    job = snapshot_of(main(), rank(0, *making, **size), rank(1, *making, **size))
+
+    finding = only(rank_stuck_in_collective.check, job)
+
+    assert finding.severity is Severity.CRITICAL
+    assert finding.summary == "all 2 ranks are in new_group, and do not meet there"
+    assert "called by some of the ranks only" in finding.cause
+
+
+def test_the_process_that_has_started_the_other_ranks_is_one_of_them() -> None:
+    first = main(
+        threads=[
+            thread(MAIN, f"{C10D}:all_gather", "train.py:log:30"),
+            thread(MAIN + 1, name="gloo_tcp_loop"),
+        ]
+    )
+
+    finding = only(collective_mismatch.check, snapshot_of(first, called(1, "broadcast")))
+
+    assert "1 in all_gather, 1 in broadcast" in finding.summary
+    assert any("main (100) in all_gather" in each for each in finding.evidence)
 
 
 @pytest.mark.parametrize(("call", "other"), [("send", "recv"), ("recv", "send")])

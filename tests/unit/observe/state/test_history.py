@@ -66,6 +66,18 @@ def test_reads_of_a_socket_are_remembered_from_the_first_one_on() -> None:
     assert [tuple(point) for point in past.of(MAIN, "answer_wait")] == [(1, 1), (2, 0), (3, 1)]
 
 
+def test_a_reading_in_which_main_has_read_nothing_more_is_no_point() -> None:
+    keeper = HistoryKeeper()
+    for second, count in enumerate((None, 7, 7, 9, 9)):
+        at_s = float(second)
+        read = replace(sample(MAIN, at_s), main_read_bytes=count)
+        keeper.add(tree(at_s, read), (), {})
+
+    past = keeper.history()
+
+    assert [tuple(point) for point in past.of(MAIN, "main_read_bytes")] == [(1, 7), (3, 9)]
+
+
 def test_the_count_of_read_bytes_is_kept_of_resource_trackers_only() -> None:
     keeper = HistoryKeeper()
     tracker = replace(sample(WORKER_0, 0.0, role="resource-tracker"), read_bytes=37)
