@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
@@ -16,6 +17,11 @@ from mpwatch.model.samples import Frame
 from mpwatch.model.units import seconds_text
 
 RULE = "fork-with-threads-lock"
+_ENDING_WAITS = sum(
+    1 << number - 1
+    for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGTERM)
+)
+"""Signals whose handlers programs use to set an event."""
 
 _CAUSE = (
     "A fork copies the state of all locks, but only the thread that forks. A lock that another "
@@ -54,11 +60,14 @@ def check(index: Index) -> Iterator[Finding]:
     """Yield one finding for all forked children of a parent that are blocked in the same way.
 
     A child whose blocked function is on its stack twice may hold the lock itself: that does not
-    come from the fork.
+    come from the fork. One that waits on an event in its own code may be meant to, until a handler
+    of a signal sets it.
     """
     by_head: defaultdict[tuple[ProcessId | None, bool], list[ForkedAlone]] = defaultdict(list)
     for stuck in forked_alone(index, "lock"):
         if _is_on_stack_twice(own_frames(stuck.thread.stack)):
+            continue
+        if _may_be_meant_to_wait(stuck):
             continue
         head = family_head(index, stuck.process)
         key = None if head is None else head.process, _waits_to_be_woken(stuck)
@@ -107,3 +116,13 @@ def _waits_to_be_woken(stuck: ForkedAlone) -> bool:
     """Whether the thread waits on a condition rather than for a lock."""
     frames = own_frames(stuck.thread.stack)
     return calls(frames[:1], "threading.py:wait") and bool(frames)
+
+
+def _may_be_meant_to_wait(stuck: ForkedAlone) -> bool:
+    """Whether user code waits on a condition, as a process does that is parked until a signal."""
+    frames = own_frames(stuck.thread.stack)
+    caller = next((f for f in frames if not f.file.endswith("threading.py")), None)
+    if not _waits_to_be_woken(stuck) or caller is None or is_library(caller):
+        return False
+    handles = (stuck.process.sample.signals_caught or 0) & _ENDING_WAITS
+    return bool(handles) or not stuck.parents_threads
