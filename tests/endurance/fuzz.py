@@ -17,6 +17,7 @@ import argparse
 import importlib.util
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -102,6 +103,7 @@ def main() -> int:
         return 2
     if arguments.one is not None:
         fuzz_one(arguments.one[0], Path(arguments.one[1]), arguments.inputs)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what runs is then ended as well
     return run(names, arguments.inputs, Path(tempfile.mkdtemp(prefix="mpwatch-fuzz-")))
 
 
