@@ -42,6 +42,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from mpwatch.attach.payload.install import COPY_PREFIX
 from tests.conftest import PROGRAMS
 
 STEPS = 16
@@ -276,6 +277,8 @@ class Round:
         for path in RUNTIME.glob("mpwatch/*"):
             if path.name.startswith("attach-") and self.has_killed:
                 continue  # of an observer that was killed: the next one removes it
+            if path.name.startswith(COPY_PREFIX):
+                continue  # of a job that ended with its hook: it serves the next attach
             if path.name.split("-")[0] not in killed:
                 notes = path.with_suffix(".notes")
                 text = notes.read_text(errors="replace")[-1000:] if notes.exists() else ""
