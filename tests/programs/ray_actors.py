@@ -8,7 +8,6 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 
-@ray.remote(num_cpus=0)
 class Trainer:
     def pid(self):
         return os.getpid()
@@ -25,9 +24,10 @@ class Trainer:
 def main():
     ray.init(address=sys.argv[1], log_to_driver=False, logging_level="ERROR")
     nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
+    kind = ray.remote(Trainer)
     actors = [
-        Trainer.options(
-            scheduling_strategy=NodeAffinitySchedulingStrategy(each, soft=False)
+        kind.options(
+            num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(each, soft=False)
         ).remote()
         for each in nodes
     ]

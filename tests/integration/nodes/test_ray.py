@@ -33,6 +33,7 @@ pytestmark = [
     pytest.mark.xdist_group("ray"),
 ]
 LIMIT_S = 90.0
+START_S = 150.0
 
 
 class Cluster:
@@ -40,10 +41,16 @@ class Cluster:
 
     def __init__(self, folder: Path) -> None:
         self._told = 0
+        self._folder = folder
         self.program = _started(str(PROGRAMS / "ray_cluster.py"), "2", folder=folder)
-        self.address = self.program.wait_for("ready").split()[1]
-        self.driver = _started(str(PROGRAMS / "ray_actors.py"), self.address, folder=folder)
-        self.driver.wait_for("ready")
+        self.address = ""
+        self.driver: Program | None = None
+
+    def begin(self) -> None:
+        """Wait for the cluster, and start its actors."""
+        self.address = self.program.wait_for("ready", START_S).split()[1]
+        self.driver = _started(str(PROGRAMS / "ray_actors.py"), self.address, folder=self._folder)
+        self.driver.wait_for("ready", START_S)
         self.actors = {
             line.split()[1]: int(line.split()[2])
             for line in self.driver.lines
@@ -70,6 +77,8 @@ class Cluster:
 
     def end(self) -> None:
         for each in (self.driver, self.program):
+            if each is None:
+                continue
             each.end()
             if each.process.stdin is not None:
                 each.process.stdin.close()
@@ -92,8 +101,11 @@ def _started(*command: str, folder: Path) -> Program:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     made = Cluster(tmp_path_factory.mktemp("ray"))
-    yield made
-    made.end()
+    try:
+        made.begin()
+        yield made
+    finally:
+        made.end()
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -176,6 +188,7 @@ def test_each_node_has_the_processes_below_its_raylet(cluster: Cluster) -> None:
     assert not pids[0] & pids[1]
     for _, number in cluster.raylets()[:2]:
         assert sum(cluster.actors[number] in each for each in pids) == 1
+    assert cluster.driver is not None
     assert cluster.driver.pid in pids[0]
     assert not set(ours()) & (pids[0] | pids[1])
     until(lambda: not ours() and not folders())
