@@ -93,7 +93,7 @@ def test_a_running_thread_without_the_gil_runs_native_code() -> None:
     ],
     ids=["old", "mostly waiting"],
 )
-def test_a_stack_that_may_be_of_another_moment_gives_no_place(more: dict[str, Any]) -> None:
+def test_a_stack_that_may_be_out_of_date_gives_no_place(more: dict[str, Any]) -> None:
     assert doing("train.py:step:57", state="R", **more) == Activity("computing")
 
 
@@ -184,7 +184,7 @@ def test_a_wait_is_named_by_its_system_call(
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_wait_is_named_by_a_stack_that_still_holds(
+def test_a_wait_is_named_by_a_stack_taken_during_it(
     stack: tuple[str, ...], target: str, words: str
 ) -> None:
     found = doing(*stack, "train.py:run:9", waits=OWN_LOCK)
@@ -276,7 +276,7 @@ def test_a_file_that_is_read_is_named() -> None:
     assert found == Activity("waiting", "/data/shard-3.tar (a disk or file server)", "file")
 
 
-def test_a_page_fault_is_told_from_a_read() -> None:
+def test_a_page_fault_is_distinguished_from_a_read() -> None:
     blocked = thread(MAIN, state="D", wchan="folio_wait_bit_common", waits=WaitedOn("disk", "-"))
     found = main(threads=[blocked])
     outside = replace(ThreadSample(MAIN, "p", "D", 0), syscall=-1)
@@ -315,7 +315,7 @@ def test_shares_follow_the_counters_and_the_readings() -> None:
     ]
 
 
-def test_a_stop_for_taking_stacks_is_not_the_program_s() -> None:
+def test_a_stop_for_taking_stacks_does_not_count_as_a_stop_of_the_program() -> None:
     sleeps = thread(MAIN, waits=WaitedOn("timer", "nanosleep"))
     traced = thread(MAIN, state="t", waits=WaitedOn("stopped", "-"), waits_s=0.0)
 
@@ -324,7 +324,7 @@ def test_a_stop_for_taking_stacks_is_not_the_program_s() -> None:
     assert [each.activity.kind for each in found.main.whole().shares()] == ["sleeping"]
 
 
-def test_a_debugger_that_stays_is_told() -> None:
+def test_a_debugger_that_stays_attached_is_reported() -> None:
     traced = thread(MAIN, state="t", waits=WaitedOn("stopped", "-"), waits_s=20.0)
 
     assert account(at(0, traced)).processes[pid(MAIN)].main.now.kind == "stopped"
@@ -360,7 +360,7 @@ def test_a_large_job_is_accounted_for_on_every_third_reading() -> None:
     assert account(*found).at_s == NOW_S + 3 > NOW_S + EVERY_S
 
 
-def test_a_thread_that_goes_on_as_before_keeps_its_account() -> None:
+def test_a_thread_that_does_the_same_as_before_keeps_its_account() -> None:
     sleeps = thread(MAIN, waits=WaitedOn("timer", "nanosleep"))
 
     first = account(at(0, sleeps))
@@ -371,7 +371,7 @@ def test_a_thread_that_goes_on_as_before_keeps_its_account() -> None:
     assert second.processes[pid(MAIN)].main.whole().observed_s == 1.0
 
 
-def test_the_worker_that_owes_the_batch_may_change_while_main_waits() -> None:
+def test_the_worker_of_the_awaited_batch_may_change_while_main_waits() -> None:
     first = snapshot_of(waiting_main(), worker())
     second = snapshot_of(
         waiting_main(), worker(0, ended=Ended(pid(200), NOW_S)), worker(1), at_s=NOW_S + 1
@@ -390,7 +390,7 @@ def test_an_account_begins_again_for_an_older_snapshot_and_for_another_job() -> 
         assert advanced(later, index, wait_graph(index)).readings == 1
 
 
-def test_the_engine_shows_the_account_and_a_preview_leaves_it() -> None:
+def test_the_engine_adds_to_the_account_and_a_preview_does_not() -> None:
     engine = Engine(())
     first = engine.diagnosed(at(0, thread(MAIN)), History()).account
 
@@ -401,7 +401,7 @@ def test_the_engine_shows_the_account_and_a_preview_leaves_it() -> None:
     assert second.watched_s == 2.0
 
 
-def test_an_error_in_the_account_is_a_finding_and_silences_no_rule(
+def test_an_error_in_the_account_is_a_finding_and_the_rules_still_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def broken(*_: object) -> Account:
@@ -414,7 +414,7 @@ def test_an_error_in_the_account_is_a_finding_and_silences_no_rule(
     assert [(each.rule, each.subject) for each in findings] == [("rule-failed", "account")]
 
 
-def test_the_account_goes_on_where_the_root_was_never_seen() -> None:
+def test_the_account_is_kept_where_the_root_was_never_read() -> None:
     orphans = [
         snapshot_of(process(200, threads=[thread(200)]), root=pid(MAIN), at_s=NOW_S + n)
         for n in range(3)

@@ -52,7 +52,7 @@ _FOR_WORK: frozenset[WaitKind] = frozenset(
     ("pipe-read", "socket-read", "poll", "semaphore", "futex", "accept", "unknown")
 )
 _HELD_UP: frozenset[Shape] = frozenset(("lock-between-processes", "collective", "lock-file"))
-"""Waits that are never for work, whoever can end them."""
+"""Kinds of waits that are never for work, whichever process can end them."""
 _JOINS: frozenset[Shape] = frozenset(("joins-process", "shuts-workers-down"))
 _GENERATIONS_LIMIT = 8
 MOSTLY = 0.9

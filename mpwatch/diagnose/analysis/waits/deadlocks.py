@@ -51,7 +51,7 @@ class ForkedAlone:
     def _alone(self) -> str:
         """How many threads it has, in words."""
         helpers = len(self.process.threads) - 1
-        return "has one thread" if not helpers else f"has one thread beside {helpers} at rest"
+        return "has one thread" if not helpers else f"has one thread beside {helpers} idle ones"
 
     @property
     def evidence(self) -> tuple[str, ...]:
@@ -59,7 +59,7 @@ class ForkedAlone:
         lines = [
             f"{called(self.process)} was forked, {self._alone}, and has used no cpu for "
             f"{seconds_text(self.quiet_s)}",
-            "that thread waits on a futex private to its process: nobody else can wake it",
+            "that thread waits on a futex private to its process: no other process can wake it",
         ]
         frame = user_frame(self.thread.stack)
         if frame is not None:

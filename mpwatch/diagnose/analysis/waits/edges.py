@@ -43,7 +43,7 @@ CLIENTS = "a client of "
 """Begins the name of the wait of a server for a connection."""
 
 UNUSED = ", the other end of which no living process uses"
-"""Ends the name of a wait for data that only those could send who have inherited the other end."""
+"""End of the name of a wait whose other end is held only by processes that inherited it."""
 
 _IDLE_SHAPES: frozenset[Shape] = frozenset(
     ("worker-idle", "pool-idle", "feeder-idle", "sharer", "pin-thread")
@@ -124,7 +124,7 @@ def _collective(process: Process) -> str | None:
 
 
 def is_busy(thread: Thread) -> bool:
-    """Whether a thread runs, or did so since the last look."""
+    """Whether a thread runs, or did so since the last reading."""
     return thread.state == "R" or (thread.cpu_percent or 0.0) >= BUSY_PERCENT
 
 

@@ -43,9 +43,9 @@ ONE_LINE_S = 60.0
 """A process that has only slept at one line for so long, while others wait for it, is in a loop
 that waits or tries again."""
 COMPUTES_S = 30.0
-"""Until then, a process that computes while others wait for it is nothing to tell."""
+"""Until then, a process that computes while others wait for it is not reported."""
 ALONE_S = 60.0
-"""Until then, a process that waits for an answer while none waits for it is only told."""
+"""Until then, a process that waits for an answer while none waits for it is information."""
 USUAL_FACTOR = 1.5
 """A pause that is this many times longer than any before is not a usual one."""
 SHOWN_THREADS = 3

@@ -42,7 +42,7 @@ def test_the_holder_has_the_number_of_the_lock_that_is_waited_for(proc: Path) ->
     assert "\x1b" not in found.name
 
 
-def test_a_holder_that_is_gone_has_no_name(proc: Path) -> None:
+def test_a_holder_that_has_exited_has_no_name(proc: Path) -> None:
     (proc / "708" / "comm").unlink()
 
     assert holder_for(str(proc), 709) == LockHolder(708, "")

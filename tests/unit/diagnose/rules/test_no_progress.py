@@ -106,7 +106,7 @@ def unread(waited_s: float, fd: int, **reader: Any) -> Snapshot:
     return snapshot_of(own, child(waits=writes, still_s=waited_s, links=(output,)))
 
 
-def test_output_that_is_not_read_is_told_as_that() -> None:
+def test_unread_output_is_named_as_the_cause() -> None:
     finding = only(no_progress.check, unread(40.0, 1))
 
     assert finding.severity is Severity.WARNING
@@ -179,7 +179,7 @@ def alone(address: str, *more: FdLink) -> Snapshot:
     return snapshot_of(main(fds=fds(5, links=links), segments=(), threads=[at]))
 
 
-def test_main_alone_at_a_connection_that_it_has_opened_is_warned_about() -> None:
+def test_a_main_process_alone_at_a_connection_that_it_opened_is_a_warning() -> None:
     finding = only(no_progress.check, alone(OUTSIDE))
 
     assert finding.severity is Severity.WARNING
@@ -366,7 +366,7 @@ def test_a_prompt_and_a_debugger_wait_for_a_person() -> None:
     assert found(no_progress.check, snapshot_of(main(segments=(), threads=[debugs]))) == []
 
 
-def test_a_lock_of_threads_is_told_with_the_lines_of_the_other_threads() -> None:
+def test_a_wait_for_a_thread_lock_has_the_lines_of_the_other_threads() -> None:
     futex = WaitedOn("futex", "futex", ("futex 0x1",))
     threads = [
         thread(MAIN, "train.py:save:5", waits=futex, still_s=90.0),
