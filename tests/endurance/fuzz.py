@@ -3,7 +3,7 @@
     python -m tests.endurance.fuzz --inputs 1000000
     python -m tests.endurance.fuzz --inputs 50000 ring recording
 
-Takes `pip install atheris`, which has wheels for few versions of CPython (3.0.0: 3.11 to 3.13);
+Takes `pip install atheris`, which has wheels for CPython 3.10 to 3.14 on x86-64 (November 2026);
 without it `MPWATCH_FUZZ_EXAMPLES` makes the fuzz tests of hypothesis longer. Each target is a
 process of its own with its share of the inputs. It may raise what the parser documents and nothing
 else, takes ten seconds for an input at most, and 1 GiB of memory. An input that breaks this is kept
