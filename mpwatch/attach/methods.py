@@ -149,7 +149,7 @@ class PendingCall:
                 tracer.start()  # it starts while the checks run
         target = attempt.target
         require_not_disabled(target)
-        _require_stoppable(target)
+        require_stoppable(target)
         _require_rights(target)
         if target.has_shadow_stack:
             raise Refused(
@@ -354,7 +354,7 @@ def _require_rights(target: Target) -> None:
         raise Refused(found.reason, found.fix, passes=found.passes)
 
 
-def _require_stoppable(target: Target) -> None:
+def require_stoppable(target: Target) -> None:
     """Refuse a target in a state that ptrace would wait for, or could change."""
     if target.state == "T":
         raise Refused("it is stopped", f"kill -CONT {target.pid}")

@@ -40,6 +40,14 @@ _BY_THE_USER = Meaning(
     "Install a handler in this process too, or ignore the signal (signal.SIG_IGN) at the start of "
     "its target; have the scheduler signal only the process that handles it.",
 )
+CPU_LIMIT = Meaning(
+    "It had used all the cpu time it may use: at the hard limit (RLIMIT_CPU) the kernel sends "
+    "SIGKILL, which cannot be caught. All threads of the process count, and a limit that code sets "
+    "(resource.setrlimit) is valid for the whole process and for the children it starts later.",
+    "Find the setrlimit call or the limit of the shell or scheduler (ulimit -t, LimitCPU) and "
+    "raise it; set it only in the process that it is meant for.",
+)
+"""Of a process that got SIGKILL with its cpu time used up."""
 _MEANINGS: Mapping[int, Meaning] = {
     Signals.SIGKILL: Meaning(
         "It got SIGKILL from a user, a scheduler, its parent after a timeout, or the kernel's "

@@ -30,6 +30,7 @@ ProcessMetric: TypeAlias = Literal[
     "voluntary_switches",
     "loader_wait",  # 1 while the main thread waits in a DataLoader for a batch or for work, else 0
     "read_bytes",  # by system calls, pipes included; only of resource trackers
+    "main_read_bytes",  # of the main thread; a point each time it has read more, see `ProcSample`
     "queue_backlog",  # items in its queues without a bound, counted by the hook
     "answer_wait",  # 1 while the main thread reads from a socket, else 0; from the first 1 on
     "cuda_unreleased",  # CUDA tensors that receivers have not released, counted by the hook

@@ -48,6 +48,21 @@ def inode_of(target: str) -> int | None:
     return int(match[1]) if match is not None else None
 
 
+class HeldLock(NamedTuple):
+    """A lock on a file that is held through a descriptor, from fdinfo (proc_pid_fdinfo(5)).
+
+    A lock of flock(2) belongs to the open file: every process that has inherited the descriptor
+    holds it too, until the last copy is closed or one of them unlocks it.
+    """
+
+    path: str
+    """Sanitized, as the target of the descriptor."""
+    call: Literal["flock", "fcntl"]
+    is_exclusive: bool
+    pid: int | None
+    """The process that took it; it may have closed its own copy since. `None` if not shown."""
+
+
 class FdLink(NamedTuple):
     """One descriptor and its target."""
 
@@ -79,6 +94,8 @@ class FdSample:
     """All links, or only pipes and sockets if there are very many; `None` if never read."""
     read_at_s: float | None = None
     """When `by_kind` and `links` were read; they are reused while `used` does not change."""
+    locks: tuple[HeldLock, ...] = ()
+    """On regular files; read with the links. Of one descriptor one, an exclusive one if any is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,10 +234,14 @@ class ProcSample:
     involuntary_switches: int | None = None
     read_bytes: int | None = None
     written_bytes: int | None = None
+    main_read_bytes: int | None = None
+    """What its main thread has read by system calls from files and pipes; not of loader workers."""
     cpus_allowed: int | None = None
     """Number of CPUs that it may run on."""
     signals_caught: int | None = None
     """`SigCgt` mask."""
+    cpu_limit_s: int | None = None
+    """Hard RLIMIT_CPU, at which the kernel sends SIGKILL; `None` if unlimited or unknown."""
     oom_score_adj: int | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     """Only variables that rules use (RANK, TMPDIR, OMP_NUM_THREADS, CUDA_VISIBLE_DEVICES...)."""

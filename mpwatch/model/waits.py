@@ -51,6 +51,8 @@ class WaitChain:
     verdict: Verdict
     conclusion: str = ""
     """`Nobody will ever release this lock.`"""
+    circle_at: int = 0
+    """Of a cycle: the place of its first link; links before it only lead into the cycle."""
 
     @property
     def sentence(self) -> str:

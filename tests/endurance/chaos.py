@@ -149,7 +149,7 @@ class Round:
         )
 
     def _disturb(self, pid: int) -> None:
-        """Do one thing to the job, or to those who watch it."""
+        """Disturb the job or its observers once."""
         disturbances: list[Callable[[int], None]] = [
             *[self._observe] * 4,
             *[self._torment_observer] * 3,
@@ -190,7 +190,7 @@ class Round:
         self.observers.append(popen)
 
     def _torment_observer(self, _pid: int) -> None:
-        """Stop a running observer for a moment, or kill it."""
+        """Stop a running observer for a moment, or kill it with SIGKILL."""
         alive = [each for each in self.observers if each.poll() is None]
         if not alive:
             return
@@ -203,7 +203,7 @@ class Round:
             popen.send_signal(signal.SIGCONT)
 
     def _connect(self, _pid: int) -> None:
-        """Connect to some hook, and be a bad client."""
+        """Connect to a hook as a client that misbehaves."""
         sockets = list(RUNTIME.glob("mpwatch/*.sock"))
         if not sockets:
             return
@@ -216,7 +216,7 @@ class Round:
         if self.dice.random() < 0.5:
             client.close()
         else:
-            self.clients.append(client)  # it stalls until the end
+            self.clients.append(client)  # it does not read until the end
 
     def _remove_runtime_directory(self, _pid: int) -> None:
         shutil.rmtree(RUNTIME / "mpwatch", ignore_errors=True)
@@ -232,7 +232,7 @@ class Round:
         Path("/dev/shm/filler").unlink()
 
     def _reuse_pids(self, pid: int) -> None:
-        """Have the next pids be those that have just become free."""
+        """Make the kernel give out the pids that have just become free."""
         with contextlib.suppress(OSError):
             Path("/proc/sys/kernel/ns_last_pid").write_text(str(pid))
 
@@ -254,7 +254,7 @@ class Round:
         return False
 
     def _wait_for_observers(self) -> None:
-        """All end by themselves once the job has ended."""
+        """Wait until all observers have exited by themselves after the job."""
         deadline_s = time.monotonic() + OBSERVERS_WITHIN_S
         for popen in self.observers:
             try:
@@ -293,7 +293,7 @@ def fill(path: Path, leave_bytes: int) -> None:
 
 
 def others() -> list[int]:
-    """All processes of this pid namespace but this one and those that only wait to be reaped."""
+    """All processes of this pid namespace but this one and zombies."""
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     return [pid for pid in pids if pid != os.getpid() and command_line(pid)]
 
@@ -313,7 +313,7 @@ def stacks_of(pid: int) -> str:
 
 
 def kill_all_but(pid: int) -> None:
-    """End everything in this pid namespace, also what is forked meanwhile."""
+    """Kill all other processes of this pid namespace, also those forked meanwhile."""
     deadline_s = time.monotonic() + 10
     while (left := [each for each in others() if each != pid]) and time.monotonic() < deadline_s:
         for each in left:

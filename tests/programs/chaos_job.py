@@ -1,10 +1,10 @@
-"""A job whose standard output depends on nothing but its seed, with processes that die on purpose.
+"""A job whose standard output depends on its seed alone, with processes that are killed on purpose.
 
     chaos_job.py SEED METHOD STRATEGY STEPS
 
 Each step is printed with a digest of what it computed, the same under every start method. A worker
-dies only by a command, after it has answered everything before, so an unobserved run never loses
-anything. The pid of each process that dies is printed on standard error.
+exits only by a command, after it has answered all earlier ones, so no message is lost without an
+observer. The pid of each process that exits is printed on standard error.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ def ignore(number, frame):
 
 
 def serve(connection):
-    """Be a worker: answer tensors with tensors until told to die or to end."""
+    """Run as a worker: answer tensors with tensors until a command to crash or to end."""
     torch.set_num_threads(1)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     while True:
@@ -129,7 +129,7 @@ class Workers:
 
 
 def step(dice, workers, context, generator):
-    """One random action; what is printed of it."""
+    """Do one random action; its line of output."""
     index = dice.randrange(WORKERS)
     action = dice.choice(
         ["send"] * 4 + ["die", "exit", "raise", "fork", "pool", "loader", "queue", "command"]

@@ -82,7 +82,7 @@ def _open_files(pid: int | None, subject: int, proc: str) -> Check:
     limits = _attempt(lambda: fds.limits(proc, subject))
     if limits is None:
         return unknown("open files", "the limits of the process are hidden")
-    return open_files(*limits, _only(pid, lambda it: fds.count(proc, it)))
+    return open_files(limits.soft, limits.hard, _only(pid, lambda it: fds.count(proc, it)))
 
 
 def _environment(pid: int | None, proc: str) -> Mapping[str, str] | None:

@@ -15,7 +15,7 @@ from mpwatch.collect.job.jobs import Job, find_jobs
 from mpwatch.collect.job.process_tree import ProcessTree, TreeEntry
 from mpwatch.collect.job.roles import RoleAssignment, RoleFacts
 from mpwatch.collect.process import memory, procfs, syscall_waits
-from mpwatch.collect.process.fds import SocketTable
+from mpwatch.collect.process.fds import LockedFiles, SocketTable
 from mpwatch.collect.process.procfs import DescriptorBudget, OpenFiles
 from mpwatch.collect.process.reader import ProbeContext, ProcessReader
 from mpwatch.collect.process.schedule import MANY, Due, Probes, Schedule
@@ -153,6 +153,7 @@ class _ProcessReaders:
         self._begun: memory.Rollups | None = None
         self._extents = ExtentCache(proc)
         self._sockets = SocketTable()
+        self._locked = LockedFiles(proc)
         self._boot_wall_s = procfs.boot_wall_s(proc)
 
     def static_facts(self, process: ProcessId) -> StaticFacts:
@@ -197,6 +198,7 @@ class _ProcessReaders:
             sockets=self._sockets,
             cpu_clock=time.thread_time,
             intervals=self._schedule.intervals({entry.stat.process for entry in tree}, at_s),
+            locked=self._locked,
             rollups=self._rollups(tree, request, at_s),
         )
         assigned = self._assigned_roles(tree)

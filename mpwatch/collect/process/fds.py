@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from mpwatch.collect.process import procfs
 from mpwatch.model.ids import SegmentId
-from mpwatch.model.samples import FdKind, FdLink, inode_of
+from mpwatch.model.samples import FdKind, FdLink, HeldLock, inode_of
 from mpwatch.model.sanitize import clean
 
 UNKNOWN_S = 2.0
@@ -192,7 +192,21 @@ LINKS_LIMIT = 4096
 """Above this, only pipes and sockets are listed one by one."""
 
 _LIMITS_LINE = re.compile(rb"^Max open files\s+(\S+)\s+(\S+)", re.M)
+_CPU_LIMIT_LINE = re.compile(rb"^Max cpu time\s+\S+\s+(\S+)", re.M)
 _POSITION = re.compile(rb"^pos:\s+(\d+)", re.M)
+_LOCK_TABLE = re.compile(rb"^\d+: +(?:FLOCK|POSIX|OFDLCK)\b.*? [0-9a-f]+:[0-9a-f]+:(\d+) ", re.M)
+"""The inode of each lock in `/proc/locks`, without those that are waited for (proc_locks(5))."""
+_LOCK_HELD = re.compile(
+    rb"^lock:\s+\d+: +(FLOCK|POSIX|OFDLCK)\s+\S+\s+(READ|WRITE)\s+(-?\d+) ", re.M
+)
+LOCKS_BYTES = 1 << 18
+"""Of `/proc/locks`; a host with more locks than that (about 4,000) shows only the first ones."""
+LOCKS_S = 1.9
+"""Shortest interval between two readings of `/proc/locks`: 25 us where there are few locks."""
+LOCKS_COST_LIMIT = 200
+"""It is not read again for so many times the time that it took: a server may have many locks."""
+LOCK_INFO_BYTES = 4096
+"""Of the fdinfo of a locked file: SQLite takes a handful of locks through one descriptor."""
 _ANON: dict[str, FdKind] = {
     "anon_inode:[eventpoll]": "epoll",
     "anon_inode:[eventfd]": "event",
@@ -221,6 +235,7 @@ class Descriptors(NamedTuple):
     by_kind: dict[FdKind, int]
     links: tuple[FdLink, ...]
     held: tuple[HeldFile, ...]
+    locks: tuple[HeldLock, ...] = ()
 
 
 def _size(folder: str) -> int:
@@ -243,17 +258,27 @@ def count(proc: str, pid: int, size: Callable[[str], int] = _size) -> int:
     return size(folder) or len(os.listdir(folder))
 
 
-def limits(proc: str, pid: int) -> tuple[int | None, int | None]:
-    """Soft and hard RLIMIT_NOFILE; `None` for unlimited.
+class Limits(NamedTuple):
+    """Resource limits of a process; `None` for unlimited."""
+
+    soft: int | None = None
+    """Soft RLIMIT_NOFILE."""
+    hard: int | None = None
+    """Hard RLIMIT_NOFILE."""
+    cpu_s: int | None = None
+    """Hard RLIMIT_CPU, at which the kernel sends SIGKILL, in seconds."""
+
+
+def limits(proc: str, pid: int) -> Limits:
+    """The limits of a process.
 
     Raises:
         OSError: The process is gone or hidden.
     """
-    match = _LIMITS_LINE.search(procfs.read(f"{proc}/{pid}/limits"))
-    if match is None:
-        return None, None
-    soft, hard = map(procfs.number, match.groups())
-    return soft, hard
+    text = procfs.read(f"{proc}/{pid}/limits")
+    files, cpu = _LIMITS_LINE.search(text), _CPU_LIMIT_LINE.search(text)
+    soft, hard = map(procfs.number, files.groups()) if files is not None else (None, None)
+    return Limits(soft, hard, procfs.number(cpu[1]) if cpu is not None else None)
 
 
 @lru_cache(maxsize=8192)
@@ -276,13 +301,43 @@ def kind_of(target: str) -> FdKind:
     return _ANON.get(target, "other")
 
 
-def read_descriptors(proc: str, pid: int, socket_end: SocketEndOf) -> Descriptors:
+class LockedFiles:
+    """The inodes of locked files of this machine, read again when asked for after `LOCKS_S`."""
+
+    def __init__(self, proc: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._proc = proc
+        self._clock = clock
+        self._inodes: frozenset[int] = frozenset()
+        self._due_s = float("-inf")
+
+    def __call__(self) -> frozenset[int]:
+        """The inodes; empty where the kernel does not show its locks.
+
+        Locks of processes in other pid namespaces are not shown. File systems that have several
+        devices show another one here than stat(2) does, so inodes alone are compared.
+        """
+        now_s = self._clock()
+        if now_s >= self._due_s:
+            try:
+                table = procfs.read(f"{self._proc}/locks", LOCKS_BYTES)
+            except OSError:
+                table = b""
+            self._inodes = frozenset(map(int, _LOCK_TABLE.findall(table)))
+            cost_s = self._clock() - now_s
+            self._due_s = now_s + max(LOCKS_S, LOCKS_COST_LIMIT * cost_s)
+        return self._inodes
+
+
+def read_descriptors(
+    proc: str, pid: int, socket_end: SocketEndOf, locked: frozenset[int] = frozenset()
+) -> Descriptors:
     """List the descriptors of a process and resolve each.
 
     Args:
         proc: Path of procfs.
         pid: The process.
         socket_end: Finds the other end of a socket by its inode.
+        locked: Inodes of locked files; descriptors of other files are not asked for locks.
 
     Raises:
         OSError: The process is gone or hidden.
@@ -291,17 +346,20 @@ def read_descriptors(proc: str, pid: int, socket_end: SocketEndOf) -> Descriptor
     folder = os.open(f"{proc}/{pid}/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fds = sorted(map(int, os.listdir(folder)))
-        return _resolve(folder, fds, f"{proc}/{pid}/fdinfo", socket_end)
+        return _resolve(folder, fds, f"{proc}/{pid}/fdinfo", socket_end, locked)
     finally:
         os.close(folder)
 
 
-def _resolve(folder: int, fds: list[int], infos: str, socket_end: SocketEndOf) -> Descriptors:
+def _resolve(
+    folder: int, fds: list[int], infos: str, socket_end: SocketEndOf, locked: frozenset[int]
+) -> Descriptors:
     """The file behind each of these descriptors."""
     is_long = len(fds) > LINKS_LIMIT
     kinds: dict[FdKind, int] = {}
     links: list[FdLink] = []
     held: list[HeldFile] = []
+    locks: list[HeldLock] = []
     for fd in fds:
         name = str(fd)
         try:
@@ -324,7 +382,9 @@ def _resolve(folder: int, fds: list[int], infos: str, socket_end: SocketEndOf) -
             writable = is_writable(name, folder) if kind == "file" else None
             position = _position(infos, name) if writable is False else None
             links.append(FdLink(fd, kind, clean(target), inode, writable, position))
-    return Descriptors(sum(kinds.values()), kinds, tuple(links), tuple(held))
+        if locked and kind == "file" and _is_locked(name, folder, locked):
+            locks.extend(_lock(infos, name, clean(target)))
+    return Descriptors(sum(kinds.values()), kinds, tuple(links), tuple(held), tuple(locks))
 
 
 def _socket(fd: int, target: str, socket_end: SocketEndOf) -> FdLink:
@@ -343,6 +403,34 @@ def _position(infos: str, name: str) -> int | None:
     except OSError:
         return None
     return int(found[1]) if found is not None else None
+
+
+def _is_locked(name: str, folder: int, locked: frozenset[int]) -> bool:
+    """Whether the file behind a descriptor is one of those with a lock."""
+    try:
+        return os.stat(name, dir_fd=folder).st_ino in locked
+    except OSError:
+        return False
+
+
+def _lock(infos: str, name: str, path: str) -> list[HeldLock]:
+    """The lock that is held through a descriptor, if any; an exclusive one if any is."""
+    try:
+        data = procfs.read(f"{infos}/{name}", LOCK_INFO_BYTES)
+    except OSError:
+        return []
+    held = [
+        HeldLock(
+            path, "flock" if kind == b"FLOCK" else "fcntl", mode == b"WRITE", _pid_or_none(pid)
+        )
+        for kind, mode, pid in _LOCK_HELD.findall(data)
+    ]
+    return sorted(held, key=lambda lock: not lock.is_exclusive)[:1]
+
+
+def _pid_or_none(text: bytes) -> int | None:
+    """A pid; locks of open file descriptions show -1, other pid namespaces 0."""
+    return pid if (pid := int(text)) > 0 else None
 
 
 def is_writable(name: str, folder: int) -> bool | None:

@@ -300,6 +300,11 @@ def read_io(proc: str, pid: int) -> tuple[int | None, int | None]:
     return number(found.get(b"rchar")), number(found.get(b"wchar"))
 
 
+def read_bytes_of(data: bytes) -> int | None:
+    """Bytes read by system calls, by the content of `io` of a process or a thread."""
+    return next((number(count) for name, count in _IO.findall(data) if name == b"rchar"), None)
+
+
 def number(text: bytes | None, base: int = 10) -> int | None:
     """A number of at most 64 bits; `None` for anything else, as other kernels may show it."""
     try:

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 
 from mpwatch.collect.job.roles import RoleAssignment
 from mpwatch.collect.process import fds, maps, memory, procfs, segments, threads
-from mpwatch.collect.process.fds import Descriptors, SocketTable
+from mpwatch.collect.process.fds import Descriptors, LockedFiles, SocketTable
 from mpwatch.collect.process.maps import Mappings
 from mpwatch.collect.process.procfs import (
     NO_COUNTERS,
@@ -54,6 +54,7 @@ class ProbeContext:
     sockets: SocketTable
     cpu_clock: Callable[[], float]
     intervals: Intervals
+    locked: LockedFiles
     rollups: memory.Rollups | None = None
     """`smaps_rollup` of all processes, where they are read at once."""
 
@@ -87,6 +88,7 @@ class ProbeResults:
     """Page faults and resident pages when the memory was read."""
     status: StatusCounters = NO_COUNTERS
     io: tuple[int | None, int | None] = (None, None)
+    main_read_bytes: int | None = None
     is_being_filled: bool = False
     """Whether a segment occupied less than its size when it was examined.
 
@@ -157,7 +159,7 @@ class ProcessReader:
                 self._read_memory(context, stat)
             if probes.threads:
                 self._read_threads(context, stat.thread_count, outside_pid)
-                self._read_counters(context)
+                self._read_counters(context, role)
         return self._assemble(context, stat, static, role, is_ended)
 
     def _read_signs(self, proc: str, stat: Stat) -> Signs:
@@ -210,7 +212,9 @@ class ProcessReader:
                 context,
                 "descriptors",
                 runs.descriptors,
-                lambda proc, pid: fds.read_descriptors(proc, pid, context.sockets.end),
+                lambda proc, pid: fds.read_descriptors(
+                    proc, pid, context.sockets.end, context.locked()
+                ),
             )
             results.descriptors = descriptors or results.descriptors
         if probes.mappings and self._is_stuck(context, stat):
@@ -279,12 +283,22 @@ class ProcessReader:
         results.signs_at_threads = results.signs
         self._runs.threads.done(context.at_s, context.cpu_clock() - before_s)
 
-    def _read_counters(self, context: ProbeContext) -> None:
+    def _read_counters(self, context: ProbeContext, role: RoleAssignment) -> None:
         """The small counters of `io` and `status`."""
         if self._runs.counters.urgency(0.0, COUNTERS_S, context.at_s) is not None:
             self._results.io = read_io(context.proc, self._process.pid)
             self._results.status = read_status(context.proc, self._process.pid)
+            if role.role != "loader-worker":
+                self._results.main_read_bytes = self._read_by_main(context.proc)
             self._runs.counters.done(context.at_s)
+
+    def _read_by_main(self, proc: str) -> int | None:
+        """Bytes that the main thread has read; `None` where the kernel does not show them."""
+        pid = self._process.pid
+        try:
+            return procfs.read_bytes_of(self._files.read(f"{proc}/{pid}/task/{pid}/io"))
+        except OSError:
+            return None
 
     def _is_stuck(self, context: ProbeContext, stat: Stat) -> bool:
         """Whether a thread was in uninterruptible sleep when last read, or is now if none was read.
@@ -364,10 +378,12 @@ class ProcessReader:
             involuntary_switches=status.involuntary_switches,
             read_bytes=results.io[0],
             written_bytes=results.io[1],
+            main_read_bytes=results.main_read_bytes,
             cpus_allowed=status.cpus_allowed,
             signals_caught=status.signals_caught,
             oom_score_adj=static.oom_score_adj,
             environment=static.environment,
+            cpu_limit_s=static.cpu_limit_s,
             start_method=role.start_method,
             is_reused=min(runs.descriptors.at_s, runs.mappings.at_s) < context.at_s,
             problems=(*static.problems, *self._problems.values()),
@@ -385,6 +401,7 @@ class ProcessReader:
             by_kind=listing.by_kind if listing is not None else None,
             links=listing.links if listing is not None else None,
             read_at_s=self._runs.descriptors.at_s if listing is not None else None,
+            locks=listing.locks if listing is not None else (),
         )
 
     def _map_sample(self, limit: int | None) -> MapSample | None:

@@ -54,6 +54,8 @@ class StaticFacts:
     environment: Mapping[str, str] = field(default_factory=dict)
     soft_limit: int | None = None
     hard_limit: int | None = None
+    cpu_limit_s: int | None = None
+    """Hard RLIMIT_CPU."""
     oom_score_adj: int | None = None
     problems: tuple[str, ...] = ()
 
@@ -88,7 +90,7 @@ def read_static_facts(
         version = known.python_version if same and known else python_version(proc, pid, exe)
     uid, ns_pid = _status(proc, pid)
     uid_inside = _attempt(lambda: identify.uid_inside(uid or 0, pid, proc), "", hidden)
-    soft, hard = _attempt(lambda: fds.limits(proc, pid), "limits", hidden) or (None, None)
+    limits = _attempt(lambda: fds.limits(proc, pid), "limits", hidden) or fds.Limits()
     adjustment = _attempt(lambda: int(procfs.read(f"{proc}/{pid}/oom_score_adj", 64)), "", hidden)
     return StaticFacts(
         name=stat.name,
@@ -102,8 +104,9 @@ def read_static_facts(
         ns_pid=ns_pid,
         ns_uid=uid_inside if uid is not None and uid_inside != uid else None,
         environment=environment,
-        soft_limit=soft,
-        hard_limit=hard,
+        soft_limit=limits.soft,
+        hard_limit=limits.hard,
+        cpu_limit_s=limits.cpu_s,
         oom_score_adj=adjustment,
         problems=tuple(
             f"{', '.join(parts)}: {_why(reason, parts, pid, proc)}"

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from mpwatch.collect.process import procfs
-from mpwatch.collect.process.fds import kind_of
+from mpwatch.collect.process.fds import LOCKS_BYTES, kind_of
 from mpwatch.collect.process.maps import Mappings
 from mpwatch.collect.process.memory import ProcessMemory
 from mpwatch.model.samples import FILE_LOCK_CALLS, LockHolder, WaitedOn, WaitKind, inode_of
@@ -23,8 +23,6 @@ from mpwatch.model.sanitize import clean
 
 FDS_LIMIT = 256
 """Of one poll or select; more are not listed."""
-LOCKS_BYTES = 1 << 18
-"""Of `/proc/locks`; a host with more locks than that (about 4,000) shows only the first ones."""
 _LOCK = re.compile(
     rb"^(\d+):( ->)? +(FLOCK|POSIX|OFDLCK)\b.*? (-?\d+) [0-9a-f]+:[0-9a-f]+:\d+ ", re.M
 )

@@ -14,7 +14,7 @@ from mpwatch.diagnose.analysis.stack_patterns import main_thread, user_frame
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.model.history import Series
 from mpwatch.model.samples import Ended
-from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.snapshot import LogEntry, Process, Snapshot
 from mpwatch.model.units import bytes_text, seconds_text
 
 Death: TypeAlias = Literal["normal", "shutdown", "crash", "killed", "failed", "unknown"]
@@ -24,6 +24,8 @@ CRASH_SIGNALS = frozenset(
     (Signals.SIGSEGV, Signals.SIGABRT, Signals.SIGFPE, Signals.SIGILL, Signals.SIGBUS)
 )
 POLITE_SIGNALS = frozenset((Signals.SIGTERM, Signals.SIGINT, Signals.SIGHUP, Signals.SIGQUIT))
+UNREAD_CPU_S = 2.5
+"""CPU time that a process may use between its last reading and its end."""
 TOGETHER_S = 3.0
 """Exits this close together are one event, though they may appear in two samples."""
 PARENT_NOTICES_S = 12.0
@@ -42,8 +44,9 @@ def death_of(ended: Ended) -> Death:
         return "unknown"
     if ended.exit_code == 0:
         return "normal"
-    # A shell and torchrun's own wrappers report a signal as 128 + its number.
-    if ended.exit_code - 128 in POLITE_SIGNALS:
+    # A shell and torchrun's own wrappers report a signal as 128 + its number; a handler of SIGTERM
+    # often exits with the number that it was called with (pebble's workers do).
+    if ended.exit_code - 128 in POLITE_SIGNALS or ended.exit_code == Signals.SIGTERM:
         return "shutdown"
     return "failed"
 
@@ -77,7 +80,49 @@ def died_with_parent(index: Index, process: Process, ended: Ended) -> bool:
         return parents in ("killed", "crash", "shutdown")
     if own == "killed" and parents == "shutdown":
         return True  # a scheduler asks the first process politely and ends the others
+    if own == "killed" and parents == "failed" and _raised_itself(index, head, ended):
+        return True  # the pool of a program that raises kills its workers (loky, pebble)
     return parents in (own, "unknown")
+
+
+def _raised_itself(index: Index, parent: Process, ended: Ended) -> bool:
+    """Whether an exception of its own ended the parent's program as its child was killed.
+
+    A pool kills its workers while the exception leaves its with block, before the program ends by
+    it, so that the order of the two says nothing. What its type says has to do.
+    """
+    return any(
+        entry.process == parent.process
+        and entry.at_s <= ended.at_s + TOGETHER_S
+        and not reports_a_loss(entry)
+        and entry.details.get("type") not in _MAY_REPORT_A_LOSS
+        for entry in index.entries("exception")
+    )
+
+
+def reports_a_loss(entry: LogEntry) -> bool:
+    """Whether an exception says that another process has ended, or was tagged as a known error."""
+    return bool(entry.tags) or entry.details.get("type") in _LOSSES
+
+
+_MAY_REPORT_A_LOSS = frozenset(("RuntimeError", "OSError", "TimeoutError", "Empty", "Exception"))
+"""Exceptions that programs raise when they notice that a process is gone, among other reasons."""
+_LOSSES = frozenset(
+    (
+        "BrokenProcessPool",
+        "TerminatedWorkerError",
+        "ProcessExpired",
+        "ProcessExitedException",
+        "ProcessRaisedException",
+        "ChildFailedError",
+        "CalledProcessError",
+        "EOFError",
+        "BrokenPipeError",
+        "ConnectionResetError",
+        "ConnectionRefusedError",
+    )
+)
+"""Exceptions of the standard library, loky, pebble and torch that another process causes."""
 
 
 def violent_deaths_near(index: Index, process: Process) -> tuple[Process, ...]:
@@ -155,6 +200,23 @@ def parent_fate(index: Index, process: Process, ended: Ended) -> ParentFate:
 def _order(after_s: float) -> str:
     """The word for before or after."""
     return "later" if after_s >= 0 else "earlier"
+
+
+def cpu_limit_evidence(index: Index, process: Process) -> str:
+    """That a process had used the cpu time that it may use; empty where it had not.
+
+    The kernel sends SIGKILL at the hard limit (setrlimit(2), RLIMIT_CPU).
+    """
+    sample = process.sample
+    if sample.cpu_limit_s is None or sample.cpu_ticks is None:
+        return ""
+    used_s = sample.cpu_ticks / index.snapshot.ticks_per_s
+    if used_s < sample.cpu_limit_s - UNREAD_CPU_S:
+        return ""
+    return (
+        f"it had used {seconds_text(used_s)} of cpu time when last read, of at most "
+        f"{seconds_text(float(sample.cpu_limit_s))} (RLIMIT_CPU)"
+    )
 
 
 def memory_evidence(index: Index) -> tuple[str, ...]:

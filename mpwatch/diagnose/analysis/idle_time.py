@@ -35,7 +35,8 @@ def quiet_s(process: Process, index: Index) -> float | None:
 
     The fold's own `still_s` starts again at every tick of cpu time, and a loop that polls every
     five seconds collects one now and then; here such ticks do not count. Work that sleeps most of
-    the time shows in how often it wakes up.
+    the time shows in how often it wakes up, and in what its main thread reads: whoever gets an item
+    of a queue every few seconds makes progress.
     """
     return _quiet_s(index, process.process)
 
@@ -50,6 +51,7 @@ def _quiet_s(index: Index, identity: ProcessId) -> float | None:
     # Going from one wait to another takes no cpu that could be measured.
     waits_s = thread.waits_s if thread is not None else None
     series = history.of(process.process, "cpu_percent")
+    waits_s = _least(waits_s, _read_nothing_s(index, identity))
     if len(series) < 2:
         return _least(still_s, waits_s) if still_s is not None else None
     switches = history.of(process.process, "voluntary_switches")
@@ -60,6 +62,15 @@ def _quiet_s(index: Index, identity: ProcessId) -> float | None:
     if at_most_s is not None and (still_s or 0.0) >= at_most_s:
         return at_most_s
     return _least(max(_idle_s(series, at_most_s), still_s or 0.0), at_most_s)
+
+
+def _read_nothing_s(index: Index, identity: ProcessId) -> float | None:
+    """Seconds since the main thread was seen to have read more; `None` if it never was.
+
+    What it writes does not count: a loop that waits in vain may log that.
+    """
+    series = index.history.of(identity, "main_read_bytes")
+    return index.snapshot.at_s - series[-1].at_s if len(series) > 1 else None
 
 
 def _least(one: float | None, other: float | None) -> float | None:

@@ -97,6 +97,8 @@ class HistoryKeeper:
             values["children"] = children[process.pid]
             if (is_reading := reads_socket(sample)) or (process, "answer_wait") in self._series:
                 values["answer_wait"] = is_reading
+            if self._has_read(sample):
+                values["main_read_bytes"] = sample.main_read_bytes
             self._add_all(process, at_s, values)
             memory = sample.memory
             # A value that was carried over from an earlier reading is not a new point.
@@ -106,6 +108,11 @@ class HistoryKeeper:
         for name, value in _host_values(tree, segments).items():
             if value is not None:
                 self._host.setdefault(name, _Line()).add(at_s, value)
+
+    def _has_read(self, sample: ProcSample) -> bool:
+        """Whether the main thread of a process has read anything since the last point."""
+        known = self._series.get((sample.process, "main_read_bytes"))
+        return known is None or known.values[-1] != sample.main_read_bytes
 
     def _add_all(
         self, process: ProcessId, at_s: float, values: Mapping[ProcessMetric, float | None]
@@ -167,7 +174,7 @@ def _process_values(sample: ProcSample) -> dict[ProcessMetric, float | None]:
         values["threads"] = sample.thread_count
     if sample.role == "resource-tracker":
         values["read_bytes"] = sample.read_bytes
-    # One that is ending has none left: that tells nothing of what it closed while it ran.
+    # One that is ending has none left: that shows nothing about what it closed while it ran.
     if sample.fds is not None and sample.fds.used:
         values["fds"] = sample.fds.used
         if sample.fds.by_kind is not None:

@@ -14,8 +14,8 @@ from mpwatch.attach.detach import detach
 from mpwatch.attach.inject import inject
 from mpwatch.attach.target import read_target
 from mpwatch.collect.hook import presence
-from tests.integration.attach.conftest import Running, Start, eventually
-from tests.procfs import hook_threads
+from tests.integration.attach.conftest import Running, Start
+from tests.procfs import eventually, hook_threads
 
 pytestmark = pytest.mark.slow
 
@@ -40,7 +40,7 @@ if os.geteuid() == 0:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_hook_is_found_and_detached_where_the_environment_lies(
+def test_a_hook_is_found_and_detached_where_the_environment_is_out_of_date(
     start: Start, tmp_path: Path, way: str
 ) -> None:
     running = start_elsewhere(start, way, tmp_path)

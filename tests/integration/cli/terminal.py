@@ -51,22 +51,22 @@ class Terminal:
         fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
 
     def read_until(self, words: str, within_s: float = WITHIN_S) -> None:
-        """Read what it paints until these words, written without a colour between, are there."""
+        """Read its output until it has these words, with no colour change inside."""
         deadline_s = time.monotonic() + within_s
         while words.encode() not in self.output:
             assert time.monotonic() < deadline_s, f"no {words!r} in {self.output[-3000:]!r}"
             self._read()
 
     def read_some(self) -> None:
-        """Read what it has painted, waiting a moment for it."""
+        """Read what it has written, waiting a moment for it."""
         self._read()
 
     def forget(self) -> None:
-        """Look only at what is painted from now on."""
+        """Drop the output so far."""
         self.output = b""
 
     def press(self, keys: str) -> None:
-        """Type."""
+        """Type these characters."""
         os.write(self._fd, keys.encode())
 
     def signal(self, number: int) -> None:
@@ -74,13 +74,13 @@ class Terminal:
         os.kill(self.pid, number)
 
     def hang_up(self) -> None:
-        """Close the other end: the terminal is gone."""
+        """Close the other end, as when a terminal window is closed."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
     def wait(self, within_s: float = WITHIN_S) -> int:
-        """Its exit code as a shell shows it, reading what it prints meanwhile."""
+        """Wait for its exit, reading its output meanwhile; the exit code as a shell shows it."""
         deadline_s = time.monotonic() + within_s
         while self._status is None:
             assert time.monotonic() < deadline_s, f"it runs on; it printed {self.output[-2000:]!r}"
@@ -97,7 +97,7 @@ class Terminal:
         return code if code >= 0 else 128 - code
 
     def end(self) -> None:
-        """Leave nothing behind."""
+        """Kill the command with its children, and close the terminal."""
         if self._status is None:
             os.kill(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)
@@ -108,20 +108,11 @@ class Terminal:
             return False
         try:
             data = os.read(self._fd, 65536)
-        except OSError:  # nobody has the other end any more
+        except OSError:  # the other end is closed
             time.sleep(0.02)
             return False
         self.output += data
         return bool(data)
-
-
-def runs(pid: int) -> bool:
-    """Whether a process exists and has not ended."""
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0] not in ("Z", "X")
-    except OSError:
-        return False
 
 
 def idle_program(

@@ -11,7 +11,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -21,7 +20,7 @@ from typing import Any
 import pytest
 
 from mpwatch.collect.host import ptrace_access
-from tests.procfs import hook_threads
+from tests.procfs import eventually, hook_threads
 
 from .terminal import REPOSITORY, Terminal, idle_program
 
@@ -70,13 +69,6 @@ def dashboard(
         each.end()
 
 
-def eventually(is_so: Callable[[], bool], within_s: float = 30.0) -> bool:
-    deadline_s = time.monotonic() + within_s
-    while not is_so() and time.monotonic() < deadline_s:
-        time.sleep(0.02)
-    return is_so()
-
-
 def log_lines(variables: dict[str, str]) -> list[str]:
     path = Path(variables["XDG_STATE_HOME"], "mpwatch", "attach.log")
     return path.read_text().splitlines() if path.exists() else []
@@ -98,7 +90,7 @@ def mpwatch(*arguments: str, variables: dict[str, str]) -> subprocess.CompletedP
 @pytest.mark.parametrize(
     ("leaving", "code"), [("q", 0), ("\x03", 0), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )
-def test_yes_injects_and_leaving_detaches(
+def test_yes_injects_and_quitting_detaches(
     dashboard: Callable[..., Terminal],
     job: subprocess.Popen[bytes],
     variables: dict[str, str],
@@ -155,7 +147,7 @@ def test_keep_leaves_the_hook_and_says_how_to_detach_it(
     assert hook_threads(job.pid) == 1
     assert f"mpwatch detach {job.pid}".encode() in terminal.output
 
-    # What was there before stays, also where the next session injects.
+    # A hook that was attached before stays, also where a later session injects.
     again = dashboard("--hook")
     again.read_until("1/1")
     again.press("q")
@@ -399,7 +391,7 @@ def test_a_recording_that_is_terminated_detaches(
     assert hook_threads(job.pid) == 0
 
 
-def test_a_dry_run_tells_what_would_be_done_and_does_nothing(
+def test_a_dry_run_says_what_would_be_done_and_does_nothing(
     job: subprocess.Popen[bytes], variables: dict[str, str]
 ) -> None:
     runtime = Path(variables["XDG_RUNTIME_DIR"])
@@ -447,7 +439,7 @@ def test_a_configuration_that_others_may_write_is_refused(
     assert hook_threads(job.pid) == 0
 
 
-def test_the_doctor_tells_what_is_in_a_process(
+def test_the_doctor_shows_the_hook_of_a_process(
     job: subprocess.Popen[bytes], variables: dict[str, str]
 ) -> None:
     def doctor() -> dict[str, dict[str, str]]:

@@ -1,4 +1,4 @@
-"""Programs that a job of `mpwatch run` starts: which get the hook, and that none sees how."""
+"""Programs that a job of `mpwatch run` starts: which get the hook, and that none can see how."""
 
 from __future__ import annotations
 
@@ -114,7 +114,9 @@ def test_a_program_of_an_unsupported_python_runs_as_it_would_without_the_hook(
 
 @pytest.mark.parametrize("own_site", ["", OWN_SITE, OWN_SITE + "import no_such_module\n", "1 / 0"])
 @pytest.mark.parametrize(
-    "python", [Path(sys.executable), *interpreters.installed()], ids=interpreters.version_of
+    "python",
+    [Path(sys.executable), *map(Path, interpreters.other_versions())],
+    ids=interpreters.version_of,
 )
 def test_a_child_sees_no_difference(python: Path, own_site: str, tmp_path: Path) -> None:
     if own_site:
@@ -140,7 +142,9 @@ def test_a_script_that_extends_the_path_gets_what_it_would_without_the_hook(
             assert with_hook == said(script, **value)
 
 
-def test_what_another_user_can_change_is_not_loaded_and_not_passed_on(tmp_path: Path) -> None:
+def test_files_that_another_user_can_change_are_not_loaded_and_not_passed_on(
+    tmp_path: Path,
+) -> None:
     import shutil
 
     copy = tmp_path / "hook"
@@ -154,7 +158,7 @@ def test_what_another_user_can_change_is_not_loaded_and_not_passed_on(tmp_path: 
     assert (code, output, errors) == (0, "unhooked\n", "")
 
 
-def test_the_folder_is_not_left_in_what_the_program_reads() -> None:
+def test_the_folder_is_not_in_the_environment_that_the_program_reads() -> None:
     text = "import os, sys; print(sys.path, os.environ, sys.path_importer_cache)"
     command = [*hooked(RUN_COMMAND), sys.executable, "-c", text]
 

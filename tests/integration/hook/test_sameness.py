@@ -12,10 +12,12 @@ import pytest
 import mpwatch
 from tests import interpreters
 from tests.conftest import PROGRAMS
+from tests.integration import on_demand
 from tests.integration.hook.tracebacks import without_wrappers
 
 pytestmark = pytest.mark.slow
 
+OTHERS = [Path(path) for path in interpreters.other_versions()]
 CASES = (
     "queues",
     "passing",
@@ -37,8 +39,9 @@ CASES = (
 )
 TORCH_CASES = ("loaders", "carried", "warned", "worker_deaths", "sharing", "interrupted")
 CRASHES = ("last_words",)
+USUAL_ELSEWHERE = ("forks", "ends", "registered")
 UNTIDY = ("ends", "pools", "forks", "fork_errors", "registered", "crash", "stuck_end", "abrupt_end")
-# A process that ends may remove the address of its sharer, or die before.
+# An exiting process may remove the address of its sharer, or exit before that.
 NOBODY_LISTENS = re.compile(
     r"FileNotFoundError: \[Errno 2\] No such file or directory$"
     r"|ConnectionRefusedError: \[Errno N\] Connection refused$",
@@ -47,7 +50,7 @@ NOBODY_LISTENS = re.compile(
 
 
 def outcome(python: Path, program: str, has_hook: str, case: str, *options: str) -> tuple[int, str]:
-    """Exit code and all output, with what differs from run to run taken out."""
+    """Exit code and all output, without what differs from run to run."""
     done = subprocess.run(
         [str(python), "-B", *options, str(PROGRAMS / program), has_hook, case],
         stdin=subprocess.DEVNULL,
@@ -69,7 +72,7 @@ def outcome(python: Path, program: str, has_hook: str, case: str, *options: str)
 
 
 def difference(python: Path, program: str, case: str, *options: str) -> str:
-    """Nothing, where a program ends and prints the same with and without the hook."""
+    """The difference of exit code and output with and without the hook; empty if there is none."""
     without = outcome(python, program, "without", case, *options)
     with_hook = outcome(python, program, "with", case, *options)
     lines = difflib.unified_diff(without[1].splitlines(), with_hook[1].splitlines(), lineterm="")
@@ -83,7 +86,7 @@ def test_a_program_prints_raises_and_ends_the_same_with_the_hook_and_without(
 ) -> None:
     assert difference(Path(sys.executable), "hook_same.py", case) == ""
     left = {path.suffix for path in runtime.glob("mpwatch/*")}
-    # What os._exit and signals leave is for the autopsy; the next hook removes sockets.
+    # Files left by os._exit and signals are for the autopsy; the next hook removes sockets.
     assert left <= ({".ring", ".notes", ".sock"} if case in UNTIDY else {".notes", ".ring"})
     assert not left or case in (*UNTIDY, *CRASHES)
 
@@ -95,18 +98,19 @@ def test_a_torch_program_prints_raises_and_exits_the_same_with_the_hook(
     assert difference(Path(sys.executable), "hook_same_torch.py", case) == ""
 
 
-@pytest.mark.skipif(not interpreters.installed(), reason="pyenv has no interpreters here")
 @pytest.mark.parametrize("case", ["queues", "registered", "fork_errors", "commands", "quiet_end"])
-@pytest.mark.parametrize("python", interpreters.installed(), ids=interpreters.version_of)
+@pytest.mark.parametrize(
+    "python", [Path(sys.executable), *OTHERS[-1:]], ids=interpreters.version_of
+)
 def test_with_warnings_as_errors_and_all_checks_of_the_interpreter_on_it_is_the_same(
     python: Path, case: str
 ) -> None:
     assert difference(python, "hook_same.py", case, "-W", "error", "-X", "dev") == ""
 
 
-@pytest.mark.skipif(not interpreters.installed(), reason="pyenv has no interpreters here")
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("python", interpreters.installed(), ids=interpreters.version_of)
+@pytest.mark.skipif(not OTHERS, reason="pyenv has no interpreters here")
+@pytest.mark.parametrize("case", on_demand.cases(CASES, USUAL_ELSEWHERE))
+@pytest.mark.parametrize("python", OTHERS, ids=interpreters.version_of)
 def test_on_other_pythons_too_a_program_prints_raises_and_ends_the_same(
     python: Path, case: str
 ) -> None:

@@ -15,6 +15,7 @@ import mpwatch.hook
 from mpwatch.hook import wire
 from tests.conftest import PROGRAMS
 from tests.integration.hook.client import Client, wait_for_sockets
+from tests.integration.on_demand import ON_DEMAND, cases
 
 pytestmark = pytest.mark.slow
 
@@ -25,7 +26,7 @@ METHODS = ("fork", "spawn", "forkserver")
 def run(*arguments: str) -> tuple[int, str]:
     """Run the program of tensors to its end."""
     command = [sys.executable, str(PROGRAMS / "hook_tensors.py"), *arguments]
-    # To a file: torch_shm_manager holds on to a pipe for seconds after the program has ended.
+    # To a file: torch_shm_manager keeps a pipe open for seconds after the program has exited.
     with tempfile.TemporaryFile("w+") as output:
         done = subprocess.run(
             command,
@@ -42,7 +43,7 @@ def run(*arguments: str) -> tuple[int, str]:
 
 @pytest.fixture
 def waiting() -> Iterator[list[subprocess.Popen[str]]]:
-    """Programs that wait for a line; ended here if a test does not come to that."""
+    """Programs that wait for a line; killed at the end of the test."""
     running: list[subprocess.Popen[str]] = []
     yield running
     for process in running:
@@ -70,7 +71,7 @@ def begin(command: list[str], waiting: list[subprocess.Popen[str]]) -> list[str]
     return lines
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", cases(METHODS, ["fork", "spawn"]))
 def test_each_worker_has_the_hook_and_its_tensors_are_followed_to_main(
     method: str, waiting: list[subprocess.Popen[str]], runtime: Path
 ) -> None:
@@ -109,10 +110,10 @@ def test_each_worker_has_the_hook_and_its_tensors_are_followed_to_main(
 @pytest.mark.parametrize(
     ("method", "strategy"),
     [
-        ("fork", "file_descriptor"),
+        pytest.param("fork", "file_descriptor", marks=ON_DEMAND),
         ("fork", "file_system"),
         ("spawn", "file_descriptor"),
-        ("forkserver", "file_system"),
+        pytest.param("forkserver", "file_system", marks=ON_DEMAND),
     ],
 )
 def test_processes_with_and_without_a_hook_exchange_tensors_unchanged(
@@ -140,7 +141,7 @@ def test_uninstrument_puts_every_object_of_torch_back() -> None:
     assert (code, said.splitlines()[:2]) == (0, ["changed True", "left 0 True"])
 
 
-@pytest.mark.parametrize("strategy", ["file_descriptor", "file_system"])
+@pytest.mark.parametrize("strategy", cases(["file_descriptor", "file_system"], ["file_descriptor"]))
 def test_a_pickle_made_with_the_hook_loads_where_mpwatch_was_never_installed(
     strategy: str,
 ) -> None:

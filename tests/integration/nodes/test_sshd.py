@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import procfs
 from tests.conftest import Start
 from tests.integration.nodes.test_job import agents, command, free_port, run, until
 from tests.integration.nodes.test_job import mark as mark
@@ -96,23 +97,9 @@ def test_no_agent_outlives_the_head_or_the_connection(
 
 def _remote_agents(mark: str) -> list[int]:
     """The agents themselves, not the clients and shells that have their command line as well."""
-    return [pid for pid in agents(mark) if "python" in os.path.basename(_exe(pid))]
-
-
-def _exe(pid: int) -> str:
-    try:
-        return os.readlink(f"/proc/{pid}/exe")
-    except OSError:
-        return ""
+    return [pid for pid in agents(mark) if "python" in procfs.executable(pid)]
 
 
 def _connections(root: int, name: str) -> list[int]:
     """The processes of a program below another process."""
-    found, waiting = [], [root]
-    while waiting:
-        pid = waiting.pop()
-        for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-            waiting.append(int(child))
-            if os.path.basename(_exe(int(child))) == name:
-                found.append(int(child))
-    return found
+    return [pid for pid in procfs.descendants(root) if procfs.executable(pid) == name]

@@ -8,8 +8,8 @@ from typing import Any
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.model.ids import SegmentId, SegmentUse
-from mpwatch.model.samples import WaitedOn
-from mpwatch.model.snapshot import Process, Thread
+from mpwatch.model.samples import FdLink, HeldLock, LockHolder, WaitedOn
+from mpwatch.model.snapshot import Process, Snapshot, Thread
 from tests.builders.snapshots import (
     MAIN,
     exited,
@@ -56,10 +56,92 @@ def test_a_semaphore_nobody_else_maps_is_a_dead_end() -> None:
     assert chain(snapshot_of(locked(300), segments=(semaphore(300),))).verdict == "dead-end"
 
 
-def test_a_semaphore_that_another_thread_may_release_is_left_open() -> None:
+def test_a_semaphore_that_another_thread_may_release_has_an_unknown_end() -> None:
     two = locked(300, thread(301, "data.py:refill"))
 
     assert chain(snapshot_of(two, segments=(semaphore(300),))).verdict == "unknown"
+
+
+BARRIER = (
+    "multiprocessing/synchronize.py:wait",
+    "threading.py:_wait",
+    "threading.py:wait",
+    "train.py:replica:20",
+)
+POLLS = WaitedOn("timer", "clock_nanosleep", timeout_s=0.2)
+AT_SEMAPHORE = WaitedOn("semaphore", "futex", ("sem 9:77",), segment=SEMAPHORE, value=0)
+
+
+def party(number: int, *stack: str, waits: WaitedOn = AT_SEMAPHORE, **more: Any) -> Process:
+    """A process that maps the semaphore, as all that were forked after it was made."""
+    at = thread(number, *stack, waits=waits)
+    label = more.pop("label", f"replica {number}")
+    return process(
+        number, "spawned", label=label, fds=fds(3, links=()), segments=(), threads=[at], **more
+    )
+
+
+def test_a_process_at_a_barrier_waits_for_those_that_run_the_same_and_are_not_there() -> None:
+    """A forked helper has inherited the barrier, and does not take part in it."""
+    here = party(300, *BARRIER)
+    helper = party(250, "train.py:beat:9", waits=POLLS, label="beat", parent=302)
+    late = [party(number, "data.py:acquire:28", waits=POLLS) for number in (301, 302)]
+    job = snapshot_of(
+        main(threads=[thread(MAIN, waits=WaitedOn("child", "wait4", ("pid 300",)))], segments=()),
+        helper,
+        here,
+        *late,
+        segments=(semaphore(MAIN, 250, 300, 301, 302),),
+    )
+
+    edge = next(e for e in wait_graph(Index(job)).edges if e.waiter == here.process)
+
+    assert edge.what == "the other parties of a barrier (semaphore 9:77)"
+    assert edge.providers == (pid(301), pid(302))
+
+
+def test_the_holder_of_a_lock_is_further_down_in_the_function_that_takes_it() -> None:
+    waits = party(300, "multiprocessing/synchronize.py:__enter__", "data.py:save:10")
+    idle = party(301, "train.py:sleep:3", waits=POLLS)
+    before = party(302, "data.py:save:9", waits=POLLS)
+    holds = party(303, "data.py:write:40", "data.py:save:11", waits=POLLS)
+    job = snapshot_of(
+        waits, idle, before, holds, segments=(semaphore(300, 301, 302, 303),), root=pid(300)
+    )
+
+    assert chain_of(job, "replica 300") == (
+        "replica 300 waits for semaphore 9:77 <- replica 303 sleeps, data.py:40 write"
+    )
+
+
+def test_a_holder_that_computes_is_found_as_well() -> None:
+    waits = party(300, "collate.py:acquire:4", "data.py:save:10")
+    idle = party(301, "train.py:sleep:3", waits=POLLS)
+    runs = process(
+        302,
+        "spawned",
+        label="replica 302",
+        segments=(),
+        fds=fds(3, links=()),
+        threads=[thread(302, "data.py:pack:40", "data.py:save:11", state="R")],
+    )
+    job = snapshot_of(waits, idle, runs, segments=(semaphore(300, 301, 302),), root=pid(300))
+
+    assert chain_of(job, "replica 300").endswith("<- replica 302 runs, data.py:40 pack")
+
+
+def test_an_old_stack_does_not_tell_for_what_a_process_waits() -> None:
+    waits = party(300, *BARRIER)
+    moved = replace(waits, threads=(replace(waits.threads[0], stack_age_s=9.0, waits_s=2.0),))
+    job = snapshot_of(moved, party(301, waits=POLLS), segments=(semaphore(300, 301),))
+
+    assert chain_of(job, "replica 300").startswith("replica 300 waits for semaphore 9:77 <- ")
+
+
+def chain_of(job: Snapshot, who: str) -> str:
+    """The sentence of the chain that begins with a process."""
+    chains = wait_graph(Index(job)).chains
+    return next(each.sentence for each in chains if each.links[0].who == who)
 
 
 def test_users_of_a_semaphore_are_known_from_their_own_mappings_as_well() -> None:
@@ -75,7 +157,7 @@ def test_users_of_a_semaphore_are_known_from_their_own_mappings_as_well() -> Non
     assert chain(snapshot_of(locked(300), busy)).verdict == "progress"
 
 
-def test_a_wait_for_the_end_of_a_child_is_over_with_it() -> None:
+def test_a_wait_for_a_child_ends_when_the_child_has_exited() -> None:
     """Main was read before its child was seen to be gone."""
     joins = main(threads=[thread(MAIN, waits=WaitedOn("child", "wait4", ("pid 300",)))])
 
@@ -85,7 +167,7 @@ def test_a_wait_for_the_end_of_a_child_is_over_with_it() -> None:
     assert (found.verdict, found.sentence) == ("progress", "main waits for exit of 300")
 
 
-def test_one_that_is_a_zombie_or_gone_brings_nothing_more() -> None:
+def test_a_wait_for_data_from_a_zombie_is_a_dead_end() -> None:
     waits = main(
         threads=[thread(MAIN, waits=reads(DATA))], fds=fds(3, links=[pipe(5, DATA, False)])
     )
@@ -121,7 +203,7 @@ def test_ranks_in_a_collective_wait_for_the_one_that_is_not() -> None:
     assert all("the other ranks in all_reduce <- rank 2 runs" in c.sentence for c in chains)
 
 
-def test_ranks_that_are_all_in_one_collective_form_a_circle() -> None:
+def test_ranks_that_are_all_in_one_collective_form_a_cycle() -> None:
     job = snapshot_of(main(), rank(0, f"{C10D}:barrier"), rank(1, f"{C10D}:barrier"))
 
     assert chain(job).verdict == "cycle"
@@ -160,7 +242,7 @@ def launcher(*stack: str) -> Process:
 
 
 def sentences(*processes: Process) -> dict[str, str]:
-    """Who begins a chain, and the whole of it with where it ends."""
+    """The first process of each chain, and the chain with its conclusion."""
     chains = wait_graph(Index(snapshot_of(*processes))).chains
     return {c.links[0].who: f"{c.sentence}. {c.verdict}: {c.conclusion}" for c in chains}
 
@@ -182,7 +264,7 @@ def test_a_rank_at_the_store_waits_for_the_missing_rank_not_for_the_launcher() -
     }
 
 
-def test_the_rank_that_has_the_store_looks_again_and_again_and_waits_all_the_same() -> None:
+def test_the_rank_that_runs_the_store_polls_and_still_waits() -> None:
     found = sentences(joiner(0, JOINS, waits=SLEEPS, world="4"), joiner(1, JOINS, world="4"))
 
     assert "rank 0 waits for the other ranks in init_process_group" in found["rank 0"]
@@ -190,7 +272,7 @@ def test_the_rank_that_has_the_store_looks_again_and_again_and_waits_all_the_sam
     assert "unknown: WORLD_SIZE is 4, and 2 of them are here" in found["rank 1"]
 
 
-def test_one_that_was_started_by_hand_is_a_rank_too() -> None:
+def test_a_process_with_a_rank_in_its_environment_is_a_rank() -> None:
     alone = joiner(0, JOINS, waits=SLEEPS)
 
     found = chain(snapshot_of(replace(alone, role="main", label="main")))
@@ -199,7 +281,7 @@ def test_one_that_was_started_by_hand_is_a_rank_too() -> None:
     assert "WORLD_SIZE is 2, and 1 of them is here" in found.conclusion
 
 
-def test_one_that_is_past_joining_is_not_waited_for() -> None:
+def test_a_rank_that_has_joined_is_not_waited_for() -> None:
     """It may go on without the others, and waits for them later: that is no circle."""
     found = sentences(joiner(0, JOINS), joiner(1, f"{C10D}:broadcast"))
 
@@ -224,7 +306,7 @@ def test_a_cycle_of_ranks_is_a_cycle_for_a_launcher_that_polls_them() -> None:
     assert ". cycle: Back to rank 0, for 60 s" in found["launcher"]
 
 
-def test_a_key_may_come_from_a_machine_that_is_not_seen() -> None:
+def test_a_key_of_the_store_may_be_set_by_another_machine() -> None:
     other = joiner(1, "train.py:save:9", waits=SLEEPS, world="4")
 
     found = sentences(joiner(0, "train.py:wait:4", world="4"), other)
@@ -240,7 +322,7 @@ def test_a_launcher_waits_for_the_other_machines_to_join() -> None:
     assert "--nnodes" in found.conclusion
 
 
-def test_who_looks_for_a_lock_file_again_and_again_does_not_wake_up_by_itself() -> None:
+def test_a_poll_for_a_lock_file_is_no_sleep_that_ends_by_itself() -> None:
     sleeps = WaitedOn("timer", "clock_nanosleep", timeout_s=0.03)
     stack = (
         "site-packages/filelock/_api.py:_poll_until_acquired",
@@ -254,3 +336,106 @@ def test_who_looks_for_a_lock_file_again_and_again_does_not_wake_up_by_itself() 
     assert found.verdict == "unknown"
     assert "waits for a lock file, train.py:13 download" in found.sentence
     assert "has to be removed" in found.conclusion
+
+
+LOCK = "/data/set.lock"
+TRIES = WaitedOn("timer", "clock_nanosleep", timeout_s=0.25)
+
+
+def opens(number: int, waits: WaitedOn, *stack: str, lock: Any = None, path: str = LOCK) -> Process:
+    """A process that has a file open, and a lock on it or none."""
+    link = FdLink(3, "file", path, None, True)
+    at = thread(number, *stack, waits=waits)
+    return process(
+        number,
+        "spawned",
+        label=f"packer {number}",
+        fds=replace(fds(4, links=[link]), locks=() if lock is None else (lock,)),
+        segments=(),
+        threads=[at],
+    )
+
+
+def flocked_by(number: int) -> HeldLock:
+    return HeldLock(LOCK, "flock", True, number)
+
+
+def test_who_tries_for_a_lock_again_and_again_waits_for_its_holder() -> None:
+    tries = opens(300, TRIES, "data.py:acquire:28")
+    holder = opens(301, POLLS, "train.py:beat:9", lock=flocked_by(300))
+    other = opens(302, POLLS, "train.py:rest:9", path="/data/other")
+
+    found = chain_of(snapshot_of(main(state="R"), tries, holder, other), "packer 300")
+
+    assert (
+        found
+        == "packer 300 waits for the lock on /data/set.lock <- packer 301 sleeps, train.py:9 beat"
+    )
+
+
+def test_a_sleep_beside_a_locked_file_is_no_attempt_to_lock_it() -> None:
+    sleeps = opens(300, TRIES, "data.py:block_until_clock:28")
+    holder = opens(301, POLLS, "train.py:beat:9", lock=flocked_by(301))
+
+    edges = wait_graph(Index(snapshot_of(main(state="R"), sleeps, holder))).edges
+
+    assert not any("the lock on" in edge.what for edge in edges)
+
+
+def test_a_connection_that_waits_for_a_database_is_known_by_its_short_sleeps() -> None:
+    """SQLite has no frames of Python; it has locks on the file beside the database."""
+    path = "/data/jobs.db-shm"
+    tries = opens(
+        300,
+        WaitedOn("timer", "clock_nanosleep", timeout_s=0.1),
+        "train.py:claim:5",
+        path=path,
+        lock=HeldLock(path, "fcntl", False, 300),
+    )
+    holder = opens(
+        301, POLLS, "train.py:report:7", lock=HeldLock(path, "fcntl", True, 301), path=path
+    )
+
+    found = chain_of(snapshot_of(main(state="R"), tries, holder), "packer 300")
+
+    assert found.startswith("packer 300 waits for the lock on /data/jobs.db <- packer 301 sleeps")
+
+
+def test_a_blocked_process_waits_for_the_one_that_has_inherited_the_lock() -> None:
+    """The kernel names the process that took the lock, which has closed its copy since."""
+    blocked = WaitedOn("unknown", "flock", (LOCK,), (3,), holder=LockHolder(301, "python"))
+    taker = process(301, "spawned", label="packer 301", fds=fds(3, links=()), segments=())
+    heir = opens(302, POLLS, "train.py:beat:9", lock=flocked_by(301))
+
+    found = chain_of(snapshot_of(main(state="R"), opens(300, blocked), taker, heir), "packer 300")
+
+    assert "the lock on /data/set.lock <- packer 302 sleeps" in found
+
+
+def test_a_lock_whose_holder_the_kernel_does_not_show_is_left_open() -> None:
+    blocked = WaitedOn("unknown", "flock", (LOCK,), (3,))
+
+    found = chain(snapshot_of(opens(300, blocked)))
+
+    assert found.sentence == "packer 300 waits for the lock on /data/set.lock"
+    assert (found.verdict, "shows no holder" in found.conclusion) == ("unknown", True)
+
+
+def test_a_process_that_opens_a_locked_file_again_waits_for_itself() -> None:
+    blocked = WaitedOn("unknown", "flock", (LOCK,), (4,), holder=LockHolder(300, "python"))
+
+    found = chain(snapshot_of(opens(300, blocked, lock=flocked_by(300))))
+
+    assert found.verdict == "dead-end"
+    assert "opened the file twice" in found.conclusion
+
+
+def test_the_file_that_the_package_filelock_tries_for_is_likely_the_only_locked_one() -> None:
+    stack = ("site-packages/filelock/_api.py:acquire", "train.py:download:13")
+    holder = opens(301, POLLS, "train.py:beat:9", lock=flocked_by(301))
+
+    found = chain_of(
+        snapshot_of(main(state="R"), party(300, *stack, waits=TRIES), holder), "replica 300"
+    )
+
+    assert "waits for a lock file, likely /data/set.lock <- packer 301 sleeps" in found

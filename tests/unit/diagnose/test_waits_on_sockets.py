@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from mpwatch.diagnose.analysis.index import Index
@@ -56,14 +57,14 @@ def test_a_child_waits_for_whoever_holds_the_other_end_of_its_pair() -> None:
     assert found.sentence == "child waits for socket 701 <- main runs"
 
 
-def test_both_ends_read_and_nobody_writes() -> None:
+def test_two_processes_that_both_read_form_a_cycle() -> None:
     found = chain(parent(reads(OURS)), child())
 
     assert found.verdict == "cycle"
     assert "84 s" in found.conclusion
 
 
-def test_a_child_that_holds_the_other_end_itself_waits_for_nobody() -> None:
+def test_a_child_that_holds_the_other_end_itself_is_a_dead_end() -> None:
     both = [socket(3, OURS, THEIRS), socket(4, THEIRS, OURS)]
 
     found = chain(child(links=both))
@@ -78,14 +79,14 @@ def test_a_connection_that_leaves_the_machine_is_named_by_its_address() -> None:
     assert found.sentence == f"main waits for {TCP}"
 
 
-def test_a_socket_that_is_newer_than_the_list_of_descriptors_is_none_of_outside() -> None:
+def test_a_socket_newer_than_the_list_of_descriptors_has_an_unknown_end() -> None:
     found = chain(parent(reads(999)))
 
     assert found.sentence == "main waits for socket 999"
-    assert "Opened a moment ago" in found.conclusion
+    assert "It has just been opened" in found.conclusion
 
 
-def test_a_poll_that_somebody_outside_may_end_is_no_circle() -> None:
+def test_a_poll_that_a_process_outside_may_end_is_no_cycle() -> None:
     away = socket(5, 900, None, TCP)
     wait = WaitedOn("poll", "poll", (f"socket:[{OURS}]", "socket:[900]"))
 
@@ -127,7 +128,42 @@ def test_ends_that_siblings_have_inherited_make_no_cycle() -> None:
     assert "env 212 (212) (signal 11 (SIGSEGV)) has exited" in chains[0].conclusion
 
 
-def test_without_an_exit_it_is_open_who_uses_an_inherited_end() -> None:
+def test_of_several_that_have_ended_those_that_had_the_other_end_are_named() -> None:
+    ours = [socket(3 + n, 700 + 10 * n, 701 + 10 * n) for n in range(3)]
+    alive = sibling(210, 701, 721, peer=700)
+    dead = [
+        process(
+            number,
+            role="spawned",
+            label=f"env {number}",
+            fds=fds(9, links=[socket(4, end, end - 1)]),
+            ended=Ended(pid(number), NOW_S - 84, exit_code=0),
+        )
+        for number, end in ((211, 711), (212, 721))
+    ]
+
+    chains = wait_graph(Index(snapshot_of(parent(reads(720), ours), alive, *dead))).chains
+
+    assert "env 212 (212) (exit code 0) has exited" in chains[0].conclusion
+    assert "env 211" not in chains[0].conclusion
+
+
+def test_one_that_polls_ends_of_its_own_has_only_inherited_another_one() -> None:
+    """Main waits for the third child, whose end the first two have as well; one of them polls."""
+    ours = [socket(3 + n, 700 + 10 * n, 701 + 10 * n) for n in range(3)]
+    polls = WaitedOn("poll", "poll", ("socket:[711]",))
+    threads = [thread(211, waits=polls, still_s=84.0)]
+    second = replace(sibling(211, 711, 721, peer=710), threads=tuple(threads))
+    third = sibling(212, 721, peer=720)
+
+    chains = wait_graph(Index(snapshot_of(parent(reads(720), ours), second, third))).chains
+
+    assert "main waits for socket 720 <- env 212 waits for socket 721" in {
+        each.sentence for each in chains
+    }
+
+
+def test_without_an_exit_the_user_of_an_inherited_end_is_unknown() -> None:
     ours = [socket(3 + n, 700 + 10 * n, 701 + 10 * n) for n in range(3)]
     alive = [sibling(210, 701, 721, peer=700), sibling(211, 711, 701, 721, peer=710)]
 
@@ -147,7 +183,7 @@ def test_a_child_that_reads_from_the_other_end_is_waited_for() -> None:
     assert cycle.sentence == "main waits for socket 710 <- env 211 waits for socket 711"
 
 
-def test_a_server_that_waits_for_clients_is_idle_whatever_its_threads_wait_for() -> None:
+def test_a_server_that_waits_for_clients_is_idle_whatever_its_other_threads_wait_for() -> None:
     listens = socket(3, 800, None, "tcp listens on 127.0.0.1:4000")
     results = thread(MAIN + 1, "queues.py:get", waits=reads(OURS), still_s=84.0)
     accepts = thread(MAIN, waits=WaitedOn("accept", "accept4", ("socket:[800]",)), still_s=84.0)

@@ -53,6 +53,23 @@ def ranks_beside(index: Index, process: Process) -> list[Process]:
     ]
 
 
+def is_started_again(index: Index, process: Process) -> bool:
+    """Whether its launcher runs a new rank of the same number after the first that ended.
+
+    A rank that ends once more after that is no accident that a second attempt has mended.
+    """
+    head = family_head(index, process)
+    if head is None or head.is_gone or process.sample.rank is None:
+        return False
+    same = [
+        other
+        for other in index.snapshot.processes
+        if other.sample.rank == process.sample.rank and family_head(index, other) == head
+    ]
+    later = [each for each in same if each.process.start_ticks > process.process.start_ticks]
+    return len(same) == 1 + len(later) == 2 and not later[0].is_gone
+
+
 def last_place(process: Process) -> str | None:
     """The collective a rank was last seen in, or the backward pass."""
     return in_collective(process) or (BACKWARD if is_in_backward(process) else None)

@@ -51,8 +51,7 @@ _CALLERS = 3
 
 def place_of(rank: Process, index: Index) -> str | None:
     """The collective a rank is in; the backward pass, if it has been stalled in it."""
-    thread = main_thread(rank)
-    if thread is not None and calls(own_frames(thread.stack), f"distributed_c10d.py:{NEW_GROUP}"):
+    if _makes_group(rank):
         return NEW_GROUP
     name = in_collective(rank)
     if name is None and is_in_backward(rank) and is_stalled(rank, index):
@@ -113,9 +112,17 @@ def rank_groups(index: Index) -> tuple[tuple[Process, ...], ...]:
     found = []
     for family in _families(index):
         members = tuple(filter(has_joined, family)) if any(map(has_group, family)) else family
-        if any(in_collective(p) or is_in_backward(p) for p in members):
+        if any(in_collective(p) or is_in_backward(p) or _makes_group(p) for p in members):
             found.append(members)
     return tuple(found)
+
+
+def _makes_group(process: Process) -> bool:
+    """Whether its main thread is in `new_group`."""
+    thread = main_thread(process)
+    return thread is not None and calls(
+        own_frames(thread.stack), f"distributed_c10d.py:{NEW_GROUP}"
+    )
 
 
 class Joining(NamedTuple):
@@ -155,7 +162,11 @@ def has_joined(process: Process) -> bool:
 
 
 def _families(index: Index) -> Iterator[tuple[Process, ...]]:
-    """The living ranks of each parent, by number."""
+    """The living ranks of each parent, by number.
+
+    A parent that has a process group itself is the first of them: Lightning starts the other ranks
+    of a machine from the process that is rank 0, which has no number in its environment.
+    """
     families: defaultdict[ProcessId | None, list[Process]] = defaultdict(list)
     for process in index.snapshot.living():
         is_by_hand = process.role == "main" and process.sample.rank is not None
@@ -163,5 +174,13 @@ def _families(index: Index) -> Iterator[tuple[Process, ...]]:
             continue
         head = family_head(index, process)
         families[None if head is None else head.process].append(process)
-    for family in families.values():
+    for identity, family in families.items():
+        parent = index.snapshot.get(identity) if identity is not None else None
+        if (
+            parent is not None
+            and not parent.is_gone
+            and any(each.role == "rank" for each in family)
+            and (has_group(parent) or in_collective(parent) is not None)
+        ):
+            family.append(parent)
         yield tuple(sorted(family, key=lambda p: (p.sample.rank or 0, p.process.start_ticks)))

@@ -19,16 +19,22 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     own_threads,
     shape_in,
 )
+from mpwatch.diagnose.analysis.waits.file_locks import (
+    LOCK_FILE,
+    LOCK_ON,
+    holders_for,
+    holds_it_itself,
+    retried_lock,
+)
+from mpwatch.diagnose.analysis.waits.futures import awaited_inside
+from mpwatch.diagnose.analysis.waits.providers import likeliest_first, semaphore_uses
 from mpwatch.model.ids import ProcessId, SegmentId
-from mpwatch.model.samples import FILE_LOCK_CALLS, LockHolder, WaitedOn, WaitKind
+from mpwatch.model.samples import FILE_LOCK_CALLS, WaitedOn, WaitKind
 from mpwatch.model.snapshot import Loader, Process, Snapshot, Thread
 from mpwatch.model.waits import WaitEdge
 
 BUSY_PERCENT = 3.0
 """A thread that uses more than this is running, even if found waiting; a poll uses less."""
-
-LOCK_FILE = "a lock file"
-"""The name of a wait in the package filelock, which clients of model hubs use."""
 
 QUEUE_FEEDER = "its queue's feeder thread"
 """The name of the wait of a process that exits, or joins a queue's thread, with items unsent."""
@@ -37,13 +43,14 @@ CLIENTS = "a client of "
 """Begins the name of the wait of a server for a connection."""
 
 UNUSED = ", the other end of which no living process uses"
-"""Ends the name of a wait for data that only those could send who have inherited the other end."""
+"""End of the name of a wait whose other end is held only by processes that inherited it."""
 
 _IDLE_SHAPES: frozenset[Shape] = frozenset(
     ("worker-idle", "pool-idle", "feeder-idle", "sharer", "pin-thread")
 )
 _LISTENS = " listens on "
 """In the address of a socket, see `FdLink.address`."""
+_READS: frozenset[WaitKind] = frozenset(("pipe-read", "socket-read", "poll"))
 _OUTSIDE: frozenset[WaitKind] = frozenset(
     ("socket-read", "socket-write", "accept", "signal", "unknown")
 )
@@ -117,7 +124,7 @@ def _collective(process: Process) -> str | None:
 
 
 def is_busy(thread: Thread) -> bool:
-    """Whether a thread runs, or did so since the last look."""
+    """Whether a thread runs, or did so since the last reading."""
     return thread.state == "R" or (thread.cpu_percent or 0.0) >= BUSY_PERCENT
 
 
@@ -195,6 +202,11 @@ def _edge_from_stack(
         return _collective_edge(around, process, thread, kind)
     if shape == "joins-queue":
         return _made(process, thread, kind, QUEUE_FEEDER, (process.process,), "stack")
+    retried = retried_lock(around.index, process, thread)
+    if retried is not None:
+        what, path = retried
+        found = holders_for(around.index, process, path)
+        return _made(process, thread, "unknown", what, found, "stack")
     if shape == "lock-file":
         # It polls every few milliseconds: its sleep says nothing.
         return _made(process, thread, "unknown", LOCK_FILE, (), "stack")
@@ -265,21 +277,15 @@ def _edge_from_call(
         if wait.kind in ("pipe-read", "socket-read", "poll") and channels:
             return _read_edge(around, process, thread, wait, channels)
     if wait.kind == "semaphore" and wait.segment is not None:
-        users = _others(semaphore_users(around.index).get(wait.segment, ()), own)
-        return _made(
-            process,
-            thread,
-            wait.kind,
-            f"semaphore {wait.segment}",
-            _likeliest_first(around, process, users, wait.segment),
-        )
-    if wait.call in FILE_LOCK_CALLS and wait.holder is not None:
-        return _file_lock_edge(around, process, thread, wait, wait.holder)
+        return _semaphore_edge(around, process, thread, wait.segment)
+    if wait.call in FILE_LOCK_CALLS and wait.targets:
+        return _file_lock_edge(around, process, thread, wait)
     if wait.kind == "child":
         return _made(process, thread, wait.kind, *_children(around, process, wait))
     if wait.kind == "futex":
         # Only a thread of this very process can end it.
-        what = "a lock or condition of its own process"
+        inside = awaited_inside(own_frames(thread.stack)) if thread.stack else None
+        what = inside or "a lock or condition of its own process"
         return _made(
             process,
             thread,
@@ -292,54 +298,43 @@ def _edge_from_call(
     return _made(process, thread, wait.kind, what, (), is_ordinary=is_ordinary)
 
 
-def _likeliest_first(
-    around: ReadContext, process: Process, users: tuple[ProcessId, ...], segment: SegmentId
-) -> tuple[ProcessId, ...]:
-    """The processes that map a semaphore, the likeliest to release it first.
-
-    Every forked child maps the semaphores of its parent, and so does the parent that joins it. Who
-    waits for the semaphore as well will not release it; what runs the same as the one that waits
-    takes part; a child of that one, or a parent that joins, likely does not.
-    """
-
-    def rank(user: ProcessId) -> tuple[bool, bool, bool]:
-        other = around.index.snapshot.get(user)
-        thread = main_thread(other) if other is not None else None
-        if other is None or thread is None:
-            return False, False, False
-        wait = thread.waits_on
-        return (
-            wait is not None and wait.segment == segment,
-            wait is not None and wait.kind == "child",
-            _stem(other) != _stem(process) and other.sample.parent_pid == process.pid,
-        )
-
-    return tuple(sorted(users, key=rank))
-
-
-def _stem(process: Process) -> str:
-    """The label of a process without its number."""
-    return process.label.rstrip("0123456789")
+def _semaphore_edge(
+    around: ReadContext, process: Process, thread: Thread, segment: SegmentId
+) -> WaitEdge:
+    """A lock, condition, barrier or full queue that processes share."""
+    index = around.index
+    users = _others(semaphore_users(index).get(segment, ()), process.process)
+    use = semaphore_uses(index).get(process.process)
+    name = f"semaphore {segment}"
+    if use is not None and use.what and use.segment == segment:
+        name = f"{use.what} ({name})"
+    providers = likeliest_first(index, process, users, segment)
+    return _made(process, thread, "semaphore", name, providers)
 
 
 def _file_lock_edge(
-    around: ReadContext, process: Process, thread: Thread, wait: WaitedOn, holder: LockHolder
+    around: ReadContext, process: Process, thread: Thread, wait: WaitedOn
 ) -> WaitEdge:
     """A lock on a file, held by a process of the job or by one outside of it."""
-    path = wait.targets[0] if wait.targets else "a file"
+    path, holder = wait.targets[0], wait.holder
+    known = holders_for(around.index, process, path)
+    if known or holds_it_itself(around.index, process, path):
+        return _made(process, thread, wait.kind, f"{LOCK_ON}{path}", known)
+    if holder is None:
+        return _made(process, thread, wait.kind, f"{LOCK_ON}{path}", ())
     found = around.by_pid.get(holder.pid)
     if found is not None and not found.is_gone and found.process != process.process:
-        return _made(process, thread, wait.kind, f"the lock on {path}", (found.process,))
+        return _made(process, thread, wait.kind, f"{LOCK_ON}{path}", (found.process,))
     heirs = tuple(
         other.process
         for other in around.index.snapshot.living()
         if other.process != process.process and _has_open(other, path)
     )
     if heirs and not holder.name:
-        what = f"the lock on {path}, taken by process {holder.pid}, which has exited"
+        what = f"{LOCK_ON}{path}, taken by process {holder.pid}, which has exited"
         return _made(process, thread, wait.kind, what, heirs)
     name = f" ({holder.name})" if holder.name else ", which has exited"
-    what = f"the lock on {path}, taken by process {holder.pid}{name} outside of this job"
+    what = f"{LOCK_ON}{path}, taken by process {holder.pid}{name} outside of this job"
     return _made(process, thread, wait.kind, what, ())
 
 
@@ -391,20 +386,23 @@ def _read_edge(
 def _reads_elsewhere(
     around: ReadContext, holder: ProcessId, reader: Process, channels: tuple[int, ...]
 ) -> bool:
-    """Whether a process talks to the reader by a socket of its own, and reads from that.
+    """Whether a process talks to the reader by sockets of its own, and waits for data on those.
 
     It has inherited the other end of `channels`, as forked siblings do: each uses the one end that
-    it was made for. The parent of the reader has made the pair and inherited nothing of it.
+    it was made for. The parent of the reader has made the pair and inherited nothing of it. Of
+    pipes nothing follows: whoever waits for an order on one may answer on another.
     """
     process = around.index.snapshot.get(holder)
     thread = main_thread(process) if process is not None else None
     wait = thread.waits_on if thread is not None else None
-    if wait is None or wait.kind != "socket-read" or holder.pid == reader.sample.parent_pid:
+    if wait is None or wait.kind not in _READS or holder.pid == reader.sample.parent_pid:
         return False
     own, ends = channels_among(wait.targets), around.pipes
-    if len(own) != 1 or own[0] in {ends.peers.get(channel) for channel in channels}:
+    if not own or len(own) < len(wait.targets) or not ends.addresses.keys() >= set(own):
         return False
-    return reader.process in ends.writers.get(own[0], ())
+    if not {ends.peers.get(channel) for channel in channels}.isdisjoint(own):
+        return False
+    return all(reader.process in ends.writers.get(each, ()) for each in own)
 
 
 def _channels_words(ends: PipeEnds, channels: tuple[int, ...], targets: Sequence[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.describe.names import full_name
@@ -22,14 +23,21 @@ from mpwatch.diagnose.analysis.stack_patterns import (
 )
 from mpwatch.diagnose.analysis.waits.edges import (
     CLIENTS,
-    LOCK_FILE,
     QUEUE_FEEDER,
     UNUSED,
     ReadContext,
     is_busy,
     semaphore_users,
 )
-from mpwatch.model.samples import Frame, WaitKind
+from mpwatch.diagnose.analysis.waits.file_locks import LOCK_FILE, LOCK_ON, holds_it_itself
+from mpwatch.diagnose.analysis.waits.futures import (
+    IMPORT_LOCK,
+    abandoned,
+    awaited_inside,
+    importing,
+)
+from mpwatch.diagnose.analysis.waits.threads import threads_that_wait_for_each_other
+from mpwatch.model.samples import FILE_LOCK_CALLS, Frame, WaitKind
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import seconds_text
 from mpwatch.model.waits import Verdict, WaitEdge
@@ -40,15 +48,37 @@ _SHARED: frozenset[WaitKind] = frozenset(
 """Waits that some process has to end."""
 
 _LOCK_FILE_ENDS = (
-    "Whoever holds the lock file has to let go of it, in this job or another. A SoftFileLock stays "
-    "where its holder was killed: such a file has to be removed."
+    "The process that holds the lock file, in this job or another, has to release it. The file of "
+    "a SoftFileLock stays when its holder is killed: then the file has to be removed."
 )
 
+
+_HOLDER_HIDDEN = (
+    "The kernel shows no holder: it is in another container or on another machine, or the lock "
+    "changes hands at this moment."
+)
 
 YOUNG_S = 60.0
 """Longer than a child of spawn needs to import torch on a loaded machine."""
 YOUNG_QUIET_S = 3.0
+ONE_THREAD = "Only another thread of the process could end this wait, and there is none."
+ALL_THREADS = "All threads of the process wait for another one: none is left to end this wait."
 OWN_LOCK = "It holds this lock itself: the same function is on its stack twice, and took it before."
+OWN_QUEUE = (
+    "It holds this lock itself: it is in the same queue twice, the second time in a function that "
+    "has interrupted the first, as a signal handler or a finalizer does."
+)
+
+ONLY_THREAD = (
+    "It is the only thread of this process, so it has taken this lock itself, or a thread that has "
+    "ended had it: nobody is left to release it."
+)
+PYTHON_LOCK = 9
+"""The command of a futex that Python's locks use (FUTEX_WAIT_BITSET, futex(2))."""
+OWN_FILE_LOCK = (
+    "It holds this lock itself: it has opened the file twice, and a lock of flock() belongs to the "
+    "open file, not to the process."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,21 +101,24 @@ def end_at(around: ReadContext, process: Process, edges: Sequence[WaitEdge]) -> 
     """
     if process.ended is not None:
         words = f"ended: {process.ended.words}"
-        return WaitEnd("dead-end", words, f"{process.label} is gone and will not do it.")
+        how = f"{process.label} has exited, so this wait can never complete."
+        return WaitEnd("dead-end", words, how)
     if process.sample.state == "Z":
-        return WaitEnd("dead-end", "is a zombie", f"{process.label} has ended and was not reaped.")
+        how = f"{process.label} has exited (its parent has not reaped it)."
+        return WaitEnd("dead-end", "is a zombie", how)
     busy = [t for t in process.threads if is_busy(t) and t.name != HOOK_THREAD]
     if busy and (main_thread(process) in busy or not edges):
         return WaitEnd("progress", f"runs{where(process)}", f"{process.label} is working.")
     if process.role in SERVICE_ROLES:
-        return WaitEnd("ordinary", "waits for orders", "A helper of multiprocessing at rest.")
+        how = "It is a helper process of multiprocessing, which is idle by design."
+        return WaitEnd("ordinary", "waits for requests", how)
     if not edges:
         state = f"is in state {process.sample.state}"
         return WaitEnd("unknown", state, "What it waits for is unknown.")
     if edges[0].kind == "child" and any(map(around.has_ended, edges[0].providers)):
         # It was read before that end, or is not through with it.
         words = f"waits for {edges[0].what}{where(process)}"
-        return WaitEnd("progress", words, "That is over: the wait ends now.")
+        return WaitEnd("progress", words, "That child has exited: the wait ends now.")
     if edges[0].what.startswith(CLIENTS):
         return _end_of_edge(around, process, edges[0])
     if any(set(edge.providers) - {process.process} for edge in edges):
@@ -105,9 +138,10 @@ def _end_of_edge(around: ReadContext, process: Process, edge: WaitEdge) -> WaitE
     words = f"waits for {edge.what}{where(process)}"
     thread = next((each for each in process.threads if each.tid == edge.tid), None)
     if thread is not None and takes_its_own_lock(around.index, process, thread):
-        return WaitEnd("dead-end", words, OWN_LOCK)
+        again = _enters_a_queue_again(own_frames(thread.stack))
+        return WaitEnd("dead-end", words, OWN_QUEUE if again else OWN_LOCK)
     if edge.kind == "stopped":
-        how = f"It goes on when continued: kill -CONT {process.pid}, or in the debugger."
+        how = f"Continue it with kill -CONT {process.pid}, or in the debugger."
         return WaitEnd("ordinary", f"is {edge.what}", how)
     if edge.kind == "timer":
         return WaitEnd("progress", f"sleeps{where(process)}", "It wakes up by itself.")
@@ -115,43 +149,79 @@ def _end_of_edge(around: ReadContext, process: Process, edge: WaitEdge) -> WaitE
         words = f"waits for {edge.what} in state D"
         return WaitEnd("unknown", words, "Only the kernel ends this wait: it ignores signals.")
     if edge.is_ordinary:
-        return WaitEnd("ordinary", words, "Ordinary waiting.")
+        return WaitEnd("ordinary", words, "This wait is normal.")
     if edge.what.endswith(UNUSED):
-        return _end_of_unused(around.index, process, words)
+        return _end_of_unused(around, process, thread, words)
     ranks = conclusion(process, edge.what, around.ranks)
     if ranks is not None:
         return WaitEnd("unknown", words, ranks)
     if edge.kind == "futex":
         return _end_of_futex(around.index, process, words)
     if edge.kind == "child":
-        return WaitEnd("progress", words, "The child is no longer there.")
+        return WaitEnd("progress", words, "That child is not listed any more: the wait ends now.")
     if edge.kind in _SHARED and _is_alone(around, process, edge):
         return WaitEnd("dead-end", words, _alone_conclusion(around.index, thread, edge))
-    if edge.what == LOCK_FILE:
+    if _holds_this_file_lock(around, process, edge, thread):
+        return WaitEnd("dead-end", words, OWN_FILE_LOCK)
+    wait = thread.waits_on if thread is not None else None
+    if edge.what.startswith(LOCK_ON) and wait is not None and wait.holder is None:
+        return WaitEnd("unknown", words, _HOLDER_HIDDEN)
+    if edge.what.startswith(LOCK_FILE):
         return WaitEnd("unknown", words, _LOCK_FILE_ENDS)
     if _is_new(around, process, edge):
-        how = "Opened a moment ago: who has the other end will be seen at the next look."
+        how = "It has just been opened: the next reading shows which process has the other end."
         return WaitEnd("unknown", words, how)
     return WaitEnd("unknown", words, "It waits for something outside of this job.")
 
 
-def _end_of_unused(index: Index, process: Process, words: str) -> WaitEnd:
+def _holds_this_file_lock(
+    around: ReadContext, process: Process, edge: WaitEdge, thread: Thread | None
+) -> bool:
+    """Whether a process with one thread is blocked by a lock that only itself holds."""
+    wait = thread.waits_on if thread is not None else None
+    if wait is None or wait.call not in FILE_LOCK_CALLS or edge.providers:
+        return False
+    path = edge.what.removeprefix(LOCK_ON)
+    is_own = holds_it_itself(around.index, process, path)
+    return is_own and len(own_threads(around.index, process)) == 1
+
+
+def _end_of_unused(
+    around: ReadContext, process: Process, thread: Thread | None, words: str
+) -> WaitEnd:
     """A wait for data that those who hold the other end have only inherited."""
     gone = [
-        f"{full_name(child)} ({child.ended.words})"
-        for child in index.snapshot.processes
+        child
+        for child in around.index.snapshot.processes
         if child.ended is not None and child.sample.parent_pid == process.pid
     ]
-    if not gone:
+    wait = thread.waits_on if thread is not None else None
+    channels = channels_among(wait.targets) if wait is not None else ()
+    ends = {around.pipes.peers.get(channel, channel) for channel in channels}
+    had_it = [child for child in gone if _has_had(child, ends) is not False]
+    if not had_it:
         how = "The processes that hold the other end wait for data at ends of their own."
         return WaitEnd("unknown", words, how)
-    more = f" and {len(gone) - 3} more" if len(gone) > 3 else ""
+    names = [f"{full_name(child)} ({child.ended.words})" for child in had_it if child.ended]
+    is_known = len(names) == 1 or all(_has_had(child, ends) for child in had_it)
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    who = f"{', '.join(names[:3])}{more}"
+    have = "has" if len(names) == 1 else "have"
+    exited = f"{who} {have} exited." if is_known else f"These have exited: {who}."
     return WaitEnd(
         "dead-end",
         words,
-        f"{', '.join(gone[:3])}{more} has exited. The processes that still hold the other end have"
+        f"{exited} The processes that still hold the other end have"
         " inherited it and wait at ends of their own, so neither data nor an end of file arrives.",
     )
+
+
+def _has_had(process: Process, ends: set[int]) -> bool | None:
+    """Whether a process had an end of a pipe or socket when last read; `None` if not known."""
+    fds = process.sample.fds
+    if fds is None or fds.links is None:
+        return None
+    return any(link.inode in ends for link in fds.links)
 
 
 def _alone_conclusion(index: Index, thread: Thread | None, edge: WaitEdge) -> str:
@@ -168,7 +238,7 @@ def _alone_conclusion(index: Index, thread: Thread | None, edge: WaitEdge) -> st
         and any(use.segment == segment for use in process.sample.segments or ())
     ]
     if not had_it:
-        return "No other process has this semaphore: nobody is left to release or set it."
+        return "No other process has this semaphore, so none can release or set it."
     more = f" and {len(had_it) - 3} more" if len(had_it) > 3 else ""
     return (
         f"No living process but this one has the semaphore; {', '.join(had_it[:3])}{more} had it."
@@ -185,12 +255,27 @@ def takes_its_own_lock(index: Index, process: Process, thread: Thread) -> bool:
     if wait is None or wait.kind not in ("futex", "semaphore") or wait.timeout_s is not None:
         return False
     own = own_frames(thread.stack)
+    if _enters_a_queue_again(own):
+        return True
     place = next((n for n, frame in enumerate(own) if not is_library(frame)), None)
     if place is None or not _enters_a_lock(own[:place]):
         return False
     frame = own[place]
     deeper = ((each.file, each.function) for each in own[place + 1 :])
     return (frame.file, frame.function) in deeper and not _has_other_holders(index, process, thread)
+
+
+def _enters_a_queue_again(own: Sequence[Frame]) -> bool:
+    """Whether a thread enters the lock of queue.Queue that it holds further down its stack.
+
+    A signal handler, or the finalizer of an object, runs between any two instructions, also inside
+    of Queue.put or Queue.get while these hold the lock. Only library code that waits has let go of
+    it, which has a frame of threading above.
+    """
+    if not own or not own[0].file.endswith("/queue.py"):
+        return False
+    pairs = pairwise(own)
+    return any(below.file.endswith("/queue.py") and not is_library(above) for above, below in pairs)
 
 
 def _enters_a_lock(above: Sequence[Frame]) -> bool:
@@ -293,13 +378,48 @@ def _end_of_futex(index: Index, process: Process, words: str) -> WaitEnd:
     timeout_s = thread.waits_on.timeout_s if thread is not None and thread.waits_on else None
     if timeout_s is not None:
         return WaitEnd("progress", words, f"It gives up by itself in {seconds_text(timeout_s)}.")
+    result = abandoned(index, process.process)
+    if result is not None:
+        return WaitEnd("dead-end", words, result.words)
+    if thread is not None and _is_the_only_one_to_release(index, process, thread):
+        return WaitEnd("dead-end", words, ONLY_THREAD)
     if is_forked_alone(index, process):
         conclusion = (
             "Only a thread that was not forked with this process could end this wait, by releasing "
             "a lock or joining a barrier. It does not exist here."
         )
         return WaitEnd("dead-end", words, conclusion)
+    threads = threads_that_wait_for_each_other(index, process.process)
+    if threads:
+        return WaitEnd("dead-end", words, ONE_THREAD if len(threads) == 1 else ALL_THREADS)
+    if thread is not None and (other := _importing(process, thread)) is not None:
+        return WaitEnd("unknown", words, other)
     return WaitEnd("unknown", words, "Only another thread of the same process can end this wait.")
+
+
+def _importing(process: Process, thread: Thread) -> str | None:
+    """Where the thread is that imports a module for which another one waits."""
+    if awaited_inside(own_frames(thread.stack)) != IMPORT_LOCK:
+        return None
+    other = importing(process, thread)
+    if other is None:
+        return None
+    frame = user_frame(other.stack)
+    at = "" if frame is None else f", at {frame_words(frame)}"
+    return f"Its thread {other.name} runs the code of that module{at}, and has to finish first."
+
+
+def _is_the_only_one_to_release(index: Index, process: Process, thread: Thread) -> bool:
+    """Whether a process with one thread, not forked, waits for a Lock of threading.
+
+    Such a lock is taken in C, right below the line of the program. An Event or a Condition has
+    frames of its own, and a handler of a signal may set it.
+    """
+    wait, own = thread.waits_on, own_frames(thread.stack)
+    if wait is None or wait.futex_command != PYTHON_LOCK or not own or is_library(own[0]):
+        return False
+    is_fresh = process.sample.start_method != "fork"
+    return is_fresh and len(process.threads) == 1 == len(own_threads(index, process))
 
 
 def is_forked_alone(index: Index, process: Process) -> bool:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from mpwatch.diagnose.analysis.distributed.collectives import recorded
 from mpwatch.diagnose.analysis.distributed.rank_waits import world_size
 from mpwatch.diagnose.analysis.distributed.ranks import (
+    NEW_GROUP,
     called_at,
     called_from,
     has_joined,
@@ -37,12 +38,16 @@ PAUSE_S = 30.0
 """A rank that does something alone, and wakes up meanwhile, may take this long for it."""
 ALL_INSIDE_S = 30.0
 """All ranks in one collective without cpu time: a slow network moves some data in this time."""
+MAKES_GROUP_S = 12.0
+"""All ranks in `new_group`: they exchange some addresses, which takes less than a second."""
 WORKING_S = 300.0
 """Half of the shortest default timeout of a process group (10 minutes with NCCL, 30 with gloo,
 torch 2.1 to 2.13): until then a rank that works is worth knowing, and no more."""
 WORKING_PERCENT = 10.0
 """CPU use of a rank that works; one that polls stays below it."""
 WORKING_OVER_S = 6.0
+MANY_RANKS = 100_000
+"""A WORLD_SIZE above this is not believed."""
 _SAME_STEPS = (
     "Give all ranks the same number of steps (drop_last, or the Join context of "
     "DistributedDataParallel)."
@@ -75,7 +80,7 @@ def check(index: Index) -> Iterator[Finding]:
         elif len(names) == 1 and _is_whole_job(ranks):
             if names[0] in _ONE_SIDED:
                 yield _one_sided(inside, names[0], min(waits))
-            elif min(waits) >= ALL_INSIDE_S:
+            elif min(waits) >= (MAKES_GROUP_S if names[0] == NEW_GROUP else ALL_INSIDE_S):
                 yield _all_inside(inside, names[0], min(waits))
     yield from _joining(index)
 
@@ -85,12 +90,11 @@ def _joining(index: Index) -> Iterator[Finding]:
     for joining, missing in joining_groups(index):
         since_s = joining_for_s(joining)
         if since_s >= JOINING_S and all(map(has_stacks, missing)):
+            if not missing:
+                yield _not_complete(joining, since_s)
+                continue
             severity = Severity.WARNING if since_s >= LONG_JOINING_S else Severity.INFO
-            told = (
-                _finding(index, joining, missing, "init_process_group", since_s)
-                if missing
-                else _not_complete(joining, since_s)
-            )
+            told = _finding(index, joining, missing, "init_process_group", since_s)
             yield replace(told, severity=severity)
 
 
@@ -244,6 +248,8 @@ def _all_inside(inside: Sequence[Process], collective: str, since_s: float) -> F
     lines = sorted({line for rank in inside if (line := called_at(rank))})
     evidence = [f"{all_called(inside)} in {collective} for at least {seconds_text(since_s)}"]
     evidence += [f"called at {' and '.join(lines[:3])}"] if lines else []
+    if collective == NEW_GROUP:
+        return _all_make_groups(inside, evidence)
     return Finding(
         rule=RULE,
         severity=Severity.WARNING,
@@ -263,6 +269,31 @@ def _all_inside(inside: Sequence[Process], collective: str, since_s: float) -> F
             "Compare the stacks of the ranks and the groups they pass. "
             "TORCH_DISTRIBUTED_DEBUG=DETAIL checks each call and names the first difference, at a "
             "cost in speed."
+        ),
+    )
+
+
+def _all_make_groups(inside: Sequence[Process], evidence: Sequence[str]) -> Finding:
+    """Put into words that all ranks of a job are in `new_group`, and do not meet there.
+
+    Ranks meet under the name of the group, which contains how many groups the process has made
+    before (`_process_group_name` of torch 2.1 to 2.14).
+    """
+    return Finding(
+        rule=RULE,
+        severity=Severity.CRITICAL,
+        process=inside[0].process,
+        summary=f"all {len(inside)} ranks are in new_group, and do not meet there",
+        evidence=(*evidence, *_record_words(inside[:3])),
+        cause=(
+            "new_group ends when all ranks of the job have called it for the same group. torch "
+            "numbers the groups in each process, and ranks that have made a different number of "
+            "groups before wait for each other under different names. Most likely an earlier "
+            "new_group was called by some of the ranks only."
+        ),
+        advice=(
+            "Call new_group on all ranks, in the same order and equally often, also on those that "
+            "are not part of the new group. Look for a call inside a branch on the rank."
         ),
     )
 
@@ -294,9 +325,31 @@ def _one_sided(inside: Sequence[Process], call: str, since_s: float) -> Finding:
     )
 
 
+def _is_on_one_machine(rank: Process) -> bool:
+    """Whether the ranks meet at an address that no other machine reaches."""
+    address = rank.sample.environment.get("MASTER_ADDR", "")
+    return address in ("localhost", "::1") or address.startswith("127.")
+
+
+def _absent_ranks(ranks: Sequence[Process]) -> str:
+    """`rank 2 of 3`: the numbers of which no rank was seen; empty where these are not known."""
+    total, numbers = world_size(ranks[0]), {rank.sample.rank for rank in ranks}
+    if total is None or None in numbers or total > MANY_RANKS:
+        return ""
+    absent = [f"{number}" for number in range(total) if number not in numbers]
+    if not absent:
+        return ""
+    more = f" and {len(absent) - 4} more" if len(absent) > 4 else ""
+    return f"rank{'s' if len(absent) > 1 else ''} {', '.join(absent[:4])}{more} of {total}"
+
+
 def _not_complete(ranks: Sequence[Process], since_s: float) -> Finding:
     """Put into words that all ranks of this job wait for more of them than there are."""
     first = ranks[0]
+    is_local = _is_on_one_machine(first)
+    absent = _absent_ranks(ranks)
+    severities = (Severity.INFO, Severity.WARNING, Severity.CRITICAL)
+    severity = severities[(since_s >= LONG_JOINING_S) + is_local]
     asked = [
         f"{name} is {value}"
         for name in ("WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
@@ -310,17 +363,23 @@ def _not_complete(ranks: Sequence[Process], since_s: float) -> Finding:
         evidence.append(f"in the environment of {called(first)}: {', '.join(asked)}")
     return Finding(
         rule=RULE,
-        severity=Severity.INFO,
+        severity=severity,
         process=first.process,
         summary=(
             f"{counted(len(ranks), 'rank')} {'waits' if len(ranks) == 1 else 'wait'} in "
-            "init_process_group for others that have not joined"
+            f"init_process_group for {absent or 'others that have not joined'}"
         ),
         evidence=tuple(evidence),
         cause=(
             "A process group is made when world_size ranks have joined. All that were started here "
-            "are there: those of another machine are late or not started, world_size counts more "
-            "than there are, or some of them wait at another address, port or file."
+            "are there: "
+            + (
+                "their MASTER_ADDR is this machine alone, so the others have to be started here as "
+                "well, or world_size counts more than there are."
+                if is_local
+                else "those of another machine are late or not started, world_size counts more "
+                "than there are, or some of them wait at another address, port or file."
+            )
         ),
         advice=(
             "Compare world_size with the number of ranks started on all machines, and the rank of "

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
+from mpwatch.diagnose.analysis.distributed.rank_exits import is_started_again
 from mpwatch.diagnose.analysis.exits import death_of
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called, family_head
@@ -31,7 +33,9 @@ def check(index: Index) -> Iterator[Finding]:
         return
     first, others = _culprit(ended)
     if first is not None and others:
-        yield _finding(first, others)
+        told = _finding(first, others)
+        is_past = is_started_again(index, first[0])
+        yield replace(told, severity=Severity.INFO) if is_past else told
 
 
 def _head_role(index: Index, process: Process) -> str:
@@ -43,7 +47,7 @@ def _head_role(index: Index, process: Process) -> str:
 def _culprit(
     ended: list[tuple[Process, Ended]],
 ) -> tuple[tuple[Process, Ended] | None, list[tuple[Process, Ended]]]:
-    """The first that ended by itself, and those that were told to afterwards."""
+    """The first that ended by itself, and those that were ended afterwards."""
     culprits = [pair for pair in ended if death_of(pair[1]) in ("failed", "crash", "killed")]
     if not culprits:
         return None, []
@@ -76,7 +80,7 @@ def _finding(first: tuple[Process, Ended], others: list[tuple[Process, Ended]]) 
             "SIGKILL: the kernel for lack of memory, or the scheduler."
         ),
         advice=(
-            "Trust the earliest end. Wrap main in @record to get the exception's text into the "
-            "summary; for SIGKILL look into the kernel log."
+            "Read the error of the process that failed first. Wrap main in @record to get the "
+            "exception's text into the launcher's summary; for SIGKILL look into the kernel log."
         ),
     )

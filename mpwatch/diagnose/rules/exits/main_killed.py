@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from signal import Signals
 
+from mpwatch.describe.signals import CPU_LIMIT
 from mpwatch.diagnose.analysis.exits import (
     TOGETHER_S,
+    cpu_limit_evidence,
     death_of,
     ended_python,
     last_seen,
@@ -53,6 +55,9 @@ def _finding(index: Index, process: Process, ended: Ended) -> Finding:
         *_others(index.snapshot, process, ended),
         *last_seen(process),
     ]
+    at_limit = cpu_limit_evidence(index, process)
+    if at_limit:
+        return _at_cpu_limit(process, (evidence[0], at_limit, *evidence[2 + len(room) :]))
     if process.private_bytes is not None:
         evidence.append(
             f"it held {bytes_text(process.private_bytes)} of private memory when last seen"
@@ -81,6 +86,19 @@ def _finding(index: Index, process: Process, ended: Ended) -> Finding:
             + "To stop a job, send SIGTERM first, so that it can save its state and stop its "
             "workers."
         ),
+    )
+
+
+def _at_cpu_limit(process: Process, evidence: tuple[str, ...]) -> Finding:
+    """Describe the exit of a process that had used its limit of cpu time."""
+    return Finding(
+        rule=RULE,
+        severity=Severity.CRITICAL,
+        process=process.process,
+        summary=f"{called(process)} was ended by SIGKILL at its limit of cpu time",
+        evidence=evidence,
+        cause=CPU_LIMIT.cause,
+        advice=CPU_LIMIT.advice,
     )
 
 

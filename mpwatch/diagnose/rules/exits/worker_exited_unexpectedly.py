@@ -14,11 +14,13 @@ from mpwatch.diagnose.analysis.distributed.rank_exits import (
     Left,
     exception_of,
     failed_for_a_peer,
+    is_started_again,
     left_before,
 )
 from mpwatch.diagnose.analysis.exits import (
     TOGETHER_S,
     ParentFate,
+    cpu_limit_evidence,
     death_of,
     died_with_parent,
     ended_workers,
@@ -26,13 +28,16 @@ from mpwatch.diagnose.analysis.exits import (
     memory_evidence,
     parent_fate,
     parent_waiting,
+    reports_a_loss,
 )
+from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import (
     GAP_TICKS,
     WORK_ROLES,
     all_called,
     called,
+    children_started_by,
     family_head,
 )
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_shape, main_thread
@@ -49,6 +54,10 @@ IN_A_ROW = 4
 """This many processes started after the first such exit are not the workers of the next epoch."""
 FIRST_S = 1.5
 """Processes that exit together can be found in two samples, a second apart."""
+COLLECTED_S = 3.0
+"""A parent that watches its children collects the exit status within this time."""
+SURVIVED_S = 5.0
+"""A parent that has been quiet for less than this may still go on."""
 INTERRUPTED_S = 4.0
 """Time in which a parent exits that the same ctrl-c interrupted."""
 
@@ -66,6 +75,8 @@ def check(index: Index) -> Iterator[Finding]:
         if _is_unexpected(index, process, ended):
             head = family_head(index, process)
             alike[None if head is None else head.process, ended.words].append((process, ended))
+    if not alike:
+        yield from _of_main(index)
     for members in alike.values():
         # The finding names the first exit, which stays the first when more workers exit.
         members.sort(key=lambda member: _order(index, *member))
@@ -88,6 +99,36 @@ def check(index: Index) -> Iterator[Finding]:
         if is_doubtful and _ended_well(index, process):
             found = replace(found, **_with_a_content_parent(index.snapshot, members))
         yield found
+
+
+def _of_main(index: Index) -> Iterator[Finding]:
+    """Yield a finding for a main process that ended by an exception of its own.
+
+    Not where the exception is a known error, which other rules explain, or where it reports that
+    another process has ended.
+    """
+    for entry in index.entries("exception"):
+        process = index.snapshot.get(entry.process)
+        if process is None or process.role != "main" or process.ended is None:
+            continue
+        kind = entry.details.get("type")
+        is_own = entry.details.get("where") == "main" and not reports_a_loss(entry)
+        if death_of(process.ended) != "failed" or not is_own or kind == _KEYBOARD:
+            continue
+        yield Finding(
+            rule=RULE,
+            severity=Severity.WARNING,
+            process=process.process,
+            subject="main",
+            summary=f"{called(process)} ended by an uncaught {kind}",
+            evidence=(*evidence_of(entry), f"{called(process)} ended: {process.ended.words}"),
+            cause=(
+                "No code of the program caught this exception, so the main process ended, and its "
+                "children with it. An exception that a pool or a future has carried here was "
+                "raised in a worker: the first traceback on standard error is that worker's."
+            ),
+            advice="Fix the code at the line shown, or at the end of the first traceback.",
+        )
 
 
 def _order(index: Index, process: Process, ended: Ended) -> tuple[bool, float, int]:
@@ -159,12 +200,15 @@ def _may_be_interrupted(index: Index, members: Sequence[tuple[Process, Ended]]) 
 
 
 def _may_be_the_first(index: Index, process: Process, ended: Ended) -> bool:
-    """Whether the exit is so recent that exits at the same time may not have been sampled yet."""
+    """Whether the exit is so recent that exits at the same time may not have been sampled yet.
+
+    A ctrl-c reaches all processes of a terminal, and a program that fails kills its workers.
+    """
     head = family_head(index, process)
     is_up = head is not None and not head.is_gone
     return (
         is_up
-        and _is_like_interrupted(process, ended)
+        and (_is_like_interrupted(process, ended) or ended.signal == Signals.SIGKILL)
         and index.snapshot.at_s - ended.at_s < FIRST_S
     )
 
@@ -278,20 +322,55 @@ def _finding(
     is_certain = process.role in ("loader-worker", "rank") or death == "failed"
     raised = _raised(index.snapshot, process)
     evidence = [f"{called(process)} ended: {ended.words}", *raised, *fate.words]
+    if ended.signal == Signals.SIGKILL and (limit := cpu_limit_evidence(index, process)):
+        evidence.append(limit)
     evidence += last_seen(process)
     others = [called(other) for other, _ in alike[1:]]
     if others:
         evidence.append(f"so did {len(others)} more: {', '.join(others[:4])}")
     evidence += parent_waiting(index, process)
     who = called(process) if not others else f"{called(process)} and {len(others)} more"
+    severity = Severity.CRITICAL if is_certain else Severity.WARNING
+    if all(_is_survived(index, *member) for member in alike):
+        severity = Severity.INFO
+        evidence.append(
+            "its launcher has started the ranks again"
+            if process.role == "rank"
+            else "its parent goes on"
+        )
     return Finding(
         rule=RULE,
-        severity=Severity.CRITICAL if is_certain else Severity.WARNING,
+        severity=severity,
         process=process.process,
         summary=f"{who} ended unexpectedly: {ended.words}",
         evidence=tuple(evidence),
         cause=_cause(index, process, ended),
         advice=_advice(index, process, ended, is_known=bool(raised)),
+    )
+
+
+def _is_survived(index: Index, process: Process, ended: Ended) -> bool:
+    """Whether its parent has collected the exit status, and has not come to a stop since.
+
+    A supervisor that ends a task over its time, and a program that tries again, read the status
+    and go on. Workers of a DataLoader and ranks are missed in any case, and a Pool loses the task.
+    """
+    head = family_head(index, process)
+    if process.role == "rank":
+        return is_started_again(index, process)
+    if process.role != "spawned" or head is None or head.is_gone:
+        return False
+    sample, snapshot = process.sample, index.snapshot
+    is_present = sample.state == "Z" and sample.at_s >= snapshot.at_s - FIRST_S
+    if is_present and snapshot.at_s - ended.at_s >= COLLECTED_S:
+        return False
+    quiet = quiet_s(head, index)
+    if quiet is not None and quiet < max(snapshot.at_s - ended.at_s, SURVIVED_S):
+        return True
+    return any(
+        not other.is_gone and other.process.start_ticks > process.process.start_ticks + GAP_TICKS
+        for other in children_started_by(index, head)
+        if other.role == process.role
     )
 
 
@@ -302,6 +381,8 @@ def _cause(index: Index, process: Process, ended: Ended) -> str:
         return _FAILED_LOADING if process.role == "loader-worker" else _FAILED
     if ended.signal is None or death != "killed":
         return _QUIET
+    if ended.signal == Signals.SIGKILL and cpu_limit_evidence(index, process):
+        return f"{signals.CPU_LIMIT.cause} {_STAYS_LOCKED}"
     cause = signals.meaning(ended.signal).cause
     if ended.signal == Signals.SIGKILL and _lost_a_thread(index, process, ended):
         cause = f"{_PARENT_THREAD} {cause}"
@@ -343,6 +424,7 @@ def _in_a_row(
     raised = _raised(snapshot, process)
     return replace(
         found,
+        severity=max(found.severity, Severity.WARNING),
         process=head.process,
         subject=ended.words,
         summary=(f"{called(head)} keeps starting processes that end unexpectedly: {ended.words}"),
@@ -371,6 +453,8 @@ def _raised(snapshot: Snapshot, process: Process) -> tuple[str, ...]:
 def _advice(index: Index, process: Process, ended: Ended, *, is_known: bool) -> str:
     """The fix for this kind of exit."""
     if ended.signal is not None and death_of(ended) == "killed":
+        if ended.signal == Signals.SIGKILL and cpu_limit_evidence(index, process):
+            return signals.CPU_LIMIT.advice
         if ended.signal == Signals.SIGKILL and _lost_a_thread(index, process, ended):
             return _ADVICE_PARENT_THREAD
         return signals.meaning(ended.signal).advice

@@ -9,13 +9,14 @@ from mpwatch.diagnose.analysis.exits import violent_deaths_near
 from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.pipes import pipe_ends, pipes_among
-from mpwatch.diagnose.analysis.process_queries import called
+from mpwatch.diagnose.analysis.process_queries import called, children_started_by
 from mpwatch.diagnose.analysis.stack_patterns import calls
 from mpwatch.diagnose.analysis.waits.edges import is_busy
+from mpwatch.diagnose.known_errors import evidence_of
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import WaitedOn
-from mpwatch.model.snapshot import Process, Thread
+from mpwatch.model.snapshot import LogEntry, Process, Thread
 from mpwatch.model.units import bytes_text, seconds_text
 
 RULE = "half-message"
@@ -42,7 +43,8 @@ def check(index: Index) -> Iterator[Finding]:
                 continue
             dead = violent_deaths_near(index, process)
             if dead or thread.stack:
-                yield _finding(process, thread, wait, quiet, dead)
+                hasty = () if dead else _left_at_once(index, process)
+                yield _finding(process, thread, wait, quiet, dead, hasty)
 
 
 def _is_inside_message(thread: Thread, wait: WaitedOn) -> bool:
@@ -80,12 +82,23 @@ def _writes(process: Process | None) -> bool:
     )
 
 
+def _left_at_once(index: Index, process: Process) -> tuple[LogEntry, ...]:
+    """The notes of children that called `os._exit`, which waits for no thread that still sends."""
+    children = {each.process for each in children_started_by(index, process)}
+    return tuple(
+        entry
+        for entry in index.entries("exit")
+        if entry.process in children and entry.details.get("how") == "os._exit"
+    )
+
+
 def _finding(
     process: Process,
     thread: Thread,
     wait: WaitedOn,
     quiet: float,
     dead: tuple[Process, ...],
+    hasty: tuple[LogEntry, ...],
 ) -> Finding:
     return Finding(
         rule=RULE,
@@ -93,20 +106,40 @@ def _finding(
         process=process.process,
         tid=thread.tid,
         summary=f"{called(process)} waits for the rest of a message "
-        + ("whose writer was killed" if dead else "that no process is writing"),
+        + (
+            "whose writer was killed"
+            if dead
+            else "whose writer has called os._exit"
+            if hasty
+            else "that no process is writing"
+        ),
         evidence=(
             f"it has waited {seconds_text(quiet)} for {bytes_text(wait.wanted_bytes)} more from "
             f"{', '.join(wait.targets)}, which is empty",
             *(f"{called(p)} ended: {p.ended.words}" for p in dead[:3] if p.ended),
+            *(part for entry in hasty[:2] for part in evidence_of(entry)),
         ),
         cause=(
             "A message is sent as its length and then its body. A writer that ends in between "
-            "leaves a partial message. The reader gets no EOF while any write end of the pipe is "
+            "leaves a partial message"
+            + (
+                ", and os._exit does not wait for the thread that sends the items of a queue. "
+                if hasty
+                else ". "
+            )
+            + "The reader gets no EOF while any write end of the pipe is "
             "open, including one that the reader itself inherited."
         ),
-        advice=(
-            "Restart the job: the rest of this message will not arrive. Close unused pipe ends in "
-            "each process, so that the reader gets EOF when the writer exits, and do not stop "
-            "writers with SIGKILL."
-        ),
+        advice=_ADVICE_HASTY if hasty else _ADVICE,
     )
+
+
+_ADVICE = (
+    "Restart the job: the rest of this message will not arrive. Close unused pipe ends in each "
+    "process, so that the reader gets EOF when the writer exits, and do not stop writers with "
+    "SIGKILL."
+)
+_ADVICE_HASTY = (
+    "Leave a worker by return or sys.exit, which send what is in its queues first, or call close() "
+    "and join_thread() of the queue before os._exit. Restart the job: what was not sent is lost."
+)

@@ -13,7 +13,20 @@ from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.diagnose.analysis.stack_patterns import main_thread, own_threads, user_frame
-from mpwatch.diagnose.analysis.waits.blockages import Blockage, Reason, blockages, usual_pause_s
+from mpwatch.diagnose.analysis.waits.blockages import (
+    Blockage,
+    Reason,
+    at_one_line_s,
+    blockages,
+    usual_pause_s,
+)
+from mpwatch.diagnose.analysis.waits.file_locks import (
+    LIKELY,
+    LOCK_FILE,
+    LOCK_ON,
+    is_database,
+    left_to_heirs,
+)
 from mpwatch.diagnose.analysis.waits.verdicts import where
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process, Thread
@@ -24,10 +37,13 @@ TOLD_S = 10.0
 WARNED_S = 30.0
 """The longest pause that is usual for a job of which nothing else is known."""
 HOPELESS_S = 120.0
+ONE_LINE_S = 60.0
+"""A process that has only slept at one line for so long, while others wait for it, is in a loop
+that waits or tries again."""
 COMPUTES_S = 30.0
-"""Until then, a process that computes while others wait for it is nothing to tell."""
+"""Until then, a process that computes while others wait for it is not reported."""
 ALONE_S = 60.0
-"""Until then, a process that waits for an answer while none waits for it is only told."""
+"""Until then, a process that waits for an answer while none waits for it is information."""
 USUAL_FACTOR = 1.5
 """A pause that is this many times longer than any before is not a usual one."""
 SHOWN_THREADS = 3
@@ -52,9 +68,13 @@ def _severity(index: Index, blockage: Blockage) -> Severity | None:
         if waited_s < WARNED_S:
             return Severity.INFO if waited_s >= TOLD_S else None
         return Severity.CRITICAL if waited_s >= HOPELESS_S else Severity.WARNING
+    path = _locked_path(blockage)
+    if path is not None and blockage.reason != "computes":
+        return _severity_of_lock(index, blockage, path)
     if blockage.reason in ("computes", "polls"):
         is_polling = blockage.reason == "polls" and _holds_up_the_job(index, blockage)
-        if is_polling and waited_s >= HOPELESS_S:
+        at_one_line = at_one_line_s(index, blockage.process.process) if is_polling else 0.0
+        if is_polling and waited_s >= (ONE_LINE_S if at_one_line >= ONE_LINE_S else HOPELESS_S):
             return Severity.WARNING
         return Severity.INFO if waited_s >= COMPUTES_S else None
     if waited_s < TOLD_S:
@@ -62,6 +82,17 @@ def _severity(index: Index, blockage: Blockage) -> Severity | None:
     if not blockage.waiters:
         return Severity.WARNING if waited_s >= ALONE_S else Severity.INFO
     if waited_s < WARNED_S or not _holds_up_the_job(index, blockage):
+        return Severity.INFO
+    return Severity.CRITICAL if waited_s >= HOPELESS_S else Severity.WARNING
+
+
+def _severity_of_lock(index: Index, blockage: Blockage, path: str) -> Severity | None:
+    """How bad it is that a process keeps a file lock while others wait for it."""
+    waited_s = blockage.waited_s
+    if waited_s < TOLD_S:
+        return None
+    is_forgotten = left_to_heirs(index, path, blockage.process.process) is not None
+    if waited_s < WARNED_S or not (is_forgotten or _holds_up_the_job(index, blockage)):
         return Severity.INFO
     return Severity.CRITICAL if waited_s >= HOPELESS_S else Severity.WARNING
 
@@ -85,11 +116,24 @@ def _is_output(index: Index, blockage: Blockage) -> bool:
 
 
 def _holds_up_the_job(index: Index, blockage: Blockage) -> bool:
-    """Whether the root or a rank waits: another process may just have nothing to do."""
+    """Whether the root or a rank waits, or a child that the root joins.
+
+    Another process may just have nothing to do.
+    """
     return any(
-        waiter.process == index.snapshot.root or waiter.role in ("main", "rank")
+        waiter.process == index.snapshot.root
+        or waiter.role in ("main", "rank")
+        or f"pid {waiter.pid}" in _joined_by_root(index)
         for waiter in blockage.waiters
     )
+
+
+def _joined_by_root(index: Index) -> tuple[str, ...]:
+    """The child whose exit the root waits for, as named by its system call."""
+    root = index.snapshot.get(index.snapshot.root)
+    thread = main_thread(root) if root is not None else None
+    wait = thread.waits_on if thread is not None else None
+    return wait.targets if wait is not None and wait.kind == "child" else ()
 
 
 def _is_usual(index: Index, blockage: Blockage) -> bool:
@@ -101,16 +145,40 @@ def _is_usual(index: Index, blockage: Blockage) -> bool:
 def _finding(index: Index, blockage: Blockage, severity: Severity) -> Finding:
     """The finding about one process at the end of waits."""
     first = blockage.waiters[0] if blockage.waiters else blockage.process
+    path = _locked_path(blockage)  # its holder may change from one look to the next
     return Finding(
         rule=RULE,
         severity=severity,
         process=first.process,
-        subject=str(blockage.process.pid),
+        others=tuple(each.process for each in blockage.waiters[1:]) if path is not None else (),
+        subject=path or str(blockage.process.pid),
         summary=_summary(blockage),
         evidence=tuple(_evidence(index, blockage)),
-        cause=_cause(blockage),
-        advice=_ADVICE_UNREAD if _is_unread(blockage) else _ADVICE[blockage.reason],
+        cause=_cause(index, blockage),
+        advice=_advice(index, blockage),
     )
+
+
+def _advice(index: Index, blockage: Blockage) -> str:
+    """What to change, by what the processes wait for."""
+    if _is_unread(blockage):
+        return _ADVICE_UNREAD
+    if _left_by(index, blockage) is not None:
+        return _ADVICE_OPEN_END
+    path = _locked_path(blockage)
+    if path is not None:
+        if left_to_heirs(index, path, blockage.process.process) is not None:
+            return _ADVICE_HEIR
+        return _ADVICE_DATABASE if is_database(index, path) else _ADVICE_HELD
+    return _ADVICE[blockage.reason]
+
+
+def _locked_path(blockage: Blockage) -> str | None:
+    """The path of the file whose lock leads to the last process; `None` for other waits."""
+    what = blockage.edge.what if blockage.edge is not None else ""
+    likely = f"{LOCK_FILE}{LIKELY}"
+    prefix = next((each for each in (LOCK_ON, likely) if what.startswith(each)), None)
+    return None if prefix is None else what.removeprefix(prefix)
 
 
 def _summary(blockage: Blockage) -> str:
@@ -124,6 +192,11 @@ def _summary(blockage: Blockage) -> str:
     if len(waiters) > 1:
         count = len(waiters) - 1
         names, have = f"{names} and {count} other{'s' if count > 1 else ''}", "have"
+    path = _locked_path(blockage)
+    if path is not None:
+        return (
+            f"{names} {have} waited {time} for the lock on {path}: {called(end)} has it and {what}"
+        )
     return f"{names} {have} waited {time} for {called(end)}, which {what}"
 
 
@@ -170,16 +243,27 @@ def _other_threads(index: Index, process: Process) -> Iterator[str]:
         yield f"its thread {thread.name} is at {frame_words(frame)}"
 
 
-def _cause(blockage: Blockage) -> str:
+def _cause(index: Index, blockage: Blockage) -> str:
     """Who would have to do what for the others to go on, as far as that was observed."""
     end = called(blockage.process)
     thread = blockage.thread
+    path = _locked_path(blockage)
+    if path is not None:
+        held = left_to_heirs(index, path, blockage.process.process)
+        left = _left(thread) if blockage.reason == "sleeps" else ""
+        return held or f"{end} holds the lock on {path} while it {_does(blockage)}{left}."
     if _is_unread(blockage) and blockage.edge is not None:
         what = blockage.edge.what.removeprefix("a reader of ")
         return (
             f"{what} is full, and {end}, which has its reading end, has read nothing from it for "
             f"{seconds_text(blockage.waited_s)}. The process that writes goes on only when that "
             "has made room: a pipe holds 64 KiB."
+        )
+    parent = _left_by(index, blockage)
+    if parent is not None and blockage.edge is not None:
+        return (
+            f"{called(parent)} has ended. {end}, which it started, has inherited the writing end "
+            f"of {blockage.edge.what} and still has it open, so its reader gets no end of file."
         )
     if blockage.reason == "sleeps":
         return f"{end} sleeps{_left(thread)}. {_others_go_on(blockage)}"
@@ -194,10 +278,32 @@ def _cause(blockage: Blockage) -> str:
         return (
             f"A signal (SIGSTOP, SIGTSTP or SIGTTIN) has stopped {end}; only SIGCONT lets it go on."
         )
+    if blockage.reason == "pipe":
+        return (
+            "No process of this job has the writing end of that pipe, and there is no end of file. "
+            "So a process outside of the job has it open, such as one that an ended child has "
+            "started and left behind."
+        )
     if blockage.reason == "socket":
         limit = "" if _has_timeout(thread) else " The system call has no timeout."
         return f"The other end of this connection is outside of the job and sends nothing.{limit}"
     return f"{blockage.chain.conclusion} {_others_go_on(blockage)}".strip()
+
+
+def _left_by(index: Index, blockage: Blockage) -> Process | None:
+    """The ended process from which the last one has the pipe's end for which its reader waits.
+
+    Returns:
+        A child of the reader that has ended and has started the last process; `None` otherwise.
+    """
+    edge = blockage.edge
+    if edge is None or edge.kind not in ("pipe-read", "poll"):
+        return None
+    end, parent = blockage.process, index.snapshot.get(blockage.process.original_parent)
+    if parent is None or end.process not in edge.providers:
+        return None
+    has_ended = parent.is_gone or parent.sample.state == "Z"
+    return parent if has_ended and parent.sample.parent_pid == edge.waiter.pid else None
 
 
 def _others_go_on(blockage: Blockage) -> str:
@@ -230,6 +336,25 @@ _DOES: dict[Reason, str] = {
     "computes": "computes",
     "stopped": "is stopped by a signal",
 }
+_ADVICE_OPEN_END = (
+    "Give a process that stays behind an output of its own (stdout=subprocess.DEVNULL or a file, "
+    "start_new_session=True), or end it with its parent. Or do not read until the end of file: "
+    "wait for the child itself, then read what is there."
+)
+_ADVICE_HEIR = (
+    "Unlock the file before it is closed (fcntl.flock(fd, fcntl.LOCK_UN)): that releases the lock "
+    "for all copies of the descriptor. Or start the child before the lock is taken, or close the "
+    "descriptor in the child."
+)
+_ADVICE_DATABASE = (
+    "Commit or roll back before the slow part, so that a transaction that writes is short; the "
+    "others raise 'database is locked' when the timeout of their connection is over."
+)
+_ADVICE_HELD = (
+    "Look at the line where the holder is: do the slow part outside of the lock, and release the "
+    "lock in a finally or a with block. Give the attempts of the others a limit, after which they "
+    "raise."
+)
 _ADVICE_UNREAD = (
     "Read it for as long as the other process runs: in a thread of its own, or with communicate() "
     "where it is the output of a subprocess. Or write the output to a file."
@@ -252,9 +377,14 @@ _ADVICE: dict[Reason, str] = {
         "Check the server at the other end, and give the client that opens this connection a "
         "timeout and retries."
     ),
+    "pipe": (
+        "Find the process that has the other end (ls -l /proc/*/fd, grep for the number of the "
+        "pipe). Give a process that stays behind an output of its own (stdout=subprocess.DEVNULL "
+        "or a file); or wait for the child itself, then read what is there."
+    ),
     "file-lock": (
-        "End the process that holds the lock if it is left over from an earlier run, or let it "
-        "finish; take the lock with a timeout, so that the wait is reported."
+        "Look which process has the lock (lslocks shows it), and end it if it is left over from an "
+        "earlier run; take the lock with a timeout, so that the wait is reported."
     ),
     "disk": (
         "Check the storage that the line reads (dmesg, mount): the process goes on only when the "

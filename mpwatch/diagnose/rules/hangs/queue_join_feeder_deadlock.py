@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 
 from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.pipes import pipe_ends, pipes_among
-from mpwatch.diagnose.analysis.process_queries import called, family_head
+from mpwatch.diagnose.analysis.process_queries import all_called, called, family_head
 from mpwatch.diagnose.analysis.stack_patterns import main_shape, main_thread
 from mpwatch.diagnose.analysis.waits.edges import is_busy
 from mpwatch.model.findings import Finding, Severity
@@ -20,11 +21,12 @@ STUCK_S = 5.0
 
 
 def check(index: Index) -> Iterator[Finding]:
-    """Yield a finding for each child whose feeder thread is blocked while its parent waits for it.
+    """Yield a finding for each parent that waits for a child whose feeder thread is blocked.
 
     A full pipe whose reader is alive and busy is back-pressure; the parent's own wait for the exit
-    of the child is what makes it a deadlock.
+    of the child is what makes it a deadlock. Further children in the same state are evidence.
     """
+    blocked: defaultdict[ProcessId, list[tuple[Process, Thread, float]]] = defaultdict(list)
     for child in index.snapshot.living():
         feeder = next((t for t in child.threads if _is_blocked(t)), None)
         parent = family_head(index, child)
@@ -39,8 +41,14 @@ def check(index: Index) -> Iterator[Finding]:
             for pipe in pipes_among(feeder.waits_on.targets)
             for reader in readers_of.get(pipe, ())
         }
-        if _joins(parent, child) and not _is_read(index.snapshot, readers, parent, child):
-            yield _finding(parent, child, feeder, min(quiet, parents_quiet))
+        if not _is_read(index.snapshot, readers, parent, child):
+            blocked[parent.process].append((child, feeder, min(quiet, parents_quiet)))
+    for parent_id, children in blocked.items():
+        parent = index.snapshot.get(parent_id)
+        first = next((each for each in children if parent and _joins(parent, each[0])), None)
+        if parent is not None and first is not None:
+            others = [child for child, _, _ in children if child is not first[0]]
+            yield _finding(parent, first, others)
 
 
 def _is_blocked(thread: Thread) -> bool:
@@ -49,15 +57,15 @@ def _is_blocked(thread: Thread) -> bool:
 
 
 def _joins(parent: Process, child: Process) -> bool:
-    """Whether the parent waits for the exit of this child, or of some child."""
+    """Whether the parent waits for the exit of this child, or of one that is not named."""
     thread = main_thread(parent)
     if thread is None:
         return False
-    if main_shape(parent) in ("joins-process", "shuts-workers-down"):
-        return True
     wait = thread.waits_on
     named = wait.targets if wait is not None and wait.kind == "child" else ()
-    return f"pid {child.pid}" in named
+    if any(target.startswith("pid ") for target in named):
+        return f"pid {child.pid}" in named
+    return main_shape(parent) in ("joins-process", "shuts-workers-down")
 
 
 def _is_read(snapshot: Snapshot, readers: set[ProcessId], parent: Process, child: Process) -> bool:
@@ -66,7 +74,10 @@ def _is_read(snapshot: Snapshot, readers: set[ProcessId], parent: Process, child
     return any(p is not None and any(is_busy(t) for t in p.threads) for p in others)
 
 
-def _finding(parent: Process, child: Process, feeder: Thread, since_s: float) -> Finding:
+def _finding(
+    parent: Process, joined: tuple[Process, Thread, float], others: Sequence[Process]
+) -> Finding:
+    child, feeder, since_s = joined
     wait = feeder.waits_on
     queued = (
         "" if wait is None or wait.queued_bytes is None else f", {wait.queued_bytes} bytes unread"
@@ -81,6 +92,7 @@ def _finding(parent: Process, child: Process, feeder: Thread, since_s: float) ->
         evidence=(
             f"{called(parent)} has waited {seconds_text(since_s)} for the exit of {called(child)}",
             f"thread {feeder.name} of {called(child)} is blocked writing to {pipe}{queued}",
+            *([f"nobody reads what {all_called(others)} would send either"] if others else ()),
         ),
         cause=(
             "Before it exits, a process that has put items on a queue waits until all of them are "

@@ -78,7 +78,7 @@ def test_a_damaged_ring_gives_what_is_left(
     st.integers(0, 1 << 32),
     DAMAGE,
 )
-def test_a_ring_whose_slots_hold_anything_is_read_in_order(
+def test_a_ring_with_arbitrary_slots_is_read_in_order(
     name: bytes, rows: list[tuple[int, int]], slots: int, damage: list[tuple[int, int]]
 ) -> None:
     data = ring(0, slots=16)

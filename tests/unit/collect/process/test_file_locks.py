@@ -1,7 +1,9 @@
-"""The holder of a file lock, from the kernel's table."""
+"""The holder of a file lock, from the kernel's table and from the descriptors of processes."""
 
 from __future__ import annotations
 
+import fcntl
+import os
 import subprocess
 import sys
 import time
@@ -10,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from mpwatch.collect.process.fds import LockedFiles, read_descriptors
 from mpwatch.collect.process.syscall_waits import holder_for
-from mpwatch.model.samples import LockHolder
+from mpwatch.model.samples import HeldLock, LockHolder
 
 TABLE = b"""\
 1: FLOCK  ADVISORY  WRITE 708 00:13:12345 0 EOF
@@ -39,7 +42,7 @@ def test_the_holder_has_the_number_of_the_lock_that_is_waited_for(proc: Path) ->
     assert "\x1b" not in found.name
 
 
-def test_a_holder_that_is_gone_has_no_name(proc: Path) -> None:
+def test_a_holder_that_has_exited_has_no_name(proc: Path) -> None:
     (proc / "708" / "comm").unlink()
 
     assert holder_for(str(proc), 709) == LockHolder(708, "")
@@ -86,3 +89,47 @@ def eventually(look: Callable[[], LockHolder | None]) -> int | None:
             return found.pid
         time.sleep(0.05)
     return None
+
+
+def test_the_inodes_of_locked_files_are_those_that_are_held(proc: Path) -> None:
+    assert LockedFiles(str(proc))() == {12345, 77, 78}
+    assert LockedFiles(str(proc / "nothing"))() == frozenset()
+
+
+def test_the_table_of_locks_is_read_anew_after_some_time(proc: Path) -> None:
+    now_s = [0.0]
+    locked = LockedFiles(str(proc), clock=lambda: now_s[0])
+    assert locked()
+    (proc / "locks").write_bytes(b"")
+
+    now_s[0] = 1.0
+    assert locked()
+    now_s[0] = 5.0
+    assert not locked()
+
+
+def locks_of(pid: int) -> dict[str, HeldLock]:
+    """The locks that a process holds, by path."""
+    found = read_descriptors("/proc", pid, lambda _: None, LockedFiles("/proc")()).locks
+    return {lock.path: lock for lock in found}
+
+
+def test_a_lock_is_seen_at_the_process_that_has_taken_it(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with path.open("a") as file, path.open("a"):
+        assert str(path) not in locks_of(os.getpid())
+        fcntl.lockf(file, fcntl.LOCK_EX)
+        assert locks_of(os.getpid())[str(path)] == HeldLock(str(path), "fcntl", True, os.getpid())
+
+
+def test_a_lock_stays_with_the_process_that_has_inherited_the_open_file(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with path.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
+        heir = subprocess.Popen(["sleep", "100"], pass_fds=(file.fileno(),))
+    try:
+        assert str(path) not in locks_of(os.getpid())
+        assert locks_of(heir.pid)[str(path)] == HeldLock(str(path), "flock", False, os.getpid())
+    finally:
+        heir.kill()
+        heir.wait()

@@ -6,7 +6,7 @@ import pytest
 
 from mpwatch.collect.process import identify as errors
 from mpwatch.collect.process.identify import identify, is_python_exe, python_version
-from mpwatch.collect.process.procfs import parse_stat, read_cmdline
+from mpwatch.collect.process.procfs import parse_stat, read_bytes_of, read_cmdline
 from tests.unit.collect.conftest import FakeProc
 
 
@@ -152,3 +152,8 @@ def test_many_arguments_end_in_an_ellipsis(proc: FakeProc) -> None:
 
     assert cmdline[-1] == "…"
     assert cmdline[1] == "0"
+
+
+def test_bytes_read_are_those_of_all_system_calls_not_of_the_disk() -> None:
+    assert read_bytes_of(b"rchar: 12\nwchar: 3\nread_bytes: 4096\n") == 12
+    assert read_bytes_of(b"") is None

@@ -19,6 +19,7 @@ from tests.builders.snapshots import (
     exited,
     fds,
     found,
+    log,
     main,
     only,
     pid,
@@ -85,7 +86,7 @@ def idle_pool_worker(number: int, start_ticks: int) -> Process:
     return replace(made, process=ProcessId(number, start_ticks))
 
 
-def test_a_death_nobody_saw_shows_in_a_younger_worker() -> None:
+def test_an_unobserved_exit_shows_in_a_worker_started_later() -> None:
     own = main(threads=[thread(MAIN, *POOL, still_s=STILL)])
     job = snapshot_of(own, idle_pool_worker(300, 5000), idle_pool_worker(301, 5250))
 
@@ -170,7 +171,7 @@ RECV = (
 )
 
 
-def test_a_torn_message_is_named() -> None:
+def test_a_partial_message_is_named() -> None:
     finding = only(half_message.check, snapshot_of(reader(*RECV), KILLED))
 
     assert "60 s for 879K more from pipe:[500], which is empty" in finding.evidence[0]
@@ -178,7 +179,18 @@ def test_a_torn_message_is_named() -> None:
     assert "was killed" in finding.summary
 
 
-def test_a_torn_message_is_named_by_its_stack_though_nobody_saw_the_death() -> None:
+def test_a_writer_that_called_os_exit_is_named_with_its_line() -> None:
+    hasty = process(300, "spawned", ended=exited(300, exit_code=0))
+    note = log("exit", 300, code=0, how="os._exit", file="solve.py", line=29, function="run")
+
+    finding = only(half_message.check, snapshot_of(reader(*RECV), hasty, log=(note,)))
+
+    assert "whose writer has called os._exit" in finding.summary
+    assert any("solve.py" in each for each in finding.evidence), finding.evidence
+    assert "join_thread" in finding.advice
+
+
+def test_a_partial_message_is_named_by_its_stack_without_an_observed_exit() -> None:
     finding = only(half_message.check, snapshot_of(reader(*RECV)))
 
     assert len(finding.evidence) == 1
@@ -218,15 +230,15 @@ def joining(*stack: str, wait: WaitedOn | None = None, still_s: float = STILL) -
     )
 
 
-def feeding(still_s: float = STILL) -> Process:
+def feeding(still_s: float = STILL, number: int = 300) -> Process:
     write = WaitedOn("pipe-write", "write", ("pipe:[500]",), queued_bytes=61_608)
     return process(
-        300,
+        number,
         "spawned",
         fds=fds(9, links=[pipe(5, 500, False), pipe(6, 500, True)]),
         threads=[
-            thread(300, waits=WaitedOn("futex", "futex"), still_s=still_s),
-            thread(301, name="QueueFeederThread", waits=write, still_s=still_s),
+            thread(number, waits=WaitedOn("futex", "futex"), still_s=still_s),
+            thread(number + 1, name="QueueFeederThread", waits=write, still_s=still_s),
         ],
     )
 
@@ -238,7 +250,20 @@ def test_a_join_before_the_queue_is_read_is_named() -> None:
     assert "61608 bytes unread" in finding.evidence[1]
 
 
-def test_a_join_under_spawn_is_told_by_its_stack() -> None:
+def test_children_that_are_not_joined_yet_are_part_of_the_same_finding() -> None:
+    parent = joining("connection.py:wait", "process.py:join", "train.py:f")
+    job = snapshot_of(parent, feeding(), feeding(number=400), feeding(number=500))
+
+    finding = only(queue_join_feeder_deadlock.check, job)
+
+    assert "main (100) joins spawned 300 (300)" in finding.summary
+    assert (
+        "nobody reads what spawned 400 (400) and spawned 500 (500) would send"
+        in (finding.evidence[-1])
+    )
+
+
+def test_a_join_under_spawn_is_named_by_its_stack() -> None:
     poll = WaitedOn("poll", "poll", ("pipe:[9]",))
     parent = joining("connection.py:wait", "process.py:join", "train.py:f", wait=poll)
 

@@ -11,6 +11,7 @@ from mpwatch.diagnose.rules.distributed import collective_mismatch, rank_stuck_i
 from mpwatch.model.findings import Severity
 from mpwatch.model.snapshot import Process
 from tests.builders.snapshots import (
+    MAIN,
     cpu,
     exited,
     found,
@@ -108,7 +109,7 @@ def test_ranks_in_different_groups_may_all_wait_for_one_that_is_in_no_collective
     assert "2 ranks wait in all_reduce and broadcast for rank 2 (302)" in finding.summary
 
 
-def test_what_torch_has_recorded_is_told_of_each_rank() -> None:
+def test_evidence_has_the_recorded_collective_of_each_rank() -> None:
     job = snapshot_of(
         main(),
         called(0, "all_reduce", states=[state()]),
@@ -132,7 +133,7 @@ def test_what_torch_has_recorded_is_told_of_each_rank() -> None:
         ({}, {"operation": "gloo:reduce"}, "1 in all_reduce, 1 in reduce", "same number of calls"),
     ],
 )
-def test_equal_calls_are_told_apart_by_what_torch_has_recorded(
+def test_equal_calls_are_distinguished_by_what_torch_has_recorded(
     one: dict[str, Any], other: dict[str, Any], words: str, cause: str
 ) -> None:
     job = snapshot_of(
@@ -166,7 +167,7 @@ def test_equal_calls_without_a_certain_difference_are_no_mismatch(other: dict[st
     assert found(collective_mismatch.check, job) == []
 
 
-def test_a_different_number_of_calls_before_is_told_of_each_rank() -> None:
+def test_evidence_has_the_different_number_of_earlier_calls_of_each_rank() -> None:
     ahead, behind = state(14), state(12, operation="gloo:barrier")
     job = snapshot_of(
         main(), called(0, "all_reduce", states=[ahead]), called(1, "barrier", states=[behind])
@@ -177,7 +178,7 @@ def test_a_different_number_of_calls_before_is_told_of_each_rank() -> None:
     assert "a different number of calls before: rank 0 (300) 13, rank 1 (301) 11" in cause
 
 
-def test_without_a_record_it_is_open_which_of_the_two_it_is() -> None:
+def test_without_a_record_both_causes_are_possible() -> None:
     job = snapshot_of(main(), called(0, "all_reduce"), called(1, "barrier"))
 
     cause = only(collective_mismatch.check, job).cause
@@ -207,6 +208,32 @@ def test_a_new_group_that_only_its_members_call_is_a_mismatch() -> None:
     assert found(rank_stuck_in_collective.check, job) == []
 
 
+def test_ranks_that_have_made_different_numbers_of_groups_do_not_meet_in_the_next() -> None:
+    making = (f"{C10D}:_new_process_group_helper", f"{C10D}:new_group", "train.py:make:18")
+    size: dict[str, Any] = {"environment": {"WORLD_SIZE": "2"}}
+    job = snapshot_of(main(), rank(0, *making, **size), rank(1, *making, **size))
+
+    finding = only(rank_stuck_in_collective.check, job)
+
+    assert finding.severity is Severity.CRITICAL
+    assert finding.summary == "all 2 ranks are in new_group, and do not meet there"
+    assert "called by some of the ranks only" in finding.cause
+
+
+def test_the_process_that_has_started_the_other_ranks_is_one_of_them() -> None:
+    first = main(
+        threads=[
+            thread(MAIN, f"{C10D}:all_gather", "train.py:log:30"),
+            thread(MAIN + 1, name="gloo_tcp_loop"),
+        ]
+    )
+
+    finding = only(collective_mismatch.check, snapshot_of(first, called(1, "broadcast")))
+
+    assert "1 in all_gather, 1 in broadcast" in finding.summary
+    assert any("main (100) in all_gather" in each for each in finding.evidence)
+
+
 @pytest.mark.parametrize(("call", "other"), [("send", "recv"), ("recv", "send")])
 def test_ranks_that_all_send_or_all_receive_wait_for_ever(call: str, other: str) -> None:
     size: dict[str, Any] = {"environment": {"WORLD_SIZE": "2"}, "still_s": 9.0}
@@ -219,7 +246,7 @@ def test_ranks_that_all_send_or_all_receive_wait_for_ever(call: str, other: str)
 
 
 @pytest.mark.parametrize(("waited_s", "severity"), [(9.0, Severity.INFO), (40.0, Severity.WARNING)])
-def test_a_rank_that_sleeps_in_turns_may_do_so_for_a_while(
+def test_a_rank_that_sleeps_repeatedly_is_reported_later(
     waited_s: float, severity: Severity
 ) -> None:
     sleeps = rank(0, "train.py:validate:90", still_s=0.0)
@@ -263,7 +290,7 @@ def test_all_ranks_seen_may_wait_for_those_of_another_machine(size: str) -> None
 BUSY = cpu(w300=90.0)
 
 
-def test_a_rank_that_works_while_others_wait_is_worth_knowing_and_no_more() -> None:
+def test_a_rank_that_works_while_others_wait_is_information() -> None:
     works = rank(0, "train.py:validate:90", still_s=0.0)
 
     finding = only(
@@ -274,7 +301,7 @@ def test_a_rank_that_works_while_others_wait_is_worth_knowing_and_no_more() -> N
     assert "rank 0 (300) is still working at train.py:90 validate" in finding.cause
 
 
-def test_a_rank_that_works_for_longer_than_a_timeout_allows_is_more_than_that() -> None:
+def test_a_rank_that_works_for_longer_than_a_timeout_is_a_warning() -> None:
     works = rank(0, "train.py:validate:90", still_s=0.0)
     job = snapshot_of(main(), works, called(1, "barrier", still_s=400.0))
 

@@ -1,0 +1,215 @@
+"""Results that a process waits for and that no thread of it can bring.
+
+The result of a future is set by a thread of the same process: one of a ThreadPoolExecutor, or the
+manager thread of a ProcessPoolExecutor or of loky; that of a Pool by its thread `_handle_results`.
+Checked against CPython 3.10 to 3.14 and joblib 1.5. Stacks are taken of all threads of Python at
+once, so a thread without one runs no Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, TypeAlias
+
+from mpwatch.describe.frames import own_frames
+from mpwatch.diagnose.analysis.index import Index, derived
+from mpwatch.diagnose.analysis.process_queries import (
+    SERVICE_ROLES,
+    children_started_by,
+    family_head,
+)
+from mpwatch.diagnose.analysis.stack_patterns import HOOK_THREAD, calls, main_thread, shape_in
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import Frame
+from mpwatch.model.snapshot import Process, Thread
+
+Kind: TypeAlias = Literal["importing", "all-wait", "not-forked", "no-thread", "no-worker"]
+
+RESULT = "the result of a future"
+POOL_RESULT = "the result of a Pool"
+"""The names of these waits."""
+
+_FUTURE = ("threading.py:wait", "concurrent/futures/_base.py:")
+_POOL = (("threading.py:wait", "pool.py:wait"), ("threading.py:wait", "pool.py:next"))
+_POOL_THREAD = "concurrent/futures/thread.py:_worker"
+_MANAGERS = ("concurrent/futures/process.py:run", "process_executor.py:run")
+_HANDLERS = ("pool.py:_handle_results", "pool.py:_handle_workers", "pool.py:_handle_tasks")
+_LOOPS = ("base_events.py:run_forever", "base_events.py:_run_once")
+
+
+IMPORT_LOCK = "the lock of a module that is being imported"
+"""The name of a wait for another thread that imports the same module."""
+_IMPORTLIB = "<frozen importlib._bootstrap>"
+"""The file of the import system in stacks; its locks are `_ModuleLock` in CPython 3.10 to 3.15."""
+
+
+class Abandoned(NamedTuple):
+    """A result that a main thread waits for in vain."""
+
+    kind: Kind
+    words: str
+    """Why it does not come, as the conclusion of a chain."""
+
+
+def awaited_inside(frames: Sequence[Frame]) -> str | None:
+    """The name of a wait for a thread of the same process, where its stack tells more than a lock.
+
+    Args:
+        frames: The thread's own stack.
+    """
+    if calls(frames[:1], f"{_IMPORTLIB}:acquire"):
+        return IMPORT_LOCK
+    return awaited_result(frames)
+
+
+def importing(process: Process, waiting: Thread) -> Thread | None:
+    """The thread that runs the code of a module while another one waits to import it."""
+    return next(
+        (
+            thread
+            for thread in process.threads
+            if thread is not waiting
+            and calls(own_frames(thread.stack), f"{_IMPORTLIB}:_load_unlocked")
+        ),
+        None,
+    )
+
+
+def awaited_result(frames: Sequence[Frame]) -> str | None:
+    """The name of the wait for a result, of a thread's own stack; `None` if it is another wait."""
+    if calls(frames, *_FUTURE):
+        return RESULT
+    return POOL_RESULT if any(calls(frames, *pattern) for pattern in _POOL) else None
+
+
+@derived
+def abandoned(index: Index, identity: ProcessId) -> Abandoned | None:
+    """Why no thread brings the result that the main thread of a process waits for.
+
+    Returns:
+        `None` where it waits for something else or with a timeout, or where some thread may bring
+        the result: one that runs code of the program, or an event loop.
+    """
+    process = index.snapshot.get(identity)
+    main = main_thread(process) if process is not None else None
+    if process is None or main is None or main.waits_on is None or not main.stack:
+        return None
+    if main.waits_on.kind != "futex" or main.waits_on.timeout_s is not None:
+        return None
+    result = awaited_result(own_frames(main.stack))
+    leaves = calls(own_frames(main.stack), "concurrent/futures/thread.py:shutdown")
+    others = [each for each in process.threads if each is not main and _runs_python(index, each)]
+    if any(map(_is_loop, others)) or _has_newer_threads(index, process, main):
+        return None
+    if result is None:
+        return _all_wait(others) if leaves else None
+    held = _waits_for_its_import(main, others)
+    if held is not None:
+        return held
+    pool_threads = [each for each in others if _calls(each, _POOL_THREAD)]
+    if result == RESULT and pool_threads:
+        return _all_wait(others)
+    if others:
+        is_managed = all(any(_calls(each, way) for way in _MANAGERS) for each in others)
+        return _no_worker(index, process) if is_managed and result == RESULT else None
+    return _no_thread(index, process, result)
+
+
+def _has_newer_threads(index: Index, process: Process, main: Thread) -> bool:
+    """Whether a thread was started after the stacks were taken, so that its own is not known."""
+    if main.stack_at_s is None:
+        return False
+    taken_at = main.stack_at_s * index.snapshot.ticks_per_s
+    unknown = {thread.tid for thread in process.threads if not thread.stack}
+    return any(
+        sample.start_ticks is not None and sample.start_ticks > taken_at
+        for sample in process.sample.threads or ()
+        if sample.tid in unknown
+    )
+
+
+def _waits_for_its_import(main: Thread, others: Sequence[Thread]) -> Abandoned | None:
+    """A thread waits for the module that the main thread imports while it waits for the result.
+
+    The feeder thread of a process pool imports the module of the function that it sends.
+    """
+    if not calls(own_frames(main.stack), f"{_IMPORTLIB}:_load_unlocked"):
+        return None
+    waiting = next(
+        (each for each in others if awaited_inside(own_frames(each.stack)) == IMPORT_LOCK), None
+    )
+    if waiting is None or waiting.waits_on is None or waiting.waits_on.timeout_s is not None:
+        return None
+    return Abandoned(
+        "importing",
+        f"Its thread {waiting.name} waits for a module that the main thread is importing, and the "
+        "main thread waits for the result before it has finished the import.",
+    )
+
+
+def _runs_python(index: Index, thread: Thread) -> bool:
+    """Whether a thread runs code of Python, other than helpers at rest."""
+    if not thread.stack or thread.name == HOOK_THREAD:
+        return False
+    return shape_in(index, thread.stack) not in ("feeder-idle", "sharer")
+
+
+def _calls(thread: Thread, pattern: str) -> bool:
+    return calls(own_frames(thread.stack), pattern)
+
+
+def _is_loop(thread: Thread) -> bool:
+    return any(_calls(thread, way) for way in _LOOPS)
+
+
+def _all_wait(threads: Sequence[Thread]) -> Abandoned | None:
+    """All threads are of a thread pool, and each waits for the result of another call."""
+    waiting = [
+        each
+        for each in threads
+        if _calls(each, _POOL_THREAD)
+        and awaited_result(own_frames(each.stack)) == RESULT
+        and (each.waits_on is None or each.waits_on.timeout_s is None)
+    ]
+    if not waiting or len(waiting) < len(threads):
+        return None
+    count = len(waiting)
+    those = f"All {count} threads" if count > 1 else "The only thread"
+    return Abandoned(
+        "all-wait",
+        f"{those} of its thread pool {'wait' if count > 1 else 'waits'} for results of further "
+        "calls, and no thread is free to run these.",
+    )
+
+
+def _no_worker(index: Index, process: Process) -> Abandoned | None:
+    """The manager thread of a process pool runs, and no worker lives."""
+    children = [
+        child
+        for child in children_started_by(index, process)
+        if child.role not in SERVICE_ROLES and not child.is_gone and child.sample.state != "Z"
+    ]
+    if children:
+        return None
+    return Abandoned("no-worker", "No worker of its process pool is alive, and none is started.")
+
+
+def _no_thread(index: Index, process: Process, result: str) -> Abandoned:
+    """No thread of a pool is there at all."""
+    head = family_head(index, process) if process.sample.start_method == "fork" else None
+    has_threads = head is not None and any(
+        _calls(each, way)
+        for each in head.threads
+        if each.stack
+        for way in (_POOL_THREAD, *_MANAGERS, *_HANDLERS)
+    )
+    what = "a pool's" if result == POOL_RESULT else "an executor's"
+    if head is not None and has_threads:
+        return Abandoned(
+            "not-forked",
+            f"It was forked from {head.label}, which has {what} threads. A fork does not copy "
+            "threads, so no thread of this process brings the result.",
+        )
+    return Abandoned(
+        "no-thread", f"No thread of this process is {what}, so none brings the result."
+    )

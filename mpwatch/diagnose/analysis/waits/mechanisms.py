@@ -1,0 +1,721 @@
+"""Why the processes of a cycle of waits, or of a chain with a dead end, cannot go on.
+
+Each mechanism is recognised by what was observed of every process concerned: its system call, its
+stack, and which of the others could end its wait. Where none is recognised, the cause says for each
+process what another one would have to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from mpwatch.describe.frames import frame_words, is_library, own_frames
+from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.pipes import channels_among
+from mpwatch.diagnose.analysis.process_queries import (
+    SERVICE_ROLES,
+    WORK_ROLES,
+    all_called,
+    called,
+    children_started_by,
+    counted,
+)
+from mpwatch.diagnose.analysis.stack_patterns import calls, main_shape
+from mpwatch.diagnose.analysis.waits.deadlocks import ADVICE as READ_BOTH
+from mpwatch.diagnose.analysis.waits.deadlocks import output_of, unread_pipe
+from mpwatch.diagnose.analysis.waits.futures import Kind, abandoned
+from mpwatch.diagnose.analysis.waits.providers import (
+    BARRIER,
+    EVENT,
+    FULL_QUEUE,
+    QUEUE_LOCK,
+    semaphore_uses,
+)
+from mpwatch.diagnose.analysis.waits.threads import (
+    is_at_exit,
+    sentence,
+    threads_that_wait_for_each_other,
+)
+from mpwatch.diagnose.analysis.waits.verdicts import (
+    ALL_THREADS,
+    ONE_THREAD,
+    ONLY_THREAD,
+    OWN_LOCK,
+    OWN_QUEUE,
+)
+from mpwatch.model.snapshot import Process, Thread
+from mpwatch.model.waits import WaitChain, WaitEdge, WaitGraph
+
+QUEUE_ITEM = "an item of a queue"
+"""What the account of time calls a wait in Queue.get."""
+NAMED = 4
+"""Processes, or ways in which they ended, that one sentence names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mechanism:
+    """Why none of some processes goes on, and what to change."""
+
+    cause: str
+    advice: str
+    evidence: tuple[str, ...] = ()
+    headline: str = ""
+    """What to say in place of the chain's conclusion; empty to keep that."""
+    is_certain: bool = False
+    """Whether what was observed cannot be a moment of a job that goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """One process of a chain with its wait."""
+
+    process: Process
+    edge: WaitEdge
+    thread: Thread | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """A chain to explain."""
+
+    index: Index
+    waits: WaitGraph
+    chain: WaitChain
+    members: tuple[_Member, ...]
+    """The processes of the cycle, without those that only lead into it; or of the whole chain."""
+
+
+def mechanism_of(index: Index, waits: WaitGraph, chain: WaitChain) -> Mechanism | None:
+    """Why a chain that is a cycle or a dead end cannot go on.
+
+    Returns:
+        `None` where nothing more is known than that it is one.
+    """
+    members = _members(index, waits, chain)
+    case = _Case(index, waits, chain, members)
+    ways = _OF_CYCLES if chain.verdict == "cycle" else _OF_DEAD_ENDS
+    return next((found for way in ways if (found := way(case)) is not None), None)
+
+
+def _members(index: Index, waits: WaitGraph, chain: WaitChain) -> tuple[_Member, ...]:
+    """The processes of a chain in its order, each with the wait that the chain follows."""
+    edges = {(edge.waiter, edge.tid): edge for edge in waits.edges}
+    found: dict[object, _Member] = {}
+    for link in chain.links[chain.circle_at :]:
+        process = index.snapshot.get(link.process)
+        edge = edges.get((link.process, link.tid or 0)) if link.process is not None else None
+        if process is None or edge is None:
+            continue
+        thread = next((each for each in process.threads if each.tid == edge.tid), None)
+        # Two links of one process: its main thread waits for another of its threads.
+        found[process.process] = _Member(process, edge, thread)
+    return tuple(found.values())
+
+
+# --- cycles --------------------------------------------------------------------------------------
+
+
+def _all_write(case: _Case) -> Mechanism | None:
+    """Every thread of a cycle is blocked in a send, so that none will read."""
+    writes = ("pipe-write", "socket-write")
+    if len(case.members) < 2 or not all(each.edge.kind in writes for each in case.members):
+        return None
+    return Mechanism(
+        cause=(
+            "Each process sends to the next and reads nothing until its send is complete. Earlier "
+            "data fills the pipe or socket between them, so none of them gets to read."
+        ),
+        advice=(
+            "Let one side receive before it sends, or read in a thread of its own. A Pipe without "
+            "a reader accepts one socket buffer of data; Queue.put() does not block like this, "
+            "because a background thread sends."
+        ),
+        headline=f"{_names(case)} are all blocked in a send, and none of them receives.",
+        is_certain=True,
+    )
+
+
+def _all_put(case: _Case) -> Mechanism | None:
+    """Every process of a cycle waits for room in a queue with a bound, so that none will get."""
+    if not case.members or not all(_is_full_queue(each) for each in case.members):
+        return None
+    uses = semaphore_uses(case.index)
+    segments = {uses[each.process.process].segment for each in case.members}
+    putting = [
+        process
+        for process in case.index.snapshot.living()
+        if (use := uses[process.process]).what == FULL_QUEUE and use.segment in segments
+    ]
+    queues = counted(len(segments), "full queue")
+    return Mechanism(
+        cause=(
+            f"Room in a queue with a maxsize comes only from a get(). All the processes that have "
+            f"{'this queue' if len(segments) == 1 else 'these queues'} wait, "
+            f"{len(putting)} of them in put(), and none of them gets an item."
+        ),
+        advice=(
+            "Look at which of them reads the queue: a process that puts items back into the queue "
+            "that it reads waits for itself once the queue is full, and so does one that puts all "
+            "its tasks before it collects results. Keep such items in a list of its own, collect "
+            "between the puts, or use put(timeout=...) and get in between."
+        ),
+        evidence=(f"in put of {queues}: {all_called(putting)}", *_where_they_get(case, putting)),
+        headline=f"{all_called(putting)} wait to put into {queues} that none of them reads.",
+        is_certain=all(_has_no_timeout(each) for each in case.members),
+    )
+
+
+def _where_they_get(case: _Case, processes: Sequence[Process]) -> Iterator[str]:
+    """The lines at which processes that now put were seen to wait for an item before."""
+    for process in processes[:NAMED]:
+        account = case.index.snapshot.account.processes.get(process.process)
+        if account is None or not account.uncounted:
+            continue
+        seen = account.uncounted[0].whole().seen
+        places = [each.place for each in seen if each.what == QUEUE_ITEM and each.place]
+        if places:
+            yield f"{called(process)} was seen before to wait for {QUEUE_ITEM}, at {places[0]}"
+
+
+def _is_full_queue(member: _Member) -> bool:
+    return member.edge.what.startswith(FULL_QUEUE)
+
+
+def _has_no_timeout(member: _Member) -> bool:
+    wait = member.thread.waits_on if member.thread is not None else None
+    return wait is not None and wait.timeout_s is None
+
+
+def _all_take_locks(case: _Case) -> Mechanism | None:
+    """Every process of a cycle is about to take a lock, without a time limit."""
+    takes = [
+        main_shape(each.process) == "lock-between-processes"
+        and each.edge.kind == "semaphore"
+        and _has_no_timeout(each)
+        for each in case.members
+    ]
+    if not takes or not all(takes):
+        return None
+    return Mechanism(
+        cause=(
+            "Each of these processes waits to take a lock that the next one has as well, and none "
+            "of them runs. Processes that take the same locks in different order block each other "
+            "like this."
+        ),
+        advice=(
+            "Take the locks in the same order in every process, or use one lock in place of "
+            "several. With acquire(timeout=...) a process can release what it holds and try again."
+        ),
+        is_certain=True,
+    )
+
+
+def _unread_output(case: _Case) -> Mechanism | None:
+    """A full pipe that its reader, alive, does not read."""
+    unread = unread_pipe(case.index.snapshot, case.waits, case.chain)
+    if unread is None:
+        return None
+    return Mechanism(unread.cause, READ_BOTH, (unread.evidence,))
+
+
+def _too_few_parties(case: _Case) -> Mechanism | None:
+    """All processes that run the same have reached a barrier, and it still waits."""
+    first = next((each for each in case.members if each.edge.what.startswith(BARRIER)), None)
+    wait = first.thread.waits_on if first is not None and first.thread is not None else None
+    if first is None or wait is None:
+        return None
+    uses = semaphore_uses(case.index)
+    here = [
+        process
+        for process in case.index.snapshot.living()
+        if uses[process.process].segment == wait.segment
+    ]
+    after = [each for each in case.members if each.process not in here]
+    if len(after) != 1 or after[0].edge.kind != "child" or after[0].process.role in WORK_ROLES:
+        return None
+    joins = called(after[0].process)
+    return Mechanism(
+        cause=(
+            "A barrier opens when as many have arrived as it was made for. "
+            f"{all_called(here)} {'have' if len(here) > 1 else 'has'} reached it, and no other "
+            f"process runs the same; {joins}, which has it as well, waits for the exit of "
+            f"{called(first.process)}."
+        ),
+        advice=(
+            "Make the barrier for exactly as many parties as call wait(): one more for the parent "
+            "only if the parent calls it too. With a timeout, a wrong number becomes an error."
+        ),
+        headline=f"{all_called(here)} wait{'' if len(here) > 1 else 's'} at a barrier for more "
+        "parties than come to it.",
+        is_certain=_has_no_timeout(first),
+    )
+
+
+def _all_at_barrier(case: _Case) -> Mechanism | None:
+    """Every process of a cycle has reached the same barrier, so that another one is missing."""
+    waits = [each.thread.waits_on for each in case.members if each.thread is not None]
+    segments = {wait.segment for wait in waits if wait is not None}
+    if len(segments) != 1 or not all(each.edge.what.startswith(BARRIER) for each in case.members):
+        return None
+    uses, (segment,) = semaphore_uses(case.index), segments
+    here = [
+        process
+        for process in case.index.snapshot.living()
+        if uses[process.process].segment == segment
+    ]
+    heads = {process.process for process in here} | {process.parent for process in here}
+    gone = [
+        process
+        for process in case.index.snapshot.processes
+        if process.ended is not None
+        and process.parent in heads
+        and process.role not in SERVICE_ROLES
+    ]
+    why = (
+        f" {all_called(gone)} {'have' if len(gone) > 1 else 'has'} ended, most likely before "
+        "reaching it."
+        if gone
+        else " It was made for more parties than these, or one of them has ended."
+    )
+    return Mechanism(
+        cause=(
+            "A barrier opens when as many have arrived as it was made for, and does not notice "
+            f"exits. {all_called(here)} {'have' if len(here) > 1 else 'has'} arrived, and no other "
+            f"living process of the job is on its way to it.{why}"
+        ),
+        advice=(
+            "Give the barrier a timeout, which breaks it for all, and call barrier.abort() where a "
+            "process fails. Read the standard error of what has ended; make the barrier for "
+            "exactly as many parties as call wait()."
+        ),
+        evidence=tuple(
+            f"{called(each)} ended: {each.ended.words}" for each in gone[:NAMED] if each.ended
+        ),
+        headline=(
+            f"{all_called(here)} wait at a barrier for {all_called(gone)}, which "
+            f"{'have' if len(gone) > 1 else 'has'} ended."
+            if gone
+            else f"{all_called(here)} wait at a barrier that no other process comes to."
+        ),
+        is_certain=bool(gone),
+    )
+
+
+def _joins_one_that_waits_for_it(case: _Case) -> Mechanism | None:
+    """A process waits for the exit of a child, and the child for what the process would send."""
+    if len(case.members) != 2:
+        return None
+    joining = next((each for each in case.members if each.edge.kind == "child"), None)
+    child = next((each for each in case.members if each is not joining), None)
+    if joining is None or child is None or joining.process.process not in child.edge.providers:
+        return None
+    parent, name = called(joining.process), called(child.process)
+    if child.edge.kind in ("pipe-write", "socket-write"):
+        stream = _output(child)
+        if stream:
+            return Mechanism(
+                cause=(
+                    f"{parent} waits for the exit of {name} and does not read its {stream} "
+                    f"meanwhile. That pipe is full, so {name} is blocked writing to it and does "
+                    "not get to its end."
+                ),
+                advice=READ_BOTH,
+                headline=f"{parent} waits for the exit of {name}, whose {stream} nobody reads.",
+                is_certain=True,
+            )
+        return Mechanism(
+            cause=(
+                f"{parent} waits for the exit of {name}, and reads nothing meanwhile. {name} is "
+                "blocked sending what has not been read, so it does not get to its end."
+            ),
+            advice=f"Receive everything that {name} sends before {parent} joins it.",
+            headline=f"{parent} waits for the exit of {name}, which waits for it to read.",
+            is_certain=True,
+        )
+    if child.edge.kind not in _READS:
+        return None
+    return Mechanism(
+        cause=(
+            f"{parent} waits for the exit of {name}, and sends nothing meanwhile. {name} waits "
+            f"to receive from it, so it does not get to its end."
+        ),
+        advice=(
+            "Send each worker the item that tells it to end (one None for each of them) before "
+            "the join; with a Pipe, close every copy of the writing end, so that the reader gets "
+            "EOFError. A worker that should end by itself needs a get(timeout=...)."
+        ),
+        headline=f"{parent} waits for the exit of {name}, which waits for something from it.",
+    )
+
+
+def _output(member: _Member) -> str:
+    """The standard output or error to which a process is blocked writing; empty for others."""
+    wait = member.thread.waits_on if member.thread is not None else None
+    pipes = channels_among(wait.targets) if wait is not None else ()
+    return output_of(member.process, pipes[0]) if pipes else ""
+
+
+_READS = ("pipe-read", "socket-read", "poll")
+
+
+def _all_read(case: _Case) -> Mechanism | None:
+    """Every process of a cycle waits to receive, so that none sends."""
+    if len(case.members) < 2 or not all(each.edge.kind in _READS for each in case.members):
+        return None
+    by_queue = all(_gets(each) for each in case.members)
+    how = "in Queue.get for an item" if by_queue else "to receive something"
+    return Mechanism(
+        cause=(
+            f"Each of these processes waits {how} that the next one would have to send, and none "
+            "of them is going to: what one of them was to send first was never sent, was lost, or "
+            "was taken by another process."
+        ),
+        advice=(
+            "Compare what each side has sent and received at the lines above: every request needs "
+            "exactly one answer, also where a task fails, and every reader its own message that "
+            "tells it to end. An item that cannot be pickled is lost in Queue.put with a traceback "
+            "on standard error. With get(timeout=...) or poll(timeout) the wait becomes an error."
+        ),
+        headline=f"{_names(case)} all wait to receive, and none of them sends.",
+    )
+
+
+def _gets(member: _Member) -> bool:
+    return member.thread is not None and calls(own_frames(member.thread.stack), "queues.py:get")
+
+
+def _all_send_to_ranks(case: _Case) -> Mechanism | None:
+    """Every rank of a cycle is in a send to another one."""
+    if not case.members or not all(
+        each.edge.what == "the other ranks in send" for each in case.members
+    ):
+        return None
+    return Mechanism(
+        cause=(
+            "Each of these ranks is in send, and none is in recv. A send of more than fits into "
+            "the buffers on the way returns only when its receiver has called recv."
+        ),
+        advice=(
+            "Let every second rank receive before it sends, or start both with isend and irecv "
+            "(batch_isend_irecv) and wait for them afterwards."
+        ),
+        headline="all these ranks are in send, and none of them receives.",
+    )
+
+
+def _step_by_step(case: _Case) -> Mechanism | None:
+    """A cycle of different waits: what each process needs of the next one."""
+    members = case.members
+    if len(members) < 2:
+        return None
+    steps = [
+        f"{called(each.process)} goes on when {called(after.process)} {_deed(each)}"
+        for each, after in zip(members, (*members[1:], members[0]), strict=True)
+    ]
+    return Mechanism(
+        cause=f"{'; '.join(steps[:NAMED])}. None of this happens, because each of them waits.",
+        advice=(
+            "Break the cycle at one of the lines above: let one of these processes do its part "
+            "before it waits, or wait with a timeout and then do it."
+        ),
+    )
+
+
+def _deed(member: _Member) -> str:
+    """What another process would have to do for one to go on."""
+    edge = member.edge
+    by_name = next((words for name, words in _DEEDS if edge.what.startswith(name)), None)
+    if by_name is not None:
+        return by_name
+    return _DEEDS_BY_KIND.get(edge.kind, f"ends its wait for {edge.what}")
+
+
+_DEEDS = (
+    (BARRIER, "reaches the barrier"),
+    (FULL_QUEUE, "gets an item from that queue"),
+    (QUEUE_LOCK, "has got its item from that queue"),
+    (EVENT, "sets or notifies it"),
+    ("the lock on ", "releases that lock"),
+    ("the other ranks in ", "takes part"),
+    ("batch", "sends that batch"),
+    ("a batch", "sends a batch"),
+)
+_DEEDS_BY_KIND = {
+    "pipe-read": "writes to the pipe it reads",
+    "socket-read": "sends to the socket it reads",
+    "poll": "sends to what it reads",
+    "pipe-write": "reads from the pipe it writes to",
+    "socket-write": "reads from the socket it writes to",
+    "semaphore": "releases that semaphore",
+    "child": "exits",
+}
+
+# --- dead ends -----------------------------------------------------------------------------------
+
+
+def _own_lock(case: _Case) -> Mechanism | None:
+    if case.chain.conclusion != OWN_LOCK:
+        return None
+    return Mechanism(
+        cause=(
+            "The thread is in the same function twice and waits for a lock that no other process "
+            "or thread can hold: it took the lock before, and a Lock cannot be taken twice, not "
+            "even by its holder."
+        ),
+        advice=(
+            "Use an RLock, or release the lock before the call that takes it again; a private "
+            "function that expects the lock to be held avoids the second acquire."
+        ),
+    )
+
+
+def _own_queue(case: _Case) -> Mechanism | None:
+    if case.chain.conclusion != OWN_QUEUE:
+        return None
+    return Mechanism(
+        cause=(
+            "The thread was inside of a method of queue.Queue, which holds the lock of the queue, "
+            "when a function that uses the same queue interrupted it. That lock cannot be taken "
+            "twice, not even by its holder."
+        ),
+        advice=(
+            "Use queue.SimpleQueue, whose put() may be called from signal handlers and finalizers; "
+            "or only set a flag there, and do the rest in the main loop."
+        ),
+    )
+
+
+def _only_thread(case: _Case) -> Mechanism | None:
+    if case.chain.conclusion != ONLY_THREAD:
+        return None
+    return Mechanism(
+        cause=(
+            "A Lock that is taken twice by one thread blocks it for ever, also where the second "
+            "time is in a function that has interrupted the first: a signal handler, a finalizer "
+            "or a callback. A thread that ends without releasing a lock leaves it locked."
+        ),
+        advice=(
+            "Release the lock in a with or finally block. Where the functions at the lines of this "
+            "stack call each other, use an RLock; in a signal handler only set a flag."
+        ),
+        evidence=tuple(_frames_of_main(case)),
+    )
+
+
+def _frames_of_main(case: _Case) -> Iterator[str]:
+    """The program's own frames of a thread that waits, the innermost first."""
+    last = case.members[-1] if case.members else None
+    frames = own_frames(last.thread.stack) if last is not None and last.thread is not None else ()
+    mine = [frame_words(frame) for frame in frames if not is_library(frame)]
+    if len(mine) > 1:
+        yield f"its stack, innermost first: {' <- '.join(mine[:NAMED])}"
+
+
+def _no_result(case: _Case) -> Mechanism | None:
+    """A result that no thread of the process brings."""
+    at_end = case.index.snapshot.get(case.chain.links[-1].process)
+    found = abandoned(case.index, at_end.process) if at_end is not None else None
+    if found is None or found.words != case.chain.conclusion:
+        return None
+    cause, advice = _NO_RESULT[found.kind]
+    return Mechanism(cause=cause, advice=advice)
+
+
+_NO_RESULT: Mapping[Kind, tuple[str, str]] = {
+    "importing": (
+        "The code of a module runs while it is imported, under the lock of that module. It starts "
+        "work in a pool and waits for it, and a thread of the pool needs the same module, to find "
+        "the function that it sends or runs: each waits for the other.",
+        "Do not start work in a pool at the top level of a module: put it into a function that is "
+        "called after the import, from under if __name__ == '__main__'.",
+    ),
+    "all-wait": (
+        "A call that runs in a thread pool has submitted another call to it and waits for that "
+        "one. Once all threads of the pool do so, none is left to run what they wait for.",
+        "Do not wait inside of a pool for a call of the same pool: do the inner work directly, "
+        "give it a pool of its own, or return and let the caller combine the results.",
+    ),
+    "not-forked": (
+        "The pool or executor object is a copy from before the fork. Its threads, which hand out "
+        "calls and receive results, exist in the parent only: what is submitted here is never run.",
+        "Make the pool in the process that uses it, after the fork, and do not use a global one "
+        "from inside of its own workers; or start the processes with spawn.",
+    ),
+    "no-thread": (
+        "Results are received by a thread of the same process, and no such thread is here: it has "
+        "ended, by an exception or by a shutdown of the pool, or it did not survive a fork.",
+        "Look for a traceback of that thread on standard error. Make the pool in the process that "
+        "uses it, keep it open until all results are there, and wait with result(timeout=...).",
+    ),
+    "no-worker": (
+        "All workers of the process pool have ended, and its manager thread waits for results that "
+        "none of them sends.",
+        "Find out how the workers ended (see the other findings). Wait with result(timeout=...), "
+        "and make the executor anew after a BrokenProcessPool.",
+    ),
+}
+
+
+def _waits_for_own_threads(case: _Case) -> Mechanism | None:
+    """Every thread of the last process waits for another thread of it."""
+    last = case.chain.links[-1].process
+    process = case.index.snapshot.get(last)
+    if process is None or last is None or case.chain.conclusion not in (ONE_THREAD, ALL_THREADS):
+        return None
+    waiting = threads_that_wait_for_each_other(case.index, last)
+    if not waiting:
+        return None
+    is_exit = is_at_exit(waiting[0])
+    each = "; ".join(sentence(process, thread) for thread in waiting[:NAMED])
+    more = f"; and {len(waiting) - NAMED} more" if len(waiting) > NAMED else ""
+    name = called(process)
+    cause = f"In {name}, {each}{more}. "
+    if len(waiting) == 1:
+        cause += "Only another thread of the process could end that, and there is none."
+    else:
+        cause += (
+            "Each of these waits ends only by what another thread of the process does, and none of "
+            "its threads runs."
+        )
+    if is_exit:
+        cause += (
+            " The program itself has come to its end: Python joins all threads that are not "
+            "daemons, and those of concurrent.futures, before it calls the functions of atexit."
+        )
+    return Mechanism(
+        cause=cause,
+        advice=_ADVICE_AT_EXIT if is_exit else _ADVICE_FOR_THREADS,
+        headline=(
+            f"{name} has come to its end and waits for a thread that does not end."
+            if is_exit
+            else ""
+        ),
+    )
+
+
+_ADVICE_AT_EXIT = (
+    "Tell the thread to end before the last line of the program (put the item that ends its loop, "
+    "set its event, shut its pool down), not in a function of atexit or __del__, which come later; "
+    "or start it with daemon=True if it may be cut off at any line."
+)
+_ADVICE_FOR_THREADS = (
+    "Compare the lines above. Two threads that hold a lock each and want the other's have to take "
+    "them in the same order. A task that waits for the result of another task needs a pool with a "
+    "free worker for that one. A get() needs a put() that is still to come. With a timeout the "
+    "wait becomes an error with its line."
+)
+
+
+def _unsent_items(case: _Case) -> Mechanism | None:
+    at_end = case.index.snapshot.get(case.chain.links[-1].process)
+    if at_end is None or main_shape(at_end) != "joins-queue":
+        return None
+    return Mechanism(
+        cause=(
+            "Before it exits, a process that has put items on a multiprocessing queue waits until "
+            "all of them are in the pipe, and a pipe holds 64 KiB. No other process can read the "
+            "pipe any more."
+        ),
+        advice=(
+            "Read the queue until it is empty before the program ends, or call its "
+            "cancel_join_thread() where the items may be lost."
+        ),
+    )
+
+
+def _reads_after_the_last(case: _Case) -> Mechanism | None:
+    """A process waits to receive, and all processes that it has started have ended."""
+    last = case.members[-1] if case.members else None
+    if last is None or last.edge.kind not in _READS or last.process.is_gone:
+        return None
+    children = [
+        child
+        for child in children_started_by(case.index, last.process)
+        if child.role not in SERVICE_ROLES
+    ]
+    if not children or not all(child.ended is not None for child in children):
+        return None
+    ends = dict.fromkeys(child.ended.words for child in children if child.ended is not None)
+    what = "an item of a queue" if _gets(last) else "data"
+    name = called(last.process)
+    return Mechanism(
+        cause=(
+            f"{name} waits for {what}, and every process that it has started has ended. It waits "
+            "for more than they have sent, or something that they sent was lost on its way. A "
+            "copy of the writing end is still open, so there is no end of file either."
+        ),
+        advice=(
+            "Count what each process sends. An item that cannot be pickled (a lambda, a lock, an "
+            "open file) is lost in Queue.put, with a traceback of the feeder thread on the "
+            "standard error of the process that put it. Use get(timeout=...) and check then "
+            "whether any process is alive; or a ProcessPoolExecutor, whose futures raise."
+        ),
+        evidence=(
+            f"{counted(len(children), 'process', 'processes')} started by it ended: "
+            f"{', '.join(list(ends)[:NAMED])}",
+        ),
+        headline=f"it waits for {what}, and all processes that it has started have ended.",
+    )
+
+
+def _nobody_left(case: _Case) -> Mechanism | None:
+    """A wait for a semaphore, a reader or a writer that no process but the one that waits has."""
+    last = case.members[-1] if case.members else None
+    if last is None or last.process.is_gone:
+        return None
+    advice = _ADVICE_ALONE.get(last.edge.kind)
+    if advice is None or case.chain.links[-1].process != last.process.process:
+        return None
+    return Mechanism(
+        cause=f"{case.chain.conclusion} No process and no thread is left that could end this wait.",
+        advice=advice,
+    )
+
+
+_NO_WRITER = (
+    "Close the writing end in the process that only reads (and in every process that inherits it), "
+    "so that the end of the last writer is an end of file; and wait with poll(timeout) or "
+    "get(timeout=...)."
+)
+_ADVICE_ALONE = {
+    "pipe-read": _NO_WRITER,
+    "socket-read": _NO_WRITER,
+    "poll": _NO_WRITER,
+    "pipe-write": (
+        "Close the reading end in the process that only writes, so that the end of the last reader "
+        "raises BrokenPipeError; and end this process when its reader has ended."
+    ),
+    "semaphore": (
+        "Find out why the process that should release or set it has ended before that: release "
+        "locks in a finally or a with block, and wait with a timeout."
+    ),
+}
+
+_Way = Callable[[_Case], Mechanism | None]
+_OF_CYCLES: Sequence[_Way] = (
+    _all_write,
+    _all_put,
+    _all_take_locks,
+    _unread_output,
+    _too_few_parties,
+    _all_at_barrier,
+    _joins_one_that_waits_for_it,
+    _all_send_to_ranks,
+    _all_read,
+    _step_by_step,
+)
+_OF_DEAD_ENDS: Sequence[_Way] = (
+    _own_lock,
+    _waits_for_own_threads,
+    _own_queue,
+    _only_thread,
+    _no_result,
+    _unsent_items,
+    _reads_after_the_last,
+    _nobody_left,
+)
+
+
+def _names(case: _Case) -> str:
+    return all_called([each.process for each in case.members])

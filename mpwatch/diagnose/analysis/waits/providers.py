@@ -1,0 +1,212 @@
+"""Which processes can release a semaphore that another one waits for, as far as stacks show it.
+
+Every forked process maps the semaphores of its parent, and most of them never use these. What the
+processes run tells more: the other parties of a barrier run the same function, and whoever holds a
+lock is further down in the function that takes it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from mpwatch.describe.frames import is_library, own_frames
+from mpwatch.diagnose.analysis.index import Index, derived
+from mpwatch.diagnose.analysis.process_queries import WORK_ROLES, family_head
+from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread
+from mpwatch.model.ids import ProcessId, SegmentId
+from mpwatch.model.samples import Frame
+from mpwatch.model.snapshot import Process, Thread
+
+BARRIER = "the other parties of a barrier"
+"""Begins the name of the wait of a process that has reached a barrier."""
+FULL_QUEUE = "room in a full queue"
+"""Begins the name of the wait of a process that puts into a queue with a bound."""
+QUEUE_LOCK = "the lock of a queue's readers"
+EVENT = "an event or condition"
+
+_AT_BARRIER = (
+    ("synchronize.py:wait", "threading.py:_wait", "threading.py:wait"),
+    ("synchronize.py:wait", "threading.py:_enter", "threading.py:wait"),
+)
+"""`Barrier.wait` of multiprocessing (CPython 3.10 to 3.15): for the others to arrive, or to have
+left the time before."""
+_TAKES = re.compile(r"acquire|__enter__|^_?lock$")
+"""In the name of a function that does nothing but take a lock."""
+_SAME_S = 0.5
+"""A stack is taken within this time of the reading that shows the wait."""
+_RECENT_S = 2.5
+"""A stack of a running thread that is older does not tell where it runs."""
+
+
+class _Facts(NamedTuple):
+    """What a stack says of a wait for a semaphore."""
+
+    what: str
+    """What it is for; empty where the stack does not say."""
+    place: Frame | None
+    """The innermost frame of the program's own code that is no wrapper of `acquire`."""
+    inside: Mapping[tuple[str, str], int]
+    """The line in each function of the program that it is in, by file and function."""
+    gets: bool
+    """Whether it is in `Queue.get`."""
+
+
+_NO_FACTS = _Facts("", None, {}, False)
+
+
+class SemaphoreUse(NamedTuple):
+    """What the main thread of one process does with semaphores, by its stack and system call."""
+
+    segment: SegmentId | None
+    """The semaphore that it waits for."""
+    joins: bool
+    """Whether it waits for a child to exit."""
+    facts: _Facts
+
+    @property
+    def what(self) -> str:
+        """What it waits for; empty where it waits for no semaphore or that is not known."""
+        return self.facts.what if self.segment is not None else ""
+
+    @property
+    def reads_queue(self) -> bool:
+        """Whether it is in `Queue.get`, and not waiting for the lock of its readers."""
+        return self.facts.gets and self.segment is None
+
+
+@derived
+def semaphore_uses(index: Index) -> Mapping[ProcessId, SemaphoreUse]:
+    """What each living process does with semaphores; asked once for all edges of a snapshot."""
+    return {process.process: _use(index, process) for process in index.snapshot.living()}
+
+
+def _use(index: Index, process: Process) -> SemaphoreUse:
+    thread = main_thread(process)
+    wait = thread.waits_on if thread is not None else None
+    if thread is None:
+        return SemaphoreUse(None, False, _NO_FACTS)
+    facts = _facts(index, thread.stack) if _is_new(thread) else _NO_FACTS
+    if wait is None:
+        return SemaphoreUse(None, False, facts)
+    return SemaphoreUse(wait.segment, wait.kind == "child", facts)
+
+
+def _is_new(thread: Thread) -> bool:
+    """Whether a stack shows where a thread is now."""
+    if thread.waits_on is None:
+        return bool(thread.stack) and (thread.stack_age_s or 0.0) <= _RECENT_S
+    return is_of_this_wait(thread)
+
+
+@derived
+def _facts(index: Index, stack: tuple[Frame, ...]) -> _Facts:
+    """As for `shape_in`: once for all processes with equal stacks."""
+    del index
+    frames = own_frames(stack)
+    own = [frame for frame in frames if not is_library(frame)]
+    return _Facts(
+        what=_what(frames),
+        place=next((each for each in own if not _TAKES.search(each.function)), None),
+        inside={(frame.file, frame.function): frame.line for frame in reversed(own)},
+        gets=calls(frames, "multiprocessing/queues.py:get"),
+    )
+
+
+def is_of_this_wait(thread: Thread) -> bool:
+    """Whether the stack of a thread was taken during its present wait, as far as times show it."""
+    if not thread.stack:
+        return False
+    if thread.stack_age_s is None or thread.waits_s is None:
+        return True
+    return thread.stack_age_s <= thread.waits_s + _SAME_S
+
+
+def _what(frames: Sequence[Frame]) -> str:
+    """The purpose of a semaphore, by the functions of the library that wait for it."""
+    if any(calls(frames, *pattern) for pattern in _AT_BARRIER):
+        return BARRIER
+    if calls(frames, "synchronize.py:wait"):
+        return EVENT
+    if calls(frames, "multiprocessing/queues.py:get"):
+        return QUEUE_LOCK
+    if calls(frames[:1], "multiprocessing/queues.py:put"):
+        return FULL_QUEUE  # SimpleQueue.put and its lock have a frame of the lock above
+    return ""
+
+
+def likeliest_first(
+    index: Index, process: Process, users: Sequence[ProcessId], segment: SegmentId
+) -> tuple[ProcessId, ...]:
+    """The processes that may release a semaphore, the likeliest first.
+
+    Who waits for the semaphore as well will not release it; what runs the same as the one that
+    waits takes part; a child of that one, or a parent that joins, likely does not.
+
+    Args:
+        index: The snapshot.
+        process: The one that waits for it.
+        users: The other processes that map it.
+        segment: The semaphore.
+
+    Returns:
+        Those that have not reached it, of a barrier at which some of the processes that run the
+        same have not arrived; otherwise all users.
+    """
+    uses = semaphore_uses(index)
+    mine = uses.get(process.process)
+    if mine is not None and mine.what == BARRIER:
+        late = _late(index, process, users, segment)
+        if late:
+            return late
+
+    def rank(user: ProcessId) -> tuple[bool, bool, bool, bool]:
+        use, other = uses.get(user), index.snapshot.get(user)
+        if use is None or other is None:
+            return True, False, False, False
+        return (
+            not (mine is not None and _is_ahead(mine, use)),
+            use.segment == segment,
+            use.joins,
+            _stem(other) != _stem(process) and other.sample.parent_pid == process.pid,
+        )
+
+    return tuple(sorted(users, key=rank))
+
+
+def _late(
+    index: Index, process: Process, users: Sequence[ProcessId], segment: SegmentId
+) -> tuple[ProcessId, ...]:
+    """The processes that run the same as one at a barrier, and are not at that barrier."""
+    uses, head = semaphore_uses(index), family_head(index, process)
+    stem = _stem(process)
+    found = []
+    for user in users:
+        other = index.snapshot.get(user)
+        if other is None or uses[user].segment == segment or other.role not in WORK_ROLES:
+            continue
+        if _stem(other) == stem and family_head(index, other) == head:
+            found.append(user)
+    return tuple(found)
+
+
+def _is_ahead(waiter: SemaphoreUse, other: SemaphoreUse) -> bool:
+    """Whether another process has what one waits for, or is further down in the same function.
+
+    A reader of a queue keeps the lock of its readers while it waits for an item.
+    """
+    if other.segment == waiter.segment:
+        return False
+    if waiter.what == QUEUE_LOCK:
+        return other.reads_queue
+    place = waiter.facts.place
+    if waiter.what or place is None:
+        return False
+    line = other.facts.inside.get((place.file, place.function))
+    return line is not None and line > place.line
+
+
+def _stem(process: Process) -> str:
+    """The label of a process without its number."""
+    return process.label.rstrip("0123456789 ")

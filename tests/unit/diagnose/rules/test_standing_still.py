@@ -1,0 +1,292 @@
+"""A cycle or dead end is explained by what each of its processes waits for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mpwatch.diagnose.rules.hangs import standing_still
+from mpwatch.model.ids import SegmentId
+from mpwatch.model.samples import FdLink, WaitedOn
+from mpwatch.model.snapshot import Process, Segment
+from tests.builders.snapshots import (
+    MAIN,
+    exited,
+    fds,
+    found,
+    main,
+    only,
+    pid,
+    pipe,
+    process,
+    segment,
+    snapshot_of,
+    socket,
+    thread,
+)
+
+STILL = 60.0
+PUT = ("multiprocessing/queues.py:put", "train.py:put:64")
+GET = ("multiprocessing/connection.py:recv", "multiprocessing/queues.py:get", "train.py:work:8")
+BARRIER = (
+    "multiprocessing/synchronize.py:wait",
+    "threading.py:_wait",
+    "threading.py:wait",
+    "train.py:replica:20",
+)
+JOIN = ("multiprocessing/popen_fork.py:poll", "multiprocessing/process.py:join", "train.py:main:9")
+C10D = "torch/distributed/distributed_c10d.py"
+
+
+def at_semaphore(inode: int, timeout_s: float | None = None) -> WaitedOn:
+    return WaitedOn(
+        "semaphore",
+        "futex",
+        (f"sem 9:{inode}",),
+        segment=SegmentId(9, inode),
+        value=0,
+        timeout_s=timeout_s,
+    )
+
+
+def waits_for_child(number: int) -> WaitedOn:
+    return WaitedOn("child", "wait4", (f"pid {number}",))
+
+
+def semaphore(inode: int, *users: int) -> Segment:
+    made: Segment = segment(inode, kind="semaphore", mappers=tuple(map(pid, users)))
+    return made
+
+
+def one(
+    number: int,
+    waits: WaitedOn,
+    *stack: str,
+    links: tuple[FdLink, ...] = (),
+    still_s: float = STILL,
+    **more: Any,
+) -> Process:
+    """Main or one of its children, with one thread."""
+    threads = [thread(number, *stack, waits=waits, still_s=still_s)]
+    taken = {"fds": fds(9, links=links), "segments": (), "threads": threads, **more}
+    if number == MAIN:
+        return main(**taken)
+    return process(number, "spawned", label=f"actor {number - 300}", **taken)
+
+
+def test_processes_that_all_put_into_full_queues_are_told_that_none_of_them_gets() -> None:
+    """Main puts a stale item back into the queue that only it reads; a feeder fills another one."""
+    jobs = [
+        one(MAIN, at_semaphore(77), *PUT),
+        one(300, at_semaphore(78), *PUT),
+        one(301, at_semaphore(77), *PUT),
+    ]
+    segments = (semaphore(77, MAIN, 300, 301), semaphore(78, MAIN, 300, 301))
+
+    finding = only(standing_still.check, snapshot_of(*jobs, segments=segments))
+
+    assert (
+        "main (100), actor 0 (300) and actor 1 (301) wait to put into 2 full queues"
+        in finding.summary
+    )
+    assert "none of them gets an item" in finding.cause
+    assert "puts items back into the queue that it reads" in finding.advice
+    assert "mpwatch dump" not in finding.advice
+
+
+def test_a_put_with_a_timeout_in_a_cycle_is_looked_at_for_longer() -> None:
+    def job(timeout_s: float | None) -> Any:
+        jobs = [
+            one(number, at_semaphore(77, timeout_s), *PUT, still_s=10.0) for number in (MAIN, 300)
+        ]
+        return snapshot_of(*jobs, segments=(semaphore(77, MAIN, 300),))
+
+    assert "full queue" in only(standing_still.check, job(None)).summary
+    assert found(standing_still.check, job(5.0)) == []
+
+
+def test_a_barrier_for_more_parties_than_come_is_told_with_those_that_wait_there() -> None:
+    jobs = [one(MAIN, waits_for_child(300), *JOIN)]
+    jobs += [one(number, at_semaphore(77), *BARRIER) for number in (300, 301)]
+    job = snapshot_of(*jobs, segments=(semaphore(77, MAIN, 300, 301),))
+
+    finding = only(standing_still.check, job)
+
+    assert "actor 0 (300) and actor 1 (301) wait at a barrier for more parties" in finding.summary
+    assert "main (100), which has it as well, waits for the exit of actor 0 (300)" in finding.cause
+    assert "exactly as many parties" in finding.advice
+
+
+@pytest.mark.parametrize(
+    ("dead", "words"),
+    [
+        ([process(302, "other", ended=exited(302, exit_code=1))], "for other 302 (302), which has"),
+        ([], "that no other process comes to"),
+    ],
+    ids=["one has ended", "none has"],
+)
+def test_parties_that_are_all_at_a_barrier_wait_for_one_that_is_not_there(
+    dead: list[Process], words: str
+) -> None:
+    jobs = [one(number, at_semaphore(77), *BARRIER) for number in (MAIN, 300, 301)]
+    job = snapshot_of(*jobs, *dead, segments=(semaphore(77, MAIN, 300, 301),))
+
+    finding = only(standing_still.check, job)
+
+    assert words in finding.summary
+    assert "main (100), actor 0 (300) and actor 1 (301) have arrived" in finding.cause
+    assert any("exit code 1" in each for each in finding.evidence) == bool(dead)
+
+
+def test_processes_that_wait_for_one_at_a_dead_end_are_told_with_that_one() -> None:
+    """The only thread of main waits for its own queue; two workers wait for tasks from main."""
+    links = (pipe(5, 500, False), pipe(6, 500, True))
+    lock = WaitedOn("futex", "futex", ("futex 0x1",), futex_command=9)
+    jobs = [
+        one(MAIN, lock, "threading.py:wait", "queue.py:get", "train.py:next:9", links=links),
+        *(
+            one(n, WaitedOn("pipe-read", "read", ("pipe:[500]",)), *GET, links=links[:1])
+            for n in (300, 301)
+        ),
+    ]
+
+    finding = only(
+        standing_still.check,
+        snapshot_of(*(replace(j, sample=replace(j.sample, thread_count=1)) for j in jobs)),
+    )
+
+    assert finding.process == pid(MAIN)
+
+
+def test_a_party_that_waits_elsewhere_for_one_at_the_barrier_is_explained_step_by_step() -> None:
+    """One waits at the barrier and keeps a lock, for which the other one waits."""
+    jobs = [
+        main(threads=[thread(MAIN, state="R")], segments=()),
+        one(300, at_semaphore(77), *BARRIER),
+        one(301, at_semaphore(78), "multiprocessing/synchronize.py:__enter__", "train.py:save:5"),
+    ]
+    segments = (semaphore(77, 300, 301), semaphore(78, 300, 301))
+
+    finding = only(standing_still.check, snapshot_of(*jobs, segments=segments))
+
+    assert "actor 0 (300) goes on when actor 1 (301) reaches the barrier" in finding.cause
+    assert "actor 1 (301) goes on when actor 0 (300) releases that semaphore" in finding.cause
+
+
+def test_a_parent_that_joins_a_worker_which_was_never_told_to_end() -> None:
+    links = (pipe(5, 500, False), pipe(6, 500, True))
+    jobs = [
+        one(MAIN, waits_for_child(300), *JOIN, links=links),
+        one(300, WaitedOn("pipe-read", "read", ("pipe:[500]",)), *GET, links=links),
+    ]
+
+    finding = only(standing_still.check, snapshot_of(*jobs))
+
+    assert "main (100) waits for the exit of actor 0 (300), which waits for something" in (
+        finding.summary
+    )
+    assert "one None for each" in finding.advice
+
+
+def test_a_parent_that_joins_a_child_which_sends_through_a_socket() -> None:
+    jobs = [
+        one(MAIN, waits_for_child(300), *JOIN, links=(socket(3, 700, 701),)),
+        one(
+            300,
+            WaitedOn("socket-write", "sendto", ("socket:[701]",)),
+            "multiprocessing/connection.py:send",
+            "train.py:work:8",
+            links=(socket(4, 701, 700),),
+            still_s=10.0,
+        ),
+    ]
+
+    finding = only(standing_still.check, snapshot_of(*jobs))
+
+    assert "waits for it to read" in finding.summary
+    assert "reads nothing meanwhile" in finding.cause
+
+
+def test_a_parent_that_waits_for_a_program_whose_errors_it_does_not_read() -> None:
+    jobs = [
+        one(MAIN, waits_for_child(300), "subprocess.py:wait", links=(pipe(3, 500, False),)),
+        one(300, WaitedOn("pipe-write", "write", ("pipe:[500]",)), links=(pipe(2, 500, True),)),
+    ]
+
+    finding = only(standing_still.check, snapshot_of(*jobs))
+
+    assert "whose standard error nobody reads" in finding.summary
+    assert "communicate()" in finding.advice
+
+
+def test_processes_that_all_wait_to_receive_are_told_so() -> None:
+    jobs = [
+        one(
+            MAIN,
+            WaitedOn("pipe-read", "read", ("pipe:[500]",)),
+            *GET,
+            links=(pipe(5, 500, False), pipe(6, 600, True)),
+        ),
+        one(
+            300,
+            WaitedOn("pipe-read", "read", ("pipe:[600]",)),
+            *GET,
+            links=(pipe(5, 600, False), pipe(6, 500, True)),
+        ),
+    ]
+
+    finding = only(standing_still.check, snapshot_of(*jobs))
+
+    assert "main (100) and actor 0 (300) all wait to receive" in finding.summary
+    assert "in Queue.get for an item" in finding.cause
+
+
+def test_ranks_that_are_all_in_send_are_told_that_none_receives() -> None:
+    ranks = [
+        process(
+            300 + number,
+            "rank",
+            label=f"rank {number}",
+            rank=number,
+            segments=(),
+            threads=[
+                thread(
+                    300 + number,
+                    f"{C10D}:send",
+                    "train.py:shift:15",
+                    waits=WaitedOn("futex", "futex"),
+                    still_s=STILL,
+                ),
+                thread(900 + number),
+            ],
+        )
+        for number in range(3)
+    ]
+
+    finding = only(standing_still.check, snapshot_of(main(), *ranks))
+
+    assert "none of them receives" in finding.summary
+    assert "isend" in finding.advice
+
+
+def test_one_that_reads_after_the_last_of_its_children_is_told_how_they_ended() -> None:
+    links = (pipe(5, 500, False), pipe(6, 500, True))
+    waits = one(MAIN, WaitedOn("pipe-read", "read", ("pipe:[500]",)), *GET, links=links)
+    ended = [process(n, "spawned", ended=exited(n, exit_code=0)) for n in (300, 301)]
+
+    finding = only(standing_still.check, snapshot_of(waits, *ended))
+
+    assert "all processes that it has started have ended" in finding.summary
+    assert "2 processes started by it ended: exit code 0" in finding.evidence
+    assert "cannot be pickled" in finding.advice
+
+
+def test_a_dead_end_is_told_what_would_have_ended_the_wait() -> None:
+    alone = one(300, at_semaphore(77), "train.py:save:5")
+
+    finding = only(standing_still.check, snapshot_of(alone, segments=(semaphore(77, 300),)))
+
+    assert "No other process has this semaphore" in finding.cause
+    assert "finally" in finding.advice

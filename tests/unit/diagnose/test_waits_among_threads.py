@@ -1,0 +1,102 @@
+"""Processes of which every thread waits for another thread."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mpwatch.diagnose.rules.hangs import standing_still
+from mpwatch.model.samples import WaitedOn
+from mpwatch.model.snapshot import Snapshot, Thread
+from tests.builders.snapshots import MAIN, fds, found, main, snapshot_of, thread
+from tests.builders.waits import chain
+
+LOCK = WaitedOn("futex", "futex", ("futex 0x7f00",), futex_command=9)
+SIGTERM = 1 << 14
+AT_EXIT = (
+    "threading.py:join",
+    "concurrent/futures/thread.py:_python_exit",
+    "threading.py:_shutdown",
+)
+READS_QUEUE = ("threading.py:wait", "queue.py:get", "data.py:serve:20")
+WAITS_FOR_EVENT = ("threading.py:wait", "threading.py:wait", "train.py:main:9")
+
+
+def job(*threads: Thread, signals_caught: int = 0, thread_count: int | None = None) -> Snapshot:
+    count = len(threads) if thread_count is None else thread_count
+    one: Any = main(
+        fds=fds(3, links=()),
+        segments=(),
+        threads=threads,
+        thread_count=count,
+        signals_caught=signals_caught,
+    )
+    return snapshot_of(one)
+
+
+def waiting(tid: int, *stack: str, waits: WaitedOn = LOCK, **fields: Any) -> Thread:
+    return thread(tid, *stack, waits=waits, **fields)
+
+
+def test_a_program_that_joins_a_thread_which_nobody_ends_is_told_at_its_exit() -> None:
+    stuck = job(waiting(MAIN, *AT_EXIT), waiting(101, *READS_QUEUE, name="hardware_0"))
+
+    [finding] = found(standing_still.check, stuck)
+
+    assert "has come to its end and waits for a thread that does not end" in finding.summary
+    assert "thread hardware_0 waits for an item of a queue at data.py:20 serve" in finding.cause
+    assert "atexit" in finding.advice
+
+
+def test_two_threads_that_take_two_locks_in_different_order_are_told_with_their_lines() -> None:
+    stuck = job(waiting(MAIN, "train.py:save:11"), waiting(101, "data.py:flush:6", name="logger"))
+
+    [finding] = found(standing_still.check, stuck)
+
+    assert "the main thread waits for a lock at train.py:11 save" in finding.cause
+    assert "thread logger waits for a lock at data.py:6 flush" in finding.cause
+    assert "same order" in finding.advice
+
+
+def test_the_only_thread_of_a_process_waits_for_ever() -> None:
+    end = chain(job(waiting(MAIN, *READS_QUEUE)))
+
+    assert (end.verdict, "there is none" in end.conclusion) == ("dead-end", True)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        waiting(101, *READS_QUEUE, waits=WaitedOn("futex", "futex", timeout_s=5.0)),
+        waiting(101, "data.py:accept:3", waits=WaitedOn("poll", "epoll_wait")),
+        waiting(101, "train.py:step:3", still_s=0.5),
+        thread(101, "train.py:step:3", state="R"),
+    ],
+    ids=["a time limit", "something from outside", "has just run", "runs"],
+)
+def test_a_thread_that_may_still_act_leaves_the_wait_open(other: Thread) -> None:
+    assert chain(job(waiting(MAIN, *AT_EXIT), other)).verdict == "unknown"
+
+
+def test_a_thread_that_was_not_read_leaves_the_wait_open() -> None:
+    seen = (waiting(MAIN, *AT_EXIT), waiting(101, *READS_QUEUE))
+
+    assert chain(job(*seen, thread_count=3)).verdict == "unknown"
+
+
+def test_the_monitor_of_progress_bars_ends_no_wait_of_another_thread() -> None:
+    monitor = waiting(
+        102,
+        "threading.py:wait",
+        "tqdm/_monitor.py:run",
+        waits=WaitedOn("futex", "futex", timeout_s=9.0),
+    )
+    stuck = job(waiting(MAIN, *AT_EXIT), waiting(101, *READS_QUEUE), monitor)
+
+    assert chain(stuck).verdict == "dead-end"
+
+
+@pytest.mark.parametrize(("caught", "verdict"), [(SIGTERM, "unknown"), (0, "dead-end")])
+def test_an_event_that_a_signals_handler_may_set_is_left_open(caught: int, verdict: str) -> None:
+    assert chain(job(waiting(MAIN, *WAITS_FOR_EVENT), signals_caught=caught)).verdict == verdict

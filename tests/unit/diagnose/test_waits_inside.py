@@ -1,0 +1,176 @@
+"""Waits for another thread of the same process: results, locks, modules that are imported."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.waits.chains import wait_graph
+from mpwatch.diagnose.rules.hangs import standing_still
+from mpwatch.model.samples import Frame, ThreadSample, WaitedOn
+from mpwatch.model.snapshot import Process, Thread
+from mpwatch.model.waits import WaitChain
+from tests.builders.snapshots import MAIN, NOW_S, main, only, process, snapshot_of, thread
+
+LOCKS = WaitedOn("futex", "futex", ("futex 0x1",), futex_command=9)
+FUTURE = ("threading.py:wait", "concurrent/futures/_base.py:result")
+IN_POOL = ("concurrent/futures/thread.py:run", "concurrent/futures/thread.py:_worker")
+MANAGER = ("multiprocessing/connection.py:wait", "concurrent/futures/process.py:run")
+HANDLER = ("multiprocessing/queues.py:get", "multiprocessing/pool.py:_handle_results")
+IMPORTLIB = "<frozen importlib._bootstrap>"
+LOOP = ("selectors.py:select", "asyncio/base_events.py:run_forever")
+WAITS = thread(MAIN, *FUTURE, "train.py:load:9", waits=LOCKS)
+STUCK = thread(101, *FUTURE, "data.py:merge:4", *IN_POOL, waits=LOCKS)
+IDLE = thread(102, "concurrent/futures/thread.py:_worker", waits=LOCKS)
+BUSY = thread(103, "data.py:read:7", *IN_POOL, state="R")
+
+
+def with_threads(*threads: Thread) -> Process:
+    return main(segments=(), threads=threads)
+
+
+def chain(*processes: Process) -> WaitChain:
+    (found,) = wait_graph(Index(snapshot_of(*processes))).chains
+    return found
+
+
+def test_a_pool_whose_threads_all_wait_for_calls_of_the_same_pool_is_a_dead_end() -> None:
+    job = snapshot_of(with_threads(WAITS, STUCK, thread(104, *STUCK_STACK, waits=LOCKS)))
+
+    finding = only(standing_still.check, job)
+
+    assert "All 2 threads of its thread pool wait for results of further calls" in finding.summary
+    assert "main waits for the result of a future, train.py:9 load" in finding.evidence
+    assert "do the inner work directly" in finding.advice
+
+
+STUCK_STACK = (*FUTURE, "data.py:merge:4", *IN_POOL)
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        (STUCK, IDLE),
+        (STUCK, BUSY),
+        (STUCK, thread(105, *LOOP)),
+        (STUCK, thread(105, "train.py:serve:3")),
+        (thread(101, *STUCK_STACK, waits=WaitedOn("futex", "futex", timeout_s=9.0)),),
+    ],
+    ids=["idle", "busy", "event-loop", "own-thread", "timeout"],
+)
+def test_a_result_that_some_thread_may_bring_is_left_open(others: tuple[Thread, ...]) -> None:
+    job = snapshot_of(with_threads(WAITS, *others))
+
+    assert not any(each.verdict == "dead-end" for each in wait_graph(Index(job)).chains)
+
+
+def test_a_process_pool_without_a_manager_brings_no_result() -> None:
+    native = thread(105)
+
+    finding = only(standing_still.check, snapshot_of(with_threads(WAITS, native)))
+
+    assert "No thread of this process is an executor's, so none brings the result" in (
+        finding.summary
+    )
+    assert "traceback of that thread" in finding.advice
+
+
+def test_a_thread_that_is_newer_than_the_stacks_may_bring_the_result() -> None:
+    """Times of threads count from the start of the machine, as the clock of the readings does."""
+    parent = with_threads(WAITS, thread(105))
+
+    def started(at_s: float) -> WaitChain:
+        new = ThreadSample(105, "python", "S", 0, start_ticks=round(at_s * 100))
+        return chain(replace(parent, sample=replace(parent.sample, threads=(new,))))
+
+    assert started(NOW_S - 9).verdict == "dead-end"
+    assert started(NOW_S + 0.2).verdict == "unknown"
+
+
+def test_a_process_pool_whose_workers_have_gone_is_a_dead_end() -> None:
+    parent = with_threads(WAITS, thread(105, *MANAGER))
+    worker = process(300, "spawned", threads=[thread(300, "data.py:f", state="R")])
+
+    assert "No worker of its process pool is alive" in chain(parent).conclusion
+    assert chain(parent, worker).verdict == "unknown"
+
+
+def test_a_copy_of_a_pool_in_a_forked_child_is_told_as_that() -> None:
+    """OpenMP's threads were started in the child; they run no Python."""
+    parent = with_threads(thread(MAIN, state="R"), thread(105, *HANDLER))
+    result = ("threading.py:wait", "multiprocessing/pool.py:wait", "multiprocessing/pool.py:get")
+    own = thread(300, *result, "train.py:f", waits=LOCKS)
+    child = process(300, "spawned", start_method="fork", threads=[own, thread(301)], label="worker")
+
+    found = chain(parent, child)
+
+    assert found.verdict == "dead-end"
+    assert "It was forked from main, which has a pool's threads" in found.conclusion
+
+
+def test_a_lock_that_the_only_thread_waits_for_was_taken_by_itself() -> None:
+    """A signal handler has interrupted a function that holds the lock."""
+    own = thread(MAIN, "train.py:on_signal:4", "train.py:save:7", "train.py:main:11", waits=LOCKS)
+
+    finding = only(standing_still.check, snapshot_of(with_threads(own)))
+
+    assert "It is the only thread of this process" in finding.summary
+    assert "train.py:4 on_signal <- train.py:7 save <- train.py:11 main" in finding.evidence[-1]
+
+
+def test_an_event_that_a_signal_handler_may_set_is_no_dead_end() -> None:
+    own = thread(MAIN, "threading.py:wait", "train.py:main:11", waits=LOCKS)
+
+    assert chain(with_threads(own)).verdict == "unknown"
+
+
+def test_a_handler_that_puts_into_the_queue_which_it_interrupts_waits_for_itself() -> None:
+    again = ("queue.py:put", "train.py:on_signal:4", "queue.py:put", "train.py:main:11")
+    waits = thread(MAIN, *again, waits=LOCKS)
+
+    finding = only(
+        standing_still.check, snapshot_of(with_threads(waits, thread(105, "train.py:f")))
+    )
+
+    assert "in the same queue twice" in finding.summary
+    assert "SimpleQueue" in finding.advice
+    inside = ("queue.py:put", "train.py:on_signal:4", "threading.py:wait", "queue.py:get")
+    released = thread(MAIN, *inside, "train.py:main:11", waits=LOCKS)
+    assert chain(with_threads(released, thread(105, "train.py:f"))).verdict == "unknown"
+
+
+def test_a_wait_for_an_import_names_the_thread_that_imports() -> None:
+    importlib = "<frozen importlib._bootstrap>"
+    stack = (Frame("acquire", importlib, 120), Frame("f", "/home/me/train.py", 7))
+    waits = thread(MAIN, "train.py:f", waits=LOCKS)
+    imports = thread(105, "data.py:<module>:2", name="loader")
+    frames = (*imports.stack, Frame("_load_unlocked", importlib, 690))
+
+    found = chain(with_threads(_with(waits, stack), _with(imports, frames)))
+
+    assert "main waits for the lock of a module that is being imported" in found.sentence
+    assert "Its thread loader runs the code of that module, at data.py:2 <module>" in (
+        found.conclusion
+    )
+
+
+def _with(thread: Thread, stack: tuple[Frame, ...]) -> Thread:
+    return replace(thread, stack=stack)
+
+
+def test_a_result_that_is_waited_for_during_the_import_its_thread_needs_is_a_dead_end() -> None:
+    importing = replace(WAITS, stack=(*WAITS.stack, Frame("_load_unlocked", IMPORTLIB, 1)))
+    feeder = replace(
+        thread(101, "multiprocessing/queues.py:_feed", name="QueueFeederThread", waits=LOCKS),
+        stack=(Frame("acquire", IMPORTLIB, 1), Frame("dumps", "/usr/lib/python3/pickle.py", 5)),
+    )
+    manager = thread(102, *MANAGER)
+
+    finding = only(standing_still.check, snapshot_of(with_threads(importing, feeder, manager)))
+
+    assert "QueueFeederThread waits for a module that the main thread is importing" in (
+        finding.summary
+    )
+    assert "top level of a module" in finding.advice
