@@ -22,7 +22,7 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     user_frame,
 )
 from mpwatch.diagnose.analysis.waits.edges import surroundings
-from mpwatch.diagnose.analysis.waits.file_locks import LOCK_FILE
+from mpwatch.diagnose.analysis.waits.file_locks import LOCK_FILE, LOCK_ON
 from mpwatch.model.account import (
     IMPORTS,
     JOB_WORKS,
@@ -464,6 +464,8 @@ def _by_call(
     """The activity by the system call of a thread."""
     place = _at(stack)
     kind = wait.kind
+    if edge is not None and edge.what.startswith(LOCK_ON) and _holds(edge, thread):
+        return Activity("waiting", edge.what, "lock", _few(edge), place)
     if kind == "timer" or (kind == "poll" and not wait.targets):
         return Activity("sleeping", place=place) if place else _SLEEPING
     if kind == "futex":
@@ -490,6 +492,7 @@ def _target_words(wait: WaitedOn) -> str:
 
 def _words_of_call(wait: WaitedOn, what: str) -> tuple[str, Target]:
     """What a system call waits for, in words, and the kind of that."""
+    what = what.removeprefix("a reader of ")
     match wait.kind:
         case "semaphore":
             return f"semaphore {wait.segment} between processes", "lock"

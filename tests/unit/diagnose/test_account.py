@@ -18,7 +18,7 @@ from mpwatch.diagnose.engine import Engine
 from mpwatch.model.account import Account, Activity
 from mpwatch.model.history import History
 from mpwatch.model.ids import SegmentId
-from mpwatch.model.samples import Ended, ThreadSample, WaitedOn
+from mpwatch.model.samples import Ended, FdLink, HeldLock, ThreadSample, WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot, Thread
 from tests.builders.snapshots import (
     IDLE_WORKER,
@@ -26,8 +26,10 @@ from tests.builders.snapshots import (
     NO_HISTORY,
     NOW_S,
     WAITING_MAIN,
+    fds,
     main,
     pid,
+    pipe,
     process,
     snapshot_of,
     thread,
@@ -150,7 +152,7 @@ def test_an_idle_worker_is_known_by_its_stack() -> None:
         (WaitedOn("pipe-write", "write", ("pipe:[9]",)), "waiting", "pipe", "room in a full pipe"),
         (WaitedOn("child", "wait4", ("any child",)), "waiting", "child", "the exit of a child"),
         (WaitedOn("socket-read", "recvfrom", ("socket:[9]",)), "waiting", "socket", "data on "),
-        (WaitedOn("unknown", "flock", ("/data/lock",)), "waiting", "file", "the system call flock"),
+        (WaitedOn("unknown", "flock", ("/data/a",)), "waiting", "lock", "the lock on /data/a"),
         (
             WaitedOn("semaphore", "futex", segment=SegmentId(9, 7)),
             "waiting",
@@ -202,6 +204,31 @@ def test_a_wait_is_not_named_by_a_stack_from_before_it() -> None:
     )
 
     assert found == Activity("sleeping")
+
+
+def test_a_full_pipe_is_named_with_the_process_that_would_read_it() -> None:
+    writes = WaitedOn("pipe-write", "write", (f"pipe:[{DATA}]",))
+    ends = fds(4, links=[pipe(3, DATA, False), pipe(4, DATA, True)])
+    reader = process(300, threads=[thread(300)], fds=ends)
+
+    found = now(main(threads=[thread(MAIN, waits=writes)], fds=ends), reader)
+
+    assert (found.what, found.providers) == ("room in a full pipe (pipe 500)", (reader.process,))
+
+
+def test_sleeps_between_attempts_to_take_a_file_lock_are_a_wait_for_its_holder() -> None:
+    sleeps = WaitedOn("timer", "clock_nanosleep", timeout_s=0.25)
+    path = "/data/set.lock"
+    tries = main(
+        threads=[thread(MAIN, "data.py:acquire:28", waits=sleeps, stack_age_s=0.0)],
+        fds=fds(4, links=[FdLink(3, "file", path, None, True)]),
+    )
+    lock = HeldLock(path, "flock", True, 300)
+    holder = process(300, threads=[thread(300)], fds=replace(fds(4, links=[]), locks=(lock,)))
+
+    assert now(tries, holder) == Activity(
+        "waiting", f"the lock on {path}", "lock", (holder.process,), "data.py:28 acquire"
+    )
 
 
 def test_the_semaphore_of_a_lock_is_named_with_the_line_that_waits() -> None:

@@ -114,6 +114,22 @@ def test_the_holder_of_a_lock_is_further_down_in_the_function_that_takes_it() ->
     )
 
 
+def test_a_holder_that_computes_is_found_as_well() -> None:
+    waits = party(300, "collate.py:acquire:4", "data.py:save:10")
+    idle = party(301, "train.py:sleep:3", waits=POLLS)
+    runs = process(
+        302,
+        "spawned",
+        label="replica 302",
+        segments=(),
+        fds=fds(3, links=()),
+        threads=[thread(302, "data.py:pack:40", "data.py:save:11", state="R")],
+    )
+    job = snapshot_of(waits, idle, runs, segments=(semaphore(300, 301, 302),), root=pid(300))
+
+    assert chain_of(job, "replica 300").endswith("<- replica 302 runs, data.py:40 pack")
+
+
 def test_an_old_stack_does_not_tell_for_what_a_process_waits() -> None:
     waits = party(300, *BARRIER)
     moved = replace(waits, threads=(replace(waits.threads[0], stack_age_s=9.0, waits_s=2.0),))
@@ -394,6 +410,15 @@ def test_a_blocked_process_waits_for_the_one_that_has_inherited_the_lock() -> No
     found = chain_of(snapshot_of(main(state="R"), opens(300, blocked), taker, heir), "packer 300")
 
     assert "the lock on /data/set.lock <- packer 302 sleeps" in found
+
+
+def test_a_lock_whose_holder_the_kernel_does_not_show_is_left_open() -> None:
+    blocked = WaitedOn("unknown", "flock", (LOCK,), (3,))
+
+    found = chain(snapshot_of(opens(300, blocked)))
+
+    assert found.sentence == "packer 300 waits for the lock on /data/set.lock"
+    assert (found.verdict, "shows no holder" in found.conclusion) == ("unknown", True)
 
 
 def test_a_process_that_opens_a_locked_file_again_waits_for_itself() -> None:

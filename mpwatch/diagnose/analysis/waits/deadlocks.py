@@ -225,10 +225,16 @@ def _unread(snapshot: Snapshot, reads: WaitEdge, writes: WaitEdge) -> UnreadPipe
     pipes = channels_among(wait.targets)
     if not pipes or pipes[0] in _waited_on(reader, reads.tid):
         return None
-    streams = [_STREAMS[fd] for fd in _fds_of(writer, pipes[0]) if fd in _STREAMS]
     words = f"pipe {pipes[0]}"
-    stream = f"its {streams[0]}, {words}" if streams else words
-    return UnreadPipe(reader, writer, stream, wait.queued_bytes)
+    stream = output_of(writer, pipes[0])
+    return UnreadPipe(
+        reader, writer, f"its {stream}, {words}" if stream else words, wait.queued_bytes
+    )
+
+
+def output_of(process: Process, pipe: int) -> str:
+    """Which standard output of a process a pipe is; empty where it is none."""
+    return next((_STREAMS[fd] for fd in _fds_of(process, pipe) if fd in _STREAMS), "")
 
 
 def _waited_on(process: Process, tid: int) -> tuple[int, ...]:

@@ -53,6 +53,11 @@ _LOCK_FILE_ENDS = (
 )
 
 
+_HOLDER_HIDDEN = (
+    "The kernel shows no holder: it is in another container or on another machine, or the lock "
+    "changes hands at this moment."
+)
+
 YOUNG_S = 60.0
 """Longer than a child of spawn needs to import torch on a loaded machine."""
 YOUNG_QUIET_S = 3.0
@@ -158,6 +163,9 @@ def _end_of_edge(around: ReadContext, process: Process, edge: WaitEdge) -> WaitE
         return WaitEnd("dead-end", words, _alone_conclusion(around.index, thread, edge))
     if _holds_this_file_lock(around, process, edge, thread):
         return WaitEnd("dead-end", words, OWN_FILE_LOCK)
+    wait = thread.waits_on if thread is not None else None
+    if edge.what.startswith(LOCK_ON) and wait is not None and wait.holder is None:
+        return WaitEnd("unknown", words, _HOLDER_HIDDEN)
     if edge.what.startswith(LOCK_FILE):
         return WaitEnd("unknown", words, _LOCK_FILE_ENDS)
     if _is_new(around, process, edge):

@@ -96,6 +96,18 @@ def test_the_inodes_of_locked_files_are_those_that_are_held(proc: Path) -> None:
     assert LockedFiles(str(proc / "nothing"))() == frozenset()
 
 
+def test_the_table_of_locks_is_read_anew_after_some_time(proc: Path) -> None:
+    now_s = [0.0]
+    locked = LockedFiles(str(proc), clock=lambda: now_s[0])
+    assert locked()
+    (proc / "locks").write_bytes(b"")
+
+    now_s[0] = 1.0
+    assert locked()
+    now_s[0] = 5.0
+    assert not locked()
+
+
 def locks_of(pid: int) -> dict[str, HeldLock]:
     """The locks that a process holds, by path."""
     found = read_descriptors("/proc", pid, lambda _: None, LockedFiles("/proc")()).locks

@@ -61,6 +61,7 @@ RULES = (
         ({"exit_code": 0}, "normal"),
         ({"exit_code": 1}, "failed"),
         ({"exit_code": 143}, "shutdown"),
+        ({"exit_code": 15}, "shutdown"),
         ({}, "unknown"),
     ],
 )
@@ -509,9 +510,20 @@ def test_a_child_whose_parent_reads_its_status_and_goes_on_is_information(
     still_s: float, state: str, severity: Severity
 ) -> None:
     parent = main(threads=[thread(MAIN, "train.py:next_trial:7", still_s=still_s)])
-    dead = process(200, "spawned", state=state, ended=exited(200, at_s=NOW_S - 9, exit_code=15))
+    dead = process(200, "spawned", state=state, ended=exited(200, at_s=NOW_S - 9, exit_code=2))
 
     assert only(worker_exited_unexpectedly.check, snapshot_of(parent, dead)).severity is severity
+
+
+def test_a_child_in_whose_place_its_parent_has_started_another_is_information() -> None:
+    dead = process(200, "spawned", ended=exited(200, at_s=NOW_S - 9, exit_code=2))
+    check = worker_exited_unexpectedly.check
+
+    replaced = snapshot_of(main(), dead, process(900, "spawned"))
+    beside = snapshot_of(main(), dead, process(201, "spawned"))
+
+    assert only(check, replaced).severity is Severity.INFO
+    assert only(check, beside).severity is Severity.CRITICAL
 
 
 def test_a_rank_that_its_launcher_has_started_again_is_information() -> None:
@@ -527,8 +539,8 @@ def test_a_rank_that_its_launcher_has_started_again_is_information() -> None:
 
 
 def test_workers_that_a_failing_program_kills_are_not_its_cause() -> None:
-    raised = log("exception", MAIN, how="main", type="MemoryError", text="")
-    lost = log("exception", MAIN, how="main", type="BrokenProcessPool", text="")
+    raised = log("exception", MAIN, where="main", type="MemoryError", text="")
+    lost = log("exception", MAIN, where="main", type="BrokenProcessPool", text="")
     failed = dead_main(NOW_S - 0.2, exit_code=1)
     killed = dead_worker(NOW_S - 0.5, role="pool-worker", signal=9)
     check = worker_exited_unexpectedly.check

@@ -122,6 +122,17 @@ def test_a_forked_child_that_waits_for_a_thread_pool_of_its_parent_waits_for_no_
     assert "at data.py:19 fetch" in finding.evidence
 
 
+def test_a_worker_that_submits_to_the_executor_that_runs_it_is_told_so() -> None:
+    """The executor holds its lock while it forks its workers."""
+    worker = alone("concurrent/futures/process.py:submit", "data.py:part:5")
+
+    finding = only(fork_with_threads_lock.check, snapshot_of(threaded_main(), worker))
+
+    assert "60 s for an executor that was made before the fork" in finding.summary
+    assert "holds already" not in finding.cause
+    assert "do the inner work directly" in finding.advice
+
+
 def test_a_wait_for_a_lock_and_one_for_a_thread_are_two_findings() -> None:
     twin = replace(alone(*AWAITS), process=pid(301), label="spawned 301")
     job = snapshot_of(threaded_main("prefetcher"), twin, alone())

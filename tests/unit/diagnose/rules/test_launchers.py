@@ -265,6 +265,15 @@ def test_a_hang_up_without_a_terminal_was_sent_by_a_process_and_is_told_once() -
     assert "terminal" not in finding.cause
 
 
+def test_a_rank_that_a_hang_up_ended_before_its_launcher_is_told_after_a_while() -> None:
+    def job(at_s: float) -> Snapshot:
+        ended = process(300, "rank", rank=0, ended=exited(300, at_s=at_s, signal=1))
+        return snapshot_of(launcher(), ended)
+
+    assert found(torchrun_sighup.check, job(NOW_S - 5)) == []
+    assert only(torchrun_sighup.check, job(NOW_S - 60)).process == pid(300)
+
+
 def test_an_error_of_an_unknown_process_is_not_reported() -> None:
     job = snapshot_of(launcher(), log=(log("exception", 999, "SignalException: got signal: 1"),))
 

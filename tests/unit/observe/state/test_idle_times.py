@@ -15,6 +15,7 @@ from tests.builders.samples import MAIN, sample, tree
 PIPE = WaitedOn("poll", "poll", ("pipe:[7]",), timeout_s=5.0)
 LOCK = WaitedOn("futex", "futex", ("futex 0x7f",))
 SEMAPHORE = WaitedOn("semaphore", "futex", ("sem 1:2",), segment=SegmentId(1, 2))
+FLOCK = WaitedOn("unknown", "flock", ("/tmp/a.lock",), (3,))
 SLEEP = WaitedOn("timer", "clock_nanosleep", timeout_s=1.0)
 
 
@@ -34,6 +35,11 @@ def test_a_wait_lasts_as_long_as_it_is_for_the_same_thing() -> None:
 
 def test_a_wait_missing_in_one_sample_continues() -> None:
     assert waited(PIPE, LOCK, None, PIPE).waits_s == 3.0
+
+
+def test_processes_that_take_turns_at_a_file_lock_do_not_wait_all_the_time() -> None:
+    assert waited(SLEEP, FLOCK, SLEEP, FLOCK, FLOCK).waits_s == 1.0
+    assert waited(FLOCK, FLOCK, SLEEP).waits_s == 0.0
 
 
 def test_a_thread_that_runs_or_waits_for_a_private_lock_has_no_other_wait() -> None:
