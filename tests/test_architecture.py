@@ -265,18 +265,18 @@ def private_names_of_mpwatch(source: str) -> Iterator[tuple[int, str]]:
     names = {alias.asname or alias.name for node in imports for alias in node.names}
     for node in imports:
         yield from ((node.lineno, each.name) for each in node.names if PRIVATE.match(each.name))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute):
-            whose, name = node.value, node.attr
-        elif isinstance(node, ast.Call) and len(node.args) > 1:
-            whose, name = node.args[0], str(getattr(node.args[1], "value", ""))
-        elif isinstance(node, ast.Constant) and PRIVATE_PATH.match(str(node.value)):
-            yield node.lineno, str(node.value)
+    for part in ast.walk(tree):
+        if isinstance(part, ast.Attribute):
+            whose, name = part.value, part.attr
+        elif isinstance(part, ast.Call) and len(part.args) > 1:
+            whose, name = part.args[0], str(getattr(part.args[1], "value", ""))
+        elif isinstance(part, ast.Constant) and PRIVATE_PATH.match(str(part.value)):
+            yield part.lineno, str(part.value)
             continue
         else:
             continue
         if isinstance(whose, ast.Name) and whose.id in names and PRIVATE.match(name):
-            yield node.lineno, f"{whose.id}.{name}"
+            yield part.lineno, f"{whose.id}.{name}"
 
 
 @pytest.mark.slow

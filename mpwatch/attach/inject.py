@@ -321,7 +321,7 @@ def read_frame(client: socket.socket, kind: int, within_s: float) -> dict[str, o
             if found == kind:
                 try:
                     value = json.loads(payload)
-                except ValueError:
+                except (ValueError, RecursionError):
                     return None
                 return value if isinstance(value, dict) else None
 

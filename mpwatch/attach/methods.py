@@ -161,6 +161,7 @@ class PendingCall:
             shown = "an unknown version" if version is None else f"{version[0]}.{version[1]}"
             raise Refused(f"its Python is {shown}; mpwatch supports 3.10 and later")
         _require_gil(attempt.interpreter)
+        code_cave.require_unused_bytes(attempt.interpreter.modules)
 
     def deliver(self, attempt: Attempt, exchange: ExchangeDir) -> float | None:
         """Write code and data into the target and queue the call, on a thread that then ends."""

@@ -5,7 +5,8 @@
 
 A round runs `tests/programs/chaos_job.py` twice with one seed: alone, and with everything below
 done to it at random moments. Its output and its exit code must be the same, it must end in time,
-and no process and no file may be left but those of processes that were killed.
+and no process and no file may be left but those of processes that were killed. Of a round that does
+not end, the stacks, the output and the hooks' files are kept.
 
 - mpwatch injects the hook, dumps, diagnoses, records and detaches; it is left alone, stopped for a
   while, or killed by SIGTERM or SIGKILL.
@@ -33,6 +34,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -40,12 +42,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from mpwatch.attach.payload.install import COPY_PREFIX
 from tests.conftest import PROGRAMS
 
 STEPS = 16
 JOB_WITHIN_S = 600.0
 """For a job of 4 to 30 s on an idle machine: this long only if something hangs."""
 OBSERVERS_WITHIN_S = 60.0
+ROUND_WITHIN_S = 2 * JOB_WITHIN_S + 5 * OBSERVERS_WITHIN_S
 RUNTIME_BYTES = 32 << 20
 SHM_BYTES = 256 << 20
 SHM_NEEDED_BYTES = 64 << 20
@@ -89,11 +93,10 @@ class Round:
         if reader.is_alive():
             stacks = stacks_of(job.pid)
             kill_all_but(os.getpid())
-            reader.join()
-            said, errors = (part[-2000:] for part in output)
+            reader.join(OBSERVERS_WITHIN_S)
+            kept = self._keep(stacks, output)
             self.faults.append(
-                f"it did not end within {JOB_WITHIN_S:.0f} s: {stacks}\n"
-                f"its output ends with {said!r}, its errors with {errors!r}"
+                f"it did not end within {JOB_WITHIN_S:.0f} s; more in {kept}: {stacks}"
             )
             return
         found = (job.returncode, output[0])
@@ -104,6 +107,17 @@ class Round:
             )
         self._wait_for_observers()
         self._look_for_remains(output[1])
+
+    def _keep(self, stacks: str, output: list[bytes]) -> Path:
+        """Keep what there is of a round that did not end; the folder it is in."""
+        folder = Path(tempfile.mkdtemp(prefix=f"mpwatch-chaos-{self.seed}-"))
+        (folder / "stacks").write_text(stacks)
+        for name, said in zip(("output", "errors"), output, strict=False):
+            (folder / name).write_bytes(said)
+        shutil.copytree(
+            RUNTIME, folder / "runtime", ignore=lambda _, names: [n for n in names if ".sock" in n]
+        )
+        return folder
 
     def _job_alone(self) -> tuple[int, bytes]:
         """Exit code and output without any disturbance: the same under every start method."""
@@ -262,7 +276,9 @@ class Round:
         }
         for path in RUNTIME.glob("mpwatch/*"):
             if path.name.startswith("attach-") and self.has_killed:
-                continue  # of a killed observer: the next one removes it
+                continue  # of an observer that was killed: the next one removes it
+            if path.name.startswith(COPY_PREFIX):
+                continue  # of a job that ended with its hook: it serves the next attach
             if path.name.split("-")[0] not in killed:
                 notes = path.with_suffix(".notes")
                 text = notes.read_text(errors="replace")[-1000:] if notes.exists() else ""
@@ -297,11 +313,13 @@ def stacks_of(pid: int) -> str:
 
 
 def kill_all_but(pid: int) -> None:
-    """Kill all other processes of this pid namespace."""
-    for each in others():
-        if each != pid:
+    """Kill all other processes of this pid namespace, also those forked meanwhile."""
+    deadline_s = time.monotonic() + 10
+    while (left := [each for each in others() if each != pid]) and time.monotonic() < deadline_s:
+        for each in left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(each, signal.SIGKILL)
+        time.sleep(0.05)
 
 
 def inside(seed: int) -> int:
@@ -365,7 +383,13 @@ def can_run() -> bool:
 def one_round(seed: int) -> dict[str, Any]:
     """Run one round in namespaces of its own."""
     command = [sys.executable, "-m", "tests.endurance.chaos", "--inside", "--seed", str(seed)]
-    done = subprocess.run([*NAMESPACES, *command], capture_output=True, text=True)
+    try:
+        done = subprocess.run(
+            [*NAMESPACES, *command], capture_output=True, text=True, timeout=ROUND_WITHIN_S
+        )
+    except subprocess.TimeoutExpired as error:
+        fault = f"the round itself did not end within {ROUND_WITHIN_S:.0f} s: {error.stderr!r}"
+        return {"kind": "?", "faults": [fault], "counts": {}}
     try:
         found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
         return found

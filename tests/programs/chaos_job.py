@@ -87,7 +87,13 @@ class Workers:
 
     def __init__(self, context):
         self.context = context
-        self.pairs = [self.start() for _ in range(WORKERS)]
+        self.pairs = []
+        try:
+            for _ in range(WORKERS):
+                self.pairs.append(self.start())
+        except BaseException:
+            self.abandon()
+            raise
 
     def start(self):
         ours, theirs = self.context.Pipe()
@@ -115,6 +121,11 @@ class Workers:
             process.join()
             connection.close()
         return [process.exitcode for process, _ in self.pairs]
+
+    def abandon(self):
+        """Kill them: the interpreter's exit joins workers that nobody has told to end."""
+        for process, _ in self.pairs:
+            process.kill()
 
 
 def step(dice, workers, context, generator):
@@ -170,9 +181,13 @@ def main():
     dice, generator = random.Random(seed), torch.Generator().manual_seed(seed)
     workers = Workers(context)
     print("ready", flush=True)
-    for number in range(steps):
-        print(number, *step(dice, workers, context, generator), flush=True)
-        time.sleep(dice.random() * 0.2)
+    try:
+        for number in range(steps):
+            print(number, *step(dice, workers, context, generator), flush=True)
+            time.sleep(dice.random() * 0.2)
+    except BaseException:
+        workers.abandon()
+        raise
     # While it finalizes, the interpreter gives a signal that it handles its default action, which
     # here is death (Modules/signalmodule.c, _PySignal_Fini). One that is ignored stays ignored.
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)

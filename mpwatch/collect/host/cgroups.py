@@ -55,8 +55,11 @@ def parse_mounts(mountinfo: bytes) -> tuple[Mount, ...]:
         fields, tail = before.split(" "), after.split(" ")
         if len(fields) < 6 or len(tail) < 3 or tail[0] not in ("cgroup", "cgroup2"):
             continue
+        point, root = _unescape(fields[4]), _unescape(fields[3])
+        if "\0" in point:
+            continue  # no path that could be opened
         names = frozenset(tail[2].split(",")) if tail[0] == "cgroup" else frozenset[str]()
-        mounts.append(Mount(_unescape(fields[4]), _unescape(fields[3]), names))
+        mounts.append(Mount(point, root, names))
     return tuple(mounts)
 
 

@@ -86,6 +86,18 @@ def test_a_partial_transfer_is_not_interrupted(start: Start, call: str) -> None:
     assert eventually(lambda: inject(running.process, timeout_s=0.05).state == "pending")
 
 
+def test_no_write_of_a_thread_that_streams_returns_early(start: Start) -> None:
+    """It runs for moments between two waits for room in the pipe, still in the same call."""
+    running = start("attach_streaming")
+    for _ in range(3):
+        attached = inject(running.process, timeout_s=0.05)
+        assert (attached.state, attached.passes) == ("absent", True), attached
+        assert attached.stopped_s is None
+    running.say(b"?")
+    short, count = map(int, running.line().split())
+    assert (short, count > 0) == (0, True)
+
+
 @pytest.mark.parametrize("call", TIMED)
 def test_a_call_with_a_timeout_ends_when_it_would_have_ended_anyway(
     start: Start, call: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -86,13 +87,16 @@ def test_a_thread_that_stays_after_a_successful_answer_is_named(start: Start) ->
     assert f"its thread {running.line()}" in outcome.reason
 
 
+@pytest.mark.parametrize("has_socket", [True, False])
 def test_a_wrapper_under_another_librarys_is_left_as_a_pass_through_and_named(
-    start: Start,
+    start: Start, runtime: Path, has_socket: bool
 ) -> None:
     running = start("attach_wrapped", "wraps")
     assert inject(running.process, timeout_s=5).state == "ready"
     running.say(b"wrap\n")
     before = running.line()
+    if not has_socket:  # it is then detached by its interpreter
+        shutil.rmtree(runtime / "mpwatch")
     done = run_detach(running.pid)
     assert done.returncode == 0, done
     assert "remains: multiprocessing.queues.Queue.put: another library" in done.stdout

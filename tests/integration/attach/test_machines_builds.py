@@ -20,8 +20,10 @@ import pytest
 
 from mpwatch.attach.detach import detach
 from mpwatch.attach.inject import inject
+from mpwatch.attach.plan import plan_injection
 from mpwatch.collect.process.procfs import stat_of
 from tests.integration.attach.conftest import PROGRAMS, Start
+from tests.integration.attach.test_kinds_of_targets import sample
 
 ROOT = Path(__file__).parents[3]
 CHROOTS = [path for path in os.environ.get("MPWATCH_CHROOTS", "").split(":") if path]
@@ -155,9 +157,17 @@ def test_a_build_that_cannot_have_the_hook_is_refused_with_the_reason(
     subprocess.run(
         [compiler, "-rdynamic", *options, "-o", program, str(tmp_path / "fake.c")], check=True
     )
-    state, said = outcome([program])
-    assert state == "absent"
-    assert said.startswith(reason)
+    popen = subprocess.Popen([program], stdout=subprocess.PIPE)
+    try:
+        assert popen.stdout is not None
+        assert popen.stdout.readline() == b"ready\n"
+        (planned,) = plan_injection([sample(popen.pid, role="main")]).processes
+        attached = inject(stat_of(popen.pid).process, timeout_s=5)
+    finally:
+        popen.kill()
+        popen.communicate()
+    assert (attached.state, planned.reason) == ("absent", attached.reason)
+    assert attached.reason.startswith(reason)
 
 
 EMBEDDING = """

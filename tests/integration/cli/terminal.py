@@ -12,7 +12,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[3]
@@ -20,10 +20,23 @@ WITHIN_S = 60.0
 
 
 class Terminal:
-    """A session of its own with a controlling terminal; `close` hangs it up."""
+    """A session of its own with a controlling terminal; `close` hangs it up.
+
+    Args:
+        arguments: Of the command.
+        variables: More of its environment.
+        width: Columns.
+        height: Lines.
+        program: What the interpreter runs; mpwatch if not given.
+    """
 
     def __init__(
-        self, *arguments: str, variables: Mapping[str, str], width: int = 120, height: int = 40
+        self,
+        *arguments: str,
+        variables: Mapping[str, str],
+        width: int = 120,
+        height: int = 40,
+        program: Sequence[str] = ("-m", "mpwatch"),
     ) -> None:
         environment = {**os.environ, "TERM": "xterm-256color", "PYTHONPATH": str(REPOSITORY)}
         environment |= variables
@@ -32,7 +45,7 @@ class Terminal:
         self.output = b""
         self.pid, self._fd = pty.fork()
         if self.pid == 0:
-            command = [sys.executable, "-m", "mpwatch", *arguments]
+            command = [sys.executable, *program, *arguments]
             os.execve(sys.executable, command, environment)
         self._status: int | None = None
         fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
@@ -102,16 +115,19 @@ class Terminal:
         return bool(data)
 
 
-def idle_program(variables: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """A Python program that sleeps in small steps."""
-    program = "import time\nprint('ready', flush=True)\nwhile True: time.sleep(0.02)"
+def idle_program(
+    variables: Mapping[str, str], *, before: str = "", cwd: Path | None = None
+) -> subprocess.Popen[bytes]:
+    """A Python program that sleeps in small steps, after what it does `before`."""
+    program = f"{before}import time\nprint('ready', flush=True)\nwhile True: time.sleep(0.02)"
     environment = {**os.environ, **variables}
     popen = subprocess.Popen(
         [sys.executable, "-c", program],
         stdout=subprocess.PIPE,
         env=environment,
+        cwd=cwd,
         start_new_session=True,
     )
     assert popen.stdout is not None
-    popen.stdout.readline()
+    assert popen.stdout.readline() == b"ready\n"
     return popen

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from mpwatch.attach.payload import bootstrap_code, program
+from mpwatch.attach.results import Answer
 
 STOWAWAY = """
 reason = ""
@@ -280,3 +281,28 @@ def test_the_script_for_remote_exec_leaves_no_name_and_raises_nothing(folder: Pa
     deadline = threading.Event()
     while not (folder / "compiled").exists():
         assert not deadline.wait(0.01)
+
+
+@pytest.mark.parametrize(("count", "told"), [(0, 0), (2, 2), (30, 19)])
+def test_what_could_not_be_undone_is_answered_as_far_as_there_is_room(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, count: int, told: int
+) -> None:
+    left = {
+        f"module.function{number:02}": "another library has replaced it" for number in range(count)
+    }
+    session = types.SimpleNamespace(
+        patcher=types.SimpleNamespace(left=left),
+        server=types.SimpleNamespace(path=None),
+        ring=types.SimpleNamespace(path=None),
+        problems=(),
+    )
+    package = types.SimpleNamespace(
+        current=lambda: session, uninstrument=lambda: True, version=lambda: "1.2"
+    )
+    monkeypatch.setitem(sys.modules, "_mpwatch_hook", package)
+
+    found = Answer.parse(program.as_json(program.unload({})))
+
+    assert found.is_success
+    assert list(found.left[:told]) == [f"{name}: {why}" for name, why in list(left.items())[:told]]
+    assert found.left[told:] == ((f"and {count - told} more",) if told < count else ())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Literal, TypeAlias
@@ -17,6 +18,11 @@ from mpwatch.model.samples import Frame
 from mpwatch.model.units import seconds_text
 
 RULE = "fork-with-threads-lock"
+_ENDING_WAITS = sum(
+    1 << number - 1
+    for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGTERM)
+)
+"""Signals whose handlers programs use to set an event."""
 
 _CAUSE = (
     "A fork copies the state of all locks, but only the thread that forks. A lock that another "
@@ -72,11 +78,14 @@ def check(index: Index) -> Iterator[Finding]:
     """Yield one finding for all forked children of a parent that are blocked in the same way.
 
     A child whose blocked function is on its stack twice may hold the lock itself: that does not
-    come from the fork.
+    come from the fork. One that waits on an event in its own code may be meant to, until a handler
+    of a signal sets it.
     """
     by_head: defaultdict[tuple[ProcessId | None, Kind], list[ForkedAlone]] = defaultdict(list)
     for stuck in forked_alone(index, "lock"):
         if _is_on_stack_twice(own_frames(stuck.thread.stack)):
+            continue
+        if _may_be_meant_to_wait(stuck):
             continue
         head = family_head(index, stuck.process)
         by_head[None if head is None else head.process, _kind(stuck)].append(stuck)
@@ -129,3 +138,13 @@ def _kind(stuck: ForkedAlone) -> Kind:
     if any(calls(frames[:3], each) for each in _EXECUTORS):
         return "executor"
     return "woken" if frames and calls(frames[:1], "threading.py:wait") else "lock"
+
+
+def _may_be_meant_to_wait(stuck: ForkedAlone) -> bool:
+    """Whether user code waits on a condition, as a process does that is parked until a signal."""
+    frames = own_frames(stuck.thread.stack)
+    caller = next((f for f in frames if not f.file.endswith("threading.py")), None)
+    if _kind(stuck) != "woken" or caller is None or is_library(caller):
+        return False
+    handles = (stuck.process.sample.signals_caught or 0) & _ENDING_WAITS
+    return bool(handles) or not stuck.parents_threads

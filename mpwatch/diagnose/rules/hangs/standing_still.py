@@ -129,11 +129,22 @@ def _finding(
         severity=Severity.CRITICAL,
         process=first.process,
         tid=first.tid,
-        summary=f"{first.who} is blocked and cannot make progress: {headline or chain.conclusion}",
+        summary=_summary(first.who, headline) if headline else _blocked(first.who, chain),
         evidence=tuple(evidence),
         cause=cause if why is None else why.cause,
         advice=_ADVICE if why is None else why.advice,
     )
+
+
+def _summary(who: str, headline: str) -> str:
+    """What happened, which says that nothing moves; `it` is the process that is told of."""
+    words = headline.removesuffix(".")
+    return f"{who}{words[2:]}" if words.startswith("it ") else words
+
+
+def _blocked(who: str, chain: WaitChain) -> str:
+    """The summary where only the end of the chain is known."""
+    return f"{who} is blocked and cannot make progress: {chain.conclusion}"
 
 
 def _places(snapshot: Snapshot, chain: WaitChain) -> Iterator[str]:

@@ -198,6 +198,8 @@ def test_listening_ports(place: Proc, tcp: bytes, tcp6: bytes) -> None:
 
 @FUZZ
 @given(broken(CGROUP), broken(MOUNTS))
+@example(cgroup=CGROUP, mounts=MOUNTS.replace(b"/sys/fs/cgroup rw", b"\0/sys/fs/cgroup rw"))
+@example(cgroup=CGROUP, mounts=MOUNTS.replace(b"/sys/fs/cgroup rw", b"\\000/cgroup rw"))
 def test_where_control_groups_are(place: Proc, cgroup: bytes, mounts: bytes) -> None:
     parse_membership(cgroup)
     parse_mounts(mounts)

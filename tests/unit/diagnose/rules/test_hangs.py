@@ -191,14 +191,54 @@ def test_a_child_forked_during_a_pin_thread_is_named_with_it() -> None:
     assert named(job) == ["fork-vs-pin-thread"]
 
 
-@pytest.mark.parametrize("has_stack", [True, False])
-def test_a_hidden_system_call_is_judged_by_its_wait_channel_and_stack(has_stack: bool) -> None:
-    """Without a stack it may as well wait for a semaphore that processes share."""
-    stack = (Frame("log", "train.py", 7),) if has_stack else ()
+LIBRARY = "/usr/lib/python3.11"
+
+
+@pytest.mark.parametrize(
+    ("file", "rules"),
+    [
+        ("", []),
+        ("train.py", []),  # lock.acquire() of either kind of lock
+        (f"{LIBRARY}/multiprocessing/synchronize.py", []),
+        (f"{LIBRARY}/multiprocessing/queues.py", []),
+        ("/home/jvm/train.py", []),
+        (f"{LIBRARY}/threading.py", ["fork-with-threads-lock"]),
+        (f"{LIBRARY}/logging/__init__.py", ["fork-with-threads-lock"]),
+        ("<frozen importlib._bootstrap>", ["fork-with-threads-lock"]),
+        ("/usr/lib/libgomp.so.1", ["fork-openmp"]),
+    ],
+)
+def test_a_hidden_system_call_is_judged_only_where_the_stack_shows_a_lock_of_threads(
+    file: str, rules: list[str]
+) -> None:
+    """It may as well wait for a semaphore that processes share."""
+    stack = (Frame("acquire", file, 7), Frame("load", "train.py", 9)) if file else ()
     waiting = Thread(300, "python", "S", wchan="futex_do_wait", still_s=STILL, stack=stack)
     child = process(300, "spawned", start_method="fork", threads=[waiting])
+    job = snapshot_of(threaded_main("prefetcher"), child)
 
-    assert named(snapshot_of(main(), child)) == ["fork-with-threads-lock"] * has_stack
+    assert named(job) == rules
+    told = " ".join(
+        line for module in FORK_RULES for f in found(module.check, job) for line in f.evidence
+    )
+    assert "futex" not in told
+
+
+PARKED = ("threading.py:wait", "threading.py:wait", "data.py:serve:40")
+
+
+@pytest.mark.parametrize(
+    ("caught", "threads", "count"),
+    [(0x2, ("python", "prefetcher"), 1), (0x4002, ("python", "prefetcher"), 0), (0x2, (), 0)],
+)
+def test_a_child_that_waits_on_an_event_in_its_own_code_may_be_meant_to(
+    caught: int, threads: tuple[str, ...], count: int
+) -> None:
+    """By a handler of SIGTERM (0x4000) that sets it, or until it is ended from outside."""
+    child = alone(*PARKED)
+    child = replace(child, sample=replace(child.sample, signals_caught=caught))
+
+    assert len(named(snapshot_of(threaded_main(*threads), child))) == count
 
 
 @pytest.mark.parametrize(

@@ -102,13 +102,18 @@ def unread(waited_s: float, fd: int, **reader: Any) -> Snapshot:
         threads=[thread(MAIN, "train.py:main:7", waits=SLEEPS, **{"still_s": waited_s, **reader})],
     )
     writes = WaitedOn("pipe-write", "write", ("pipe:[500]",), (fd,))
-    return snapshot_of(own, child(waits=writes, still_s=waited_s))
+    output = pipe(fd, 500, True)
+    return snapshot_of(own, child(waits=writes, still_s=waited_s, links=(output,)))
 
 
 def test_unread_output_is_named_as_the_cause() -> None:
     finding = only(no_progress.check, unread(40.0, 1))
 
     assert finding.severity is Severity.WARNING
+    assert finding.summary == (
+        "spawned (300) has waited 40 s to write to its standard output, pipe 500: main (100), "
+        "which could read it, sleeps at train.py:7 main"
+    )
     assert finding.cause.startswith("pipe 500 is full, and main (100), which has its reading end")
     assert "wake up" not in finding.cause
     assert "in a thread of its own" in finding.advice
