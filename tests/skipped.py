@@ -9,6 +9,8 @@ REMEDIES = (
     ("MPWATCH_ALL_DEMOS", "MPWATCH_ALL_DEMOS=1 with -n 0"),
     ("MPWATCH_CHROOTS", "MPWATCH_CHROOTS=DIR:DIR, directories made by debootstrap with python3"),
     ("pyenv", "pyenv with Python 3.10, 3.12 and 3.13"),
+    ("empty parameter set for (python)", "pyenv with Python 3.10, 3.12 and 3.13"),
+    ("could not import 'textual_serve'", "pip install -e '.[serve]'"),
     ("forbids ptrace", "sysctl kernel.yama.ptrace_scope=0, or a container with SYS_PTRACE"),
     ("may not mount", "a privileged container"),
     ("only root", "root"),

@@ -18,7 +18,7 @@ from tests import procfs
 LIMIT_S = 30.0
 AGENT = """
 import os, sys, time
-from mpwatch.nodes.frames import encode
+from mpwatch.nodes.framing import encode
 from mpwatch.nodes.messages import Answer, Hello, Summary, node_frame
 from mpwatch.nodes.summary import NodeRow, RankRow, row_of
 def say(data): os.write(1, data)

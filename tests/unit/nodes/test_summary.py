@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mpwatch.model.findings import Severity
 from mpwatch.model.samples import Ended
-from mpwatch.nodes.frames import FrameReader
+from mpwatch.nodes.framing import FrameReader
 from mpwatch.nodes.messages import (
     Answer,
     Ask,
