@@ -41,11 +41,13 @@ REMEDIES = (
     ("python>=3.14", "Python 3.14"),
     ("python<3.13", "Python before 3.13"),
     ("numpy", "numpy 2"),
+    ("Python 3.10", "Python 3.11"),
     ("pyproject.toml pins", "the pinned versions: pip install -e '.[test]'"),
     ("GPU", "an NVIDIA GPU"),
     ("state D", "a device that holds a process in state D"),
     ("fixed in ", "a torch that is no longer supported"),
     ("native threads of its own", "a library with native threads (OpenCV)"),
+    ("torch", "torch: pip install -e '.[test]'"),
 )
 """Part of the reason that a test gives for being skipped, and what makes it run."""
 

@@ -1,6 +1,6 @@
 """Coverage-guided fuzzing of everything that is read from other processes and from files.
 
-    python -m tests.endurance.fuzz --inputs 1000000
+    TMPDIR=/dev/shm python -m tests.endurance.fuzz --inputs 1000000
     python -m tests.endurance.fuzz --inputs 50000 ring recording
 
 Takes `pip install atheris`, which has wheels for CPython 3.10 to 3.14 on x86-64 (November 2026);
