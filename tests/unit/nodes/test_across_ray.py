@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from mpwatch.nodes.across import RAY_STUCK, JobFinding, job_findings
+from mpwatch.nodes.across import JobFinding, job_findings
+from mpwatch.nodes.across_ray import RULE as RAY_STUCK
 from mpwatch.nodes.head import NodeView
 from mpwatch.nodes.summary import (
     IN_RAY_GET,

@@ -5,14 +5,22 @@ from __future__ import annotations
 import importlib.util
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from mpwatch.nodes.launchers.launch import AgentCommand, CannotLaunch
-from mpwatch.nodes.launchers.spec import launches
+from mpwatch.nodes.launchers import spec
+from mpwatch.nodes.launchers.launch import AgentCommand, CannotLaunch, Launch
 
 AGENT = AgentCommand()
+
+
+def launches(job: str, agent: AgentCommand) -> Sequence[Launch]:
+    """The commands of a job whose nodes are known from the start."""
+    found = spec.launches(job, agent)
+    assert isinstance(found, Sequence)
+    return found
 
 
 @pytest.fixture
