@@ -30,6 +30,8 @@ no port and injects nothing, and ends with the dashboard.
 SPEC names the job:
   ssh:HOST,HOST            hosts, by your own ssh and without questions
   ssh:@HOSTFILE            the first word of each line
+  ray:auto                 one actor on each node of the running Ray cluster;
+                           ray:HOST:PORT of another one
   slurm:JOBID              one srun step in the job's allocation for each node;
                            slurm: alone inside an allocation
   k8s:[NAMESPACE/]POD,POD  kubectl exec; LABEL=VALUE in place of pods
@@ -247,6 +249,9 @@ def _add_nodes(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     node.add_argument(
         "--job-pids", type=_pids, default=(), metavar="PID,PID", help="the roots of the job here"
     )
+    node.add_argument(
+        "--raylet", type=_pid, metavar="PID", help="the processes of this Ray node and its drivers"
+    )
     _add_match(node)
     node.add_argument(
         "--part",
@@ -263,7 +268,7 @@ def _add_job(parser: argparse.ArgumentParser) -> None:
         "--job",
         metavar="SPEC",
         help="a job on several machines: local:N, ssh:HOST,HOST, ssh:@HOSTFILE, slurm:JOBID, "
-        "k8s:[NAMESPACE/]POD,POD",
+        "k8s:[NAMESPACE/]POD,POD, ray:auto, ray:HOST:PORT",
     )
     _add_agent(parser)
 

@@ -26,7 +26,7 @@ from mpwatch.model.findings import Severity
 if TYPE_CHECKING:
     from mpwatch.model.snapshot import Snapshot
     from mpwatch.nodes.head import Head, NodeView
-    from mpwatch.nodes.launchers.launch import Launch
+    from mpwatch.nodes.launchers.launch import ChangingNodes, Launch
     from mpwatch.nodes.messages import Ask
 
 
@@ -42,7 +42,9 @@ def node(arguments: argparse.Namespace) -> int:
     from mpwatch.nodes.find import Selection, find_roots
     from mpwatch.nodes.jobs_of_node import JobsOfNode
 
-    selection = Selection(arguments.job_pids, dict(arguments.match), arguments.part)
+    selection = Selection(
+        arguments.job_pids, arguments.raylet, dict(arguments.match), arguments.part
+    )
     jobs = JobsOfNode(lambda: find_roots(selection))
     agent = Agent(source, sink, jobs, _look)
     jobs.start()
@@ -80,8 +82,8 @@ def _look(snapshots: Sequence[Snapshot], ask: Ask) -> list[Snapshot]:
 
 def job(arguments: argparse.Namespace) -> int:
     """Open the dashboard on a job on several machines."""
-    launches = job_launches(arguments.job, arguments)
     need_terminal(f"mpwatch dump --job {arguments.job}")
+    launches = job_launches(arguments.job, arguments)
     from mpwatch.nodes.job_source import LiveJobSource
     from mpwatch.tui.job_app import run_job
 
@@ -204,7 +206,7 @@ def _connected(arguments: argparse.Namespace) -> Iterator[tuple[Head, Progress]]
             head.close()
 
 
-def job_launches(spec: str, arguments: argparse.Namespace) -> list[Launch]:
+def job_launches(spec: str, arguments: argparse.Namespace) -> Sequence[Launch] | ChangingNodes:
     """The nodes of a job.
 
     Raises:
@@ -214,7 +216,8 @@ def job_launches(spec: str, arguments: argparse.Namespace) -> list[Launch]:
     from mpwatch.nodes.launchers.spec import launches
 
     try:
-        return launches(spec, AgentCommand(dict(arguments.match), arguments.agent))
+        with Progress(f"looking for the nodes of {spec}"):
+            return launches(spec, AgentCommand(dict(arguments.match), arguments.agent))
     except CannotLaunch as error:
         raise Failure(str(error), error.fix) from None
 

@@ -42,3 +42,13 @@ def short_path(file: str) -> str:
 def place_words(file: str, line: int) -> str:
     """Path and line of a frame: `torch/utils/data/dataloader.py:1328`; only the path for line 0."""
     return f"{short_path(file)}:{line}" if line else short_path(file)
+
+
+RAY_WORKER_FILE = "/ray/_private/worker.py"
+
+
+def waits_for_ray_call(stack: Sequence[Frame]) -> bool:
+    """Whether the main thread of a Ray worker, innermost frame first, waits to be called (2.60)."""
+    return bool(stack) and (
+        stack[0].function == "main_loop" and stack[0].file.endswith(RAY_WORKER_FILE)
+    )

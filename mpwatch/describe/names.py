@@ -14,6 +14,7 @@ ROLE_PLURALS: Mapping[Role, str] = {
     "rank": "ranks",
     "pool-worker": "pool workers",
     "spawned": "spawned",
+    "ray-worker": "ray workers",
 }
 """Roles of which a job has many processes with comparable work."""
 

@@ -17,6 +17,7 @@ Role: TypeAlias = Literal[
     "shm-manager",
     "compile-worker",
     "pool-worker",
+    "ray-worker",
     "other",
 ]
 """The purpose of a process in a torch job."""

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 from mpwatch.model.findings import Severity
 from mpwatch.model.units import seconds_text
+from mpwatch.nodes.across_ray import RULE as RAY_STUCK
+from mpwatch.nodes.across_ray import stuck_calls
 from mpwatch.nodes.head import NodeView
 from mpwatch.nodes.summary import RankRow
 
@@ -34,7 +36,7 @@ EVIDENCE_SHOWN = 8
 
 STUCK = "rank-stuck-in-collective"
 MISMATCH = "collective-mismatch"
-STANDSTILLS = frozenset((STUCK, MISMATCH))
+STANDSTILLS = frozenset((STUCK, MISMATCH, RAY_STUCK))
 """Rules that say why a job makes no progress."""
 NOT_ANSWERING = "node-not-answering"
 DIFFER = "nodes-differ"
@@ -124,6 +126,7 @@ def job_findings(views: Sequence[NodeView]) -> list[JobFinding]:
     for ranks in rank_groups(views):
         found += _of_group(ranks, views)
         found += _differences(ranks)
+    found += stuck_calls(views)
     return sorted(found, key=lambda each: -each.severity)
 
 

@@ -12,6 +12,7 @@ from mpwatch.collect.process import procfs
 from mpwatch.collect.process.identify import is_python_exe
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.sanitize import clean
+from mpwatch.nodes.find_ray import find_ray_roots
 
 VERSION_BYTES_LIMIT = 4096
 MAPS_BYTES_LIMIT = 4 << 20
@@ -26,6 +27,8 @@ class Selection:
 
     pids: tuple[int, ...] = ()
     """The roots of the job, if they are known."""
+    raylet_pid: int | None = None
+    """The raylet of a Ray node, where its processes are the job."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables that a process of each tree has: `{"SLURM_JOB_ID": "4711"}`."""
     part: tuple[int, int] = (0, 1)
@@ -40,10 +43,12 @@ class Selection:
 def find_roots(selection: Selection, proc: str = "/proc") -> list[ProcessId]:
     """The topmost processes of the job on this node, oldest first.
 
-    With pids, those of them that exist. Otherwise the torch jobs of this user (of all users for
-    root), and processes that were started as ranks but have not loaded torch yet; with variables,
-    only trees of which a process has all of them.
+    With pids, those of them that exist; with a raylet, see `mpwatch.nodes.find_ray`. Otherwise the
+    torch jobs of this user (of all users for root), and processes that were started as ranks but
+    have not loaded torch yet; with variables, only trees of which a process has all of them.
     """
+    if selection.raylet_pid is not None:
+        return find_ray_roots(selection.raylet_pid, proc)
     if selection.pids:
         found = [procfs.read_stat(proc, pid) for pid in selection.pids]
         return [stat.process for stat in found if stat is not None and stat.state not in "ZX"]

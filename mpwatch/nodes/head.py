@@ -9,8 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import selectors
-import signal
-import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,7 +19,7 @@ import msgspec
 from mpwatch import __version__
 from mpwatch.model.sanitize import clean
 from mpwatch.nodes.framing import NODE_LIMIT_BYTES, PROTOCOL, Frame, FrameReader
-from mpwatch.nodes.launchers.launch import Launch
+from mpwatch.nodes.launchers.launch import CannotLaunch, ChangingNodes, Launch, Pipes
 from mpwatch.nodes.messages import (
     Answer,
     Ask,
@@ -52,6 +50,8 @@ EXIT_S = 0.3
 RESTART_S = 10.0
 """Shortest time until a node that has failed is tried again; each time twice as long."""
 RESTART_MOST_S = 120.0
+FOLLOW_S = 1.0
+"""Interval at which an engine whose nodes join and leave is asked for them."""
 UNSENT_BYTES_LIMIT = 1 << 16
 _POLL_S = 0.01
 _CHUNK_BYTES = 1 << 18
@@ -91,7 +91,7 @@ class Head:
 
     def __init__(
         self,
-        launches: Sequence[Launch],
+        launches: Sequence[Launch] | ChangingNodes,
         *,
         restarts: bool = False,
         clock: Callable[[], float] = time.monotonic,
@@ -99,14 +99,17 @@ class Head:
         """Make a head that has started nothing yet.
 
         Args:
-            launches: The nodes.
+            launches: The nodes; those that change are followed, and closed with the head.
             restarts: Start an agent again when it has ended or failed.
             clock: Monotonic seconds.
         """
         self._clock = clock
         self._selector = selectors.DefaultSelector()
         self._restarts = restarts
-        self._nodes = {launch.name: _Node(launch, self._selector, clock) for launch in launches}
+        self._changing = None if isinstance(launches, Sequence) else launches
+        self._followed_s = clock()
+        self._nodes: dict[str, _Node] = {}
+        self._add(launches if isinstance(launches, Sequence) else launches.launches())
         self._requests = 0
         self._answers: dict[int, Answer] = {}
         self._asked: dict[int, str] = {}
@@ -114,6 +117,7 @@ class Head:
 
     def step(self, timeout_s: float) -> None:
         """Start what is to be started, and receive for at most this long."""
+        self._follow()
         self._start_some()
         for key, _ in self._selector.select(timeout_s):
             node, stream = key.data
@@ -143,7 +147,8 @@ class Head:
         request = self._requests
         message = msgspec.convert({"request": request, "what": what, **options, "type": "ask"}, Ask)
         self._asked[request] = name
-        if not self._nodes[name].send(message):
+        node = self._nodes.get(name)
+        if node is None or not node.send(message):
             self._asked.pop(request)
             self._answers[request] = Answer(request, problem=f"{name} does not answer.")
         return request
@@ -152,10 +157,12 @@ class Head:
         """The answer to a request, once; `None` while there is none."""
         answer = self._answers.pop(request, None)
         if answer is None and request in self._asked:
-            node = self._nodes[self._asked[request]]
-            if node.is_over:
+            name = self._asked[request]
+            node = self._nodes.get(name)
+            if node is None or node.is_over:
                 del self._asked[request]
-                return Answer(request, problem=node.problem or f"{node.name} has ended.")
+                problem = node.problem if node is not None else ""
+                return Answer(request, problem=problem or f"{name} has ended.")
         return answer
 
     @property
@@ -172,7 +179,25 @@ class Head:
             node.wait(max(0.0, end_s - time.monotonic()))
         for node in self._nodes.values():
             node.kill()
+        if self._changing is not None:
+            self._changing.close()
         self._selector.close()
+
+    def _add(self, launches: Sequence[Launch]) -> None:
+        """Add the nodes that are not known yet."""
+        for launch in launches:
+            if launch.name not in self._nodes:
+                self._nodes[launch.name] = _Node(launch, self._selector, self._clock)
+
+    def _follow(self) -> None:
+        """Add the nodes that have joined, and remove those that have left."""
+        if self._changing is None or self._clock() - self._followed_s < FOLLOW_S:
+            return
+        self._followed_s = self._clock()
+        launches = self._changing.launches()
+        for name in self._nodes.keys() - {launch.name for launch in launches}:
+            self._nodes.pop(name).kill()
+        self._add(launches)
 
     def _start_some(self) -> None:
         starting = sum(node.is_starting for node in self._nodes.values())
@@ -192,11 +217,10 @@ class _Node:
     ) -> None:
         self.name = launch.name
         self.problem = ""
-        self._command = launch.command
-        self._check = launch.check
+        self._launch = launch
         self._selector = selector
         self._clock = clock
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Pipes | None = None
         self._state: NodeState = "waiting"
         self._again_s = float("-inf")
         self._failures = 0
@@ -258,7 +282,7 @@ class _Node:
             clock_offset_s=offset[0] if offset else None,
             clock_error_s=offset[1] if offset else None,
             received_bytes=self._received_bytes,
-            check=self._check,
+            check=self._launch.check,
         )
 
     # --- start and end ---------------------------------------------------------------------------
@@ -269,18 +293,12 @@ class _Node:
         self._reset()
         self._state, self.problem = "starting", ""
         try:
-            # A session of its own: ctrl-c reaches the head alone, which then ends its agents, and
-            # a launcher that hangs is killed with all that it has started.
-            self._process = subprocess.Popen(
-                self._command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                bufsize=0,
-                start_new_session=True,
-            )
+            self._process = self._launch.start()
         except OSError as error:
-            self._fail(f"{self._command[0]} cannot be started: {error.strerror}.")
+            self._fail(f"{self._launch.command[0]} cannot be started: {error.strerror}.")
+            return
+        except CannotLaunch as error:
+            self._fail(str(error), "ended" if self._heard_s is not None else "failed")
             return
         for stream in (self._process.stdout, self._process.stderr, self._process.stdin):
             assert stream is not None
@@ -297,7 +315,7 @@ class _Node:
     def wait(self, seconds: float) -> None:
         """Wait for the end of the launcher; its exit status stays available."""
         end_s = time.monotonic() + seconds
-        while self._process is not None and not _has_ended(self._process):
+        while self._process is not None and not self._process.has_ended():
             if time.monotonic() >= end_s:
                 return
             time.sleep(_POLL_S)
@@ -313,10 +331,10 @@ class _Node:
         if process is None:
             return None
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            if _has_ended(process):
+            if process.has_ended():
                 pass
             elif self.is_starting:
-                os.killpg(process.pid, signal.SIGKILL)
+                process.kill_all()
             else:
                 process.kill()
         code = process.wait()
@@ -455,10 +473,13 @@ class _Node:
                     self._told += os.read(process.stderr.fileno(), _TOLD_BYTES) or b""
         was_live = self._state == "live"
         code = self.kill()
-        program = os.path.basename(self._command[0])
-        how = f"signal {-code}" if code is not None and code < 0 else f"status {code}"
+        program = os.path.basename(self._launch.command[0])
         told = self._told_words()
-        sentence = f"{program} ended with {how}{told and f': {told}'}."
+        if code is None:
+            sentence = f"{told or f'{program} has ended the way to the agent'}."
+        else:
+            how = f"signal {-code}" if code < 0 else f"status {code}"
+            sentence = f"{program} ended with {how}{told and f': {told}'}."
         self._fail(sentence.replace("..", "."), "ended" if was_live else "failed")
 
     def _told_words(self) -> str:
@@ -468,16 +489,6 @@ class _Node:
             if lines:
                 return clean(lines[-1].strip())
         return ""
-
-
-def _has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Whether a child has exited; it is not reaped, so that its number cannot be used again."""
-    if process.returncode is not None:
-        return True
-    try:
-        return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-    except ChildProcessError:
-        return True
 
 
 def _raise_descriptor_limit() -> None:

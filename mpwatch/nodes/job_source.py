@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from mpwatch.nodes.across import JobFinding, job_findings
 from mpwatch.nodes.head import Head, NodeView
-from mpwatch.nodes.launchers.launch import Launch
+from mpwatch.nodes.launchers.launch import ChangingNodes, Launch
 
 DELIVER_S = 0.5
 """Interval of states; nodes send one a second, each at another time."""
@@ -66,7 +66,7 @@ class JobSource(Protocol):
 class LiveJobSource:
     """Reads the agents of a job on a thread of its own."""
 
-    def __init__(self, spec: str, launches: Sequence[Launch]) -> None:
+    def __init__(self, spec: str, launches: Sequence[Launch] | ChangingNodes) -> None:
         self._spec = spec
         self._launches = launches
         self._questions: queue.SimpleQueue[tuple[str, int]] = queue.SimpleQueue()

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from mpwatch.describe.findings import unresolved
+from mpwatch.describe.frames import RAY_WORKER_FILE, waits_for_ray_call
 from mpwatch.describe.names import unique_names
 from mpwatch.describe.states import process_state
 from mpwatch.diagnose.analysis.distributed.collectives import Recorded, number_of, recorded
@@ -23,7 +24,15 @@ from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.waits import WaitEdge
 from mpwatch.nodes.messages import Sections
-from mpwatch.nodes.summary import FindingRow, NodeRow, RankRow, row_of
+from mpwatch.nodes.summary import (
+    IN_RAY_GET,
+    IN_RAY_TASK,
+    IN_RAY_WAITING,
+    FindingRow,
+    NodeRow,
+    RankRow,
+    row_of,
+)
 from mpwatch.report.stack_summary import merged_stacks
 
 RANKS_LIMIT = 256
@@ -39,6 +48,11 @@ Otherwise the time would be sent again each second."""
 FRESH_S = 3.0
 """A stack of a process that moves is out of date after this long."""
 _RSS_UNIT = 64 << 20
+
+STACK_TICK_S = 5.0
+_OWN_ACTOR = "ray::MpwatchNode"
+_RAY_GETS = frozenset(("get", "get_objects", "wait"))
+"""Functions of `RAY_WORKER_FILE` in which ray.get and ray.wait wait (Ray 2.60)."""
 
 COMPARED = (
     "OMP_NUM_THREADS",
@@ -108,9 +122,10 @@ class Rows:
         }
 
     def _rank_rows(self, index: Index) -> Iterator[tuple[ProcessId, RankRow]]:
-        """The ranks of a job; its root if it has none."""
+        """The ranks of a job; without any, the busy workers of Ray, or else its root."""
         snapshot = index.snapshot
         processes = [each for each in snapshot.processes if is_rank(each)]
+        processes = processes or [each for each in snapshot.processes if is_busy_ray_worker(each)]
         if not processes:
             processes = [each for each in snapshot.processes if each.process == snapshot.root]
         waits: dict[ProcessId, list[WaitEdge]] = {}
@@ -133,6 +148,14 @@ class Rows:
         if known_s is None or abs(known_s - at_s) >= MOVED_S:
             self._quiet_at_s[key] = known_s = round(at_s, 1)
         return msgspec.structs.replace(row, quiet_at_s=known_s)
+
+
+def is_busy_ray_worker(process: Process) -> bool:
+    """Whether a living worker of Ray runs a task or holds an actor that is not an agent's."""
+    title = process.sample.cmdline[0] if process.sample.cmdline else ""
+    is_busy = title.startswith("ray::") and title != "ray::IDLE"
+    is_own = title.startswith(_OWN_ACTOR)
+    return process.role == "ray-worker" and not process.is_gone and is_busy and not is_own
 
 
 def node_row(
@@ -188,13 +211,15 @@ def _rank_row(
     place = None
     if has_stack:
         place = place_of(process, index) or ("init_process_group" if is_joining(process) else None)
+    if place is None:
+        place = _place_in_ray(process, index)
     return RankRow(
         pid=process.pid,
         label=process.label,
         rank=number_of(process),
         world_size=_number(environment.get("WORLD_SIZE")),
         job=_job(environment),
-        state=process_state(process, waits),
+        state="idle" if place == IN_RAY_WAITING else process_state(process, waits),
         doing=_cut(process.doing),
         place=place,
         line=_cut(called_at(process)) if has_stack else "",
@@ -210,7 +235,28 @@ def _rank_row(
         batch=_batch(process, index.snapshot),
         cpu_percent=_tens(process.cpu_percent),
         severity=worst[process.process].word if process.process in worst else "",
+        is_ray_worker=process.role == "ray-worker",
     )
+
+
+def _place_in_ray(process: Process, index: Index) -> str | None:
+    """What a process of a Ray cluster is in; `None` if it is none, or if that is not known."""
+    thread = main_thread(process)
+    if process.is_gone or thread is None:
+        return None
+    is_worker, stack = process.role == "ray-worker", thread.stack
+    if is_worker and waits_for_ray_call(stack):
+        return IN_RAY_WAITING
+    # Taking a stack costs the process a tick of cpu, which looks like a move after the stack.
+    age_s, quiet = thread.stack_age_s or 0.0, quiet_s(process, index) or 0.0
+    is_current = bool(stack) and age_s <= quiet + STACK_TICK_S
+    if is_current and any(
+        frame.file.endswith(RAY_WORKER_FILE) and frame.function in _RAY_GETS for frame in stack
+    ):
+        return IN_RAY_GET
+    # A title `ray::Trainer.step` says that a method runs; `ray::Trainer` may be a task or an actor.
+    is_called = "." in (process.sample.cmdline[0] if process.sample.cmdline else "")
+    return IN_RAY_TASK if is_worker and (is_called or is_current) else None
 
 
 def _has_current_stack(process: Process, index: Index) -> bool:

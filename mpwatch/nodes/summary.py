@@ -23,6 +23,12 @@ ROWS_LIMIT = 1024
 """Most rows of a section that a head accepts."""
 
 
+IN_RAY_GET = "ray.get"
+IN_RAY_TASK = "a call of Ray"
+IN_RAY_WAITING = "waiting for a call of Ray"
+"""Values of `RankRow.place` in the processes of a Ray cluster."""
+
+
 class NodeRow(msgspec.Struct, frozen=True):
     """A node as a whole; the only row of the section `node`."""
 
@@ -88,6 +94,7 @@ class RankRow(msgspec.Struct, frozen=True):
     """Rounded to tens."""
     severity: str = ""
     """Of its worst finding."""
+    is_ray_worker: bool = False
 
 
 class FindingRow(msgspec.Struct, frozen=True):

@@ -35,6 +35,9 @@ class ProcessTree:
     Such an orphan is recognised by a slow scan: its parent is init or a subreaper above the root,
     it has the root's process group, and it is a multiprocessing helper or has the command line of a
     process of the job; or it is a `torch_shm_manager` in the root's working directory.
+
+    Where this process is itself below the root, as an agent on a Ray node is, it is left out with
+    all between it and the root: an observer is no part of the job.
     """
 
     def __init__(
@@ -50,6 +53,7 @@ class ProcessTree:
         self._clock = clock
         self._parents: dict[ProcessId, ProcessId | None] = {}
         self._by_pid: dict[int, ProcessId] = {}
+        self._own = _own_branch(root, proc)
         self._add(root, None)
         self._seen: dict[ProcessId, tuple[bytes, Stat]] = {}
         """The last `stat` line of each process: the same line need not be parsed again."""
@@ -150,6 +154,8 @@ class ProcessTree:
             stat = procfs.stat_or_none(line) if parent is not None else None
             if stat is None or parent is None or not self._is_process(pid):
                 continue
+            if pid in self._own:
+                continue
             # The parent's pid may belong to a process of another program by now.
             above = living.get(parent.pid) or procfs.read_stat(self._proc, parent.pid)
             if above is not None and above.process == parent:
@@ -189,7 +195,8 @@ class ProcessTree:
                 tids = procfs.task_ids(self._proc, parent.pid)
                 found = procfs.children(self._proc, parent.pid, tids)
             for pid in found:
-                stat = procfs.read_stat(self._proc, pid) if pid not in living else None
+                is_known = pid in living or pid in self._own
+                stat = procfs.read_stat(self._proc, pid) if not is_known else None
                 if stat is not None:
                     living[pid] = stat
                     self._add(stat.process, parent.process)
@@ -272,6 +279,17 @@ class ProcessTree:
         if parents != self._sorted[0]:
             self._sorted = parents, _sorted(parents, self._root)
         return [TreeEntry(by_process[process], parents[process]) for process in self._sorted[1]]
+
+
+def _own_branch(root: ProcessId, proc: str) -> frozenset[int]:
+    """This process and its ancestors up to the root, without the root; empty if it is not below."""
+    branch: list[int] = []
+    pid = os.getpid()
+    while pid > 1 and pid != root.pid and pid not in branch:
+        branch.append(pid)
+        stat = procfs.read_stat(proc, pid)
+        pid = stat.parent_pid if stat is not None else 0
+    return frozenset(branch) if pid == root.pid else frozenset()
 
 
 def _sorted(

@@ -9,6 +9,9 @@ RoleFacts used, checked against CPython 3.10 to 3.14 and torch 2.1 to 2.13:
 - torch names the threads of a DataLoader worker `pt_data_worker` (2.7 and later); the main thread's
   name is the process's.
 - inductor compiles in `torch/_inductor/compile_worker/__main__.py` and in forks of that.
+- Ray's processes have titles (Ray 2.60): a worker `ray::IDLE`, `ray::FUNCTION` or
+  `ray::CLASS.METHOD`; services of a node `ray::DashboardAgent` and the like. A worker that has no
+  title yet runs `ray/_private/workers/default_worker.py`.
 - torchrun gives its children RANK and LOCAL_RANK; everything below them inherits both. Lightning's
   rank 0 starts the others with LOCAL_RANK (lightning 2.6, `_SubprocessScriptLauncher`).
 """
@@ -31,6 +34,11 @@ _HELPER = re.compile(
 )
 """The code of processes of multiprocessing, of its copy with dill (multiprocess), and of loky."""
 _COMPILE_WORKER = "torch/_inductor/compile_worker/"
+RAY_TITLE = "ray::"
+_RAY_WORKER = "/ray/_private/workers/"
+_RAY_SERVICES = re.compile(
+    r"ray::(?:Dashboard|RuntimeEnvAgent|(?:IDLE|SPILL|RESTORE|DELETE)_\w+Worker\b)"
+)
 _LAUNCHER_SCRIPTS = frozenset(
     ("torchrun", "deepspeed", "accelerate", "accelerate-launch", "torchx")
 )
@@ -105,6 +113,10 @@ def _role(
         return _zombie_role(fact, parent_role)
     if not fact.is_python:
         return RoleAssignment("other")
+    if is_ray_worker(fact.cmdline) and not fact.is_fork:
+        return RoleAssignment("ray-worker")
+    if fact.cmdline and fact.cmdline[0].startswith(RAY_TITLE) and not fact.is_fork:
+        return RoleAssignment("other")
     helper = _helper(fact.cmdline)
     if helper == "resource_tracker":
         return RoleAssignment("resource-tracker")
@@ -122,6 +134,8 @@ def _role(
         return RoleAssignment("loader-worker", "fork")
     if parent is not None and fact.cmdline and fact.cmdline == parent.cmdline:
         return RoleAssignment("spawned", "fork")
+    if fact.is_fork and parent_role is not None and parent_role.role == "ray-worker":
+        return RoleAssignment("spawned", "fork")  # the title of its parent has changed since
     if is_launcher(fact.cmdline):
         return RoleAssignment("launcher")
     if parent is not None and parent.is_python and _has_rank_of_its_own(fact, parent):
@@ -180,6 +194,16 @@ def is_launcher(cmdline: Sequence[str]) -> bool:
     if program.kind == "module":
         return program.text in _LAUNCHER_MODULES
     return program.kind == "script" and _base((program.text,)) in _LAUNCHER_SCRIPTS
+
+
+def is_ray_worker(cmdline: Sequence[str]) -> bool:
+    """Whether this is a process of Ray that runs tasks, or waits for one."""
+    if not cmdline:
+        return False
+    if cmdline[0].startswith(RAY_TITLE):
+        return _RAY_SERVICES.match(cmdline[0]) is None
+    program = python_program(cmdline)
+    return program.kind == "script" and _RAY_WORKER in program.text
 
 
 def is_helper(name: str, cmdline: Sequence[str]) -> bool:

@@ -5,17 +5,84 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import IO, NamedTuple, Protocol
 
 from mpwatch.model.sanitize import clean
 
 QUERY_S = 20.0
 """How long an engine may take to list the nodes of a job."""
 OUTPUT_BYTES_LIMIT = 1 << 20
+
+
+class Pipes(Protocol):
+    """The pipes to one agent, and what is at their other end."""
+
+    @property
+    def stdin(self) -> IO[bytes] | None:
+        """Leads to the agent."""
+        ...
+
+    @property
+    def stdout(self) -> IO[bytes] | None:
+        """What the agent sends."""
+        ...
+
+    @property
+    def stderr(self) -> IO[bytes] | None:
+        """What the agent, or the way to it, complains of."""
+        ...
+
+    def has_ended(self) -> bool:
+        """Whether nothing more is to come."""
+        ...
+
+    def kill(self) -> None:
+        """End the way to the agent, which then ends with its input."""
+        ...
+
+    def kill_all(self) -> None:
+        """End the way to the agent with all that it has started."""
+        ...
+
+    def wait(self) -> int | None:
+        """Wait for the end; the exit code, negative for a signal, `None` if there is none."""
+        ...
+
+
+class ChildPipes(subprocess.Popen[bytes]):
+    """A process of an engine, whose standard input and output lead to the agent.
+
+    It has a session of its own: ctrl-c reaches the head alone, which then ends its agents, and an
+    engine's program that hangs is killed with all that it has started.
+    """
+
+    def __init__(self, command: Sequence[str]) -> None:
+        super().__init__(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            start_new_session=True,
+        )
+
+    def has_ended(self) -> bool:
+        """Whether the process has exited; it is not reaped: its number stays its own."""
+        if self.returncode is not None:
+            return True
+        try:
+            return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        except ChildProcessError:
+            return True
+
+    def kill_all(self) -> None:
+        """Kill the process and all that it has started."""
+        os.killpg(self.pid, signal.SIGKILL)
 
 
 class Launch(NamedTuple):
@@ -25,6 +92,30 @@ class Launch(NamedTuple):
     command: tuple[str, ...]
     check: str = "mpwatch --version"
     """A command that shows whether mpwatch runs there."""
+    open: Callable[[], Pipes] | None = None
+    """Makes the pipes where no process of this machine leads to the node; `command` then only says
+    what was called. Raises `CannotLaunch` where there is no node any more."""
+
+    def start(self) -> Pipes:
+        """Make the pipes to an agent.
+
+        Raises:
+            OSError: The command cannot be started.
+            CannotLaunch: The node is gone.
+        """
+        return self.open() if self.open is not None else ChildPipes(self.command)
+
+
+class ChangingNodes(Protocol):
+    """The nodes of a job on an engine whose nodes join and leave."""
+
+    def launches(self) -> Sequence[Launch]:
+        """The nodes as they are now, without those that have left as planned; names stay."""
+        ...
+
+    def close(self) -> None:
+        """End what was started to know the nodes."""
+        ...
 
 
 class CannotLaunch(Exception):

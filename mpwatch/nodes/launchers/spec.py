@@ -1,26 +1,34 @@
-"""SPEC, the name of a job on several machines: `local:N`, `ssh:...`, `slurm:...`, `k8s:...`."""
+"""SPEC, the name of a job on several machines: `ray:...`, `slurm:...`, `ssh:...`, and others."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
-from mpwatch.nodes.launchers import kubernetes, local, slurm, ssh
-from mpwatch.nodes.launchers.launch import AgentCommand, CannotLaunch, Launch
+from mpwatch.nodes.launchers import kubernetes, local, ray, slurm, ssh
+from mpwatch.nodes.launchers.launch import AgentCommand, CannotLaunch, ChangingNodes, Launch
 
-LAUNCHERS: Mapping[str, Callable[[str, AgentCommand], list[Launch]]] = MappingProxyType(
-    {
-        "local": local.launches,
-        "ssh": ssh.launches,
-        "slurm": slurm.launches,
-        "k8s": kubernetes.launches,
-    }
+LAUNCHERS: Mapping[str, Callable[[str, AgentCommand], Sequence[Launch] | ChangingNodes]] = (
+    MappingProxyType(
+        {
+            "local": local.launches,
+            "ssh": ssh.launches,
+            "slurm": slurm.launches,
+            "k8s": kubernetes.launches,
+            "ray": ray.nodes,
+        }
+    )
 )
-FORMS = "local:N, ssh:HOST,HOST, ssh:@HOSTFILE, slurm:JOBID or k8s:[NAMESPACE/]POD,POD"
+FORMS = (
+    "local:N, ssh:HOST,HOST, ssh:@HOSTFILE, slurm:JOBID, k8s:[NAMESPACE/]POD,POD, ray:auto or "
+    "ray:HOST:PORT"
+)
 
 
-def launches(spec: str, agent: AgentCommand) -> list[Launch]:
-    """The nodes of a job, each with the command that starts its agent; nothing is started.
+def launches(spec: str, agent: AgentCommand) -> Sequence[Launch] | ChangingNodes:
+    """The nodes of a job, each with the command that starts its agent; no agent is started.
+
+    Nodes that change are to be closed; `mpwatch.nodes.head.Head` does that for those it is given.
 
     Raises:
         CannotLaunch: SPEC is not as `FORMS` says, its engine is absent, or it names no node.

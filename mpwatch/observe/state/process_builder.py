@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mpwatch.describe.frames import frame_words, is_library, own_frames
+from mpwatch.describe.frames import frame_words, is_library, own_frames, waits_for_ray_call
 from mpwatch.describe.names import role_name
 from mpwatch.describe.states import state_explanation
 from mpwatch.model.cmdline import python_program
@@ -40,12 +40,23 @@ def label(sample: ProcSample, task: Task | None = None) -> str:
     if task is not None and sample.role in ("spawned", "pool-worker", "other"):
         target, number = task
         return target.label(number)
+    if sample.role == "ray-worker":
+        return _ray_label(sample)
     if sample.role != "other":
         return role_name(sample.role, sample.worker_id, sample.rank)
     if sample.is_python and len(sample.cmdline) == 1 and "/" not in sample.cmdline[0]:
         return clean(sample.cmdline[0], 60)  # a title that the program has set: `ray::Actor.step`
     program = python_program(sample.cmdline) if sample.is_python else None
     return program.name if program and program.kind in ("script", "module") else sample.name
+
+
+def _ray_label(sample: ProcSample) -> str:
+    """What a worker of Ray runs, by its title: `Trainer.step`, `idle ray worker`."""
+    title = sample.cmdline[0].strip() if sample.cmdline else ""
+    task = title.removeprefix("ray::")
+    if task == title:
+        return "starting ray worker"
+    return "idle ray worker" if task == "IDLE" else clean(task, 60)
 
 
 def program_frames(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
@@ -215,6 +226,8 @@ def doing(
         return state_explanation(state)
     from_hook = _from_hook(role, worker, loaders)
     main = threads[0] if threads else None
+    if role == "ray-worker" and main is not None and waits_for_ray_call(main.stack):
+        return "waits to be called"
     stack = stack_words(main.stack) if main and _is_current(main) else ""
     if from_hook:
         return (

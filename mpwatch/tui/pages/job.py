@@ -46,7 +46,7 @@ NODE_COLUMNS = (
     ScreenColumn("DOING", 24, keep=9, grows=True),
 )
 RANK_COLUMNS = (
-    ScreenColumn("RANK", 8, keep=10, most=12),
+    ScreenColumn("RANK", 8, keep=10, most=24),
     ScreenColumn("NODE", 12, keep=9, most=24),
     ScreenColumn("STATE", 8, keep=8),
     ScreenColumn("STILL", 7, align="right", keep=7),

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from mpwatch.nodes.launchers.launch import AgentCommand, CannotLaunch
-from mpwatch.nodes.launchers.spec import launches
+from mpwatch.nodes.launchers import spec
+from mpwatch.nodes.launchers.launch import AgentCommand, CannotLaunch, Launch
 
 AGENT = AgentCommand()
+
+
+def launches(job: str, agent: AgentCommand) -> Sequence[Launch]:
+    """The commands of a job whose nodes are known from the start."""
+    found = spec.launches(job, agent)
+    assert isinstance(found, Sequence)
+    return found
 
 
 @pytest.fixture
@@ -119,6 +128,7 @@ def test_pods_are_named_or_chosen_by_a_label(programs: Path) -> None:
         ("k8s:ml/", "names no pod"),
         ("k8s:--kubeconfig=x", "is not LABEL=VALUE"),
         ("k8s:-x/pod", "is not a namespace"),
+        ("ray:", "names no cluster"),
     ],
 )
 def test_a_spec_that_names_no_job_is_refused_in_one_sentence(
@@ -159,3 +169,13 @@ def test_a_slurm_job_that_has_ended_is_reported(programs: Path) -> None:
 
     with pytest.raises(CannotLaunch, match="no running job 99"):
         launches("slurm:99", AGENT)
+
+
+def test_ray_is_not_imported_to_say_that_it_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
+
+    with pytest.raises(CannotLaunch, match="Ray is not installed") as caught:
+        launches("ray:auto", AGENT)
+
+    assert caught.value.fix == "pip install 'mpwatch[ray]'"
+    assert "ray" not in sys.modules

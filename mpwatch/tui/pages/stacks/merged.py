@@ -29,7 +29,7 @@ COLUMNS = (
 )
 
 
-_ROLES = ("loader-worker", "rank", "spawned", "pool-worker")
+_ROLES = ("loader-worker", "rank", "spawned", "pool-worker", "ray-worker")
 
 
 def _merged(view: SnapshotView) -> MergedStacks:

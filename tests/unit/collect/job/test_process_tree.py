@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from mpwatch.collect.job.process_tree import NEW_PIDS_LIMIT, SCAN_INTERVAL_S, ProcessTree
@@ -207,3 +209,15 @@ def test_detached_processes_are_searched_at_intervals(proc: FakeProc) -> None:
     assert pids(members) == [10]
     clock.now_s = SCAN_INTERVAL_S
     assert pids(members) == [10, 20]
+
+
+def test_an_observer_below_the_root_is_no_part_of_the_job(proc: FakeProc) -> None:
+    own = os.getpid()
+    proc.process(10)
+    proc.process(11, parent=10)
+    proc.process(12, parent=10)
+    proc.process(own, parent=12)
+    proc.process(own + 1, parent=own)
+
+    assert pids(ProcessTree(ProcessId(10, 10), str(proc))) == [10, 11]
+    assert pids(ProcessTree(ProcessId(own, own), str(proc))) == [own, own + 1]

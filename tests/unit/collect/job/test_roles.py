@@ -377,7 +377,8 @@ def test_there_is_one_main_however_its_tools_are_started() -> None:
         program(5, 4, PYTHON, "tool.py"),
     ]
 
-    assert [part.role for part in assign(facts).values()] == ["main", *["other"] * 4]
+    found = [part.role for part in assign(facts).values()]
+    assert found == ["main", "other", "ray-worker", "other", "other"]
 
 
 @pytest.mark.parametrize(
@@ -389,3 +390,26 @@ def test_helpers_of_copies_of_multiprocessing_are_known(package: str) -> None:
 
     assert assign(facts)[facts[1].process].role == "resource-tracker"
     assert is_helper("python", facts[1].cmdline)
+
+
+def test_rays_workers_are_told_from_its_services() -> None:
+    # Titles as Ray 2.60 sets them.
+    worker = "/usr/lib/ray/_private/workers/default_worker.py"
+    rows = job(
+        (10, None, "raylet", ("/usr/lib/ray/core/src/ray/raylet/raylet", "--node_id=1")),
+        (11, 10, "ray::IDLE", ("ray::IDLE",)),
+        (12, 10, "ray::Trainer.st", ("ray::Trainer.step",)),
+        (13, 10, "python", (PYTHON, worker, "--node-ip-address=10.0.0.7")),
+        (14, 10, "ray::DashboardA", ("ray::DashboardAgent",)),
+        (15, 10, "ray::IDLE_Spill", ("ray::IDLE_SpillWorker",)),
+    )
+    rows = [row._replace(is_python=row.name != "raylet") for row in rows]
+
+    forked = RoleFacts(
+        ProcessId(16, 16), ProcessId(12, 12), "ray::Trainer.in", ("ray::Trainer.init",), True
+    )
+    rows.append(forked._replace(is_fork=True))
+
+    parts = [part.role for part in assign(rows).values()]
+
+    assert parts == ["other", *["ray-worker"] * 3, "other", "other", "spawned"]

@@ -1,0 +1,274 @@
+"""The process that is connected to a Ray cluster, and carries bytes between pipes and its actors.
+
+It is a process of its own, because Ray ends the process of a driver when its raylet has gone, takes
+over its signals, and starts some dozens of threads. It ends when the control socket closes, and
+Ray then ends its actors: they are not detached.
+
+On the control socket, this process writes lines of JSON: `{"nodes": [...]}` or `{"problem": ...}`.
+It reads lines `{"open": NODE_ID}`, each with three descriptors: what is to be given to the agent of
+that node, where its output goes, and where a complaint goes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from mpwatch.nodes.launchers import ray_actor
+from mpwatch.nodes.launchers.shipped import archive
+
+NAMESPACE = "mpwatch"
+NODES_S = 2.0
+"""Interval at which the nodes of the cluster are read."""
+READ_S = 5.0
+"""How long a node waits for output of its agent before it answers that there is none."""
+CALL_S = 30.0
+"""How long an actor may take to answer a call that does not wait."""
+END_S = 2.0
+CHUNK_BYTES = 1 << 16
+LINE_BYTES = 4096
+
+
+def main(control: int, address: str, arguments: Sequence[str], command: str) -> int:
+    """Serve until the control socket is closed.
+
+    Args:
+        control: Descriptor of the control socket.
+        address: Of the cluster, as `ray.init` takes it.
+        arguments: Those of the agents.
+        command: The command of mpwatch on the nodes; if empty, mpwatch is sent there.
+    """
+    channel = socket.socket(fileno=control)
+    # What Ray prints is for nobody; standard error is kept by the head for the case of a crash.
+    os.dup2(2, 1)
+    try:
+        cluster = _Cluster(address, arguments, command)
+    except Exception as error:  # noqa: BLE001 - Ray raises many kinds, and all are one sentence
+        channel.sendall(_line({"problem": _sentence(error)}))
+        return 1
+    channel.setblocking(False)
+    asyncio.run(_serve(cluster, channel))
+    cluster.leave()
+    return 0
+
+
+def _line(value: dict[str, Any]) -> bytes:
+    return json.dumps(value).encode() + b"\n"
+
+
+def _sentence(error: BaseException) -> str:
+    """The first line of an error of Ray, whose messages have dozens."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
+
+
+class _Cluster:
+    """The connection to Ray: its nodes, and one actor for each that was asked for."""
+
+    def __init__(self, address: str, arguments: Sequence[str], command: str) -> None:
+        import ray
+
+        self._ray: Any = ray
+        self._arguments = list(arguments)
+        self._command = command
+        ray.init(
+            address=address,
+            namespace=NAMESPACE,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )
+        ray.cloudpickle.register_pickle_by_value(ray_actor)
+        self._archive: Any = None
+        self._actors: dict[str, Any] = {}
+
+    def nodes(self) -> list[dict[str, Any]]:
+        """All nodes that Ray knows, those that have left included."""
+        return [
+            {
+                "id": node["NodeID"],
+                "alive": node["Alive"],
+                "host": node.get("NodeManagerHostname") or node.get("NodeManagerAddress") or "",
+                "is_head": "node:__internal_head__" in node.get("Resources", {}),
+                "reason": str(node.get("DeathReason", 0)),
+                "told": str(node.get("DeathReasonMessage", "")),
+            }
+            for node in self._ray.nodes()
+        ]
+
+    def actor(self, node: str) -> Any:
+        """The actor of a node, which Ray starts again if it dies."""
+        actor = self._actors.get(node)
+        if actor is None:
+            actor = self._actors[node] = self._new_actor(node)
+        return actor
+
+    def _new_actor(self, node: str) -> Any:
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        if self._archive is None and not self._command:
+            self._archive = self._ray.put(archive())
+        kind = self._ray.remote(ray_actor.MpwatchNode).options(
+            num_cpus=0,
+            max_restarts=-1,
+            max_task_retries=0,
+            max_concurrency=4,
+            scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
+        )
+        return kind.remote(self._archive, ray_actor.kind_of_python())
+
+    def forget(self, node: str) -> None:
+        """End the actor of a node for good."""
+        actor = self._actors.pop(node, None)
+        if actor is not None:
+            with contextlib.suppress(Exception):
+                self._ray.kill(actor)
+
+    async def begin(self, node: str) -> str:
+        """Start the agent of a node; why it cannot be started, or an empty string."""
+        said: str = await self.actor(node).begin.remote(self._arguments, self._command)
+        return said
+
+    def leave(self) -> None:
+        """End all actors and disconnect."""
+        for node in list(self._actors):
+            self.forget(node)
+        self._ray.shutdown()
+
+
+async def _serve(cluster: _Cluster, channel: socket.socket) -> None:
+    """Tell the nodes, and carry bytes for those that are asked for."""
+    news = asyncio.create_task(_tell_nodes(cluster, channel))
+    carriers: set[asyncio.Task[None]] = set()
+    try:
+        async for node, descriptors in _requests(channel):
+            task = asyncio.create_task(_carry(cluster, node, descriptors))
+            carriers.add(task)
+            task.add_done_callback(carriers.discard)
+    finally:
+        news.cancel()
+        if carriers:
+            await asyncio.wait(carriers, timeout=END_S)
+
+
+async def _tell_nodes(cluster: _Cluster, channel: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+    told: list[dict[str, Any]] | None = None
+    while True:
+        nodes = await asyncio.to_thread(cluster.nodes)
+        if nodes != told:
+            told = nodes
+            await loop.sock_sendall(channel, _line({"nodes": nodes}))
+        await asyncio.sleep(NODES_S)
+
+
+async def _requests(channel: socket.socket) -> Any:
+    """The nodes that are asked for with their descriptors, until the socket is closed."""
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_reader(channel.fileno(), ready.set)
+    text, waiting = b"", []
+    while True:
+        await ready.wait()
+        ready.clear()
+        try:
+            data, descriptors, _, _ = socket.recv_fds(channel, LINE_BYTES, 30)
+        except BlockingIOError:
+            continue
+        except OSError:
+            return
+        waiting += descriptors
+        if not data:
+            return
+        *lines, text = (text + data).split(b"\n")
+        for line in lines:
+            yield json.loads(line)["open"], tuple(waiting[:3])
+            del waiting[:3]
+        ready.set()  # there may be more than one read has taken
+
+
+async def _carry(cluster: _Cluster, node: str, descriptors: tuple[int, ...]) -> None:
+    """Carry the bytes of one agent until it ends, or the head closes its input."""
+    given, output, complaint = descriptors
+    told = ""
+    try:
+        told = await asyncio.wait_for(cluster.begin(node), CALL_S)
+        if not told:
+            told = await _both_ways(cluster, node, given, output)
+    except Exception as error:  # noqa: BLE001 - Ray raises many kinds, and all are one sentence
+        told = f"Ray: {_sentence(error)}"
+        if not isinstance(error, cluster._ray.exceptions.ActorUnavailableError):
+            cluster.forget(node)
+    finally:
+        with contextlib.suppress(OSError):
+            os.write(complaint, told.encode("utf-8", "replace")[:LINE_BYTES])
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+async def _both_ways(cluster: _Cluster, node: str, given: int, output: int) -> str:
+    """Why the agent has ended; an empty string if the head has ended it."""
+    actor = cluster.actor(node)
+    to_agent = asyncio.create_task(_give(actor, given))
+    from_agent = asyncio.create_task(_take(actor, output))
+    done, pending = await asyncio.wait((to_agent, from_agent), return_when=asyncio.FIRST_COMPLETED)
+    for task in pending:
+        task.cancel()
+    told = from_agent.result() if from_agent in done else ""
+    with contextlib.suppress(Exception):
+        await asyncio.wait_for(actor.end.remote(), END_S)
+    return told
+
+
+async def _give(actor: Any, given: int) -> None:
+    """Carry what the head writes; one call at a time, so that the order stays."""
+    loop = asyncio.get_running_loop()
+    os.set_blocking(given, False)
+    reader = asyncio.StreamReader(CHUNK_BYTES)
+    file = os.fdopen(os.dup(given), "rb", 0)
+    transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), file)
+    try:
+        while data := await reader.read(CHUNK_BYTES):
+            await actor.write.remote(data)
+    finally:
+        transport.close()
+
+
+async def _take(actor: Any, output: int) -> str:
+    """Carry what the agent writes; nothing more is asked for before the head has taken it."""
+    loop = asyncio.get_running_loop()
+    os.set_blocking(output, False)
+    while True:
+        message = await actor.read.remote(READ_S)
+        if type(message) is not bytes:
+            return "The node sent something else than bytes."
+        kind, data = message[:1], memoryview(message)[1:]
+        if kind == ray_actor.END:
+            return bytes(data).decode("utf-8", "replace")
+        while data:
+            try:
+                data = data[os.write(output, data) :]
+            except BlockingIOError:
+                is_writable = loop.create_future()
+                loop.add_writer(output, _resolve, is_writable)
+                try:
+                    await is_writable
+                finally:
+                    loop.remove_writer(output)
+            except BrokenPipeError:
+                return ""
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3]), sys.argv[4]))

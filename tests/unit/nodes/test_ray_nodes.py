@@ -1,0 +1,94 @@
+"""The nodes of a Ray cluster as the head sees them; what the helper says is made up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from mpwatch.nodes.launchers import ray as launcher
+from mpwatch.nodes.launchers.launch import AgentCommand, CannotLaunch
+from mpwatch.nodes.launchers.ray import RayNodes
+
+HOST = {"host": "node7", "alive": True}
+
+
+class Helper:
+    """Says what it was told to say."""
+
+    said: list[dict[str, Any]] = []  # noqa: RUF012 - set by each test
+    has_been_ended = False
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def news(self) -> list[Any]:
+        lines, Helper.said = Helper.said, []
+        return [launcher._decoder.decode(msgspec.json.encode(line)) for line in lines]
+
+    first_news = news
+
+    def has_ended(self) -> bool:
+        return False
+
+    def end(self) -> None:
+        Helper.has_been_ended = True
+
+    def open(self, identity: str) -> str:
+        return f"pipes to {identity}"
+
+
+@pytest.fixture(autouse=True)
+def _stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launcher, "_Helper", Helper)
+
+
+def say(*nodes: dict[str, Any]) -> None:
+    Helper.said = [{"nodes": list(nodes)}]
+
+
+def names(nodes: RayNodes) -> Sequence[str]:
+    return [launch.name for launch in nodes.launches()]
+
+
+def test_the_head_of_the_cluster_comes_first_and_names_stay() -> None:
+    say({"id": "aa1", **HOST}, {"id": "bb2", "host": "head", "alive": True, "is_head": True})
+    nodes = RayNodes("auto", AgentCommand())
+    assert names(nodes) == ["head", "node7"]
+
+    say({"id": "bb2", "host": "head", "alive": True}, {"id": "aa1", **HOST}, {"id": "cc3", **HOST})
+    assert names(nodes) == ["head", "node7", "node7-cc3"]
+
+
+def test_a_node_that_is_lost_is_kept_and_one_that_was_removed_is_not() -> None:
+    say(*({"id": each, "host": f"host-{each}", "alive": True} for each in "abc"))
+    nodes = RayNodes("auto", AgentCommand())
+    started = [launch.start() for launch in nodes.launches()]
+    assert len(started) == 3
+
+    gone = {"alive": False, "told": "health check failed\nand more"}
+    say(
+        {"id": "a", "host": "host-a", **gone, "reason": "2"},
+        {"id": "b", "host": "host-b", **gone, "reason": "1"},
+        {"id": "c", "host": "host-c", "alive": True},
+    )
+    assert names(nodes) == ["host-a", "host-c"]
+    with pytest.raises(CannotLaunch, match=r"lost this node: health check failed$"):
+        nodes.launches()[0].start()
+
+
+def test_nodes_that_had_died_before_are_not_shown() -> None:
+    say(
+        {"id": "a", "host": "old", "alive": False, "reason": "2"},
+        {"id": "b", "host": "new", "alive": True},
+    )
+    assert names(RayNodes("auto", AgentCommand())) == ["new"]
+
+
+def test_the_helper_ends_with_the_head() -> None:
+    say({"id": "a", **HOST})
+    nodes = RayNodes("auto", AgentCommand())
+    nodes.close()
+    assert Helper.has_been_ended
