@@ -55,8 +55,8 @@ def _cmdlines() -> Iterator[tuple[int, str]]:
             yield int(name), raw.replace(b"\0", b" ").decode("utf-8", "replace")
 
 
-def until(is_done: Callable[[], bool]) -> None:
-    end_s = time.monotonic() + LIMIT_S
+def until(is_done: Callable[[], bool], limit_s: float = LIMIT_S) -> None:
+    end_s = time.monotonic() + limit_s
     while not is_done():
         assert time.monotonic() < end_s
         time.sleep(0.1)
