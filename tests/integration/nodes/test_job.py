@@ -144,6 +144,27 @@ def test_a_killed_head_leaves_no_agent(sleepers: list[int], mark: str) -> None:
     until(lambda: agents(mark) == [])
 
 
+def test_two_heads_at_once_have_an_agent_each_and_do_not_disturb_each_other(
+    sleepers: list[int], mark: str
+) -> None:
+    heads = [
+        subprocess.Popen(
+            command("diagnose", "--job", "local:1", "--for", "600", mark=mark),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        for _ in range(2)
+    ]
+    until(lambda: len(agents(mark)) == 2)
+    heads[0].kill()
+    heads[0].wait()
+    until(lambda: len(agents(mark)) == 1)
+    assert heads[1].poll() is None
+    heads[1].kill()
+    heads[1].wait()
+    until(lambda: agents(mark) == [])
+
+
 def test_a_killed_agent_is_named_and_the_others_are_read(sleepers: list[int], mark: str) -> None:
     head = subprocess.Popen(
         command("diagnose", "--job", "local:2", "--for", "4", "--json", mark=mark),
