@@ -14,14 +14,14 @@ FUTEX, READ, WRITE, WAIT4, RECV = (202, 0, 1, 61, 45) if _X86 else (98, 63, 64, 
 NANOSLEEP = (230, 35) if _X86 else (115, 101)
 
 
-def eventually(condition: Callable[[], bool], deadline_s: float = 20.0) -> bool:
+def eventually(condition: Callable[[], bool], deadline_s: float = 60.0) -> bool:
     """Whether a condition comes true in time."""
     tick = threading.Event()
     end_s = time.monotonic() + deadline_s
     while not condition():
         if time.monotonic() > end_s:
             return False
-        tick.wait(0.05)
+        tick.wait(0.02)
     return True
 
 
@@ -40,15 +40,29 @@ def fields(pid: int) -> list[str]:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether it runs; a zombie does not."""
+    """Whether a process runs; a zombie does not."""
     stat = fields(pid)
     return bool(stat) and stat[0] not in "ZX"
 
 
-def birth(pid: int) -> str:
-    """When it was started, in ticks; empty once it no longer runs."""
+def start_ticks(pid: int) -> str:
+    """Start time of a process in clock ticks; empty once it has exited."""
     stat = fields(pid)
     return stat[19] if stat and stat[0] not in "ZX" else ""
+
+
+def status(pid: int, name: str) -> str:
+    """A line of status; empty once the process has exited."""
+    found = re.search(rf"^{name}:\s*(.*)$", text(pid, "status"), re.MULTILINE)
+    return found[1] if found else ""
+
+
+def executable(pid: int) -> str:
+    """Name of the program that a process runs; empty once it has exited."""
+    try:
+        return os.path.basename(os.readlink(f"/proc/{pid}/exe"))
+    except OSError:
+        return ""
 
 
 def threads(pid: int) -> list[int]:
@@ -67,13 +81,13 @@ def children(pid: int) -> list[int]:
 
 
 def descendants(pid: int) -> list[int]:
-    """All below it, without itself."""
+    """Descendants of a process, parents first."""
     found = children(pid)
     return found + [below for child in found for below in descendants(child)]
 
 
 def workers(pid: int) -> list[int]:
-    """Its children that are DataLoader workers."""
+    """Children of a process that are DataLoader workers."""
     return [child for child in children(pid) if text(child, "comm").startswith("pt_data_work")]
 
 
@@ -84,17 +98,17 @@ def call(pid: int, tid: int | None = None) -> int | None:
 
 
 def thread_names(pid: int) -> list[str]:
-    """Names of its threads."""
+    """Names of the threads of a process."""
     return [text(pid, f"task/{tid}/comm").strip() for tid in threads(pid)]
 
 
 def hook_threads(pid: int) -> int:
-    """How many of its threads have the name of the hook's."""
+    """Number of threads with the name of the hook's thread."""
     return thread_names(pid).count("mpwatch-hook")
 
 
 def links(pid: int) -> list[str]:
-    """Where its descriptors lead."""
+    """Targets of the descriptors of a process."""
     found = []
     try:
         names = os.listdir(f"/proc/{pid}/fd")

@@ -247,3 +247,58 @@ def test_no_private_name_of_a_base_class_of_textual_is_redefined() -> None:
 
     assert len(kinds) > 20
     assert clashes == set()
+
+
+# --- public names of mpwatch only -----------------------------------------------------------------
+
+PRIVATE_PATH = re.compile(r"mpwatch(?:\.\w+)*\._[a-z]\w*\Z")
+
+
+def private_names_of_mpwatch(source: str) -> Iterator[tuple[int, str]]:
+    """Line and name of each private name of mpwatch that is imported, read or replaced."""
+    tree = ast.parse(source)
+    imports = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "mpwatch"
+    ]
+    names = {alias.asname or alias.name for node in imports for alias in node.names}
+    for node in imports:
+        yield from ((node.lineno, each.name) for each in node.names if PRIVATE.match(each.name))
+    for part in ast.walk(tree):
+        if isinstance(part, ast.Attribute):
+            whose, name = part.value, part.attr
+        elif isinstance(part, ast.Call) and len(part.args) > 1:
+            whose, name = part.args[0], str(getattr(part.args[1], "value", ""))
+        elif isinstance(part, ast.Constant) and PRIVATE_PATH.match(str(part.value)):
+            yield part.lineno, str(part.value)
+            continue
+        else:
+            continue
+        if isinstance(whose, ast.Name) and whose.id in names and PRIVATE.match(name):
+            yield part.lineno, f"{whose.id}.{name}"
+
+
+@pytest.mark.slow
+def test_tests_use_public_names_of_mpwatch() -> None:
+    found = [
+        f"{path.relative_to(REPOSITORY)}:{line} {name}"
+        for path, source in sources(REPOSITORY / "tests")
+        if "mpwatch" in source and path != Path(__file__)
+        for line, name in private_names_of_mpwatch(source)
+    ]
+
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from mpwatch.collect.process.maps import _span",
+        "from mpwatch.attach import methods\nmethods._stop()",
+        "from mpwatch.attach import methods\nmonkeypatch.setattr(methods, '_stop', None)",
+        "monkeypatch.setattr('mpwatch.attach.methods._stop', None)",
+    ],
+)
+def test_each_way_to_use_a_private_name_of_mpwatch_is_found(code: str) -> None:
+    assert len(list(private_names_of_mpwatch(code))) == 1

@@ -92,7 +92,7 @@ def _unloaded(target: Target, answer: Answer | None, timeout_s: float) -> Detach
     there = _remains(target, timeout_s)
     if there:
         return Detached(process, "silent", f"the hook is still there: {there.words}")
-    return Detached(process, "absent")
+    return Detached(process, "absent", left=answer.left)
 
 
 def _remains(target: Target, within_s: float) -> Presence:

@@ -122,7 +122,7 @@ def deliver(
     began_s = time.monotonic()
     while True:
         try:
-            answer, method, stopped_s = _deliver_once(attempt, action, methods, timeout_s)
+            answer, method, stopped_s = deliver_once(attempt, action, methods, timeout_s)
         except Refused as refusal:
             if not refusal.passes or time.monotonic() > began_s + PASSES_WITHIN_S:
                 raise
@@ -138,7 +138,7 @@ def deliver(
         time.sleep(_IMPORT_PAUSE_S)
 
 
-def _deliver_once(
+def deliver_once(
     attempt: Attempt, action: str, methods: tuple[Method, ...], timeout_s: float
 ) -> tuple[Answer | None, str, float | None]:
     """Make the target run the payload once; the answer may be `LATER`."""
@@ -284,7 +284,7 @@ def _already_there(target: Target) -> Attached | None:
     with client:
         hello = read_frame(client, wire.HELLO, HELLO_WITHIN_S)
     if hello is None:
-        reason = "the hook is there but does not answer: the GIL is held, or the process is stopped"
+        reason = "the hook is attached, but silent: the GIL is held, or the process is stopped"
         return Attached(target.process, "silent", "already there", reason)
     left = exchange_dir.find(target)
     if left is not None:
@@ -321,7 +321,7 @@ def read_frame(client: socket.socket, kind: int, within_s: float) -> dict[str, o
             if found == kind:
                 try:
                     value = json.loads(payload)
-                except ValueError:
+                except (ValueError, RecursionError):
                     return None
                 return value if isinstance(value, dict) else None
 

@@ -48,7 +48,7 @@ _OBSERVERS = ("mpwatch", "-m mpwatch")
 """Program names of mpwatch; a program that it runs has its own name."""
 
 _ROOTS_KEPT = 1 << 16
-_root_of: dict[int, tuple[ProcessId, ProcessId]] = {}
+ROOT_OF: dict[int, tuple[ProcessId, ProcessId]] = {}
 """By pid, each process considered for injection and the root process of its job. A later call may
 name only some processes or new children: the root of a child's job is that of its parent."""
 
@@ -154,11 +154,11 @@ def _inject_all(
 def _confined(samples: list[ProcSample]) -> dict[ProcessId, str]:
     """The processes that are confined more tightly than the root of their job, with the reason."""
     reasons = {}
-    if len(_root_of) > _ROOTS_KEPT:
-        _root_of.clear()
+    if len(ROOT_OF) > _ROOTS_KEPT:
+        ROOT_OF.clear()
     for sample in samples:
         root = _known_root(sample) or samples[0].process
-        _root_of[sample.process.pid] = sample.process, root
+        ROOT_OF[sample.process.pid] = sample.process, root
         if root == sample.process:
             continue
         try:
@@ -176,10 +176,10 @@ def _confined(samples: list[ProcSample]) -> dict[ProcessId, str]:
 
 def _known_root(sample: ProcSample) -> ProcessId | None:
     """The root process with which a process or its parent was compared before."""
-    known = _root_of.get(sample.process.pid)
+    known = ROOT_OF.get(sample.process.pid)
     if known is not None and known[0] == sample.process:
         return known[1]
-    of_parent = _root_of.get(sample.parent_pid)
+    of_parent = ROOT_OF.get(sample.parent_pid)
     return None if of_parent is None else of_parent[1]
 
 

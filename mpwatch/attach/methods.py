@@ -149,7 +149,7 @@ class PendingCall:
                 tracer.start()  # it starts while the checks run
         target = attempt.target
         require_not_disabled(target)
-        _require_stoppable(target)
+        require_stoppable(target)
         _require_rights(target)
         if target.has_shadow_stack:
             raise Refused(
@@ -161,6 +161,7 @@ class PendingCall:
             shown = "an unknown version" if version is None else f"{version[0]}.{version[1]}"
             raise Refused(f"its Python is {shown}; mpwatch supports 3.10 and later")
         _require_gil(attempt.interpreter)
+        code_cave.require_unused_bytes(attempt.interpreter.modules)
 
     def deliver(self, attempt: Attempt, exchange: ExchangeDir) -> float | None:
         """Write code and data into the target and queue the call, on a thread that then ends."""
@@ -353,7 +354,7 @@ def _require_rights(target: Target) -> None:
         raise Refused(found.reason, found.fix, passes=found.passes)
 
 
-def _require_stoppable(target: Target) -> None:
+def require_stoppable(target: Target) -> None:
     """Refuse a target in a state that ptrace would wait for, or could change."""
     if target.state == "T":
         raise Refused("it is stopped", f"kill -CONT {target.pid}")

@@ -25,6 +25,8 @@ class Answer:
     """Path of the hook's socket as the target names it; empty if it has none."""
     ring: str = ""
     """Path of the hook's ring file, likewise."""
+    left: tuple[str, ...] = ()
+    """After an unload: what the hook could not undo, one sentence each."""
 
     @property
     def is_success(self) -> bool:
@@ -37,11 +39,14 @@ class Answer:
         try:
             found = json.loads(raw)
             texts = {field.name: found.get(field.name, "") for field in fields(cls)}
+            left = texts.pop("left")
         except (ValueError, AttributeError, RecursionError):
             return cls("failed", "its answer is malformed")
-        if not all(isinstance(text, str) for text in texts.values()):
+        if not all(isinstance(text, str) for text in (left, *texts.values())):
             return cls("failed", "its answer is malformed")
-        return cls(**{name: clean(text, _MAX_CHARACTERS) for name, text in texts.items()})
+        cleaned = {name: clean(text, _MAX_CHARACTERS) for name, text in texts.items()}
+        lines = left[:_MAX_CHARACTERS].splitlines()
+        return cls(**cleaned, left=tuple(clean(line, _MAX_CHARACTERS) for line in lines if line))
 
 
 @dataclass(frozen=True, slots=True)

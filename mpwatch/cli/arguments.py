@@ -18,8 +18,9 @@ dashboard then asks whether to inject the hook. Hooks that it injected are detac
 closed, unless --keep is given.
 
 hook = "ask", "always" or "never" in the section [attach] of ~/.config/mpwatch/config.toml answers
-the question for every session. Nothing is injected with --readonly or --inline unless
---hook is given, and never into processes that have MPWATCH_DISABLE=1 in their environment."""
+the question for every session. Nothing is injected with --readonly or --inline, or where the
+dashboard is not on a terminal, unless --hook is given, and never into processes that have
+MPWATCH_DISABLE=1 in their environment."""
 
 _JOB = """\
 Open the dashboard on a job that runs on several machines: nodes, ranks, processes.

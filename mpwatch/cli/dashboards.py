@@ -57,7 +57,7 @@ def _consent(arguments: argparse.Namespace) -> HookConsent:
     """Whether to inject: from the options, else from the configuration file."""
     if arguments.hook:
         return "always"
-    if arguments.no_hook or arguments.readonly or arguments.inline:
+    if arguments.no_hook or arguments.readonly or arguments.inline or _is_served():
         return "never"
     return read_configuration().hook
 
@@ -117,9 +117,13 @@ def need_terminal(instead: str) -> None:
     Raises:
         Failure: Standard input or output is not a terminal.
     """
-    is_served = "TEXTUAL_DRIVER" in os.environ
-    if not is_served and not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not _is_served() and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise Failure("The dashboard needs a terminal, and there is none here.", instead)
+
+
+def _is_served() -> bool:
+    """Whether Textual shows the dashboard elsewhere than on a terminal, as textual-serve has it."""
+    return "TEXTUAL_DRIVER" in os.environ
 
 
 def watch(
@@ -160,6 +164,7 @@ def watch(
     options = LiveOptions(refresh_hz=refresh_hz, hook=use, record=record)
     source = LiveSource(process, options, inject=session.inject)
     title = str(process.pid)
+    asks_nobody = readonly or (_is_served() and consent != "always")
 
     def stuck() -> None:
         session.end()
@@ -176,7 +181,7 @@ def watch(
             refresh_hz=refresh_hz,
             readonly=readonly,
             recording=record,
-            question=None if readonly else HookQuestion(session.plan, asks=consent == "ask"),
+            question=None if asks_nobody else HookQuestion(session.plan, asks=consent == "ask"),
             on_stuck=stuck,
         )
     finally:

@@ -25,9 +25,9 @@ SHOWN = 3
 """Activities named in a sentence."""
 PLACES_SHOWN = 2
 MOSTLY = 0.8
-"""A place with this part of an activity stands for all of it."""
+"""A place with this part of an activity is shown for all of it."""
 KNOWN = 0.3
-"""Places are named where stacks tell at least this part of an activity."""
+"""Places are named where stacks show at least this part of an activity."""
 LEAST_SHARE = 0.02
 """A smaller share is summed with others."""
 TOGETHER = 7
@@ -220,7 +220,7 @@ def certainty_words(snapshot: Snapshot) -> str:
 
 
 def _stacks_words(snapshot: Snapshot) -> str:
-    """From how many processes there are stacks, which tell at which line a process is."""
+    """From how many processes there are stacks, which show the line of a process."""
     python = [p for p in snapshot.living() if p.sample.is_python]
     if not python:
         return ""

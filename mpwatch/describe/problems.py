@@ -21,7 +21,7 @@ def problems_of(snapshot: Snapshot) -> tuple[str, ...]:
 
 
 def uses_gpu(snapshot: Snapshot) -> bool:
-    """Whether a process of the job uses a GPU, or was told which GPUs to use."""
+    """Whether a process of the job uses a GPU, or has a setting that names GPUs."""
     return any(map(_uses_gpu, snapshot.processes))
 
 

@@ -169,7 +169,7 @@ class Engine:
             tracked.worst, tracked.worst_at_s = finding.severity, at_s
 
     def _renamed(self, finding: Finding, at_s: float) -> _Tracked | None:
-        """The finding that tells the same of fewer or more processes; known by the new key now."""
+        """The same finding about fewer or more processes, kept under the new key."""
         for key, tracked in self._tracked.items():
             is_of_several = finding.others or tracked.finding.others
             if (

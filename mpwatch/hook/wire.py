@@ -83,7 +83,7 @@ PROCESS_START = 20
 PROCESS_JOIN = 21
 """key: child's pid; aux: exit code as multiprocessing has it, plus `EXIT_BASE`; 0 if unknown."""
 FORKED = 22
-"""os.fork, recorded by the parent; key: child's pid if known; aux: threads alive."""
+"""os.fork, recorded by the parent; key: child's pid if known; aux: running threads."""
 LOADER_NEXT = 30
 """DataLoader __next__ in main; key: loader; duration: time waited; aux: batch index."""
 LOADER_PUT_INDEX = 31

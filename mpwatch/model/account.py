@@ -62,7 +62,7 @@ class Activity(NamedTuple):
     providers: tuple[ProcessId, ...] = ()
     """The processes that can end a wait, where they are known and few."""
     place: str = ""
-    """The line of the program, `train.py:57 step`; empty where no stack tells."""
+    """The line of the program, `train.py:57 step`; empty without a stack."""
 
 
 class Share(NamedTuple):
@@ -75,7 +75,7 @@ class Share(NamedTuple):
 UNSEEN = Activity("unknown", "no reading found the thread waiting")
 NO_PLACE = Activity("computing")
 NO_CORE = Activity("waiting", "a free core", "core")
-SOMEBODY_WORKS = Activity("unknown", "some process works, or waits for something outside the job")
+JOB_WORKS = Activity("unknown", "some process works, or waits for something outside the job")
 IMPORTS = "imports"
 """`Activity.what` of a thread that runs the code of a module for the first time."""
 RUNNING_KINDS = frozenset(("computing", "spinning"))
@@ -340,10 +340,10 @@ class Account:
     readings: int = 0
     processes: Mapping[ProcessId, ProcessAccount] = field(default_factory=dict)
     job: ThreadAccount | None = None
-    """Of the job as a whole: `SOMEBODY_WORKS`, or the wait of one process while none works."""
+    """Of the job as a whole: `JOB_WORKS`, or the wait of one process while none works."""
 
     def pauses(self) -> Tally:
-        """The last minute of `job`; `seen` tells how long no process worked."""
+        """The last minute of `job`; `seen` has the time in which no process worked."""
         if self.job is None:
             return NOTHING
         return self.job.counted(self.at_s, self.readings, None, 1).last_minute()

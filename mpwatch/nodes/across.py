@@ -44,16 +44,20 @@ _STOPPED = frozenset(("stopped", "traced"))
 _IMPORTANT = frozenset(("torch", "python", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"))
 """Differences that break jobs, rather than slow them down or break them later."""
 
+_OUT_OF_DATE = (
+    "Check whether the machine answers, for instance by ssh. The values shown for it are those "
+    "received last."
+)
 _NOT_ANSWERING_WORDS: Mapping[str, tuple[str, str]] = {
     "silent": (
         "The machine, its network or the agent is stopped or overloaded; its processes may still "
         "run.",
-        "See whether the machine answers otherwise. What is shown of it was received before.",
+        _OUT_OF_DATE,
     ),
     "ended": (
         "The agent was killed, or the way to it has ended: the connection, the allocation or the "
         "machine.",
-        "See whether the machine answers otherwise. What is shown of it was received before.",
+        _OUT_OF_DATE,
     ),
     "failed": (
         "No agent could be started there, so nothing is known of its processes.",
@@ -124,7 +128,7 @@ def job_findings(views: Sequence[NodeView]) -> list[JobFinding]:
 
 
 def rank_groups(views: Sequence[NodeView]) -> list[list[PlacedRank]]:
-    """The ranks of each job, by number; those of nodes that do not answer as last heard of."""
+    """The ranks of each job, by number; those of silent nodes as last received."""
     groups: defaultdict[str, list[PlacedRank]] = defaultdict(list)
     for view in views:
         for row in view.summary.ranks if view.summary is not None else ():
@@ -186,7 +190,7 @@ def _of_group(ranks: Sequence[PlacedRank], views: Sequence[NodeView]) -> Iterato
     if len(inside) < len(late) and any(each.quiet_s < ALL_STALLED_S for each in late):
         return
     numbers = {each.row.rank for each in alive}
-    # Of a rank that was started again, the process that has ended keeps nobody waiting.
+    # The exited process of a rank that was started again keeps no other rank waiting.
     gone = [each for each in known if each.row.is_ended and each.row.rank not in numbers]
     missing = _missing(ranks, alive)
     if late or gone:

@@ -38,8 +38,8 @@ from mpwatch.nodes.summary import SummaryWriter
 SUMMARY_S = 1.0
 """Interval of summaries."""
 SILENCE_S = 120.0
-"""An agent that has heard nothing for so long ends: its head, or the network to it, is gone. A head
-sends something every few seconds, so that a network that is cut for half a minute ends nothing."""
+"""An agent that has received nothing for so long ends: its head, or the network to it, has ended.
+A head sends a message every few seconds, so half a minute without a network ends no agent."""
 STOP_S = 2.0
 """How long the end waits for what observes the jobs."""
 _CHUNK_BYTES = 1 << 16

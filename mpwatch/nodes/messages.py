@@ -61,7 +61,7 @@ class Pong(msgspec.Struct, tag="pong"):
 
 
 class Ping(msgspec.Struct, tag="ping"):
-    """Says that the head is there; a node that hears nothing for long ends."""
+    """Sent at intervals by the head; an agent that receives nothing for long ends."""
 
     sent_s: float
     """Monotonic seconds of the head."""

@@ -93,7 +93,7 @@ def _rounded(value: float | None) -> float | None:
 
 
 def job_text(views: Sequence[NodeView], findings: Sequence[JobFinding], *, style: TextStyle) -> str:
-    """A job for people: its own findings, then a line for each node with those of the node."""
+    """A job as text: its own findings, then a line for each node with those of the node."""
     lines: list[str] = []
     for finding in findings:
         lines += _finding_lines(finding, style)

@@ -34,7 +34,7 @@ WORDS_LIMIT = 160
 SUMMARY_LIMIT = 300
 """Characters of a finding's summary."""
 MOVED_S = 2.0
-"""Readings tell since when a process has not moved to about a second: a smaller difference is none.
+"""Readings show since when a process has not moved to about a second: a smaller difference is none.
 Otherwise the time would be sent again each second."""
 FRESH_S = 3.0
 """A stack of a process that moves is out of date after this long."""

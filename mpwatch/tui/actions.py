@@ -278,7 +278,10 @@ class HookActions(JobActions):
         """Ask whether to inject the hook."""
         question, view = self.view_state.question, self.view_state.view
         if question is None:
-            self.show_message("This dashboard is read-only: it injects nothing.", failed=True)
+            self.show_message(
+                "This dashboard injects nothing: it is read-only, or shown in a browser.",
+                failed=True,
+            )
         elif view is not None and not question.is_shown:
             question.ask()
             self.consider_asking(view.snapshot)

@@ -40,7 +40,7 @@ from mpwatch.collect.job.reader import ReadRequest, TreeCollector
 from mpwatch.collect.process.procfs import stat_of
 from mpwatch.hook import wire
 
-# Tells the longest time between two turns whenever it is asked.
+# Prints the longest time between two turns of its loop whenever it gets a line.
 TURNING = """
 import os, time
 longest = 0.0
@@ -118,7 +118,7 @@ def start_text(text: str, folder: str, python: str = sys.executable) -> subproce
 
 
 def gap_s(popen: subprocess.Popen[str]) -> float:
-    """The longest gap since the last question."""
+    """The longest gap since the last call."""
     assert popen.stdin is not None
     assert popen.stdout is not None
     popen.stdin.write("?\n")

@@ -76,7 +76,7 @@ def end(program: subprocess.Popen[bytes], folder: Path) -> None:
             if name.isdigit() and os.readlink(f"/proc/{name}/cwd").startswith(str(folder)):
                 os.kill(int(name), signal.SIGKILL)
         except OSError:
-            continue  # it has ended, or belongs to somebody else
+            continue  # it has exited, or belongs to another user
     if program.poll() is None:
         os.killpg(program.pid, signal.SIGKILL)
     program.wait()

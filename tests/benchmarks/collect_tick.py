@@ -45,7 +45,7 @@ def cpu_ms(read: Callable[[], object]) -> float:
 
 
 def by_psutil(pid: int, attributes: list[str]) -> list[dict[str, object]]:
-    """The tree by psutil."""
+    """Read the tree by psutil."""
     root = psutil.Process(pid)
     return [each.as_dict(attributes) for each in (root, *root.children(recursive=True))]
 
@@ -73,7 +73,7 @@ def main() -> None:
 
 
 def measure(pid: int, ticks: int) -> None:
-    """Read a running job in all ways."""
+    """Compare the readings of a running job by mpwatch and by psutil."""
     tree = TreeCollector(identify(pid))
     first = cpu_ms(lambda: tree.collect(ReadRequest()))
     ours, theirs, idle = [], [], []

@@ -15,11 +15,11 @@ from typing import Any
 
 
 class Floor:
-    """Wrappers that only pass on, at the points that the hook would set in this process."""
+    """Wrappers that only call the original, at the points that the hook would set here."""
 
     def __init__(self) -> None:
         self._undo: list[Callable[[], None]] = []
-        # What takes out a wrapper that is just being set is kept with the session.
+        # The undo of a wrapper that is just being set is kept with the session.
         self._session: Any = SimpleNamespace(patcher=SimpleNamespace(prepared=None))
 
     def install(self) -> int:
@@ -39,12 +39,12 @@ class Floor:
             try:
                 self._undo.append(attribute(path, _empty)(module, self._session))
             except LookupError:
-                continue  # this torch does not have it
+                continue  # this version of torch does not have it
         self._wrap_pickling()
         return len(self._undo)
 
     def uninstall(self) -> None:
-        """Take them out, the last first."""
+        """Remove them, the last first."""
         while self._undo:
             self._undo.pop()()
 

@@ -26,14 +26,14 @@ ROUNDS = 300
 BLOCKS = 5
 """Blocks of each program for each of PAIRS."""
 SETTLE_S = 0.4
-"""Work after each turn that is not counted: to come in, and to greet an observer, is not what a
-message costs, and `hook_cost` measures it."""
+"""Seconds of work that are not counted after each turn: attaching the hook and the first messages
+of an observer are measured by `hook_cost`."""
 AT_REST = 16
-"""Batches after each turn in which it reaches the workers."""
+"""Batches that are not counted after each turn: in them the turn reaches the workers."""
 
 
 def _echo(inbox: Any, outbox: Any) -> None:
-    """Send tensors back; a text is what to have in this process, `...` asks for cpu time."""
+    """Send tensors back; a text is a state to set in this process, `...` asks for its cpu time."""
     while (item := inbox.get()) is not None:
         if isinstance(item, str):
             turn(item)
@@ -67,8 +67,8 @@ def pingpong() -> list[list[float]]:
             ask(torch.ones(4))
             times.append(time.perf_counter() - began)
         used = time.process_time() + ask(...) - began_cpu
-        # A round that another program interrupted says nothing of the hook, so wall time is that
-        # of the rounds at the first decile.
+        # A round that another program interrupted shows nothing about the hook, so the wall time is
+        # that of the rounds at the first decile.
         return [sorted(times)[number // 10], used / number, 2 * (records() - written) / number]
 
     rows = alternate(lambda: rounds(ROUNDS), turn_both, BLOCKS)
@@ -103,7 +103,7 @@ def usual() -> list[list[float]]:
 
 
 def pictures(count: int, side: int = 128) -> Any:
-    """A dataset of square pictures in memory, made ready for training one by one."""
+    """A dataset of square pictures in memory, each prepared for training when it is read."""
     import torch
     from torch.utils.data import Dataset
 
@@ -125,7 +125,7 @@ def pictures(count: int, side: int = 128) -> Any:
 
 
 class _Plan:
-    """Indices for batch after batch, without end; one below zero says what to turn to."""
+    """Indices for endless batches; an index below zero selects a state."""
 
     def __init__(self, batch_size: int, size: int) -> None:
         self.turns: collections.deque[str] = collections.deque()
@@ -139,7 +139,7 @@ class _Plan:
 
 
 class _Turned:
-    """A dataset that turns the worker that asks for an index below zero."""
+    """A dataset that changes the state of the worker that reads an index below zero."""
 
     def __init__(self, data: Any) -> None:
         self._data = data
@@ -175,12 +175,13 @@ def _batches(data: Any, batch_size: int, count: int) -> list[list[float]]:
         began_cpu, began, written = cpu_s(pids), time.perf_counter(), records()
         take(count)
         took, used = time.perf_counter() - began, cpu_s(pids) - began_cpu
-        each = 2 * (records() - written) / count  # the workers write as many as main
+        each = 2 * (records() - written) / count  # the workers write as many records as main
         return [took / count, used / count, each]
 
     def turn_all(state: str) -> None:
         turn(state)
-        # Tasks go to the workers by turns: of two in a row each gets one.
+        # The DataLoader gives tasks to the workers in turn, so of two tasks in a row each worker
+        # gets one.
         plan.turns.extend((state, state))
         take(AT_REST)
         _settle(lambda: take(1))

@@ -33,7 +33,7 @@ LIMIT_S = 300
 
 
 def job(hooked: bool) -> None:
-    """Be the program: print the seconds that a batch takes once the workers are at work."""
+    """Run as the program: print the seconds that a batch takes once the workers have started."""
     from torch.utils.data import DataLoader
 
     warnings.simplefilter("ignore")
@@ -52,7 +52,7 @@ def job(hooked: bool) -> None:
 
 
 def commands(tools: Path, folder: Path) -> dict[str, list[str]]:
-    """How the program is started under each of the tools that are there."""
+    """The command that starts the program under each installed tool."""
     python, out = sys.executable, str(folder / "out")
     found = {
         "nothing": [python, *JOB],
@@ -75,7 +75,7 @@ def commands(tools: Path, folder: Path) -> dict[str, list[str]]:
 
 
 def install(tools: Path) -> None:
-    """Install what can be had, each into a folder of its own."""
+    """Install each tool that can be installed into a folder of its own."""
     for name in DISTRIBUTIONS:
         target = str(tools / name)
         done = subprocess.run(
@@ -144,7 +144,7 @@ def main() -> None:
 
 
 def show(taken: dict[str, list[tuple[float, float]]]) -> None:
-    """Print each tool's share of the run without any, round by round."""
+    """Print the cost of each tool relative to the run without any, round by round."""
     bare = taken["nothing"]
     for name, rows in taken.items():
         if len(rows) != len(bare) or len(rows) < 2:

@@ -24,7 +24,7 @@ ROUNDS = 320
 WARM_UP = 40
 SLOWED = 60
 SHOWN = 14
-"""Functions of the hook that are named, those with most bytecodes first."""
+"""Number of functions of the hook that are printed, those with most bytecodes first."""
 Counts = dict[str, float]
 
 
@@ -70,7 +70,7 @@ def _slow_the_clock() -> None:
     from mpwatch.hook.safe.unpatched import System
 
     class Slow(System):
-        """A system on which time passes as slowly as the program runs."""
+        """A system whose clock is slowed down as much as the program is by counting."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -80,7 +80,7 @@ def _slow_the_clock() -> None:
 
 
 def _echo(inbox: Any, outbox: Any, steps: Steps) -> None:
-    """Send tensors back; a text is what to have in this process, a number what to count."""
+    """Send tensors back; a text is a state to set in this process, a number the rounds to count."""
     steps.arm()
     while (item := inbox.get()) is not None:
         answer = item
@@ -132,7 +132,7 @@ def tiny() -> list[list[Counts]]:
     found = []
     for state in STATES:
         turn(state)
-        _epoch()  # imports, and the first of everything
+        _epoch()  # imports and first calls
         found.append(_epoch())
     turn("bare")
     return found
@@ -171,7 +171,7 @@ def _epoch() -> list[Counts]:
 
 
 def show(what: str, found: list[list[Counts]]) -> None:
-    """Print how many there are, how many more with wrappers and hook, and where these are."""
+    """Print the bytecodes of a round, and what wrappers and the hook add, by function."""
     totals = [sum(sum(counts.values()) for counts in state) for state in found]
     print(f"bytecodes for {what}, two processes: {totals[0]:.0f}")
     for name, total in zip(("empty wrappers", "the hook"), totals[1:], strict=True):

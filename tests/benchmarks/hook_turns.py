@@ -32,7 +32,7 @@ PAIRS = int(os.environ.get("PAIRS", "20"))
 STATES = ("bare", "floor", "hook")
 _floor = Floor()
 WATCHED = "BENCHMARK_WATCHED"
-"""Set in a program that is to wait until an observer has come."""
+"""Environment variable of a program that is to wait until an observer is connected."""
 
 
 def spread(values: list[float]) -> str:
@@ -42,7 +42,7 @@ def spread(values: list[float]) -> str:
 
 
 def load() -> str:
-    """What else the machine does, as the kernel says it."""
+    """The load of the machine."""
     return f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
 
 
@@ -82,13 +82,13 @@ def record_s() -> float:
 
 
 def keep_to(cores: set[int]) -> None:
-    """Keep this process, and what it starts, to some cores, where there are enough of them."""
+    """Restrict this process and its children to some cores, where there are enough of them."""
     if cores:
         os.sched_setaffinity(0, cores)
 
 
 def cores_apart() -> tuple[set[int], set[int]]:
-    """A core for the job and the others for whoever watches it; no choice where there is one."""
+    """A core for the job and the others for its observer; empty sets on a machine with one core."""
     cores = sorted(os.sched_getaffinity(0))
     return ({cores[-1]}, set(cores[:-1])) if len(cores) > 1 else (set(), set())
 
@@ -109,7 +109,7 @@ def alternate(
     for number in range(PAIRS * times):
         found: dict[str, list[float]] = {}
         for each in range(len(STATES)):
-            # Each state comes first, second and last in turn, after each of the others.
+            # Each state is first, second and last in turn, and follows each of the others.
             step = each if number % 2 else -each
             state = STATES[(number // 2 + step) % len(STATES)]
             turn(state)
@@ -119,7 +119,7 @@ def alternate(
 
 
 def turn(state: str) -> None:
-    """Bring into this process what a state says; wait for an observer of the hook if one is due."""
+    """Set a state in this process; wait for an observer of the hook if one is due."""
     import mpwatch
     from mpwatch import hook
 
@@ -132,7 +132,7 @@ def turn(state: str) -> None:
     mpwatch.instrument()
     session = hook.current()
     assert session is not None
-    while WATCHED in os.environ and not session.server._connections:
+    while WATCHED in os.environ and not session.server.connections:
         time.sleep(0.01)
 
 
@@ -150,7 +150,7 @@ def apart(module: str, program: str, watched: bool) -> tuple[list[list[float]], 
             [sys.executable, "-m", f"tests.benchmarks.{module}", program],
             stdout=subprocess.PIPE,
             preexec_fn=lambda: keep_to(job),
-            # Threads of OpenMP that spin while they wait are 200 ms of cpu now and then.
+            # Threads of OpenMP that spin while they wait use 200 ms of cpu at times.
             env={**os.environ, "XDG_RUNTIME_DIR": folder, "OMP_NUM_THREADS": "1"}
             | ({WATCHED: "1"} if watched else {}),
         )
@@ -169,7 +169,7 @@ def apart(module: str, program: str, watched: bool) -> tuple[list[list[float]], 
 
 
 def observe(folder: str, stop: threading.Event) -> None:
-    """Be the dashboard for every hook in a directory: read all, ask for the gauges each second."""
+    """Observe every hook in a directory like a dashboard, with gauges each second."""
     open_ones: dict[str, socket.socket] = {}
     asked_s = 0.0
     while not stop.wait(0.2):
@@ -197,7 +197,7 @@ def _connect(path: str) -> socket.socket | None:
 
 
 def _attend(client: socket.socket, asks: bool) -> bool:
-    """Read what there is; whether the hook is still there."""
+    """Read what has arrived; whether the hook is still connected."""
     from mpwatch.hook import wire
 
     try:
@@ -237,7 +237,7 @@ def show(what: str, rows: list[list[float]], each_s: float) -> None:
 
 
 def _compare(what: str, rows: list[list[float]], one: int, other: int) -> None:
-    """Print by how much a figure of each round is larger than another."""
+    """Print by how much a figure of each round is larger than another one."""
     more = [(row[other] / row[one] - 1) * 100 for row in rows]
     larger = sum(each > 0 for each in more)
     verdict = "a difference" if _is_shown(larger, len(more)) else "no difference shown"
@@ -249,7 +249,7 @@ def _compare(what: str, rows: list[list[float]], one: int, other: int) -> None:
 
 
 def _bounds(values: list[float]) -> tuple[float, float]:
-    """Between what the median lies in 95 of 100 such runs, by the order of the values alone."""
+    """Bounds of the median in 95 of 100 such runs, from the order of the values alone."""
     ordered, count = sorted(values), len(values)
     chance, outside = 0.5**count, 0
     while chance <= 0.025 and outside < count // 2:
@@ -260,5 +260,5 @@ def _bounds(values: list[float]) -> tuple[float, float]:
 
 
 def _is_shown(slower: int, count: int) -> bool:
-    """Whether so many of the pairs are more than chance would make (sign test, one-sided, 5 %)."""
+    """Whether so many of the pairs are unlikely by chance (sign test, one-sided, 5 %)."""
     return sum(comb(count, more) for more in range(slower, count + 1)) / 2**count < 0.05

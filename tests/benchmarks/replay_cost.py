@@ -37,9 +37,9 @@ PROGRAM = Path(__file__).parents[1] / "programs" / "loader.py"
 SECONDS = 10.0
 EVENTS = 10_000
 RECORDS_KEPT = 2
-"""Of a slice, in the recording of an hour."""
+"""Records kept of each slice in the recording of an hour."""
 PROCESSES_MISSING = 0.5
-"""Readings with fewer than so much of the most processes belong to the start and the end."""
+"""Readings with a smaller share of the processes belong to the start or the end."""
 
 
 def main() -> None:
@@ -84,7 +84,7 @@ def inputs_of(path: str) -> Iterator[Input]:
 
 
 def settled(inputs: Sequence[Input]) -> list[Input]:
-    """What was recorded while all processes ran, without their start and end."""
+    """Inputs that were recorded while all processes ran, without their start and end."""
     counts = [len(each.processes) if isinstance(each, TreeSample) else 0 for each in inputs]
     whole = [place for place, count in enumerate(counts) if count > PROCESSES_MISSING * max(counts)]
     middle = inputs[whole[0] : whole[-1]]
@@ -121,7 +121,7 @@ def written(path: str, base: Sequence[Input], rounds: int, *, stretch: float) ->
 
 
 def moved_by(value: Any, by_s: float, began_s: float, stretch: float) -> Any:
-    """A value with every moment in it later, and the time since the beginning stretched."""
+    """A value with every time in it later, and the time since the beginning stretched."""
 
     def at(moment_s: float) -> float:
         return began_s + (moment_s + by_s - began_s) * stretch

@@ -27,11 +27,11 @@ from tests.tui.scripted import ScriptedSource, crowd
 
 SIZE = (160, 48)
 CHANGED = 0.05
-"""Part of the processes that differ from tick to tick."""
+"""Share of the processes that differ from tick to tick."""
 
 
 class TableApp(App[None]):
-    """The same tree in Textual's own table: changed cells are updated, nothing else."""
+    """The same tree in Textual's DataTable: only changed cells are updated."""
 
     def compose(self) -> ComposeResult:
         yield DataTable()
@@ -70,7 +70,7 @@ def ticks(processes: int, count: int) -> list[Snapshot]:
 async def cpu_ms(
     pilot: Pilot[Any], inputs: Sequence[Any], show: Callable[[Any], None]
 ) -> list[float]:
-    """CPU milliseconds of each tick; the idle program's own are taken off."""
+    """CPU milliseconds of each tick, less those of the idle program."""
     idle = []
     for _ in range(3):
         began = time.process_time()

@@ -86,7 +86,7 @@ class Terminal:
 
 
 def start_job(workers):
-    """A DataLoader job that is mostly idle, once all its workers have delivered."""
+    """Start a mostly idle DataLoader job, and wait until all workers have sent a batch."""
     job = subprocess.Popen(
         [sys.executable, PROGRAMS / "loader.py", str(workers), "fork", "--pause", "1.0"],
         stdout=subprocess.PIPE,
@@ -101,7 +101,7 @@ def start_job(workers):
 
 
 def start_others(count):
-    """Processes that have nothing to do with the job: one that forks, and those it forked."""
+    """Start processes outside of the job: one that forks, and its children."""
     code = (
         f"import os\nfrom signal import pause\nfor _ in range({count - 1}): os.fork() or pause()\n"
     )
@@ -173,7 +173,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--others", type=int, default=0)
     arguments = parser.parse_args()
-    # Set, every start compiles all modules again, which is not what people wait for.
+    # With it every start would compile all modules again, which is not what users have.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     job = start_job(arguments.workers)
     others = start_others(arguments.others) if arguments.others else None

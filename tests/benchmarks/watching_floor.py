@@ -48,7 +48,7 @@ class Lines(Widget):
 
 
 class Floor(App[None]):
-    """Shows them."""
+    """The app that shows the lines."""
 
     def __init__(self, pids):
         super().__init__()

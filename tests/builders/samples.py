@@ -16,7 +16,7 @@ WORKER_0 = ProcessId(101, 1001)
 WORKER_1 = ProcessId(102, 1002)
 WALL_S = 1_700_000_000.0
 START_S = 1000.0
-"""When recordings of small jobs begin."""
+"""Time of the first input of small jobs."""
 _sequences = itertools.count()
 """Sequence numbers of the events made here: as in a ring, each is used once."""
 

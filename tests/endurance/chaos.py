@@ -5,7 +5,8 @@
 
 A round runs `tests/programs/chaos_job.py` twice with one seed: alone, and with everything below
 done to it at random moments. Its output and its exit code must be the same, it must end in time,
-and no process and no file may be left but those of processes that were killed.
+and no process and no file may be left but those of processes that were killed. Of a round that does
+not end, the stacks, the output and the hooks' files are kept.
 
 - mpwatch injects the hook, dumps, diagnoses, records and detaches; it is left alone, stopped for a
   while, or killed by SIGTERM or SIGKILL.
@@ -33,6 +34,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -40,12 +42,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from mpwatch.attach.payload.install import COPY_PREFIX
 from tests.conftest import PROGRAMS
 
 STEPS = 16
 JOB_WITHIN_S = 600.0
 """For a job of 4 to 30 s on an idle machine: this long only if something hangs."""
 OBSERVERS_WITHIN_S = 60.0
+ROUND_WITHIN_S = 2 * JOB_WITHIN_S + 5 * OBSERVERS_WITHIN_S
 RUNTIME_BYTES = 32 << 20
 SHM_BYTES = 256 << 20
 SHM_NEEDED_BYTES = 64 << 20
@@ -89,11 +93,10 @@ class Round:
         if reader.is_alive():
             stacks = stacks_of(job.pid)
             kill_all_but(os.getpid())
-            reader.join()
-            said, errors = (part[-2000:] for part in output)
+            reader.join(OBSERVERS_WITHIN_S)
+            kept = self._keep(stacks, output)
             self.faults.append(
-                f"it did not end within {JOB_WITHIN_S:.0f} s: {stacks}\n"
-                f"its output ends with {said!r}, its errors with {errors!r}"
+                f"it did not end within {JOB_WITHIN_S:.0f} s; more in {kept}: {stacks}"
             )
             return
         found = (job.returncode, output[0])
@@ -104,6 +107,17 @@ class Round:
             )
         self._wait_for_observers()
         self._look_for_remains(output[1])
+
+    def _keep(self, stacks: str, output: list[bytes]) -> Path:
+        """Keep what there is of a round that did not end; the folder it is in."""
+        folder = Path(tempfile.mkdtemp(prefix=f"mpwatch-chaos-{self.seed}-"))
+        (folder / "stacks").write_text(stacks)
+        for name, said in zip(("output", "errors"), output, strict=False):
+            (folder / name).write_bytes(said)
+        shutil.copytree(
+            RUNTIME, folder / "runtime", ignore=lambda _, names: [n for n in names if ".sock" in n]
+        )
+        return folder
 
     def _job_alone(self) -> tuple[int, bytes]:
         """Exit code and output without any disturbance: the same under every start method."""
@@ -135,7 +149,7 @@ class Round:
         )
 
     def _disturb(self, pid: int) -> None:
-        """Do one thing to the job, or to those who watch it."""
+        """Disturb the job or its observers once."""
         disturbances: list[Callable[[int], None]] = [
             *[self._observe] * 4,
             *[self._torment_observer] * 3,
@@ -176,7 +190,7 @@ class Round:
         self.observers.append(popen)
 
     def _torment_observer(self, _pid: int) -> None:
-        """Stop a running observer for a moment, or kill it."""
+        """Stop a running observer for a moment, or kill it with SIGKILL."""
         alive = [each for each in self.observers if each.poll() is None]
         if not alive:
             return
@@ -189,7 +203,7 @@ class Round:
             popen.send_signal(signal.SIGCONT)
 
     def _connect(self, _pid: int) -> None:
-        """Connect to some hook, and be a bad client."""
+        """Connect to a hook as a client that misbehaves."""
         sockets = list(RUNTIME.glob("mpwatch/*.sock"))
         if not sockets:
             return
@@ -202,7 +216,7 @@ class Round:
         if self.dice.random() < 0.5:
             client.close()
         else:
-            self.clients.append(client)  # it stalls until the end
+            self.clients.append(client)  # it does not read until the end
 
     def _remove_runtime_directory(self, _pid: int) -> None:
         shutil.rmtree(RUNTIME / "mpwatch", ignore_errors=True)
@@ -218,7 +232,7 @@ class Round:
         Path("/dev/shm/filler").unlink()
 
     def _reuse_pids(self, pid: int) -> None:
-        """Have the next pids be those that have just become free."""
+        """Make the kernel give out the pids that have just become free."""
         with contextlib.suppress(OSError):
             Path("/proc/sys/kernel/ns_last_pid").write_text(str(pid))
 
@@ -240,7 +254,7 @@ class Round:
         return False
 
     def _wait_for_observers(self) -> None:
-        """All end by themselves once the job has ended."""
+        """Wait until all observers have exited by themselves after the job."""
         deadline_s = time.monotonic() + OBSERVERS_WITHIN_S
         for popen in self.observers:
             try:
@@ -263,6 +277,8 @@ class Round:
         for path in RUNTIME.glob("mpwatch/*"):
             if path.name.startswith("attach-") and self.has_killed:
                 continue  # of an observer that was killed: the next one removes it
+            if path.name.startswith(COPY_PREFIX):
+                continue  # of a job that ended with its hook: it serves the next attach
             if path.name.split("-")[0] not in killed:
                 notes = path.with_suffix(".notes")
                 text = notes.read_text(errors="replace")[-1000:] if notes.exists() else ""
@@ -277,7 +293,7 @@ def fill(path: Path, leave_bytes: int) -> None:
 
 
 def others() -> list[int]:
-    """All processes of this pid namespace but this one and those that only wait to be reaped."""
+    """All processes of this pid namespace but this one and zombies."""
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     return [pid for pid in pids if pid != os.getpid() and command_line(pid)]
 
@@ -297,11 +313,13 @@ def stacks_of(pid: int) -> str:
 
 
 def kill_all_but(pid: int) -> None:
-    """End everything in this pid namespace."""
-    for each in others():
-        if each != pid:
+    """Kill all other processes of this pid namespace, also those forked meanwhile."""
+    deadline_s = time.monotonic() + 10
+    while (left := [each for each in others() if each != pid]) and time.monotonic() < deadline_s:
+        for each in left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(each, signal.SIGKILL)
+        time.sleep(0.05)
 
 
 def inside(seed: int) -> int:
@@ -365,7 +383,13 @@ def can_run() -> bool:
 def one_round(seed: int) -> dict[str, Any]:
     """Run one round in namespaces of its own."""
     command = [sys.executable, "-m", "tests.endurance.chaos", "--inside", "--seed", str(seed)]
-    done = subprocess.run([*NAMESPACES, *command], capture_output=True, text=True)
+    try:
+        done = subprocess.run(
+            [*NAMESPACES, *command], capture_output=True, text=True, timeout=ROUND_WITHIN_S
+        )
+    except subprocess.TimeoutExpired as error:
+        fault = f"the round itself did not end within {ROUND_WITHIN_S:.0f} s: {error.stderr!r}"
+        return {"kind": "?", "faults": [fault], "counts": {}}
     try:
         found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
         return found

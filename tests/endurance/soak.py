@@ -29,9 +29,9 @@ from tests.conftest import PROGRAMS
 from tests.integration.hook.client import Client, sockets
 
 ALLOWED_KIB = 1024
-"""What the hook may take, all in all."""
+"""KiB that the hook may use."""
 NOISE_KIB = 2048
-"""By how much two runs of one program differ: the allocator's arenas."""
+"""KiB by which two runs of one program differ: the allocator's arenas."""
 Reading = dict[str, Any]
 
 OBSERVER = """
@@ -71,12 +71,12 @@ class Job(threading.Thread):
         self.process.wait()
 
     def grown(self, what: str) -> int:
-        """By how much something grew since the first reading that counts."""
+        """By how much a value grew since the first reading that counts."""
         return int(self.readings[-1][what]) - int(self.readings[1][what])
 
 
 class Observers:
-    """Observers that come, ask, leave and are killed, until they are told to stop."""
+    """Observers that connect, send requests, disconnect and are killed, until they are stopped."""
 
     def __init__(self, runtime: Path, main: int) -> None:
         self._runtime = runtime
@@ -96,7 +96,7 @@ class Observers:
             thread.join()
 
     def _visit(self) -> None:
-        """Ask one process after the other, and leave every third in the middle of its answer."""
+        """Send a request to each process in turn; disconnect from every third during its answer."""
         chosen = random.Random(3)
         while not self._stop.wait(0.05):
             found = sockets(self._runtime)
@@ -113,10 +113,10 @@ class Observers:
                     client.ask("gauges")
                 self.counts["asked"] += 1
             except (OSError, EOFError):
-                self.counts["refused"] += 1  # a child that ended, or one that forks just now
+                self.counts["refused"] += 1  # a child that has exited, or one that is forking
 
     def _die(self) -> None:
-        """Be killed as the first words are heard."""
+        """An observer that is killed when the first bytes arrive."""
         while not self._stop.wait(0.5):
             path = sockets(self._runtime).get(self._main)
             if path is None:
@@ -131,7 +131,7 @@ class Observers:
 
 
 def faults(bare: Job, hooked: Job, left: list[str]) -> list[str]:
-    """What is not as it must be."""
+    """The violated expectations, in words."""
     found = []
     for job in (bare, hooked):
         if job.process.returncode or job.other != ["ready", "end 0 0"]:

@@ -37,9 +37,9 @@ class Framework(NamedTuple):
 
     name: str
     module: str
-    """That must be installed."""
+    """Module that has to be installed."""
     arguments: tuple[str, ...]
-    """Of the interpreter; `{}` is the folder of the programs."""
+    """Arguments of the interpreter; `{}` is the folder of the programs."""
 
 
 FRAMEWORKS = (

@@ -1,4 +1,4 @@
-"""A few rounds of `tests/endurance/chaos.py`, of seeds that have failed before or do much."""
+"""A few rounds of `tests/endurance/chaos.py`, with seeds that failed before or that do much."""
 
 from __future__ import annotations
 

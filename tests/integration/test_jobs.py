@@ -17,6 +17,7 @@ import pytest
 
 from mpwatch.model.samples import TreeSample
 from mpwatch.observe.recording.file import NotARecording, read_recording
+from tests import procfs
 from tests.conftest import Start
 from tests.integration.on_demand import cases
 
@@ -59,11 +60,11 @@ def functions(process: Document) -> set[str]:
 
 def open_files(pid: int) -> int:
     """Descriptors of a process, counted by hand."""
-    return len(os.listdir(f"/proc/{pid}/fd"))
+    return len(procfs.links(pid))
 
 
 @pytest.mark.parametrize("method", cases(METHODS, ["fork", "forkserver"]))
-def test_an_unprepared_job_is_seen_whole_from_outside(start: Start, method: str) -> None:
+def test_an_unprepared_job_is_shown_completely_from_outside(start: Start, method: str) -> None:
     job = start("loader.py", "2", method)
     job.wait_for("ready")
 
@@ -172,7 +173,7 @@ def test_a_program_run_with_a_recording_keeps_its_limits(tmp_path: Path) -> None
     assert printed == f"{resource.getrlimit(resource.RLIMIT_NOFILE)}\n"
 
 
-def test_a_death_is_diagnosed_from_a_recording(start: Start, tmp_path: Path) -> None:
+def test_an_exit_is_diagnosed_from_a_recording(start: Start, tmp_path: Path) -> None:
     job = start("loader.py", "2")
     job.wait_for("ready")
     file = tmp_path / "death.mpw"
@@ -200,11 +201,11 @@ def wait_until_recorded(file: Path, pid: int) -> None:
     pytest.fail(f"{pid} was not recorded within a minute")
 
 
-def test_a_worker_that_crashed_before_anybody_looked_is_named(start: Start) -> None:
+def test_a_worker_that_crashed_before_the_first_reading_is_named(start: Start) -> None:
     job = start("loader.py", "2")
     job.wait_for("ready")
     worker = by_role(dump(job.pid, "--no-stacks"), "loader-worker")[0]["pid"]
-    os.kill(job.pid, signal.SIGSTOP)  # so that it stays a zombie
+    os.kill(job.pid, signal.SIGSTOP)  # it is not reaped, so it stays a zombie
     os.kill(worker, signal.SIGSEGV)
 
     seen = dump(job.pid, "--no-stacks")

@@ -54,7 +54,7 @@ def _copy_into(copy: Path) -> None:
 
 
 def _is_noticed(copy: Path, mutation: Mutation) -> bool:
-    """Whether the tests fail with this mutation, which is removed again afterwards."""
+    """Whether the tests fail with this mutation; the file is restored afterwards."""
     path = copy / mutation.file
     text = path.read_text(encoding="utf-8")
     path.write_text(mutate(text, mutation), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Mutations of detaching, of access control, of sharing tensors and of missing points."""
+"""Mutations of detaching, access control, sharing of tensors and missing hook points."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ LEAVING = (
         9,
         "a storage is pickled with a function of the hook",
         HOOK + "points/sharing.py",
-        "_reduce_storage.reduce_storage",
+        "make_reducer.reduce_storage",
         "flags = 0 if was_shared else copied",
         "flags = 0 if was_shared else copied\nresult = (foreign_exceptions.text_of, *result[1:])",
         (TENSORS + "test_pickles_name_torch_and_never_the_hook",),
@@ -206,7 +206,7 @@ LEAVING = (
         10,
         "a storage is not shared while the cache is not listened to",
         HOOK + "points/sharing.py",
-        "_reduce_storage.reduce_storage",
+        "make_reducer.reduce_storage",
         "result[0] is not by_descriptor or own.shared_key is SHARING",
         "result[0] is not by_descriptor",
         (UNIT + "points/test_sharing.py",),

@@ -17,7 +17,7 @@ class Mutation(NamedTuple):
 
     invariant: int
     what: str
-    """What is wrong then."""
+    """The fault that the mutation introduces."""
     file: str
     function: str
     """`Class.method` or `outer.inner`; empty for the module itself."""

@@ -1,4 +1,4 @@
-"""Programs whose time is known: what a process does in which part of each second.
+"""Programs that spend known shares of their time on known activities.
 
     python tests/programs/account_of_time.py loader|locks|threads
 

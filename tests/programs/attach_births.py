@@ -1,6 +1,6 @@
-"""Bears children for ever, each of which lives for a while: `attach_births.py EVERY_S LIFE_S`.
+"""Starts children for ever, each of which runs for a while: `attach_births.py EVERY_S LIFE_S`.
 
-With `non-python` as a third word each child becomes a `sleep` instead.
+With `non-python` as a third word each child executes `sleep` instead.
 """
 
 import ctypes
@@ -13,7 +13,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def live(life_s: float) -> None:
-    """Be a child."""
+    """Run as a child."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if sys.argv[3:] == ["non-python"]:
         os.execvp("sleep", ["sleep", str(life_s)])

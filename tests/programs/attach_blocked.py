@@ -1,7 +1,7 @@
-"""Blocks its main thread in one raw system call, and tells exactly what that returned.
+"""Blocks its main thread in one raw system call, and prints exactly what that returned.
 
-The calls go to the C library directly: Python's own wrappers repeat a call that says EINTR, so they
-would hide what is looked for here.
+The calls go to the C library directly: Python's own wrappers repeat a call after EINTR, and would
+hide it.
 """
 
 import ctypes
@@ -30,7 +30,7 @@ class PollFd(ctypes.Structure):
 
 
 def ready() -> None:
-    """Say that nothing but the call itself follows."""
+    """Print `ready`; only the call itself follows."""
     print("ready", flush=True)
 
 
@@ -110,7 +110,7 @@ def splice_with_timeout() -> tuple[int, str]:
 
 
 def recv_all() -> tuple[int, str]:
-    """A part is there already when the thread blocks for the rest."""
+    """A part has arrived already when the thread blocks for the rest."""
     here, there = with_timeouts()
     there.send(b"x" * 3)
     buffer = ctypes.create_string_buffer(16)
@@ -344,12 +344,12 @@ def sem_wait() -> tuple[int, str]:
 
 
 def hand_over(sock: socket.socket) -> None:
-    """Let whatever comes on standard input go through this socket."""
+    """Write to this socket what arrives on standard input."""
     on_input(sock.sendall)
 
 
 def on_input(act: Callable[[bytes], object]) -> None:
-    """Have another thread do something with the first thing that comes on standard input."""
+    """Start a thread that calls a function with the first line of standard input."""
     import threading
 
     threading.Thread(target=lambda: act(os.read(0, 16)), daemon=True).start()

@@ -16,7 +16,7 @@ elif WAY == "overwrites":  # as setproctitle does with the memory of arguments a
         fields = file.read().rpartition(")")[2].split()
     start, end = int(fields[47]), int(fields[48])  # env_start, env_end of proc(5)
     os.environ["XDG_RUNTIME_DIR"] = FOLDER
-    # What the C library and `os.environ` have of it must be copies by now.
+    # The C library and `os.environ` must have copies by now.
     for name, value in list(os.environ.items()):
         os.environ[name] = value
     ctypes.memset(start, 0, end - start)

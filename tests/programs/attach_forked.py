@@ -17,7 +17,8 @@ PAGE_OBJECTS = 51
 
 
 class Filler:
-    """As large as a module, so that each module has a page to itself and a look at all shows."""
+    """As large as a module, so that each module lies in a page of its own and a walk over all
+    modules shows in the page faults."""
 
     __slots__ = tuple("abcde")
 
@@ -32,7 +33,7 @@ if __name__ == "__main__":
     gc.collect()
     gc.disable()
     heap += [[number] for number in range(200_000)]
-    gc.collect(1)  # so much is new since the last collection of all that another one is due
+    gc.collect(1)  # so many objects are new since the last full collection that another one is due
     gc.set_threshold(700, 5, 1)
     gc.enable()
     child = os.fork()

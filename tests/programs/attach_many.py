@@ -1,4 +1,4 @@
-"""Many threads or many children, alive and idle: `attach_many.py threads|children N`."""
+"""Many idle threads or children: `attach_many.py threads|children N`."""
 
 import ctypes
 import os

@@ -1,7 +1,7 @@
-"""Says for each line of standard input whether anything that can be replaced has been replaced.
+"""Prints for each line of standard input which of all replaceable attributes are replaced.
 
-The second line is taken for a moment with the hook in: what user code would capture then is
-captured, and used at every later line.
+While the second line is handled the hook is expected to be attached: what user code would capture
+then is captured, and used at every later line.
 """
 
 import json
@@ -52,7 +52,7 @@ def changed(before: dict[str, int]) -> list[str]:
 def main() -> None:
     queue = mp.get_context("fork").SimpleQueue()
     loader = DataLoader(TensorDataset(torch.arange(64.0)), num_workers=1, batch_size=8)
-    sum(float(batch.sum()) for (batch,) in loader)  # imports what is imported late
+    sum(float(batch.sum()) for (batch,) in loader)  # imports modules that are imported late
     kept = list(sys.modules)
     before = dict(replaceable())
     captured: list[Any] = []

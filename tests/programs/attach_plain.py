@@ -1,6 +1,6 @@
-"""A program that does one thing for ever, to be attached to: busy, idle, blocked or threads.
+"""A target that does one thing for ever: busy, idle, blocked or threads.
 
-It ends when standard input is closed, or is killed.
+It exits when standard input is closed, or is killed.
 """
 
 import gc
@@ -19,13 +19,13 @@ def busy() -> None:
     for number in range(10**9):
         digest.update(b"%d" % number)
         if number % BLOCK == BLOCK - 1:
-            gc.collect()  # a loop of integers would never do so by itself
+            gc.collect()  # a loop of integers would never start a garbage collection by itself
             print(number, digest.hexdigest(), flush=True)
             digest = hashlib.sha256()
 
 
 def spin() -> None:
-    """Compute without ever calling anything."""
+    """Compute without any call."""
     number = 0
     while True:
         number += 1
@@ -37,13 +37,13 @@ def idle() -> None:
 
 
 def blocked() -> None:
-    """Wait for ever in a way from which the interpreter comes back only by itself."""
+    """Block for ever in a read from an empty pipe."""
     reader, _writer = os.pipe()
     os.read(reader, 1)
 
 
 def threads() -> None:
-    """Several busy threads, and a main thread that takes part."""
+    """Several busy threads besides a busy main thread."""
 
     def count(box: list[int]) -> None:
         while True:

@@ -1,4 +1,5 @@
-"""A program with a forked child that is confined in one way, and that says that it is alive."""
+"""A program with a forked child that is confined in one way; the child prints `alive` again and
+again."""
 
 import ctypes
 import os

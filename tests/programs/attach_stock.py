@@ -1,7 +1,8 @@
-"""A job with a past, in which every line of standard input is one step: `attach_stock.py WHEN`.
+"""A job with existing objects, in which every line of standard input is one step: `attach_stock.py
+WHEN`.
 
-WHEN is `early` (the hook is in from the start) or `late` (somebody attaches in the middle). Nothing
-that a hook should find is held by a name at module level.
+WHEN is `early` (the hook is loaded at the start) or `late` (it is injected in the middle). No
+object that a hook should find is referenced by a name at module level.
 """
 
 import ctypes
@@ -27,7 +28,7 @@ class Numbers(Dataset[torch.Tensor]):
 
 
 def consume(inbox: Any, outbox: Any, parent_pid: int) -> None:
-    """Take tensors and say their sums, for as long as the parent lives."""
+    """Receive tensors and print their sums, for as long as the parent runs."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent_pid:
         return
@@ -36,13 +37,13 @@ def consume(inbox: Any, outbox: Any, parent_pid: int) -> None:
 
 
 def lines(inbox: Any, outbox: Any, batches: Iterator[torch.Tensor]) -> Iterator[str]:
-    """Do a step for each line; what is used is held by this frame alone."""
+    """Do a step for each line; objects are referenced by this frame alone."""
     buffer = torch.ones(1000).share_memory_()
     fresh = 0.0
     while sys.stdin.readline():
         inbox.put(buffer)  # the same memory again
         total = outbox.get()
-        inbox.put(torch.full((500,), fresh))  # copied into shared memory for this occasion
+        inbox.put(torch.full((500,), fresh))  # copied into shared memory for this send
         total += outbox.get()
         fresh += 1.0
         yield f"{total} {float(next(batches).sum())}"
@@ -69,7 +70,7 @@ def main() -> None:
     steps = lines(inbox, outbox, iter(loader))
     del inbox, outbox
     print("ready", flush=True)
-    # `map` and the generator are held by the C stack of `writelines`.
+    # `map` and the generator are referenced by the C stack of `writelines` only.
     sys.stdout.writelines(map("{}\n".format, map(echo, steps)))
 
 

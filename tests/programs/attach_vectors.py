@@ -1,4 +1,4 @@
-"""Computes in vector registers all the time, and says so if a single bit comes out wrong."""
+"""Computes in vector registers all the time, and prints a line if a single bit is wrong."""
 
 import os
 import sys

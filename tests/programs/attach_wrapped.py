@@ -1,4 +1,4 @@
-"""Wraps over what the hook has wrapped, as a tracing library does; or has a thread of its name."""
+"""Wraps what the hook has wrapped, as tracing libraries do; or has a thread with its name."""
 
 import functools
 import multiprocessing
@@ -15,7 +15,7 @@ ORIGINAL_GET = queues.Queue.get
 
 
 def wrap() -> None:
-    """Replace `Queue.put` by a wrapper around what is there."""
+    """Replace `Queue.put` by a wrapper around the present function."""
     under = queues.Queue.put
 
     @functools.wraps(under)
@@ -27,7 +27,7 @@ def wrap() -> None:
 
 
 def tell() -> None:
-    """Say what is left under the wrapper."""
+    """Print what is left under the wrapper."""
     (under,) = wrapped_put
     one: multiprocessing.Queue[int] = multiprocessing.Queue(1)
     one.put(5, timeout=5)

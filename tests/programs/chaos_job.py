@@ -1,10 +1,10 @@
-"""A job whose standard output depends on nothing but its seed, with processes that die on purpose.
+"""A job whose standard output depends on its seed alone, with processes that are killed on purpose.
 
     chaos_job.py SEED METHOD STRATEGY STEPS
 
 Each step is printed with a digest of what it computed, the same under every start method. A worker
-dies only by a command, after it has answered everything before, so an unobserved run never loses
-anything. The pid of each process that dies is printed on standard error.
+exits only by a command, after it has answered all earlier ones, so no message is lost without an
+observer. The pid of each process that exits is printed on standard error.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ def ignore(number, frame):
 
 
 def serve(connection):
-    """Be a worker: answer tensors with tensors until told to die or to end."""
+    """Run as a worker: answer tensors with tensors until a command to crash or to end."""
     torch.set_num_threads(1)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     while True:
@@ -87,7 +87,13 @@ class Workers:
 
     def __init__(self, context):
         self.context = context
-        self.pairs = [self.start() for _ in range(WORKERS)]
+        self.pairs = []
+        try:
+            for _ in range(WORKERS):
+                self.pairs.append(self.start())
+        except BaseException:
+            self.abandon()
+            raise
 
     def start(self):
         ours, theirs = self.context.Pipe()
@@ -116,9 +122,14 @@ class Workers:
             connection.close()
         return [process.exitcode for process, _ in self.pairs]
 
+    def abandon(self):
+        """Kill them: the interpreter's exit joins workers that nobody has told to end."""
+        for process, _ in self.pairs:
+            process.kill()
+
 
 def step(dice, workers, context, generator):
-    """One random action; what is printed of it."""
+    """Do one random action; its line of output."""
     index = dice.randrange(WORKERS)
     action = dice.choice(
         ["send"] * 4 + ["die", "exit", "raise", "fork", "pool", "loader", "queue", "command"]
@@ -170,9 +181,13 @@ def main():
     dice, generator = random.Random(seed), torch.Generator().manual_seed(seed)
     workers = Workers(context)
     print("ready", flush=True)
-    for number in range(steps):
-        print(number, *step(dice, workers, context, generator), flush=True)
-        time.sleep(dice.random() * 0.2)
+    try:
+        for number in range(steps):
+            print(number, *step(dice, workers, context, generator), flush=True)
+            time.sleep(dice.random() * 0.2)
+    except BaseException:
+        workers.abandon()
+        raise
     # While it finalizes, the interpreter gives a signal that it handles its default action, which
     # here is death (Modules/signalmodule.c, _PySignal_Fini). One that is ignored stays ignored.
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)

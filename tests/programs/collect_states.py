@@ -1,4 +1,4 @@
-"""Processes in every state a collector must tell apart: `collect_states.py STATE`.
+"""Processes in every state that probes distinguish: `collect_states.py STATE`.
 
 Prints `ready` with the numbers of interest once the state is reached, then waits for its end.
 """
@@ -24,7 +24,7 @@ def rest() -> None:
 
 
 def orphan() -> None:
-    """A grandchild whose parent dies as soon as a line comes in."""
+    """A grandchild whose parent exits when a line arrives."""
     read_end, write_end = os.pipe()
     middle = os.fork()
     if middle == 0:
@@ -41,7 +41,7 @@ def orphan() -> None:
 
 
 def zombie() -> None:
-    """A child that ended with exit code 7 and is not collected until a line comes in."""
+    """A child that exited with code 7 and is not reaped until a line arrives."""
     child = os.fork()
     if child == 0:
         os._exit(7)
@@ -54,7 +54,7 @@ def zombie() -> None:
 
 
 def deaths() -> None:
-    """Children that end in different ways when told to, and are collected at once."""
+    """Children that exit in different ways when a line arrives, and are reaped at once."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     ends: list[Any] = [lambda: os._exit(0), lambda: os._exit(3)]
     ends += [lambda s=s: os.kill(os.getpid(), s) for s in (signal.SIGKILL, signal.SIGSEGV)]
@@ -75,7 +75,7 @@ def deaths() -> None:
 
 
 def births() -> None:
-    """A child of a non-main thread for every line that comes in."""
+    """Another thread starts a child for every line that arrives."""
     ready()
     for _ in sys.stdin:
         thread = threading.Thread(target=subprocess.Popen, args=(["sleep", "600"],))

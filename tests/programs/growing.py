@@ -20,7 +20,7 @@ STEP_S = 0.1
 
 
 def steps(seconds: float) -> Iterator[int]:
-    """One step each `STEP_S`, says `ready` after the first."""
+    """One step each `STEP_S`; prints `ready` after the first."""
     end_s = time.monotonic() + seconds
     step = 0
     while time.monotonic() < end_s:

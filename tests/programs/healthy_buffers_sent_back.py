@@ -38,7 +38,7 @@ def main() -> None:
         if step == 30:
             print("ready", flush=True)
     for _ in range(BUFFERS):
-        empty.get()  # all are back before their senders end
+        empty.get()  # all are returned before their senders exit
     for _ in consumers:
         full.put(None)
     for consumer in consumers:

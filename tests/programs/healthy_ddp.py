@@ -30,7 +30,7 @@ def train(until_s: float) -> None:
         if step == 20 and dist.get_rank() == 0:
             print("ready", flush=True)
         over.fill_(time.monotonic() > until_s)
-        dist.all_reduce(over)  # all ranks leave after the same step
+        dist.all_reduce(over)  # all ranks end after the same step
     dist.destroy_process_group()
 
 

@@ -1,4 +1,4 @@
-"""A training stopped at a breakpoint: a person thinks, nothing hangs."""
+"""A training stopped at a breakpoint: it waits for a person, and is not stalled."""
 
 import os
 import pdb

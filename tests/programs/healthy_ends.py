@@ -1,4 +1,4 @@
-"""A short training that ends as it should while somebody looks on."""
+"""A short training that ends normally while it is observed."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""A training whose workers cache what they decode, until each has all of it, and stay like that.
+"""A training whose workers cache what they decode, until each has cached the whole dataset.
 
 The rise slows down as fewer samples are new, and ends below the memory the job may use.
 """

@@ -1,4 +1,4 @@
-"""A training that keeps the labels of an epoch for its report, and lets them go after it.
+"""A training that keeps the labels of an epoch for its report, and frees them after it.
 
 Every label kept is a descriptor, a mapping and a bit of `/dev/shm`: all three rise in a straight
 line, again and again, and fall back.

@@ -1,7 +1,7 @@
-"""Counts what the hook does for a batch of a DataLoader: one JSON line for each process.
+"""Counts calls and records of the hook for a batch of a DataLoader: one JSON line for each process.
 
 Calls of the hook's own functions are counted by a profiler in the interpreter, records by their
-numbers; both per batch, without the first batch and the end.
+numbers; both per batch, without the first batches and the end.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WARM_UP = 16
 
 
 class Counter:
-    """The hook's functions called in this thread, and its records, from a moment on."""
+    """Counts the hook's functions called in this thread, and its records, from `start` on."""
 
     def __init__(self) -> None:
         session = hook.current()
@@ -45,7 +45,7 @@ class Counter:
 
 
 class Counting(TensorDataset):
-    """Counts in the worker, where its first batches are over, until its last."""
+    """Counts in the worker from the end of its first batches until its last."""
 
     counter: Counter | None = None
 

@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 OURS = {"mpwatch", "path_loader.py"}
-"""What lies where the hook could be imported from."""
+"""Names from which the hook could be imported."""
 
 
 def child(door: multiprocessing.SimpleQueue[str], back: multiprocessing.SimpleQueue[str]) -> None:

@@ -14,14 +14,14 @@ from mpwatch import hook
 assert mpwatch.instrument()
 session = hook.current()
 assert session is not None
-# The hook's thread reads files as it begins. A descriptor that the program closes meanwhile is
+# The hook's thread reads files when it starts. A descriptor that the program closes meanwhile is
 # closed a second time after that.
 while session.version is None or session.jobs:
     time.sleep(0.001)
 time.sleep(0.2)
 os.closerange(3, 64)
 if sys.argv[1] == "fork":
-    server = socket.socket()  # gets the number that was the hook's
+    server = socket.socket()  # gets the number of the hook's descriptor
     server.bind(("127.0.0.1", 0))
     server.listen()
     # The hook's thread sleeps in `poll`, which looks at the program's socket now.

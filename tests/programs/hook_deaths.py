@@ -1,4 +1,4 @@
-"""A parent whose children end badly and that ends without ceremony: `hook_deaths.py WAY...`."""
+"""A parent whose children fail and that exits without cleanup: `hook_deaths.py WAY...`."""
 
 from __future__ import annotations
 

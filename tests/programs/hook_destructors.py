@@ -1,7 +1,7 @@
-"""Objects of the program that die while an observer asks: `hook_destructors.py SECONDS`.
+"""Objects that are freed while an observer requests stacks: `hook_destructors.py SECONDS`.
 
 Six threads make objects with `__del__` as local variables, which a stack taken by reference would
-keep. At the end it prints how many died, and the names of other threads on which one did.
+keep. At the end it prints how many were freed, and the names of other threads on which one was.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def work(until_s: float) -> None:
     while time.monotonic() < until_s:
         local(30)
         if not died[0] % 50:
-            time.sleep(0.0005)  # in which the hook's thread has its turn
+            time.sleep(0.0005)  # in which the hook's thread runs
 
 
 def main() -> None:

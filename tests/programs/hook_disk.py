@@ -1,6 +1,6 @@
 """A job of fixed length whose output does not depend on time: `hook_disk.py hook|bare TICKS`.
 
-It puts and gets, raises through a wrapper, forks and hears from a child, and prints each tick.
+It puts and gets, raises through a wrapper, forks and waits for a child, and prints each tick.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ PAUSE_S = 0.02
 
 
 def answer(asked: SimpleQueue[int], answered: SimpleQueue[int]) -> None:
-    """Be a child: answer until asked for 0."""
+    """Run as a child: answer until a 0 arrives."""
     while number := asked.get():
         answered.put(number + 1)
 

@@ -71,7 +71,7 @@ def method_taken() -> None:
 
 
 def sharer_fails() -> None:
-    """Ask the resource sharer for a ticket it never gave out."""
+    """Request a handle that the resource sharer never created."""
     from multiprocessing import resource_sharer
 
     read, write = os.pipe()

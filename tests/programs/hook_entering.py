@@ -1,4 +1,4 @@
-"""What may happen while the hook comes in: `hook_entering.py forked|struck|strikes`."""
+"""What may happen while the hook is attached: `hook_entering.py forked|struck|strikes`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ORIGINALS = multiprocessing.queues.Queue.put, os.fork, True
 
 
 class Struck(Exception):
-    """What a signal handler raises."""
+    """The exception that a signal handler raises."""
 
 
 def forked() -> None:
@@ -39,7 +39,7 @@ def forked() -> None:
         thread.start()
         thread.join()
 
-    for is_on in (True, False):  # where the program collects nothing, nothing is put off
+    for is_on in (True, False):  # where the program has disabled gc, nothing is postponed
         (gc.enable if is_on else gc.disable)()
         with mock.patch.object(gc, "disable", disable):
             print("in", mpwatch.instrument(), "collects", gc.isenabled())
@@ -48,7 +48,7 @@ def forked() -> None:
 
 
 def struck() -> None:
-    """A signal handler raises as collecting is put off."""
+    """A signal handler raises while gc is disabled."""
 
     def disable() -> None:
         put_off()
@@ -67,26 +67,26 @@ def handle(*_: object) -> None:
 
 
 def strike(step: Callable[[], object], number: int) -> int:
-    """Do something with a signal on its way, each a little later; 1 if its handler raised."""
+    """Call a function while a signal is due, a little later each time; 1 if its handler raised."""
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.00005 * 1.08**number)
         step()
         if signal.setitimer(signal.ITIMER_REAL, 0)[0] == 0:
-            time.sleep(10)  # it is on its way, maybe by way of another thread
+            time.sleep(10)  # it is pending, maybe by way of another thread
     except Struck:
         return 1
     return 0
 
 
 def is_whole() -> bool:
-    """Whether the hook is all in, or all out."""
+    """Whether the hook is attached completely or detached completely."""
     session = hook.current()
     is_as_it_was = (multiprocessing.queues.Queue.put, os.fork, gc.isenabled()) == ORIGINALS
     return is_as_it_was if session is None else session.state == "on" and gc.isenabled()
 
 
 def strikes() -> None:
-    """A signal handler raises at odd moments of coming in, then of leaving."""
+    """A signal handler raises at random times of attaching, then of detaching."""
     signal.signal(signal.SIGALRM, handle)
     caught, half = [0, 0], [0, 0]
     for number in range(100):

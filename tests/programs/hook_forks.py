@@ -1,4 +1,4 @@
-"""Forks in every way a program can, with the hook in: `hook_forks.py MODE [NUMBER]`."""
+"""Forks in every way a program can, with the hook attached: `hook_forks.py MODE [NUMBER]`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SEEN_AT_FORK: list[int] = []
 
 
 def write_early() -> None:
-    """Run in a forked child before the hook gets to know of it."""
+    """Run in a forked child before the hook's own fork function."""
     from mpwatch.hook import current, wire
 
     session = current()
@@ -56,7 +56,7 @@ def raw(number: int) -> None:
 
 
 def litter(number: int) -> None:
-    """Fork children that do something and leave by the back door."""
+    """Fork children that do something and exit by os._exit."""
     from mpwatch.hook import current, wire
 
     session = current()
@@ -111,7 +111,7 @@ def storm(number: int) -> None:
 
 
 def workers(number: int) -> None:
-    """Start processes from three threads while a fourth keeps the queue's feeder at work."""
+    """Start processes from three threads while a fourth puts into a queue."""
     context = multiprocessing.get_context("fork")
     tasks, answers = context.Queue(), context.SimpleQueue()
     codes: list[int | None] = []
@@ -140,12 +140,12 @@ def workers(number: int) -> None:
     for thread in threads:
         thread.join()
     print("answers", len(set(heard)))
-    # Threads that start processes may reap those of others, which then have no code.
+    # Threads that start processes may reap those of other threads, which then have no exit code.
     print("failed", [code for code in codes if code])
 
 
 def crowd(number: int) -> None:
-    """Fork from so many threads at once."""
+    """Fork from many threads at once."""
     barrier = threading.Barrier(number)
 
     def fork_on() -> None:
@@ -168,9 +168,10 @@ class Struck(Exception):
 
 
 def struck(number: int) -> None:
-    """Fork while three signals wait for handlers that raise; each is heard of once.
+    """Fork while three signals are pending whose handlers raise; each exception is raised once.
 
-    What sends them is C throughout, so that no handler can run before the hook's own steps do.
+    The senders are C functions only, so that no handler can run before the hook's own fork
+    functions.
     """
     names = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
 
@@ -216,7 +217,7 @@ def fork_struck() -> list[int]:
 
 
 def mocked(number: int) -> None:
-    """Fork where the hook came in while `os.register_at_fork` was somebody's mock."""
+    """Fork in a process where `os.register_at_fork` was mocked when the hook was attached."""
     gc.collect()
     raw(number)
     from mpwatch.hook import current
@@ -227,7 +228,7 @@ def mocked(number: int) -> None:
 
 
 def account(number: int) -> None:
-    """Ask between forks what the hook has cost so far."""
+    """Read the cost of the hook between forks."""
     from mpwatch.hook import current
 
     session = current()

@@ -1,6 +1,6 @@
 """A program whose sockets, threads, clocks and forks are gevent's: `hook_gevent.py before|after`.
 
-The word says whether the hook is in before all is replaced, or comes after.
+The word says whether the hook is attached before gevent patches the modules, or after.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def fork() -> int:
     if pid == 0:
         os._exit(3)
     while True:
-        # On a busy machine gevent 26 misses the end of a child now and then, without the hook more
-        # often than with it: another SIGCHLD makes it look again.
+        # On a busy machine gevent 26 misses the exit of a child now and then, without the hook more
+        # often than with it: another SIGCHLD makes it check again.
         with gevent.Timeout(1, False):
             return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         os.kill(os.getpid(), signal.SIGCHLD)
@@ -68,7 +68,7 @@ def main() -> None:
     ticker.join()
     print("ticks", TICKS)
     print("ready", flush=True)
-    # The hub stands still here: a hook that lived in it would not answer.
+    # The hub is blocked here: a hook that depended on it would not answer.
     os.read(0, 1)
     print("end", flush=True)
 

@@ -1,4 +1,4 @@
-"""A program with the hook in that needs no torch: `hook_guest.py MODE`."""
+"""A program with the hook attached that needs no torch: `hook_guest.py MODE`."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def listen() -> None:
 
 
 def cost() -> None:
-    """What the hook takes while nobody looks."""
+    """Print what the hook uses without an observer."""
     import mpwatch
     from mpwatch import hook
 
     mpwatch.uninstrument()
     fds = len(os.listdir("/proc/self/fd"))
     mpwatch.instrument()
-    # Its thread looks round as it begins, with a file open now and then.
+    # Its thread searches for old files when it starts, with a file open at times.
     end_ns = time.monotonic_ns() + 500_000_000
     now = os.listdir("/proc/self/fd")
     while time.monotonic_ns() < end_ns:
@@ -115,7 +115,7 @@ def signals() -> None:
 
 
 def limits() -> None:
-    """Run out of descriptors, fork and be visited nonetheless."""
+    """Use up all descriptors, then fork and accept an observer."""
     say("ready")
     sys.stdin.readline()
     resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
@@ -139,16 +139,16 @@ def limits() -> None:
 
 
 def weight_under_run() -> None:
-    """The same in a process that passes the hook on to the programs that it starts."""
+    """The same in a process that passes the hook on to its programs."""
     weight(is_passed_on=True)
 
 
 def weight(is_passed_on: bool = False) -> None:
-    """How many bytes the hook takes: what Python allocated for it, with ring and notes filled."""
+    """Print the bytes that the hook uses: Python's allocations, with ring and notes filled."""
     import importlib.util
     import tracemalloc
 
-    # All that the hook would load otherwise, and all that it has points for.
+    # All modules that the hook would load otherwise, and all that it has hook points for.
     import torch.multiprocessing
     import torch.utils.data  # noqa: F401
 
@@ -169,16 +169,17 @@ def weight(is_passed_on: bool = False) -> None:
     for _ in range(wire.DEFAULT_SLOTS):
         session.record(wire.QUEUE_PUT, 0)
         session.note("exception", text="x" * 200)
-    # Its thread has something to do first, once.
+    # Its thread has work to do first, once.
     while session.jobs or session.wrapper_ns is None or type(session).version is None:
         time.sleep(0.01)
-    # Until then it has copies of the notes that it writes to a disk.
+    # Until then it keeps copies of the notes that it writes to a disk.
     size = -1
     while size != (size := _written_bytes(session.notes.path)):
         time.sleep(0.5)
     gc.collect()
     ring = wire.HEADER_BYTES + wire.DEFAULT_SLOTS * wire.RECORD_BYTES
-    # The least of five seconds: at times its thread has copies of the ring that it writes there.
+    # The least of five seconds: at times its thread has copies of the ring that it writes to the
+    # disk.
     say("bytes", ring + min(_traced_bytes_soon() for _ in range(100)))
 
 
@@ -197,7 +198,7 @@ def _traced_bytes_soon() -> int:
 
 
 def memory() -> None:
-    """Fork while no more memory can be had; children record what their parent never does."""
+    """Fork while no memory can be allocated; children record what their parent never does."""
     from mpwatch.hook import current, wire
 
     session = current()
@@ -223,7 +224,7 @@ def memory() -> None:
 
 
 def nowhere() -> None:
-    """Have no place for files; the wrappers work on, and the reasons are kept."""
+    """Run without a usable directory; the wrappers work, and the reasons are kept."""
     from mpwatch.hook import current
 
     session = current()
@@ -239,7 +240,8 @@ def nowhere() -> None:
 
 
 def mocked_late() -> None:
-    """Replace functions of `os` and `time` while the hook is in, then fork and be visited."""
+    """Replace functions of `os` and `time` while the hook is attached, then fork and accept an
+    observer."""
     from unittest import mock
 
     from mpwatch.hook import current, wire
@@ -294,7 +296,7 @@ def identity() -> None:
     fds = sorted(os.listdir("/proc/self/fd"))
     tasks = len(os.listdir("/proc/self/task"))
     mpwatch.instrument()
-    time.sleep(0.3)  # its thread waits for observers by then, and must be woken to end
+    time.sleep(0.3)  # its thread waits for observers by then, and must be woken up to end
     during = [dict(vars(holder)) for holder in holders]
     mpwatch.uninstrument()
     after = [dict(vars(holder)) for holder in holders]
@@ -311,7 +313,7 @@ def _differences(one: dict[str, object], two: dict[str, object]) -> int:
 
 
 def mocked() -> None:
-    """Live with a replaced clock, replaced sockets and a replaced thread starter."""
+    """Run with a replaced clock, replaced sockets and a replaced thread starter."""
     import mpwatch
 
     mpwatch.uninstrument()

@@ -1,6 +1,6 @@
-"""What processes are handed and how it goes wrong: `hook_handed.py MISTAKE...`.
+"""Mistakes with objects that are passed to processes: `hook_handed.py MISTAKE...`.
 
-Each mistake is made in a forked process of its own, which is instrumented there: so torch and the
+Each mistake is made in a forked process of its own, in which the hook is attached: so torch and the
 module that its optimizers import are loaded once.
 """
 
@@ -40,7 +40,7 @@ def nothing(*_: Any) -> None:
 
 
 def train(model: nn.Module, barrier: Any, change: bool = False, *_: Any) -> None:
-    """Step an optimizer once while all are running, and say what the hook noted."""
+    """Step an optimizer once while all processes run, and print what the hook noted."""
     torch.set_num_threads(1)
     if change:
         model.double()
@@ -52,7 +52,7 @@ def train(model: nn.Module, barrier: Any, change: bool = False, *_: Any) -> None
 
 
 def train_in(count: int, model: nn.Module, *more: Any) -> None:
-    """Hand a model to several processes that run at once."""
+    """Pass a model to several processes that run at the same time."""
     context = mp.get_context(METHOD)
     barrier = context.Barrier(count)
     children = [context.Process(target=train, args=(model, barrier, *more)) for _ in range(count)]
@@ -74,7 +74,7 @@ class Trainer(mp.get_context(METHOD).Process):  # type: ignore[misc]
 
 
 class Team:
-    """Its method is what processes run."""
+    """Its method is the target of processes."""
 
     def __init__(self, model: nn.Module, barrier: Any) -> None:
         self.model, self.barrier = model, barrier
@@ -195,7 +195,7 @@ def view_taken_afterwards() -> None:
 
 
 def view_of_what_stays() -> None:
-    """Share one tensor with a view that is gone by then, while another keeps its view."""
+    """Share a tensor whose view was freed before, and keep a view of another tensor."""
     moved, kept = torch.ones(8), torch.zeros(8)
     moved.numpy()
     moved.share_memory_()

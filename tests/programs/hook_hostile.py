@@ -80,7 +80,7 @@ def counting(name: str) -> Callable[..., Any]:
 
 
 def looked_up(self: Any, name: str) -> Any:
-    # `__class__` and what pickle asks of every object are counted, and answered.
+    # `__class__` and the methods that pickle calls on every object are counted, and answer.
     calls[f"get {name}"] += 1
     return object.__getattribute__(self, name)
 
@@ -91,7 +91,7 @@ def missing(self: Any, name: str) -> Any:
 
 
 def make(name: str, *bases: type, **more: Any) -> type:
-    """A class all of whose special methods count; what a base cannot do without stays as it is."""
+    """A class all of whose special methods count; methods that a base needs stay unchanged."""
     body: dict[str, Any] = {each: counting(each) for each in METHODS}
     body.update({each: property(counting(each)) for each in PROPERTIES})
     body.update({"__getattribute__": looked_up, "__getattr__": missing, "__module__": __name__})
@@ -155,13 +155,13 @@ class Target:
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
-            raise AttributeError(name)  # which Python and pickle ask for, a number of times
+            raise AttributeError(name)  # which Python and pickle call a number of times
         calls[f"Target miss {name}"] += 1
         raise RuntimeError(f"no {name}")
 
 
 class Shown(Exception):
-    """An exception whose text and attributes count."""
+    """An exception whose text and attributes count their uses."""
 
     def __str__(self) -> str:
         calls["Shown str"] += 1
@@ -195,7 +195,7 @@ def attempt(what: str, call: Callable[..., Any], *arguments: Any) -> None:
 
 
 def do_nothing(*_: object) -> None:
-    """Be the target of a process."""
+    """The target of a process."""
 
 
 def queues() -> None:
@@ -207,7 +207,7 @@ def queues() -> None:
         simple.get()
         attempt(f"simple in a tuple {kind.__name__}", simple.put, (1, [thing]))
         simple.get()
-        for _ in range(20):  # of which some are in the sample
+        for _ in range(20):  # some of which are in the hook's sample
             fifo.put(thing)
             fifo.get()
         report(f"queue {kind.__name__}")
@@ -321,7 +321,7 @@ def loaders() -> None:
 
 
 def _collated(samples: list[Any]) -> str:
-    """A batch: what was called in the worker since the last one."""
+    """A batch: the calls in the worker since the last one."""
     counts = sorted(calls.items())
     calls.clear()
     return str(counts)

@@ -1,4 +1,4 @@
-"""Compares what the hook touches, before it comes in and after it has left."""
+"""Compares the objects that the hook replaces before it is attached and after it is detached."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pools of processes and a queue, each with work left: says `ready` and waits."""
+"""Pools of processes and a queue, each with outstanding items: prints `ready` and waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls that concern all threads of a hooked process: `hook_privileges.py unshare|setuid`."""
+"""Calls that the kernel applies to all threads: `hook_privileges.py unshare|setuid`."""
 
 from __future__ import annotations
 

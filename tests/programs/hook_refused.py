@@ -1,7 +1,7 @@
-"""Forks that the system refuses, with the hook in: `hook_refused.py MODE`.
+"""Forks that the system refuses, with the hook attached: `hook_refused.py MODE`.
 
-Prints whether an observer is answered before, directly after, and after some records once there is
-room again.
+Prints whether an observer is answered before, directly after, and after some records once forks are
+possible again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CLONE = {"x86_64": 56, "aarch64": 220}
 
 
 def answers(patience_s: float) -> bool:
-    """Whether the hook introduces itself."""
+    """Whether the hook sends its hello."""
     from mpwatch.hook import current
 
     session = current()
@@ -75,7 +75,7 @@ def refused() -> None:
 
 
 def processes() -> None:
-    """EAGAIN: as many processes and threads as RLIMIT_NPROC allows, which root may exceed."""
+    """EAGAIN: as many processes and threads as RLIMIT_NPROC allows; root has no such limit."""
 
     # That user may not be allowed to read the installation.
     import mpwatch.hook.session  # noqa: F401
@@ -95,7 +95,7 @@ def processes() -> None:
 
 
 def memory() -> None:
-    """ENOMEM: what fork says in a pid namespace whose first process has ended."""
+    """ENOMEM: the error of fork in a pid namespace whose first process has exited."""
     own = os.open("/proc/self/ns/pid", os.O_RDONLY)
     enter()
     assert LIBC.unshare(NEW_PID_NAMESPACE) == 0

@@ -1,7 +1,7 @@
-"""What a program does and prints must not depend on the hook: `hook_same.py with|without CASE...`.
+"""Cases whose output must not depend on the hook: `hook_same.py with|without CASE...`.
 
-Every case prints what it sees; children print through `say` so that lines come out whole. Nothing
-here needs torch.
+Every case prints what it observes; children print through `say` so that lines are not mixed.
+Nothing here needs torch.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def say(*words: object) -> None:
 
 
 def show(error: BaseException) -> None:
-    """All that a user can see of an exception."""
+    """Print all that a user can see of an exception."""
     lines = traceback.format_exception(type(error), error, error.__traceback__)
     say("".join(lines), end_of(error.__cause__), end_of(error.__context__))
 
@@ -46,7 +46,7 @@ def attempt(what: Any, *arguments: Any) -> None:
 
 
 class Broken:
-    """Cannot be pickled, for a reason that has a reason."""
+    """Cannot be pickled; the exception has a cause."""
 
     def __reduce__(self) -> Any:
         try:
@@ -84,7 +84,7 @@ def queues() -> None:
 
 
 def answers(fifo: Any) -> Any:
-    """A generator that deals with one exception of its own while others pass."""
+    """A generator that handles an exception of its own while others are raised through it."""
     try:
         raise KeyError("first")
     except KeyError:
@@ -105,7 +105,7 @@ async def awaited(fifo: Any) -> None:
 
 
 class Asks:
-    """Asks an empty queue as it goes, be it at the interpreter's end."""
+    """Reads an empty queue when it is freed, also at the interpreter's exit."""
 
     def __init__(self, fifo: Any) -> None:
         self.fifo = fifo
@@ -115,7 +115,7 @@ class Asks:
 
 
 def passing() -> None:
-    """Exceptions in the midst of others: in generators, coroutines, threads and finalizers."""
+    """Exceptions while others are handled: in generators, coroutines, threads and finalizers."""
     fifo = context().Queue()
     try:
         raise KeyError("outer")
@@ -139,7 +139,7 @@ def passing() -> None:
 
 
 def many() -> None:
-    """Thousands of exceptions, some of them struck by a signal, leave nothing behind."""
+    """Thousands of exceptions, some interrupted by a signal, keep no references."""
     struck = 0
     fifo = context().Queue()
     for _ in range(20_000):
@@ -171,7 +171,8 @@ def kept_open() -> list[str]:
 
 
 def put_in_vain(fifo: Any, until_s: float) -> None:
-    """Put into a closed queue until an alarm; a function, for jumps back are not in every `try`."""
+    """Put into a closed queue until an alarm; a function of its own, because not every `try` has a
+    backward jump."""
     ends_s = time.monotonic() + 5
     signal.setitimer(signal.ITIMER_REAL, until_s)
     while time.monotonic() < ends_s:
@@ -180,7 +181,7 @@ def put_in_vain(fifo: Any, until_s: float) -> None:
 
 
 def kinds() -> None:
-    """Handlers that raise what anybody might: each is heard of, and no file stays open."""
+    """Handlers that raise many types of exceptions: each reaches main, and no file stays open."""
     fifo = context().Queue()
     fifo.close()
     for kind in (TimeoutError, FileNotFoundError, RuntimeError, KeyError, IndexError, TypeError):
@@ -196,7 +197,7 @@ def kinds() -> None:
             except kind:
                 struck += 1
         say(kind, struck)
-    # The hook's own thread may be writing the last notes now.
+    # The hook's own thread may be writing the last notes at this time.
     ends_s = time.monotonic() + 5
     while (left := kept_open()) and time.monotonic() < ends_s:
         time.sleep(0.01)
@@ -204,7 +205,7 @@ def kinds() -> None:
 
 
 def interrupted() -> None:
-    """A handler raises while the main thread waits in a wrapper; what was held is let go."""
+    """A handler raises while the main thread waits in a wrapper; the lock is released."""
     signal.signal(signal.SIGALRM, on_alarm)
     fifo = context().Queue()
     for handler in (on_alarm, signal.default_int_handler):
@@ -216,7 +217,7 @@ def interrupted() -> None:
 
 
 def starting() -> None:
-    """Children that cannot be started, joined or that are asked in the wrong process."""
+    """Children that cannot be started or joined, or that are used in the wrong process."""
     attempt(context("spawn").Process(target=lambda: None).start)
     attempt(context("spawn").Process(target=print, args=(Broken(),)).start)
     process = context().Process(target=os.getpid)
@@ -241,7 +242,7 @@ def put_on(fifo: Any) -> None:
 
 
 def putting() -> None:
-    """End while a thread of the process still puts."""
+    """Exit while a thread of the process still puts."""
     fifo = context().Queue()
     fifo.cancel_join_thread()
     threading.Thread(target=put_on, args=(fifo,), daemon=True).start()
@@ -266,7 +267,7 @@ ENDS: dict[str, Any] = {
 
 
 def ends() -> None:
-    """Every way for a child to end, its exit code and what it prints."""
+    """Every way for a child to exit, its exit code and its output."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for method in ("fork", "spawn", "forkserver"):
         for name, target in ENDS.items():
@@ -283,7 +284,7 @@ def pools() -> None:
 
 
 def forks() -> None:
-    """Plain forks, of one thread and of two, with all warnings shown where they point to."""
+    """Plain forks with one thread and with two, with all warnings shown with their lines."""
     warnings.simplefilter("always")
     door = threading.Event()
     for threads in (0, 1):
@@ -302,7 +303,7 @@ def forks() -> None:
 
 
 def fork_errors() -> None:
-    """The same with warnings turned into errors: the fork has happened, and the parent is told."""
+    """The same with warnings as errors: the fork has happened, and the parent raises."""
     warnings.simplefilter("error")
     door = threading.Event()
     threading.Thread(target=door.wait).start()
@@ -318,7 +319,7 @@ def fork_errors() -> None:
 
 
 def registered() -> None:
-    """Functions of the program around forks run in their order, with what they raise shown."""
+    """The program's own fork functions run in their order, and their exceptions are shown."""
     told: list[str] = []
     for name in ("first", "second"):
         os.register_at_fork(
@@ -357,14 +358,14 @@ def crash() -> None:
 
 
 def last_words() -> None:
-    """What runs at the end, in its order, after an exception that nobody catches."""
+    """Functions at exit run in their order after an exception that is not caught."""
     atexit.register(say, "at exit")
     threading.Thread(target=time.sleep, args=(0.1,)).start()
     fail("in main")
 
 
 def quiet_end() -> None:
-    """A main that ends while its threads put into a queue that nobody reads."""
+    """Main exits while its threads put into a queue that no process reads."""
     fifo = context().Queue()
     fifo.cancel_join_thread()
     threading.Thread(target=put_on, args=(fifo,), daemon=True).start()
@@ -373,7 +374,7 @@ def quiet_end() -> None:
 
 
 def stuck_end() -> None:
-    """A main that ends with daemons at work and children to be joined."""
+    """Main exits while daemons run and children have to be joined."""
     say("started")
     context().Process(target=time.sleep, args=(60,), daemon=True).start()
     context().Process(target=time.sleep, args=(0.2,)).start()

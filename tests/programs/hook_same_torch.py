@@ -1,4 +1,4 @@
-"""As `hook_same.py`, for what torch adds: `hook_same_torch.py with|without CASE...`."""
+"""As `hook_same.py`, for torch: `hook_same_torch.py with|without CASE...`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.programs.hook_same import Alarm, attempt, on_alarm, say
 
 
 class Numbers(Dataset[torch.Tensor]):
-    """Eight samples; one of them may do something else."""
+    """Eight samples; one of them may fail in a given way."""
 
     def __init__(self, what: str = "", index: int = 5) -> None:
         self.what, self.index = what, index
@@ -55,13 +55,13 @@ def keep(batch: Any) -> Any:
 
 
 def run(loader: Any) -> float:
-    # Iterators that a worker inherits as garbage print from their `__del__` there.
+    # Unreachable iterators that a worker inherits print from their `__del__` there.
     gc.collect()
     return sum(float(batch.sum()) for batch in loader)
 
 
 def loaders() -> None:
-    """Batches, their order and what a worker's exception looks like in main."""
+    """Batches, their order, and a worker's exception as main prints it."""
     options: dict[str, Any] = {"multiprocessing_context": "fork", "num_workers": 2}
     attempt(run, DataLoader(Numbers(), batch_size=2, **options))
     attempt(run, DataLoader(Numbers("fails"), **options))
@@ -78,13 +78,13 @@ def loaders() -> None:
 
 
 def carried() -> None:
-    """The same where the hook travels to the worker in its preparation data."""
+    """The same where the hook is passed to the worker in its preparation data."""
     for method in ("spawn", "forkserver"):
         attempt(run, DataLoader(Numbers("fails"), num_workers=1, multiprocessing_context=method))
 
 
 def warned() -> None:
-    """Warnings point where they pointed before."""
+    """Warnings have the same lines."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         run(DataLoader(Numbers(), num_workers=40, multiprocessing_context="fork", batch_size=8))
@@ -95,9 +95,9 @@ def warned() -> None:
 
 
 def worker_deaths() -> None:
-    """Workers that die: torch's handler of SIGCHLD raises wherever main is."""
+    """Workers that are killed: torch's handler of SIGCHLD raises at any line of main."""
     for what in ("dies", "exits"):
-        # The first sample, so that no batch is on its way whose sender is gone.
+        # The first sample, so that no batch of an exited sender is in flight.
         loader = DataLoader(Numbers(what, 0), num_workers=1, multiprocessing_context="fork")
         try:
             run(loader)
@@ -106,7 +106,7 @@ def worker_deaths() -> None:
 
 
 def sharing() -> None:
-    """Tensors that come too late, twice, empty, or from a process that is gone."""
+    """Tensors that are received too late, twice, empty, or from an exited process."""
     for strategy in ("file_descriptor", "file_system"):
         torch.multiprocessing.set_sharing_strategy(strategy)
         context = torch.multiprocessing.get_context("fork")
@@ -143,7 +143,7 @@ def stumble(rank: int) -> None:
 
 
 def interrupted() -> None:
-    """A handler raises while main waits for a batch; the next pass over the loader is whole."""
+    """A handler raises while main waits for a batch; the next pass over the loader is complete."""
     signal.signal(signal.SIGALRM, on_alarm)
     loader = DataLoader(Numbers("sleeps", 1), num_workers=1, multiprocessing_context="fork")
     try:

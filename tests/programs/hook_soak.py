@@ -1,8 +1,8 @@
-"""Everything a job may do around a fork, for a while: `hook_soak.py with|without SECONDS`.
+"""All that a job may do around a fork, for a time: `hook_soak.py with|without SECONDS`.
 
 Three threads start children, each in its own way, a fourth sends tensors to a process and back, and
-the main thread makes DataLoaders with new workers again and again. Once in a while it stands still
-and prints what it holds then, as JSON.
+the main thread makes DataLoaders with new workers again and again. At intervals all pause, and it
+prints its resources as JSON.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ import torch.multiprocessing
 from torch.utils.data import DataLoader, TensorDataset
 
 PATIENCE_S = 90.0
-"""A child that lives longer hangs."""
+"""Seconds after which a child is called stalled."""
 LOST_S = 20.0
-"""A batch that takes longer is lost. A program that forks from several threads at once loses one in
-some thousands, without the hook as well (CPython 3.11, torch 2.13): main waits for it, the workers
-for work."""
+"""Seconds after which a batch is called lost. A program that forks from several threads at once
+loses one in some thousands, without the hook as well (CPython 3.11, torch 2.13): main waits for
+it, the workers for work."""
 PAUSE_S = 0.05
 EVERY_S = 10.0
-"""How often it stands still."""
+"""Seconds between two pauses."""
 
 done: dict[str, int] = {}
 hung: list[str] = []
@@ -37,7 +37,7 @@ stop = threading.Event()
 
 
 def wait_for(pid: int, what: str) -> None:
-    """Reap a child, or note that it hangs."""
+    """Reap a child, or note that it is stalled."""
     end_s = time.monotonic() + PATIENCE_S
     while os.waitpid(pid, os.WNOHANG) == (0, 0):
         if time.monotonic() > end_s:
@@ -84,7 +84,8 @@ def start_process() -> None:
     if queue._reader.poll(PATIENCE_S):  # type: ignore[attr-defined]
         assert queue.get() == process.pid
     process.join(PATIENCE_S)
-    # A thread that starts a process reaps those of others, whose `join` ends then without a code.
+    # A thread that starts a process reaps those of other threads, whose `join` then returns without
+    # a code.
     if process.exitcode is None and is_there(process.pid):
         hung.append(f"process {process.pid}")
         process.kill()
@@ -100,7 +101,7 @@ def echo(inbox: multiprocessing.Queue[object], outbox: multiprocessing.Queue[obj
 
 
 def repeat(step: Callable[[], None]) -> Callable[[], None]:
-    """Make a thread's work of one step."""
+    """Repeat a step in a thread."""
 
     def work() -> None:
         while not stop.is_set():
@@ -127,13 +128,13 @@ def play() -> None:
 
 
 def descriptors() -> int:
-    """How many are open, a moment later: observers that come and go have one each meanwhile."""
+    """Number of open descriptors, once observers have disconnected."""
     time.sleep(0.02)
     return len(os.listdir("/proc/self/fd")) - 1
 
 
 def held(since_s: float) -> dict[str, object]:
-    """What this process holds while its threads are between two steps."""
+    """The resources of this process while its threads pause."""
     gc.collect()
     with open("/proc/self/status", encoding="ascii") as file:
         status = dict(line.split(":", 1) for line in file)

@@ -1,7 +1,7 @@
 """Tensors between processes: `hook_tensors.py MODE METHOD STRATEGY HOOKS`.
 
-MODE is a word of `loader`, `exchange`, `pickle`, `carried`, `identity`; HOOKS one of `main`,
-`child`, `both`, `none`: who has the hook in.
+MODE is one of `loader`, `exchange`, `pickle`, `carried`, `identity`; HOOKS one of `main`, `child`,
+`both`, `none`: which processes have the hook.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def pickles() -> None:
 
 
 def identity() -> None:
-    """Every object of torch that is replaced is the very same again once the hook has left."""
+    """Every replaced object of torch is the same again once the hook is detached."""
     from multiprocessing.reduction import ForkingPickler
 
     import torch.multiprocessing.reductions
@@ -127,7 +127,7 @@ print("hook", "_mpwatch_hook" in sys.modules)
 
 
 def carried() -> None:
-    """Pickle with the hook in, and load where mpwatch cannot be imported."""
+    """Pickle with the hook attached, and load where mpwatch cannot be imported."""
     from multiprocessing.reduction import ForkingPickler
 
     items = [torch.ones(3), torch.nn.Parameter(torch.ones(2)), torch.empty(0)]

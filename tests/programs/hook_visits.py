@@ -1,4 +1,5 @@
-"""Hooks that come and leave while `gc` is off: `hook_visits.py uninstrument|detach|torch`."""
+"""Hooks that are attached and detached while `gc` is off: `hook_visits.py
+uninstrument|detach|torch`."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ SESSIONS: list[weakref.ref[object]] = []
 
 
 def work() -> None:
-    """What the wrappers see."""
+    """Calls that the wrappers record."""
     queue: multiprocessing.SimpleQueue[int] = multiprocessing.SimpleQueue()
     queue.put(1)
     assert queue.get() == 1
@@ -35,7 +36,7 @@ def work() -> None:
 
 
 def detach(path: str) -> None:
-    """Be the observer that asks for it, and wait for the goodbye."""
+    """Detach as an observer does, and wait for the goodbye."""
     with socket.socket(socket.AF_UNIX) as observer:
         observer.connect(path)
         request = json.dumps({"ask": "detach", "id": 1}).encode()
@@ -58,7 +59,7 @@ def visit() -> None:
         assert mpwatch.uninstrument()
     end_s = time.monotonic() + 10
     while SESSIONS[-1]() is not None and time.monotonic() < end_s:
-        time.sleep(0.001)  # the thread that had to detach is on its way out
+        time.sleep(0.001)  # the thread that had to detach is exiting
     if SESSIONS[-1]() is not None:
         sys.exit("the session that left is still there")
 

@@ -1,8 +1,8 @@
-"""A job in which each text that others can read is hostile to whoever prints it.
+"""A job in which each text that other processes can read is hostile to terminals and documents.
 
-It prints the pids of itself and its child. Told a line, it lets a thread and another child end with
-hostile exceptions, prints `ended`, and runs on. Markers (`mComm`, `mArgument`, ...) say which text
-is which.
+It prints the pids of itself and its child. After a line of input it lets a thread and another child
+end with hostile exceptions, prints `ended`, and runs on. Markers (`mComm`, `mArgument`, ...)
+identify the texts.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def main() -> None:
     os.makedirs(here)
     segment = f"/dev/shm/torch_{os.getpid()}_1_{in_name('mSegment')}"
     with open(segment, "wb+") as shared:
-        os.unlink(segment)  # it is held by its descriptor
+        os.unlink(segment)  # its descriptor keeps it open
         os.truncate(shared.fileno(), 4096)
         fork = multiprocessing.get_context("fork")
         resting = renamed(rest, "mFunction" + HOSTILE, os.path.join(here, "mFile.py"))
@@ -85,7 +85,7 @@ def main() -> None:
 if __name__ == "__main__":
     if sys.argv[-1].startswith("mArgument"):
         main()
-    else:  # arguments that come from no other program as they are
+    else:  # arguments that no shell would pass on unchanged
         os.environ["RANK"] = "mRank" + HOSTILE.replace("\0", "")
         hostile = "mArgument" + HOSTILE.replace("\0", "")
         os.execv(sys.executable, [sys.executable, *sys.argv, hostile])

@@ -1,4 +1,4 @@
-"""A Pool in whose workers there is a hook, and in their parent none: says `ready` and the pids."""
+"""A Pool whose workers have a hook and whose parent has none: prints `ready` and the pids."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Two ranks over gloo that part after some steps in the way that the first argument names.
+"""Two ranks over gloo that call different collectives after some steps, in the way that the first
+argument names.
 
 `--torchrun` has torchrun start them instead of `mp.spawn`.
 """
@@ -36,20 +37,20 @@ def operations(rank, step, evens):
 
 
 def groups(rank, step, evens):
-    """The ranks use their two groups in another order."""
+    """The ranks use their two groups in a different order."""
     for group in (None, evens) if rank == 0 else (evens, None):
         dist.barrier(group=group)
 
 
 def checkpoint(rank, step, evens):
-    """Rank 0 writes a checkpoint to something slow; rank 1 is at the barrier behind it."""
+    """Rank 0 writes a checkpoint to a slow file system; rank 1 is at the barrier after it."""
     if rank == 0:
         time.sleep(FOREVER_S)
     dist.barrier()
 
 
 def validation(rank, step, evens):
-    """Rank 0 validates, which takes it some minutes; rank 1 is at the barrier behind it."""
+    """Rank 0 validates for some minutes; rank 1 is at the barrier after it."""
     until_s = time.monotonic() + FOREVER_S
     while rank == 0 and time.monotonic() < until_s:
         torch.ones(200, 200).matmul(torch.ones(200, 200))

@@ -1,6 +1,7 @@
-"""Three ranks over gloo, of which one leaves the others in the way that the first argument names.
+"""Three ranks over gloo, of which one exits before the others in the way that the first argument
+names.
 
-The ranks train for the given seconds first, so that whoever watches them has seen all of them.
+The ranks train for the given seconds first, so that an observer has read all of them.
 """
 
 import os

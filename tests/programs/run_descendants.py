@@ -1,6 +1,6 @@
 """Starts Python programs in the ways that launchers do: `run_descendants.py WAY [INTERPRETER]`.
 
-`look` says what a program sees of mpwatch; each other way starts `look`.
+`look` prints what a program can see of mpwatch; each other way starts `look`.
 """
 
 import os
@@ -23,7 +23,7 @@ def any_of(value) -> typing.Any:
 
 
 def same():
-    """All that a program can see of its start, and how its children end."""
+    """Print all that a program can see of its start, and the exits of its children."""
     print(sorted(os.environ.items()))
     print(sys.path, sys.argv, sys.flags, sorted(sys.warnoptions))
     site = sys.modules.get("sitecustomize")

@@ -1,4 +1,4 @@
-"""Jobs that make no progress, one for each reason, and healthy jobs that look the same for a while.
+"""Jobs that make no progress, one for each cause, and healthy jobs that look the same for a while.
 
 Usage: `stuck_jobs.py CASE`. Prints `ready` once its processes have started.
 """
@@ -37,7 +37,7 @@ def silent_peer() -> socket.socket:
 
 
 def detached(argv: list[str]) -> subprocess.Popen[bytes]:
-    """A process that does not belong to the job: its parent is gone, and it ends with the group."""
+    """A process outside of the job: its parent has exited, and it ends with the process group."""
     double = "import subprocess, sys; subprocess.Popen(sys.argv[1:])"
     return subprocess.Popen([sys.executable, "-c", double, *argv], stdout=subprocess.PIPE)
 
@@ -125,7 +125,7 @@ def fail_before_set(event) -> None:
 
 
 def event_of_the_dead() -> None:
-    """Main waits for an event that only a worker could have set, and that worker has exited."""
+    """Main waits for an event that only an exited worker could have set."""
     context = multiprocessing.get_context("spawn")
     event = context.Event()
     context.Process(target=fail_before_set, args=(event,), daemon=True).start()
@@ -154,7 +154,7 @@ def crossed_locks() -> None:
 
 
 def exit_with_unread_queue() -> None:
-    """Main has put more on a queue than the pipe holds, nobody reads it, and main exits."""
+    """Main has put more on a queue than the pipe holds, no process reads it, and main exits."""
     items = FORK.Queue()
     items.put(b"x" * BLOCK_BYTES)
     ready()
@@ -173,7 +173,7 @@ def lock_twice() -> None:
 
 
 def thread_lock_twice() -> None:
-    """Main takes a lock of its own threads that it holds already; another thread is alive."""
+    """Main takes a lock of its own threads that it holds already; another thread runs."""
     threading.Thread(target=time.sleep, args=(LONG_S,), daemon=True).start()
     ready()
     update(threading.Lock(), 1)

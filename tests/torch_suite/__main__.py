@@ -44,7 +44,7 @@ def main() -> int:
 
 
 def _compare(suite: Suite, file: str, select: str) -> list[Difference]:
-    """Run one file both ways, and again whatever differed."""
+    """Run one file with and without the hook, and again the tests that differed."""
     names = suite.collect(file, select)
     print(f"{file}: {len(names)} tests", flush=True)
     without, with_hook = suite.run(names, False), suite.run(names, True)

@@ -11,7 +11,7 @@ Outcomes = dict[str, str]
 
 
 class Difference(NamedTuple):
-    """A test that did not always end the same."""
+    """A test that did not have the same outcome in all runs."""
 
     name: str
     without: tuple[str, ...]
@@ -19,7 +19,7 @@ class Difference(NamedTuple):
 
     @property
     def is_by_the_hook(self) -> bool:
-        """Whether it ended with the hook as it never did without."""
+        """Whether it had an outcome with the hook that it never had without."""
         return not set(self.with_hook) <= set(self.without)
 
     def __str__(self) -> str:
@@ -29,7 +29,7 @@ class Difference(NamedTuple):
 
 
 def differences(without: Sequence[Outcomes], with_hook: Sequence[Outcomes]) -> list[Difference]:
-    """The tests that did not end the same in all runs, of those that the last runs had."""
+    """The tests that had different outcomes, of those that the last runs had."""
     found = []
     for name in without[-1]:
         before = tuple(run[name] for run in without if name in run)

@@ -12,7 +12,7 @@ from pathlib import Path
 import mpwatch
 
 _SUPPORT = "expecttest"
-"""What PyTorch's test classes need beside torch and pytest."""
+"""Packages that PyTorch's test classes need beside torch and pytest."""
 
 
 class Place:
@@ -24,9 +24,9 @@ class Place:
     def __init__(self, command: list[str], folder: Path, inside: str) -> None:
         self.command = command
         self.folder = folder
-        """As seen from here."""
+        """Its path for this process."""
         self.inside = inside
-        """As seen from there."""
+        """Its path for the programs there."""
 
     def bring(self, tests: Path) -> None:
         """Copy the tests, the hook and the plugin that logs outcomes."""
@@ -39,7 +39,7 @@ class Place:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables for the program there."""
+        """Environment variables of the programs there."""
         return {
             **os.environ,
             "PYTHONPATH": f"{self.inside}:{self.inside}/support",
@@ -49,7 +49,7 @@ class Place:
         }
 
     def start(self, arguments: list[str], output: Path) -> subprocess.Popen[bytes]:
-        """Start Python there, as the leader of a process group, with all it prints in a file."""
+        """Start Python there, as the leader of a process group, with its output in a file."""
         command = [*self.command, *arguments]
         with open(output, "wb") as file:
             return subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Runs the tests, a few in a process, and goes on after one that hangs or kills its process."""
+"""Runs the tests, a few in a process, and continues after one that hangs or kills its process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _VERSIONS = "import sys, torch; print('torch', torch.__version__, 'Python', sys.
 
 
 class NoHook(RuntimeError):
-    """A run that should have had the hook had none, or the other way round."""
+    """A run with the hook had none, or a run without it had one."""
 
 
 class Suite:
@@ -45,7 +45,7 @@ class Suite:
         return names
 
     def run(self, names: list[str], with_hook: bool) -> Outcomes:
-        """How each test ends: as pytest says, or `hung` or `died`."""
+        """The outcome of each test: that of pytest, or `hung` or `died`."""
         outcomes: Outcomes = {}
         left = list(names)
         while left:
@@ -77,7 +77,7 @@ class Suite:
         return outcomes
 
     def _watch(self, process: subprocess.Popen[bytes]) -> bool:
-        """Wait for the end; whether nothing began or ended for too long before that."""
+        """Wait for its exit; whether no test began or ended for too long before that."""
         size, moved_s = 0, time.monotonic()
         while process.poll() is None:
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -93,7 +93,7 @@ class Suite:
         return [json.loads(line) for line in self._log.read_text().splitlines()]
 
     def _say(self, arguments: list[str]) -> str:
-        """All that Python prints there."""
+        """The output of Python there."""
         process = self._place.start(arguments, self._output)
         try:
             process.wait(300)
@@ -107,7 +107,7 @@ def _pytest() -> list[str]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> int:
-    """End a process with all it started; its exit code."""
+    """Kill a process with all it started; its exit code."""
     code = process.poll()
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)

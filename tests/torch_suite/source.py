@@ -1,4 +1,4 @@
-"""The tests, out of Debian's source package; apt needs no configuration and no rights for that."""
+"""The tests from Debian's source package; apt needs no configuration and no rights for that."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import tarfile
 from pathlib import Path
 
 FILES = ("test_multiprocessing.py", "test_multiprocessing_spawn.py", "test_dataloader.py")
-"""They import nothing of their folder."""
+"""Test files that import nothing from their folder."""
 MIRROR = "http://deb.debian.org/debian"
 
 

@@ -1,4 +1,4 @@
-"""Screens are tested in one time zone and without the terminal's own wishes."""
+"""Screens are tested in one time zone and without the settings of the terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Screens kept as text, so that a change of a screen is read in a diff."""
+"""Screens as text files, so that a change of a screen is read in a diff."""
 
 from __future__ import annotations
 

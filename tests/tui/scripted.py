@@ -31,7 +31,7 @@ from tests.builders.screen_job import (
 
 
 class ScriptedSource:
-    """Delivers the snapshots of a test on the test's own thread, and records commands."""
+    """Delivers the snapshots of a test in the test's own thread, and records commands."""
 
     def __init__(
         self, *snapshots: Snapshot, is_live: bool = True, refuses: str | None = None

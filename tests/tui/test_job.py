@@ -154,7 +154,7 @@ async def test_a_newer_state_replaces_the_shown_one() -> None:
     assert "node-1" in after
 
 
-async def test_an_answer_that_is_not_understood_is_told() -> None:
+async def test_an_answer_that_is_not_understood_is_reported() -> None:
     source = ScriptedJob(stuck_job())
     app = JobApp(source, "x")
     async with app.run_test(size=(100, 24)) as pilot:

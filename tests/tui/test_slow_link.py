@@ -20,7 +20,7 @@ SIZE = (160, 48)
 
 
 def painted(kind: type[Any], monkeypatch: pytest.MonkeyPatch) -> list[Region]:
-    """The regions that widgets of a kind ask to have painted, from now on."""
+    """The regions that widgets of a class refresh from now on."""
     found: list[Region] = []
     original = kind.refresh
 

@@ -24,7 +24,7 @@ def test_every_picture_the_readme_shows_exists() -> None:
     assert [picture for picture in pictures if not (ROOT / picture).is_file()] == []
 
 
-def test_every_command_the_readme_names_exists_and_the_other_way_round() -> None:
+def test_the_readme_names_every_command_and_no_other() -> None:
     named = set(re.findall(r"`mpwatch ([a-z]+)", README))
 
     assert named == commands_that_exist()

@@ -21,11 +21,11 @@ def test_skipped_tests_are_summed_up_by_what_they_need_the_most_frequent_first()
     assert summary(reasons) == "5 skipped: 3 need root; 2 need MPWATCH_ALL_DEMOS=1 with -n 0"
 
 
-def test_a_reason_that_nobody_foresaw_is_quoted() -> None:
+def test_an_unknown_reason_is_quoted() -> None:
     assert summary(["Skipped: it rains"]) == "1 skipped: 1 need it rains"
 
 
-def test_nothing_is_said_where_nothing_was_skipped() -> None:
+def test_without_skipped_tests_there_is_no_line() -> None:
     assert summary([]) == ""
 
 
@@ -47,7 +47,7 @@ def test_the_last_line_of_a_run_sums_up_what_was_skipped(pytester: pytest.Pytest
 
 
 def reasons_in(path: Path) -> Iterator[str]:
-    """Why tests of a file may be skipped, without what is filled in at runtime."""
+    """The reasons for skipping tests in a file, without values filled in at runtime."""
     for node in ast.walk(ast.parse(path.read_text())):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue

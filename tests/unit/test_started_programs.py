@@ -1,4 +1,4 @@
-"""What a test has started is ended with it."""
+"""Programs that a test starts are killed at its end."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ class Aarch64:
     def frame(self, context: Context, return_to: int) -> Frame:
         """The signal frame: siginfo, ucontext, then records of vector state."""
         del return_to  # the link register holds it
-        registers = _to_restore(context)
+        registers = to_restore(context)
         ucontext = struct.pack("<QQQiiQ", 0, 0, 0, _INVALID_STACK_FLAGS, 0, 0)
         ucontext += struct.pack("<Q", context.signal_mask)
         ucontext = ucontext.ljust(_REGISTERS_AT, b"\0") + _REGISTERS.pack(*registers)
@@ -179,7 +179,7 @@ def _was_in_call(context: Context) -> bool:
     return is_there and (registers[_X8], registers[_SP]) == (number, stack_pointer)
 
 
-def _to_restore(context: Context) -> list[int]:
+def to_restore(context: Context) -> list[int]:
     """General registers for the frame; a call that only the stop failed with EINTR is repeated."""
     registers = list(_REGISTERS.unpack(context.general))
     if not _was_in_call(context):

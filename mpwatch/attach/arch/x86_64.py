@@ -34,7 +34,7 @@ _NAMES = (
     "rdi", "orig_rax", "rip", "cs", "eflags", "rsp", "ss", "fs_base", "gs_base", "ds", "es", "fs",
     "gs",
 )  # fmt: skip
-_IN_FRAME = (
+IN_FRAME = (
     "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "rdi", "rsi", "rbp", "rbx", "rdx", "rax",
     "rcx", "rsp", "rip", "eflags",
 )  # fmt: skip
@@ -149,7 +149,7 @@ class X8664:
     def frame(self, context: Context, return_to: int) -> Frame:
         """The signal frame, headed by the return address of the called function."""
         registers = Registers(context.general)
-        vectors = _signal_vectors(context.extended)
+        vectors = signal_vectors(context.extended)
         vectors_at = (registers.values["rsp"] - STACK_MARGIN_BYTES - len(vectors)) & ~63
         # After the return address is popped the stack pointer is at the ucontext, a multiple of 16.
         ucontext_at = (vectors_at - _UCONTEXT_BYTES - _SIGINFO_BYTES) & ~15
@@ -241,7 +241,7 @@ def _ucontext(registers: Registers, vectors_at: int, signal_mask: int) -> bytes:
     return b"".join(
         (
             struct.pack("<QQQiiQ", _UC_FLAGS, 0, 0, _INVALID_STACK_FLAGS, 0, 0),
-            struct.pack("<18Q", *(v[name] for name in _IN_FRAME)),
+            struct.pack("<18Q", *(v[name] for name in IN_FRAME)),
             struct.pack("<HHHH", v["cs"], v["gs"], v["fs"], v["ss"]),
             struct.pack("<4QQ64x", 0, 0, 0, 0, vectors_at),
             struct.pack("<Q", signal_mask),
@@ -249,7 +249,7 @@ def _ucontext(registers: Registers, vectors_at: int, signal_mask: int) -> bytes:
     )
 
 
-def _signal_vectors(xsave: bytes) -> bytes:
+def signal_vectors(xsave: bytes) -> bytes:
     """The XSAVE area as in a signal frame: marked so that the kernel restores all of it."""
     (in_use,) = struct.unpack_from("<Q", xsave, _HEADER_AT)
     features, size = own_signal_layout()

@@ -61,6 +61,20 @@ class TargetMemory:
         os.close(self._fd)
 
 
+def require_unused_bytes(loaded: Iterable[Module]) -> None:
+    """Refuse a process whose C library uses the bytes behind the data of files; see this module.
+
+    Raises:
+        Refused: Its C library is musl.
+    """
+    # ld-musl-x86_64.so.1, or /usr/lib/x86_64-linux-musl/libc.so where that is a link.
+    if any("musl" in module.path for module in loaded):
+        raise Refused(
+            "its C library (musl) leaves no unused bytes for the data of the call",
+            "start the job with mpwatch run",
+        )
+
+
 def find_data(pid: int, loaded: Iterable[Module], memory: TargetMemory, proc: str = "/proc") -> int:
     """The address of a block of `native_call`, or of unused bytes that can hold one.
 
@@ -68,12 +82,7 @@ def find_data(pid: int, loaded: Iterable[Module], memory: TargetMemory, proc: st
         Refused: No place is large enough.
     """
     loaded = tuple(loaded)
-    # ld-musl-x86_64.so.1, or /usr/lib/x86_64-linux-musl/libc.so where that is a link.
-    if any("musl" in module.path for module in loaded):
-        raise Refused(
-            "its C library (musl) leaves no unused bytes for the data of the call",
-            "start the job with mpwatch run",
-        )
+    require_unused_bytes(loaded)
     empty = bytes(native_call.BLOCK_BYTES)
     for module in _in_order(loaded):
         try:

@@ -52,6 +52,14 @@ _PLACES_KEPT = 32
 _places: dict[tuple[str, int, int, int, bytes], int] = {}
 """Offset of an instruction sequence in a mapping: processes of a job share their files."""
 
+LOOKS = 6
+_LOOK_S = 0.0004
+TRANSFER_OVER_S = 0.3
+"""How long a thread must not have been seen in a transfer before it is stopped while it runs."""
+_TRANSFERS_KEPT = 256
+_transfers: dict[int, tuple[float, Refused]] = {}
+"""By pid: when its main thread was last seen in a transfer, and what was said of it."""
+
 
 class NotReady(Refused):
     """The interpreter is still starting, or already shutting down."""
@@ -119,6 +127,7 @@ def queue(
         OSError: The rights are missing.
     """
     pid, machine = plan.interpreter.pid, plan.machine
+    _require_no_transfer(pid, machine)
     gil_syscalls.minimise_latency()
     with gil_syscalls.uncollected(), Tracee(pid, step) as tracee:
         context = _stop_safely(plan, tracee, memory)
@@ -202,6 +211,37 @@ def _stop_safely(plan: Plan, tracee: Tracee, memory: TargetMemory) -> Context:
         time.sleep(pause_s)
         pause_s *= _PATIENCE
     raise Refused("its main thread is busy with other pending calls")
+
+
+def _require_no_transfer(pid: int, machine: Machine) -> None:
+    """Refuse a thread that seems to be in a transfer between two moments of waiting.
+
+    While it runs, nothing tells from outside which system call it is in, if any: a thread that
+    writes much to a pipe or socket runs and waits in turn within one call, and a stop ends that
+    call in either state. So a running thread is looked at several times, and one that was
+    seen in a transfer is stopped only in another call, or some time later.
+
+    Raises:
+        Refused: As `_require_repeatable`.
+    """
+    for look in range(LOOKS):
+        if look:
+            time.sleep(_LOOK_S)
+        blocked = _blocked_call(pid)
+        if not blocked:
+            continue
+        try:
+            _require_repeatable(machine, blocked)
+        except Refused as refusal:
+            if len(_transfers) >= _TRANSFERS_KEPT:
+                _transfers.clear()
+            _transfers[pid] = time.monotonic(), refusal
+            raise
+        _transfers.pop(pid, None)
+        return
+    seen = _transfers.get(pid)
+    if seen is not None and time.monotonic() - seen[0] < TRANSFER_OVER_S:
+        raise Refused(seen[1].reason, passes=True)
 
 
 def _require_repeatable(machine: Machine, blocked: tuple[int, ...]) -> None:

@@ -150,8 +150,9 @@ def unload(_contents: dict[str, Any]) -> dict[str, Any]:
     package = sys.modules.get("_mpwatch_hook")
     if package is None:
         return {"state": "unloaded"}
+    session = package.current()
     if package.uninstrument():
-        return described("unloaded", package)
+        return {**described("unloaded", package), "left": _left(session)}
     return {**described("failed", package), "reason": "the hook did not leave"}
 
 
@@ -167,6 +168,19 @@ def described(state: str, package: Any) -> dict[str, Any]:
         found["ring"] = str(session.ring.path or "")
         found["reason"] = "; ".join(map(str, session.problems))[:_ANSWER_CHARACTERS]
     return found
+
+
+def _left(session: Any) -> str:
+    """What the hook could not undo, a line each; as many as an answer has room for."""
+    lines: list[str] = []
+    left = {} if session is None else session.patcher.left
+    for name, reason in left.items():
+        line = f"{name}: {reason}"
+        if sum(map(len, lines)) + len(lines) + len(line) > _ANSWER_CHARACTERS - 20:
+            lines.append(f"and {len(left) - len(lines)} more")
+            break
+        lines.append(line)
+    return "\n".join(lines)
 
 
 def is_for_this_python(contents: dict[str, Any]) -> bool:

@@ -26,7 +26,7 @@ class HookClients:
         self._proc = proc
         self._clock = clock
         self._selector = selectors.DefaultSelector()
-        self._links: dict[ProcessId, Link] = {}
+        self.links: dict[ProcessId, Link] = {}
         self._not_before_s: dict[ProcessId, float] = {}
         """Processes without a usable hook, and the time of the next search."""
         self._thorough_s: dict[ProcessId, float] = {}
@@ -39,7 +39,7 @@ class HookClients:
     @property
     def has_any(self) -> bool:
         """Whether there is a connection."""
-        return bool(self._links)
+        return bool(self.links)
 
     def watch(self, samples: Sequence[ProcSample]) -> None:
         """Look for hooks in these processes, and forget those that are no longer among them."""
@@ -48,7 +48,7 @@ class HookClients:
         for sample in samples:
             process = sample.process
             here.add(process)
-            if sample.state in ("Z", "X") or not sample.is_python or process in self._links:
+            if sample.state in ("Z", "X") or not sample.is_python or process in self.links:
                 continue
             if at_s >= self._not_before_s.get(process, at_s):
                 self._try(sample, at_s)
@@ -56,13 +56,13 @@ class HookClients:
             self._not_before_s, self._thorough_s, self._delivered, self._said,
         )  # fmt: skip
         for table in tables:
-            for process in table.keys() - here - self._links.keys():
+            for process in table.keys() - here - self.links.keys():
                 del table[process]
 
     def poll(self, timeout_s: float) -> list[Input]:
         """What hooks have sent; waits at most this long for the first input."""
         inputs, self._statuses = self._statuses, []
-        if not self._links and not inputs:
+        if not self.links and not inputs:
             # Also without connections it waits: the caller uses this as its interval.
             self._selector.select(timeout_s)
             return []
@@ -74,7 +74,7 @@ class HookClients:
             if link.state == "gone":
                 self._part(link, at_s)
         at_s = self._clock()
-        for link in self._links.values():
+        for link in self.links.values():
             status = link.check(at_s)
             if status is not None:
                 inputs.append(status)
@@ -91,14 +91,14 @@ class HookClients:
         Returns:
             `None`, or one sentence why it cannot be asked.
         """
-        link = self._links.get(process)
+        link = self.links.get(process)
         if link is None:
             return f"There is no hook in process {process.pid}."
         return link.ask(what, self._clock(), also)
 
     def black_box(self, sample: ProcSample) -> RingReading | None:
         """The ring of a process that does not answer, from its memory or its file."""
-        link = self._links.get(sample.process)
+        link = self.links.get(sample.process)
         found = link.read_ring() if link is not None else None
         if found is not None:
             return found
@@ -107,9 +107,9 @@ class HookClients:
 
     def close(self) -> None:
         """Close all connections."""
-        for link in self._links.values():
+        for link in self.links.values():
             link.close()
-        self._links.clear()
+        self.links.clear()
         self._selector.close()
 
     def _try(self, sample: ProcSample, at_s: float) -> None:
@@ -126,14 +126,14 @@ class HookClients:
             return
         delivered = self._delivered.setdefault(sample.process, Delivered())
         link = Link(sample, sock, delivered, at_s)
-        self._links[sample.process] = link
+        self.links[sample.process] = link
         self._selector.register(sock, selectors.EVENT_READ, link)
 
     def _part(self, link: Link, at_s: float) -> None:
         """Close a connection that ended; its hook is looked for again after a while."""
         self._selector.unregister(link.sock)
         link.close()
-        del self._links[link.process]
+        del self.links[link.process]
         self._not_before_s[link.process] = at_s + AGAIN_S
 
     def _is_new(self, each: Input) -> bool:

@@ -8,7 +8,7 @@ import math
 import os
 from typing import Any
 
-from mpwatch.collect.hook.ring_decode import decode_slice
+from mpwatch.collect.hook.ring_decode import CLOCK_LIMIT_NS, decode_slice
 from mpwatch.hook import wire
 from mpwatch.model.events import HookGauges, HookHello, HookNote, HookSlice
 from mpwatch.model.ids import ProcessId
@@ -126,6 +126,7 @@ def note(process: ProcessId, said: dict[str, Any]) -> HookNote:
     number = said.pop("n", None)
     kind = said.pop("kind", "")
     at_ns = _whole(said.pop("at_ns", 0))
+    at_ns = at_ns if 0 <= at_ns < CLOCK_LIMIT_NS else 0
     return HookNote(process, at_ns, str(kind), said, number=number if type(number) is int else None)
 
 
@@ -184,8 +185,10 @@ def _clean_value(value: Any, depth: int) -> Any:
     """A JSON value with all text cleaned; what is nested too deep is dropped."""
     if isinstance(value, str):
         return clean(value, 4 * NAME_LIMIT)
-    if value is None or isinstance(value, bool | int):
+    if value is None or isinstance(value, bool):
         return value
+    if isinstance(value, int):  # no number of a hook has more bits, and larger ones are no floats
+        return value if -1 << 63 <= value < 1 << 64 else None
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if depth <= 0:

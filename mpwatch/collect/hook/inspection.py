@@ -74,19 +74,19 @@ def _said(process: ProcessId, hello: dict[str, Any] | None, none: NoHook | None)
     if isinstance(hello.get("since_ns"), int):
         age_s = time.clock_gettime_ns(time.CLOCK_MONOTONIC) / 1e9 - hello["since_ns"] / 1e9
         since = f", for {seconds_text(age_s)}"
-    version = clean(str(hello.get("version") or "version not told"), 40)
+    version = clean(str(hello.get("version") or "version unknown"), 40)
     value = f"attached{since}, loaded by {clean(str(hello.get('started_by', '?')), 40)}, {version}"
     ring = clean(str(hello.get("ring") or "none"), 200)
     problems = hello.get("problems")
     told = "; ".join(clean(str(each), 200) for each in _list(problems))
-    meaning = f"Its ring is {ring}." + (f" It says: {told}." if told else "")
+    meaning = f"Its ring is {ring}." + (f" It reports: {told}." if told else "")
     return Check("hook", "ok", value, meaning, f"mpwatch detach {process.pid}")
 
 
 def _patched(hello: dict[str, Any] | None) -> Check:
     """The functions that it has replaced."""
     if hello is None:
-        return Check("patch points", "ok", "not told", "Only a hook that answers can list them.")
+        return Check("patch points", "ok", "unknown", "Only a hook that answers can list them.")
     patched = hello.get("patched")
     names = [clean(str(each), 80) for each in _list(patched)]
     missing = hello.get("missing")

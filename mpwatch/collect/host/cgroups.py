@@ -55,8 +55,11 @@ def parse_mounts(mountinfo: bytes) -> tuple[Mount, ...]:
         fields, tail = before.split(" "), after.split(" ")
         if len(fields) < 6 or len(tail) < 3 or tail[0] not in ("cgroup", "cgroup2"):
             continue
+        point, root = _unescape(fields[4]), _unescape(fields[3])
+        if "\0" in point:
+            continue  # no path that could be opened
         names = frozenset(tail[2].split(",")) if tail[0] == "cgroup" else frozenset[str]()
-        mounts.append(Mount(_unescape(fields[4]), _unescape(fields[3]), names))
+        mounts.append(Mount(point, root, names))
     return tuple(mounts)
 
 
@@ -108,11 +111,11 @@ class CgroupReader:
         assert first is not None
         values: dict[str, int | float | None] = {}
         if memory is not None:
-            values.update(_memory_v2(memory) if memory.version == 2 else _memory_v1(memory))
+            values.update(memory_v2(memory) if memory.version == 2 else memory_v1(memory))
         if pids is not None:
-            values.update(_pids(pids))
+            values.update(pids_numbers(pids))
         if cpu is not None:
-            values.update(_cpu(cpu))
+            values.update(cpu_numbers(cpu))
         return CgroupSample(first.version, clean(first.path), **values)  # type: ignore[arg-type]
 
     def _locate(
@@ -202,7 +205,8 @@ def _tightest(group: Group, limit: str, current: str) -> tuple[str, int | None, 
     return group.folders[0], None, None
 
 
-def _memory_v2(group: Group) -> dict[str, int | float | None]:
+def memory_v2(group: Group) -> dict[str, int | float | None]:
+    """Memory of a group of version 2: use, limit, peak and out-of-memory kills."""
     folder, limit, used = _tightest(group, "memory.max", "memory.current")
     return {
         "memory_bytes": used,
@@ -213,7 +217,8 @@ def _memory_v2(group: Group) -> dict[str, int | float | None]:
     }
 
 
-def _memory_v1(group: Group) -> dict[str, int | float | None]:
+def memory_v1(group: Group) -> dict[str, int | float | None]:
+    """Memory of a group of version 1: use, limit, peak and out-of-memory kills."""
     folder, limit, used = _tightest(group, "memory.limit_in_bytes", "memory.usage_in_bytes")
     return {
         "memory_bytes": used,
@@ -224,7 +229,8 @@ def _memory_v1(group: Group) -> dict[str, int | float | None]:
     }
 
 
-def _pids(group: Group) -> dict[str, int | float | None]:
+def pids_numbers(group: Group) -> dict[str, int | float | None]:
+    """Processes and threads of a group and their limit."""
     folder, limit, used = _tightest(group, "pids.max", "pids.current")
     return {
         "pids_current": used,
@@ -233,7 +239,7 @@ def _pids(group: Group) -> dict[str, int | float | None]:
     }
 
 
-def _cpu(group: Group) -> dict[str, int | float | None]:
+def cpu_numbers(group: Group) -> dict[str, int | float | None]:
     """The smallest quota on the way up, in cpus, and how often this group was throttled."""
     quotas = (
         quota for folder in group.folders if (quota := _quota(group.read, folder)) is not None

@@ -24,7 +24,7 @@ SHM = "/dev/shm"
 INITIAL_PID_NAMESPACE = 0xEFFFFFFC
 """Inode of the pid namespace that contains all others (PROC_PID_INIT_INO, linux/proc_ns.h)."""
 QUIET_S = 60.0
-"""A younger segment may belong to a process that is just being started."""
+"""A younger file may belong to a process that is just being started."""
 _SOCKET = re.compile(rf"(\d+)-(\d+){re.escape(wire.SOCKET_SUFFIX)}$")
 
 
@@ -127,9 +127,10 @@ def _sockets(proc: str, folder: str) -> list[Leftover]:
             continue
         living = procfs.read_stat(proc, int(match[1]))
         is_gone = living is None or living.process.start_ticks != int(match[2])
-        # The process may be in another pid namespace and share this folder.
-        if is_gone and not _is_listened_to(entry.path):
-            age_s = max(0.0, time.time() - stat.st_ctime)
+        age_s = time.time() - stat.st_ctime
+        # The process may be in another pid namespace and share this folder; one that has not
+        # listened to its new socket yet refuses connections like one that has exited.
+        if is_gone and age_s >= QUIET_S and not _is_listened_to(entry.path):
             found.append(Leftover("socket", entry.path, int(match[1]), 0, age_s))
     return found
 

@@ -223,7 +223,7 @@ def _by_dumpable(facts: AccessFacts) -> Obstacle | None:
         return None
     reason = (
         "it made itself undumpable (set-uid, capabilities on its file, or PR_SET_DUMPABLE), so only"
-        " CAP_SYS_PTRACE may look"
+        " CAP_SYS_PTRACE allows to read it"
     )
     return Obstacle(reason, _as_root(facts))
 
@@ -392,7 +392,7 @@ def read_facts(
         tracer_name=_text(f"{proc}/{tracer}/comm") if tracer else "",
         yama_scope=_number(f"{proc}/sys/kernel/yama/ptrace_scope"),
         own_seccomp=int(own.get("Seccomp", "0")),
-        is_ptrace_filtered=(is_filtered or _is_ptrace_filtered)(),
+        is_ptrace_filtered=(is_filtered or is_ptrace_filtered)(),
         is_same_user_namespace=_is_same_namespace(proc, pid, own_map, its_map),
         is_confined=bool(own_map) and own_map.split() != ["0", "0", "4294967295"],
         is_dumpable=_is_dumpable(f"{proc}/{pid}", uids),
@@ -407,12 +407,12 @@ def read_facts(
 
 def may_attach(pid: int, proc: str = "/proc") -> bool:
     """Whether tracing is allowed, by three facts; the others explain a refusal."""
-    if not _may_open(f"{proc}/{pid}/mem") or _is_ptrace_filtered():
+    if not _may_open(f"{proc}/{pid}/mem") or is_ptrace_filtered():
         return False
     return _status(f"{proc}/{pid}/status").get("TracerPid") == "0"
 
 
-def _is_ptrace_filtered() -> bool:
+def is_ptrace_filtered() -> bool:
     """Whether a filter refuses the call: without one, the result for pid 0 is ESRCH."""
     libc = ctypes.CDLL(None, use_errno=True)
     ctypes.set_errno(0)

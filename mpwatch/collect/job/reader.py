@@ -153,6 +153,7 @@ class _ProcessReaders:
         self._begun: memory.Rollups | None = None
         self._extents = ExtentCache(proc)
         self._sockets = SocketTable()
+        self._locked = LockedFiles(proc)
         self._boot_wall_s = procfs.boot_wall_s(proc)
 
     def static_facts(self, process: ProcessId) -> StaticFacts:
@@ -197,7 +198,7 @@ class _ProcessReaders:
             sockets=self._sockets,
             cpu_clock=time.thread_time,
             intervals=self._schedule.intervals({entry.stat.process for entry in tree}, at_s),
-            locked=LockedFiles(self._proc),
+            locked=self._locked,
             rollups=self._rollups(tree, request, at_s),
         )
         assigned = self._assigned_roles(tree)

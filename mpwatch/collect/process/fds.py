@@ -201,6 +201,10 @@ _LOCK_HELD = re.compile(
 )
 LOCKS_BYTES = 1 << 18
 """Of `/proc/locks`; a host with more locks than that (about 4,000) shows only the first ones."""
+LOCKS_S = 1.9
+"""Shortest interval between two readings of `/proc/locks`: 25 us where there are few locks."""
+LOCKS_COST_LIMIT = 200
+"""It is not read again for so many times the time that it took: a server may have many locks."""
 LOCK_INFO_BYTES = 4096
 """Of the fdinfo of a locked file: SQLite takes a handful of locks through one descriptor."""
 _ANON: dict[str, FdKind] = {
@@ -298,11 +302,13 @@ def kind_of(target: str) -> FdKind:
 
 
 class LockedFiles:
-    """The inodes of locked files of this machine, read when first asked for."""
+    """The inodes of locked files of this machine, read again when asked for after `LOCKS_S`."""
 
-    def __init__(self, proc: str) -> None:
+    def __init__(self, proc: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._proc = proc
-        self._inodes: frozenset[int] | None = None
+        self._clock = clock
+        self._inodes: frozenset[int] = frozenset()
+        self._due_s = float("-inf")
 
     def __call__(self) -> frozenset[int]:
         """The inodes; empty where the kernel does not show its locks.
@@ -310,12 +316,15 @@ class LockedFiles:
         Locks of processes in other pid namespaces are not shown. File systems that have several
         devices show another one here than stat(2) does, so inodes alone are compared.
         """
-        if self._inodes is None:
+        now_s = self._clock()
+        if now_s >= self._due_s:
             try:
                 table = procfs.read(f"{self._proc}/locks", LOCKS_BYTES)
             except OSError:
                 table = b""
             self._inodes = frozenset(map(int, _LOCK_TABLE.findall(table)))
+            cost_s = self._clock() - now_s
+            self._due_s = now_s + max(LOCKS_S, LOCKS_COST_LIMIT * cost_s)
         return self._inodes
 
 

@@ -82,7 +82,7 @@ def parse_mappings(data: bytes) -> Mappings:
     ranges: dict[SegmentId, list[tuple[int, int]]] = {}
     paths: dict[SegmentId, str] = {}
     for line in _shared_lines(data):
-        span = _span(line)
+        span = parse_span(line)
         if span is not None:
             start, end, segment, path = span
             paths.setdefault(segment, path)
@@ -100,7 +100,7 @@ def parse_mappings(data: bytes) -> Mappings:
 
 
 @lru_cache(maxsize=1 << 14)
-def _span(line: bytes) -> Span | None:
+def parse_span(line: bytes) -> Span | None:
     """Start, end, file and path of a shared mapping; `None` of another one.
 
     Workers forked from one process show the same lines: each is taken apart once.

@@ -120,7 +120,7 @@ PARALLEL = 4
 FRAMES_LIMIT = 400
 LOCALS_LIMIT = 64
 STOPPED_THREADS_LIMIT = 500
-"""py-spy stops all threads and then reads one after the other: 10,000 stood still for 5 s."""
+"""py-spy stops all threads and then reads one after the other: 10,000 were stopped for 5 s."""
 REPR_LIMIT = 200
 
 _CANNOT_STOP = {"D": "it is in uninterruptible sleep", "T": "it is stopped", "t": "it is traced"}

@@ -22,11 +22,11 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     user_frame,
 )
 from mpwatch.diagnose.analysis.waits.edges import surroundings
-from mpwatch.diagnose.analysis.waits.file_locks import LOCK_FILE
+from mpwatch.diagnose.analysis.waits.file_locks import LOCK_FILE, LOCK_ON
 from mpwatch.model.account import (
     IMPORTS,
+    JOB_WORKS,
     RUNNING_KINDS,
-    SOMEBODY_WORKS,
     Account,
     Activity,
     ProcessAccount,
@@ -52,7 +52,7 @@ PROVIDERS_LIMIT = 2
 SAME_S = 0.02
 """A stack this much older than the sample of its thread was taken together with it."""
 RECENT_S = 2.5
-"""A stack of a running thread that is older does not tell where it runs."""
+"""A stack of a running thread that is older does not show where it runs."""
 TRACED_S = 3.0
 """py-spy stops a process for less than this; a shorter stop is not the program's own time."""
 MOSTLY_PERCENT = 50.0
@@ -158,7 +158,7 @@ def _pause(
 ) -> Activity:
     """The wait with a time limit of one process while all others wait for processes of the job.
 
-    The main process is preferred. `SOMEBODY_WORKS` where that is not so; a process that sleeps, or
+    The main process is preferred. `JOB_WORKS` where that is not so; a process that sleeps, or
     waits for something outside of the job, may be at work.
     """
     limited: Activity | None = None
@@ -167,19 +167,19 @@ def _pause(
         if process.is_gone or account is None or process.role in SERVICE_ROLES:
             continue
         if any(each.now.kind in RUNNING_KINDS for each in account.uncounted):
-            return SOMEBODY_WORKS
+            return JOB_WORKS
         now, thread = account.uncounted[0].now, process.threads[0]
         if now.kind == "idle":
             continue
         edge = edges.get((process.process, thread.tid))
         if now.kind != "waiting" or now.target not in _WAITS_WITHIN or edge is None:
-            return SOMEBODY_WORKS
+            return JOB_WORKS
         if not edge.providers:
-            return SOMEBODY_WORKS
+            return JOB_WORKS
         wait = thread.waits_on
         if limited is None and wait is not None and wait.timeout_s is not None:
             limited = now._replace(providers=(process.process,))
-    return SOMEBODY_WORKS if limited is None else limited
+    return JOB_WORKS if limited is None else limited
 
 
 _WAITS_WITHIN = frozenset(("queue", "pipe", "socket", "event", "barrier", "collective"))
@@ -322,7 +322,7 @@ _UNREADABLE = Activity("unknown", "its system call could not be read")
 
 
 def is_current(thread: Thread) -> bool:
-    """Whether the stack of a waiting thread still tells what it does.
+    """Whether the stack of a waiting thread still shows what it does.
 
     It does if the thread has waited for the same since. To go from one wait to another takes no cpu
     time that could be measured, so that counts only where the wait is unknown.
@@ -335,7 +335,7 @@ def is_current(thread: Thread) -> bool:
 
 
 def _holds(edge: WaitEdge, thread: Thread) -> bool:
-    """Whether an edge tells what the thread does now: one from an old stack may not."""
+    """Whether an edge shows what the thread does now: one from an old stack may not."""
     return not edge.evidence.startswith("stack") or is_current(thread)
 
 
@@ -344,7 +344,7 @@ def _few(edge: WaitEdge) -> tuple[ProcessId, ...]:
 
 
 def _running(index: Index, thread: Thread, hardly_waits: bool) -> Activity:
-    """Computing or spinning, and where, as far as a new stack tells.
+    """Computing or spinning, and where, as far as a new stack shows.
 
     The stack may be of a wait between two computations, unless the thread held the GIL or has
     hardly waited at all. Where cores are short that is not a question of its cpu time.
@@ -431,7 +431,7 @@ _WORK = Activity("idle", "work")
 
 @derived
 def _by_stack(index: Index, stack: tuple[Frame, ...], shape: Shape) -> Activity | None:
-    """What a stack of a waiting thread says; `None` leaves it to the system call."""
+    """The activity by the stack of a waiting thread; `None` if the system call decides."""
     own = own_frames(stack)
     found = next(
         ((target, what) for patterns, target, what in _WAITS if calls(own[:6], *patterns)),
@@ -461,9 +461,11 @@ def _by_call(
     edge: WaitEdge | None,
     stack: Sequence[Frame],
 ) -> Activity:
-    """What the system call of a thread says."""
+    """The activity by the system call of a thread."""
     place = _at(stack)
     kind = wait.kind
+    if edge is not None and edge.what.startswith(LOCK_ON) and _holds(edge, thread):
+        return Activity("waiting", edge.what, "lock", _few(edge), place)
     if kind == "timer" or (kind == "poll" and not wait.targets):
         return Activity("sleeping", place=place) if place else _SLEEPING
     if kind == "futex":
@@ -490,6 +492,7 @@ def _target_words(wait: WaitedOn) -> str:
 
 def _words_of_call(wait: WaitedOn, what: str) -> tuple[str, Target]:
     """What a system call waits for, in words, and the kind of that."""
+    what = what.removeprefix("a reader of ")
     match wait.kind:
         case "semaphore":
             return f"semaphore {wait.segment} between processes", "lock"

@@ -44,8 +44,9 @@ def death_of(ended: Ended) -> Death:
         return "unknown"
     if ended.exit_code == 0:
         return "normal"
-    # A shell and torchrun's own wrappers report a signal as 128 + its number.
-    if ended.exit_code - 128 in POLITE_SIGNALS:
+    # A shell and torchrun's own wrappers report a signal as 128 + its number; a handler of SIGTERM
+    # often exits with the number that it was called with (pebble's workers do).
+    if ended.exit_code - 128 in POLITE_SIGNALS or ended.exit_code == Signals.SIGTERM:
         return "shutdown"
     return "failed"
 
@@ -79,19 +80,22 @@ def died_with_parent(index: Index, process: Process, ended: Ended) -> bool:
         return parents in ("killed", "crash", "shutdown")
     if own == "killed" and parents == "shutdown":
         return True  # a scheduler asks the first process politely and ends the others
-    if own == "killed" and parents == "failed" and _raised_before(index, head, ended):
-        return True  # the pool of a program that has raised kills its workers (loky, pebble)
+    if own == "killed" and parents == "failed" and _raised_itself(index, head, ended):
+        return True  # the pool of a program that raises kills its workers (loky, pebble)
     return parents in (own, "unknown")
 
 
-def _raised_before(index: Index, parent: Process, ended: Ended) -> bool:
-    """Whether an exception of its own had ended the parent's program before its child was killed.
+def _raised_itself(index: Index, parent: Process, ended: Ended) -> bool:
+    """Whether an exception of its own ended the parent's program as its child was killed.
 
-    The exit of a child is read up to a second after it, so that the time alone does not tell an
-    exception that reports the loss of the child.
+    A pool kills its workers while the exception leaves its with block, before the program ends by
+    it, so that the order of the two says nothing. What its type says has to do.
     """
     return any(
-        entry.process == parent.process and entry.at_s <= ended.at_s and not reports_a_loss(entry)
+        entry.process == parent.process
+        and entry.at_s <= ended.at_s + TOGETHER_S
+        and not reports_a_loss(entry)
+        and entry.details.get("type") not in _MAY_REPORT_A_LOSS
         for entry in index.entries("exception")
     )
 
@@ -101,6 +105,8 @@ def reports_a_loss(entry: LogEntry) -> bool:
     return bool(entry.tags) or entry.details.get("type") in _LOSSES
 
 
+_MAY_REPORT_A_LOSS = frozenset(("RuntimeError", "OSError", "TimeoutError", "Empty", "Exception"))
+"""Exceptions that programs raise when they notice that a process is gone, among other reasons."""
 _LOSSES = frozenset(
     (
         "BrokenProcessPool",

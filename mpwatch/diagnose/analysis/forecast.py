@@ -18,7 +18,7 @@ WINDOW_S = 120.0
 """Older points do not count towards the slope."""
 MIN_POINTS = 5
 GROWTH_POINTS = 4
-"""Memory is read of one process at a time, so a growth has to be told from few points."""
+"""Memory is read of one process at a time, so a growth has to be found from few points."""
 MIN_SPAN_S = 2.0
 MAX_POINTS = 24
 """The series is thinned to this many points: pairs grow with the square."""
@@ -143,7 +143,7 @@ def growth(
     # The few points first: of a healthy job they rule out most, and the whole past costs more.
     if not _rises_throughout(points) or _was_there_before(series, last.value):
         return None
-    slopes = _pair_slopes(points)
+    slopes = pair_slopes(points)
     per_s = median(slopes)
     # Without a limit, a rise whose end is near, compared with what it has gained, levels off.
     ceiling = last.value + 0.25 * gained
@@ -264,7 +264,7 @@ def slope(series: Series, *, window_s: float = WINDOW_S) -> float | None:
     recent = _thinned(since(series, series[-1].at_s - window_s))
     if len(recent) < MIN_POINTS or recent[-1].at_s - recent[0].at_s < MIN_SPAN_S:
         return None
-    return median(_pair_slopes(recent))
+    return median(pair_slopes(recent))
 
 
 def _line(points: Sequence[Point], limit: float) -> Forecast | None:
@@ -273,7 +273,7 @@ def _line(points: Sequence[Point], limit: float) -> Forecast | None:
     span_s = last.at_s - first.at_s
     if not _rises_throughout(points):
         return None
-    slopes = _pair_slopes(points)
+    slopes = pair_slopes(points)
     per_s = median(slopes)
     if per_s <= 0 or _levels_off(points, limit):
         return None
@@ -350,7 +350,7 @@ def median(values: Iterable[float]) -> float:
     return (ordered[middle - 1] + ordered[middle]) / 2
 
 
-def _pair_slopes(points: Sequence[Point]) -> list[float]:
+def pair_slopes(points: Sequence[Point]) -> list[float]:
     """Slopes between all pairs of points that lie apart in time; `[0.0]` if none do."""
     return [
         (later.value - earlier.value) / (later.at_s - earlier.at_s)

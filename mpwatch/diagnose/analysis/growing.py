@@ -392,7 +392,7 @@ def growing_segments(index: Index) -> GrowingSegments | None:
 
 
 class GrowingFiles(NamedTuple):
-    """Files of one kind that the user of the job makes and nobody removes."""
+    """Files of one kind that the user of the job makes and no process removes."""
 
     kind: FileKind
     files: NewFiles

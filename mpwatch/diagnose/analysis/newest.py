@@ -34,7 +34,7 @@ KIND_NOUNS: Mapping[FdKind, str] = {
 MOST = 0.6
 """The part of the newest that have to be alike to say what they are."""
 WORTH_DETAILS = 0.3
-"""Where descriptors of a kind lead is told if so many of the newest are of that kind."""
+"""The targets of descriptors are shown if so many of the newest are of that kind."""
 
 
 PUT_DEPTH = 4

@@ -14,7 +14,7 @@ from mpwatch.model.ids import ProcessId, SegmentUse
 from mpwatch.model.snapshot import Process, Segment, Snapshot
 
 MANY_FILES = 100
-"""A process that created fewer files does not tell how fast all of them are created."""
+"""A process that created fewer files does not show how fast all of them are created."""
 
 
 def fds_used(process: Process) -> int | None:

@@ -96,7 +96,7 @@ class LateAttachScan:
 
     def _add_instances(self) -> None:
         """Add queues and iterators, if the program has imported their modules."""
-        registered = _registered_for_forks()
+        registered = registered_for_forks()
         if not registered:
             return
         queue = getattr(sys.modules.get("multiprocessing.queues"), "Queue", ())
@@ -116,8 +116,8 @@ class LateAttachScan:
         if blocks <= BLOCKS_LIMIT:
             return _instances(tuple(_classes_in_no_table()))
         self._leave_out(
-            f"loaders and simple queues were not looked for among {blocks / 1e6:.0f} million"
-            " blocks of memory: each shows itself when it is used next"
+            f"the search for loaders and simple queues was left out ({blocks / 1e6:.0f} million"
+            " blocks of memory): each is known from its next use on"
         )
         return []
 
@@ -169,7 +169,7 @@ def _worker_info() -> Any:
     return info if kind == "multiprocessing" else None
 
 
-def _registered_for_forks() -> list[Any]:
+def registered_for_forks() -> list[Any]:
     """Objects registered with multiprocessing for a fork: every Queue and every lock."""
     util: Any = sys.modules["multiprocessing.util"]
     return list(util._afterfork_registry.values())

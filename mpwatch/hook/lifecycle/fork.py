@@ -84,7 +84,7 @@ class ForkSteps:
 
     def __init__(self, version: tuple[int, ...] = sys.version_info[:3]) -> None:
         self._counts_late = counts_late(version)
-        self._errno = _errno_location() if version < (3, 11) else None
+        self._errno = errno_location() if version < (3, 11) else None
         self.session: Forking | None = None
         self._under_way: dict[int, bool] = {}
         self._place: tuple[Any, int] | None = None
@@ -100,9 +100,9 @@ class ForkSteps:
         That of `os` may be somebody's replacement, who would let go of them.
         """
         posix.register_at_fork(
-            before=_shielded(self._before, self),
-            after_in_parent=_shielded(self._after_in_parent, self),
-            after_in_child=_shielded(self._after_in_child, self),
+            before=shielded(self.before, self),
+            after_in_parent=shielded(self.after_in_parent, self),
+            after_in_child=shielded(self.after_in_child, self),
         )
         for slot in range(_SIGNALS):
             posix.register_at_fork(after_in_parent=self._deliver_again(slot))
@@ -136,7 +136,8 @@ class ForkSteps:
         simulate: Any = _thread.interrupt_main
         return functools.partial(next, map(simulate, iter(take, None)))
 
-    def _before(self, session: Forking) -> None:
+    def before(self, session: Forking) -> None:
+        """In the parent, before a fork."""
         self._under_way[session.system.get_ident()] = True
         self._began_ns = session.system.monotonic_ns()
         session.stop_thread()
@@ -158,7 +159,7 @@ class ForkSteps:
                 raise
             session.problems.append(f"fork risks: {type(error).__name__}: {error}"[:200])
 
-    def _after_in_parent(self, session: Forking) -> None:
+    def after_in_parent(self, session: Forking) -> None:
         """Start the thread again; also called where the fork failed.
 
         Python 3.10 (`os_fork_impl`) makes its exception of what `errno` is after this.
@@ -192,7 +193,8 @@ class ForkSteps:
             # Another thread began to fork in between and has not seen our thread.
             session.server.stop()
 
-    def _after_in_child(self, session: Forking) -> None:
+    def after_in_child(self, session: Forking) -> None:
+        """In the child, after a fork."""
         self._under_way = {}
         self._place = None
         self._signals.clear()
@@ -208,7 +210,7 @@ def _chain(error: BaseException) -> list[BaseException]:
     return chain
 
 
-def _errno_location() -> Any:
+def errno_location() -> Any:
     """The function of the C library that says where `errno` of the calling thread is.
 
     `None` where it cannot be had: a refused fork may then be told with another reason.
@@ -223,7 +225,7 @@ def _errno_location() -> Any:
     return location
 
 
-def _shielded(step: Callable[[Forking], None], forks: ForkSteps) -> Callable[[], Any]:
+def shielded(step: Callable[[Forking], None], forks: ForkSteps) -> Callable[[], Any]:
     """Make a function for `os.register_at_fork` that cannot be struck before its first `try`.
 
     A signal that arrived during the fork has its handler run as the next Python function is

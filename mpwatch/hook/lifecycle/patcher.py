@@ -299,7 +299,7 @@ class _Loader:
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Put the real loader back where the module sees it, have it run the code, and tell."""
+        """Restore the real loader of the module, let it execute the code, and report the module."""
         module.__loader__ = self._loader
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader

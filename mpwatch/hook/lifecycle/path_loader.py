@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 RENDEZVOUS = "_mpwatch_hook"
 ARRIVAL = "mpwatch_path_loader"
-"""The `__name__` under which executing this text brings the hook in at once."""
+"""The `__name__` under which executing this text attaches the hook at once."""
 
 reason = ""
 """Why the last `load` did not bring the hook in."""

@@ -29,7 +29,8 @@ FIRST_BATCHES = 2
 _ITERATOR = "_MultiProcessingDataLoaderIter"
 
 
-def _begin(session: Context, reading: LoaderState, iterator: Any) -> None:
+def begin(session: Context, reading: LoaderState, iterator: Any) -> None:
+    """Follow an iterator from now on, unless the hook is detached."""
     # A wrapper that another library has wrapped in turn is still called after detaching.
     if session.state != "off":
         reading.begin(iterator)
@@ -44,7 +45,7 @@ def wrap_next_data(original: Callable[..., Any], session: Context) -> Callable[.
         began_ns = now()
         reading = find(id(self._worker_result_queue)) or of(self)
         if not reading.fixed:
-            _guard(session, _begin, session, reading, self)
+            _guard(session, begin, session, reading, self)
         reading.waiting_since_ns = began_ns
         batch = self._rcvd_idx
         try:
@@ -83,7 +84,7 @@ def _wrap_try_get_data(original: Callable[..., Any], session: Context) -> Callab
     def try_get_data(self: Any, *args: Any, **kwargs: Any) -> Any:
         reading = of(self)
         if reading.waiting_since_ns is None:
-            _guard(session, _begin, session, reading, self)
+            _guard(session, begin, session, reading, self)
             reading.waiting_since_ns = now()
             reading.is_late = True
         is_over = True
@@ -132,7 +133,7 @@ def wrap_reset(original: Callable[..., Any], session: Context) -> Callable[..., 
     def reset(self: Any, *args: Any, **kwargs: Any) -> Any:
         began_ns = now()
         reading = readings.of(self)
-        _guard(session, _begin, session, reading, self)
+        _guard(session, begin, session, reading, self)
         record(wire.LOADER_START, began_ns, 0, 0, reading.key, 0, self._num_workers)
         try:
             result = original(self, *args, **kwargs)

@@ -33,7 +33,7 @@ _VARIADIC = 0x04 | 0x08
 
 def wrap_put(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
     """Record `put`, and sample what is put."""
-    if not _takes(original, "self", "obj", "block", "timeout"):
+    if not takes(original, "self", "obj", "block", "timeout"):
         return _wrap_any(original, session, wire.QUEUE_PUT)
     now, items, known = session.system.monotonic_ns, session.items, session.items.known
     count, apart_ns, mask, settle = itertools.count(), APART_NS, EVERY - 1, session.items.settle
@@ -62,7 +62,7 @@ def wrap_put(original: Callable[..., Any], session: Context) -> Callable[..., An
 
 def wrap_get(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
     """Record `get`, and remember the task that a worker receives."""
-    if not _takes(original, "self", "block", "timeout"):
+    if not takes(original, "self", "block", "timeout"):
         return _wrap_any(original, session, wire.QUEUE_GET)
     now, items, known = session.system.monotonic_ns, session.items, session.items.known
     count, apart_ns, settle = itertools.count(), APART_NS, session.items.settle
@@ -120,7 +120,7 @@ def _wrap_any(original: Callable[..., Any], session: Context, kind: int) -> Call
     return call
 
 
-def _takes(function: Any, *names: str) -> bool:
+def takes(function: Any, *names: str) -> bool:
     """Whether a function has the signature of the standard library, Python 3.10 to 3.15.
 
     Then the wrapper names all arguments, which saves a third of its cost. A replacement by another

@@ -54,7 +54,8 @@ def size_of(reference: Any) -> int:
     return 0 if storage is None else int(storage.nbytes())
 
 
-def _reduce_storage(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
+def make_reducer(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
+    """A reducer of storages for `ForkingPickler` that calls the original and records SHARE."""
     reductions: Any = sys.modules[REDUCTIONS]
     record, now, here = session.record, session.system.monotonic_ns, session.here
     origins, sampled, suspect = session.origins, session.origins.shared, session.items.views.suspect
@@ -132,7 +133,7 @@ def replace_reducer(module: ModuleType, session: Context) -> Undo:
     original = module.reductions.reduce_storage
     pickler = sys.modules["multiprocessing.reduction"].ForkingPickler
     table: dict[type, Any] = pickler._extra_reducers
-    ours = _reduce_storage(original, session)
+    ours = make_reducer(original, session)
     types = [kind for kind, reduce in tuple(table.items()) if reduce is original]
     if not types:
         raise LookupError("ForkingPickler does not know reduce_storage")

@@ -26,7 +26,7 @@ NAME = "_mpwatch_startup"
 """The entry of `sys.modules` that has the hook pass itself on to programs started from here."""
 DIRECTORY = os.path.dirname(os.path.abspath(__file__))
 VARIABLE = "PYTHONPATH"
-# What stands in the variable also says what was there before, so that it can be restored exactly.
+# The value of the variable also contains its former value, so that it can be restored exactly.
 _BEFORE_NOTHING = DIRECTORY
 _BEFORE_EMPTY = DIRECTORY + "/"
 _BEFORE_TEXT = DIRECTORY + "/."

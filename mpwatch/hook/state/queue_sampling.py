@@ -29,7 +29,7 @@ APART_NS = 10_000_000
 """A call is recorded if it took this long, or if none of its kind was recorded for this long."""
 SITES = 256
 WATCHED = 32
-_MEMBERS = 64
+MEMBERS = 64
 """Members of one item that are examined; the rest of a long list is not."""
 _TENSORS = 16
 """Tensors of one item that are examined."""
@@ -160,7 +160,7 @@ def _tensors(item: Any) -> Any:
     torch = sys.modules.get("torch")
     if torch is None:
         return
-    for candidate in itertools.islice(_members(item), _MEMBERS):
+    for candidate in itertools.islice(_members(item), MEMBERS):
         if type(candidate) is torch.Tensor and candidate.device.type == "cpu":
             yield candidate
 

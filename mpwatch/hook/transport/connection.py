@@ -259,10 +259,10 @@ def may_connect(sock: Any, uid: int) -> bool:
     the namespace can open a socket in a directory that is closed to others (user_namespaces(7)).
     """
     _, peer_uid, _ = _PEER.unpack(sock.getsockopt(_SOL_SOCKET, _SO_PEERCRED, _PEER.size))
-    return peer_uid in (uid, 0) or (peer_uid == _OVERFLOW_UID and _is_nested())
+    return peer_uid in (uid, 0) or (peer_uid == _OVERFLOW_UID and is_nested())
 
 
-def _is_nested() -> bool:
+def is_nested() -> bool:
     """Whether this process is in a user namespace that does not map all users."""
     try:
         with open("/proc/self/uid_map", encoding="ascii") as file:

@@ -36,8 +36,8 @@ LAST_BYTES = 65_536
 PENDING_BYTES = 24_576
 """Limit for lines that the thread has not written yet, for instance while a disk is frozen."""
 PROBLEMS = 32
-_HALF_FULL = "the file of notes is half full: births and forks that follow are not in it"
-_FULL = "the file of notes is full: of what follows only the end is in it"
+_HALF_FULL = "the file of notes is half full: later process starts and forks are not in it"
+_FULL = "the file of notes is full: of later notes only the exit is in it"
 
 
 def _shown(value: Any) -> str:
@@ -75,10 +75,10 @@ class Notes:
         "_file_bytes",
         "_passing",
         "_pending",
-        "_recent",
         "_system",
         "_unkept",
         "path",
+        "recent",
     )
 
     def __init__(self, system: System) -> None:
@@ -89,7 +89,7 @@ class Notes:
     def restart(self) -> None:
         """Forget everything: this is a forked child."""
         self._count = itertools.count()
-        self._recent: collections.deque[tuple[int, bytes]] = collections.deque(maxlen=LIMIT)
+        self.recent: collections.deque[tuple[int, bytes]] = collections.deque(maxlen=LIMIT)
         self._common: collections.deque[tuple[int, bytes]] = collections.deque(maxlen=LIMIT)
         self._passing: collections.deque[tuple[int, bytes]] = collections.deque(
             maxlen=PASSING_LIMIT
@@ -122,7 +122,7 @@ class Notes:
             self._passing.append((number, data))
             return
         is_common = kind in COMMON
-        (self._common if is_common else self._recent).append((number, data))
+        (self._common if is_common else self.recent).append((number, data))
         self._make_room()
         if is_end:
             self._keep(data, FILE_BYTES + LAST_BYTES)
@@ -135,7 +135,7 @@ class Notes:
         Called ten times a second for each observer, nearly always without a result: sorting 300
         notes each time was a third of the cost of a connected observer.
         """
-        kinds = self._recent, self._common, self._passing
+        kinds = self.recent, self._common, self._passing
         if not any(kept and kept[-1][0] >= number for kept in kinds):
             return []
         notes = [note for kept in kinds for note in tuple(kept)]
@@ -150,7 +150,7 @@ class Notes:
         """
         self._pending = collections.deque() if is_deferred else None
         self.path = path
-        for _, data in sorted((*tuple(self._recent), *tuple(self._common))):
+        for _, data in sorted((*tuple(self.recent), *tuple(self._common))):
             self._keep(data, FILE_BYTES)
 
     def write_pending(self) -> None:
@@ -168,11 +168,11 @@ class Notes:
 
     def _make_room(self) -> None:
         """Drop the oldest notes of the common kinds, then of the others."""
-        kept = [*self._recent, *self._common]
+        kept = [*self.recent, *self._common]
         excess = sum([len(data) + _OBJECTS_BYTES for _, data in kept]) - RECENT_BYTES
         try:
             while excess > 0:
-                _, data = (self._common or self._recent).popleft()
+                _, data = (self._common or self.recent).popleft()
                 excess -= len(data) + _OBJECTS_BYTES
         except IndexError as error:
             # Otherwise other threads made room as well.

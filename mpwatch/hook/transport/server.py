@@ -59,7 +59,6 @@ class Server:
 
     __slots__ = (
         "_again_ns",
-        "_connections",
         "_cpu_before_ns",
         "_inode",
         "_is_broken",
@@ -69,6 +68,7 @@ class Server:
         "_run",
         "_session",
         "_tokens",
+        "connections",
         "is_opening",
         "path",
     )
@@ -82,7 +82,7 @@ class Server:
     def forget(self) -> None:
         """Reset in a forked child: listener and thread belong to the parent."""
         if self._listener is not None:
-            for connection in self._connections:
+            for connection in self.connections:
                 connection.close()
             self._close_listener()
         self._listener = None
@@ -90,7 +90,7 @@ class Server:
         self.path = None
         self.is_opening = False
         """The thread has not made the socket yet."""
-        self._connections: list[Connection] = []
+        self.connections: list[Connection] = []
         self._run: Run | None = None
         self._is_broken = False
         self._is_wanted = False
@@ -226,10 +226,10 @@ class Server:
             self._close_listener()
             self._listener = None
         self.remove_socket()
-        for connection in self._connections:
+        for connection in self.connections:
             connection.send_goodbye(reason, self._session.patcher.left)
             connection.close()
-        self._connections = []
+        self.connections = []
 
     def _is_its_own(self) -> bool:
         """Whether the descriptor still belongs to the listener.
@@ -346,23 +346,23 @@ class Server:
             run.should_stop = True
             self._stop_listening()
             return
-        if len(self._connections) < CONNECTIONS:
+        if len(self.connections) < CONNECTIONS:
             poll.register(listener.fileno(), _POLLIN)
-        for connection in tuple(self._connections):
+        for connection in tuple(self.connections):
             if not connection.is_its_own():
                 connection.close()
-                self._connections.remove(connection)
+                self.connections.remove(connection)
                 continue
             events = _POLLIN | _POLLOUT if connection.is_behind else _POLLIN
             poll.register(connection.sock.fileno(), events)
-        ready = dict(poll.poll(TICK_MS if self._connections else self._session.sleep_limit_ms()))
+        ready = dict(poll.poll(TICK_MS if self.connections else self._session.sleep_limit_ms()))
         room.wait()
         if run.should_stop:
             return
         self._session.work()
         if listener.fileno() in ready:
             self._accept(run)
-        for connection in tuple(self._connections):
+        for connection in tuple(self.connections):
             self._serve_connection(connection, connection.sock.fileno() in ready)
 
     def _serve_connection(self, connection: Connection, is_ready: bool) -> None:
@@ -374,7 +374,7 @@ class Server:
             connection.push()
         except Exception as error:  # noqa: BLE001 - other observers are still to be served
             connection.close()
-            self._connections.remove(connection)
+            self.connections.remove(connection)
             if not isinstance(error, (OSError, ValueError, RecursionError)):
                 self._session.note("hook-problem", what="answer", text=repr(error)[:500])
 
@@ -399,7 +399,7 @@ class Server:
         except OSError:
             connection.close()
             return
-        self._connections.append(connection)
+        self.connections.append(connection)
 
     def _pause(self, run: Run) -> None:
         for _ in range(20):

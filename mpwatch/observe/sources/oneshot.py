@@ -49,7 +49,7 @@ class LookOptions:
 def look_once(
     root: ProcessId, options: LookOptions, *, inject: Inject | None = None
 ) -> Snapshot | None:
-    """The whole job as it is now; `None` if it was gone before it could be read.
+    """The whole job as it is now; `None` if it had exited before it could be read.
 
     There are two readings, because a cpu percentage needs two. The first begins to read the memory,
     which takes the kernel milliseconds for each process; the second has all the rest, of one time.

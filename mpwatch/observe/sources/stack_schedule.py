@@ -419,7 +419,7 @@ def has_ready_hook(snapshot: Snapshot, process: ProcessId) -> bool:
 
 
 class Outside(Protocol):
-    """Takes the stacks of one process with py-spy, or stands in for that."""
+    """Takes the stacks of one process with py-spy, or imitates that in a test."""
 
     def take(self, process: ProcessId, *, native: bool, locals: bool) -> StacksTaken:
         """Take them now; a problem is in the result."""

@@ -177,7 +177,7 @@ _WORDS: Mapping[str, Mapping[str, str]] = {
     "cuda-init": {"frames": "{}"},
     "exit": {"code": "code {}", "how": "by {}"},
     "fork": {
-        "threads": "{} threads alive",
+        "threads": "{} threads running",
         "python_threads": "{}",
         "torch_threads": "torch uses {}",
         "libraries": "{}",

@@ -94,7 +94,7 @@ class Fold:
         for sample in tree.processes:
             self._add_sample(sample, pids.get(sample.parent_pid), tree)
         for record in self._processes.vanished(tree):
-            problem = "it was no longer there at the next reading"
+            problem = "it was not running at the next reading"
             self._end(record, Ended(record.sample.process, tree.at_s, problem=problem))
         self._add_short_lived(tree)
         for process in self._targets.update(self._processes.records, self._hooks.birth):

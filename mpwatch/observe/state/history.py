@@ -174,7 +174,7 @@ def _process_values(sample: ProcSample) -> dict[ProcessMetric, float | None]:
         values["threads"] = sample.thread_count
     if sample.role == "resource-tracker":
         values["read_bytes"] = sample.read_bytes
-    # One that is ending has none left: that tells nothing of what it closed while it ran.
+    # One that is ending has none left: that shows nothing about what it closed while it ran.
     if sample.fds is not None and sample.fds.used:
         values["fds"] = sample.fds.used
         if sample.fds.by_kind is not None:

@@ -78,7 +78,7 @@ def build_process(
     worker = hook.worker_load(now_ns) if hook and may_fetch else None
     loaders = hook.loaders(now_ns) if hook else ()
     if worker is not None:
-        # A short-lived worker was read before its threads had the name that tells its role.
+        # A short-lived worker was read before its threads had the name that shows its role.
         sample = replace(sample, role="loader-worker", worker_id=worker.worker_id)
     threads = _threads(record, ticks_per_s)
     problems = sample.problems

@@ -8,7 +8,15 @@ from typing import NamedTuple
 
 from mpwatch.model.history import ProcessMetric
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.samples import Ended, ProcSample, StackSample, ThreadSample, TreeSample
+from mpwatch.model.samples import (
+    FILE_LOCK_CALLS,
+    Ended,
+    ProcSample,
+    StackSample,
+    ThreadSample,
+    TreeSample,
+    WaitedOn,
+)
 from mpwatch.model.snapshot import Process
 from mpwatch.observe.state.history import RATE_S
 from mpwatch.observe.state.segments import mapped_bytes
@@ -138,17 +146,23 @@ def _shm_bytes(sample: ProcSample) -> int | None:
 def _waits(sample: ProcSample, before: Mapping[int, Wait]) -> Iterator[tuple[int, Wait]]:
     """The wait of each thread and its beginning; if the sample has none, the one before.
 
-    Futexes of the own process are ignored: a thread waits on them on its way to anything else.
+    Futexes of the own process are ignored: a thread waits on them on its way to anything else. A
+    file lock counts: a process that takes turns waits for it, then holds it and does other things.
     """
     for thread in sample.threads or ():
         last, wait = before.get(thread.tid), thread.waits_on
-        if thread.state == "R" or wait is None or wait.kind in ("futex", "unknown"):
+        if thread.state == "R" or wait is None or _is_passing(wait):
             if last is not None:
                 yield thread.tid, last
             continue
         what = (wait.kind, wait.segment, wait.targets)
         is_same = last is not None and last.what == what
         yield thread.tid, last if last and is_same else Wait(what, sample.at_s)
+
+
+def _is_passing(wait: WaitedOn) -> bool:
+    """Whether a wait says nothing about what its thread waits for at large."""
+    return wait.kind == "futex" or (wait.kind == "unknown" and wait.call not in FILE_LOCK_CALLS)
 
 
 def _with_last_resources(sample: ProcSample, earlier: ProcSample) -> ProcSample:

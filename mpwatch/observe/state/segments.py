@@ -146,7 +146,7 @@ class SegmentTable:
         for segment in touched:
             uses = self._uses[segment]
             if uses:
-                joins[segment] = _joined(sorted(uses.items(), key=lambda each: places[each[0]]))
+                joins[segment] = join_uses(sorted(uses.items(), key=lambda each: places[each[0]]))
             else:
                 del self._uses[segment]
                 joins.pop(segment, None)
@@ -155,7 +155,7 @@ class SegmentTable:
         )
 
 
-def _joined(uses: Sequence[tuple[ProcessId, SegmentUse]]) -> _Joined:
+def join_uses(uses: Sequence[tuple[ProcessId, SegmentUse]]) -> _Joined:
     """One file with its holders, in the order of the processes."""
     # Files are filled and hardly ever emptied: the sample with the most bytes is the newest.
     best = max(uses, key=lambda each: _allocated(each[1]))[1]

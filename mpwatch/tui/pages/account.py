@@ -194,7 +194,7 @@ PAGE: Page[TimeRow] = Page(
         "Right shows the other threads of the process, left hides them.",
         "CPU     computes: cpu time, from the kernel's counters; the place is from stacks",
         "WAITS   for a named thing: a batch, a lock, a queue, a pipe, a socket, a file, a child",
-        "IDLE    waits by design: a worker without work, a helper without orders",
+        "IDLE    waits by design: a worker without work, a helper process without requests",
         "OTHER   sleeps, is stopped, or what it does could not be read",
         "Waits are sampled, once in each reading: the line on top says how exact that is.",
     ),

@@ -50,7 +50,7 @@ def family(pid: int) -> list[psutil.Process]:
 
 
 def until_it_reads(pid: int) -> None:
-    # Until then it still runs, and its counters move between our look and psutil's.
+    # Until then it still runs, and its counters change between the two readings.
     deadline_s = time.monotonic() + 30
     while "pipe_read" not in Path(f"/proc/{pid}/wchan").read_text():
         assert time.monotonic() < deadline_s
@@ -97,10 +97,10 @@ def test_both_read_the_same_process(samples: tuple[ProcSample, ...]) -> None:
     assert ours.voluntary_switches == switches.voluntary
     memory = theirs.memory_full_info()
     assert ours.memory is not None
-    # Its share of a library changes with every other process that maps it, anywhere.
+    # Its share of a library changes whenever another process maps it.
     assert abs((ours.memory.pss_bytes or 0) - memory.pss) < 64 << 10
     assert ours.memory.private_bytes == memory.uss
-    # The kernel counts resident pages per thread and adds them up late.
+    # The kernel counts resident pages per thread and adds them up with a delay.
     assert abs((ours.memory.rss_bytes or 0) - memory.rss) < 4 << 20
 
 

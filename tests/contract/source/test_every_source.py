@@ -59,7 +59,7 @@ def source(request: pytest.FixtureRequest, tmp_path: Path, start: Start) -> Iter
 
 
 class Screen:
-    """Where snapshots arrive."""
+    """Receives snapshots."""
 
     def __init__(self) -> None:
         self.shown: list[Snapshot] = []
@@ -157,7 +157,9 @@ def test_only_what_is_not_live_can_be_sought(
 
 
 @pytest.mark.slow
-def test_a_replay_ends_with_what_the_watch_ended_with(start: Start, tmp_path: Path) -> None:
+def test_the_last_snapshot_of_a_replay_is_the_last_one_of_the_watch(
+    start: Start, tmp_path: Path
+) -> None:
     program = start("loader.py", "2", "--hook")
     program.wait_for("ready")
     process = identify(program.pid)
@@ -174,7 +176,7 @@ def test_a_replay_ends_with_what_the_watch_ended_with(start: Start, tmp_path: Pa
 
 
 def comparable(snapshot: Snapshot) -> dict[str, object]:
-    """Without rates, which depend on how often somebody looked in between."""
+    """A snapshot without rates, which depend on how often snapshots were made."""
     findings = tuple(replace(finding, first_seen_s=None) for finding in snapshot.findings)
     flows = tuple(replace(flow, tensors_per_s=None, bytes_per_s=None) for flow in snapshot.flows)
     plain = replace(snapshot, mode="live", playback=None, findings=findings, flows=flows)

@@ -1,4 +1,4 @@
-"""Real programs to attach to, started with a private runtime directory and ended for certain."""
+"""Real programs to attach to, started with a private runtime directory and killed at the end."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Running:
         return self.lines[-1]
 
     def drain(self) -> None:
-        """Take what it has printed so far, so that it never blocks on a full pipe."""
+        """Read what it has printed so far, so that it never blocks on a full pipe."""
         assert self.popen.stdout is not None
         while b"\n" in self._rest or select.select([self.popen.stdout], [], [], 0)[0]:
             self.line()
@@ -73,7 +73,7 @@ class Running:
         return self.line()
 
     def say(self, text: bytes) -> None:
-        """Write to its standard input."""
+        """Write a line to its standard input."""
         assert self.popen.stdin is not None
         self.popen.stdin.write(text)
         self.popen.stdin.flush()
@@ -125,16 +125,6 @@ def start(runtime: Path) -> Iterator[Start]:
     yield start
     for popen in started:
         with popen:  # a child that outlives it may hold its pipes: their end is not waited for
-            # All of it: a DataLoader's worker that starts while its parent is killed takes whoever
-            # inherits it for its parent, and waits for ever (torch 2.13).
+            # With all descendants: a DataLoader worker that starts while its parent is killed takes
+            # its next parent for its own, and waits for ever (torch 2.13).
             kill_group(popen.pid)
-
-
-def eventually(is_so: Callable[[], bool], within_s: float = WITHIN_S) -> bool:
-    """Whether something becomes true in time."""
-    deadline_s = time.monotonic() + within_s
-    while not is_so():
-        if time.monotonic() > deadline_s:
-            return False
-        time.sleep(0.005)
-    return True

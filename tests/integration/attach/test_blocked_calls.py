@@ -1,4 +1,4 @@
-"""A system call in which a target is blocked goes on as if nobody had been there."""
+"""A system call in which a target is blocked continues after an attach as without it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ import time
 import pytest
 
 from mpwatch.attach.inject import inject
-from tests.integration.attach.conftest import Start, eventually
+from tests import procfs
+from tests.integration.attach.conftest import Start
+from tests.procfs import eventually
 
 pytestmark = pytest.mark.slow
 
 NAP_S = 1.0
 ATTEMPTS = 4
 TIMED = ("poll_with_timeout", "select_with_timeout", "nanosleep", "futex_with_timeout")
-# Durations that only the kernel keeps begin anew there; see `mpwatch.attach.arch.aarch64`.
+# On that processor, durations that only the kernel keeps are restarted; see
+# `mpwatch.attach.arch.aarch64`.
 BEGUN_ANEW = ("nanosleep", "futex_with_timeout") if os.uname().machine == "aarch64" else ()
 WOKEN = {
     "read_pipe": [5, "", "hello"],
@@ -52,8 +55,7 @@ TRANSFERS = {
 
 
 def is_blocked(pid: int) -> bool:
-    with open(f"/proc/{pid}/syscall") as file:
-        return file.read().split()[0] not in ("running", "-1")
+    return procfs.call(pid) is not None
 
 
 @pytest.mark.parametrize("call", WOKEN)
@@ -84,11 +86,23 @@ def test_a_partial_transfer_is_not_interrupted(start: Start, call: str) -> None:
     assert eventually(lambda: inject(running.process, timeout_s=0.05).state == "pending")
 
 
+def test_no_write_of_a_thread_that_streams_returns_early(start: Start) -> None:
+    """It runs for moments between two waits for room in the pipe, still in the same call."""
+    running = start("attach_streaming")
+    for _ in range(3):
+        attached = inject(running.process, timeout_s=0.05)
+        assert (attached.state, attached.passes) == ("absent", True), attached
+        assert attached.stopped_s is None
+    running.say(b"?")
+    short, count = map(int, running.line().split())
+    assert (short, count > 0) == (0, True)
+
+
 @pytest.mark.parametrize("call", TIMED)
 def test_a_call_with_a_timeout_ends_when_it_would_have_ended_anyway(
     start: Start, call: str
 ) -> None:
-    # A timeout that began anew at the attach would be late each time; load makes it late sometimes.
+    # A timeout that restarted at the attach would be late each time; load makes it late sometimes.
     at_most = 1.95 if call in BEGUN_ANEW else 1.45
     assert any(wait_in_call(start, call) < NAP_S * at_most for _ in range(ATTEMPTS))
 
@@ -99,7 +113,7 @@ def wait_in_call(start: Start, call: str) -> float:
     started_s = time.monotonic()
     assert eventually(lambda: time.monotonic() - started_s > 0.6 * NAP_S)
     attached = inject(running.process, timeout_s=0.05)
-    if attached.state != "pending":  # under load the call may be over by now
+    if attached.state != "pending":  # under load the call may have returned by now
         return math.inf
     result, code, _, elapsed_s = json.loads(running.line())
     expected = (-1, "ETIMEDOUT") if call.startswith("futex") else (0, "")

@@ -26,7 +26,7 @@ CHROOTS = [path for path in os.environ.get("MPWATCH_CHROOTS", "").split(":") if 
 ROOT = Path(__file__).parents[3]
 
 pytestmark = [
-    pytest.mark.xdist_group("chroots"),  # one worker has all of them: they mount what these need
+    pytest.mark.xdist_group("chroots"),  # one worker mounts file systems in the chroots
     pytest.mark.slow,
     pytest.mark.skipif(not CHROOTS, reason="MPWATCH_CHROOTS names no directories"),
 ]
@@ -65,7 +65,7 @@ print(json.dumps([attached.state, attached.method, attached.reason, detached.sta
 
 @pytest.fixture(params=CHROOTS)
 def chroot(request: pytest.FixtureRequest) -> Iterator[Path]:
-    """A root directory with procfs, and mpwatch laid into it."""
+    """A root directory with procfs and a copy of mpwatch."""
     folder = Path(request.param)
     inside = folder / "mpwatch-test"
     shutil.rmtree(inside, ignore_errors=True)

@@ -15,10 +15,12 @@ from mpwatch.attach.native import elf
 from mpwatch.attach.results import Attached, Detached
 from mpwatch.collect.process.procfs import stat_of
 from mpwatch.model.samples import ProcSample
-from tests.integration.attach.conftest import Running, Start, eventually
+from tests import procfs
+from tests.integration.attach.conftest import Running, Start
 from tests.integration.attach.test_blocked_calls import is_blocked
 from tests.integration.attach.test_kinds_of_targets import sample
 from tests.integration.attach.test_safety import resident_kib
+from tests.procfs import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -27,14 +29,15 @@ WARM_UP = 3
 
 
 def ask(running: Running) -> tuple[list[str], list[str], float]:
-    """What is replaced, which modules are new, and a sum that captured functions came to."""
+    """The replaced attributes, the new modules, and the sum of results of captured functions."""
     running.say(b"\n")
     replaced, new, total = json.loads(running.line())
     return replaced, new, total
 
 
 def settle(running: Running, is_in: bool) -> None:
-    """Have the hook in or out, in a program that mostly waits for its standard input."""
+    """Wait until the hook is attached to or detached from a program that mostly waits for its
+    standard input."""
     assert eventually(lambda: is_blocked(running.pid))
     if is_in:
         assert inject(running.process, timeout_s=0.05).state in ("pending", "ready")
@@ -91,8 +94,7 @@ STANDARD = {
 
 
 def family(running: Running) -> list[ProcSample]:
-    with open(f"/proc/{running.pid}/task/{running.pid}/children") as file:
-        workers = [int(pid) for pid in file.read().split()]
+    workers = procfs.children(running.pid)
     return [sample(running.pid, role="main")] + [sample(w, role="loader-worker") for w in workers]
 
 
@@ -100,7 +102,7 @@ def holdings(pid: int) -> dict[str, int]:
     mappings = elf.read_mappings(pid)
     return {
         "fds": len(os.listdir(f"/proc/{pid}/fd")),
-        "threads": len(os.listdir(f"/proc/{pid}/task")),
+        "threads": len(procfs.threads(pid)),
         "files mapped": sum(bool(m.inode) and not m.path.startswith("/dev/shm/") for m in mappings),
     }
 
@@ -121,7 +123,7 @@ def test_attaching_to_a_loading_job_changes_no_fds_threads_maps_memory_or_sums(
         running.drain()
 
     def lowest() -> list[dict[str, int]]:
-        """The least that each process holds while a few epochs go by: batches come and go."""
+        """The least that each process holds during a few epochs: batches come and go."""
         seen: list[list[dict[str, int]]] = []
         for _ in range(30):
             running.newest_line()
@@ -132,7 +134,7 @@ def test_attaching_to_a_loading_job_changes_no_fds_threads_maps_memory_or_sums(
         ]
 
     before = lowest()
-    for _ in range(WARM_UP):  # the first ones import modules that stay
+    for _ in range(WARM_UP):  # the first batches import modules that stay loaded
         attach_and_detach()
     for was, warm in zip(before, lowest(), strict=True):
         was["files mapped"] = warm["files mapped"]
@@ -147,9 +149,8 @@ def test_attaching_to_a_loading_job_changes_no_fds_threads_maps_memory_or_sums(
 
 
 def faults(pid: int) -> int:
-    """Pages that a process has had to map or copy so far."""
-    with open(f"/proc/{pid}/stat", "rb") as file:
-        return int(file.read().rpartition(b")")[2].split()[7])
+    """Minor page faults of a process so far."""
+    return int(procfs.fields(pid)[7])
 
 
 def test_a_forked_process_still_shares_the_heap_with_its_parent(start: Start) -> None:

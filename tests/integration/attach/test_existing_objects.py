@@ -1,4 +1,4 @@
-"""A hook that comes late knows the past as far as it can, and everything from then on."""
+"""A hook that is attached late knows older objects as far as possible, and all later events."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from mpwatch.model.snapshot import Loader, Process, Snapshot
 from mpwatch.observe.sources.observer import Observer
 from mpwatch.observe.sources.oneshot import LookOptions, new_observer
 from mpwatch.observe.state.flows import LATE_S
-from tests.integration.attach.conftest import Running, Start, eventually
+from tests.integration.attach.conftest import Running, Start
 from tests.integration.hook.client import Client, wait_for_sockets
+from tests.procfs import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +28,7 @@ BUFFER_BYTES, FRESH_BYTES, BATCH_BYTES = 4 * 1000, 4 * 500, 8 * 4 * 256
 
 
 def step(running: Running, count: int) -> list[str]:
-    """Have the program do so many steps, and what it printed."""
+    """Let the program do so many steps; what it printed."""
     answers = []
     for _ in range(count):
         running.say(b"\n")
@@ -43,7 +44,7 @@ def waits_for_a_line(pid: int) -> bool:
 
 @dataclass
 class Observed:
-    """What an observer has seen of the job: at its beginning, and after the steps."""
+    """What an observer received of the job: at its beginning, and after the steps."""
 
     answers: list[str] = field(default_factory=list)
     before: Snapshot | None = None
@@ -53,7 +54,7 @@ class Observed:
 def role(process: Process | None) -> str:
     if process is None:
         return "gone"
-    # Its label has what it runs as well, once that is known.
+    # Its label also has its target once that is known.
     return "spawned" if process.role == "spawned" else process.label
 
 
@@ -73,7 +74,7 @@ def totals(snapshot: Snapshot) -> Totals:
 
 
 def flows(observed: Observed) -> Totals:
-    """The same for what came during the steps alone."""
+    """The same for the events during the steps alone."""
     assert observed.before is not None
     assert observed.after is not None
     before = totals(observed.before)
@@ -85,7 +86,7 @@ def flows(observed: Observed) -> Totals:
 
 
 def observe(running: Running, samples_to: Callable[[Observer], None]) -> Observed:
-    """Let the job do its steps under the eyes of an observer."""
+    """Let the job do its steps while it is observed."""
     observed = Observed()
     watch = new_observer(running.process, LookOptions(stacks=False))
     try:
@@ -103,7 +104,7 @@ def observe(running: Running, samples_to: Callable[[Observer], None]) -> Observe
 
 
 def everything(watch: Observer, hooks: int) -> None:
-    """Hear the hooks out: until none has had anything new to say for a while."""
+    """Poll the hooks until none has sent an event for a while."""
 
     def ready() -> bool:
         watch.read(ReadRequest.everything())
@@ -115,7 +116,7 @@ def everything(watch: Observer, hooks: int) -> None:
     seen: list[tuple[float, object]] = []
 
     def is_settled() -> bool:
-        """Receipts whose sending nobody heard of are counted after a while."""
+        """Receipts without a recorded send are counted after a while."""
         watch.read(ReadRequest.everything())
         watch.ask_gauges()
         watch.poll_for(0.2)
@@ -141,7 +142,7 @@ def late(start: Start) -> Observed:
         samples = [process.sample for process in watch.snapshot().living()]
         outcomes = inject_tree(samples, lambda outcome: None, timeout_s=0.2)
         assert {outcome.state for outcome in outcomes} <= {"ready", "pending"}, outcomes
-        step(running, 1)  # who was blocked comes back to Python
+        step(running, 1)  # a thread that was blocked returns to Python
 
     return observe(running, bring)
 
@@ -152,7 +153,7 @@ def pids_of(observed: Observed, prefix: str) -> list[int]:
 
 
 def loads(observed: Observed, name: str) -> tuple[object, ...]:
-    """What a worker has before it and behind it."""
+    """The batches that wait before a worker and behind it."""
     assert observed.after is not None
     load = next(p.loader for p in observed.after.processes if p.label == name)
     return () if load is None else (load.worker_id, load.queued, load.task)
@@ -179,7 +180,7 @@ def cache(observed: Observed, name: str) -> Any:
 FIXED = ("workers", "prefetch", "persistent", "pin_memory", "dataset")
 
 
-def test_a_job_attached_late_shows_the_same_as_one_that_had_the_hook_all_along(
+def test_a_job_attached_late_shows_the_same_as_one_with_the_hook_from_its_start(
     start: Start,
 ) -> None:
     one, other = early(start), late(start)
@@ -194,7 +195,7 @@ def test_a_job_attached_late_shows_the_same_as_one_that_had_the_hook_all_along(
             STEPS_AFTER * FRESH_BYTES,
         )
         assert set(found) == {("worker 0", "main"), ("worker 1", "main")}
-        # A batch that comes before its turn is taken in and parked.
+        # A batch that arrives before its turn is kept by the DataLoader.
         received = STEPS_AFTER + parked(observed.after) - parked(observed.before)
         assert sum(tensors for tensors, _, _ in found.values()) == received
         for tensors, size, copied in found.values():
@@ -209,7 +210,7 @@ def test_a_job_attached_late_shows_the_same_as_one_that_had_the_hook_all_along(
         assert loads(other, name) == loads(one, name)
     for observed, steps in ((one, 0), (other, step_of_bringing)):
         found = cache(observed, "main")
-        # Each step sends one new tensor and receives a batch; the buffer is there all the time.
+        # Each step sends one new tensor and receives a batch; the buffer exists all the time.
         entries = 2 * (STEPS_BEFORE + STEPS_AFTER + steps) + 1 + parked(observed.after)
         assert (found.entries, found.expired) == (entries, entries - 1 - parked(observed.after))
 
@@ -236,7 +237,7 @@ def test_existing_queues_and_loaders_are_known_at_once(start: Start, runtime: Pa
     assert loader["dataset"] == "Numbers"
 
 
-def test_a_hook_that_was_there_from_the_start_has_no_past_to_look_for(
+def test_a_hook_from_the_start_does_not_search_for_older_objects(
     start: Start, runtime: Path
 ) -> None:
     running = start("attach_stock", "early")

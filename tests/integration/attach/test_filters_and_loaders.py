@@ -12,9 +12,11 @@ import pytest
 from mpwatch.attach import inject_tree as inject_tree_module
 from mpwatch.attach.inject import inject
 from mpwatch.attach.inject_tree import detach_tree, inject_tree
-from tests.integration.attach.conftest import Running, Start, eventually
+from tests import procfs
+from tests.integration.attach.conftest import Running, Start
 from tests.integration.attach.test_kinds_of_targets import sample
 from tests.integration.attach.test_safety import as_child, is_well
+from tests.procfs import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +31,7 @@ KILLED_FOR = {
 
 
 def install_filter(number: int, action: int) -> None:
-    """From now on, treat one system call of this process like that and allow all others."""
+    """Install a seccomp filter for one system call of this process; all others are allowed."""
     instructions = (
         (LOAD_NUMBER, 0, 0, 0),
         (JUMP_IF_EQUAL, 0, 1, number),
@@ -44,13 +46,12 @@ def install_filter(number: int, action: int) -> None:
 
 
 def child_of(running: Running) -> int:
-    with open(f"/proc/{running.pid}/task/{running.pid}/children") as file:
-        (child,) = map(int, file.read().split())
+    (child,) = procfs.children(running.pid)
     return child
 
 
 @pytest.mark.parametrize("call", KILLED_FOR)
-def test_a_sandboxed_child_is_left_out_and_continues(
+def test_a_sandboxed_child_is_excluded_and_continues(
     start: Start, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     """The filter kills for a call that an injection makes in every case, or makes at first."""
@@ -62,13 +63,13 @@ def test_a_sandboxed_child_is_left_out_and_continues(
     assert sandboxed.state == "absent"
     assert "sandboxed" in sandboxed.reason
     assert sandboxed.stopped_s is None
-    for _ in range(20):  # the child says that it lives, through the parent
+    for _ in range(20):  # the child's lines arrive through the parent
         assert running.newest_line() == "alive"
-    # A later call about the child alone does not forget what it was compared with, nor does one
-    # about a new child of a known parent.
+    # A later call about the child alone still knows the root of its job, and so does one about a
+    # new child of a known parent.
     (again,) = inject_tree(samples[1:], lambda outcome: None, timeout_s=0.05)
     assert again.reason == sandboxed.reason
-    monkeypatch.delitem(inject_tree_module._root_of, child)
+    monkeypatch.delitem(inject_tree_module.ROOT_OF, child)
     new = replace(samples[1], parent_pid=running.pid)
     (again,) = inject_tree([new], lambda outcome: None, timeout_s=0.05)
     assert again.reason == sandboxed.reason
@@ -78,7 +79,7 @@ def test_a_sandboxed_child_is_left_out_and_continues(
 @pytest.mark.parametrize(
     ("how", "word"), [("user", "another user (uid 1001)"), ("mounts", "another mnt namespace")]
 )
-def test_a_child_of_another_user_or_namespace_is_left_out(
+def test_a_child_of_another_user_or_namespace_is_excluded(
     start: Start, how: str, word: str
 ) -> None:
     running = start("attach_sandboxed", how)
@@ -112,8 +113,7 @@ def test_an_observer_whose_filter_refuses_ptrace_says_so(start: Start) -> None:
 
 def test_a_loader_and_its_workers_compute_the_same_sums_with_the_hook(start: Start) -> None:
     running = start("attach_loader")
-    with open(f"/proc/{running.pid}/task/{running.pid}/children") as file:
-        workers = [int(pid) for pid in file.read().split()]
+    workers = procfs.children(running.pid)
     assert len(workers) == 2
     samples = [sample(running.pid, role="main")]
     samples += [sample(pid, role="loader-worker") for pid in workers]

@@ -13,6 +13,7 @@ from mpwatch.attach.inject import inject
 from mpwatch.collect.process.procfs import stat_of
 from mpwatch.hook import run as hook_run
 from mpwatch.hook.wire import DISABLING
+from tests import procfs
 
 from .conftest import Start
 
@@ -57,7 +58,7 @@ def test_nothing_is_injected_where_the_environment_forbids_it(start: Start, name
 
     assert (attached.state, attached.method) == ("absent", "")
     assert name in attached.reason
-    assert len(os.listdir(f"/proc/{running.pid}/task")) == 1
+    assert len(procfs.threads(running.pid)) == 1
 
 
 def test_nothing_is_injected_where_the_interpreters_option_forbids_it() -> None:

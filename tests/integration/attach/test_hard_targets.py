@@ -1,4 +1,4 @@
-"""Targets that are many, or hardly alive, or cannot be stopped now."""
+"""Targets with many threads or processes, that are exiting, or that cannot be stopped now."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from mpwatch.attach.detach import detach
 from mpwatch.attach.inject import inject
 from mpwatch.attach.inject_tree import detach_tree, inject_tree
 from mpwatch.collect.process.procfs import stat_of
-from tests.integration.attach.conftest import Start, eventually
+from tests import procfs
+from tests.integration.attach.conftest import Start
 from tests.integration.attach.test_kinds_of_targets import sample
 from tests.integration.attach.test_late_children import children
-from tests.integration.attach.test_safety import is_well, status
+from tests.integration.attach.test_safety import is_well
+from tests.procfs import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -31,10 +33,10 @@ def test_a_target_with_two_hundred_threads_is_injected_and_keeps_its_threads(
     attached = inject(running.process, timeout_s=20)
     assert attached.state == "ready", attached
     assert detach(running.process, timeout_s=20).state == "absent"
-    assert eventually(lambda: len(os.listdir(f"/proc/{running.pid}/task")) == THREADS + 1)
-    for tid in os.listdir(f"/proc/{running.pid}/task"):
-        assert status(int(tid), "TracerPid") == "0"
-        assert stat_of(int(tid)).state in "RS"
+    assert eventually(lambda: len(procfs.threads(running.pid)) == THREADS + 1)
+    for tid in procfs.threads(running.pid):
+        assert procfs.status(tid, "TracerPid") == "0"
+        assert stat_of(tid).state in "RS"
 
 
 def test_all_of_sixty_four_workers_are_injected_and_detached(start: Start, runtime: Path) -> None:
@@ -76,11 +78,12 @@ def test_a_target_in_uninterruptible_sleep_is_released(
     os.mkfifo(fifo)
     running = start("attach_unbreakable", str(fifo))
     assert eventually(lambda: running.state == "D")
-    monkeypatch.setattr(methods, "_require_stoppable", lambda target: None)  # seen a moment before
+    # As if its state had changed since it was read.
+    monkeypatch.setattr(methods, "require_stoppable", lambda target: None)
     attached = inject(running.process)
     assert attached.state == "absent"
     assert "did not stop within 250 ms" in attached.reason
-    assert status(running.pid, "TracerPid") == "0"
+    assert procfs.status(running.pid, "TracerPid") == "0"
     fifo.write_bytes(b"")
     assert running.line() == "on"
     assert is_well(running)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,8 +13,8 @@ from mpwatch.attach.detach import detach
 from mpwatch.attach.inject import inject
 from mpwatch.attach.results import Attached
 from mpwatch.collect.process.procfs import stat_of
-from tests import interpreters
-from tests.integration.attach.conftest import eventually
+from tests import interpreters, procfs
+from tests.procfs import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -62,24 +60,22 @@ def eject(popen: subprocess.Popen[str]) -> None:
 
 def wait_for_forks(popen: subprocess.Popen[str], count: int = 40) -> None:
     """Wait until the threads of a program have forked that many children."""
-    seen: set[str] = set()
+    seen: set[int] = set()
 
     def are_seen() -> bool:
-        for tid in os.listdir(f"/proc/{popen.pid}/task"):
-            with contextlib.suppress(OSError), open(f"/proc/{popen.pid}/task/{tid}/children") as f:
-                seen.update(f.read().split())
+        seen.update(procfs.children(popen.pid))
         return len(seen) >= count
 
     assert eventually(are_seen)
 
 
 def ended(popen: subprocess.Popen[str]) -> tuple[int, str, str]:
-    """Tell it to end: exit code, output and errors."""
+    """Ask it to end; its exit code, output and standard error."""
     out, err = popen.communicate("end\n", timeout=60)
     return popen.returncode, out, err
 
 
-# Runs until its standard input has a line, without ever waiting for it.
+# Runs until its standard input has a line, without blocking in a read.
 LOOP = """
 import select, sys, time
 def loop():

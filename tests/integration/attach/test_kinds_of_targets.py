@@ -1,4 +1,4 @@
-"""Attaching to the interpreters and situations found in the field."""
+"""Attaching to the interpreters and environments that users have."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from mpwatch.attach.inject import inject
 from mpwatch.attach.inject_tree import inject_tree
 from mpwatch.attach.results import Attached
 from mpwatch.model.samples import ProcSample
-from tests import interpreters
-from tests.integration.attach.conftest import Start, eventually
+from tests import interpreters, procfs
+from tests.integration.attach.conftest import Start
 from tests.integration.attach.test_blocked_calls import is_blocked
+from tests.procfs import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -41,7 +42,7 @@ def test_every_interpreter_of_this_machine_is_injected_and_detached(
     detached = detach(running.process, timeout_s=5)
     assert detached.state == "absent", detached
     assert list((runtime / "mpwatch").iterdir()) == []
-    assert eventually(lambda: len(os.listdir(f"/proc/{running.pid}/task")) in (1, 5))
+    assert eventually(lambda: len(procfs.threads(running.pid)) in (1, 5))
 
 
 LOOK_AT_MAIN = """
@@ -87,11 +88,11 @@ def test_a_process_that_has_just_started_survives_and_is_injected(
 
 
 @pytest.mark.parametrize("python", [p for p in PYENV if "3.10" not in p])
-def test_an_interpreter_held_up_in_its_start_is_refused_and_then_starts(
+def test_an_interpreter_that_is_still_starting_is_refused_and_then_starts(
     python: str, tmp_path: Path, runtime: Path
 ) -> None:
-    # Finding its home, an interpreter reads this file, long before it can run anything; one of
-    # Python 3.10 looks for it next to what its link points to.
+    # An interpreter reads this file to find its home, long before it can run code; Python 3.10
+    # looks for it beside the target of its link.
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "python").symlink_to(python)
     os.mkfifo(tmp_path / "pyvenv.cfg")
@@ -103,7 +104,7 @@ def test_an_interpreter_held_up_in_its_start_is_refused_and_then_starts(
         target = sample(popen.pid).process
         assert eventually(lambda: is_blocked(popen.pid))
         refused = inject(target, timeout_s=0.2)
-        # It may have been blocked by something before that.
+        # It may have been blocked for another reason before that.
         opened: list[int] = []
         assert eventually(lambda: opens_for_writing(tmp_path / "pyvenv.cfg", opened))
         os.write(opened[0], f"home = {Path(python).parent}\n".encode())
@@ -117,7 +118,7 @@ def test_an_interpreter_held_up_in_its_start_is_refused_and_then_starts(
 
 
 def opens_for_writing(fifo: Path, opened: list[int]) -> bool:
-    """Whether somebody is there to read from a FIFO; it is open then."""
+    """Whether a FIFO has a reader; it is open for writing then."""
     try:
         opened.append(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
     except OSError as error:
@@ -179,8 +180,7 @@ def test_a_target_in_other_mounts_and_pids_gets_a_copy_of_the_hook(
         " '--kill-child', 'sh', '-c', script])\n"
     )
     running = start(str(program.with_suffix("")))
-    with open(f"/proc/{running.pid}/task/{running.pid}/children") as file:
-        inner = int(file.read().split()[0])
+    inner = procfs.children(running.pid)[0]
     target = sample(inner).process
     attached = inject(target, timeout_s=5)
     assert attached.state == "ready", attached
@@ -211,7 +211,7 @@ def test_root_attaches_to_another_users_process_with_files_of_that_user() -> Non
         popen.wait()
 
 
-def test_python_is_found_in_this_very_interpreter() -> None:
+def test_the_symbols_of_this_interpreter_are_found() -> None:
     from mpwatch.attach.native import cpython_symbols
 
     found = cpython_symbols.find(os.getpid())

@@ -1,4 +1,4 @@
-"""Children that come into the world while the hook comes into their parents."""
+"""Children that are started while the hook is injected into their parents."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from mpwatch.attach.inject_tree import detach_tree, inject_tree, late_children
 from mpwatch.attach.results import Attached
 from mpwatch.collect.process.procfs import stat_of
 from mpwatch.model.ids import ProcessId
-from tests.integration.attach.conftest import Start, eventually
+from tests import procfs
+from tests.integration.attach.conftest import Start
 from tests.integration.attach.test_kinds_of_targets import sample
+from tests.procfs import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -22,9 +24,7 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 def children(pid: int) -> list[ProcessId]:
-    with open(f"/proc/{pid}/task/{pid}/children") as file:
-        pids = [int(word) for word in file.read().split()]
-    return [stat_of(pid).process for pid in pids]
+    return [stat_of(child).process for child in procfs.children(pid)]
 
 
 def born_before(process: ProcessId, at_s: float) -> bool:
@@ -35,7 +35,7 @@ def test_a_child_forked_before_its_parent_is_injected_is_injected_too(
     start: Start,
 ) -> None:
     running = start("attach_births", "0.1", "20")
-    listed = [sample(running.pid)]  # the children are in no list
+    listed = [sample(running.pid)]  # the children are not in the list that is injected
     assert eventually(lambda: len(children(running.pid)) >= 3)
     hooked_s: dict[ProcessId, float] = {}
 
@@ -47,7 +47,7 @@ def test_a_child_forked_before_its_parent_is_injected_is_injected_too(
     without = [child for child in children(running.pid) if born_before(child, parent_s)]
     assert len(without) >= 3
     assert {o.process for o in outcomes if o.state == "ready"} >= {running.process, *without}
-    for child in children(running.pid):  # and those that were born with it
+    for child in children(running.pid):  # and those that inherited the hook
         assert inject(child, timeout_s=10).state == "ready"
 
 
@@ -64,7 +64,7 @@ def test_after_a_detach_no_child_started_meanwhile_keeps_the_hook(
     assert list((runtime / "mpwatch").iterdir()) == []
 
 
-def test_children_without_python_are_left_out(start: Start) -> None:
+def test_children_without_python_are_excluded(start: Start) -> None:
     running = start("attach_births", "0.2", "20", "non-python")
     assert eventually(lambda: len(children(running.pid)) >= 2)
     outcomes = inject_tree([sample(running.pid)], lambda outcome: None, timeout_s=10)

@@ -20,8 +20,10 @@ import pytest
 
 from mpwatch.attach.detach import detach
 from mpwatch.attach.inject import inject
+from mpwatch.attach.plan import plan_injection
 from mpwatch.collect.process.procfs import stat_of
 from tests.integration.attach.conftest import PROGRAMS, Start
+from tests.integration.attach.test_kinds_of_targets import sample
 
 ROOT = Path(__file__).parents[3]
 CHROOTS = [path for path in os.environ.get("MPWATCH_CHROOTS", "").split(":") if path]
@@ -32,7 +34,7 @@ INTERPRETERS = [
     if re.fullmatch(r"python3\.\d+(-\w*pie|[dt])?", name)
 ]
 needs_chroots = pytest.mark.skipif(not CHROOTS, reason="MPWATCH_CHROOTS names no directories")
-# One worker has all tests of chroots: they mount what these need.
+# One worker of xdist runs all tests of chroots: they mount file systems there.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("chroots")]
 
 # The names by which an interpreter is known; see `mpwatch.attach.native.cpython_symbols`.
@@ -67,7 +69,7 @@ print(json.dumps([attached.state, attached.method, attached.reason, detached.sta
 
 @pytest.fixture
 def laid_in(request: pytest.FixtureRequest) -> Iterator[tuple[Path, str]]:
-    """A chroot with procfs and mpwatch in it, and an interpreter there."""
+    """A chroot with procfs and a copy of mpwatch, and an interpreter in it."""
     folder, python = Path(request.param[0]), request.param[1]
     inside = folder / "mpwatch-builds"
     shutil.rmtree(inside, ignore_errors=True)
@@ -89,7 +91,7 @@ def version_of(chroot: Path, python: str) -> tuple[int, ...]:
 
 @needs_chroots
 @pytest.mark.parametrize("laid_in", INTERPRETERS, indirect=True)
-def test_every_build_takes_the_hook_from_outside_its_root(
+def test_every_build_gets_the_hook_from_outside_its_root(
     start: Start, tmp_path: Path, laid_in: tuple[Path, str]
 ) -> None:
     chroot, python = laid_in
@@ -145,7 +147,7 @@ def outcome(command: list[str], **environment: str) -> tuple[str, str]:
         ("musl-gcc", [], "python3.12", "its C library (musl) leaves no unused bytes"),
     ],
 )
-def test_a_build_that_cannot_take_it_is_refused_with_its_reason(
+def test_a_build_that_cannot_have_the_hook_is_refused_with_the_reason(
     tmp_path: Path, compiler: str, options: list[str], name: str, reason: str
 ) -> None:
     if shutil.which(compiler) is None:
@@ -155,9 +157,17 @@ def test_a_build_that_cannot_take_it_is_refused_with_its_reason(
     subprocess.run(
         [compiler, "-rdynamic", *options, "-o", program, str(tmp_path / "fake.c")], check=True
     )
-    state, said = outcome([program])
-    assert state == "absent"
-    assert said.startswith(reason)
+    popen = subprocess.Popen([program], stdout=subprocess.PIPE)
+    try:
+        assert popen.stdout is not None
+        assert popen.stdout.readline() == b"ready\n"
+        (planned,) = plan_injection([sample(popen.pid, role="main")]).processes
+        attached = inject(stat_of(popen.pid).process, timeout_s=5)
+    finally:
+        popen.kill()
+        popen.communicate()
+    assert (attached.state, planned.reason) == ("absent", attached.reason)
+    assert attached.reason.startswith(reason)
 
 
 EMBEDDING = """
@@ -182,7 +192,7 @@ def test_a_program_that_embeds_a_shared_python_is_injected(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("is_stripped", [False, True])
-def test_a_relocated_interpreter_called_just_python_takes_the_hook(
+def test_a_relocated_interpreter_called_just_python_gets_the_hook(
     tmp_path: Path, is_stripped: bool
 ) -> None:
     # As conda has it: one static executable, another prefix, no version in its name.

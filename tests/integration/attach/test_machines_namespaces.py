@@ -18,6 +18,7 @@ from mpwatch.attach.target import read_target
 from mpwatch.collect.hook import discovery
 from mpwatch.collect.process.procfs import stat_of
 from mpwatch.model.ids import ProcessId
+from tests import procfs
 from tests.integration.attach.conftest import Start
 
 pytestmark = [
@@ -58,25 +59,20 @@ os.waitpid(child, 0)
 INNER = 'import time\nprint("ready", flush=True)\nwhile True: time.sleep(0.02)'
 
 
-def children(pid: int) -> list[int]:
-    with open(f"/proc/{pid}/task/{pid}/children") as file:
-        return [int(word) for word in file.read().split()]
-
-
 @pytest.fixture
 def inner(start: Start, tmp_path: Path) -> ProcessId:
-    """A Python process in namespaces of its own, as it is called out here."""
+    """A Python process in namespaces of its own, by its pid outside."""
     program = tmp_path / "container.py"
     program.write_text(CONTAINER)
-    # One that users without any rights can read.
+    # An interpreter that unprivileged users can read.
     python = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
     os.environ["INNER"] = INNER
     try:
         running = start(str(program.with_suffix("")), python)
     finally:
         del os.environ["INNER"]
-    (unshared,) = children(running.pid)
-    (pid,) = children(unshared)
+    (unshared,) = procfs.children(running.pid)
+    (pid,) = procfs.children(unshared)
     return stat_of(pid).process
 
 
@@ -129,12 +125,12 @@ def with_other_clocks(start: Start, tmp_path: Path) -> ProcessId:
     command = [*OTHER_CLOCKS, "--kill-child", sys.executable, "-c", INNER]
     program.write_text(f"import os\nos.execvp('unshare', {command!r})\n")
     running = start(str(program.with_suffix("")))
-    (pid,) = children(running.pid)
+    (pid,) = procfs.children(running.pid)
     return stat_of(pid).process
 
 
 @needs_time_namespaces
-def test_a_target_whose_clocks_differ_is_left_out_and_continues(
+def test_a_target_whose_clocks_differ_is_excluded_and_continues(
     with_other_clocks: ProcessId, runtime: Path
 ) -> None:
     attached = inject(with_other_clocks, timeout_s=10)

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from mpwatch.attach.inject import inject
-from tests.integration.attach.conftest import Start, eventually
+from tests.integration.attach.conftest import Start
 from tests.integration.attach.test_blocked_calls import is_blocked
 from tests.integration.attach.test_kinds_of_targets import PYTHONS
+from tests.procfs import eventually
 
 pytestmark = pytest.mark.slow
 

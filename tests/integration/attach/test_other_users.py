@@ -1,4 +1,4 @@
-"""What a second user of the machine can bring about in a target, and in the observer: nothing."""
+"""A second user of the machine can change nothing in a target or in the observer."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ pass
 print("ready", flush=True)
 while True: time.sleep(0.01)
 """
-# Takes the names that mpwatch uses, again and again, with files of its own in them.
+# Creates files with the names that mpwatch uses, again and again.
 PLANT = """
 import importlib.util, marshal, os, sys, time
 runtime, pid, ticks, proof = sys.argv[1:]
@@ -165,7 +165,7 @@ def _note(event: str, arguments: tuple[object, ...]) -> None:
 
 @pytest.fixture(scope="session")
 def started_programs() -> list[str]:
-    """What this process starts, from now on."""
+    """Programs that this process starts from now on."""
     sys.addaudithook(_note)
     return _started
 

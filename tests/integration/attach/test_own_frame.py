@@ -1,4 +1,4 @@
-"""The observer learns the layout of signal frames from one of its own, and survives that."""
+"""The observer measures the layout of signal frames on itself, and survives that."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A main thread that is away from Python: the hook says where it is, and arrives by itself."""
+"""A main thread that is blocked outside Python: the injection is pending until it returns."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import pytest
 
 from mpwatch.attach.detach import detach
 from mpwatch.attach.inject import inject
-from tests.integration.attach.conftest import Start, eventually
+from tests.integration.attach.conftest import Start
 from tests.integration.attach.test_blocked_calls import is_blocked
 from tests.integration.attach.test_safety import is_well
 from tests.integration.hook.client import Client, sockets, wait_for_sockets
+from tests.procfs import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -70,7 +71,7 @@ def test_a_pending_injection_can_be_cancelled(start: Start, runtime: Path) -> No
     assert list((runtime / "mpwatch").iterdir()) == []
 
 
-# Reads a line in the middle of importing a module of the standard library, as far as its name goes.
+# Reads a line while it imports a module that has the name of one of the standard library.
 IMPORTING = """
 import os, sys
 print("ready", flush=True)

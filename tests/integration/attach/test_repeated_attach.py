@@ -6,8 +6,9 @@ import pytest
 
 from mpwatch.attach.detach import detach
 from mpwatch.attach.inject import inject
-from tests.integration.attach.conftest import Running, Start, eventually
+from tests.integration.attach.conftest import Running, Start
 from tests.integration.attach.test_blocked_calls import is_blocked
+from tests.procfs import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -22,7 +23,8 @@ def blocks_and_callbacks(running: Running) -> tuple[int, int]:
 
 
 def attach_and_detach(running: Running) -> None:
-    """One round; the target reads a line in between, because the call waits for Python code."""
+    """Attach and detach once; the target reads a line in between, because a pending call waits for
+    Python code."""
     assert eventually(lambda: is_blocked(running.pid))
     assert inject(running.process, timeout_s=0.0).state in ("pending", "ready")
     blocks_and_callbacks(running)

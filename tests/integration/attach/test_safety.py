@@ -1,7 +1,8 @@
-"""Whatever happens to the observer or to the target, the target is never the worse for it."""
+"""The target is never harmed, whatever happens to the observer or to the target."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import signal
@@ -15,23 +16,21 @@ from mpwatch.attach.detach import detach
 from mpwatch.attach.inject import inject
 from mpwatch.attach.native import elf, tracer
 from mpwatch.model.ids import ProcessId
+from tests import procfs
 from tests.integration import on_demand
-from tests.integration.attach.conftest import Running, Start, eventually
-from tests.procfs import hook_threads
+from tests.integration.attach.conftest import Running, Start
+from tests.procfs import eventually, hook_threads
 from tests.programs.attach_plain import BLOCK
 
 pytestmark = pytest.mark.slow
 
-# With the hook's own process, in which a test ends the observer, nothing else is alive.
-
-
-def status(pid: int, name: str) -> str:
-    with open(f"/proc/{pid}/status") as file:
-        return next(line.split(":")[1].strip() for line in file if line.startswith(name + ":"))
-
 
 def is_well(running: Running) -> bool:
-    return running.is_running and running.state in "RS" and status(running.pid, "TracerPid") == "0"
+    return (
+        running.is_running
+        and running.state in "RS"
+        and procfs.status(running.pid, "TracerPid") == "0"
+    )
 
 
 def attach_and_die_after(process: ProcessId, count: int) -> bool:
@@ -54,9 +53,9 @@ def attach_and_die_after(process: ProcessId, count: int) -> bool:
 
 
 def steps_of_an_attach(process: ProcessId) -> list[str]:
-    """What an undisturbed attach does, step by step; the hook is taken out again.
+    """The steps of an undisturbed attach; the hook is detached again.
 
-    Now and then the thread is stopped in a bad place and let go to be stopped again.
+    At times the thread is stopped at an unsuitable place, continued and stopped again.
     """
     rounds: list[list[str]] = []
     for _ in range(4):
@@ -70,7 +69,7 @@ def steps_of_an_attach(process: ProcessId) -> list[str]:
 
 
 def require_right_digest(line: str) -> None:
-    """Check a line of the busy program by computing it again."""
+    """Recompute a line of the busy program and compare."""
     last, printed = line.split()
     digest = hashlib.sha256()
     for number in range(int(last) + 1 - BLOCK, int(last) + 1):
@@ -86,11 +85,11 @@ def test_an_observer_killed_at_any_step_leaves_the_target_running(start: Start, 
     steps = steps_of_an_attach(running.process)
     killed = 0
     for count in range(len(steps) + 1):
-        # If not, it was ready sooner: a call queued by a dead observer had brought it in.
+        # Otherwise a call queued by a killed observer had loaded the hook before.
         killed += attach_and_die_after(running.process, count)
         assert eventually(lambda: is_well(running), 5), f"killed at step {count}"
-        assert eventually(lambda: int(status(running.pid, "SigBlk"), 16) == 0, 5), (
-            f"killed at step {count}: {status(running.pid, 'SigBlk')}"
+        assert eventually(lambda: int(procfs.status(running.pid, "SigBlk"), 16) == 0, 5), (
+            f"killed at step {count}: {procfs.status(running.pid, 'SigBlk')}"
         )
         detach(running.process, timeout_s=0.05)
     assert killed > len(steps) // 2
@@ -114,18 +113,19 @@ def counts(pid: int) -> dict[str, int]:
     mappings = elf.read_mappings(pid)
     return {
         "fds": len(os.listdir(f"/proc/{pid}/fd")),
-        "threads": len(os.listdir(f"/proc/{pid}/task")),
+        "threads": len(procfs.threads(pid)),
         "files mapped": sum(bool(mapping.inode) for mapping in mappings),
     }
 
 
 def anonymous_count(pid: int) -> int:
-    """Mappings of no file: allocators split and join them, so some more or less mean nothing."""
+    """Number of anonymous mappings; a few more or less mean nothing, as allocators split and join
+    them."""
     return sum(not mapping.inode for mapping in elf.read_mappings(pid))
 
 
 def resident_kib(pid: int) -> int:
-    return int(status(pid, "VmRSS").split()[0])
+    return int(procfs.status(pid, "VmRSS").split()[0])
 
 
 def test_a_hundred_attaches_under_load_leave_nothing_behind(start: Start) -> None:
@@ -140,7 +140,7 @@ def test_a_hundred_attaches_under_load_leave_nothing_behind(start: Start) -> Non
         assert detached.state == "absent", detached
 
     def settled() -> dict[str, int]:
-        for _ in range(3):  # lines printed before this moment may still be in the pipe
+        for _ in range(3):  # lines printed before may still be in the pipe
             require_right_digest(running.newest_line())
         assert eventually(lambda: counts(running.pid)["threads"] == 1, 5)
         return counts(running.pid)
@@ -162,12 +162,13 @@ def test_threads_other_than_the_stopped_one_keep_running(start: Start) -> None:
     for _ in range(10):
         assert inject(running.process, timeout_s=5).state == "ready"
         assert detach(running.process, timeout_s=5).state == "absent"
-    # Four threads take turns of 5 ms each; on a busy machine not all come by in every look.
+    # Four threads run in turns of 5 ms each; on a busy machine not all of them run between two
+    # readings.
     assert "moved True" in {running.newest_line() for _ in range(40)}
 
 
 @pytest.mark.parametrize("at", ["seize", "stopped", "frame written", "write mask", "run"])
-def test_a_target_that_dies_in_the_middle_is_reported_as_gone(start: Start, at: str) -> None:
+def test_a_target_that_exits_during_an_attach_is_reported_as_exited(start: Start, at: str) -> None:
     running = start("attach_plain", "busy")
 
     def kill(name: str) -> None:
@@ -192,7 +193,7 @@ def test_a_stopped_target_is_refused_and_stays_stopped(start: Start) -> None:
     assert inject(running.process).state == "ready"
 
 
-def test_a_target_stopped_by_its_user_in_the_middle_is_stopped_afterwards(start: Start) -> None:
+def test_a_target_that_its_user_stops_during_an_attach_is_stopped_afterwards(start: Start) -> None:
     running = start("attach_plain", "idle")
 
     def stop(name: str) -> None:
@@ -257,7 +258,7 @@ def process_of(pid: int) -> ProcessId:
 
 
 def as_child(work: Callable[[], str]) -> str:
-    """What some work comes to in a process of its own."""
+    """The result of a function that runs in a process of its own."""
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
@@ -289,11 +290,6 @@ def test_another_user_is_refused_with_the_command_that_helps(start: Start) -> No
     assert is_well(running)
 
 
-def state_of(pid: int) -> str:
-    with open(f"/proc/{pid}/stat", "rb") as file:
-        return file.read().rpartition(b")")[2].split()[0].decode()
-
-
 @pytest.mark.parametrize("how", [signal.SIGSTOP, signal.SIGTSTP])
 @pytest.mark.parametrize("at", ["stopped", "frame written", "write mask", "run"])
 def test_an_observer_that_is_stopped_holds_no_target(
@@ -316,11 +312,11 @@ def test_an_observer_that_is_stopped_holds_no_target(
         finally:
             os._exit(0)
     try:
-        assert eventually(lambda: state_of(observer) == "T", 20)
+        assert eventually(lambda: procfs.fields(observer)[0] == "T", 20)
         assert eventually(lambda: is_well(running), 5)
-        # The call is made in spite of that: the hook comes while the observer stands.
+        # The call is made nevertheless: the hook is loaded while the observer is stopped.
         assert eventually(lambda: hook_threads(running.pid) == 1, 10)
-        assert state_of(observer) == "T"
+        assert procfs.fields(observer)[0] == "T"
     finally:
         os.kill(observer, signal.SIGCONT)
         os.waitpid(observer, 0)
@@ -344,7 +340,7 @@ def test_a_tracer_killed_at_any_step_leaves_the_target_running(start: Start, wha
         attached = inject(running.process, timeout_s=0.0, step=kill)
         killed += "tracer process ended" in attached.reason
         assert eventually(lambda: is_well(running), 5), f"killed at step {count}"
-        assert eventually(lambda: int(status(running.pid, "SigBlk"), 16) == 0, 5)
+        assert eventually(lambda: int(procfs.status(running.pid, "SigBlk"), 16) == 0, 5)
         detach(running.process, timeout_s=0.05)
     assert killed > 3
     if what == "busy":
@@ -357,7 +353,7 @@ def test_a_tracer_that_was_killed_between_two_attaches_is_replaced(start: Start)
     assert inject(first.process, timeout_s=20).state == "ready"
     pid = tracer.start().pid
     os.kill(pid, signal.SIGKILL)
-    assert eventually(lambda: state_of(pid) == "Z", 5)
+    assert eventually(lambda: procfs.fields(pid)[0] == "Z", 5)
     assert inject(second.process, timeout_s=20).state == "ready"
     assert tracer.start().pid != pid
 
@@ -366,13 +362,15 @@ def test_the_tracer_has_a_session_of_its_own_and_ends_with_the_observer(start: S
     running = start("attach_plain", "idle")
 
     def attempt() -> str:
+        for fd in os.listdir("/proc/self/fd"):  # the shell that runs the tests may have left some
+            with contextlib.suppress(OSError):
+                os.set_inheritable(int(fd), int(fd) <= 2)
         inject(running.process, timeout_s=5)
         pid = tracer.start().pid
-        held = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
-        kinds = sorted(path.partition(":")[0] for path in held)
+        kinds = sorted(path.partition(":")[0] for path in procfs.links(pid))
         return f"{pid} {os.getsid(pid)} {' '.join(kinds)}"
 
     pid, session, *held = as_child(attempt).split()
     assert pid == session
     assert held == ["/dev/null", "/dev/null", "socket"]
-    assert eventually(lambda: not os.path.exists(f"/proc/{pid}") or state_of(int(pid)) == "Z", 5)
+    assert eventually(lambda: not procfs.is_alive(int(pid)), 5)

@@ -1,4 +1,4 @@
-"""What keeps the hook out for a moment only: a tracer that leaves again, a disk that is read."""
+"""Obstacles that pass: another tracer that detaches, a disk that is read."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from mpwatch.attach import inject as inject_module
 from mpwatch.attach.inject import inject
 from mpwatch.attach.native.ptrace import Tracee
 from mpwatch.attach.results import Refused
-from tests.integration.attach.conftest import Start, eventually
-from tests.integration.attach.test_safety import status
+from tests import procfs
+from tests.integration.attach.conftest import Start
+from tests.procfs import eventually
 
 pytestmark = pytest.mark.slow
 
 
 class Tracer:
-    """Somebody else who traces a thread for a while; the kernel tells tracers apart by thread."""
+    """Another tracer of a thread for a while; the kernel distinguishes tracers by thread."""
 
     def __init__(self, tid: int, *, stops: bool) -> None:
         self._is_there = threading.Event()
@@ -43,9 +44,9 @@ class Tracer:
 
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What was waited for, by the refusals that passed; the waiting itself is not cut short."""
+    """The refusals that were waited for; the waiting itself is not shortened."""
     found: list[str] = []
-    once = inject_module._deliver_once
+    once = inject_module.deliver_once
 
     def noted(*arguments: object) -> object:
         try:
@@ -54,7 +55,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             found.append(refusal.reason)
             raise
 
-    monkeypatch.setattr(inject_module, "_deliver_once", noted)
+    monkeypatch.setattr(inject_module, "deliver_once", noted)
     monkeypatch.setattr(inject_module, "PASSES_WITHIN_S", 30.0)
     return found
 
@@ -80,7 +81,7 @@ def test_the_hook_is_injected_after_another_tracer_has_detached(
     assert attached.state == "ready", attached
     word = "stopped it for debugging" if stops else "traces it already"
     assert word in waits[0]
-    assert status(running.pid, "TracerPid") == "0"
+    assert procfs.status(running.pid, "TracerPid") == "0"
 
 
 def test_a_tracer_that_stays_is_named_and_the_refusal_says_that_it_may_pass(

@@ -16,11 +16,12 @@ from mpwatch.attach.inject import inject, read_frame
 from mpwatch.attach.target import read_target
 from mpwatch.collect.hook import decode, discovery
 from mpwatch.hook import wire
-from tests.integration.attach.conftest import Running, Start, eventually
+from tests.integration.attach.conftest import Running, Start
+from tests.procfs import eventually
 
 pytestmark = pytest.mark.slow
 
-# Attach with the installation on PYTHONPATH, print what the hook says of itself, and detach.
+# Attaches with the installation on PYTHONPATH, prints a word of the hook's hello, and detaches.
 VISIT = """
 import sys
 from mpwatch.attach.inject import inject
@@ -42,7 +43,7 @@ if sys.argv[2] == "detach":
 
 
 def installation(folder: Path, marker: str) -> Path:
-    """A copy of this mpwatch whose hook says a word in its hello."""
+    """A copy of this mpwatch whose hook has a word in its hello."""
     source = Path(mpwatch.__file__).parent
     shutil.copytree(source, folder / "mpwatch", ignore=shutil.ignore_patterns("__pycache__"))
     file = folder / "mpwatch" / "hook" / "requests.py"
@@ -54,7 +55,7 @@ def installation(folder: Path, marker: str) -> Path:
 
 
 def attach_with(folder: Path, running: Running, then: str) -> str:
-    """What the hook says that an installation has attached."""
+    """The word of the hook that an installation has attached."""
     others = [path for path in sys.path if "site-packages" in path]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *others])}
     done = subprocess.run(
@@ -76,7 +77,7 @@ def test_after_detach_upgrade_and_attach_the_new_hook_runs(start: Start, tmp_pat
     assert attach_with(old, running, "detach") == "old"
     assert attach_with(new, running, "detach") == "new"
     assert attach_with(new, running, "stay") == "new"
-    # This mpwatch is a third version, and says so of the hook that is there.
+    # This mpwatch is a third version, and reports so about the attached hook.
     assert "of another version" in " ".join(problems(running))
     assert detach(running.process, timeout_s=5).state == "absent"
     assert inject(running.process, timeout_s=20).state == "ready"
@@ -84,7 +85,7 @@ def test_after_detach_upgrade_and_attach_the_new_hook_runs(start: Start, tmp_pat
 
 
 def problems(running: Running) -> list[str]:
-    """What is said to be wrong with the hook, once it knows its version."""
+    """The problems of the hook, once its version is known."""
     said: dict[str, object] = {}
 
     def knows_its_version() -> bool:

@@ -12,6 +12,7 @@ from mpwatch.attach.detach import detach
 from mpwatch.attach.inject import inject
 from mpwatch.attach.native import tracer
 from mpwatch.attach.native.tracer import Tracer
+from tests import procfs
 from tests.integration.attach.conftest import Start
 
 NO_CAPABILITY = "0000000000000000"
@@ -60,9 +61,8 @@ def test_the_observer_traces_a_child_itself_under_scope_1(
 
     def note_tracer(name: str) -> None:
         if name == "seize":
-            with open(f"/proc/{running.pid}/status") as file:
-                tid = next(line.split()[1] for line in file if line.startswith("TracerPid"))
-            are_ours.append(os.path.exists(f"/proc/self/task/{tid}"))
+            tracer = int(procfs.status(running.pid, "TracerPid"))
+            are_ours.append(tracer in procfs.threads(os.getpid()))
 
     attached = inject(running.process, timeout_s=20, step=note_tracer)
     assert (attached.state, attached.method) == ("ready", "pending call")

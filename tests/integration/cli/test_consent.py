@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import os
+import shlex
 import signal
+import socket
 import subprocess
 import sys
-import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mpwatch.collect.host import ptrace_access
-from tests.procfs import hook_threads
+from tests.procfs import eventually, hook_threads
 
 from .terminal import REPOSITORY, Terminal, idle_program
 
@@ -63,13 +69,6 @@ def dashboard(
         each.end()
 
 
-def eventually(is_so: Callable[[], bool], within_s: float = 30.0) -> bool:
-    deadline_s = time.monotonic() + within_s
-    while not is_so() and time.monotonic() < deadline_s:
-        time.sleep(0.02)
-    return is_so()
-
-
 def log_lines(variables: dict[str, str]) -> list[str]:
     path = Path(variables["XDG_STATE_HOME"], "mpwatch", "attach.log")
     return path.read_text().splitlines() if path.exists() else []
@@ -91,7 +90,7 @@ def mpwatch(*arguments: str, variables: dict[str, str]) -> subprocess.CompletedP
 @pytest.mark.parametrize(
     ("leaving", "code"), [("q", 0), ("\x03", 0), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )
-def test_yes_injects_and_leaving_detaches(
+def test_yes_injects_and_quitting_detaches(
     dashboard: Callable[..., Terminal],
     job: subprocess.Popen[bytes],
     variables: dict[str, str],
@@ -148,7 +147,7 @@ def test_keep_leaves_the_hook_and_says_how_to_detach_it(
     assert hook_threads(job.pid) == 1
     assert f"mpwatch detach {job.pid}".encode() in terminal.output
 
-    # What was there before stays, also where the next session injects.
+    # A hook that was attached before stays, also where a later session injects.
     again = dashboard("--hook")
     again.read_until("1/1")
     again.press("q")
@@ -192,6 +191,171 @@ def test_always_in_the_configuration_injects_without_a_question(
 
 
 @pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (["dump"], 0),
+        (["diagnose", "--for", "1"], 0),
+        (["record", "--for", "1", "-o", "/dev/null/x"], 2),
+        (["record", "--for", "1", "-o", "job.mpw"], 0),
+        (["attach"], 2),  # there is no terminal
+    ],
+)
+def test_always_in_the_configuration_is_no_consent_for_other_commands(
+    job: subprocess.Popen[bytes],
+    variables: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: list[str],
+    code: int,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    configured(variables, "always")
+    name, *options = command
+
+    done = mpwatch(name, str(job.pid), *options, variables=variables)
+
+    assert done.returncode == code, done.stderr
+    assert hook_threads(job.pid) == 0
+    assert log_lines(variables) == []
+
+
+def test_always_in_the_configuration_is_no_consent_for_export(
+    job: subprocess.Popen[bytes], variables: dict[str, str]
+) -> None:
+    configured(variables, "always")
+    environment = {**os.environ, **variables, "PYTHONPATH": str(REPOSITORY)}
+    command = ["-m", "mpwatch", "export", str(job.pid), "--prometheus", f"127.0.0.1:{free_port()}"]
+    with subprocess.Popen(
+        [sys.executable, *command], env=environment, stdout=subprocess.PIPE, text=True
+    ) as export:
+        assert export.stdout is not None
+        url = export.stdout.readline().split()[-1]
+
+        def reports() -> bool:
+            try:
+                with urllib.request.urlopen(url, timeout=30) as answer:
+                    return b"mpwatch_processes 1" in answer.read()
+            except urllib.error.HTTPError:
+                return False  # nothing has been read yet
+
+        try:
+            assert eventually(reports)
+        finally:
+            export.send_signal(signal.SIGINT)
+            export.communicate(timeout=60)
+
+    assert hook_threads(job.pid) == 0
+    assert log_lines(variables) == []
+
+
+PICKS = """
+import sys
+from mpwatch.cli import main
+from mpwatch.collect.job import jobs
+found, wanted = jobs.find_jobs, int(sys.argv[1])
+jobs.find_jobs = lambda: [job for job in found() if job.root.process.pid == wanted]
+sys.exit(main([]))
+"""
+
+
+def test_always_in_the_configuration_is_no_consent_for_the_picker(
+    variables: dict[str, str], tmp_path: Path
+) -> None:
+    """What maps a file of that name is listed as a torch job; other jobs of the machine are not."""
+    configured(variables, "always")
+    (tmp_path / "libtorch.so").write_bytes(bytes(4096))
+    maps = "import mmap; file = open('libtorch.so'); m = mmap.mmap(file.fileno(), 0, access=1); "
+    job = idle_program(variables, before=maps, cwd=tmp_path)
+    terminal = Terminal(str(job.pid), variables=variables, program=("-c", PICKS))
+    try:
+        terminal.read_until("1 torch job on")
+        terminal.press("\r")
+        terminal.read_until("0/1")
+        assert not eventually(lambda: hook_threads(job.pid) > 0, 0.5)
+        terminal.press("q")
+        assert terminal.wait() == 0
+        assert hook_threads(job.pid) == 0
+        assert log_lines(variables) == []
+        assert ASKED.encode() not in terminal.output
+    finally:
+        terminal.end()
+        job.kill()
+        job.communicate()
+
+
+@pytest.mark.parametrize("options", [["serve"], ["attach"], ["attach", "--hook"]])
+def test_always_in_the_configuration_is_no_consent_in_a_browser(
+    job: subprocess.Popen[bytes], variables: dict[str, str], options: list[str]
+) -> None:
+    """By `mpwatch serve`, or by a server that somebody makes with textual-serve."""
+    pytest.importorskip("textual_serve")
+    configured(variables, "always")
+    name, *more = options
+    port = free_port()
+    command = [name, str(job.pid), "--port", str(port)]
+    program = ["-m", "mpwatch"]
+    if name == "attach":
+        shown = shlex.join([sys.executable, "-m", "mpwatch", "attach", str(job.pid), *more])
+        program = [
+            "-c",
+            f"from textual_serve.server import Server; Server({shown!r}, port={port}).serve()",
+        ]
+        command = []
+    environment = {**os.environ, **variables, "PYTHONPATH": str(REPOSITORY)}
+    with subprocess.Popen(
+        [sys.executable, *program, *command],
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as server:
+        try:
+            hooks = asyncio.run(press_in_browser(port, job.pid))
+        finally:
+            os.killpg(server.pid, signal.SIGTERM)
+            server.wait(30)
+
+    assert hooks == ("--hook" in options)
+    assert eventually(lambda: hook_threads(job.pid) == 0)
+    assert len(log_lines(variables)) == 2 * hooks
+
+
+async def press_in_browser(port: int, pid: int) -> int:
+    """Press what injects, in a dashboard that a browser shows; the threads of hooks afterwards."""
+    import aiohttp
+
+    async with aiohttp.ClientSession() as session:
+        for _ in range(600):
+            with contextlib.suppress(aiohttp.ClientError):
+                place = f"http://127.0.0.1:{port}/ws?width=120&height=40"
+                browser = await session.ws_connect(place)
+                break
+            await asyncio.sleep(0.05)
+        painted = b""
+        while b"0/1" not in painted and b"1/1" not in painted:
+            painted += received(await browser.receive(60))
+        for key in ("i", "y"):
+            await browser.send_json(["stdin", key])
+            await asyncio.sleep(0.8)
+        found = hook_threads(pid)
+        await browser.close()
+        return found
+
+
+def received(message: Any) -> bytes:
+    """What a browser gets to paint."""
+    return message.data if isinstance(message.data, bytes) else str(message.data).encode()
+
+
+def free_port() -> int:
+    """A port of this machine that nobody listens on."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+        return port
+
+
+@pytest.mark.parametrize(
     "command", [["dump", "--no-stacks"], ["diagnose", "--for", "1"], ["record", "--for", "1"]]
 )
 def test_commands_detach_what_they_injected(
@@ -227,7 +391,7 @@ def test_a_recording_that_is_terminated_detaches(
     assert hook_threads(job.pid) == 0
 
 
-def test_a_dry_run_tells_what_would_be_done_and_does_nothing(
+def test_a_dry_run_says_what_would_be_done_and_does_nothing(
     job: subprocess.Popen[bytes], variables: dict[str, str]
 ) -> None:
     runtime = Path(variables["XDG_RUNTIME_DIR"])
@@ -275,7 +439,7 @@ def test_a_configuration_that_others_may_write_is_refused(
     assert hook_threads(job.pid) == 0
 
 
-def test_the_doctor_tells_what_is_in_a_process(
+def test_the_doctor_shows_the_hook_of_a_process(
     job: subprocess.Popen[bytes], variables: dict[str, str]
 ) -> None:
     def doctor() -> dict[str, dict[str, str]]:

@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from .terminal import REPOSITORY, Terminal, runs
+from tests import procfs
+
+from .terminal import REPOSITORY, Terminal
 
 pytestmark = pytest.mark.slow
 
@@ -41,26 +43,26 @@ class Job:
     """A program under `mpwatch run`, in a terminal."""
 
     def __init__(self, folder: Path, manner: str, *options: str) -> None:
-        self._note = folder / "pid"
+        self.note = folder / "pid"
         program = folder / "job.py"
         program.write_text(JOB)
         variables = {"XDG_RUNTIME_DIR": str(folder)}
         folder.chmod(0o700)
-        arguments = [*options, str(program), str(self._note), manner]
+        arguments = [*options, str(program), str(self.note), manner]
         self.terminal = Terminal("run", *arguments, variables=variables)
 
     @property
     def pid(self) -> int:
         deadline_s = time.monotonic() + 60
-        while not self._note.exists() and time.monotonic() < deadline_s:
+        while not self.note.exists() and time.monotonic() < deadline_s:
             time.sleep(0.02)
-        return int(self._note.read_text())
+        return int(self.note.read_text())
 
     @property
     def was_sent(self) -> int | None:
         """The first signal that the program's handler saw."""
         try:
-            return int(self._note.with_suffix(".signal").read_text().split()[0])
+            return int(self.note.with_suffix(".signal").read_text().split()[0])
         except OSError:
             return None
 
@@ -76,7 +78,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Job]]:
     yield start
     for job in started:
         job.terminal.end()
-        if job._note.exists() and runs(job.pid):
+        if job.note.exists() and procfs.is_alive(job.pid):
             os.kill(job.pid, signal.SIGKILL)
 
 
@@ -100,7 +102,7 @@ def test_sigterm_is_passed_to_the_job_and_its_status_is_returned(
 
     assert job.terminal.wait() == code
     assert job.was_sent == signal.SIGTERM
-    assert not runs(pid)
+    assert not procfs.is_alive(pid)
 
 
 @pytest.mark.parametrize("way", ["dashboard", "recorded"])
@@ -116,12 +118,14 @@ def test_a_job_that_does_not_end_is_left_running_after_a_while(
 
     assert job.terminal.wait() == 143
     assert job.was_sent == signal.SIGTERM
-    assert runs(pid)
+    assert procfs.is_alive(pid)
     assert b"it is left running" in job.terminal.output
 
 
 @pytest.mark.parametrize("way", ["dashboard", "closed dashboard", "recorded", "headless"])
-def test_nothing_outlives_the_terminal(start: Callable[..., Job], tmp_path: Path, way: str) -> None:
+def test_no_process_outlives_the_terminal(
+    start: Callable[..., Job], tmp_path: Path, way: str
+) -> None:
     job = start("plain", *options_of(way.split()[-1], tmp_path))
     pid = job.pid
     if "dashboard" in way:
@@ -134,7 +138,7 @@ def test_nothing_outlives_the_terminal(start: Callable[..., Job], tmp_path: Path
 
     assert job.terminal.wait() == 129
     assert job.was_sent == signal.SIGHUP
-    assert not runs(pid)
+    assert not procfs.is_alive(pid)
 
 
 def test_a_dashboard_that_ignores_sighup_sees_that_its_terminal_is_gone(
@@ -151,7 +155,7 @@ def test_a_dashboard_that_ignores_sighup_sees_that_its_terminal_is_gone(
     job.terminal.hang_up()
 
     assert job.terminal.wait() == 129
-    assert not runs(pid)
+    assert not procfs.is_alive(pid)
 
 
 def installed(folder: Path, name: str, head: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Programs that are talked to while they are watched."""
+"""Programs that a test controls by lines while it observes them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Talker:
-    """A program that is told when to go on."""
+    """A program that continues when it gets a line."""
 
     def __init__(self, state: str) -> None:
         self.process = subprocess.Popen(
@@ -43,7 +43,7 @@ class Talker:
         return rest
 
     def tell(self) -> None:
-        """Let it go on."""
+        """Write a line, so that the program continues."""
         assert self.process.stdin is not None
         self.process.stdin.write("\n")
         self.process.stdin.flush()
@@ -56,7 +56,7 @@ class Talker:
 
 @pytest.fixture
 def talk() -> Iterator[Callable[[str], Talker]]:
-    """Start a program in a state."""
+    """Start `collect_states.py` in one of its states."""
     started: list[Talker] = []
 
     def start(state: str) -> Talker:

@@ -18,7 +18,7 @@ found = leftovers.find_leftovers(folders=())
 print(*found.problems)
 print(*[leftovers.remove(each) for each in found.files])
 """
-"""Of a younger segment nothing is certain, and a test does not wait for a minute."""
+"""`mpwatch clean` for segments of any age, so that the test need not wait a minute."""
 
 
 def can_unshare() -> bool:

@@ -1,4 +1,4 @@
-"""What is said of interpreters that cannot get the hook of `mpwatch run`."""
+"""The message about interpreters that cannot get the hook of `mpwatch run`."""
 
 from __future__ import annotations
 

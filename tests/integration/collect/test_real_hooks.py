@@ -4,7 +4,6 @@ import contextlib
 import os
 import signal
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -15,6 +14,7 @@ from mpwatch.hook import wire
 from mpwatch.model.events import HookGauges, HookHello, HookSlice, HookStatus, Input
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import StacksTaken
+from tests import procfs
 from tests.conftest import Start
 
 from .conftest import eventually
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 
 class Listener:
-    """An observer that keeps all it has heard."""
+    """An observer that keeps all inputs."""
 
     def __init__(self, pid: int) -> None:
         self.tree = TreeCollector(identify(pid))
@@ -50,7 +50,7 @@ class Listener:
 
 @pytest.fixture
 def listen() -> Iterator[Callable[[int], Listener]]:
-    """Begin to listen to a job."""
+    """Start observing a job."""
     with contextlib.ExitStack() as listening:
 
         def begin(pid: int) -> Listener:
@@ -61,14 +61,12 @@ def listen() -> Iterator[Callable[[int], Listener]]:
         yield begin
 
 
-def stands(pid: int) -> bool:
+def is_stopped(pid: int) -> bool:
     """Whether every thread of a process is stopped."""
-    tids = os.listdir(f"/proc/{pid}/task")
-    stats = [Path(f"/proc/{pid}/task/{tid}/stat").read_text() for tid in tids]
-    return all(stat.rpartition(")")[2].split()[0] == "T" for stat in stats)
+    return all(procfs.fields(tid)[0] == "T" for tid in procfs.threads(pid))
 
 
-def test_a_real_hook_is_heard_asked_silent_and_survived_by_its_ring(
+def test_a_real_hook_is_received_answers_is_silent_and_leaves_its_ring(
     start: Start, listen: Callable[[int], Listener]
 ) -> None:
     job = start("loader.py", "2", "--hook")
@@ -89,7 +87,9 @@ def test_a_real_hook_is_heard_asked_silent_and_survived_by_its_ring(
 
     main = next(process for process in everybody if process.pid == job.pid)
     os.kill(job.pid, signal.SIGSTOP)
-    eventually(lambda: stands(job.pid))  # until then its hook may still answer
+    eventually(
+        lambda: is_stopped(job.pid)
+    )  # until all threads are stopped the hook may still answer
     assert listener.clients.ask(main, "ping") is None
     eventually(lambda: listener.has_state(job.pid, "silent"))
     os.kill(job.pid, signal.SIGCONT)

@@ -15,6 +15,7 @@ from mpwatch.collect.process.exits import ExitWatch
 from mpwatch.collect.process.identify import identify
 from mpwatch.collect.process.py_spy import StackCollector
 from mpwatch.model.samples import Ended, ProcSample, TreeSample, WaitedOn
+from tests import procfs
 
 from .conftest import Talker, eventually
 
@@ -122,7 +123,7 @@ def test_exits_of_other_processes_are_reported_with_code_or_signal(talk: Talk) -
         assert set(found) == set(children)
 
 
-def test_the_death_of_a_reused_number_is_not_reported_as_ours() -> None:
+def test_the_exit_of_a_process_with_a_reused_pid_is_not_reported() -> None:
     mine = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     process = identify(mine.pid)
     deaths = ExitWatch()
@@ -221,7 +222,7 @@ def test_hostile_names_come_out_clean(talk: Talk) -> None:
 def run_as_nobody(code: str) -> str:
     """Run code after giving up all rights."""
     drop = f"import os; os.setgroups([]); os.setgid({OTHER_UID}); os.setuid({OTHER_UID})\n"
-    # Everything is imported before: the code may lie where nobody may read.
+    # All modules are imported before: another user may not be able to read them.
     imports = textwrap.dedent(
         """
         from mpwatch.collect.process import identify as errors, py_spy
@@ -312,8 +313,7 @@ def test_a_stack_dump_that_is_cut_short_never_leaves_the_process_stopped(talk: T
     for step in range(40):
         taken = collector.take(process, native=True, limit_s=0.001 + step * 0.0015)
         late += taken.problem is not None
-        with open(f"/proc/{program.pid}/stat") as stat:
-            assert stat.read().rsplit(")", 1)[1].split()[0] not in "Tt"
+        assert procfs.fields(program.pid)[0] not in "Tt"
 
     assert late > 0
     program.tell()

@@ -1,4 +1,5 @@
-"""Other shapes: processes hidden, control groups missing, calls forbidden, read-only, very many."""
+"""Unusual systems: hidden processes, no control groups, forbidden calls, a read-only root, very
+many processes."""
 
 from __future__ import annotations
 
@@ -44,11 +45,11 @@ def child(then):
     return pid
 """
 HIDDEN_PROC = 'mount -t proc -o hidepid=invisible proc /proc && exec "$@"'
-"""A procfs of its own: to mount the old one again with options would change it for all."""
+"""Mounts a new procfs: a remount of the old one with options would change it for all."""
 
 
 def unshared(script: str) -> list[str]:
-    """Run a command in a mount namespace of its own, after a line of shell."""
+    """Run a command in a mount namespace of its own, after a shell command."""
     return ["unshare", "--mount", "sh", "-c", script, "sh"]
 
 
@@ -63,7 +64,7 @@ needs_namespaces = pytest.mark.skipif(not can_hide(), reason="needs namespaces o
 
 
 def as_nobody(script: str, code: str) -> list[str]:
-    """The lines that a program of another user prints after a line of shell."""
+    """The output lines of a program that runs as another user, after a shell command."""
     code = IMPORTS.format(uid=OTHER_UID) + textwrap.dedent(code)
     done = subprocess.run(
         [*unshared(script), sys.executable, "-c", code],
@@ -77,7 +78,7 @@ def as_nobody(script: str, code: str) -> list[str]:
 
 
 @needs_namespaces
-def test_where_processes_of_others_are_hidden_ones_own_are_read() -> None:
+def test_with_hidepid_the_users_own_processes_are_read() -> None:
     lines = as_nobody(
         HIDDEN_PROC,
         """
@@ -102,7 +103,7 @@ def test_where_processes_of_others_are_hidden_ones_own_are_read() -> None:
 
 
 @needs_namespaces
-def test_a_process_that_is_hidden_does_not_exist_and_nothing_is_left_over() -> None:
+def test_a_hidden_process_is_reported_as_missing_and_no_file_as_orphaned() -> None:
     lines = as_nobody(
         HIDDEN_PROC,
         """
@@ -132,7 +133,7 @@ def sleeper() -> subprocess.Popen[bytes]:
     return process
 
 
-def test_without_memory_of_others_all_but_that_is_read(
+def test_without_access_to_the_memory_of_others_everything_else_is_read(
     sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As under a seccomp filter that refuses process_vm_readv, and /proc/PID/mem as well."""
@@ -203,8 +204,8 @@ def test_without_control_groups_their_limits_are_unknown() -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs namespaces of its own")
-def test_on_a_read_only_root_a_job_runs_and_is_read_and_why_it_has_no_hook_is_said() -> None:
-    # Nothing is mounted over its folders for files: /tmp and the runtime directory are on it.
+def test_on_a_read_only_root_a_job_is_read_and_the_reason_for_no_hook_is_shown() -> None:
+    # No file systems are mounted over /tmp and the runtime directory, which are on the root.
     script = (
         "mount --bind / /mnt && mount -o remount,bind,ro /mnt && mount --rbind /proc /mnt/proc "
         '&& mount --rbind /dev /mnt/dev && exec chroot /mnt "$@"'
@@ -259,7 +260,7 @@ def many(start: Start, what: str, count: int) -> ProcessId:
     return identify(program.pid)
 
 
-def test_a_thousand_processes_are_read_whole(start: Start) -> None:
+def test_a_thousand_processes_are_read_completely(start: Start) -> None:
     sample = TreeCollector(many(start, "children", 999)).collect(ReadRequest.everything())
 
     assert sample is not None

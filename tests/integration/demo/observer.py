@@ -27,7 +27,7 @@ from tests.integration.demo.refusals import refuse_tracing
 
 
 class Telling:
-    """Prints each finding once, and says when all that is expected has been named."""
+    """Prints each finding once, and whether all expected rules have been named."""
 
     def __init__(self, expected: tuple[str, ...], settle_s: float) -> None:
         self._began_s = time.monotonic()
@@ -51,7 +51,7 @@ class Telling:
                     self._enough_s = after_s + self._settle_s
 
     def is_over(self) -> bool:
-        """Whether everything was named a while ago."""
+        """Whether all expected rules were named long enough ago."""
         return self._enough_s is not None and time.monotonic() - self._began_s > self._enough_s
 
 
@@ -77,7 +77,7 @@ def main() -> None:
         refuse_tracing()
     pid = sys.stdin.readline().strip()
     if not pid:
-        return  # there is nothing to watch
+        return  # the pid was not sent: there is no program to observe
     telling = Telling(tuple(expected), float(settle_s))
     root = identify(int(pid))
     with injecting(root) if options.rights == "attach" else contextlib.nullcontext() as inject:

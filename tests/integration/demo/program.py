@@ -1,4 +1,5 @@
-"""One program under trial: started, waited for by its own word, ended, and searched for remains."""
+"""A program under trial: started, awaited by its line `ready`, ended, and searched for what it
+left."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from tests import procfs
 READY_S = 90.0
 ENDS_WITHIN_S = 8.0
 TIDY_WITHIN_S = 25.0
-"""Its guardian needs a second or two for that, on a machine that has nothing else to do."""
+"""Seconds for its guardian to clean up: it needs one or two on an idle machine."""
 
 
 class Program:
@@ -49,7 +50,7 @@ class Program:
             return output.read()
 
     def is_ready(self) -> bool:
-        """Wait until it reports that it is in the state it shows; `False` if it never does."""
+        """Wait until it prints that it is in its failing state; `False` if it never does."""
         pidfd = os.pidfd_open(self.pid)
         try:
             end_s = time.monotonic() + READY_S
@@ -61,30 +62,30 @@ class Program:
         return "ready" in self.text.split()
 
     def says(self, beginning: str | tuple[str, ...], deadline_s: float = 30.0) -> bool:
-        """Wait for a line that begins so, or in one of these ways."""
+        """Wait for a line that starts with one of these texts."""
         return procfs.eventually(
             lambda: any(line.startswith(beginning) for line in self.text.splitlines()), deadline_s
         )
 
     def has_ended(self) -> bool:
-        """Whether its main process is gone; it is left for `end` to collect."""
+        """Whether its main process has exited; `end` reaps it."""
         return not procfs.is_alive(self.pid)
 
     def fails(self) -> str:
-        """How it has failed by now, in its own words; empty if it runs or has ended well."""
+        """The error it has printed so far; empty if it runs or has exited normally."""
         has_failed = self.process.poll() not in (None, 0, -signal.SIGTERM)
         is_bad = has_failed or "Traceback (most recent call last)" in self.text
         return self.text[-300:].replace("\n", " | ") if is_bad else ""
 
     def look_around(self) -> None:
-        """Remember everybody who belongs to it: some outlive the main process."""
+        """Note all of its processes: some outlive the main process."""
         for pid in (self.pid, *procfs.descendants(self.pid)):
-            self._family.setdefault(pid, procfs.birth(pid))
+            self._family.setdefault(pid, procfs.start_ticks(pid))
         for pid, folder in guardians_of(self.pid):
             self._guardians.setdefault(pid, folder)
 
     def end(self) -> tuple[str, ...]:
-        """Tell it and its guardian to end, and return what is left then, in words."""
+        """Ask it and its guardian to end, and return what is left then, in words."""
         self.look_around()
         self.process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -98,9 +99,13 @@ class Program:
         return self._remains()
 
     def _remains(self) -> tuple[str, ...]:
-        """What still is there of it."""
+        """Processes, files and folders of it that are left, in words."""
         return (
-            *(f"process {p}" for p, born in self._family.items() if procfs.birth(p) == born != ""),
+            *(
+                f"process {p}"
+                for p, born in self._family.items()
+                if procfs.start_ticks(p) == born != ""
+            ),
             *(path for pid in self._family for path in glob.glob(f"/dev/shm/torch_{pid}_*")),
             *(folder for folder in self._guardians.values() if os.path.exists(folder)),
         )
@@ -119,7 +124,7 @@ def started(argv: Sequence[str], env: Mapping[str, str]) -> Iterator[Program]:
 
 
 def guardians_of(pid: int) -> Iterator[tuple[int, str]]:
-    """Who watches over a demonstration: pids, each with the folder it will remove."""
+    """The guardians of a demonstration: pids, each with the folder it will remove."""
     for name in filter(str.isdigit, os.listdir("/proc")):
         words = procfs.text(int(name), "cmdline").split("\0")
         if str(pid) in words and any("guardian.py" in word for word in words):

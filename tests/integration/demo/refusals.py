@@ -14,14 +14,14 @@ import struct
 import sys
 
 FILES = ("/mem", "/syscall", "/stack")
-# asm/unistd_64.h, asm-generic/unistd.h: ptrace, process_vm_readv
+# ptrace and process_vm_readv, from asm/unistd_64.h and asm-generic/unistd.h
 _CALLS = (101, 310) if platform.machine() == "x86_64" else (117, 270)
 _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 38, 22, 2
 _RETURN_ERRNO, _ALLOW = 0x00050000, 0x7FFF0000
 
 
 def refuse_tracing() -> None:
-    """Refuse it from now on to this process, and the calls also to the programs that it starts."""
+    """Refuse tracing to this process from now on, and the calls also to its programs."""
     _filter_calls()
     sys.addaudithook(_refuse_files)
 
@@ -35,7 +35,7 @@ def _refuse_files(event: str, arguments: tuple[object, ...]) -> None:
 
 
 def _filter_calls() -> None:
-    """Have the kernel answer EPERM (seccomp(2), mode filter)."""
+    """Install a filter that answers EPERM (seccomp(2), mode filter)."""
     load, jump_equal, give = 0x20, 0x15, 0x06
     first, second = _CALLS
     instructions = (

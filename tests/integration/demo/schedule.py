@@ -1,4 +1,4 @@
-"""Several trials at once: most of these programs stand still and use no cpu while watched."""
+"""Several trials at once: most of these programs use no cpu while they are observed."""
 
 from __future__ import annotations
 

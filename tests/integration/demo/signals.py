@@ -1,7 +1,6 @@
-"""The raw signal of each demonstration: what shows, by hand and from outside, that it is real.
+"""The raw signal of each demonstration: proof from outside, without mpwatch, that it really fails.
 
-A line of its output where the failure speaks, a reading from /proc where it is silent. Nothing
-here uses mpwatch.
+A line of its output where the failure prints an error, a reading from /proc where it does not.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ Signal = Callable[[Program], bool]
 
 
 def says(*beginning: str) -> Signal:
-    """It prints a line that begins in one of these ways."""
+    """It prints a line that starts with one of these texts."""
     return lambda program: program.says(beginning)
 
 
@@ -41,7 +40,7 @@ def mappings_are_many(program: Program) -> bool:
 
 
 def shm_of_its_own_fills(program: Program) -> bool:
-    """A small /dev/shm, with less room from batch to batch."""
+    """A small /dev/shm of its own, with less free space from batch to batch."""
     room = os.statvfs(f"/proc/{program.pid}/root/dev/shm")
     path = f"/proc/{program.pid}/root/dev/shm"
     return room.f_blocks * room.f_frsize < 64 << 20 and procfs.grows(
@@ -58,7 +57,7 @@ def files_run_out(program: Program) -> bool:
 
 
 def pipes_stay_open(program: Program) -> bool:
-    """Main has more and more descriptors of pipes and sockets."""
+    """Main has ever more descriptors of pipes and sockets."""
     return procfs.grows(lambda: len(os.listdir(f"/proc/{program.pid}/fd")), by=6)
 
 
@@ -96,12 +95,12 @@ def page_faults_race(program: Program) -> bool:
 
 
 def main_blocks_in(number: int) -> Signal:
-    """The main thread comes to rest in a system call."""
+    """The main thread is blocked in a system call."""
     return lambda program: eventually(lambda: procfs.call(program.pid) == number)
 
 
 def children_block_in(number: int, count: int) -> Signal:
-    """So many children come to rest in a system call."""
+    """So many children are blocked in a system call."""
 
     def check(program: Program) -> bool:
         return eventually(
@@ -132,7 +131,7 @@ def writer_waits_for_its_joiner(program: Program) -> bool:
 
 
 def worker_waits_for_bytes(program: Program) -> bool:
-    """A worker rests in recv."""
+    """A worker is blocked in recv."""
     return eventually(lambda: RECV in map(procfs.call, procfs.workers(program.pid)))
 
 
@@ -142,7 +141,7 @@ def has_thread(name: str) -> Signal:
 
 
 def workers_leave_in_mid_epoch(program: Program) -> bool:
-    """The workers are there, and then they are not, while main goes on."""
+    """The workers run, and then have exited, while main still runs."""
     assert procfs.workers(program.pid)
     return eventually(
         lambda: not any(map(procfs.is_alive, procfs.workers(program.pid)))
@@ -155,7 +154,7 @@ def is_in_a_cgroup_of_its_own(program: Program) -> bool:
 
 
 def survivors(words: str) -> Signal:
-    """Once main is killed, a process with these words in its command line or name lives on."""
+    """Once main is killed, a process with these words in its command line or name still runs."""
 
     def check(program: Program) -> bool:
         below = procfs.descendants(program.pid)
@@ -228,7 +227,7 @@ def grandchild_was_spawned(program: Program) -> bool:
 
 
 def main_waits_for_batches(program: Program) -> bool:
-    """The main thread is blocked in most of twenty looks."""
+    """The main thread is blocked in most of twenty readings."""
     looks: list[bool] = []
 
     def looked_twenty_times() -> bool:

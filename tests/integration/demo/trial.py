@@ -1,7 +1,7 @@
-"""One program run and diagnosed: what had to be said about it, and what was.
+"""A program that is run and diagnosed: which findings were expected, and which there were.
 
-A program is watched from its line `ready` on by an observer of its own, from outside, or with the
-hook where nothing less can tell. It is right if all it is about was named and nothing else was.
+A program is observed from its line `ready` on by a process of its own, from outside, or with the
+hook where no other layer can tell. It is right if all expected rules were named and no others.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LONGEST_S = 60.0
 
 @dataclass(frozen=True)
 class Case:
-    """A program to run, and what has to be said about it."""
+    """A program to run, and the findings that are expected."""
 
     name: str
     argv: tuple[str, ...]
@@ -42,39 +42,39 @@ class Case:
     layer: str = "proc"
     damage_s: float | None = None
     is_alone: bool = False
-    """It loads the machine, or leaves something on it: nothing else may run beside it."""
+    """It loads the machine, or leaves files on it: no other program may run beside it."""
     says: str = ""
-    """How the line begins that says the damage is done; its end is what says so if empty."""
+    """Start of the line that reports the damage; its exit reports it if empty."""
     never: tuple[str, ...] = ()
     """Rules that must not be found, not even below a warning: those of its failing neighbour."""
 
 
 @dataclass
 class Row:
-    """What was said about one program."""
+    """The findings about one program."""
 
     case: Case
     named_s: dict[str, float] = field(default_factory=dict)
     """Seconds from `ready` until each expected rule was first found."""
     alarms: set[str] = field(default_factory=set)
-    """Rules found, as a warning or worse, that are not true of it."""
+    """False rules of severity warning or worse."""
     remarks: set[str] = field(default_factory=set)
-    """The same, but below a warning, shown as an effect of what is true, or general findings about
-    a program that does fail."""
+    """False rules below a warning, shown as an effect of a true one, or general ones about a
+    program that does fail."""
     findings: dict[str, Any] = field(default_factory=dict)
     problem: str = ""
     is_shown: bool | None = None
-    """Whether the failure shows by other means; `None` if nobody looked."""
+    """Whether the failure was seen by its raw signal; `None` if that was not checked."""
     told: tuple[float, float] | None = None
     """When the first forecast of an expected rule was made, and the seconds it gave."""
     damaged_at_s: float | None = None
-    """When the damage was done, on the same clock; `None` if it was not while it was watched."""
+    """When the damage was done, on the same clock; `None` if it was not done meanwhile."""
     left: tuple[str, ...] = ()
-    """What it left behind: processes, segments and folders."""
+    """Processes, segments and folders that it left."""
 
     @property
     def came_s(self) -> float | None:
-        """Seconds that really passed from the forecast until the damage."""
+        """Actual seconds from the forecast until the damage."""
         if self.told is None or self.damaged_at_s is None or self.damaged_at_s <= self.told[0]:
             return None
         return self.damaged_at_s - self.told[0]
@@ -99,7 +99,7 @@ def cases() -> Iterator[Case]:
 
 
 def failing(scenario: Scenario) -> Case:
-    """A demonstration, watched long enough to show itself, or until after the damage."""
+    """A demonstration, observed long enough to fail, or until after the damage."""
     watch_s = max(scenario.shows_s, (scenario.damage_s or 0.0) + AFTER_DAMAGE_S)
     watch_s = min(watch_s if scenario.expected else HEALTHY_S, LONGEST_S)
     return Case(
@@ -116,7 +116,7 @@ def failing(scenario: Scenario) -> Case:
 
 
 def mended(scenario: Scenario) -> Case:
-    """The nearest healthy neighbour of a demonstration, watched for as long as that is."""
+    """The healthy variant of a demonstration, observed for as long as that."""
     return Case(
         name=f"mended: {scenario.name}",
         argv=argv_of(scenario, mended=True),
@@ -154,7 +154,7 @@ def run(
         env: The environment of the program and its observer.
     """
     row = Row(case)
-    # The observer is up before the program is, so that it misses nothing of what comes next.
+    # The observer is started before the program, so that it observes all of it.
     observer = _observer(case, settle_s, env)
     try:
         with started(case.argv, env) as program:
@@ -182,7 +182,7 @@ def run(
 
 @contextlib.contextmanager
 def damage(program: Program, row: Row) -> Iterator[None]:
-    """Note when the damage is done, while the block lasts."""
+    """Note when the damage is done, within the block."""
     is_over = threading.Event()
 
     def look() -> None:
@@ -204,7 +204,7 @@ def damage(program: Program, row: Row) -> Iterator[None]:
 
 
 def _observer(case: Case, settle_s: float | None, env: Mapping[str, str]) -> subprocess.Popen[str]:
-    """Whoever is going to watch a program, and waits for its pid."""
+    """The process that will observe a program; it waits for the pid."""
     early = [] if settle_s is None else ["--settle", f"{settle_s:g}", *case.expected, "--"]
     return subprocess.Popen(
         [sys.executable, "-m", "tests.integration.demo.observer", *early, f"{case.watch_s:g}"],
@@ -218,7 +218,7 @@ def _observer(case: Case, settle_s: float | None, env: Mapping[str, str]) -> sub
 
 
 def judge(row: Row, said: dict[str, Any]) -> None:
-    """Enter one finding."""
+    """Add one finding to the row."""
     finding = said["finding"]
     rule = finding["rule"]
     row.findings.setdefault(rule, finding)
@@ -228,7 +228,7 @@ def judge(row: Row, said: dict[str, Any]) -> None:
             row.told = (said["at_s"], finding["eta_s"])
     elif rule not in row.case.also:
         is_effect = finding["effect_of"] in (*row.case.expected, *row.case.also)
-        # What fails may be said to stand still before its cause is certain.
+        # A program that fails may be reported as stalled before its cause is certain.
         is_early = bool(row.case.expected) and rule in ONLY_ALONE
         is_remark = is_effect or is_early or finding["severity"] == "info"
         is_remark = is_remark and rule not in row.case.never

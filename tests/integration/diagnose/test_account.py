@@ -86,7 +86,7 @@ def test_processes_that_take_turns_with_a_lock_wait_for_it(start: Start) -> None
     shares = [by_target(each["last_minute"]) for each in holders]
 
     assert len(shares) == 2
-    # One of the two holds the lock, so both together wait for it for the time of one.
+    # One of the two always holds the lock, so their shares of waiting for it add up to one.
     assert sum(each["lock"] for each in shares) == pytest.approx(1.0, abs=0.3)
     assert sum(each["sleeping"] for each in shares) == pytest.approx(1.0, abs=0.3)
     assert all(each["computing"] < 0.1 for each in shares)

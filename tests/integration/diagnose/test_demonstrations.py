@@ -1,7 +1,8 @@
-"""Every demonstration and every healthy program once: it shows what it is about, is named, is gone.
+"""Every demonstration and every healthy program once: it fails as described, is named, leaves
+nothing.
 
 They run several at a time behind the tests, which wait for them one after the other. Of the healthy
-neighbours of the demonstrations some are run each time, all of them on demand.
+variants of the demonstrations some are run each time, all of them on demand.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tests.integration.demo.signals import SIGNALS
 from tests.integration.demo.trial import LONGEST_S, Case, Row, cases, run
 
 SETTLE_S = 3.0
-"""How long a program is watched on after it was named: what is said wrongly often comes later."""
+"""Seconds after a program was named: false findings often come later."""
 HEALTHY_S = 12.0
 NEIGHBOUR_S = 8.0
 NEIGHBOURS = frozenset(
@@ -66,13 +67,14 @@ NEIGHBOURS = frozenset(
         "rank-stuck-in-collective",
     )
 )
-"""Those that have been mistaken for their failures, or are most like them: the others on demand."""
+"""Healthy variants that were mistaken for their failures, or are most like them; the others run on
+demand."""
 JOBS = 3
 ALL = {case.name: case for case in cases()}
 CANNOT = {each.name: reason for each in scenarios() if (reason := obstacle(each))}
 LONG = {name for name, case in ALL.items() if case.is_alone}
 
-# One worker has all of them: they are begun together.
+# One worker of xdist runs all of them: they are started together.
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(1200),
@@ -89,14 +91,14 @@ def is_left_out(name: str) -> bool:
 def seconds_for(case: Case) -> float:
     """How long to watch a program at most."""
     if case.expected:
-        return LONGEST_S  # a slow machine is given its time: what is named early is not waited for
+        return LONGEST_S  # enough for a slow machine; a program that is named early ends sooner
     if not case.never:
         return HEALTHY_S
     return case.watch_s if on_demand.IS_SET else NEIGHBOUR_S
 
 
 def trial_in(env: dict[str, str]) -> Callable[[Case], Row]:
-    """What is done with each program, in one environment for it and for its observer."""
+    """A function that runs a case, in one environment for the program and its observer."""
 
     def trial(case: Case) -> Row:
         patient = replace(case, watch_s=seconds_for(case))
@@ -110,12 +112,13 @@ def trial_in(env: dict[str, str]) -> Callable[[Case], Row]:
 def rows(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, Future[Row]]]:
-    """The row to come of each program that was selected."""
+    """The future row of each selected program."""
     selected = [
         item.callspec.params["name"]
         for item in request.session.items
         if isinstance(item, pytest.Function) and hasattr(item, "callspec")
-        if item.originalname == test_a_program_shows_is_named_and_leaves_nothing.__name__
+        if item.originalname
+        == test_a_program_fails_as_described_is_named_and_leaves_nothing.__name__
     ]
     folder = tmp_path_factory.mktemp("run")
     folder.chmod(0o700)
@@ -126,7 +129,7 @@ def rows(
 
 
 @pytest.mark.parametrize("name", [*ALL, *CANNOT])
-def test_a_program_shows_is_named_and_leaves_nothing(
+def test_a_program_fails_as_described_is_named_and_leaves_nothing(
     rows: dict[str, Future[Row]], name: str
 ) -> None:
     if name in CANNOT:
@@ -147,5 +150,5 @@ def test_every_scenario_has_its_raw_signal() -> None:
     assert {each.name for each in scenarios() if not obstacle(each)} <= set(SIGNALS)
 
 
-def test_the_neighbours_that_are_run_each_time_are_there() -> None:
+def test_the_healthy_variants_that_are_run_each_time_exist() -> None:
     assert NEIGHBOURS - ALL.keys() <= {f"mended: {name}" for name in CANNOT}

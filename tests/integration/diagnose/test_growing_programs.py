@@ -16,7 +16,7 @@ from tests.integration.demo.trial import Case, Row, run
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(300),
-    pytest.mark.xdist_group("growing"),  # all of them run at the same time, as they do little
+    pytest.mark.xdist_group("growing"),  # all of them run at the same time, as they use little cpu
 ]
 
 PROGRAM = Path(__file__).parents[2] / "programs" / "growing.py"
@@ -34,14 +34,14 @@ SAYS = {
     "shm": ("shared-memory files in /dev/shm pile up", "psm_"),
     "tmp": ("temporary files in", "tmp"),
 }
-"""What the title and the evidence have to contain."""
+"""Texts that the title and the evidence have to contain."""
 HEALTHY = ("cache", "sawtooth")
 USUAL = ("memory", "shm")
 
 
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[Row]]]:
-    """The row to come of each program."""
+    """The future row of each program."""
     folder = tmp_path_factory.mktemp("run")
     folder.chmod(0o700)
     with ThreadPoolExecutor(len(SAYS) + len(HEALTHY)) as pool:
@@ -61,9 +61,7 @@ def _watched(way: str, folder: Path) -> Row:
 
 
 @pytest.mark.parametrize("way", on_demand.cases(SAYS, USUAL))
-def test_what_grows_is_named_with_what_it_consists_of(
-    rows: dict[str, Future[Row]], way: str
-) -> None:
+def test_what_grows_is_named_with_its_parts(rows: dict[str, Future[Row]], way: str) -> None:
     row = rows[way].result()
 
     assert not row.problem
@@ -77,7 +75,7 @@ def test_what_grows_is_named_with_what_it_consists_of(
 
 
 @pytest.mark.parametrize("way", HEALTHY)
-def test_a_cache_that_fills_and_what_is_cleared_are_not_told(
+def test_a_cache_that_fills_and_a_list_that_is_cleared_are_not_reported(
     rows: dict[str, Future[Row]], way: str
 ) -> None:
     row = rows[way].result()

@@ -1,6 +1,6 @@
-"""What is named from outside is named with the hook in as well: it must not get in the way.
+"""Failures that are named from outside are named with the hook attached as well.
 
-The hook has a thread of its own in each process and answers in place of a look at the stacks.
+The hook has a thread of its own in each process and answers in place of py-spy.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 @pytest.mark.parametrize("name", on_demand.cases(NAMES, USUAL))
-def test_a_standing_program_is_named_with_the_hook_in(name: str) -> None:
+def test_a_stalled_program_is_named_with_the_hook_attached(name: str) -> None:
     case = next(case for case in cases() if case.name == name)
     hooked = (case.argv[0], "-m", "mpwatch", "run", "--headless", *case.argv[1:])
 

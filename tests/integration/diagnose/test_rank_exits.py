@@ -1,4 +1,4 @@
-"""Real ranks and children that ended: the first is named, and what nobody joined is told."""
+"""Real ranks and children that exited: the first is named, and unjoined children are reported."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ READY_S = 200.0
 
 
 def findings(job: Program, watched_s: float) -> list[dict[str, Any]]:
-    """What a health check finds that goes on to the end of the job."""
+    """The findings of a health check that lasts until the job ends."""
     diagnose = [sys.executable, "-m", "mpwatch", "diagnose", str(job.pid), "--json"]
     done = subprocess.run(
         [*diagnose, "--for", f"{watched_s:g}"],
@@ -82,7 +82,7 @@ time.sleep(600)
 
 
 @ON_DEMAND
-def test_a_child_that_was_killed_before_mpwatch_came_is_told(start: Start) -> None:
+def test_a_child_that_was_killed_before_mpwatch_started_is_reported(start: Start) -> None:
     job = start([sys.executable, "-c", CHILD_OF_BEFORE])
     job.wait_for("ready")
 

@@ -20,7 +20,7 @@ PROGRAM = str(PROGRAMS / "ranks_apart.py")
 
 
 def findings(job: Program, watched_s: float = WATCHED_S) -> list[dict[str, Any]]:
-    """What a health check of the job finds, but for what is resolved at its end."""
+    """The findings of a health check, without those that are resolved at its end."""
     diagnose = [sys.executable, "-m", "mpwatch", "diagnose", str(job.pid), "--json"]
     done = subprocess.run(
         [*diagnose, "--for", f"{watched_s:g}"],
@@ -34,7 +34,7 @@ def findings(job: Program, watched_s: float = WATCHED_S) -> list[dict[str, Any]]
 
 
 def apart(start: Start, way: str, *arguments: str, hook: bool = False) -> Program:
-    """A job whose ranks have parted."""
+    """A job whose ranks wait for each other."""
     before = ["-m", "mpwatch", "run", "--headless"] if hook else []
     job = start([sys.executable, *before, PROGRAM, way, *arguments])
     job.wait_for("ready", READY_S)
@@ -104,7 +104,7 @@ def test_a_rank_that_validates_while_the_other_waits_is_no_warning(
 
 
 @ON_DEMAND
-def test_ranks_of_two_groups_that_do_not_move_are_told_from_outside(start: Start) -> None:
+def test_stalled_ranks_of_two_groups_are_reported_from_outside(start: Start) -> None:
     job = apart(start, "groups", "--torchrun")
 
     found = findings(job, 45.0)

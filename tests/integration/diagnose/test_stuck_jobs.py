@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 WATCHED_S = 14.0
 STARTED_S = 12.0
-"""Longer than a job that makes progress is watched, the start of the command included."""
+"""Longer than a job that makes progress is observed, with the start of the command."""
 STUCK = {
     "crossed_locks": ("standing-still", "different order", " cross"),
     "event_of_the_dead": ("standing-still", "nobody is left", "event_of_the_dead"),
@@ -42,7 +42,7 @@ HEALTHY = ("computing_worker", "idle_pool", "idle_workers", "joined_service", "s
 
 
 def findings(pid: int) -> list[dict[str, Any]]:
-    """What is found from outside within some seconds."""
+    """The findings from outside within some seconds."""
     command = [sys.executable, "-m", "mpwatch", "diagnose", str(pid), "--no-hook", "--json"]
     done = subprocess.run(
         [*command, "--for", f"{WATCHED_S:g}"], capture_output=True, text=True, timeout=120
@@ -53,7 +53,7 @@ def findings(pid: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("case", on_demand.cases(STUCK, USUAL))
-def test_a_job_that_stands_still_is_named(start: Start, case: str) -> None:
+def test_a_stalled_job_is_named(start: Start, case: str) -> None:
     rule, words, place = STUCK[case]
     job = start("stuck_jobs.py", case)
     job.wait_for("ready")

@@ -1,4 +1,4 @@
-"""The observer's end of the socket, as small as the protocol allows."""
+"""A minimal client of the hook's protocol."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Client:
                 return reply
 
     def listen_for(self, kind: int, count: int, deadline_s: float = 20.0) -> list[tuple[int, ...]]:
-        """Read until so many records of a kind have come."""
+        """Read until so many records of a kind have arrived."""
         end_s = time.monotonic() + deadline_s
         while True:
             found = [record for record in self.records if record[2] == kind]
@@ -99,7 +99,7 @@ def sockets(folder: Path) -> dict[int, Path]:
 
 
 def wait_for_sockets(folder: Path, count: int, deadline_s: float = 30.0) -> dict[int, Path]:
-    """Wait until so many hooks listen."""
+    """Wait until so many hooks have opened their socket."""
     end_s = time.monotonic() + deadline_s
     found = sockets(folder)
     while len(found) < count and time.monotonic() < end_s:

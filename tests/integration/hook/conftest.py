@@ -1,4 +1,4 @@
-"""What the tests of the hook in real processes share."""
+"""Fixtures of the tests of the hook in real processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The program `hook_guest.py`, or another that reads lines, with a way to talk to it."""
+"""The program `hook_guest.py`, or another that reads lines, and its input and output."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.conftest import PROGRAMS
 
 
 class Guest:
-    """The program; it ends with the test."""
+    """The program; it is killed at the end of the test."""
 
     def __init__(
         self,

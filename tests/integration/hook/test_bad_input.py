@@ -1,4 +1,4 @@
-"""A disk, a memory, an observer as they should not be; each with a real process."""
+"""Full disks, little memory, observers that misbehave; each with a real process."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import pytest
 from mpwatch.collect.hook.ring_decode import read_ring
 from mpwatch.hook import wire
 from mpwatch.hook.transport.server import CONNECTIONS
+from tests import procfs
 from tests.integration.hook.client import Client, ring_records, wait_for_sockets
 from tests.integration.hook.guest import Guest
 
@@ -39,7 +40,7 @@ def disk(
 
 @may_mount
 @pytest.mark.parametrize("disk", ["size=64k,mode=700"], indirect=True)
-def test_on_a_full_disk_the_hook_works_without_its_file_and_says_so(disk: Path) -> None:
+def test_on_a_full_disk_the_hook_works_without_its_file_and_reports_it(disk: Path) -> None:
     with Guest("listen", XDG_RUNTIME_DIR=str(disk)) as guest:
         assert guest.hear() == "ready"
         with Client(wait_for_sockets(disk, 1)[guest.process.pid]) as client:
@@ -60,7 +61,7 @@ def test_on_a_full_disk_the_hook_works_without_its_file_and_says_so(disk: Path) 
 
 @may_mount
 @pytest.mark.parametrize("disk", ["ro,mode=700"], indirect=True)
-def test_a_read_only_runtime_directory_is_said_and_the_next_one_used(disk: Path) -> None:
+def test_a_read_only_runtime_directory_is_reported_and_the_next_one_used(disk: Path) -> None:
     with Guest("nowhere", XDG_RUNTIME_DIR=str(disk)) as guest:
         lines = guest.finish()[1].splitlines()
 
@@ -70,7 +71,7 @@ def test_a_read_only_runtime_directory_is_said_and_the_next_one_used(disk: Path)
 
 @may_mount
 @pytest.mark.parametrize("disk", ["ro,mode=700"], indirect=True)
-def test_with_no_place_for_any_file_the_program_runs_as_ever(disk: Path) -> None:
+def test_without_a_runtime_directory_the_program_runs_as_without_the_hook(disk: Path) -> None:
     fallback = f"/tmp/mpwatch-{os.geteuid()}"
     script = f'mkdir -p {fallback} && mount --bind "$XDG_RUNTIME_DIR" {fallback} && exec "$@"'
     hide = ["unshare", "-m", "sh", "-c", script, "sh"]
@@ -131,13 +132,12 @@ def test_data_that_an_observer_does_not_read_is_not_kept(runtime: Path) -> None:
         guest.tell("end")
         assert guest.finish() == (0, "")
 
-    # What was written is 12 MiB, once for each of them.
+    # 12 MiB were written, and would be kept once for each observer.
     assert grown_kib < 4096
 
 
 def resident_kib(pid: int) -> int:
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:"))
+    return int(procfs.status(pid, "VmRSS").split()[0])
 
 
 def test_more_observers_than_allowed_wait_until_one_disconnects(runtime: Path) -> None:
@@ -203,7 +203,7 @@ def test_forks_while_memory_is_short_mix_no_records_and_end_well(runtime_in_memo
     assert kinds == {wire.FORKED}
 
 
-def test_functions_replaced_while_the_hook_is_in_are_not_used_at_a_fork_nor_after(
+def test_functions_replaced_while_the_hook_is_attached_are_not_used_at_a_fork_nor_after(
     runtime: Path,
 ) -> None:
     with Guest("mocked_late") as guest:

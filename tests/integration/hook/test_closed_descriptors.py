@@ -1,4 +1,4 @@
-"""The program closes the hook's descriptors; numbers that it uses again are left alone."""
+"""The program closes the hook's descriptors; numbers that it reuses are not closed."""
 
 from __future__ import annotations
 

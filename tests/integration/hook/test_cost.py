@@ -12,12 +12,12 @@ from tests.conftest import PROGRAMS
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("cost")]
 
 BOUNDED = ("check", "is_whole", "add", "note", "place_here", "_spend", "_remember", "_identity")
-"""Done so many times a second at most, however many batches there are."""
+"""Functions that run so many times a second at most, however many batches there are."""
 
 
 @pytest.fixture(scope="module")
 def counted() -> dict[str, Any]:
-    """What the hook did for a batch, in main and in a worker."""
+    """The calls and records of the hook for a batch, in main and in a worker."""
     done = subprocess.run(
         [sys.executable, "-W", "ignore", str(PROGRAMS / "hook_calls.py")],
         stdout=subprocess.PIPE,
@@ -30,7 +30,7 @@ def counted() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("who", ["main", "worker"])
-def test_a_batch_is_three_records_on_either_side_and_those_of_queues(
+def test_a_batch_makes_three_records_in_each_process_and_those_of_queues(
     counted: dict[str, Any], who: str
 ) -> None:
     """Where batches are slow, the calls of the two queues are recorded each time."""
@@ -38,7 +38,7 @@ def test_a_batch_is_three_records_on_either_side_and_those_of_queues(
 
 
 @pytest.mark.parametrize(("who", "most"), [("main", 16.5), ("worker", 11.5)])
-def test_a_batch_is_so_many_calls_of_the_hook_and_no_more(
+def test_a_batch_makes_a_fixed_number_of_calls_of_the_hook(
     counted: dict[str, Any], who: str, most: float
 ) -> None:
     calls = {name: each for name, each in counted[who]["calls"].items() if name not in BOUNDED}

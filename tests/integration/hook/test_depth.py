@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 
 def notes_of(mistake: str) -> dict[str, dict[str, Any]]:
-    """The last note of each kind that a mistake leaves behind."""
+    """The last note of each kind that a mistake produces."""
     done = subprocess.run(
         [sys.executable, "-W", "ignore", str(PROGRAMS / "hook_depth.py"), mistake],
         stdout=subprocess.PIPE,
@@ -30,10 +30,10 @@ def notes_of(mistake: str) -> dict[str, dict[str, Any]]:
     return {note["kind"]: note for note in map(json.loads, lines)}
 
 
-def test_the_part_that_does_not_pickle_is_named_with_its_path() -> None:
+def test_the_part_that_cannot_be_pickled_is_named_with_its_path() -> None:
     note = notes_of("unpicklable")["unpicklable"]
 
-    # Torch 2.15 hands the dataset over in a list, which the worker empties.
+    # Torch 2.15 passes the dataset in a list, which the worker empties.
     assert note["path"] in ("._args[1].parts[1].function", "._args[1][0].parts[1].function")
     assert note["type"] == ("PicklingError" if sys.version_info >= (3, 14) else "AttributeError")
 

@@ -1,4 +1,4 @@
-"""The program's local variables are never freed on the hook's thread, whatever is asked."""
+"""The program's local variables are never freed on the hook's thread, whatever is requested."""
 
 from __future__ import annotations
 

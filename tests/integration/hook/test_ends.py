@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 
 def run(way: str) -> str:
-    """What the program says that ends like this."""
+    """The output of the program that ends in this way."""
     done = subprocess.run(
         [sys.executable, str(PROGRAMS / "hook_ends.py"), way],
         stdout=subprocess.PIPE,
@@ -31,7 +31,7 @@ def run(way: str) -> str:
 
 
 def left_behind(runtime: Path, kind: str) -> dict[str, Any]:
-    """The one note of a kind in what dead processes left."""
+    """The only note of a kind in the files of exited processes."""
     files = (runtime / "mpwatch").glob("*.notes")
     notes = [json.loads(line) for path in files for line in path.read_text().splitlines()]
     (found,) = [note for note in notes if note["kind"] == kind]
@@ -102,7 +102,7 @@ def test_the_exception_of_main_is_known_while_other_threads_keep_the_process(
     path = wait_for_sockets(runtime, 1)[lingering.pid]
     end_s = time.monotonic() + 20
     while not notes and time.monotonic() < end_s:
-        # The socket's file is there a moment before anybody listens.
+        # The socket's file exists shortly before the hook accepts connections.
         with contextlib.suppress(ConnectionRefusedError), Client(path) as client:
             client.hello()
             client.ask("ping")

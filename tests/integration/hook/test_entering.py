@@ -1,4 +1,5 @@
-"""The moment of coming in, with collecting put off: what other threads and signals may do then."""
+"""Attaching, during which garbage collection is postponed: what other threads and signals may do
+then."""
 
 from __future__ import annotations
 

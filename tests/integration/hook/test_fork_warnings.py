@@ -1,7 +1,7 @@
 """The warning of Python 3.12 and later about forks of a process with threads.
 
-Interpreters are looked for in pyenv's directory, and on demand in directories made by
-debootstrap(8), where distributions keep patch releases that nobody else has:
+Interpreters are searched in pyenv's directory, and on demand in directories made by debootstrap(8),
+whose distributions have other patch releases:
 
     MPWATCH_CHROOTS=/srv/trixie python -m pytest tests/integration/hook/test_fork_warnings.py
 """
@@ -20,7 +20,7 @@ import mpwatch
 from tests import interpreters
 from tests.conftest import PROGRAMS
 
-# One worker has all tests of chroots: they mount what these need.
+# One worker of xdist runs all tests of chroots: they mount file systems there.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("chroots")]
 
 INTERPRETERS = interpreters.installed()
@@ -46,7 +46,7 @@ def said(command: list[str], **env: str) -> str:
 @pytest.mark.skipif(not INTERPRETERS, reason="pyenv has no interpreters here")
 @pytest.mark.parametrize("python", INTERPRETERS, ids=interpreters.version_of)
 @pytest.mark.parametrize("action", ["always", "error"])
-def test_forks_of_a_process_whose_one_other_thread_is_ours_raise_no_warning(
+def test_forks_of_a_process_whose_only_other_thread_is_the_hooks_raise_no_warning(
     action: str, python: Path
 ) -> None:
     folder = str(Path(mpwatch.__file__).parents[1])
@@ -56,7 +56,7 @@ def test_forks_of_a_process_whose_one_other_thread_is_ours_raise_no_warning(
 
 @pytest.fixture(params=CHROOTS)
 def chroot(request: pytest.FixtureRequest) -> Iterator[Path]:
-    """A root directory with the hook laid into it; procfs is mounted where it is not yet."""
+    """A root directory with a copy of the hook; procfs is mounted where it is not yet."""
     folder = Path(request.param)
     inside = folder / "mpwatch-fork-test"
     shutil.rmtree(inside, ignore_errors=True)

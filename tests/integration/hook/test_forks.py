@@ -16,7 +16,7 @@ from tests.integration.hook.client import Client, sockets, wait_for_sockets
 pytestmark = pytest.mark.slow
 
 THREADED = {"PYTHONWARNINGS": "ignore:This process:DeprecationWarning"}
-"""Python 3.12 and later warn of forks of a program with threads of its own, hook or no hook."""
+"""Versions that warn of forks of a program with threads of its own, with or without the hook."""
 
 
 @pytest.mark.parametrize("mode", ["processes", "raw"])
@@ -70,7 +70,7 @@ while observer.recv(65536):
 
 
 def watch_and_be_killed(path: Path) -> bool:
-    """Be an observer that is killed in the middle of what it is told; whether it heard anything."""
+    """Connect as an observer that is killed while it receives; whether it received anything."""
     with subprocess.Popen(
         [sys.executable, "-S", "-c", OBSERVER, str(path)],
         stdout=subprocess.PIPE,

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 
 
 def wait_ms(duration_ms: int) -> None:
-    """Let time pass: how long a look at the ring file holds good is a matter of the clock."""
+    """Wait: how long a check of the ring file holds depends on the clock."""
     end_ns = time.monotonic_ns() + duration_ms * 1_000_000
     while time.monotonic_ns() < end_ns:
         continue
@@ -52,7 +52,7 @@ def test_with_its_ring_and_notes_full_the_hook_takes_less_than_a_mebibyte(mode: 
     assert 300_000 < int(said.split()[1]) < 1 << 20
 
 
-def test_it_stays_out_of_an_interpreter_that_runs_without_its_lock() -> None:
+def test_an_interpreter_without_the_gil_does_not_get_the_hook() -> None:
     text = (
         "import os, sys; sys._is_gil_enabled = lambda: False; import mpwatch;"
         " before = os.listdir('/proc/self/task'), os.listdir('/proc/self/fd');"
@@ -65,7 +65,7 @@ def test_it_stays_out_of_an_interpreter_that_runs_without_its_lock() -> None:
     assert (done.stdout, done.stderr) == ("False\nTrue\n", "")
 
 
-def test_a_python_that_was_built_without_ctypes_gets_the_hook_all_the_same() -> None:
+def test_a_python_that_was_built_without_ctypes_gets_the_hook() -> None:
     text = (
         "import os, sys; sys.modules['ctypes'] = None; import mpwatch;"
         " print(mpwatch.instrument()); child = os.fork(); child or os._exit(0);"
@@ -85,7 +85,7 @@ def test_attaching_collects_no_garbage_and_keeps_the_setting_of_gc(tmp_path: Pat
         " mpwatch.uninstrument(); gc.disable(); print(mpwatch.instrument(), gc.isenabled())"
     )
     env = {**os.environ, "PYTHONPYCACHEPREFIX": str(tmp_path)}
-    # To compile a module allocates as much as the hook: the first run leaves compiled modules.
+    # Compiling a module allocates as much as the hook: the first run leaves compiled modules.
     env.pop("PYTHONDONTWRITEBYTECODE", None)
     for _ in range(2):
         done = subprocess.run(
@@ -96,7 +96,7 @@ def test_attaching_collects_no_garbage_and_keeps_the_setting_of_gc(tmp_path: Pat
             timeout=60,
             env=env,
         )
-    # What was put off comes once, told as it begins and as it ends; it had come fourteen times.
+    # The postponed collection happens once, with one start and one stop; fourteen were seen once.
     assert (done.stdout, done.stderr) == ("True True True\nTrue False\n", "")
 
 
@@ -235,7 +235,7 @@ def test_garbage_ends_the_connection_and_nothing_else(garbage: bytes, runtime: P
         assert guest.finish() == (0, "")
 
 
-def test_observers_that_come_a_thousand_times_or_never_read_do_not_matter(runtime: Path) -> None:
+def test_a_thousand_connections_and_observers_that_never_read_do_no_harm(runtime: Path) -> None:
     with Guest("listen") as guest:
         guest.hear()
         path = wait_for_sockets(runtime, 1)[guest.process.pid]
@@ -279,7 +279,7 @@ def test_the_file_of_a_ring_is_closed_to_writers(runtime_in_memory: Path) -> Non
         assert guest.finish() == (0, "")
 
 
-def test_on_a_disk_an_observer_is_handed_the_ring_and_has_all_of_it_after_a_kill(
+def test_on_a_disk_an_observer_receives_the_ring_and_reads_all_of_it_after_a_kill(
     runtime: Path,
 ) -> None:
     with Guest("listen") as guest:
@@ -307,7 +307,9 @@ def test_on_a_disk_an_observer_is_handed_the_ring_and_has_all_of_it_after_a_kill
     assert (found.header.pid_inside, found.header.copied_ns) == (pid, 0)
 
 
-def test_without_descriptors_it_forks_and_answers_once_there_are_some(runtime: Path) -> None:
+def test_without_free_descriptors_a_program_forks_and_the_hook_answers_once_there_are_some(
+    runtime: Path,
+) -> None:
     with Guest("limits") as guest:
         guest.hear()
         path = wait_for_sockets(runtime, 1)[guest.process.pid]
@@ -350,7 +352,7 @@ def test_replaced_clocks_sockets_and_threads_are_not_used(runtime: Path) -> None
         ("long", "is too long for the path of a socket"),
     ],
 )
-def test_an_unusable_runtime_directory_is_said_and_the_next_one_used(
+def test_an_unusable_runtime_directory_is_reported_and_the_next_one_used(
     kind: str, reason: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     tmp_path = tmp_path_factory.mktemp("d")
@@ -380,7 +382,9 @@ def test_an_unusable_runtime_directory_is_said_and_the_next_one_used(
     assert reason in hello["problems"][0]
 
 
-def test_leaving_without_ceremony_prints_nothing_and_the_next_hook_sweeps(runtime: Path) -> None:
+def test_an_exit_without_cleanup_prints_nothing_and_the_next_hook_removes_the_files(
+    runtime: Path,
+) -> None:
     with Guest("listen") as guest:
         guest.hear()
         guest.tell("leave")

@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import PROGRAMS
 
-# One worker has all of them, because the mistakes are made by one program.
+# One worker of xdist runs all of them, because one program makes all mistakes.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("handed")]
 
 TRAINED_APART = ("on_self", "by_a_method", "by_a_partial")
@@ -39,7 +39,7 @@ MISTAKES = (
 
 @functools.cache
 def lines_of_all() -> dict[str, list[str]]:
-    """What the program prints about each mistake."""
+    """The output of the program about each mistake."""
     done = subprocess.run(
         [sys.executable, "-W", "ignore", str(PROGRAMS / "hook_handed.py"), *MISTAKES],
         stdout=subprocess.PIPE,
@@ -53,7 +53,7 @@ def lines_of_all() -> dict[str, list[str]]:
 
 
 def notes_of(mistake: str, kind: str) -> list[dict[str, Any]]:
-    """The notes of a kind that a mistake leaves in any process of the program."""
+    """The notes of a kind that a mistake produces in any process of the program."""
     lines = lines_of_all()[mistake]
     assert "missing {} []" in lines
     notes = [json.loads(line[5:]) for line in lines if line.startswith("note ")]
@@ -63,7 +63,7 @@ def notes_of(mistake: str, kind: str) -> list[dict[str, Any]]:
 def test_a_model_that_several_processes_train_each_for_itself_is_named() -> None:
     notes = notes_of("never", "parameters-not-shared")
 
-    # The first process cannot know of the second.
+    # The first process cannot know the second.
     assert [(note["what"], note["how"], note["processes"]) for note in notes] == [
         ("weight, bias", "never", 2)
     ]
@@ -71,7 +71,7 @@ def test_a_model_that_several_processes_train_each_for_itself_is_named() -> None
 
 
 @pytest.mark.parametrize("way", TRAINED_APART)
-def test_a_model_that_comes_without_being_an_argument_is_found(way: str) -> None:
+def test_a_model_that_is_not_an_argument_is_found(way: str) -> None:
     notes = notes_of(way, "parameters-not-shared")
 
     assert [(note["what"], note["how"], note["processes"]) for note in notes] == [

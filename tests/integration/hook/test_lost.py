@@ -28,7 +28,7 @@ def hook_of(pid: int) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("runtime")
-def test_records_and_notes_that_were_pushed_out_are_shown_as_lost() -> None:
+def test_records_and_notes_that_were_overwritten_are_shown_as_lost() -> None:
     with Guest("listen") as guest:
         assert guest.hear() == "ready"
         guest.tell(f"{LIMIT} notes")
@@ -44,7 +44,7 @@ def test_records_and_notes_that_were_pushed_out_are_shown_as_lost() -> None:
         assert guest.finish() == (0, "")
 
 
-def test_the_dead_tell_how_many_notes_their_file_has_no_room_for(runtime_in_memory: Path) -> None:
+def test_files_of_dead_processes_count_the_notes_that_had_no_room(runtime_in_memory: Path) -> None:
     with Guest("listen") as guest:
         assert guest.hear() == "ready"
         guest.tell("5000 notes")
@@ -55,4 +55,4 @@ def test_the_dead_tell_how_many_notes_their_file_has_no_room_for(runtime_in_memo
 
     notes = [json.loads(line) for line in file.read_text().splitlines()]
     assert [note["n"] for note in notes[:-1]] == list(range(len(notes) - 1))
-    assert notes[-1]["text"] == "the file of notes is full: of what follows only the end is in it"
+    assert notes[-1]["text"] == "the file of notes is full: of later notes only the exit is in it"

@@ -22,7 +22,7 @@ def gauges(path: Path) -> Gauges:
 
 
 def gauges_until(path: Path, is_enough: Callable[[Gauges], bool]) -> Gauges:
-    """The gauges of one process, as soon as they tell what is waited for."""
+    """The gauges of one process, once they have the expected values."""
     end_s = time.monotonic() + 30
     while True:
         found = gauges(path)

@@ -1,4 +1,4 @@
-"""Forks that the system refuses: the hook ends its thread for them, and has to come back."""
+"""Forks that the system refuses: the hook's thread ends before a fork and starts again after it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_after_a_refused_fork_the_hook_answers_at_once(start: Start) -> None:
     program = start("hook_refused.py", "filtered")
 
     assert program.wait() == 0, program.lines
-    # A Python that counts threads late has it back with the next record.
+    # A Python that counts threads after the fork functions starts it with the next record.
     is_at_once = not counts_late(sys.version_info[:3])
     assert program.lines == [
         "answers before True",

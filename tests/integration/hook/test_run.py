@@ -64,7 +64,7 @@ def outcome(command: list[str], place: Path) -> tuple[int, str, str]:
 
 
 @pytest.mark.parametrize("python", PYTHONS, ids=interpreters.version_of)
-def test_a_program_is_found_shown_and_ends_as_the_interpreter_alone_would_have_it(
+def test_a_program_is_found_and_behaves_as_under_the_interpreter_alone(
     python: Path, place: Path
 ) -> None:
     for arguments in COMMANDS:

@@ -1,4 +1,4 @@
-"""Programs that a job of `mpwatch run` starts: which get the hook, and that none sees how."""
+"""Programs that a job of `mpwatch run` starts: which get the hook, and that none can see how."""
 
 from __future__ import annotations
 
@@ -142,7 +142,9 @@ def test_a_script_that_extends_the_path_gets_what_it_would_without_the_hook(
             assert with_hook == said(script, **value)
 
 
-def test_what_another_user_can_change_is_not_loaded_and_not_passed_on(tmp_path: Path) -> None:
+def test_files_that_another_user_can_change_are_not_loaded_and_not_passed_on(
+    tmp_path: Path,
+) -> None:
     import shutil
 
     copy = tmp_path / "hook"
@@ -156,7 +158,7 @@ def test_what_another_user_can_change_is_not_loaded_and_not_passed_on(tmp_path: 
     assert (code, output, errors) == (0, "unhooked\n", "")
 
 
-def test_the_folder_is_not_left_in_what_the_program_reads() -> None:
+def test_the_folder_is_not_in_the_environment_that_the_program_reads() -> None:
     text = "import os, sys; print(sys.path, os.environ, sys.path_importer_cache)"
     command = [*hooked(RUN_COMMAND), sys.executable, "-c", text]
 

@@ -41,7 +41,7 @@ TORCH_CASES = ("loaders", "carried", "warned", "worker_deaths", "sharing", "inte
 CRASHES = ("last_words",)
 USUAL_ELSEWHERE = ("forks", "ends", "registered")
 UNTIDY = ("ends", "pools", "forks", "fork_errors", "registered", "crash", "stuck_end", "abrupt_end")
-# A process that ends may remove the address of its sharer, or die before.
+# An exiting process may remove the address of its sharer, or exit before that.
 NOBODY_LISTENS = re.compile(
     r"FileNotFoundError: \[Errno 2\] No such file or directory$"
     r"|ConnectionRefusedError: \[Errno N\] Connection refused$",
@@ -50,7 +50,7 @@ NOBODY_LISTENS = re.compile(
 
 
 def outcome(python: Path, program: str, has_hook: str, case: str, *options: str) -> tuple[int, str]:
-    """Exit code and all output, with what differs from run to run taken out."""
+    """Exit code and all output, without what differs from run to run."""
     done = subprocess.run(
         [str(python), "-B", *options, str(PROGRAMS / program), has_hook, case],
         stdin=subprocess.DEVNULL,
@@ -72,7 +72,7 @@ def outcome(python: Path, program: str, has_hook: str, case: str, *options: str)
 
 
 def difference(python: Path, program: str, case: str, *options: str) -> str:
-    """Nothing, where a program ends and prints the same with and without the hook."""
+    """The difference of exit code and output with and without the hook; empty if there is none."""
     without = outcome(python, program, "without", case, *options)
     with_hook = outcome(python, program, "with", case, *options)
     lines = difflib.unified_diff(without[1].splitlines(), with_hook[1].splitlines(), lineterm="")
@@ -86,7 +86,7 @@ def test_a_program_prints_raises_and_ends_the_same_with_the_hook_and_without(
 ) -> None:
     assert difference(Path(sys.executable), "hook_same.py", case) == ""
     left = {path.suffix for path in runtime.glob("mpwatch/*")}
-    # What os._exit and signals leave is for the autopsy; the next hook removes sockets.
+    # Files left by os._exit and signals are for the autopsy; the next hook removes sockets.
     assert left <= ({".ring", ".notes", ".sock"} if case in UNTIDY else {".notes", ".ring"})
     assert not left or case in (*UNTIDY, *CRASHES)
 

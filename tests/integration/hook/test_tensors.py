@@ -26,7 +26,7 @@ METHODS = ("fork", "spawn", "forkserver")
 def run(*arguments: str) -> tuple[int, str]:
     """Run the program of tensors to its end."""
     command = [sys.executable, str(PROGRAMS / "hook_tensors.py"), *arguments]
-    # To a file: torch_shm_manager holds on to a pipe for seconds after the program has ended.
+    # To a file: torch_shm_manager keeps a pipe open for seconds after the program has exited.
     with tempfile.TemporaryFile("w+") as output:
         done = subprocess.run(
             command,
@@ -43,7 +43,7 @@ def run(*arguments: str) -> tuple[int, str]:
 
 @pytest.fixture
 def waiting() -> Iterator[list[subprocess.Popen[str]]]:
-    """Programs that wait for a line; ended here if a test does not come to that."""
+    """Programs that wait for a line; killed at the end of the test."""
     running: list[subprocess.Popen[str]] = []
     yield running
     for process in running:

@@ -8,7 +8,7 @@ import re
 _WRAPPER = re.compile(
     r'^ *File "[^"]*/mpwatch/hook/[^"]*", line \w+, in .*\n(?: {4}.*\n)?', re.MULTILINE
 )
-# What is wrong in a program's text has no lines of a traceback, and then no heading.
+# A syntax error has no traceback lines, and then no heading.
 _EMPTY = re.compile(
     r'^Traceback \(most recent call last\):\n(?= *File "[^"]*", line \w+\n)', re.MULTILINE
 )

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from tests import procfs
 from tests.conftest import PROGRAMS, Program, Start
 
 pytestmark = pytest.mark.slow
@@ -41,18 +42,19 @@ def run(*arguments: str, mark: str) -> subprocess.CompletedProcess[str]:
 
 
 def agents(mark: str) -> list[int]:
-    """The agents for a job, however they were started."""
+    """The agents for a job, whatever started them."""
     return [pid for pid, line in _cmdlines() if mark in line and " --stdio " in line]
+
+
+def _observes(agent: int) -> bool:
+    """Whether an agent has started observing: it has further threads then."""
+    return len(procfs.threads(agent)) > 2
 
 
 def _cmdlines() -> Iterator[tuple[int, str]]:
     for name in os.listdir("/proc"):
         if name.isdecimal():
-            try:
-                raw = Path(f"/proc/{name}/cmdline").read_bytes()
-            except OSError:
-                continue
-            yield int(name), raw.replace(b"\0", b" ").decode("utf-8", "replace")
+            yield int(name), procfs.text(int(name), "cmdline").replace("\0", " ")
 
 
 def until(is_done: Callable[[], bool], limit_s: float = LIMIT_S) -> None:
@@ -138,7 +140,7 @@ def test_a_killed_head_leaves_no_agent(sleepers: list[int], mark: str) -> None:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    until(lambda: len(agents(mark)) == 2 and all(_threads(pid) > 2 for pid in agents(mark)))
+    until(lambda: len(agents(mark)) == 2 and all(map(_observes, agents(mark))))
     head.kill()
     head.wait()
     until(lambda: agents(mark) == [])
@@ -171,8 +173,7 @@ def test_a_killed_agent_is_named_and_the_others_are_read(sleepers: list[int], ma
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
     )
-    # Both agents have started observing once they have more than one thread.
-    until(lambda: len(agents(mark)) == 2 and all(_threads(pid) > 2 for pid in agents(mark)))
+    until(lambda: len(agents(mark)) == 2 and all(map(_observes, agents(mark))))
     victim = next(pid for pid, line in _cmdlines() if mark in line and "--part=1/2" in line)
     os.kill(victim, signal.SIGKILL)
     output, _ = head.communicate(timeout=LIMIT_S)
@@ -182,13 +183,6 @@ def test_a_killed_agent_is_named_and_the_others_are_read(sleepers: list[int], ma
     assert [each["rule"] for each in document["findings"]] == ["node-not-answering"]
     assert "signal 9" in document["nodes"][1]["problem"]
     assert agents(mark) == []
-
-
-def _threads(pid: int) -> int:
-    try:
-        return len(os.listdir(f"/proc/{pid}/task"))
-    except OSError:
-        return 0
 
 
 def test_an_agent_ends_with_its_input_and_prints_nothing_but_frames(

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import procfs
 from tests.conftest import PROGRAMS, Start
 from tests.integration.nodes.test_job import agents, free_port, until
 
@@ -132,7 +133,7 @@ def mpwatch(*arguments: str) -> list[str]:
 
 
 def test_a_stuck_rank_of_a_slurm_job_is_named_and_no_fault_leaves_an_agent(job: str) -> None:
-    # One test for all of it: to start the cluster and its ranks takes half a minute.
+    # One test for everything: starting the cluster and its ranks takes half a minute.
     spec = f"slurm:{job}"
     done = subprocess.run(
         mpwatch("diagnose", "--job", spec, "--json"), capture_output=True, text=True, check=False
@@ -164,14 +165,7 @@ def test_a_stuck_rank_of_a_slurm_job_is_named_and_no_fault_leaves_an_agent(job: 
 
 
 def _python_agents(job: str) -> list[int]:
-    found = []
-    for pid in agents(f"SLURM_JOB_ID={job}"):
-        try:
-            is_python = "python" in os.path.basename(os.readlink(f"/proc/{pid}/exe"))
-        except OSError:
-            continue
-        found += [pid] if is_python else []
-    return found
+    return [pid for pid in agents(f"SLURM_JOB_ID={job}") if "python" in procfs.executable(pid)]
 
 
 def _kill_head(head: subprocess.Popen[bytes], _job: str) -> None:
@@ -179,8 +173,8 @@ def _kill_head(head: subprocess.Popen[bytes], _job: str) -> None:
 
 
 def _kill_launchers(head: subprocess.Popen[bytes], _job: str) -> None:
-    for pid in Path(f"/proc/{head.pid}/task/{head.pid}/children").read_text().split():
-        os.kill(int(pid), signal.SIGKILL)
+    for pid in procfs.children(head.pid):
+        os.kill(pid, signal.SIGKILL)
 
 
 def _cancel(_head: subprocess.Popen[bytes], job: str) -> None:

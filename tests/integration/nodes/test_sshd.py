@@ -15,10 +15,11 @@ import pytest
 
 from mpwatch.nodes.across import job_findings
 from mpwatch.nodes.agent import SILENCE_S
-from mpwatch.nodes.head import Head
+from mpwatch.nodes.head import SILENT_S, Head
 from mpwatch.nodes.launchers.launch import AgentCommand
 from mpwatch.nodes.launchers.spec import launches
 from mpwatch.nodes.summary import BYTES_PER_S
+from tests import procfs
 from tests.conftest import Start
 from tests.integration.nodes.test_job import agents, command, free_port, run, until
 from tests.integration.nodes.test_job import mark as mark
@@ -206,7 +207,7 @@ def test_a_network_that_is_cut_for_half_a_minute_is_shown_and_the_node_comes_bac
 
         assert _remote_agents(mark) == [agent]
         assert (silent.state, finding.rule) == ("silent", "node-not-answering")
-        assert CUT_S - 3.0 <= (silent.last_seen_s or 0.0) <= CUT_S + 5.0
+        assert (silent.last_seen_s or 0.0) > SILENT_S
         assert silent.problem == f"Nothing was received for {silent.last_seen_s:.0f} s."
         # TCP sends again what was lost; the summaries of the time between are small or not made.
         received = back.received_bytes - received_before
@@ -245,23 +246,9 @@ def _rss_bytes(pid: int) -> int:
 
 def _remote_agents(mark: str) -> list[int]:
     """The agents themselves, not the clients and shells that have their command line as well."""
-    return [pid for pid in agents(mark) if "python" in os.path.basename(_exe(pid))]
-
-
-def _exe(pid: int) -> str:
-    try:
-        return os.readlink(f"/proc/{pid}/exe")
-    except OSError:
-        return ""
+    return [pid for pid in agents(mark) if "python" in procfs.executable(pid)]
 
 
 def _connections(root: int, name: str) -> list[int]:
     """The processes of a program below another process."""
-    found, waiting = [], [root]
-    while waiting:
-        pid = waiting.pop()
-        for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-            waiting.append(int(child))
-            if os.path.basename(_exe(int(child))) == name:
-                found.append(int(child))
-    return found
+    return [pid for pid in procfs.descendants(root) if procfs.executable(pid) == name]

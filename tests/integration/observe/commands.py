@@ -13,7 +13,7 @@ Document = dict[str, Any]
 
 
 def mpwatch(*arguments: str | os.PathLike[str]) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end; it never shows a traceback, but for that of a program it runs."""
+    """Run a command to its end; it shows no traceback, except that of a program it runs."""
     done = subprocess.run(
         [sys.executable, "-m", "mpwatch", *map(str, arguments)],
         capture_output=True,

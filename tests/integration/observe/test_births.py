@@ -1,4 +1,4 @@
-"""What lives between two readings, seen by the source of the dashboard."""
+"""Processes that live between two readings, as the source of the dashboard shows them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.conftest import Start
 pytestmark = pytest.mark.slow
 
 PERIOD_S = 30.0
-"""Between two readings that nothing hastens."""
+"""Seconds between two readings in a calm job."""
 MOTHER = """
 import subprocess, sys
 print("ready", flush=True)
@@ -26,7 +26,7 @@ while True:
 """
 
 
-def test_a_child_between_two_readings_is_seen_alive_and_dead(start: Start) -> None:
+def test_a_child_that_lives_between_two_readings_is_shown_running_and_exited(start: Start) -> None:
     job = start([sys.executable, "-c", MOTHER])
     job.wait_for("ready")
     seen: list[Snapshot] = []

@@ -39,7 +39,7 @@ def check(pid: int, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def watch_its_end(start: Start, end: str, command: str, *arguments: str) -> tuple[int, str]:
-    """Watch a job with a command, have it end once it is watched; exit code and output."""
+    """Run a command on a job, and end the job once it is observed; exit code and output."""
     job = start(python(ENDS_WHEN_TOLD.format(end=end)))
     job.wait_for("ready")
     watching = subprocess.Popen(
@@ -60,7 +60,7 @@ def watch_its_end(start: Start, end: str, command: str, *arguments: str) -> tupl
 
 
 def has_pidfd_of(pid: int, target: int) -> bool:
-    """Whether a process holds a descriptor (pidfd_open(2)) that tells it of another's exit."""
+    """Whether a process has a pidfd (pidfd_open(2)) of another, which shows its exit."""
     for info in Path(f"/proc/{pid}/fdinfo").glob("*"):
         with contextlib.suppress(OSError):
             if f"\nPid:\t{target}\n" in info.read_text():
@@ -94,7 +94,7 @@ def test_a_job_that_crashes_while_watched_fails_from_its_severity_on(
 
 
 def test_a_job_that_exits_with_0_passes_and_the_watch_ends_with_it(start: Start) -> None:
-    # Were the end not noticed, the command would take longer than it may.
+    # If the exit were not noticed, the command would take longer than the limit.
     code, out = watch_its_end(
         start, EXIT, "diagnose", "--for", "600", "--json", "--fail-on", "info"
     )
@@ -103,7 +103,7 @@ def test_a_job_that_exits_with_0_passes_and_the_watch_ends_with_it(start: Start)
     assert json.loads(out)["ended"] == []
 
 
-def test_a_process_that_is_not_there_is_no_pass() -> None:
+def test_a_missing_process_does_not_pass() -> None:
     done = check(2147483000, "--fail-on", "warning")
 
     assert (done.returncode, done.stdout) == (3, "")
@@ -114,7 +114,8 @@ def test_a_process_that_is_not_there_is_no_pass() -> None:
 def test_a_process_of_another_user_does_not_pass(start: Start) -> None:
     job = start(python(IDLE))
     job.wait_for("ready")
-    # The first call imports everything: the interpreter may lie where nobody else can read.
+    # The first call imports all modules: other users may not be able to read the interpreter's
+    # files.
     code = f"""
 import contextlib, io, os, sys
 import mpwatch.observe.sources.oneshot
@@ -132,7 +133,7 @@ sys.exit(main(["diagnose", "{job.pid}", "--for", "1", "--fail-on", "warning"]))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_check_that_is_interrupted_is_no_pass(start: Start, number: int) -> None:
+def test_an_interrupted_check_does_not_pass(start: Start, number: int) -> None:
     job = start(python(IDLE))
     job.wait_for("ready")
     command = [sys.executable, "-X", "importtime", "-m", "mpwatch", "diagnose", str(job.pid)]
@@ -143,7 +144,7 @@ def test_a_check_that_is_interrupted_is_no_pass(start: Start, number: int) -> No
         text=True,
     )
     assert checking.stderr is not None
-    # The collector of stacks is needed once the watch has begun.
+    # The collector of stacks exists once the watch has begun.
     while "mpwatch.observe.sources.oneshot" not in checking.stderr.readline():
         assert checking.poll() is None
     checking.send_signal(number)

@@ -1,6 +1,6 @@
-"""Healthy programs under what surrounds them in real life: load, debuggers, a first moment, an end.
+"""Healthy programs on loaded machines, in debuggers, at their start and at their end.
 
-That each of them is clean on a machine of its own is checked with the failing ones.
+That each of them has no finding on an idle machine is tested with the demonstrations.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TypeAlias
 
 import pytest
 
+from tests import procfs
 from tests.conftest import Program, Start
 from tests.integration.on_demand import ON_DEMAND
 from tests.programs.healthy_variants import command
@@ -36,14 +37,14 @@ Disturb: TypeAlias = Callable[[Start, Program], Program | None]
 
 
 def healthy(start: Start, name: str, *, hook: bool = False) -> Program:
-    """A healthy program that outlasts being watched."""
+    """A healthy program that runs longer than it is observed."""
     _, *argv = command(sys.executable, name, 8 * WATCHED_S)
     before = ["-m", "mpwatch", "run", "--headless"] if hook else []
     return start([sys.executable, *before, *argv])
 
 
 def watching(job: Program, *arguments: str) -> subprocess.Popen[str]:
-    """A health check on its way."""
+    """A health check that is running."""
     diagnose = [sys.executable, "-m", "mpwatch", "diagnose", str(job.pid), "--json"]
     return subprocess.Popen(
         [*diagnose, "--for", f"{WATCHED_S:g}", "--fail-on", "warning", *arguments],
@@ -54,7 +55,7 @@ def watching(job: Program, *arguments: str) -> subprocess.Popen[str]:
 
 
 def warnings(check: subprocess.Popen[str]) -> list[tuple[str, str, list[str]]]:
-    """What it warned of, during its whole time, with its evidence."""
+    """All warnings of a health check, with their evidence."""
     out, err = check.communicate(timeout=5 * WATCHED_S)
     assert out, err
     return [
@@ -66,7 +67,7 @@ def warnings(check: subprocess.Popen[str]) -> list[tuple[str, str, list[str]]]:
 
 @pytest.fixture
 def load() -> Iterator[None]:
-    """Twice as many strangers at work as there are cpus."""
+    """Twice as many busy processes outside of the job as there are cpus."""
     count = 2 * (os.cpu_count() or 1)
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
     yield
@@ -79,7 +80,7 @@ def load() -> Iterator[None]:
 @pytest.mark.usefixtures("load")
 @pytest.mark.parametrize("names", [LOADED, RANKS], ids=["loaders", "ranks"])
 @pytest.mark.parametrize("hook", [False, True], ids=["outside", "hook"])
-def test_a_loaded_machine_is_no_fault_of_a_job(
+def test_a_job_on_a_loaded_machine_has_no_warning(
     start: Start, names: tuple[str, ...], hook: bool
 ) -> None:
     jobs = [healthy(start, name, hook=hook) for name in names]
@@ -96,13 +97,12 @@ def stop_main(_start: Start, job: Program) -> None:
 
 
 def stop_workers(_start: Start, job: Program) -> None:
-    with open(f"/proc/{job.pid}/task/{job.pid}/children") as children:
-        for worker in children.read().split():
-            os.kill(int(worker), signal.SIGSTOP)
+    for worker in procfs.children(job.pid):
+        os.kill(worker, signal.SIGSTOP)
 
 
 def hold_in_debugger(start: Start, job: Program) -> Program:
-    """A person sits at gdb and thinks."""
+    """Hold a process in gdb without continuing it."""
     think = f"shell echo ready; sleep {4 * WATCHED_S:g}"
     guest = start(["gdb", "-p", str(job.pid), "-batch", "-ex", think])
     guest.wait_for("ready")
@@ -117,7 +117,7 @@ def hold_in_debugger(start: Start, job: Program) -> Program:
         pytest.param(hold_in_debugger, marks=(WITH_GDB, ON_DEMAND)),
     ],
 )
-def test_a_job_that_a_person_has_stopped_does_not_hang(start: Start, disturb: Disturb) -> None:
+def test_a_job_that_is_held_in_a_debugger_has_no_warning(start: Start, disturb: Disturb) -> None:
     job = healthy(start, "dataloader fork persistent")
     job.wait_for("ready", 200)
 
@@ -126,13 +126,13 @@ def test_a_job_that_a_person_has_stopped_does_not_hang(start: Start, disturb: Di
         assert warnings(watching(job, "--no-hook")) == []
     finally:
         if guest is not None:
-            guest.end()  # first: what it traces cannot be buried before
+            guest.end()  # first: a traced process cannot be reaped before its tracer exits
 
 
 @pytest.mark.parametrize(
     "name", [pytest.param("dataloader spawn persistent", marks=ON_DEMAND), "ddp torchrun"]
 )
-def test_a_job_that_has_just_been_started_may_take_its_time(start: Start, name: str) -> None:
+def test_a_job_that_has_just_been_started_has_no_warning(start: Start, name: str) -> None:
     assert warnings(watching(healthy(start, name))) == []
 
 

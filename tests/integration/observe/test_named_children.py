@@ -1,4 +1,4 @@
-"""Children of multiprocessing are called by what they run, with and without the hook."""
+"""Children of multiprocessing have their target in their label, with and without the hook."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs and workers that live shorter than the time between two readings, recorded headless."""
+"""Jobs and workers that run for less than the time between two readings, recorded headless."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_loader_worker_killed_between_two_readings_is_named_with_its_role(tmp_
     assert "signal 9 (SIGKILL)" in death["evidence"][0]
 
 
-def test_a_program_that_raises_before_anybody_could_look_tells_its_exception(
+def test_the_exception_of_a_program_that_ends_before_the_first_reading_is_shown(
     tmp_path: Path,
 ) -> None:
     code, found = recorded(tmp_path, RAISES)
@@ -98,7 +98,7 @@ def test_a_program_that_raises_before_anybody_could_look_tells_its_exception(
     assert last["place"] == "script.py:2 <module>"
 
 
-def test_a_program_that_is_killed_says_by_what(tmp_path: Path) -> None:
+def test_the_signal_that_killed_a_program_is_shown(tmp_path: Path) -> None:
     code, found = recorded(tmp_path, ENDS_AS_AFTER_AN_OOM_KILL)
 
     assert code == -signal.SIGKILL

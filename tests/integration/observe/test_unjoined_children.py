@@ -61,5 +61,5 @@ def test_each_exit_and_each_note_is_recorded_once(tmp_path: Path) -> None:
     assert set(exits.values()) == {1}
     assert "exit" in {note.kind for note in notes}
     assert max(Counter((note.process, note.number) for note in notes).values()) == 1
-    assert readings <= 4 / 0.5 + 4  # the job is calm: the exits do not ask for further readings
+    assert readings <= 4 / 0.5 + 4  # the job is calm: the exits cause no early readings
     assert "worker-exited-unexpectedly" in rules(diagnosed(file))

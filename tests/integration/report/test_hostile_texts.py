@@ -1,6 +1,6 @@
-"""A job whose every text is hostile: no output of mpwatch passes anything of it on as it is.
+"""A job with only hostile texts: no output of mpwatch passes any of them on unchanged.
 
-The outputs are those of the commands, from a real process to what a terminal gets.
+The outputs are those of the commands, from a real process to a terminal.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from mpwatch.report.prometheus import exposition
 from tests.conftest import PROGRAMS, kill_group
 from tests.integration.cli.terminal import Terminal
 
-# One process has the job and its outputs for all tests.
+# One worker of xdist has the job and its outputs for all tests.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("hostile")]
 
 PAGES = {
@@ -44,7 +44,7 @@ PAGES = {
 
 
 def shown(*arguments: str) -> str:
-    """What a command prints, errors included."""
+    """The output of a command, with standard error."""
     output = io.StringIO()
     with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
         main(arguments)
@@ -52,7 +52,7 @@ def shown(*arguments: str) -> str:
 
 
 class Job:
-    """The program, and what it is asked."""
+    """The program, and its input and output."""
 
     def __init__(self, folder: Path) -> None:
         self._errors = (folder / "errors").open("wb")
@@ -95,7 +95,7 @@ def recording_of(job: Job, path: Path) -> None:
 
 
 def metrics_of(job: Job) -> str:
-    """What `mpwatch export` answers."""
+    """The response of `mpwatch export`."""
     command = ["-m", "mpwatch", "export", job.pid, "--prometheus", "127.0.0.1:0"]
     with subprocess.Popen(
         [sys.executable, *command], stdout=subprocess.PIPE, text=True
@@ -199,7 +199,8 @@ def texts_of(job: Job, folder: Path) -> dict[str, str]:
 
 
 def is_clean(text: str) -> bool:
-    """Whether a terminal shows all of it as it is, in lines; the page indents by em spaces."""
+    """Whether a terminal shows the whole text unchanged, in lines; the HTML page indents by em
+    spaces."""
     return all(line.isprintable() for line in text.replace("\u2003", " ").split("\n"))
 
 
@@ -221,7 +222,7 @@ def test_every_output_is_checked(outputs: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in OUTPUTS if name not in WITHOUT])
-def test_texts_of_the_job_arrive_in_an_output(outputs: dict[str, str], name: str) -> None:
+def test_texts_of_the_job_appear_in_an_output(outputs: dict[str, str], name: str) -> None:
     assert MARKERS.search(outputs[name])
 
 
@@ -301,7 +302,7 @@ FORBIDDEN: dict[str, Callable[[str], bool]] = {
 
 @pytest.mark.parametrize("what", FORBIDDEN)
 @pytest.mark.parametrize("name", TERMINALS)
-def test_nothing_of_the_job_acts_on_the_terminal(
+def test_no_text_of_the_job_controls_the_terminal(
     outputs: dict[str, str], name: str, what: str
 ) -> None:
     assert not FORBIDDEN[what](outputs[name])

@@ -1,4 +1,4 @@
-"""The bytes laid onto a target's stack, field by field as the kernel reads them."""
+"""The signal frame on a target's stack, field by field as the kernel reads it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def x86_context(general: bytes) -> Context:
 
 
 def x86_words(frame_content: bytes) -> dict[str, int]:
-    names = x86_64._IN_FRAME
+    names = x86_64.IN_FRAME
     return dict(zip(names, struct.unpack_from("<18Q", frame_content, 8 + 40), strict=True))
 
 
@@ -72,7 +72,7 @@ def test_the_frame_holds_the_mask_and_leaves_the_alternate_stack_alone() -> None
     content = X8664().frame(x86_context(x86_registers()), RETURN_TO).content
     assert struct.unpack_from("<Q", content, 8 + 296) == (0x4000,)
     (flags,) = struct.unpack_from("<i", content, 8 + 24)
-    assert flags not in (0, 1, 2)  # SS_ONSTACK, SS_DISABLE and none would be obeyed
+    assert flags not in (0, 1, 2)  # the kernel would apply SS_ONSTACK, SS_DISABLE and none
 
 
 def test_the_vector_state_is_marked_so_that_the_kernel_restores_all_of_it() -> None:
@@ -86,15 +86,15 @@ def test_the_vector_state_is_marked_so_that_the_kernel_restores_all_of_it() -> N
     assert frame.content[at : at + 464] == (bytes(range(256)) * 2)[:464]
 
 
-def test_tile_registers_in_use_are_taken_along_whole() -> None:
+def test_tile_registers_in_use_are_saved_completely() -> None:
     xsave = bytearray(11008)
     struct.pack_into("<Q", xsave, 512, 7 | 1 << 18)
-    area = x86_64._signal_vectors(bytes(xsave))
+    area = x86_64.signal_vectors(bytes(xsave))
     _, _, features, size = struct.unpack_from("<IIQI", area, 464)
     assert (features, size) == (7 | 1 << 18, 11008)
 
 
-def test_a_lent_thread_enters_the_function_and_no_system_call() -> None:
+def test_an_injected_call_enters_the_function_and_restarts_no_system_call() -> None:
     context = x86_context(Registers(x86_registers()).pack(orig_rax=0, eflags=0x400))
     machine = X8664()
     frame = machine.frame(context, RETURN_TO)
@@ -122,7 +122,7 @@ def arm_context(general: bytes, scalable: bytes = b"", call: tuple[int, ...] = (
     return Context(general, neon + scalable, 0x4000, call)
 
 
-def test_arm_frames_hold_registers_mask_and_vectors_where_the_kernel_looks() -> None:
+def test_arm_frames_hold_registers_mask_and_vectors_where_the_kernel_reads_them() -> None:
     frame = Aarch64().frame(arm_context(arm_registers()), RETURN_TO)
     assert frame.address % 16 == 0
     assert frame.address + len(frame.content) <= STACK
@@ -168,11 +168,11 @@ def arm_call(number: int, first: int, second: int = 0, *, after: int = ARM_PC) -
 
 def test_arm_calls_that_a_stop_fails_with_eintr_are_repeated_with_their_argument() -> None:
     general = arm_registers(x0=-4, x8=22)
-    words = aarch64._to_restore(arm_context(general, call=arm_call(22, 77)))
+    words = aarch64.to_restore(arm_context(general, call=arm_call(22, 77)))
     assert (words[0], words[32]) == (77, ARM_PC - 4)
-    others = aarch64._to_restore(arm_context(arm_registers(x0=-4, x8=57), call=arm_call(57, 77)))
+    others = aarch64.to_restore(arm_context(arm_registers(x0=-4, x8=57), call=arm_call(57, 77)))
     assert others[32] == ARM_PC
-    moved_on = aarch64._to_restore(arm_context(general, call=arm_call(22, 77, after=0x409000)))
+    moved_on = aarch64.to_restore(arm_context(general, call=arm_call(22, 77, after=0x409000)))
     assert (moved_on[0], moved_on[32]) == (-4 & WORD, ARM_PC)
 
 
@@ -185,7 +185,7 @@ def test_arm_calls_that_were_restarted_before_are_repeated_under_their_own_numbe
 ) -> None:
     general = arm_registers(x0=first, x1=second, x8=128)
     call = arm_call(128, first, second, after=ARM_PC + 4)
-    words = aarch64._to_restore(arm_context(general, call=call))
+    words = aarch64.to_restore(arm_context(general, call=call))
     assert (words[0], words[8], words[32]) == (first, number, ARM_PC)
 
 

@@ -1,4 +1,4 @@
-"""Which processes a session detaches at its end: those whose hook comes from it."""
+"""A session detaches at its end the hooks that it injected, and no others."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_an_injected_child_of_a_process_with_an_earlier_hook_is_detached() -> No
     assert descended(job, {process(2)}, {process(1)}) == [process(2), process(3)]
 
 
-def test_processes_without_python_and_exited_ones_are_left_out() -> None:
+def test_processes_without_python_and_exited_ones_are_excluded() -> None:
     job = [sample(1, 0), sample(2, 1, is_python=False), sample(3, 1, state="Z"), sample(4, 2)]
 
     assert descended(job, {process(1)}, set()) == [process(1), process(4)]
@@ -58,7 +58,7 @@ def test_a_reused_pid_is_another_process() -> None:
     assert descended([sample(1, 0)], {ProcessId(1, 11)}, set()) == []
 
 
-def test_a_circle_of_parents_ends() -> None:
+def test_a_cycle_of_parents_is_left() -> None:
     assert descended([sample(1, 2), sample(2, 1)], {process(3)}, set()) == []
 
 

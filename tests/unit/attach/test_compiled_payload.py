@@ -1,4 +1,4 @@
-"""What a target is given to load: all of the hook, and nothing that it would only drop."""
+"""The compiled hook for a target: complete, and without docstrings."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Documented:
 
 
 def functions(code: CodeType) -> Iterator[FunctionType]:
-    """All functions with a name that a piece of code makes, and those within them."""
+    """All named functions that a code object defines, nested ones included."""
     for each in code.co_consts:
         if isinstance(each, CodeType):
             if each.co_flags & inspect.CO_OPTIMIZED and each.co_name.isidentifier():
@@ -87,7 +87,7 @@ def test_no_function_of_the_hook_brings_its_docstring() -> None:
     assert [each.__qualname__ for each in found if each.__doc__ is not None] == []
 
 
-def test_other_texts_than_docstrings_and_the_behaviour_of_functions_stay(code: CodeType) -> None:
+def test_functions_behave_the_same_and_keep_texts_other_than_docstrings(code: CodeType) -> None:
     names: dict[str, Any] = {"__name__": "some"}
     exec(code, names)
 
@@ -147,7 +147,7 @@ def test_a_copy_elsewhere_is_named_in_the_code() -> None:
     assert "run" not in modules
 
 
-def test_for_another_version_the_sources_go_along() -> None:
+def test_another_version_of_python_gets_the_sources() -> None:
     contents = marshal.loads(compiled_payload.payload_for((3, 4), "load", "/hook", "a"))
     assert contents["magic"] == contents["code"] == b""
     assert contents["modules"]["wire"][2] == Path(HOOK, "wire.py").read_bytes()

@@ -42,7 +42,7 @@ def create(proc: str, target: Target = TARGET) -> exchange_dir.ExchangeDir:
     return exchange_dir.create(target, runtime, b"payload", proc)
 
 
-def test_it_is_private_and_removed_whole(proc: str, tmp_path: Path) -> None:
+def test_the_directory_is_private_and_is_removed_with_its_files(proc: str, tmp_path: Path) -> None:
     made = create(proc)
     assert (made.path, made.is_ours) == ("/run/mpwatch/attach-5-7", True)
     folder = tmp_path / "root/run/mpwatch/attach-5-7"
@@ -144,7 +144,7 @@ def test_a_target_that_cannot_see_this_installation_gets_a_copy_once(
 
 
 @pytest.mark.parametrize("user", ["9-9.sock", "attach-9-9"])
-def test_a_copy_stays_while_a_hook_is_there_or_on_its_way(
+def test_a_copy_stays_while_a_hook_is_attached_or_pending(
     proc: str, tmp_path: Path, user: str
 ) -> None:
     copy = tmp_path / "root" / install.directory_for(TARGET, proc).lstrip("/")
@@ -192,7 +192,7 @@ def test_an_installation_that_a_third_user_can_change_is_not_used(
 
 
 @pytest.mark.parametrize("free_blocks", [3, 1000])
-def test_a_disk_without_room_for_the_answer_gets_no_payload(
+def test_no_payload_is_written_to_a_disk_without_room_for_the_answer(
     proc: str, monkeypatch: pytest.MonkeyPatch, free_blocks: int
 ) -> None:
     disk = os.statvfs_result((4096, 4096, 2000, free_blocks, free_blocks, 9, 9, 9, 0, 255))

@@ -42,7 +42,7 @@ def test_helper_processes_are_excluded_with_a_reason(role: Role, word: str) -> N
     assert word in str(why_not(sample(role)))
 
 
-def test_processes_without_python_and_exited_ones_are_left_out() -> None:
+def test_processes_without_python_and_exited_ones_are_excluded() -> None:
     assert why_not(sample(is_python=False)) == "it is not a Python process"
     assert why_not(sample(state="Z")) == "the process has ended"
 
@@ -56,7 +56,7 @@ def test_processes_without_python_and_exited_ones_are_left_out() -> None:
         (("python", "-m", "mpwatch.demo.programs.worker_oom_killed"), False),
     ],
 )
-def test_an_observer_is_left_out_and_a_program_that_it_runs_is_not(
+def test_an_observer_is_excluded_and_a_program_that_it_runs_is_not(
     cmdline: tuple[str, ...], is_ours: bool
 ) -> None:
     reason = why_not(replace(sample(), cmdline=cmdline))

@@ -1,4 +1,4 @@
-"""The log of injections and detaches: what a line holds, and what cannot hurt it."""
+"""The log of injections and detaches: its lines, its bounds and its errors."""
 
 from __future__ import annotations
 

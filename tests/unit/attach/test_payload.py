@@ -1,4 +1,4 @@
-"""The program in a target, and the bootstrap code that loads it, run in this very process."""
+"""The payload and the bootstrap code that loads it, run in the process of the tests."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from mpwatch.attach.payload import bootstrap_code, program
+from mpwatch.attach.results import Answer
 
 STOWAWAY = """
 reason = ""
@@ -36,7 +37,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, body: str) -> dict[str, Any]:
-    """Run the payload with a loader that does this; its answer."""
+    """Run the payload with this loader; its answer."""
     source = STOWAWAY.format(body=body).encode()
     contents = {
         "magic": b"",
@@ -120,7 +121,7 @@ def test_an_import_lock_that_is_held_is_not_waited_for(folder: Path) -> None:
     assert answer == {"state": program.LATER}
 
 
-# A module that is asked something while it is imported, by the importing thread or another.
+# A module that calls a function while it is imported, in the importing thread or in another.
 LOOKS = "import gc, seen\nseen.answers.append(seen.ask())\n"
 
 
@@ -128,7 +129,7 @@ LOOKS = "import gc, seen\nseen.answers.append(seen.ask())\n"
 def importing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[[str, Callable[[], object]], object]]:
-    """Imports a module of a name and returns what was answered while that was half done."""
+    """Import a module of this name; the answer given while it was half imported."""
     (tmp_path / "modules").mkdir()
     monkeypatch.syspath_prepend(str(tmp_path / "modules"))
     seen: Any = types.ModuleType("seen")
@@ -156,7 +157,7 @@ def on_another_thread(ask: Callable[[], object]) -> object:
 Importing = Callable[[str, Callable[[], object]], object]
 
 
-def test_a_program_in_the_middle_of_an_import_is_asked_again_later(
+def test_a_program_that_is_importing_is_tried_again_later(
     folder: Path, importing: Importing
 ) -> None:
     assert importing("zipapp", lambda: run(folder, PACKAGE)) == {"state": program.LATER}
@@ -173,7 +174,7 @@ def test_a_half_imported_module_counts_if_it_is_of_the_standard_library(
 
 
 @pytest.mark.parametrize("is_enabled", [True, False])
-def test_no_garbage_is_collected_meanwhile_and_afterwards_as_before(
+def test_no_garbage_is_collected_during_the_load_and_collection_is_as_before_afterwards(
     folder: Path, is_enabled: bool
 ) -> None:
     generations: list[int] = []
@@ -191,11 +192,13 @@ def test_no_garbage_is_collected_meanwhile_and_afterwards_as_before(
         gc.enable()
         gc.callbacks.remove(note)
     assert answer["state"] == "loaded"
-    assert len(generations) <= 2 * 3  # what was put off comes once, and not for each 700 objects
+    assert (
+        len(generations) <= 2 * 3
+    )  # the postponed collection happens once, and not for each 700 objects
 
 
 def piece(**changes: Any) -> bytes:
-    """A payload file whose program notes that it ran, and how."""
+    """A payload file whose program notes that it ran, and from what."""
     note = (
         "import posix; posix.close(posix.open(%r, posix.O_CREAT | posix.O_WRONLY, dir_fd=folder))"
     )
@@ -278,3 +281,28 @@ def test_the_script_for_remote_exec_leaves_no_name_and_raises_nothing(folder: Pa
     deadline = threading.Event()
     while not (folder / "compiled").exists():
         assert not deadline.wait(0.01)
+
+
+@pytest.mark.parametrize(("count", "told"), [(0, 0), (2, 2), (30, 19)])
+def test_what_could_not_be_undone_is_answered_as_far_as_there_is_room(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, count: int, told: int
+) -> None:
+    left = {
+        f"module.function{number:02}": "another library has replaced it" for number in range(count)
+    }
+    session = types.SimpleNamespace(
+        patcher=types.SimpleNamespace(left=left),
+        server=types.SimpleNamespace(path=None),
+        ring=types.SimpleNamespace(path=None),
+        problems=(),
+    )
+    package = types.SimpleNamespace(
+        current=lambda: session, uninstrument=lambda: True, version=lambda: "1.2"
+    )
+    monkeypatch.setitem(sys.modules, "_mpwatch_hook", package)
+
+    found = Answer.parse(program.as_json(program.unload({})))
+
+    assert found.is_success
+    assert list(found.left[:told]) == [f"{name}: {why}" for name, why in list(left.items())[:told]]
+    assert found.left[told:] == ((f"and {count - told} more",) if told < count else ())

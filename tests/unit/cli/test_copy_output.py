@@ -1,4 +1,4 @@
-"""The output of a program whose dashboard was closed, on a terminal that goes away."""
+"""The output of a program whose dashboard was closed, on a terminal that is closed."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def job(waits: WaitedOn, *, worker_state: str = "S", still_s: float = 4.0) -> Sn
 
 
 class Watched:
-    """A watch with a clock that is set by hand."""
+    """A watch with a clock that the test sets."""
 
     def __init__(self, seconds: float | None = None) -> None:
         self.now_s = 0.0
@@ -71,7 +71,7 @@ def test_the_user_is_told_which_process_makes_no_progress() -> None:
 
     assert not watched.is_enough(job(READS), LEAST_S + 1)
     assert watched.shown[-1] == (
-        "main has not moved for 4.0 s; watching up to 35 s, ctrl-c to stop"
+        "main has made no progress for 4.0 s; watching up to 35 s, ctrl-c to stop"
     )
 
 

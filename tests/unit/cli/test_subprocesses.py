@@ -6,6 +6,7 @@ import sys
 import threading
 
 from mpwatch.cli import subprocesses
+from tests import procfs
 
 
 def test_the_exit_status_of_a_program_stays_available() -> None:
@@ -19,8 +20,7 @@ def test_the_exit_status_of_a_program_stays_available() -> None:
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
 
     assert subprocesses.has_ended(child)
-    with open(f"/proc/{child.pid}/stat") as stat:
-        assert stat.read().rpartition(")")[2].split()[0] == "Z"
+    assert procfs.fields(child.pid)[0] == "Z"
     assert child.wait() == 7
     assert subprocesses.has_ended(child)
 

@@ -95,7 +95,7 @@ def test_a_scenario_without_a_program_has_no_command_but_a_reason() -> None:
 
 
 @pytest.mark.parametrize("scenario", RUNNABLE, ids=lambda scenario: scenario.name)
-def test_a_program_begins_within_bounds_says_what_it_shows_and_reports_ready(
+def test_a_program_begins_with_its_bounds_describes_itself_and_prints_ready(
     scenario: Scenario,
 ) -> None:
     source = (FOLDER / f"{scenario.stem}.py").read_text()

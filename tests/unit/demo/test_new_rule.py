@@ -45,7 +45,7 @@ def test_a_new_rule_begins_as_five_files_that_can_be_loaded(checkout: Path, chap
     importlib.import_module(f"mpwatch.diagnose.rules.{chapter}")
 
 
-def test_nothing_is_written_over(checkout: Path) -> None:
+def test_existing_files_are_not_overwritten(checkout: Path) -> None:
     paths = new("some-failure", "hangs", str(checkout))
     before = {path: (checkout / path).read_text() for path in paths}
 

@@ -119,7 +119,7 @@ def test_a_small_share_is_not_zero() -> None:
     ]
 
 
-def test_other_threads_are_told_if_they_compute() -> None:
+def test_other_threads_are_shown_if_they_compute() -> None:
     waits = one(pid(MAIN), (BATCHES, 20))
     busy = one(pid(901), (at(""), 20), cores=0.8)
 
@@ -130,7 +130,7 @@ def test_other_threads_are_told_if_they_compute() -> None:
     )
 
 
-def test_idle_threads_are_not_told() -> None:
+def test_idle_threads_are_not_shown() -> None:
     waits = one(pid(MAIN), (BATCHES, 20))
 
     assert ";" not in process_words(account(waits, one(pid(901), (SLEEPS, 20))), NAMES)
@@ -165,7 +165,7 @@ def test_many_workers_share_a_row() -> None:
     assert rows[0].recent.startswith("86 % sleeping, 14 % waiting")
 
 
-def test_how_sure_it_is_follows_from_the_readings() -> None:
+def test_the_error_of_a_share_follows_from_the_readings() -> None:
     words = certainty_words(
         job(account(one(pid(MAIN), (SLEEPS, 40))), processes=(main(threads=[thread(MAIN)]),))
     )

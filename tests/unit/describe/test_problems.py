@@ -38,7 +38,7 @@ def without_gpu(problem: str, gpus: tuple[GpuUse, ...] = (), **sample: object) -
     )
 
 
-def test_a_job_that_uses_no_gpu_is_not_told_that_none_can_be_shown() -> None:
+def test_a_missing_driver_is_not_a_problem_of_a_job_without_a_gpu() -> None:
     snapshot = without_gpu(no_driver(), maps=MapSample(900, None, libraries=("libtorch_cuda.so",)))
 
     assert problems_of(snapshot) == (UNREADABLE,)
@@ -48,7 +48,7 @@ def test_a_job_that_uses_no_gpu_is_not_told_that_none_can_be_shown() -> None:
 
 
 @pytest.mark.parametrize("devices", ["", "-1"])
-def test_a_job_from_which_all_gpus_are_hidden_uses_none(devices: str) -> None:
+def test_a_job_with_no_visible_gpu_uses_none(devices: str) -> None:
     snapshot = without_gpu(no_driver(), environment={"CUDA_VISIBLE_DEVICES": devices})
 
     assert problems_of(snapshot) == (UNREADABLE,)
@@ -63,7 +63,7 @@ def test_a_job_from_which_all_gpus_are_hidden_uses_none(devices: str) -> None:
         {"gpus": (GpuUse(0, None, 1 << 20),)},
     ],
 )
-def test_a_job_that_uses_a_gpu_is_told_why_it_is_not_shown(sample: dict[str, Any]) -> None:
+def test_a_job_that_uses_a_gpu_shows_why_no_gpu_can_be_read(sample: dict[str, Any]) -> None:
     snapshot = without_gpu(no_driver(), **sample)
 
     assert problems_of(snapshot) == (no_driver(), UNREADABLE)

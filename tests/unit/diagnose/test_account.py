@@ -18,7 +18,7 @@ from mpwatch.diagnose.engine import Engine
 from mpwatch.model.account import Account, Activity
 from mpwatch.model.history import History
 from mpwatch.model.ids import SegmentId
-from mpwatch.model.samples import Ended, ThreadSample, WaitedOn
+from mpwatch.model.samples import Ended, FdLink, HeldLock, ThreadSample, WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot, Thread
 from tests.builders.snapshots import (
     IDLE_WORKER,
@@ -26,8 +26,10 @@ from tests.builders.snapshots import (
     NO_HISTORY,
     NOW_S,
     WAITING_MAIN,
+    fds,
     main,
     pid,
+    pipe,
     process,
     snapshot_of,
     thread,
@@ -91,7 +93,7 @@ def test_a_running_thread_without_the_gil_runs_native_code() -> None:
     ],
     ids=["old", "mostly waiting"],
 )
-def test_a_stack_that_may_be_of_another_moment_gives_no_place(more: dict[str, Any]) -> None:
+def test_a_stack_that_may_be_out_of_date_gives_no_place(more: dict[str, Any]) -> None:
     assert doing("train.py:step:57", state="R", **more) == Activity("computing")
 
 
@@ -150,7 +152,7 @@ def test_an_idle_worker_is_known_by_its_stack() -> None:
         (WaitedOn("pipe-write", "write", ("pipe:[9]",)), "waiting", "pipe", "room in a full pipe"),
         (WaitedOn("child", "wait4", ("any child",)), "waiting", "child", "the exit of a child"),
         (WaitedOn("socket-read", "recvfrom", ("socket:[9]",)), "waiting", "socket", "data on "),
-        (WaitedOn("unknown", "flock", ("/data/lock",)), "waiting", "file", "the system call flock"),
+        (WaitedOn("unknown", "flock", ("/data/a",)), "waiting", "lock", "the lock on /data/a"),
         (
             WaitedOn("semaphore", "futex", segment=SegmentId(9, 7)),
             "waiting",
@@ -182,7 +184,7 @@ def test_a_wait_is_named_by_its_system_call(
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_wait_is_named_by_a_stack_that_still_holds(
+def test_a_wait_is_named_by_a_stack_taken_during_it(
     stack: tuple[str, ...], target: str, words: str
 ) -> None:
     found = doing(*stack, "train.py:run:9", waits=OWN_LOCK)
@@ -202,6 +204,31 @@ def test_a_wait_is_not_named_by_a_stack_from_before_it() -> None:
     )
 
     assert found == Activity("sleeping")
+
+
+def test_a_full_pipe_is_named_with_the_process_that_would_read_it() -> None:
+    writes = WaitedOn("pipe-write", "write", (f"pipe:[{DATA}]",))
+    ends = fds(4, links=[pipe(3, DATA, False), pipe(4, DATA, True)])
+    reader = process(300, threads=[thread(300)], fds=ends)
+
+    found = now(main(threads=[thread(MAIN, waits=writes)], fds=ends), reader)
+
+    assert (found.what, found.providers) == ("room in a full pipe (pipe 500)", (reader.process,))
+
+
+def test_sleeps_between_attempts_to_take_a_file_lock_are_a_wait_for_its_holder() -> None:
+    sleeps = WaitedOn("timer", "clock_nanosleep", timeout_s=0.25)
+    path = "/data/set.lock"
+    tries = main(
+        threads=[thread(MAIN, "data.py:acquire:28", waits=sleeps, stack_age_s=0.0)],
+        fds=fds(4, links=[FdLink(3, "file", path, None, True)]),
+    )
+    lock = HeldLock(path, "flock", True, 300)
+    holder = process(300, threads=[thread(300)], fds=replace(fds(4, links=[]), locks=(lock,)))
+
+    assert now(tries, holder) == Activity(
+        "waiting", f"the lock on {path}", "lock", (holder.process,), "data.py:28 acquire"
+    )
 
 
 def test_the_semaphore_of_a_lock_is_named_with_the_line_that_waits() -> None:
@@ -249,7 +276,7 @@ def test_a_file_that_is_read_is_named() -> None:
     assert found == Activity("waiting", "/data/shard-3.tar (a disk or file server)", "file")
 
 
-def test_a_page_fault_is_told_from_a_read() -> None:
+def test_a_page_fault_is_distinguished_from_a_read() -> None:
     blocked = thread(MAIN, state="D", wchan="folio_wait_bit_common", waits=WaitedOn("disk", "-"))
     found = main(threads=[blocked])
     outside = replace(ThreadSample(MAIN, "p", "D", 0), syscall=-1)
@@ -288,7 +315,7 @@ def test_shares_follow_the_counters_and_the_readings() -> None:
     ]
 
 
-def test_a_stop_for_taking_stacks_is_not_the_program_s() -> None:
+def test_a_stop_for_taking_stacks_does_not_count_as_a_stop_of_the_program() -> None:
     sleeps = thread(MAIN, waits=WaitedOn("timer", "nanosleep"))
     traced = thread(MAIN, state="t", waits=WaitedOn("stopped", "-"), waits_s=0.0)
 
@@ -297,7 +324,7 @@ def test_a_stop_for_taking_stacks_is_not_the_program_s() -> None:
     assert [each.activity.kind for each in found.main.whole().shares()] == ["sleeping"]
 
 
-def test_a_debugger_that_stays_is_told() -> None:
+def test_a_debugger_that_stays_attached_is_reported() -> None:
     traced = thread(MAIN, state="t", waits=WaitedOn("stopped", "-"), waits_s=20.0)
 
     assert account(at(0, traced)).processes[pid(MAIN)].main.now.kind == "stopped"
@@ -333,7 +360,7 @@ def test_a_large_job_is_accounted_for_on_every_third_reading() -> None:
     assert account(*found).at_s == NOW_S + 3 > NOW_S + EVERY_S
 
 
-def test_a_thread_that_goes_on_as_before_keeps_its_account() -> None:
+def test_a_thread_that_does_the_same_as_before_keeps_its_account() -> None:
     sleeps = thread(MAIN, waits=WaitedOn("timer", "nanosleep"))
 
     first = account(at(0, sleeps))
@@ -344,7 +371,7 @@ def test_a_thread_that_goes_on_as_before_keeps_its_account() -> None:
     assert second.processes[pid(MAIN)].main.whole().observed_s == 1.0
 
 
-def test_the_worker_that_owes_the_batch_may_change_while_main_waits() -> None:
+def test_the_worker_of_the_awaited_batch_may_change_while_main_waits() -> None:
     first = snapshot_of(waiting_main(), worker())
     second = snapshot_of(
         waiting_main(), worker(0, ended=Ended(pid(200), NOW_S)), worker(1), at_s=NOW_S + 1
@@ -363,7 +390,7 @@ def test_an_account_begins_again_for_an_older_snapshot_and_for_another_job() -> 
         assert advanced(later, index, wait_graph(index)).readings == 1
 
 
-def test_the_engine_shows_the_account_and_a_preview_leaves_it() -> None:
+def test_the_engine_adds_to_the_account_and_a_preview_does_not() -> None:
     engine = Engine(())
     first = engine.diagnosed(at(0, thread(MAIN)), History()).account
 
@@ -374,7 +401,7 @@ def test_the_engine_shows_the_account_and_a_preview_leaves_it() -> None:
     assert second.watched_s == 2.0
 
 
-def test_an_error_in_the_account_is_a_finding_and_silences_no_rule(
+def test_an_error_in_the_account_is_a_finding_and_the_rules_still_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def broken(*_: object) -> Account:
@@ -387,7 +414,7 @@ def test_an_error_in_the_account_is_a_finding_and_silences_no_rule(
     assert [(each.rule, each.subject) for each in findings] == [("rule-failed", "account")]
 
 
-def test_the_account_goes_on_where_the_root_was_never_seen() -> None:
+def test_the_account_is_kept_where_the_root_was_never_read() -> None:
     orphans = [
         snapshot_of(process(200, threads=[thread(200)]), root=pid(MAIN), at_s=NOW_S + n)
         for n in range(3)

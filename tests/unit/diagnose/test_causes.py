@@ -16,7 +16,7 @@ def test_the_likeliest_cause_present_is_chosen() -> None:
     assert chosen[effect] == "worker-segfault"
 
 
-def test_causes_never_form_a_circle() -> None:
+def test_causes_never_form_a_cycle() -> None:
     rules = sorted({*CAUSES_OF, *(cause for causes in CAUSES_OF.values() for cause in causes)})
     chosen = {f.rule: cause for f, cause in with_causes(map(finding, rules)).items()}
 

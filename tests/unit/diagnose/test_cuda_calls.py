@@ -30,7 +30,9 @@ def process(*stacks: tuple[Frame, ...], at_s: float = NOW_S, **main: object) -> 
 
 
 @pytest.mark.parametrize("stack", [(TRAIN,), MAIN_STACK, IDLE_STACK, WORKER_STACK])
-def test_a_process_whose_threads_run_or_wait_for_python_is_asked(stack: tuple[Frame, ...]) -> None:
+def test_a_process_whose_threads_run_or_wait_in_python_may_be_asked(
+    stack: tuple[Frame, ...],
+) -> None:
     assert reason_not_to_lock_allocator(process(stack, (TRAIN,)), NOW_S) is None
 
 

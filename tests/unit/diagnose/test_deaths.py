@@ -21,15 +21,15 @@ def end(number: int, at_s: float, **how: Any) -> Ended:
         (end(MAIN, NOW_S, signal=15), end(200, NOW_S, signal=9), True),
         (end(MAIN, NOW_S, signal=9), end(200, NOW_S + 1, signal=9), True),
         (end(MAIN, NOW_S - 10, exit_code=0), end(200, NOW_S, signal=9), True),
-        # Main failed because of its worker, or went on for long after.
+        # Main failed because of its worker, or ran on for long after.
         (end(MAIN, NOW_S, exit_code=1), end(200, NOW_S, signal=9), False),
         (end(MAIN, NOW_S + 60, signal=15), end(200, NOW_S, signal=9), False),
-        # Nobody asks a worker to crash.
+        # A crash is never requested by a signal of a user.
         (end(MAIN, NOW_S, signal=15), end(200, NOW_S, signal=11), False),
         (None, end(200, NOW_S, signal=9), False),
     ],
 )
-def test_a_death_is_explained_by_the_end_of_the_parent(
+def test_an_exit_may_be_explained_by_the_exit_of_the_parent(
     parent: Ended | None, child: Ended, is_explained: bool
 ) -> None:
     worker = process(200, ended=child)

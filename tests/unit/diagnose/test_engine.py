@@ -24,7 +24,7 @@ def finding(rule: str, severity: Severity = Severity.WARNING, **more: object) ->
 
 
 class Script:
-    """A rule that says what it is told to say next."""
+    """A rule that yields the findings that the test sets."""
 
     def __init__(self, *looks: Iterable[Finding]) -> None:
         self._looks = iter(looks)
@@ -45,7 +45,7 @@ def look(engine: Engine, after_s: float) -> tuple[Finding, ...]:
     return findings(engine, snapshot_of(main(), at_s=NOW_S + after_s))
 
 
-def test_a_healthy_job_of_every_role_raises_nothing() -> None:
+def test_a_healthy_job_with_every_role_has_no_finding() -> None:
     workers = [process(200 + i) for i in range(3)]
     others = [process(300, "resource-tracker"), process(301, "forkserver"), process(302, "rank")]
 
@@ -136,7 +136,7 @@ def test_the_most_severe_and_soonest_comes_first() -> None:
     assert [f.rule for f in look(watched, 0)] == ["c", "b", "d", "a"]
 
 
-def test_effects_stand_below_their_cause_however_severe_they_are() -> None:
+def test_effects_are_listed_below_their_cause_however_severe_they_are() -> None:
     watched = engine(
         [
             finding("other", Severity.WARNING),
@@ -154,13 +154,13 @@ def test_effects_stand_below_their_cause_however_severe_they_are() -> None:
     ]
 
 
-def test_an_effect_without_its_cause_stands_alone() -> None:
+def test_an_effect_without_its_cause_is_a_finding_of_its_own() -> None:
     (alone,) = look(engine([finding("feeder-thread-drops-batch")]), 0)
 
     assert alone.effect_of is None
 
 
-def test_a_standing_job_is_told_once_if_another_rule_explains_it() -> None:
+def test_a_stalled_job_is_one_finding_if_another_rule_explains_it() -> None:
     both = [finding("standing-still"), finding("fork-openmp")]
 
     assert [f.rule for f in look(engine(both), 0)] == ["fork-openmp"]
@@ -221,14 +221,14 @@ def test_the_finding_about_waits_is_resolved_once_they_can_be_derived_again() ->
     assert passed.resolved_s is not None
 
 
-def test_another_job_starts_with_a_clean_slate() -> None:
+def test_another_job_starts_without_findings() -> None:
     watched = engine([finding("a")])
     look(watched, 0)
 
     assert findings(watched, snapshot_of(main(7), root=pid(7))) == ()
 
 
-def test_a_replay_sought_backwards_starts_with_a_clean_slate() -> None:
+def test_a_replay_sought_backwards_starts_without_findings() -> None:
     watched = engine([finding("a")])
     look(watched, 100)
 
@@ -242,7 +242,7 @@ def looks_at(engine: Engine, processes: int, *moments_s: float) -> list[tuple[Fi
 
 
 def counting_rules(count: int) -> tuple[list[int], tuple[Rule, ...]]:
-    """Rules that note which of them is asked."""
+    """Rules that note each time they run."""
     asked: list[int] = []
 
     def rule(number: int) -> Rule:
@@ -264,7 +264,7 @@ def test_rules_of_many_processes_run_on_every_third_reading() -> None:
     assert asked == [0, 1, 2] * 3
 
 
-def test_rules_are_asked_at_once_where_something_was_told_or_somebody_came() -> None:
+def test_rules_run_at_once_after_an_error_or_a_process_start() -> None:
     asked, rules = counting_rules(1)
     engine = Engine(rules)
     members = [main(), *(process(1000 + number) for number in range(1, MANY))]
@@ -278,14 +278,14 @@ def test_rules_are_asked_at_once_where_something_was_told_or_somebody_came() -> 
     assert asked == [0, 0, -1, 0, -2, -3, 0, -4, -5]
 
 
-def test_what_a_rule_found_holds_while_it_is_not_asked() -> None:
+def test_findings_of_a_rule_are_kept_while_it_does_not_run() -> None:
     _, rules = counting_rules(2)
 
     for found in looks_at(Engine(rules), MANY, *map(float, range(9))):
         assert [each.rule for each in found if each.resolved_s is None] == ["rule-0", "rule-1"]
 
 
-def test_of_few_processes_and_after_a_pause_every_rule_is_asked() -> None:
+def test_every_rule_runs_for_few_processes_and_after_a_pause() -> None:
     asked, rules = counting_rules(2)
     looks_at(Engine(rules), MANY - 1, 0.0, 1.0, 2.0)
     assert asked == [0, 1] * 3
@@ -294,7 +294,7 @@ def test_of_few_processes_and_after_a_pause_every_rule_is_asked() -> None:
     assert asked == [0, 1] * 3
 
 
-def test_a_preview_leaves_no_trace() -> None:
+def test_a_preview_does_not_affect_later_findings() -> None:
     _, rules = counting_rules(2)
     watched, other = Engine(rules), Engine(rules)
     members = [main(), *(process(1000 + number) for number in range(1, MANY))]
@@ -309,7 +309,7 @@ def test_a_preview_leaves_no_trace() -> None:
         assert seen == other.diagnosed(snapshot, NO_HISTORY)
 
 
-def test_a_preview_of_all_rules_asks_those_that_a_look_would_skip() -> None:
+def test_a_preview_of_all_rules_runs_those_that_are_not_due() -> None:
     asked, rules = counting_rules(1)
     watched = Engine(rules)
     looks_at(watched, MANY, 0.0)

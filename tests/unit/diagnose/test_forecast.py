@@ -21,7 +21,7 @@ def series(*values: float, step_s: float = 1.0) -> Series:
     return [Point(100 + i * step_s, value) for i, value in enumerate(values)]
 
 
-def test_a_straight_line_meets_its_limit_when_arithmetic_says() -> None:
+def test_a_straight_line_reaches_its_limit_at_the_computed_time() -> None:
     ahead = forecast(line(642, per_s=24), 1024)
 
     assert ahead is not None
@@ -38,7 +38,7 @@ def test_points_within_one_second_are_too_close() -> None:
     assert forecast(series(1, 2, 3, 4, 5, 6, step_s=0.1), 10) is None
 
 
-def test_a_limit_already_reached_is_not_foreseen() -> None:
+def test_a_limit_already_reached_has_no_forecast() -> None:
     assert forecast(line(1024, per_s=24), 1024) is None
 
 
@@ -68,17 +68,17 @@ def test_a_sawtooth_is_quiet_while_it_rises_again() -> None:
     assert forecast(series(*teeth), 500) is None
 
 
-def test_a_leak_beyond_an_old_peak_is_seen() -> None:
+def test_a_leak_beyond_an_old_peak_has_a_forecast() -> None:
     values = [*range(0, 100, 10), *range(0, 400, 10)]
 
     assert forecast(series(*values), 500, window_s=30) is not None
 
 
-def test_a_far_limit_is_no_news() -> None:
+def test_a_distant_limit_has_no_forecast() -> None:
     assert forecast(line(1000, per_s=0.001, seconds=100), 1_000_000) is None
 
 
-def test_a_limit_days_away_is_no_news_even_if_near_in_value() -> None:
+def test_a_limit_days_away_has_no_forecast_even_if_near_in_value() -> None:
     assert forecast(line(1000, per_s=0.001, seconds=100), 1300) is None
 
 
@@ -89,7 +89,7 @@ def test_noise_without_a_trend_is_quiet() -> None:
     assert forecast(series(*values), 600) is None
 
 
-def test_a_growth_in_steps_is_seen() -> None:
+def test_a_growth_in_steps_has_a_forecast() -> None:
     values = [50 * (i // 3) for i in range(31)]
 
     ahead = forecast(series(*values), 1000)
@@ -116,11 +116,11 @@ def test_a_steady_rise_is_growth_without_any_limit() -> None:
     assert (rise.per_s, rise.gained, rise.span_s) == pytest.approx((2, 60, 30))
 
 
-def test_a_rise_of_less_than_is_worth_telling_is_not_looked_into(
+def test_a_rise_below_the_least_reported_is_not_computed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(module, "_pair_slopes", None)
+        patched.setattr(module, "pair_slopes", None)
         assert growth(line(100, per_s=2), at_least=61) is None
     assert growth(line(100, per_s=2), at_least=60) == growth(line(100, per_s=2))
 
@@ -139,7 +139,7 @@ def test_the_slope_of_a_falling_line_is_negative() -> None:
     assert slope(line(10, per_s=-2)) == pytest.approx(-2)
 
 
-def test_the_slope_of_a_moment_is_unknown() -> None:
+def test_the_slope_over_one_moment_is_unknown() -> None:
     assert slope(series(1, 2)) is None
     assert slope(series(1, 2, 3, 4, 5, 6, step_s=0.1)) is None
 
@@ -151,7 +151,7 @@ def test_points_at_one_moment_have_no_slope() -> None:
 
 
 @given(rates, steps, st.integers(8, 200), st.floats(0.01, 1000))
-def test_any_clean_line_is_foreseen_exactly(
+def test_any_straight_line_is_forecast_exactly(
     per_s: float, step_s: float, count: int, rest_s: float
 ) -> None:
     span_s = (count - 1) * step_s
@@ -168,7 +168,7 @@ def test_any_clean_line_is_foreseen_exactly(
 
 
 @given(st.lists(st.floats(0, 1000), max_size=60), st.floats(1, 2000), steps)
-def test_whatever_comes_a_forecast_is_positive_and_finite(
+def test_a_forecast_of_any_series_is_positive_and_finite(
     values: list[float], limit: float, step_s: float
 ) -> None:
     ahead = forecast(series(*values, step_s=step_s), limit)
@@ -181,7 +181,7 @@ def test_whatever_comes_a_forecast_is_positive_and_finite(
 
 
 @given(st.floats(1, 1000), st.integers(5, 100))
-def test_a_constant_is_never_foreseen(value: float, count: int) -> None:
+def test_a_constant_never_has_a_forecast(value: float, count: int) -> None:
     assert forecast(series(*[value] * count), value + 1) is None
 
 
@@ -195,14 +195,14 @@ def test_a_sawtooth_seen_twice_is_quiet_at_every_phase(
 
 
 @given(st.lists(st.integers(0, 1), min_size=5, max_size=100))
-def test_falling_numbers_are_never_foreseen(drops: list[int]) -> None:
+def test_falling_numbers_never_have_a_forecast(drops: list[int]) -> None:
     values = [1000 - sum(drops[:i]) for i in range(len(drops))]
 
     assert forecast(series(*values), 2000) is None
 
 
 @given(st.randoms(use_true_random=False), st.floats(1, 100))
-def test_a_few_wild_points_do_not_move_the_slope(chance: random.Random, per_s: float) -> None:
+def test_a_few_outliers_do_not_change_the_slope(chance: random.Random, per_s: float) -> None:
     values = [per_s * i for i in range(24)]
     for index in chance.sample(range(8, 22), 2):
         values[index] += chance.uniform(-2, 2) * per_s

@@ -1,7 +1,7 @@
-"""Noise as machines make it: what is no trend stays quiet, and a trend is timed well through it.
+"""Realistic noise: series without a trend have no forecast, and a trend is timed well through
+noise.
 
-The numbers are drawn at random from fixed seeds, many times, so that a chance that a look or two
-would not show is seen.
+The numbers are drawn at random from fixed seeds, many times, so that rare errors show.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from mpwatch.model.findings import Severity
 from mpwatch.model.history import Point
 
 Curve: TypeAlias = Callable[[int, random.Random], float]
-"""The value at a second."""
+"""Value by second."""
 
 SEEDS = 12
 SECONDS = 150
 
 
 def looks(curve: Curve, seed: int, seconds: int = SECONDS) -> Iterator[list[Point]]:
-    """The series as it grows, one look a second."""
+    """The series as it grows, one reading a second."""
     chance = random.Random(seed)
     series: list[Point] = []
     for second in range(seconds):
@@ -51,7 +51,7 @@ def is_warning(series: list[Point], limit: float) -> bool:
     [plateau(500, 10), plateau(500, 50), plateau(100, 3), plateau(700, 14)],
     ids=["small", "large", "low", "high"],
 )
-def test_a_noisy_plateau_is_quiet_at_every_look(curve: Curve) -> None:
+def test_a_noisy_plateau_is_quiet_at_every_reading(curve: Curve) -> None:
     warned = [
         (seed, series[-1].at_s)
         for seed in range(SEEDS)
@@ -71,7 +71,7 @@ def test_a_noisy_plateau_is_quiet_at_every_look(curve: Curve) -> None:
         (lambda second, chance: 300 + 5 * (second % 37) * chance.uniform(0.9, 1.1), 37),
     ],
 )
-def test_noisy_teeth_are_quiet_once_two_were_seen(curve: Curve, period: int) -> None:
+def test_a_noisy_sawtooth_is_quiet_after_two_teeth(curve: Curve, period: int) -> None:
     warned = [
         (seed, series[-1].at_s)
         for seed in range(SEEDS)
@@ -101,7 +101,7 @@ def test_the_time_left_of_a_noisy_leak_is_right_within_half_as_much_again(
 
 
 @pytest.mark.parametrize("period_s", [0.5, 1.0, 2.0])
-def test_a_steady_leak_is_foreseen_after_five_readings(period_s: float) -> None:
+def test_a_steady_leak_has_a_forecast_after_five_readings(period_s: float) -> None:
     series = [Point(n * period_s, 100.0 + 40 * n * period_s) for n in range(60)]
 
     first = next(n for n in range(2, 60) if forecast(series[:n], 5000) is not None)

@@ -1,4 +1,4 @@
-"""What several rules read is derived once for a snapshot, and anew for the next one."""
+"""Values that several rules need are derived once for a snapshot, and again for the next one."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_a_function_that_raises_is_called_again() -> None:
     assert sometimes(index) == 3
 
 
-def test_quiet_times_are_those_of_the_index() -> None:
+def test_idle_times_of_the_index_equal_computed_ones() -> None:
     def index(still_s: float, *cpu_percent: float) -> Index:
         series = [Point(float(n), value) for n, value in enumerate(cpu_percent)]
         job = snapshot_of(main(threads=[thread(MAIN, still_s=still_s)]))
@@ -113,7 +113,7 @@ def test_quiet_times_are_those_of_the_index() -> None:
     assert [quiet_s(main(), each) for each in (first, second, first)] == [9.0, 0.5, 9.0]
 
 
-def test_quick_answers_are_those_of_a_search_frame_by_frame() -> None:
+def test_indexed_answers_equal_those_of_a_search_frame_by_frame() -> None:
     stack = frames("a/queues.py:Queue.get", "b.py:f", "c/distributed_c10d.py:all_reduce")
 
     assert calls(stack, "queues.py:get", ":f")
@@ -149,9 +149,9 @@ def test_threads_come_in_the_order_of_the_tree() -> None:
     assert [p.pid for p, _ in threads_calling(Index(snapshot_of(*job)), ":get")] == [200, 201, 202]
 
 
-def test_a_rule_that_needs_few_points_does_not_copy_the_whole_past() -> None:
+def test_a_rule_that_needs_few_points_does_not_copy_the_whole_history() -> None:
     class Watched(list[Point]):
-        """Counts the points that are handed out one by one."""
+        """Counts the points that are read one by one."""
 
         touched = 0
 

@@ -41,7 +41,7 @@ def ends_of(*processes: Process) -> PipeEnds:
 
 
 def brute(snapshot: Snapshot, inode: int, is_writable: bool) -> tuple[object, ...]:
-    """Who holds one end of a pipe, found by looking at everything."""
+    """The holders of one end of a pipe, found by a search of all descriptors."""
     return tuple(
         each.process
         for each in snapshot.living()
@@ -75,12 +75,12 @@ def test_channels_that_no_thread_waits_for_are_not_indexed() -> None:
     assert ends.addresses == {}
 
 
-def test_a_process_whose_descriptors_are_unknown_makes_the_whole_incomplete() -> None:
+def test_a_process_whose_descriptors_are_unknown_makes_the_index_incomplete() -> None:
     assert ends_of(holding(100, [])) == PipeEnds()
     assert not ends_of(holding(100, None)).is_complete
 
 
-def test_what_is_read_from_a_socket_comes_from_who_holds_its_other_end() -> None:
+def test_data_on_a_socket_comes_from_the_processes_that_hold_its_other_end() -> None:
     ends = ends_of(holding(100, [socket(3, 5, 6)]), holding(200, [socket(3, 6, 5)]))
 
     assert ends.writers == {5: (pid(200),), 6: (pid(100),)}

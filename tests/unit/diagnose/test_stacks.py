@@ -38,12 +38,12 @@ def worker(number: int, *calls: str) -> Process:
     return process(200 + number, threads=[thread(200 + number, *calls)], worker_id=number)
 
 
-def test_what_a_fork_left_behind_is_cut() -> None:
+def test_frames_of_the_parent_below_a_fork_are_cut() -> None:
     assert shape_of(frames(*IDLE_WORKER, *INHERITED)) == "worker-idle"
     assert own_frames(frames(*IDLE_WORKER, *INHERITED)) == frames(*IDLE_WORKER)
 
 
-def test_the_bootstrap_of_a_thread_is_no_border() -> None:
+def test_the_bootstrap_of_a_thread_does_not_end_the_stack() -> None:
     stack = frames("a.py:f", "threading.py:_bootstrap", "b.py:g")
 
     assert own_frames(stack) == stack
@@ -106,7 +106,7 @@ def test_the_innermost_match_is_found() -> None:
     assert innermost(stack, "z.py:f") is None
 
 
-def test_the_users_own_line_is_told_from_libraries() -> None:
+def test_the_users_own_line_is_distinguished_from_libraries() -> None:
     stack = frames("selectors.py:select", "train.py:step:9")
 
     frame = user_frame(stack)
@@ -115,7 +115,7 @@ def test_the_users_own_line_is_told_from_libraries() -> None:
     assert frame_words(frame) == "train.py:9 step"
 
 
-def test_the_main_thread_is_the_one_named_like_the_process() -> None:
+def test_the_main_thread_is_the_one_with_the_id_of_the_process() -> None:
     two = main(threads=[thread(101), thread(100, *WAITING_MAIN)])
 
     assert main_shape(two) == "waits-for-batch"
@@ -147,7 +147,7 @@ def test_the_users_line_names_a_group() -> None:
     assert merge([stuck]).sentence == "1 of 1 in data.py:31 decode -> load"
 
 
-def test_halves_are_no_outliers() -> None:
+def test_two_halves_are_no_outliers() -> None:
     workers = [worker(i, *(FETCHING_WORKER if i % 2 else IDLE_WORKER)) for i in range(4)]
 
     assert merge(workers).outliers == ()

@@ -1,4 +1,4 @@
-"""Findings over time, whatever the rules say from look to look."""
+"""Findings over time, whatever the rules find in each reading."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from mpwatch.model.findings import Finding, Severity
 from tests.unit.diagnose.test_engine import engine, finding, look
 
 SEVERITIES = st.none() | st.sampled_from(Severity)
-"""What a rule finds at one look; `None` is nothing."""
+"""Severity that a rule finds in one reading; `None` for no finding."""
 STEPS_S = st.sampled_from([0.1, 0.5, 1.0, 2.0])
 
 
 def shown(found: list[Severity | None], step_s: float) -> list[tuple[float, Finding | None]]:
-    """What is shown after each look, with the time."""
+    """The findings shown after each reading, with the time."""
     watched = engine(*([] if each is None else [finding("a", each)] for each in found))
     out: list[tuple[float, Finding | None]] = []
     for number in range(len(found)):
@@ -35,7 +35,7 @@ def is_present(one: Finding | None) -> bool:
 
 @settings(deadline=None)
 @given(st.lists(SEVERITIES, max_size=60), STEPS_S)
-def test_what_a_rule_finds_is_shown_at_once_and_at_least_as_severe(
+def test_a_finding_is_shown_at_once_and_at_least_as_severe_as_the_rule_says(
     found: list[Severity | None], step_s: float
 ) -> None:
     for said, (_, one) in zip(found, shown(found, step_s), strict=True):
@@ -47,7 +47,7 @@ def test_what_a_rule_finds_is_shown_at_once_and_at_least_as_severe(
 
 @settings(deadline=None)
 @given(st.lists(SEVERITIES, max_size=60), STEPS_S)
-def test_nothing_is_resolved_before_it_was_unseen_for_long_enough(
+def test_a_finding_is_resolved_only_after_it_was_missing_for_long_enough(
     found: list[Severity | None], step_s: float
 ) -> None:
     last_seen_s = 0.0
@@ -59,7 +59,7 @@ def test_nothing_is_resolved_before_it_was_unseen_for_long_enough(
 
 @settings(deadline=None)
 @given(st.lists(SEVERITIES, max_size=60), STEPS_S)
-def test_the_first_sight_is_kept_while_it_holds_and_severity_falls_slowly(
+def test_the_first_time_is_kept_while_a_finding_lasts_and_severity_falls_slowly(
     found: list[Severity | None], step_s: float
 ) -> None:
     worst_at_s = 0.0
@@ -77,7 +77,7 @@ def test_the_first_sight_is_kept_while_it_holds_and_severity_falls_slowly(
 @pytest.mark.slow
 @settings(deadline=None, max_examples=30)
 @given(st.integers(2, 25), STEPS_S)
-def test_what_comes_and_goes_settles_and_stays(gap: int, step_s: float) -> None:
+def test_a_finding_that_comes_and_goes_is_held(gap: int, step_s: float) -> None:
     every = [Severity.WARNING, *[None] * (gap - 1)]
     found = (every * 400)[: int(200 / step_s)]
     if gap * step_s > LINGER_LIMIT_S:
@@ -89,7 +89,7 @@ def test_what_comes_and_goes_settles_and_stays(gap: int, step_s: float) -> None:
     assert len(changes) <= 6  # at most three times, then it is held
 
 
-def test_what_comes_back_at_once_is_the_same_finding() -> None:
+def test_a_finding_that_comes_back_at_once_is_the_same() -> None:
     found = [Severity.INFO, None, None, None, Severity.INFO]
 
     times = [one.first_seen_s for _, one in shown(found, 1.0) if one is not None]

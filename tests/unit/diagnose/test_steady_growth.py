@@ -1,4 +1,4 @@
-"""Which series count as steady growth, and which only look like it."""
+"""Which series count as steady growth, and which do not."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_straight_line_is_steady_once_it_lasted_long_enough() -> None:
     assert (found.gained, found.span_s) == pytest.approx((60, 30))
 
 
-def test_it_began_when_the_line_began_and_not_when_the_watch_did() -> None:
+def test_the_growth_began_with_the_line_and_not_with_the_watch() -> None:
     found = steady_growth(series(lambda t: 10 + 2 * max(0.0, t - 100), 160), COUNT)
 
     assert found is not None
@@ -43,14 +43,14 @@ def test_it_began_when_the_line_began_and_not_when_the_watch_did() -> None:
     assert found.per_s == pytest.approx(2, rel=0.1)
 
 
-def test_the_loading_of_libraries_before_it_does_no_harm() -> None:
+def test_the_loading_of_libraries_before_the_growth_does_not_hide_it() -> None:
     found = steady_growth(series(lambda t: min(300.0, 100 * t) + 5 * t, 60), MEMORY)
 
     assert found is not None
     assert found.per_s == pytest.approx(5, rel=0.15)
 
 
-def test_noise_above_the_floor_does_no_harm() -> None:
+def test_noise_does_not_hide_a_growth() -> None:
     chance = random.Random(3)
     found = steady_growth(series(lambda t: 50 + 2 * t + chance.choice((0, 0, 8)), 60), COUNT)
 
@@ -58,7 +58,7 @@ def test_noise_above_the_floor_does_no_harm() -> None:
     assert found.per_s == pytest.approx(2, rel=0.2)
 
 
-def test_a_count_that_rises_twice_a_minute_is_seen_in_time() -> None:
+def test_a_count_that_rises_twice_a_minute_is_found_in_time() -> None:
     found = steady_growth(series(lambda t: 20 + t // 30, 460), COUNT)
 
     assert found is not None
@@ -80,7 +80,9 @@ HEALTHY: dict[str, Callable[[float], float]] = {
 
 
 @pytest.mark.parametrize("name", HEALTHY)
-def test_what_only_looks_like_it_is_never_steady_after_a_minute_and_a_half(name: str) -> None:
+def test_series_that_only_look_like_growth_are_not_steady_after_a_minute_and_a_half(
+    name: str,
+) -> None:
     points = series(HEALTHY[name], 240)
 
     seen = [
@@ -93,7 +95,7 @@ def test_what_only_looks_like_it_is_never_steady_after_a_minute_and_a_half(name:
 
 
 @pytest.mark.parametrize("name", [name for name in HEALTHY if "slow" not in name])
-def test_what_only_looks_like_it_is_never_steady(name: str) -> None:
+def test_series_that_only_look_like_growth_are_never_steady(name: str) -> None:
     points = series(HEALTHY[name], 240)
 
     assert not [
@@ -120,7 +122,7 @@ def test_a_sawtooth_seen_twice_is_never_steady(seed: int, period: int, height: f
 
 
 @given(st.floats(0.2, 1000), st.floats(0, 1e6), st.sampled_from((0.5, 1.0, 2.5)))
-def test_every_clean_line_is_steady(per_s: float, base: float, step_s: float) -> None:
+def test_every_straight_line_is_steady(per_s: float, base: float, step_s: float) -> None:
     found = steady_growth(series(lambda t: base + per_s * t, 90, step_s), COUNT)
 
     assert found is not None

@@ -55,15 +55,15 @@ def test_a_process_that_never_wakes_up_is_stalled() -> None:
     assert is_stalled(*seen(STANDING, past([40.0] * 31)))
 
 
-def test_a_poll_every_five_seconds_is_standing() -> None:
+def test_a_process_that_polls_every_five_seconds_is_stalled() -> None:
     assert is_stalled(*seen(STANDING, past(bursts(5, of=2))))
 
 
-def test_who_wakes_up_often_works_though_it_uses_no_cpu() -> None:
+def test_a_process_that_wakes_up_often_is_not_stalled_though_it_uses_no_cpu() -> None:
     assert quiet_s(*seen(STANDING, past(bursts(1, of=2)))) == 2
 
 
-def test_that_somebody_looked_at_it_does_not_wake_a_standing_process() -> None:
+def test_context_switches_by_taking_stacks_do_not_count_as_progress() -> None:
     woken_by_looks = bursts(3, of=10)
     looked_at = [0.5 + 3 * n for n in range(10)]
 
@@ -72,7 +72,7 @@ def test_that_somebody_looked_at_it_does_not_wake_a_standing_process() -> None:
 
 
 @pytest.mark.parametrize("later_s", [0, 1, 2, 3])
-def test_switches_of_a_look_may_be_counted_some_seconds_later(later_s: int) -> None:
+def test_context_switches_by_taking_stacks_may_be_counted_some_seconds_later(later_s: int) -> None:
     looks = [25.5, 19.5, 13.5, 7.5]
     counted = [30.0 - ago_s + later_s for ago_s in looks]
     switches = [8.0 * sum(second >= each for each in counted) for second in range(31)]
@@ -81,7 +81,7 @@ def test_switches_of_a_look_may_be_counted_some_seconds_later(later_s: int) -> N
     assert quiet_s(*seen(STANDING, past(switches, looks[:-1]))) == 6.0 - later_s + 1
 
 
-def test_looks_do_not_hide_that_it_works_between_them() -> None:
+def test_taking_stacks_does_not_hide_that_a_process_works_in_between() -> None:
     quiet = quiet_s(*seen(STANDING, past(bursts(1, of=3), looks=(25.5, 19.5, 13.5, 7.5, 1.5))))
 
     assert quiet is not None
@@ -92,7 +92,7 @@ def test_one_reading_of_the_switches_says_nothing() -> None:
     assert quiet_s(*seen(STANDING, past([7.0]))) == 60
 
 
-def test_who_works_is_seen_to_although_somebody_looks_at_it_all_the_time() -> None:
+def test_a_process_that_works_is_not_stalled_though_its_stack_is_taken_all_the_time() -> None:
     looks = [ago_s / 2 for ago_s in range(60, 0, -1)]
 
     quiet = quiet_s(*seen(STANDING, past(bursts(1, of=24), looks)))
@@ -102,13 +102,13 @@ def test_who_works_is_seen_to_although_somebody_looks_at_it_all_the_time() -> No
     assert is_stalled(*seen(STANDING, past(bursts(1, of=8), looks)))
 
 
-def test_who_went_over_to_another_wait_has_moved_though_it_took_no_cpu() -> None:
+def test_a_process_that_changed_to_another_wait_made_progress_though_it_used_no_cpu() -> None:
     moved = main(threads=[thread(MAIN, still_s=60.0, waits_s=2.0)])
 
     assert quiet_s(*seen(moved, past([40.0] * 31))) == 2.0
 
 
-def test_a_tick_now_and_then_is_not_moving() -> None:
+def test_a_tick_of_cpu_now_and_then_is_no_progress() -> None:
     ticks = list(line(0.0))
     ticks[15] = ticks[15]._replace(value=1.0)
     past = history({(200, "cpu_percent"): ticks})
@@ -124,7 +124,7 @@ def test_work_ends_a_quiet_time() -> None:
     assert quiet_s(*seen(process(200), past)) == pytest.approx(15)
 
 
-def test_a_thread_that_often_wakes_up_is_moving_whatever_cpu_it_uses() -> None:
+def test_a_thread_that_often_wakes_up_makes_progress_whatever_cpu_it_uses() -> None:
     past = history(
         {
             (200, "cpu_percent"): line(0.0),
@@ -152,7 +152,7 @@ def test_who_reads_an_item_now_and_then_makes_progress() -> None:
     assert quiet(NOW_S - 4) == 59.0  # the first reading shows what it had read before
 
 
-def test_without_a_history_the_thread_says_how_still_it_was() -> None:
+def test_without_a_history_the_idle_time_is_that_of_the_thread() -> None:
     assert quiet_s(*seen(process(200, threads=[thread(200, still_s=7.0)]), history())) == 7.0
     assert quiet_s(*seen(process(200), history())) is None
 
@@ -164,6 +164,6 @@ def test_a_mean_needs_half_of_its_time() -> None:
     assert mean_cpu_percent(process(200), cpu(w200=50)) == pytest.approx(50)
 
 
-def test_watching_began_at_some_time_or_never() -> None:
+def test_the_start_of_the_watch_is_known_or_none() -> None:
     assert watched_s(Index(snapshot_of(main()), history(started_at_s=NOW_S - 9))) == 9
     assert watched_s(Index(snapshot_of(main()), History())) == 0

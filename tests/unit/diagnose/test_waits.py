@@ -37,7 +37,7 @@ def test_a_main_that_waits_for_a_busy_worker_makes_progress() -> None:
     )
 
 
-def test_a_lost_batch_is_a_circle_from_system_calls_alone() -> None:
+def test_a_lost_batch_is_a_cycle_from_system_calls_alone() -> None:
     found = chain(snapshot_of(waiting_main(), worker(0), worker(1)))
 
     assert found.verdict == "cycle"
@@ -47,13 +47,13 @@ def test_a_lost_batch_is_a_circle_from_system_calls_alone() -> None:
     assert "for 84 s" in found.conclusion
 
 
-def test_a_circle_seen_once_is_not_yet_a_verdict() -> None:
+def test_a_cycle_seen_once_has_no_verdict_yet() -> None:
     now = snapshot_of(waiting_main(), worker(0, thread(200, waits=reads(WORK), still_s=None)))
 
     assert chain(now).verdict == "unknown"
 
 
-def test_a_circle_of_a_moment_is_a_hand_over() -> None:
+def test_a_short_cycle_makes_progress() -> None:
     assert chain(snapshot_of(waiting_main(still_s=0.5), worker(0))).verdict == "progress"
 
 
@@ -101,17 +101,17 @@ def test_a_lock_locked_since_the_fork_is_a_dead_end() -> None:
         (WaitedOn("child", "wait4", ("pid x",)), "progress"),
     ],
 )
-def test_waits_that_are_not_the_jobs_fault(wait: WaitedOn, verdict: str) -> None:
+def test_waits_that_are_no_fault_of_the_job(wait: WaitedOn, verdict: str) -> None:
     assert chain(snapshot_of(waiting_main(), worker(0, thread(200, waits=wait)))).verdict == verdict
 
 
-def test_a_lock_in_a_process_with_other_threads_is_not_hopeless() -> None:
+def test_a_lock_in_a_process_with_other_threads_is_no_dead_end() -> None:
     both = worker(0, thread(200, waits=WaitedOn("futex", "futex")), thread(201, "data.py:refill"))
 
     assert chain(snapshot_of(waiting_main(), both)).verdict == "unknown"
 
 
-def test_a_worker_in_disk_wait_is_named_and_left_open() -> None:
+def test_a_worker_in_disk_wait_has_an_unknown_end() -> None:
     disk = WaitedOn("disk", "read", ("/mnt/nfs/a.tar", "rpc_wait"))
 
     found = chain(snapshot_of(waiting_main(), worker(0, thread(200, waits=disk, state="D"))))
@@ -120,14 +120,14 @@ def test_a_worker_in_disk_wait_is_named_and_left_open() -> None:
     assert "/mnt/nfs/a.tar" in found.sentence
 
 
-def test_a_disk_wait_without_details_is_told_as_one() -> None:
+def test_a_disk_wait_without_details_is_shown_as_one() -> None:
     found = chain(snapshot_of(waiting_main(), worker(0, thread(200, state="D"))))
 
     assert "a disk or driver" in found.sentence
 
 
 @pytest.mark.parametrize(("state", "by"), [("T", "a signal"), ("t", "a debugger or tracer")])
-def test_a_stopped_worker_is_ordinary_and_says_how_to_go_on(state: str, by: str) -> None:
+def test_a_stopped_worker_is_ordinary_and_shows_how_to_continue_it(state: str, by: str) -> None:
     found = chain(snapshot_of(waiting_main(), worker(0, thread(200, state=state))))
 
     assert found.verdict == "ordinary"
@@ -168,7 +168,7 @@ def test_a_wait_for_a_helper_is_ordinary() -> None:
     assert chain(snapshot_of(joins, process(900, "resource-tracker"))).verdict == "ordinary"
 
 
-def test_native_threads_and_idle_threads_say_nothing() -> None:
+def test_native_threads_and_idle_threads_make_no_edges() -> None:
     busy = main(
         threads=[
             thread(MAIN, state="R"),
@@ -186,7 +186,7 @@ def test_a_process_of_which_nothing_is_known_ends_a_chain_as_unknown() -> None:
     assert chain(job).verdict == "unknown"
 
 
-def test_a_chain_that_is_the_end_of_another_is_told_once() -> None:
+def test_a_chain_that_is_the_end_of_another_is_shown_once() -> None:
     joins = process(
         300,
         "spawned",
@@ -198,7 +198,7 @@ def test_a_chain_that_is_the_end_of_another_is_told_once() -> None:
     assert len(chain(snapshot_of(top, joins, last)).links) == 3
 
 
-def test_a_holder_that_was_forgotten_meanwhile_ends_a_chain() -> None:
+def test_a_holder_that_is_no_longer_in_the_snapshot_ends_a_chain() -> None:
     semaphore = SegmentId(9, 7)
     waits = WaitedOn("semaphore", "futex", segment=semaphore)
     stuck = main(threads=[thread(MAIN, waits=waits)], segments=(), fds=fds(3, links=()))
@@ -207,7 +207,7 @@ def test_a_holder_that_was_forgotten_meanwhile_ends_a_chain() -> None:
     assert chain(snapshot_of(stuck, segments=(shared,))).links[-1].process == pid(MAIN)
 
 
-def test_a_wait_is_as_old_as_it_has_been_for_the_same() -> None:
+def test_the_age_of_a_wait_is_the_time_it_was_for_the_same_thing() -> None:
     young = replace(worker(0).threads[0], waits_s=0.5)
 
     found = chain(snapshot_of(waiting_main(), worker(0, young)))

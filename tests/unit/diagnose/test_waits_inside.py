@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.rules.hangs import standing_still
-from mpwatch.model.samples import Frame, WaitedOn
+from mpwatch.model.samples import Frame, ThreadSample, WaitedOn
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.waits import WaitChain
-from tests.builders.snapshots import MAIN, main, only, process, snapshot_of, thread
+from tests.builders.snapshots import MAIN, NOW_S, main, only, process, snapshot_of, thread
 
 LOCKS = WaitedOn("futex", "futex", ("futex 0x1",), futex_command=9)
 FUTURE = ("threading.py:wait", "concurrent/futures/_base.py:result")
 IN_POOL = ("concurrent/futures/thread.py:run", "concurrent/futures/thread.py:_worker")
 MANAGER = ("multiprocessing/connection.py:wait", "concurrent/futures/process.py:run")
 HANDLER = ("multiprocessing/queues.py:get", "multiprocessing/pool.py:_handle_results")
+IMPORTLIB = "<frozen importlib._bootstrap>"
 LOOP = ("selectors.py:select", "asyncio/base_events.py:run_forever")
 WAITS = thread(MAIN, *FUTURE, "train.py:load:9", waits=LOCKS)
 STUCK = thread(101, *FUTURE, "data.py:merge:4", *IN_POOL, waits=LOCKS)
@@ -27,8 +27,8 @@ IDLE = thread(102, "concurrent/futures/thread.py:_worker", waits=LOCKS)
 BUSY = thread(103, "data.py:read:7", *IN_POOL, state="R")
 
 
-def with_threads(*threads: Thread, **more: Any) -> Process:
-    return main(segments=(), threads=threads, **more)
+def with_threads(*threads: Thread) -> Process:
+    return main(segments=(), threads=threads)
 
 
 def chain(*processes: Process) -> WaitChain:
@@ -75,6 +75,18 @@ def test_a_process_pool_without_a_manager_brings_no_result() -> None:
         finding.summary
     )
     assert "traceback of that thread" in finding.advice
+
+
+def test_a_thread_that_is_newer_than_the_stacks_may_bring_the_result() -> None:
+    """Times of threads count from the start of the machine, as the clock of the readings does."""
+    parent = with_threads(WAITS, thread(105))
+
+    def started(at_s: float) -> WaitChain:
+        new = ThreadSample(105, "python", "S", 0, start_ticks=round(at_s * 100))
+        return chain(replace(parent, sample=replace(parent.sample, threads=(new,))))
+
+    assert started(NOW_S - 9).verdict == "dead-end"
+    assert started(NOW_S + 0.2).verdict == "unknown"
 
 
 def test_a_process_pool_whose_workers_have_gone_is_a_dead_end() -> None:
@@ -146,3 +158,19 @@ def test_a_wait_for_an_import_names_the_thread_that_imports() -> None:
 
 def _with(thread: Thread, stack: tuple[Frame, ...]) -> Thread:
     return replace(thread, stack=stack)
+
+
+def test_a_result_that_is_waited_for_during_the_import_its_thread_needs_is_a_dead_end() -> None:
+    importing = replace(WAITS, stack=(*WAITS.stack, Frame("_load_unlocked", IMPORTLIB, 1)))
+    feeder = replace(
+        thread(101, "multiprocessing/queues.py:_feed", name="QueueFeederThread", waits=LOCKS),
+        stack=(Frame("acquire", IMPORTLIB, 1), Frame("dumps", "/usr/lib/python3/pickle.py", 5)),
+    )
+    manager = thread(102, *MANAGER)
+
+    finding = only(standing_still.check, snapshot_of(with_threads(importing, feeder, manager)))
+
+    assert "QueueFeederThread waits for a module that the main thread is importing" in (
+        finding.summary
+    )
+    assert "top level of a module" in finding.advice

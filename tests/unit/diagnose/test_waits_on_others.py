@@ -56,7 +56,7 @@ def test_a_semaphore_nobody_else_maps_is_a_dead_end() -> None:
     assert chain(snapshot_of(locked(300), segments=(semaphore(300),))).verdict == "dead-end"
 
 
-def test_a_semaphore_that_another_thread_may_release_is_left_open() -> None:
+def test_a_semaphore_that_another_thread_may_release_has_an_unknown_end() -> None:
     two = locked(300, thread(301, "data.py:refill"))
 
     assert chain(snapshot_of(two, segments=(semaphore(300),))).verdict == "unknown"
@@ -114,6 +114,22 @@ def test_the_holder_of_a_lock_is_further_down_in_the_function_that_takes_it() ->
     )
 
 
+def test_a_holder_that_computes_is_found_as_well() -> None:
+    waits = party(300, "collate.py:acquire:4", "data.py:save:10")
+    idle = party(301, "train.py:sleep:3", waits=POLLS)
+    runs = process(
+        302,
+        "spawned",
+        label="replica 302",
+        segments=(),
+        fds=fds(3, links=()),
+        threads=[thread(302, "data.py:pack:40", "data.py:save:11", state="R")],
+    )
+    job = snapshot_of(waits, idle, runs, segments=(semaphore(300, 301, 302),), root=pid(300))
+
+    assert chain_of(job, "replica 300").endswith("<- replica 302 runs, data.py:40 pack")
+
+
 def test_an_old_stack_does_not_tell_for_what_a_process_waits() -> None:
     waits = party(300, *BARRIER)
     moved = replace(waits, threads=(replace(waits.threads[0], stack_age_s=9.0, waits_s=2.0),))
@@ -141,7 +157,7 @@ def test_users_of_a_semaphore_are_known_from_their_own_mappings_as_well() -> Non
     assert chain(snapshot_of(locked(300), busy)).verdict == "progress"
 
 
-def test_a_wait_for_the_end_of_a_child_is_over_with_it() -> None:
+def test_a_wait_for_a_child_ends_when_the_child_has_exited() -> None:
     """Main was read before its child was seen to be gone."""
     joins = main(threads=[thread(MAIN, waits=WaitedOn("child", "wait4", ("pid 300",)))])
 
@@ -151,7 +167,7 @@ def test_a_wait_for_the_end_of_a_child_is_over_with_it() -> None:
     assert (found.verdict, found.sentence) == ("progress", "main waits for exit of 300")
 
 
-def test_one_that_is_a_zombie_or_gone_brings_nothing_more() -> None:
+def test_a_wait_for_data_from_a_zombie_is_a_dead_end() -> None:
     waits = main(
         threads=[thread(MAIN, waits=reads(DATA))], fds=fds(3, links=[pipe(5, DATA, False)])
     )
@@ -187,7 +203,7 @@ def test_ranks_in_a_collective_wait_for_the_one_that_is_not() -> None:
     assert all("the other ranks in all_reduce <- rank 2 runs" in c.sentence for c in chains)
 
 
-def test_ranks_that_are_all_in_one_collective_form_a_circle() -> None:
+def test_ranks_that_are_all_in_one_collective_form_a_cycle() -> None:
     job = snapshot_of(main(), rank(0, f"{C10D}:barrier"), rank(1, f"{C10D}:barrier"))
 
     assert chain(job).verdict == "cycle"
@@ -226,7 +242,7 @@ def launcher(*stack: str) -> Process:
 
 
 def sentences(*processes: Process) -> dict[str, str]:
-    """Who begins a chain, and the whole of it with where it ends."""
+    """The first process of each chain, and the chain with its conclusion."""
     chains = wait_graph(Index(snapshot_of(*processes))).chains
     return {c.links[0].who: f"{c.sentence}. {c.verdict}: {c.conclusion}" for c in chains}
 
@@ -248,7 +264,7 @@ def test_a_rank_at_the_store_waits_for_the_missing_rank_not_for_the_launcher() -
     }
 
 
-def test_the_rank_that_has_the_store_looks_again_and_again_and_waits_all_the_same() -> None:
+def test_the_rank_that_runs_the_store_polls_and_still_waits() -> None:
     found = sentences(joiner(0, JOINS, waits=SLEEPS, world="4"), joiner(1, JOINS, world="4"))
 
     assert "rank 0 waits for the other ranks in init_process_group" in found["rank 0"]
@@ -256,7 +272,7 @@ def test_the_rank_that_has_the_store_looks_again_and_again_and_waits_all_the_sam
     assert "unknown: WORLD_SIZE is 4, and 2 of them are here" in found["rank 1"]
 
 
-def test_one_that_was_started_by_hand_is_a_rank_too() -> None:
+def test_a_process_with_a_rank_in_its_environment_is_a_rank() -> None:
     alone = joiner(0, JOINS, waits=SLEEPS)
 
     found = chain(snapshot_of(replace(alone, role="main", label="main")))
@@ -265,7 +281,7 @@ def test_one_that_was_started_by_hand_is_a_rank_too() -> None:
     assert "WORLD_SIZE is 2, and 1 of them is here" in found.conclusion
 
 
-def test_one_that_is_past_joining_is_not_waited_for() -> None:
+def test_a_rank_that_has_joined_is_not_waited_for() -> None:
     """It may go on without the others, and waits for them later: that is no circle."""
     found = sentences(joiner(0, JOINS), joiner(1, f"{C10D}:broadcast"))
 
@@ -290,7 +306,7 @@ def test_a_cycle_of_ranks_is_a_cycle_for_a_launcher_that_polls_them() -> None:
     assert ". cycle: Back to rank 0, for 60 s" in found["launcher"]
 
 
-def test_a_key_may_come_from_a_machine_that_is_not_seen() -> None:
+def test_a_key_of_the_store_may_be_set_by_another_machine() -> None:
     other = joiner(1, "train.py:save:9", waits=SLEEPS, world="4")
 
     found = sentences(joiner(0, "train.py:wait:4", world="4"), other)
@@ -306,7 +322,7 @@ def test_a_launcher_waits_for_the_other_machines_to_join() -> None:
     assert "--nnodes" in found.conclusion
 
 
-def test_who_looks_for_a_lock_file_again_and_again_does_not_wake_up_by_itself() -> None:
+def test_a_poll_for_a_lock_file_is_no_sleep_that_ends_by_itself() -> None:
     sleeps = WaitedOn("timer", "clock_nanosleep", timeout_s=0.03)
     stack = (
         "site-packages/filelock/_api.py:_poll_until_acquired",
@@ -394,6 +410,15 @@ def test_a_blocked_process_waits_for_the_one_that_has_inherited_the_lock() -> No
     found = chain_of(snapshot_of(main(state="R"), opens(300, blocked), taker, heir), "packer 300")
 
     assert "the lock on /data/set.lock <- packer 302 sleeps" in found
+
+
+def test_a_lock_whose_holder_the_kernel_does_not_show_is_left_open() -> None:
+    blocked = WaitedOn("unknown", "flock", (LOCK,), (3,))
+
+    found = chain(snapshot_of(opens(300, blocked)))
+
+    assert found.sentence == "packer 300 waits for the lock on /data/set.lock"
+    assert (found.verdict, "shows no holder" in found.conclusion) == ("unknown", True)
 
 
 def test_a_process_that_opens_a_locked_file_again_waits_for_itself() -> None:

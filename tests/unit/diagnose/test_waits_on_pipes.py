@@ -15,7 +15,7 @@ from tests.builders.snapshots import (
 from tests.builders.waits import DATA, chain
 
 
-def test_a_join_before_the_queue_is_drained_is_a_circle() -> None:
+def test_a_join_before_the_queue_is_drained_is_a_cycle() -> None:
     joins = main(
         fds=fds(9, links=[pipe(5, DATA, False), pipe(6, DATA, True)]),
         segments=(),
@@ -75,7 +75,7 @@ def test_output_piped_to_a_program_outside_the_job_is_not_a_dead_end() -> None:
     assert chain(snapshot_of(writes)).verdict == "unknown"
 
 
-def test_absence_means_nothing_where_descriptors_could_not_be_read() -> None:
+def test_a_missing_holder_proves_nothing_where_descriptors_could_not_be_read() -> None:
     survivor = process(
         200,
         parent=None,

@@ -57,14 +57,14 @@ def test_a_child_waits_for_whoever_holds_the_other_end_of_its_pair() -> None:
     assert found.sentence == "child waits for socket 701 <- main runs"
 
 
-def test_both_ends_read_and_nobody_writes() -> None:
+def test_two_processes_that_both_read_form_a_cycle() -> None:
     found = chain(parent(reads(OURS)), child())
 
     assert found.verdict == "cycle"
     assert "84 s" in found.conclusion
 
 
-def test_a_child_that_holds_the_other_end_itself_waits_for_nobody() -> None:
+def test_a_child_that_holds_the_other_end_itself_is_a_dead_end() -> None:
     both = [socket(3, OURS, THEIRS), socket(4, THEIRS, OURS)]
 
     found = chain(child(links=both))
@@ -79,14 +79,14 @@ def test_a_connection_that_leaves_the_machine_is_named_by_its_address() -> None:
     assert found.sentence == f"main waits for {TCP}"
 
 
-def test_a_socket_that_is_newer_than_the_list_of_descriptors_is_none_of_outside() -> None:
+def test_a_socket_newer_than_the_list_of_descriptors_has_an_unknown_end() -> None:
     found = chain(parent(reads(999)))
 
     assert found.sentence == "main waits for socket 999"
-    assert "Opened a moment ago" in found.conclusion
+    assert "It has just been opened" in found.conclusion
 
 
-def test_a_poll_that_somebody_outside_may_end_is_no_circle() -> None:
+def test_a_poll_that_a_process_outside_may_end_is_no_cycle() -> None:
     away = socket(5, 900, None, TCP)
     wait = WaitedOn("poll", "poll", (f"socket:[{OURS}]", "socket:[900]"))
 
@@ -163,7 +163,7 @@ def test_one_that_polls_ends_of_its_own_has_only_inherited_another_one() -> None
     }
 
 
-def test_without_an_exit_it_is_open_who_uses_an_inherited_end() -> None:
+def test_without_an_exit_the_user_of_an_inherited_end_is_unknown() -> None:
     ours = [socket(3 + n, 700 + 10 * n, 701 + 10 * n) for n in range(3)]
     alive = [sibling(210, 701, 721, peer=700), sibling(211, 711, 701, 721, peer=710)]
 
@@ -183,7 +183,7 @@ def test_a_child_that_reads_from_the_other_end_is_waited_for() -> None:
     assert cycle.sentence == "main waits for socket 710 <- env 211 waits for socket 711"
 
 
-def test_a_server_that_waits_for_clients_is_idle_whatever_its_threads_wait_for() -> None:
+def test_a_server_that_waits_for_clients_is_idle_whatever_its_other_threads_wait_for() -> None:
     listens = socket(3, 800, None, "tcp listens on 127.0.0.1:4000")
     results = thread(MAIN + 1, "queues.py:get", waits=reads(OURS), still_s=84.0)
     accepts = thread(MAIN, waits=WaitedOn("accept", "accept4", ("socket:[800]",)), still_s=84.0)

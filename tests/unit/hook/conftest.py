@@ -1,4 +1,4 @@
-"""What the tests of the hook's parts share."""
+"""Fixtures of the tests of the hook's modules."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ LAYERS = (
 )
 """From the top: a module imports only from its own layer and from those below it."""
 ALLOWED = {
-    # What wrappers remember has checks loaded, which are its own optional parts.
+    # The state of wrappers loads checks, which are its own optional parts.
     ("state/start_checks.py", "checks"),
     # The size and keys of a storage are read in the same way as by the hook points.
     ("checks/late_attach_scan.py", "points"),
@@ -40,7 +40,7 @@ def imported(path: Path) -> Iterator[str]:
         yield from names
 
 
-def test_modules_of_the_hook_import_from_below_only() -> None:
+def test_modules_of_the_hook_import_from_lower_layers_only() -> None:
     rank = {name: number for number, names in enumerate(LAYERS) for name in names}
     wrong = set()
     for path in HOOK.rglob("*.py"):

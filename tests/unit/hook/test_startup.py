@@ -1,4 +1,4 @@
-"""PYTHONPATH as `mpwatch run` sets it, and as the program gets it back."""
+"""PYTHONPATH as `mpwatch run` sets it, and as it is restored for the program."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ FOLDER = sitecustomize.DIRECTORY
 
 
 @pytest.mark.parametrize("value", [None, "", "/a", "/a:/b", ":/a", "/a:", "::", FOLDER + "more"])
-def test_what_the_program_has_set_is_restored(value: str | None) -> None:
+def test_variables_that_the_program_had_set_are_restored(value: str | None) -> None:
     added = sitecustomize.added(value)
 
     assert added.split(":")[0].startswith(FOLDER)
@@ -20,7 +20,7 @@ def test_what_the_program_has_set_is_restored(value: str | None) -> None:
 
 @pytest.mark.parametrize("value", [None, "", "/a", "/a:/b"])
 @pytest.mark.parametrize("edit", ["/x:{}", "{}:/x", "/x:{}:/y"])
-def test_what_a_script_has_added_since_stays(value: str | None, edit: str) -> None:
+def test_entries_that_a_script_has_added_since_stay(value: str | None, edit: str) -> None:
     edited = edit.format(sitecustomize.added(value))
 
     assert sitecustomize.without(edited) == edit.format(value or "")

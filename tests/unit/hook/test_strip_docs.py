@@ -21,7 +21,7 @@ def outside(path: str) -> None: ...
 
 
 class Lazy(ModuleType):
-    """A module that does something when it is asked for what it does not have."""
+    """A module with a `__getattr__` that has an effect."""
 
     def __getattr__(self, name: str) -> object:
         raise RuntimeError(f"somebody asked for {name}")

@@ -94,11 +94,11 @@ def test_cpu_time_is_exact_and_the_rest_is_divided_by_what_readings_found() -> N
     assert shares(found) == {BATCHES: 0.5, TRAINS: 0.25, LOCK: 0.25}
 
 
-def test_cpu_time_that_no_reading_caught_has_no_place() -> None:
+def test_cpu_time_without_a_stack_has_no_place() -> None:
     assert shares(tally(*[(LOCK, 1, 0.1)] * 10)) == {LOCK: 0.9, NO_PLACE: 0.1}
 
 
-def test_a_wait_that_no_reading_caught_is_unknown_with_the_reason() -> None:
+def test_a_wait_that_no_reading_sampled_is_unknown_with_the_reason() -> None:
     assert shares(tally((TRAINS, 1, 0.9), (TRAINS, 1, 0.9))) == {TRAINS: 0.9, UNSEEN: 0.1}
 
 
@@ -135,7 +135,7 @@ def test_the_sum_of_tallies_keeps_the_largest_by_name() -> None:
     assert found.observed_s == sum(1 + n for n in range(WHOLE_LIMIT + 3))
 
 
-def test_the_last_minute_forgets_what_was_before_and_the_whole_does_not() -> None:
+def test_the_last_minute_drops_earlier_time_and_the_whole_keeps_it() -> None:
     found = account((LOCK, 0.0), *[(LOCK, float(n)) for n in range(1, 61)])
     found = found._replace(now=BATCHES).counted(180.0, 62, 0, 100)
 

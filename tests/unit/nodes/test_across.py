@@ -87,7 +87,7 @@ def test_the_rank_that_is_elsewhere_is_named_with_its_node() -> None:
     )
 
 
-def test_the_number_of_the_collective_is_told_where_torch_has_recorded_it() -> None:
+def test_the_number_of_the_collective_is_shown_where_torch_has_recorded_it() -> None:
     record: dict[str, Any] = {
         "group": "0",
         "number": 48121,
@@ -111,7 +111,7 @@ def test_a_rank_that_has_died_is_the_cause() -> None:
     assert "rank 3 on b, which has ended (signal 9 (SIGKILL))" in found.summary
 
 
-def test_a_rank_that_was_started_again_is_not_missed() -> None:
+def test_a_rank_that_was_started_again_is_not_reported_as_missing() -> None:
     dead = row(3, place=None, is_ended=True, has_failed=True, ended="signal 9 (SIGKILL)")
 
     assert (
@@ -119,7 +119,7 @@ def test_a_rank_that_was_started_again_is_not_missed() -> None:
     )
 
 
-def test_a_rank_that_computes_is_only_worth_knowing() -> None:
+def test_a_rank_that_computes_is_information() -> None:
     busy = elsewhere(1, quiet_s=None, cpu_percent=100, state="running")
     found = only(node("a", row(0, world=2)), node("b", busy))
 
@@ -140,17 +140,17 @@ def test_a_stopped_rank_is_named_without_a_stack() -> None:
     [
         # A step that takes some seconds.
         (node("a", row(0, quiet_s=3.0), row(1)), node("b", elsewhere(2), row(3))),
-        # A rank of which there is no stack yet may be anywhere.
+        # A rank without a stack yet may be at any line.
         (node("a", row(0), row(1)), node("b", elsewhere(2, has_stack=False), row(3))),
         # Most ranks compute.
         (node("a", row(0), elsewhere(1, quiet_s=None)), node("b", elsewhere(2, quiet_s=None))),
         # No rank waits in a collective.
         (node("a", elsewhere(0)), node("b", elsewhere(1))),
-        # One node tells it by itself.
+        # The node reports it by itself.
         (node("a", row(0), elsewhere(1), findings=(FindingRow(STUCK, "critical", "s"),)),),
         # Several groups: what is known of one job says nothing about another.
         (node("a", row(0, world=1, quiet_s=9.0)), node("b", elsewhere(0, job="other", world=1))),
-        # A world size that nobody can have started.
+        # An impossible world size.
         (node("a", row(0, world=10**12, quiet_s=20.0)),),
         (),
         (node("a"), node("b", state="starting")),
@@ -160,7 +160,7 @@ def test_no_finding_without_evidence(views: tuple[NodeView, ...]) -> None:
     assert job_findings(views) == []
 
 
-def test_ranks_of_a_node_that_does_not_answer_are_the_first_suspects() -> None:
+def test_ranks_of_a_node_that_does_not_answer_are_named_first() -> None:
     found = job_findings(
         [
             node("a", row(0), row(1)),
@@ -175,7 +175,7 @@ def test_ranks_of_a_node_that_does_not_answer_are_the_first_suspects() -> None:
     assert "rank 3 on b, last heard of 40 s ago: open(2)" in found[1].evidence
 
 
-def test_ranks_on_nodes_that_were_not_named_are_only_worth_knowing() -> None:
+def test_missing_ranks_on_nodes_that_were_not_given_are_information() -> None:
     found = only(node("a", row(0, world=3), row(1, world=3)))
 
     assert found.severity is Severity.INFO

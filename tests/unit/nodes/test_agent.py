@@ -101,7 +101,7 @@ def job() -> list[Snapshot]:
     return [snapshot([rank(0, stack=ALL_REDUCE, still_s=9.0), rank(1)])]
 
 
-def test_a_node_greets_and_sends_a_full_summary_then_changes() -> None:
+def test_a_node_sends_a_hello_then_a_full_summary_then_changes() -> None:
     with head(MadeUpJobs(job())) as other:
         assert isinstance(other.next(Hello), Hello)
         first, second = other.next(Summary), other.next(Summary)
@@ -174,7 +174,7 @@ def test_the_end_of_the_input_ends_the_agent_also_while_an_answer_is_made() -> N
     go_on.set()
 
 
-def test_a_head_that_does_not_read_makes_the_agent_collect_nothing() -> None:
+def test_the_agent_collects_nothing_while_the_head_does_not_read() -> None:
     many = [rank(number, doing="x" * 150) for number in range(250)]
     jobs = MadeUpJobs([snapshot(many)])
     with head(jobs) as other:

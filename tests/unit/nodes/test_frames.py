@@ -88,7 +88,7 @@ def test_a_frame_of_another_protocol_is_received_with_its_number() -> None:
     assert found == [Frame(PROTOCOL + 1, b"new"), Frame(PROTOCOL, b"ours")]
 
 
-def test_what_a_login_shell_prints_is_kept_as_text() -> None:
+def test_output_of_a_login_shell_is_kept_as_text() -> None:
     reader = FrameReader(LIMIT)
 
     found = reader.feed(b"Welcome to node7!\nbash: mpwatch: command not found\n")

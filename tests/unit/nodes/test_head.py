@@ -1,4 +1,4 @@
-"""The head and agents that are scripts: what each way to fail looks like."""
+"""The head and agents that are scripts: the message for each way to fail."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 from mpwatch.nodes import head as head_module
 from mpwatch.nodes.head import Head, NodeView
 from mpwatch.nodes.launchers.launch import Launch
+from tests import procfs
 
 LIMIT_S = 30.0
 AGENT = """
@@ -92,7 +93,9 @@ def test_each_way_to_fail_is_one_sentence() -> None:
     assert "not understood" in views["nonsense"].problem
 
 
-def test_a_host_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_that_does_not_answer_has_failed_after_a_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(head_module, "START_S", 0.5)
     with job(a=("sh", "-c", "echo connecting >&2; sleep 1000 & wait")) as head:
         view = settled(head)["a"]
@@ -102,7 +105,7 @@ def test_a_host_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "connecting" in view.problem
 
 
-def test_a_node_that_goes_is_ended_and_one_that_stops_is_silent(
+def test_a_node_whose_agent_exits_has_ended_and_one_that_stops_is_silent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(head_module, "SILENT_S", 0.3)
@@ -118,7 +121,7 @@ def test_a_node_that_goes_is_ended_and_one_that_stops_is_silent(
     assert stopped.summary is not None
 
 
-def test_an_answer_comes_back_and_a_node_that_ends_meanwhile_has_none() -> None:
+def test_an_answer_is_returned_and_a_node_that_ends_meanwhile_has_none() -> None:
     with job(
         fine="say(hello + full); os.read(0, 65536); time.sleep(0.3); os.read(0, 65536);"
         "say(node_frame(Answer(1, {'host': 'x'}))); until_eof()",
@@ -193,16 +196,7 @@ def test_closing_leaves_no_agent_behind() -> None:
 
 
 def _children() -> list[int]:
-    pids = map(int, filter(str.isdecimal, os.listdir("/proc")))
-    return [pid for pid in pids if _parent(pid) == os.getpid()]
-
-
-def _parent(pid: int) -> int:
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return int(file.read().rpartition(b")")[2].split()[1])
-    except OSError:
-        return 0
+    return procfs.children(os.getpid())
 
 
 def test_a_node_that_has_ended_is_started_again_if_wanted(

@@ -85,7 +85,7 @@ def test_a_job_that_ended_before_it_was_read_is_forgotten() -> None:
     assert not machine.jobs.is_reading
 
 
-def test_more_jobs_than_can_be_observed_are_told() -> None:
+def test_more_jobs_than_can_be_observed_are_reported() -> None:
     machine = Machine()
     machine.roots = [ProcessId(pid, 5) for pid in range(2, 102)]
     machine.jobs.refresh()

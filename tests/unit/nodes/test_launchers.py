@@ -1,4 +1,4 @@
-"""Which commands a job's SPEC leads to; nothing is started but stand-ins of engines."""
+"""The commands for each SPEC of a job; only stand-ins of engines are started."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_an_absent_engine_is_named_with_the_command_that_installs_it(
     assert caught.value.fix
 
 
-def test_an_engine_that_fails_is_told_in_its_own_words(programs: Path) -> None:
+def test_an_engine_that_fails_is_reported_with_its_error(programs: Path) -> None:
     stand_in(programs, "srun", "exit 0")
     stand_in(programs, "squeue", 'echo "slurm_load_jobs error: Invalid job id" >&2; exit 1')
 
@@ -153,7 +153,7 @@ def test_an_engine_that_fails_is_told_in_its_own_words(programs: Path) -> None:
         launches("slurm:99", AGENT)
 
 
-def test_a_job_that_has_ended_is_told(programs: Path) -> None:
+def test_a_slurm_job_that_has_ended_is_reported(programs: Path) -> None:
     for name in ("srun", "squeue", "scontrol"):
         stand_in(programs, name, "exit 0")
 

@@ -1,4 +1,4 @@
-"""What a node sends each second, and what the head makes of it."""
+"""The summary that a node sends each second, and its rows at the head."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_a_calm_job_costs_next_to_nothing() -> None:
     assert max(sizes[1:]) < 200
 
 
-def test_what_did_not_fit_arrives_later_with_its_last_value() -> None:
+def test_values_that_did_not_fit_arrive_later_with_their_last_value() -> None:
     writer, reader = SummaryWriter(), SummaryReader()
     for second in range(4):
         reader.apply(sent(writer.next(float(second), busy_job(second))))
@@ -191,7 +191,7 @@ def test_an_answer_that_is_nested_without_end_is_refused() -> None:
         message_of_node(FrameReader(9999).feed(frame)[0].body)
 
 
-def test_a_request_survives_its_way() -> None:
+def test_a_request_is_decoded_as_it_was_sent() -> None:
     ask = Ask(7, "dump", stacks=False)
 
     assert message_of_head(FrameReader(1000).feed(head_frame(ask))[0].body) == ask

@@ -20,11 +20,12 @@ from mpwatch.model.findings import Finding
 from mpwatch.model.ids import ProcessId
 from mpwatch.report.autopsy import NO_EXIT, NothingLeft, autopsies, autopsy_text, ended
 from mpwatch.report.table import TextStyle, cell_width
+from tests import procfs
 from tests.builders.hook_files import birth_note, write_hook_files
 from tests.builders.report_job import finding
 from tests.conftest import Start
 
-# Above the largest pid there can be, so that none of them is alive.
+# Above the largest possible pid, so that none of them exists.
 MAIN = ProcessId(5_000_001, 10)
 WORKER = ProcessId(5_000_002, 20)
 OTHER = ProcessId(5_000_003, 30)
@@ -266,7 +267,7 @@ def test_no_line_is_wider_than_the_given_width(folder: Path) -> None:
 def test_workers_of_a_pool_whose_parent_has_no_hook_are_its_job(start: Start, method: str) -> None:
     program = start("pool_of_hooked_workers.py", method)
     workers = [int(pid) for pid in program.wait_for("ready").split()[1:]]
-    os.kill(program.pid, signal.SIGSTOP)  # or it would start others in their place
+    os.kill(program.pid, signal.SIGSTOP)  # otherwise it would start new ones
     for worker in workers:
         death = os.pidfd_open(worker)
         os.kill(worker, signal.SIGKILL)
@@ -287,9 +288,7 @@ def test_workers_of_a_pool_whose_parent_has_no_hook_are_its_job(start: Start, me
 def test_the_last_batch_of_a_killed_worker_is_known(start: Start) -> None:
     program = start("loader.py", "1", "--hook")
     program.wait_for("ready")
-    (worker,) = map(
-        int, Path(f"/proc/{program.pid}/task/{program.pid}/children").read_text().split()
-    )
+    (worker,) = procfs.children(program.pid)
     os.kill(worker, signal.SIGKILL)
     program.wait()
 

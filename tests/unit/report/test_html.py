@@ -50,7 +50,7 @@ def test_every_tag_is_closed() -> None:
     assert Page(report_html(job())).open == []
 
 
-def test_it_shows_findings_processes_segments_flows_waits_and_stacks() -> None:
+def test_a_page_shows_findings_processes_segments_flows_waits_and_stacks() -> None:
     words = Page(report_html(job())).words
 
     for part in (
@@ -77,7 +77,7 @@ def test_a_finding_has_the_labels_of_the_screens() -> None:
     ]
 
 
-def test_it_loads_nothing_and_runs_nothing() -> None:
+def test_a_page_loads_nothing_and_runs_nothing() -> None:
     page = Page(report_html(job()))
 
     assert not {"script", "img", "link", "iframe", "object", "base", "form"} & set(page.tags)
@@ -118,7 +118,7 @@ def test_resolved_findings_are_marked() -> None:
     assert "resolved" in Page(report_html(gone)).words
 
 
-def test_it_says_what_the_job_is_doing_and_how_sure_that_is() -> None:
+def test_a_page_has_the_account_of_time_with_its_error() -> None:
     page = Page(report_html(replace(job(), account=account())))
 
     assert "What the job is doing" in page.words
@@ -126,7 +126,7 @@ def test_it_says_what_the_job_is_doing_and_how_sure_that_is() -> None:
     assert "Watched for 30 s, 60 readings." in page.words
 
 
-def test_it_says_why_there_is_no_account() -> None:
+def test_a_page_without_an_account_has_the_reason() -> None:
     assert "No process was observed" in Page(report_html(job())).words
 
 

@@ -119,7 +119,7 @@ def test_a_finding_names_the_cause_it_is_an_effect_of() -> None:
     assert section(text, "FINDINGS")[-1] == "  effect of lost-batch"
 
 
-def test_a_common_cause_and_fix_of_two_findings_appears_once() -> None:
+def test_a_common_cause_and_fix_of_two_findings_appear_once() -> None:
     other = replace(finding(), process=None, summary="the same holds for the whole job")
 
     text = diagnose_text(replace(job(), findings=(finding(), other)))

@@ -17,6 +17,7 @@ from mpwatch.attach.results import Detached
 from mpwatch.model.ids import ProcessId
 from mpwatch.tui.process_actions import ActionRefused, ProcessActions, stacks_text, write_new
 from mpwatch.tui.source_lines import SourceLines
+from tests import procfs
 from tests.tui.scripted import loader_job
 
 
@@ -29,8 +30,7 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def identity(pid: int) -> ProcessId:
-    content = Path(f"/proc/{pid}/stat").read_bytes()
-    return ProcessId(pid, int(content[content.rindex(b")") + 2 :].split()[19]))
+    return ProcessId(pid, int(procfs.start_ticks(pid)))
 
 
 def test_a_signal_reaches_its_process(sleeper: subprocess.Popen[bytes]) -> None:
@@ -106,7 +106,7 @@ def test_lines_of_a_source_file_are_read_once(tmp_path: Path) -> None:
     assert sources(str(file), 3) == ""
 
 
-def test_a_pipe_named_like_a_source_file_does_not_block_the_dashboard(tmp_path: Path) -> None:
+def test_a_fifo_named_like_a_source_file_does_not_block_the_dashboard(tmp_path: Path) -> None:
     pipe = tmp_path / "data.py"
     os.mkfifo(pipe)
 

@@ -26,7 +26,7 @@ class Recorded:
     types: str
     is_unfinished: bool
     ranks: frozenset[int] | None
-    """The job's numbers of the ranks in the group; `None` if not told, or of too many."""
+    """The job's numbers of the ranks in the group; `None` if unknown or too many."""
 
     @property
     def words(self) -> str:

@@ -6,7 +6,7 @@ server, a pool worker, a consumer whose parent is busy with something else.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -25,6 +25,7 @@ from mpwatch.diagnose.analysis.stack_patterns import (
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.analysis.waits.edges import ReadContext, is_busy, surroundings
 from mpwatch.diagnose.analysis.waits.file_locks import LOCK_FILE, LOCK_ON
+from mpwatch.model.account import Activity
 from mpwatch.model.history import columns
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import FILE_LOCK_CALLS, WaitKind
@@ -32,20 +33,30 @@ from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.waits import WaitChain, WaitEdge
 
 Reason: TypeAlias = Literal[
-    "sleeps", "polls", "computes", "stopped", "socket", "file-lock", "disk", "thread", "other"
+    "sleeps",
+    "polls",
+    "computes",
+    "stopped",
+    "socket",
+    "pipe",
+    "file-lock",
+    "disk",
+    "thread",
+    "other",
 ]
-"""What the last process of a chain does. `polls`: sleeps again and again; `thread`: waits for
-another thread of its own; `other`: waits for something outside of the job."""
+"""What the last process of a chain does. `polls`: sleeps again and again; `pipe`: reads a file that
+is a pipe of which no process of the job has the writing end; `thread`: waits for another thread of
+its own; `other`: waits for something outside of the job."""
 
 _FOR_WORK: frozenset[WaitKind] = frozenset(
     ("pipe-read", "socket-read", "poll", "semaphore", "futex", "accept", "unknown")
 )
 _HELD_UP: frozenset[Shape] = frozenset(("lock-between-processes", "collective", "lock-file"))
-"""Waits that are never for work, whoever can end them."""
+"""Kinds of waits that are never for work, whichever process can end them."""
 _JOINS: frozenset[Shape] = frozenset(("joins-process", "shuts-workers-down"))
 _GENERATIONS_LIMIT = 8
-ASLEEP = 0.9
-"""The part of the readings that find a process asleep which only tries for a lock."""
+MOSTLY = 0.9
+"""The part of the readings that find a process at the one thing that it does."""
 LEAST_S = 2.5
 """A shorter wait is not followed: most chains of a healthy job are younger."""
 
@@ -98,28 +109,62 @@ def without_progress_s(process: Process, index: Index) -> float | None:
     """Seconds for which a process that others wait for, or that waits, has got no further.
 
     Returns:
-        As `quiet_s`; of one that tries for a file lock again and again, the time for which it has
-        done only that. `None` if it was not watched.
+        As `quiet_s`; of one that waits for a file lock, or tries for it again and again, the time
+        for which the same process has kept it. `None` if it was not watched.
     """
     quiet = quiet_s(process, index)
-    if process.process not in _retrying(index):
+    edge = _file_lock_edges(index).get(process.process)
+    if edge is None:
         return quiet
-    return max(quiet or 0.0, _at_one_line_s(index, process.process))
+    kept_s = _kept_s(index, edge)
+    thread = main_thread(process)
+    if thread is not None and thread.waits_on is not None and thread.waits_on.kind == "timer":
+        return kept_s or 0.0
+    return quiet if quiet is None or kept_s is None else min(quiet, kept_s)
 
 
 @derived
-def _retrying(index: Index) -> frozenset[ProcessId]:
-    """The processes whose main thread sleeps between attempts to take a file lock."""
-    return frozenset(
-        edge.waiter
+def _file_lock_edges(index: Index) -> Mapping[ProcessId, WaitEdge]:
+    """The wait of each process whose main thread waits for a file lock."""
+    return {
+        edge.waiter: edge
         for edge in wait_graph(index).edges
-        if edge.tid == edge.waiter.pid and edge.kind == "unknown"
-        if edge.what.startswith((LOCK_FILE, LOCK_ON))
-    )
+        if edge.tid == edge.waiter.pid and edge.what.startswith((LOCK_FILE, LOCK_ON))
+    }
+
+
+def _kept_s(index: Index, edge: WaitEdge) -> float | None:
+    """For how long readings have found a process waiting for one file lock of the same holder.
+
+    Processes that take turns at a lock make progress, however long one of them waits.
+
+    Returns:
+        Seconds of the last minute, up to now; `None` where no account says it.
+    """
+    account = index.snapshot.account.processes.get(edge.waiter)
+    if account is None or not account.uncounted:
+        return None
+    seconds = 0.0
+    for bucket in reversed(account.main.buckets):
+        seen = bucket.tally.seen
+        same = sum(weight for each, weight in seen.items() if _is_same_lock(each, edge))
+        if same < MOSTLY * sum(seen.values()):
+            break
+        seconds += bucket.tally.observed_s
+    return seconds
+
+
+def _is_same_lock(activity: Activity, edge: WaitEdge) -> bool:
+    if activity.target != "lock":
+        return False
+    if activity.what == LOCK_FILE:
+        return edge.what.startswith(LOCK_FILE)
+    # Without providers: the holder was not read at that moment.
+    return activity.what == edge.what and activity.providers in ((), edge.providers)
 
 
 @derived
-def _at_one_line_s(index: Index, identity: ProcessId) -> float:
+def at_one_line_s(index: Index, identity: ProcessId) -> float:
     """Seconds of the last minute, up to now, in which a main thread slept in one function only."""
     account = index.snapshot.account.processes.get(identity)
     if account is None or not account.uncounted:
@@ -128,9 +173,10 @@ def _at_one_line_s(index: Index, identity: ProcessId) -> float:
     seconds = 0.0
     for bucket in reversed(account.main.buckets):
         seen = bucket.tally.seen
-        sleeping = [each for each in seen if each.kind == "sleeping" or each.target == "lock"]
+        sleeping = [each for each in seen if each.kind == "sleeping"]
         functions |= {each.place.partition(" ")[2] for each in sleeping if each.place}
-        if sum(map(seen.__getitem__, sleeping)) < ASLEEP * sum(seen.values()) or len(functions) > 1:
+        asleep = sum(map(seen.__getitem__, sleeping))
+        if asleep < MOSTLY * sum(seen.values()) or len(functions) > 1:
             break
         seconds += bucket.tally.observed_s
     return seconds
@@ -212,6 +258,8 @@ def _reason_of_wait(index: Index, end: Process, thread: Thread) -> Reason | None
         return "sleeps" if quiet is not None and quiet >= 1.0 else "polls"
     if _awaits_an_answer(surroundings(index), end, thread):
         return "socket"
+    if _reads_to_the_end(surroundings(index), thread):
+        return "pipe"
     return "thread" if wait.kind == "futex" else "other"
 
 
@@ -292,7 +340,22 @@ def _is_stuck_alone(index: Index, process: Process, reason: Reason) -> bool:
         frames = own_frames(thread.stack) if thread is not None else ()
         timeout_s = thread.waits_on.timeout_s if thread and thread.waits_on else None
         return bool(frames) and timeout_s is None and not is_library(frames[0])
-    return reason in ("socket", "file-lock", "disk")
+    return reason in ("socket", "pipe", "file-lock", "disk")
+
+
+def _reads_to_the_end(around: ReadContext, thread: Thread) -> bool:
+    """Whether a thread reads a pipe as a file, and no process of the job can write to it.
+
+    Standard input is left out, and so are the pipes of multiprocessing: of one worker, looked at
+    alone, the other ends are in its parent.
+    """
+    wait, own = thread.waits_on, own_frames(thread.stack)
+    if wait is None or wait.kind != "pipe-read" or wait.fds == (0,) or not own:
+        return False
+    is_file = not is_library(own[0]) or own[0].file.endswith("/subprocess.py")
+    channels = channels_among(wait.targets)
+    writers = [around.pipes.writers.get(channel) for channel in channels]
+    return is_file and around.is_complete and bool(channels) and not any(writers)
 
 
 def _awaits_an_answer(around: ReadContext, process: Process, thread: Thread) -> bool:

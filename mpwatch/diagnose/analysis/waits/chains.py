@@ -25,7 +25,7 @@ class _Found(NamedTuple):
     """A chain that was followed."""
 
     chain: WaitChain
-    is_circle: bool = False
+    is_cycle: bool = False
     """The chain is a cycle from its first link on, without a process that leads into it."""
 
 
@@ -100,8 +100,8 @@ class ChainBuilder:
             edge = self._deciding_edge(process)
             links.extend(self._step(process, self._edges[at][0], edge))
             at = self._next(process, edge)
-        circle = _circle(links, at, self._names[at])
-        return _Found(circle, is_circle=circle.verdict == "cycle" and at == start)
+        cycle = _cycle(links, at, self._names[at])
+        return _Found(cycle, is_cycle=cycle.verdict == "cycle" and at == start)
 
     def _deciding_edge(self, process: Process) -> WaitEdge:
         """The edge to follow: towards a process that can progress, else to any other."""
@@ -169,7 +169,7 @@ def _telling(process: Process, edges: Sequence[WaitEdge]) -> list[WaitEdge]:
     return first + [edge for edge in edges if edge.tid != tid and not edge.is_ordinary]
 
 
-def _circle(links: Sequence[WaitLink], back_at: ProcessId, name: str) -> WaitChain:
+def _cycle(links: Sequence[WaitLink], back_at: ProcessId, name: str) -> WaitChain:
     """A chain whose last link leads back to an earlier one.
 
     The waits before that link do not belong to the cycle, nor do their times.
@@ -178,14 +178,14 @@ def _circle(links: Sequence[WaitLink], back_at: ProcessId, name: str) -> WaitCha
     members = links[start:]
     known = [link.since_s for link in members if link.since_s is not None]
     if len(known) < len(members):
-        words = "A circle of waits at this moment; a second look would tell whether it stands."
+        words = "A cycle of waits at this moment; a second reading shows whether it lasts."
         return WaitChain(tuple(links), "unknown", words)
     if min(known) < SETTLED_S:
-        words = "A circle of waits that is too young to mean anything."
+        words = f"A cycle of waits for {seconds_text(min(known))}, too short a time for a deadlock."
         return WaitChain(tuple(links), "progress", words)
     words = (
         f"Back to {name}, for {seconds_text(min(known))}: each waits for the next, so none of"
-        " them moves."
+        " them can continue."
     )
     return WaitChain(tuple(links), "cycle", words, start)
 
@@ -202,7 +202,7 @@ _ORDER: Mapping[Verdict, int] = {
 def _rank(found: _Found) -> tuple[int, bool, int]:
     """Sort key: stalled first, cycles before chains that lead into them, longer first."""
     chain = found.chain
-    return (_ORDER[chain.verdict], not found.is_circle, -len(chain.links))
+    return (_ORDER[chain.verdict], not found.is_cycle, -len(chain.links))
 
 
 def _without_parts(chains: Sequence[_Found]) -> list[_Found]:
@@ -213,16 +213,16 @@ def _without_parts(chains: Sequence[_Found]) -> list[_Found]:
     """
     kept: list[_Found] = []
     last_links: set[WaitLink] = set()
-    circles: set[frozenset[ProcessId | None]] = set()
-    for found in sorted(chains, key=lambda each: (not each.is_circle, -len(each.chain.links))):
+    cycles: set[frozenset[ProcessId | None]] = set()
+    for found in sorted(chains, key=lambda each: (not each.is_cycle, -len(each.chain.links))):
         chain = found.chain
         members = frozenset(link.process for link in chain.links)
-        if members in circles:
+        if members in cycles:
             continue
         if chain.links[-1] in last_links and any(_is_tail(chain, other.chain) for other in kept):
             continue
         if chain.verdict == "cycle":
-            circles.add(members)
+            cycles.add(members)
         kept.append(found)
         last_links.add(chain.links[-1])
     return kept

@@ -33,6 +33,13 @@ FUTEX_WAIT = 0
 """Mutexes of native code and libgomp's barriers; Python's own locks wait with another command."""
 _OPENMP_FILES = ("libgomp", "libiomp")
 _LIBRARIES = ("cv2", "opencv", "grpc", "hdfs", "hdf5", "jvm", "lmdb", "openblas", "mkl_")
+_THREAD_LOCKS = (
+    "/threading.py",
+    "/queue.py",
+    "/logging/__init__.py",
+    "<frozen importlib._bootstrap>",
+)
+"""Files of the standard library whose locks are for threads of one process only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +58,15 @@ class ForkedAlone:
     def _alone(self) -> str:
         """How many threads it has, in words."""
         helpers = len(self.process.threads) - 1
-        return "has one thread" if not helpers else f"has one thread beside {helpers} at rest"
+        return "has one thread" if not helpers else f"has one thread beside {helpers} idle ones"
+
+    @property
+    def _wait(self) -> str:
+        """What shows that the lock is one of its own process."""
+        if self.thread.waits_on is not None:
+            return "that thread waits on a futex of its process only: no other process can wake it"
+        shown = frame_words(own_frames(self.thread.stack)[0])
+        return f"that thread waits in {shown}, for a lock that no other process can release"
 
     @property
     def evidence(self) -> tuple[str, ...]:
@@ -59,7 +74,7 @@ class ForkedAlone:
         lines = [
             f"{called(self.process)} was forked, {self._alone}, and has used no cpu for "
             f"{seconds_text(self.quiet_s)}",
-            "that thread waits on a futex private to its process: nobody else can wake it",
+            self._wait,
         ]
         frame = user_frame(self.thread.stack)
         if frame is not None:
@@ -112,9 +127,22 @@ def _waits_inside(thread: Thread) -> bool:
     if thread.state != "S":
         return False
     if wait is None:
-        # Without its call, a lock of this process cannot be told from one that processes share.
-        return thread.wchan is not None and "futex" in thread.wchan and bool(thread.stack)
+        # Without its call, a lock of this process and one that processes share look alike; and a
+        # line of the program that takes a lock does not say of which kind it is.
+        innermost = own_frames(thread.stack)[:1]
+        return (
+            thread.wchan is not None
+            and "futex" in thread.wchan
+            and any(_is_of_threads(frame.file) for frame in innermost)
+        )
     return wait.kind == "futex" and wait.timeout_s is None
+
+
+def _is_of_threads(file: str) -> bool:
+    """Whether code of this file waits only for what threads of its own process do."""
+    is_native = ".so" in file
+    names = (*_OPENMP_FILES, *_LIBRARIES)
+    return file.endswith(_THREAD_LOCKS) or (is_native and any(name in file for name in names))
 
 
 def _reason(
@@ -225,10 +253,16 @@ def _unread(snapshot: Snapshot, reads: WaitEdge, writes: WaitEdge) -> UnreadPipe
     pipes = channels_among(wait.targets)
     if not pipes or pipes[0] in _waited_on(reader, reads.tid):
         return None
-    streams = [_STREAMS[fd] for fd in _fds_of(writer, pipes[0]) if fd in _STREAMS]
     words = f"pipe {pipes[0]}"
-    stream = f"its {streams[0]}, {words}" if streams else words
-    return UnreadPipe(reader, writer, stream, wait.queued_bytes)
+    stream = output_of(writer, pipes[0])
+    return UnreadPipe(
+        reader, writer, f"its {stream}, {words}" if stream else words, wait.queued_bytes
+    )
+
+
+def output_of(process: Process, pipe: int) -> str:
+    """Which standard output of a process a pipe is; empty where it is none."""
+    return next((_STREAMS[fd] for fd in _fds_of(process, pipe) if fd in _STREAMS), "")
 
 
 def _waited_on(process: Process, tid: int) -> tuple[int, ...]:

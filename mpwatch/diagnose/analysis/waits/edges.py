@@ -43,7 +43,7 @@ CLIENTS = "a client of "
 """Begins the name of the wait of a server for a connection."""
 
 UNUSED = ", the other end of which no living process uses"
-"""Ends the name of a wait for data that only those could send who have inherited the other end."""
+"""End of the name of a wait whose other end is held only by processes that inherited it."""
 
 _IDLE_SHAPES: frozenset[Shape] = frozenset(
     ("worker-idle", "pool-idle", "feeder-idle", "sharer", "pin-thread")
@@ -124,7 +124,7 @@ def _collective(process: Process) -> str | None:
 
 
 def is_busy(thread: Thread) -> bool:
-    """Whether a thread runs, or did so since the last look."""
+    """Whether a thread runs, or did so since the last reading."""
     return thread.state == "R" or (thread.cpu_percent or 0.0) >= BUSY_PERCENT
 
 
@@ -279,9 +279,7 @@ def _edge_from_call(
     if wait.kind == "semaphore" and wait.segment is not None:
         return _semaphore_edge(around, process, thread, wait.segment)
     if wait.call in FILE_LOCK_CALLS and wait.targets:
-        edge = _file_lock_edge(around, process, thread, wait)
-        if edge is not None:
-            return edge
+        return _file_lock_edge(around, process, thread, wait)
     if wait.kind == "child":
         return _made(process, thread, wait.kind, *_children(around, process, wait))
     if wait.kind == "futex":
@@ -316,14 +314,14 @@ def _semaphore_edge(
 
 def _file_lock_edge(
     around: ReadContext, process: Process, thread: Thread, wait: WaitedOn
-) -> WaitEdge | None:
+) -> WaitEdge:
     """A lock on a file, held by a process of the job or by one outside of it."""
     path, holder = wait.targets[0], wait.holder
     known = holders_for(around.index, process, path)
     if known or holds_it_itself(around.index, process, path):
         return _made(process, thread, wait.kind, f"{LOCK_ON}{path}", known)
     if holder is None:
-        return None
+        return _made(process, thread, wait.kind, f"{LOCK_ON}{path}", ())
     found = around.by_pid.get(holder.pid)
     if found is not None and not found.is_gone and found.process != process.process:
         return _made(process, thread, wait.kind, f"{LOCK_ON}{path}", (found.process,))

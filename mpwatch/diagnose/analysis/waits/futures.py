@@ -23,7 +23,7 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process, Thread
 
-Kind: TypeAlias = Literal["all-wait", "not-forked", "no-thread", "no-worker"]
+Kind: TypeAlias = Literal["importing", "all-wait", "not-forked", "no-thread", "no-worker"]
 
 RESULT = "the result of a future"
 POOL_RESULT = "the result of a Pool"
@@ -99,10 +99,13 @@ def abandoned(index: Index, identity: ProcessId) -> Abandoned | None:
     result = awaited_result(own_frames(main.stack))
     leaves = calls(own_frames(main.stack), "concurrent/futures/thread.py:shutdown")
     others = [each for each in process.threads if each is not main and _runs_python(index, each)]
-    if any(map(_is_loop, others)):
+    if any(map(_is_loop, others)) or _has_newer_threads(index, process, main):
         return None
     if result is None:
         return _all_wait(others) if leaves else None
+    held = _waits_for_its_import(main, others)
+    if held is not None:
+        return held
     pool_threads = [each for each in others if _calls(each, _POOL_THREAD)]
     if result == RESULT and pool_threads:
         return _all_wait(others)
@@ -110,6 +113,38 @@ def abandoned(index: Index, identity: ProcessId) -> Abandoned | None:
         is_managed = all(any(_calls(each, way) for way in _MANAGERS) for each in others)
         return _no_worker(index, process) if is_managed and result == RESULT else None
     return _no_thread(index, process, result)
+
+
+def _has_newer_threads(index: Index, process: Process, main: Thread) -> bool:
+    """Whether a thread was started after the stacks were taken, so that its own is not known."""
+    if main.stack_at_s is None:
+        return False
+    taken_at = main.stack_at_s * index.snapshot.ticks_per_s
+    unknown = {thread.tid for thread in process.threads if not thread.stack}
+    return any(
+        sample.start_ticks is not None and sample.start_ticks > taken_at
+        for sample in process.sample.threads or ()
+        if sample.tid in unknown
+    )
+
+
+def _waits_for_its_import(main: Thread, others: Sequence[Thread]) -> Abandoned | None:
+    """A thread waits for the module that the main thread imports while it waits for the result.
+
+    The feeder thread of a process pool imports the module of the function that it sends.
+    """
+    if not calls(own_frames(main.stack), f"{_IMPORTLIB}:_load_unlocked"):
+        return None
+    waiting = next(
+        (each for each in others if awaited_inside(own_frames(each.stack)) == IMPORT_LOCK), None
+    )
+    if waiting is None or waiting.waits_on is None or waiting.waits_on.timeout_s is not None:
+        return None
+    return Abandoned(
+        "importing",
+        f"Its thread {waiting.name} waits for a module that the main thread is importing, and the "
+        "main thread waits for the result before it has finished the import.",
+    )
 
 
 def _runs_python(index: Index, thread: Thread) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.pipes import channels_among
 from mpwatch.diagnose.analysis.process_queries import (
     SERVICE_ROLES,
     WORK_ROLES,
@@ -22,7 +23,7 @@ from mpwatch.diagnose.analysis.process_queries import (
 )
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_shape
 from mpwatch.diagnose.analysis.waits.deadlocks import ADVICE as READ_BOTH
-from mpwatch.diagnose.analysis.waits.deadlocks import unread_pipe
+from mpwatch.diagnose.analysis.waits.deadlocks import output_of, unread_pipe
 from mpwatch.diagnose.analysis.waits.futures import Kind, abandoned
 from mpwatch.diagnose.analysis.waits.providers import (
     BARRIER,
@@ -46,6 +47,8 @@ from mpwatch.diagnose.analysis.waits.verdicts import (
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.waits import WaitChain, WaitEdge, WaitGraph
 
+QUEUE_ITEM = "an item of a queue"
+"""What the account of time calls a wait in Queue.get."""
 NAMED = 4
 """Processes, or ways in which they ended, that one sentence names."""
 
@@ -157,10 +160,22 @@ def _all_put(case: _Case) -> Mechanism | None:
             "its tasks before it collects results. Keep such items in a list of its own, collect "
             "between the puts, or use put(timeout=...) and get in between."
         ),
-        evidence=(f"in put of {queues}: {all_called(putting)}",),
+        evidence=(f"in put of {queues}: {all_called(putting)}", *_where_they_get(case, putting)),
         headline=f"{all_called(putting)} wait to put into {queues} that none of them reads.",
         is_certain=all(_has_no_timeout(each) for each in case.members),
     )
+
+
+def _where_they_get(case: _Case, processes: Sequence[Process]) -> Iterator[str]:
+    """The lines at which processes that now put were seen to wait for an item before."""
+    for process in processes[:NAMED]:
+        account = case.index.snapshot.account.processes.get(process.process)
+        if account is None or not account.uncounted:
+            continue
+        seen = account.uncounted[0].whole().seen
+        places = [each.place for each in seen if each.what == QUEUE_ITEM and each.place]
+        if places:
+            yield f"{called(process)} was seen before to wait for {QUEUE_ITEM}, at {places[0]}"
 
 
 def _is_full_queue(member: _Member) -> bool:
@@ -233,6 +248,57 @@ def _too_few_parties(case: _Case) -> Mechanism | None:
         ),
         headline=f"{all_called(here)} wait{'' if len(here) > 1 else 's'} at a barrier for more "
         "parties than come to it.",
+        is_certain=_has_no_timeout(first),
+    )
+
+
+def _all_at_barrier(case: _Case) -> Mechanism | None:
+    """Every process of a cycle has reached the same barrier, so that another one is missing."""
+    waits = [each.thread.waits_on for each in case.members if each.thread is not None]
+    segments = {wait.segment for wait in waits if wait is not None}
+    if len(segments) != 1 or not all(each.edge.what.startswith(BARRIER) for each in case.members):
+        return None
+    uses, (segment,) = semaphore_uses(case.index), segments
+    here = [
+        process
+        for process in case.index.snapshot.living()
+        if uses[process.process].segment == segment
+    ]
+    heads = {process.process for process in here} | {process.parent for process in here}
+    gone = [
+        process
+        for process in case.index.snapshot.processes
+        if process.ended is not None
+        and process.parent in heads
+        and process.role not in SERVICE_ROLES
+    ]
+    why = (
+        f" {all_called(gone)} {'have' if len(gone) > 1 else 'has'} ended, most likely before "
+        "reaching it."
+        if gone
+        else " It was made for more parties than these, or one of them has ended."
+    )
+    return Mechanism(
+        cause=(
+            "A barrier opens when as many have arrived as it was made for, and does not notice "
+            f"exits. {all_called(here)} {'have' if len(here) > 1 else 'has'} arrived, and no other "
+            f"living process of the job is on its way to it.{why}"
+        ),
+        advice=(
+            "Give the barrier a timeout, which breaks it for all, and call barrier.abort() where a "
+            "process fails. Read the standard error of what has ended; make the barrier for "
+            "exactly as many parties as call wait()."
+        ),
+        evidence=tuple(
+            f"{called(each)} ended: {each.ended.words}" for each in gone[:NAMED] if each.ended
+        ),
+        headline=(
+            f"{all_called(here)} wait at a barrier for {all_called(gone)}, which "
+            f"{'have' if len(gone) > 1 else 'has'} ended."
+            if gone
+            else f"{all_called(here)} wait at a barrier that no other process comes to."
+        ),
+        is_certain=bool(gone),
     )
 
 
@@ -246,6 +312,18 @@ def _joins_one_that_waits_for_it(case: _Case) -> Mechanism | None:
         return None
     parent, name = called(joining.process), called(child.process)
     if child.edge.kind in ("pipe-write", "socket-write"):
+        stream = _output(child)
+        if stream:
+            return Mechanism(
+                cause=(
+                    f"{parent} waits for the exit of {name} and does not read its {stream} "
+                    f"meanwhile. That pipe is full, so {name} is blocked writing to it and does "
+                    "not get to its end."
+                ),
+                advice=READ_BOTH,
+                headline=f"{parent} waits for the exit of {name}, whose {stream} nobody reads.",
+                is_certain=True,
+            )
         return Mechanism(
             cause=(
                 f"{parent} waits for the exit of {name}, and reads nothing meanwhile. {name} is "
@@ -269,6 +347,13 @@ def _joins_one_that_waits_for_it(case: _Case) -> Mechanism | None:
         ),
         headline=f"{parent} waits for the exit of {name}, which waits for something from it.",
     )
+
+
+def _output(member: _Member) -> str:
+    """The standard output or error to which a process is blocked writing; empty for others."""
+    wait = member.thread.waits_on if member.thread is not None else None
+    pipes = channels_among(wait.targets) if wait is not None else ()
+    return output_of(member.process, pipes[0]) if pipes else ""
 
 
 _READS = ("pipe-read", "socket-read", "poll")
@@ -438,6 +523,13 @@ def _no_result(case: _Case) -> Mechanism | None:
 
 
 _NO_RESULT: Mapping[Kind, tuple[str, str]] = {
+    "importing": (
+        "The code of a module runs while it is imported, under the lock of that module. It starts "
+        "work in a pool and waits for it, and a thread of the pool needs the same module, to find "
+        "the function that it sends or runs: each waits for the other.",
+        "Do not start work in a pool at the top level of a module: put it into a function that is "
+        "called after the import, from under if __name__ == '__main__'.",
+    ),
     "all-wait": (
         "A call that runs in a thread pool has submitted another call to it and waits for that "
         "one. Once all threads of the pool do so, none is left to run what they wait for.",
@@ -550,8 +642,8 @@ def _reads_after_the_last(case: _Case) -> Mechanism | None:
     return Mechanism(
         cause=(
             f"{name} waits for {what}, and every process that it has started has ended. It waits "
-            "for more than they have sent, or something that they sent was lost on its way. Its "
-            "own copy of the writing end stays open, so there is no end of file either."
+            "for more than they have sent, or something that they sent was lost on its way. A "
+            "copy of the writing end is still open, so there is no end of file either."
         ),
         advice=(
             "Count what each process sends. An item that cannot be pickled (a lambda, a lock, an "
@@ -607,6 +699,7 @@ _OF_CYCLES: Sequence[_Way] = (
     _all_take_locks,
     _unread_output,
     _too_few_parties,
+    _all_at_barrier,
     _joins_one_that_waits_for_it,
     _all_send_to_ranks,
     _all_read,

@@ -7,8 +7,9 @@ lock is further down in the function that takes it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from mpwatch.describe.frames import is_library, own_frames
 from mpwatch.diagnose.analysis.index import Index, derived
@@ -31,47 +32,85 @@ _AT_BARRIER = (
 )
 """`Barrier.wait` of multiprocessing (CPython 3.10 to 3.15): for the others to arrive, or to have
 left the time before."""
+_TAKES = re.compile(r"acquire|__enter__|^_?lock$")
+"""In the name of a function that does nothing but take a lock."""
 _SAME_S = 0.5
 """A stack is taken within this time of the reading that shows the wait."""
+_RECENT_S = 2.5
+"""A stack of a running thread that is older does not tell where it runs."""
 
 
-@dataclass(frozen=True, slots=True)
-class SemaphoreUse:
-    """What the main thread of one process does with semaphores, by its stack."""
+class _Facts(NamedTuple):
+    """What a stack says of a wait for a semaphore."""
 
     what: str
-    """What it waits for; empty where the stack does not say."""
+    """What it is for; empty where the stack does not say."""
+    place: Frame | None
+    """The innermost frame of the program's own code that is no wrapper of `acquire`."""
+    inside: Mapping[tuple[str, str], int]
+    """The line in each function of the program that it is in, by file and function."""
+    gets: bool
+    """Whether it is in `Queue.get`."""
+
+
+_NO_FACTS = _Facts("", None, {}, False)
+
+
+class SemaphoreUse(NamedTuple):
+    """What the main thread of one process does with semaphores, by its stack and system call."""
+
     segment: SegmentId | None
     """The semaphore that it waits for."""
-    place: Frame | None
-    """The innermost frame of the program's own code."""
-    inside: Mapping[tuple[str, str], int]
-    """The line in each function that it is in, by file and function, of the program's own code."""
     joins: bool
     """Whether it waits for a child to exit."""
-    reads_queue: bool
-    """Whether it is in `Queue.get`, and not waiting for the lock of its readers."""
+    facts: _Facts
+
+    @property
+    def what(self) -> str:
+        """What it waits for; empty where it waits for no semaphore or that is not known."""
+        return self.facts.what if self.segment is not None else ""
+
+    @property
+    def reads_queue(self) -> bool:
+        """Whether it is in `Queue.get`, and not waiting for the lock of its readers."""
+        return self.facts.gets and self.segment is None
 
 
 @derived
 def semaphore_uses(index: Index) -> Mapping[ProcessId, SemaphoreUse]:
     """What each living process does with semaphores; asked once for all edges of a snapshot."""
-    return {process.process: _use(process) for process in index.snapshot.living()}
+    return {process.process: _use(index, process) for process in index.snapshot.living()}
 
 
-def _use(process: Process) -> SemaphoreUse:
+def _use(index: Index, process: Process) -> SemaphoreUse:
     thread = main_thread(process)
     wait = thread.waits_on if thread is not None else None
-    frames = own_frames(thread.stack) if thread is not None and is_of_this_wait(thread) else ()
+    if thread is None:
+        return SemaphoreUse(None, False, _NO_FACTS)
+    facts = _facts(index, thread.stack) if _is_new(thread) else _NO_FACTS
+    if wait is None:
+        return SemaphoreUse(None, False, facts)
+    return SemaphoreUse(wait.segment, wait.kind == "child", facts)
+
+
+def _is_new(thread: Thread) -> bool:
+    """Whether a stack shows where a thread is now."""
+    if thread.waits_on is None:
+        return bool(thread.stack) and (thread.stack_age_s or 0.0) <= _RECENT_S
+    return is_of_this_wait(thread)
+
+
+@derived
+def _facts(index: Index, stack: tuple[Frame, ...]) -> _Facts:
+    """As for `shape_in`: once for all processes with equal stacks."""
+    del index
+    frames = own_frames(stack)
     own = [frame for frame in frames if not is_library(frame)]
-    segment = wait.segment if wait is not None else None
-    return SemaphoreUse(
-        what=_what(frames) if segment is not None else "",
-        segment=segment,
-        place=own[0] if own else None,
+    return _Facts(
+        what=_what(frames),
+        place=next((each for each in own if not _TAKES.search(each.function)), None),
         inside={(frame.file, frame.function): frame.line for frame in reversed(own)},
-        joins=wait is not None and wait.kind == "child",
-        reads_queue=segment is None and calls(frames, "multiprocessing/queues.py:get"),
+        gets=calls(frames, "multiprocessing/queues.py:get"),
     )
 
 
@@ -161,10 +200,11 @@ def _is_ahead(waiter: SemaphoreUse, other: SemaphoreUse) -> bool:
         return False
     if waiter.what == QUEUE_LOCK:
         return other.reads_queue
-    if waiter.what or waiter.place is None:
+    place = waiter.facts.place
+    if waiter.what or place is None:
         return False
-    line = other.inside.get((waiter.place.file, waiter.place.function))
-    return line is not None and line > waiter.place.line
+    line = other.facts.inside.get((place.file, place.function))
+    return line is not None and line > place.line
 
 
 def _stem(process: Process) -> str:

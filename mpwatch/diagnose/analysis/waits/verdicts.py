@@ -48,10 +48,15 @@ _SHARED: frozenset[WaitKind] = frozenset(
 """Waits that some process has to end."""
 
 _LOCK_FILE_ENDS = (
-    "Whoever holds the lock file has to let go of it, in this job or another. A SoftFileLock stays "
-    "where its holder was killed: such a file has to be removed."
+    "The process that holds the lock file, in this job or another, has to release it. The file of "
+    "a SoftFileLock stays when its holder is killed: then the file has to be removed."
 )
 
+
+_HOLDER_HIDDEN = (
+    "The kernel shows no holder: it is in another container or on another machine, or the lock "
+    "changes hands at this moment."
+)
 
 YOUNG_S = 60.0
 """Longer than a child of spawn needs to import torch on a loaded machine."""
@@ -96,21 +101,24 @@ def end_at(around: ReadContext, process: Process, edges: Sequence[WaitEdge]) -> 
     """
     if process.ended is not None:
         words = f"ended: {process.ended.words}"
-        return WaitEnd("dead-end", words, f"{process.label} is gone and will not do it.")
+        how = f"{process.label} has exited, so this wait can never complete."
+        return WaitEnd("dead-end", words, how)
     if process.sample.state == "Z":
-        return WaitEnd("dead-end", "is a zombie", f"{process.label} has ended and was not reaped.")
+        how = f"{process.label} has exited (its parent has not reaped it)."
+        return WaitEnd("dead-end", "is a zombie", how)
     busy = [t for t in process.threads if is_busy(t) and t.name != HOOK_THREAD]
     if busy and (main_thread(process) in busy or not edges):
         return WaitEnd("progress", f"runs{where(process)}", f"{process.label} is working.")
     if process.role in SERVICE_ROLES:
-        return WaitEnd("ordinary", "waits for orders", "A helper of multiprocessing at rest.")
+        how = "It is a helper process of multiprocessing, which is idle by design."
+        return WaitEnd("ordinary", "waits for requests", how)
     if not edges:
         state = f"is in state {process.sample.state}"
         return WaitEnd("unknown", state, "What it waits for is unknown.")
     if edges[0].kind == "child" and any(map(around.has_ended, edges[0].providers)):
         # It was read before that end, or is not through with it.
         words = f"waits for {edges[0].what}{where(process)}"
-        return WaitEnd("progress", words, "That is over: the wait ends now.")
+        return WaitEnd("progress", words, "That child has exited: the wait ends now.")
     if edges[0].what.startswith(CLIENTS):
         return _end_of_edge(around, process, edges[0])
     if any(set(edge.providers) - {process.process} for edge in edges):
@@ -133,7 +141,7 @@ def _end_of_edge(around: ReadContext, process: Process, edge: WaitEdge) -> WaitE
         again = _enters_a_queue_again(own_frames(thread.stack))
         return WaitEnd("dead-end", words, OWN_QUEUE if again else OWN_LOCK)
     if edge.kind == "stopped":
-        how = f"It goes on when continued: kill -CONT {process.pid}, or in the debugger."
+        how = f"Continue it with kill -CONT {process.pid}, or in the debugger."
         return WaitEnd("ordinary", f"is {edge.what}", how)
     if edge.kind == "timer":
         return WaitEnd("progress", f"sleeps{where(process)}", "It wakes up by itself.")
@@ -141,7 +149,7 @@ def _end_of_edge(around: ReadContext, process: Process, edge: WaitEdge) -> WaitE
         words = f"waits for {edge.what} in state D"
         return WaitEnd("unknown", words, "Only the kernel ends this wait: it ignores signals.")
     if edge.is_ordinary:
-        return WaitEnd("ordinary", words, "Ordinary waiting.")
+        return WaitEnd("ordinary", words, "This wait is normal.")
     if edge.what.endswith(UNUSED):
         return _end_of_unused(around, process, thread, words)
     ranks = conclusion(process, edge.what, around.ranks)
@@ -150,15 +158,18 @@ def _end_of_edge(around: ReadContext, process: Process, edge: WaitEdge) -> WaitE
     if edge.kind == "futex":
         return _end_of_futex(around.index, process, words)
     if edge.kind == "child":
-        return WaitEnd("progress", words, "The child is no longer there.")
+        return WaitEnd("progress", words, "That child is not listed any more: the wait ends now.")
     if edge.kind in _SHARED and _is_alone(around, process, edge):
         return WaitEnd("dead-end", words, _alone_conclusion(around.index, thread, edge))
     if _holds_this_file_lock(around, process, edge, thread):
         return WaitEnd("dead-end", words, OWN_FILE_LOCK)
+    wait = thread.waits_on if thread is not None else None
+    if edge.what.startswith(LOCK_ON) and wait is not None and wait.holder is None:
+        return WaitEnd("unknown", words, _HOLDER_HIDDEN)
     if edge.what.startswith(LOCK_FILE):
         return WaitEnd("unknown", words, _LOCK_FILE_ENDS)
     if _is_new(around, process, edge):
-        how = "Opened a moment ago: who has the other end will be seen at the next look."
+        how = "It has just been opened: the next reading shows which process has the other end."
         return WaitEnd("unknown", words, how)
     return WaitEnd("unknown", words, "It waits for something outside of this job.")
 
@@ -227,7 +238,7 @@ def _alone_conclusion(index: Index, thread: Thread | None, edge: WaitEdge) -> st
         and any(use.segment == segment for use in process.sample.segments or ())
     ]
     if not had_it:
-        return "No other process has this semaphore: nobody is left to release or set it."
+        return "No other process has this semaphore, so none can release or set it."
     more = f" and {len(had_it) - 3} more" if len(had_it) > 3 else ""
     return (
         f"No living process but this one has the semaphore; {', '.join(had_it[:3])}{more} had it."

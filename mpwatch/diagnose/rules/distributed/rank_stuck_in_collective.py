@@ -38,6 +38,8 @@ PAUSE_S = 30.0
 """A rank that does something alone, and wakes up meanwhile, may take this long for it."""
 ALL_INSIDE_S = 30.0
 """All ranks in one collective without cpu time: a slow network moves some data in this time."""
+MAKES_GROUP_S = 12.0
+"""All ranks in `new_group`: they exchange some addresses, which takes less than a second."""
 WORKING_S = 300.0
 """Half of the shortest default timeout of a process group (10 minutes with NCCL, 30 with gloo,
 torch 2.1 to 2.13): until then a rank that works is worth knowing, and no more."""
@@ -78,7 +80,7 @@ def check(index: Index) -> Iterator[Finding]:
         elif len(names) == 1 and _is_whole_job(ranks):
             if names[0] in _ONE_SIDED:
                 yield _one_sided(inside, names[0], min(waits))
-            elif min(waits) >= ALL_INSIDE_S:
+            elif min(waits) >= (MAKES_GROUP_S if names[0] == NEW_GROUP else ALL_INSIDE_S):
                 yield _all_inside(inside, names[0], min(waits))
     yield from _joining(index)
 

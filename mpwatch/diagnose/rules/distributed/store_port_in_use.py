@@ -18,7 +18,7 @@ _LOCAL = ("", "localhost", "127.0.0.1", "::1", "0.0.0.0")
 
 
 def check(index: Index) -> Iterator[Finding]:
-    """Yield a finding where the hook heard it, else where a stranger has the port a job names."""
+    """Yield a finding for an error of the hook, else for a port that another process has."""
     entries = list(tagged(index.snapshot, RULE))
     for entry in entries:
         process = index.snapshot.get(entry.process)
@@ -53,7 +53,7 @@ def _owners(snapshot: Snapshot, port: int | None) -> Iterator[str]:
 
 def _words(owner: PortOwner) -> str:
     """One owner outside of the job."""
-    orphan = ", whose starter is gone," if owner.parent_pid == 1 else ""
+    orphan = ", whose parent has exited," if owner.parent_pid == 1 else ""
     return f"process {owner.pid}{orphan} has it: {owner.command}"
 
 
@@ -124,7 +124,7 @@ def _cause(snapshot: Snapshot, port: int | None) -> str:
     """Name the process that holds the port where it was read, else say that it is not known."""
     outside = _outside_owner(snapshot, port)
     if outside is not None:
-        state = ", which has lost its parent," if outside.parent_pid == 1 else ""
+        state = ", whose parent has exited," if outside.parent_pid == 1 else ""
         return f"Process {outside.pid}{state} outside of this job already listens on port {port}."
     for process in snapshot.living():
         if port is not None and port in _listens_on(process):

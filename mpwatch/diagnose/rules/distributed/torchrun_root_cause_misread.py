@@ -47,7 +47,7 @@ def _head_role(index: Index, process: Process) -> str:
 def _culprit(
     ended: list[tuple[Process, Ended]],
 ) -> tuple[tuple[Process, Ended] | None, list[tuple[Process, Ended]]]:
-    """The first that ended by itself, and those that were told to afterwards."""
+    """The first that ended by itself, and those that were ended afterwards."""
     culprits = [pair for pair in ended if death_of(pair[1]) in ("failed", "crash", "killed")]
     if not culprits:
         return None, []
@@ -80,7 +80,7 @@ def _finding(first: tuple[Process, Ended], others: list[tuple[Process, Ended]]) 
             "SIGKILL: the kernel for lack of memory, or the scheduler."
         ),
         advice=(
-            "Trust the earliest end. Wrap main in @record to get the exception's text into the "
-            "summary; for SIGKILL look into the kernel log."
+            "Read the error of the process that failed first. Wrap main in @record to get the "
+            "exception's text into the launcher's summary; for SIGKILL look into the kernel log."
         ),
     )

@@ -10,9 +10,12 @@ from mpwatch.diagnose.analysis.process_queries import all_called, called, family
 from mpwatch.diagnose.known_errors import evidence_of, tagged
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Process
 
 RULE = "torchrun-sighup"
+ENDS_RANKS_S = 35.0
+"""A launcher ends by the signal itself when its ranks have ended, for which it gives them 30 s."""
 HANGUP_BIT = 1 << (Signals.SIGHUP - 1)
 
 
@@ -27,7 +30,7 @@ def check(index: Index) -> Iterator[Finding]:
         ended = process.ended
         if process.role not in ("launcher", "rank") or ended is None:
             continue
-        if ended.signal == Signals.SIGHUP:
+        if ended.signal == Signals.SIGHUP and not _may_be_passed_on(index, process, ended):
             how = f"{called(process)} ended: {ended.words}"
             hit.setdefault(process.process, (process, (how,)))
     for process, words in hit.values():
@@ -43,6 +46,13 @@ def check(index: Index) -> Iterator[Finding]:
             f"its controlling terminal is device {tty}",
         )
         yield _finding(process, Severity.INFO, evidence)
+
+
+def _may_be_passed_on(index: Index, rank: Process, ended: Ended) -> bool:
+    """Whether a launcher that lives so far may have got the signal first, and ended the rank."""
+    head = family_head(index, rank)
+    is_up = head is not None and head.role == "launcher" and not head.is_gone
+    return is_up and index.snapshot.at_s - ended.at_s < ENDS_RANKS_S
 
 
 def _beside(index: Index, process: Process, hit: Collection[ProcessId]) -> Iterator[str]:

@@ -37,6 +37,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     WORK_ROLES,
     all_called,
     called,
+    children_started_by,
     family_head,
 )
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_shape, main_thread
@@ -53,6 +54,8 @@ IN_A_ROW = 4
 """This many processes started after the first such exit are not the workers of the next epoch."""
 FIRST_S = 1.5
 """Processes that exit together can be found in two samples, a second apart."""
+COLLECTED_S = 3.0
+"""A parent that watches its children collects the exit status within this time."""
 SURVIVED_S = 5.0
 """A parent that has been quiet for less than this may still go on."""
 INTERRUPTED_S = 4.0
@@ -109,7 +112,7 @@ def _of_main(index: Index) -> Iterator[Finding]:
         if process is None or process.role != "main" or process.ended is None:
             continue
         kind = entry.details.get("type")
-        is_own = entry.details.get("how") == "main" and not reports_a_loss(entry)
+        is_own = entry.details.get("where") == "main" and not reports_a_loss(entry)
         if death_of(process.ended) != "failed" or not is_own or kind == _KEYBOARD:
             continue
         yield Finding(
@@ -197,12 +200,15 @@ def _may_be_interrupted(index: Index, members: Sequence[tuple[Process, Ended]]) 
 
 
 def _may_be_the_first(index: Index, process: Process, ended: Ended) -> bool:
-    """Whether the exit is so recent that exits at the same time may not have been sampled yet."""
+    """Whether the exit is so recent that exits at the same time may not have been sampled yet.
+
+    A ctrl-c reaches all processes of a terminal, and a program that fails kills its workers.
+    """
     head = family_head(index, process)
     is_up = head is not None and not head.is_gone
     return (
         is_up
-        and _is_like_interrupted(process, ended)
+        and (_is_like_interrupted(process, ended) or ended.signal == Signals.SIGKILL)
         and index.snapshot.at_s - ended.at_s < FIRST_S
     )
 
@@ -330,7 +336,7 @@ def _finding(
         evidence.append(
             "its launcher has started the ranks again"
             if process.role == "rank"
-            else "the parent has collected the exit status and goes on"
+            else "its parent goes on"
         )
     return Finding(
         rule=RULE,
@@ -355,10 +361,17 @@ def _is_survived(index: Index, process: Process, ended: Ended) -> bool:
     if process.role != "spawned" or head is None or head.is_gone:
         return False
     sample, snapshot = process.sample, index.snapshot
-    if sample.state == "Z" and sample.at_s >= snapshot.at_s - FIRST_S:
+    is_present = sample.state == "Z" and sample.at_s >= snapshot.at_s - FIRST_S
+    if is_present and snapshot.at_s - ended.at_s >= COLLECTED_S:
         return False
     quiet = quiet_s(head, index)
-    return quiet is not None and quiet < max(snapshot.at_s - ended.at_s, SURVIVED_S)
+    if quiet is not None and quiet < max(snapshot.at_s - ended.at_s, SURVIVED_S):
+        return True
+    return any(
+        not other.is_gone and other.process.start_ticks > process.process.start_ticks + GAP_TICKS
+        for other in children_started_by(index, head)
+        if other.role == process.role
+    )
 
 
 def _cause(index: Index, process: Process, ended: Ended) -> str:
@@ -411,6 +424,7 @@ def _in_a_row(
     raised = _raised(snapshot, process)
     return replace(
         found,
+        severity=max(found.severity, Severity.WARNING),
         process=head.process,
         subject=ended.words,
         summary=(f"{called(head)} keeps starting processes that end unexpectedly: {ended.words}"),

@@ -31,7 +31,7 @@ def check(index: Index) -> Iterator[Finding]:
     alike: defaultdict[tuple[ProcessId | None, str, str], list[tuple[Process, Ended]]]
     alike = defaultdict(list)
     for process, ended in ended_python(index.snapshot):
-        # Gloo and NCCL abort a rank on purpose: that is told of the collective.
+        # Gloo and NCCL abort a rank on purpose: `collective-mismatch` reports it.
         if ended.signal in _SIGNALS and not aborted_in_collective(index, process):
             head = family_head(index, process)
             parent = None if head is None else head.process

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called
-from mpwatch.diagnose.analysis.waits.deadlocks import forked_alone
+from mpwatch.diagnose.analysis.waits.deadlocks import FUTEX_WAIT, forked_alone
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.units import seconds_text
 
@@ -16,12 +16,17 @@ _ONE_THREAD_LOADER = (
     "Remove the call that raises the number of threads in the worker: DataLoader workers start "
     "with one"
 )
+_AS_NATIVE_CODE = (
+    "it waits on the futex as native code does (barriers, mutexes), not as Python's locks do"
+)
 
 
 def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each forked child blocked in a parallel operator."""
     for stuck in forked_alone(index, "openmp"):
         is_loader = stuck.process.role == "loader-worker"
+        wait = stuck.thread.waits_on
+        is_native = wait is not None and wait.futex_command == FUTEX_WAIT
         yield Finding(
             rule=RULE,
             severity=Severity.CRITICAL,
@@ -31,11 +36,7 @@ def check(index: Index) -> Iterator[Finding]:
                 f"{called(stuck.process)} has waited {seconds_text(stuck.quiet_s)} in a parallel "
                 "CPU operator for threads that were not forked with it"
             ),
-            evidence=(
-                *stuck.evidence,
-                "it waits on the futex as native code does (barriers, mutexes), not as Python's "
-                "locks do",
-            ),
+            evidence=(*stuck.evidence, *(_AS_NATIVE_CODE,) * is_native),
             cause=(
                 "GNU OpenMP starts its threads in the first large CPU operator (about 32,768 "
                 "elements). A forked child inherits the state of this pool without its threads, "

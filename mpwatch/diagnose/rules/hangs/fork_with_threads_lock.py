@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from typing import Literal, TypeAlias
 
 from mpwatch.describe.frames import is_library, own_frames
 from mpwatch.diagnose.analysis.index import Index
@@ -16,6 +18,11 @@ from mpwatch.model.samples import Frame
 from mpwatch.model.units import seconds_text
 
 RULE = "fork-with-threads-lock"
+_ENDING_WAITS = sum(
+    1 << number - 1
+    for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGTERM)
+)
+"""Signals whose handlers programs use to set an event."""
 
 _CAUSE = (
     "A fork copies the state of all locks, but only the thread that forks. A lock that another "
@@ -32,6 +39,11 @@ _CAUSE_WOKEN = (
     "thread pool, an Event, a queue) that only another thread would signal, and that thread does "
     "not exist in the child: a thread pool made before the fork accepts work, but has no threads."
 )
+_CAUSE_EXECUTOR = (
+    "The executor was made before this process was forked. Its threads exist in the parent only, "
+    "and its lock may have been held at the fork: it is held while workers are started. What a "
+    "worker submits to the executor that it runs in, or to another one of its parent, is never run."
+)
 _ADVICE = (
     "Start the processes before starting threads, or start them by {how} (everything is pickled, "
     "start-up takes seconds), or create the lock in each process. This child can only be "
@@ -42,6 +54,18 @@ _ADVICE_WOKEN = (
     "Or start the processes by {how}, which pickles everything and takes seconds. This child can "
     "only be killed{then}"
 )
+_ADVICE_EXECUTOR = (
+    "Do not submit from inside of a worker to the executor that runs it: do the inner work "
+    "directly, or return and let the caller submit the next step. An executor that a process needs "
+    "for itself has to be made in that process{init}. This child can only be killed{then}"
+)
+_EXECUTORS = (
+    "concurrent/futures/process.py:submit",
+    "concurrent/futures/thread.py:submit",
+    "process_executor.py:submit",
+)
+"""Functions of CPython 3.10 to 3.14 and of loky that take the lock of an executor."""
+Kind: TypeAlias = Literal["lock", "woken", "executor"]
 _FOR_LOADER = {
     "how": 'multiprocessing_context="forkserver" or "spawn"',
     "init": ", or in worker_init_fn",
@@ -54,20 +78,22 @@ def check(index: Index) -> Iterator[Finding]:
     """Yield one finding for all forked children of a parent that are blocked in the same way.
 
     A child whose blocked function is on its stack twice may hold the lock itself: that does not
-    come from the fork.
+    come from the fork. One that waits on an event in its own code may be meant to, until a handler
+    of a signal sets it.
     """
-    by_head: defaultdict[tuple[ProcessId | None, bool], list[ForkedAlone]] = defaultdict(list)
+    by_head: defaultdict[tuple[ProcessId | None, Kind], list[ForkedAlone]] = defaultdict(list)
     for stuck in forked_alone(index, "lock"):
         if _is_on_stack_twice(own_frames(stuck.thread.stack)):
             continue
+        if _may_be_meant_to_wait(stuck):
+            continue
         head = family_head(index, stuck.process)
-        key = None if head is None else head.process, _waits_to_be_woken(stuck)
-        by_head[key].append(stuck)
-    for (_, waits_to_be_woken), alike in by_head.items():
-        yield _finding(alike, waits_to_be_woken=waits_to_be_woken)
+        by_head[None if head is None else head.process, _kind(stuck)].append(stuck)
+    for (_, kind), alike in by_head.items():
+        yield _finding(alike, kind)
 
 
-def _finding(alike: Sequence[ForkedAlone], *, waits_to_be_woken: bool) -> Finding:
+def _finding(alike: Sequence[ForkedAlone], kind: Kind) -> Finding:
     """The finding for children blocked alike, at the first of them, with the others named."""
     stuck, others = alike[0], [each.process for each in alike[1:]]
     who, have, were = called(stuck.process), "has", "it was"
@@ -77,9 +103,12 @@ def _finding(alike: Sequence[ForkedAlone], *, waits_to_be_woken: bool) -> Findin
     which = f"was locked when {were} forked" if had_threads else "no thread of its own can release"
     waits_for = f"a lock that {which}"
     cause, advice = _CAUSE if had_threads else _CAUSE_UNKNOWN, _ADVICE
-    if waits_to_be_woken:
+    if kind != "lock":
         waits_for = f"a thread that was not forked with {'them' if others else 'it'}"
         cause, advice = _CAUSE_WOKEN, _ADVICE_WOKEN
+    if kind == "executor":
+        waits_for, cause = "an executor that was made before the fork", _CAUSE_EXECUTOR
+        advice = _ADVICE_EXECUTOR
     is_loader = stuck.process.role == "loader-worker"
     so_do = (f"so do {len(others)} more: {all_called(others)}",) if others else ()
     shortest = min(each.quiet_s for each in alike)
@@ -103,7 +132,19 @@ def _is_on_stack_twice(frames: Sequence[Frame]) -> bool:
     return blocked in ((frame.file, frame.function) for frame in frames[1:])
 
 
-def _waits_to_be_woken(stuck: ForkedAlone) -> bool:
-    """Whether the thread waits on a condition rather than for a lock."""
+def _kind(stuck: ForkedAlone) -> Kind:
+    """Whether the thread waits in an executor, on a condition, or for a lock."""
     frames = own_frames(stuck.thread.stack)
-    return calls(frames[:1], "threading.py:wait") and bool(frames)
+    if any(calls(frames[:3], each) for each in _EXECUTORS):
+        return "executor"
+    return "woken" if frames and calls(frames[:1], "threading.py:wait") else "lock"
+
+
+def _may_be_meant_to_wait(stuck: ForkedAlone) -> bool:
+    """Whether user code waits on a condition, as a process does that is parked until a signal."""
+    frames = own_frames(stuck.thread.stack)
+    caller = next((f for f in frames if not f.file.endswith("threading.py")), None)
+    if _kind(stuck) != "woken" or caller is None or is_library(caller):
+        return False
+    handles = (stuck.process.sample.signals_caught or 0) & _ENDING_WAITS
+    return bool(handles) or not stuck.parents_threads

@@ -13,7 +13,13 @@ from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.diagnose.analysis.stack_patterns import main_thread, own_threads, user_frame
-from mpwatch.diagnose.analysis.waits.blockages import Blockage, Reason, blockages, usual_pause_s
+from mpwatch.diagnose.analysis.waits.blockages import (
+    Blockage,
+    Reason,
+    at_one_line_s,
+    blockages,
+    usual_pause_s,
+)
 from mpwatch.diagnose.analysis.waits.file_locks import (
     LIKELY,
     LOCK_FILE,
@@ -31,10 +37,13 @@ TOLD_S = 10.0
 WARNED_S = 30.0
 """The longest pause that is usual for a job of which nothing else is known."""
 HOPELESS_S = 120.0
+ONE_LINE_S = 60.0
+"""A process that has only slept at one line for so long, while others wait for it, is in a loop
+that waits or tries again."""
 COMPUTES_S = 30.0
-"""Until then, a process that computes while others wait for it is nothing to tell."""
+"""Until then, a process that computes while others wait for it is not reported."""
 ALONE_S = 60.0
-"""Until then, a process that waits for an answer while none waits for it is only told."""
+"""Until then, a process that waits for an answer while none waits for it is information."""
 USUAL_FACTOR = 1.5
 """A pause that is this many times longer than any before is not a usual one."""
 SHOWN_THREADS = 3
@@ -64,7 +73,8 @@ def _severity(index: Index, blockage: Blockage) -> Severity | None:
         return _severity_of_lock(index, blockage, path)
     if blockage.reason in ("computes", "polls"):
         is_polling = blockage.reason == "polls" and _holds_up_the_job(index, blockage)
-        if is_polling and waited_s >= HOPELESS_S:
+        at_one_line = at_one_line_s(index, blockage.process.process) if is_polling else 0.0
+        if is_polling and waited_s >= (ONE_LINE_S if at_one_line >= ONE_LINE_S else HOPELESS_S):
             return Severity.WARNING
         return Severity.INFO if waited_s >= COMPUTES_S else None
     if waited_s < TOLD_S:
@@ -135,11 +145,13 @@ def _is_usual(index: Index, blockage: Blockage) -> bool:
 def _finding(index: Index, blockage: Blockage, severity: Severity) -> Finding:
     """The finding about one process at the end of waits."""
     first = blockage.waiters[0] if blockage.waiters else blockage.process
+    path = _locked_path(blockage)  # its holder may change from one look to the next
     return Finding(
         rule=RULE,
         severity=severity,
         process=first.process,
-        subject=str(blockage.process.pid),
+        others=tuple(each.process for each in blockage.waiters[1:]) if path is not None else (),
+        subject=path or str(blockage.process.pid),
         summary=_summary(blockage),
         evidence=tuple(_evidence(index, blockage)),
         cause=_cause(index, blockage),
@@ -151,6 +163,8 @@ def _advice(index: Index, blockage: Blockage) -> str:
     """What to change, by what the processes wait for."""
     if _is_unread(blockage):
         return _ADVICE_UNREAD
+    if _left_by(index, blockage) is not None:
+        return _ADVICE_OPEN_END
     path = _locked_path(blockage)
     if path is not None:
         if left_to_heirs(index, path, blockage.process.process) is not None:
@@ -236,13 +250,20 @@ def _cause(index: Index, blockage: Blockage) -> str:
     path = _locked_path(blockage)
     if path is not None:
         held = left_to_heirs(index, path, blockage.process.process)
-        return held or f"{end} holds the lock on {path} and {_does(blockage)}{_left(thread)}."
+        left = _left(thread) if blockage.reason == "sleeps" else ""
+        return held or f"{end} holds the lock on {path} while it {_does(blockage)}{left}."
     if _is_unread(blockage) and blockage.edge is not None:
         what = blockage.edge.what.removeprefix("a reader of ")
         return (
             f"{what} is full, and {end}, which has its reading end, has read nothing from it for "
             f"{seconds_text(blockage.waited_s)}. The process that writes goes on only when that "
             "has made room: a pipe holds 64 KiB."
+        )
+    parent = _left_by(index, blockage)
+    if parent is not None and blockage.edge is not None:
+        return (
+            f"{called(parent)} has ended. {end}, which it started, has inherited the writing end "
+            f"of {blockage.edge.what} and still has it open, so its reader gets no end of file."
         )
     if blockage.reason == "sleeps":
         return f"{end} sleeps{_left(thread)}. {_others_go_on(blockage)}"
@@ -257,10 +278,32 @@ def _cause(index: Index, blockage: Blockage) -> str:
         return (
             f"A signal (SIGSTOP, SIGTSTP or SIGTTIN) has stopped {end}; only SIGCONT lets it go on."
         )
+    if blockage.reason == "pipe":
+        return (
+            "No process of this job has the writing end of that pipe, and there is no end of file. "
+            "So a process outside of the job has it open, such as one that an ended child has "
+            "started and left behind."
+        )
     if blockage.reason == "socket":
         limit = "" if _has_timeout(thread) else " The system call has no timeout."
         return f"The other end of this connection is outside of the job and sends nothing.{limit}"
     return f"{blockage.chain.conclusion} {_others_go_on(blockage)}".strip()
+
+
+def _left_by(index: Index, blockage: Blockage) -> Process | None:
+    """The ended process from which the last one has the pipe's end for which its reader waits.
+
+    Returns:
+        A child of the reader that has ended and has started the last process; `None` otherwise.
+    """
+    edge = blockage.edge
+    if edge is None or edge.kind not in ("pipe-read", "poll"):
+        return None
+    end, parent = blockage.process, index.snapshot.get(blockage.process.original_parent)
+    if parent is None or end.process not in edge.providers:
+        return None
+    has_ended = parent.is_gone or parent.sample.state == "Z"
+    return parent if has_ended and parent.sample.parent_pid == edge.waiter.pid else None
 
 
 def _others_go_on(blockage: Blockage) -> str:
@@ -293,6 +336,11 @@ _DOES: dict[Reason, str] = {
     "computes": "computes",
     "stopped": "is stopped by a signal",
 }
+_ADVICE_OPEN_END = (
+    "Give a process that stays behind an output of its own (stdout=subprocess.DEVNULL or a file, "
+    "start_new_session=True), or end it with its parent. Or do not read until the end of file: "
+    "wait for the child itself, then read what is there."
+)
 _ADVICE_HEIR = (
     "Unlock the file before it is closed (fcntl.flock(fd, fcntl.LOCK_UN)): that releases the lock "
     "for all copies of the descriptor. Or start the child before the lock is taken, or close the "
@@ -329,9 +377,14 @@ _ADVICE: dict[Reason, str] = {
         "Check the server at the other end, and give the client that opens this connection a "
         "timeout and retries."
     ),
+    "pipe": (
+        "Find the process that has the other end (ls -l /proc/*/fd, grep for the number of the "
+        "pipe). Give a process that stays behind an output of its own (stdout=subprocess.DEVNULL "
+        "or a file); or wait for the child itself, then read what is there."
+    ),
     "file-lock": (
-        "End the process that holds the lock if it is left over from an earlier run, or let it "
-        "finish; take the lock with a timeout, so that the wait is reported."
+        "Look which process has the lock (lslocks shows it), and end it if it is left over from an "
+        "earlier run; take the lock with a timeout, so that the wait is reported."
     ),
     "disk": (
         "Check the storage that the line reads (dmesg, mount): the process goes on only when the "

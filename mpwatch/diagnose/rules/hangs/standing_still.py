@@ -37,10 +37,13 @@ def check(index: Index) -> Iterator[Finding]:
     waits = wait_graph(index)
     told: list[WaitChain] = []
     headlines: set[str] = set()
+    ends: set[ProcessId | None] = set()
     for chain in waits.chains:
         if chain.verdict not in ("cycle", "dead-end") or _leads_into(chain, told):
             continue
         certain = _certain_end(index, chain)
+        if certain is not None and certain.process in ends:
+            continue
         links = chain.links if certain is None else chain.links[-1:]
         stood = _stood_s(index, links)
         if stood is None or stood < CERTAIN_S:
@@ -52,9 +55,11 @@ def check(index: Index) -> Iterator[Finding]:
         if stood < needed or (why is not None and why.headline in headlines):
             continue
         told.append(chain)
+        if certain is not None:
+            ends.add(certain.process)
         if why is not None and why.headline:
             headlines.add(why.headline)
-        yield _finding(index.snapshot, chain, why, stood)
+        yield _finding(index.snapshot, chain, why, stood, is_certain=certain is not None)
 
 
 def _leads_into(chain: WaitChain, told: Sequence[WaitChain]) -> bool:
@@ -98,10 +103,15 @@ def _stood_s(index: Index, links: Sequence[WaitLink]) -> float | None:
 
 
 def _finding(
-    snapshot: Snapshot, chain: WaitChain, why: Mechanism | None, stood_s: float
+    snapshot: Snapshot, chain: WaitChain, why: Mechanism | None, stood_s: float, *, is_certain: bool
 ) -> Finding:
-    """The finding for one chain."""
-    first, last = chain.links[0], chain.links[-1]
+    """The finding for one chain.
+
+    It is about the process at the end where that one lives and waits for what nobody can do: the
+    others of its chain only wait for it.
+    """
+    last = chain.links[-1]
+    first = last if is_certain else chain.links[0]
     evidence = [
         chain.sentence,
         f"none of these processes has made progress for {seconds_text(stood_s)}",
@@ -119,11 +129,22 @@ def _finding(
         severity=Severity.CRITICAL,
         process=first.process,
         tid=first.tid,
-        summary=f"{first.who} is blocked and cannot make progress: {headline or chain.conclusion}",
+        summary=_summary(first.who, headline) if headline else _blocked(first.who, chain),
         evidence=tuple(evidence),
         cause=cause if why is None else why.cause,
         advice=_ADVICE if why is None else why.advice,
     )
+
+
+def _summary(who: str, headline: str) -> str:
+    """What happened, which says that nothing moves; `it` is the process that is told of."""
+    words = headline.removesuffix(".")
+    return f"{who}{words[2:]}" if words.startswith("it ") else words
+
+
+def _blocked(who: str, chain: WaitChain) -> str:
+    """The summary where only the end of the chain is known."""
+    return f"{who} is blocked and cannot make progress: {chain.conclusion}"
 
 
 def _places(snapshot: Snapshot, chain: WaitChain) -> Iterator[str]:

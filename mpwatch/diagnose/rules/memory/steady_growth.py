@@ -40,7 +40,7 @@ from mpwatch.model.units import bytes_text, count_text, rate_text, seconds_text
 
 RULE = "steady-growth"
 SHOWN = 3
-"""Processes whose lines are told."""
+"""Processes whose lines are shown."""
 
 NOUNS: Mapping[Resource, str] = {
     "child processes": "child processes",
@@ -113,7 +113,7 @@ def _finding(index: Index, found: Growing) -> Finding:
 
 
 def _are_descriptors_told(index: Index) -> bool:
-    """Whether a growth of descriptors on shared tensors is told, which is the same growth."""
+    """Whether a growth of descriptors on shared tensors is reported, which is the same growth."""
     return any(
         found.resource == "descriptors"
         and newest_kind(found.process, found.growth.gained) in ("torch", "shm")
@@ -235,7 +235,7 @@ def _limit_words(near: Headroom | None) -> str:
     return f"{left}, used up in {seconds_text(near.eta_s)} at this rate"
 
 
-# --- what each resource tells ------------------------------------------------------------------
+# --- words for each resource -------------------------------------------------------------------
 
 
 def _of_children(index: Index, found: Growing) -> _Story:

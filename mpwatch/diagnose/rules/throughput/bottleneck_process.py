@@ -20,7 +20,7 @@ from mpwatch.diagnose.analysis.shares import (
 )
 from mpwatch.diagnose.analysis.stack_patterns import calls
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
-from mpwatch.model.account import SOMEBODY_WORKS, together
+from mpwatch.model.account import JOB_WORKS, together
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History, first_at, values_of
 from mpwatch.model.ids import ProcessId
@@ -50,7 +50,7 @@ SLOWER = 1.4
 ROUNDS_S = 120.0
 ROUNDS_WATCHED_S = 27.0
 SWITCHES = 10
-"""Fewer switches of the children in a third of the time say nothing."""
+"""Fewer switches of the children in a third of the time prove nothing."""
 SWITCHES_OF_A_LOOK = 8
 """Switches that taking a stack by py-spy causes, 5 to 10."""
 LESS_BUSY = 0.6
@@ -212,10 +212,10 @@ def _waits_in_vain(index: Index) -> Iterator[Finding]:
     observed_s = sum(pauses.seen.values())
     lost: defaultdict[tuple[tuple[ProcessId, ...], str], float] = defaultdict(float)
     for each, seconds in pauses.seen.items():
-        if each != SOMEBODY_WORKS:
+        if each != JOB_WORKS:
             lost[each.providers, each.place] += seconds
     recent = together(bucket.tally for bucket in account.job.buckets[-LATELY:])
-    works = account.job.now == SOMEBODY_WORKS or SOMEBODY_WORKS in recent.seen
+    works = account.job.now == JOB_WORKS or JOB_WORKS in recent.seen
     if not lost or not works:
         return
     (waiters, place), seconds = max(lost.items(), key=itemgetter(1))
@@ -255,12 +255,12 @@ def _finding_of_pauses(
         ),
         cause=(
             "It waits for an item or an answer that no process is making at that time: the others "
-            "have done their part and wait for their next orders. Nothing happens until the time "
+            "have done their part and wait for their next tasks. Nothing happens until the time "
             "limit of the wait ends."
         ),
         advice=(
-            "Count what was ordered and what has arrived, and leave the loop that receives as soon "
-            "as everything has arrived. A shorter time limit only makes each loss smaller."
+            "Count what was requested and what has arrived, and leave the loop that receives as "
+            "soon as everything has arrived. A shorter time limit only makes each loss smaller."
         ),
     )
 

@@ -52,9 +52,9 @@ CORE_SHARE = 0.25
 START_SHARE = 0.3
 STARTS = 2
 SHOWN = 2
-"""Workers whose time is told."""
+"""Workers whose time is shown."""
 MOST_SHARE = 0.98
-"""A share this large is told without an exact ratio."""
+"""A share this large is shown without an exact ratio."""
 MAIN_PART = 0.5
 """A line with this part of the work whose line is known is named."""
 ALL_CPUS = 0.85

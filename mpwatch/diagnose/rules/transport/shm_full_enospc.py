@@ -212,7 +212,7 @@ def _cause(snapshot: Snapshot) -> str:
 
 
 def _cause_and_advice(snapshot: Snapshot) -> tuple[str, str]:
-    """The texts for a living job, by who uses most of the space."""
+    """The texts for a running job, by whether its own processes use most of the space."""
     shm = snapshot.host.shm
     own = segment_bytes(s for s in snapshot.segments if s.kind != "semaphore")
     if shm is not None and own < 0.5 * used_bytes(shm):

@@ -1,4 +1,4 @@
-"""What is said between a hook and who watches it."""
+"""The protocol between a hook and an observer."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def test_a_hook_that_sends_its_hello_is_ready(observed: ObservedHooks) -> None:
     assert status == HookStatus(ME, 100.0, "ready")
 
 
-def test_without_a_hook_it_is_said_once_to_be_absent(observed: ObservedHooks) -> None:
+def test_a_missing_hook_is_reported_once(observed: ObservedHooks) -> None:
     assert observed.reason() == "no hook in this process"
     assert observed.look() == []
 
 
-def test_a_hook_that_comes_later_is_found(observed: ObservedHooks) -> None:
+def test_a_hook_that_is_attached_later_is_found(observed: ObservedHooks) -> None:
     observed.look()
 
     observed.ready()
@@ -75,7 +75,7 @@ def test_frames_may_arrive_in_any_pieces(observed: ObservedHooks) -> None:
     assert found[1] == HookNote(ME, 9, "birth", {"pid": 4})
 
 
-def test_questions_are_answered_by_their_number(observed: ObservedHooks) -> None:
+def test_answers_are_matched_to_requests_by_number(observed: ObservedHooks) -> None:
     hook = observed.ready()
     assert observed.clients.ask(ME, "gauges") is None
     assert observed.clients.ask(ME, "stacks") is None
@@ -106,7 +106,9 @@ def test_a_gauge_that_is_read_on_request_only_is_named_in_the_request(
     assert "also" not in hook.asked()
 
 
-def test_no_answer_in_time_is_silence_and_any_word_ends_it(observed: ObservedHooks) -> None:
+def test_a_hook_that_does_not_answer_in_time_is_silent_until_its_next_frame(
+    observed: ObservedHooks,
+) -> None:
     hook = observed.ready()
     observed.clients.ask(ME, "ping")
     observed.clock.now_s += 0.2
@@ -137,7 +139,7 @@ def test_a_connection_without_a_hello_is_silent(observed: ObservedHooks) -> None
     assert (status.state, "hello" in status.reason) == ("silent", True)
 
 
-def test_a_hook_that_was_taken_out_is_absent_for_that_reason_from_then_on(
+def test_a_detached_hook_is_absent_with_that_reason_from_then_on(
     observed: ObservedHooks,
 ) -> None:
     hook = observed.ready()
@@ -243,7 +245,7 @@ def test_notes_missing_between_received_ones_are_counted(observed: ObservedHooks
     assert found[0].data == {}
 
 
-def test_of_two_notes_made_at_once_the_later_number_may_bear_the_earlier_time(
+def test_of_two_concurrent_notes_the_later_number_may_have_the_earlier_time(
     observed: ObservedHooks,
 ) -> None:
     hook = observed.ready()
@@ -253,7 +255,7 @@ def test_of_two_notes_made_at_once_the_later_number_may_bear_the_earlier_time(
     assert [each.lost for each in observed.poll() if isinstance(each, HookNote)] == [0, 0]
 
 
-def test_what_was_heard_before_a_connection_broke_is_not_lost_after_it(
+def test_events_received_before_a_connection_broke_are_kept(
     observed: ObservedHooks,
 ) -> None:
     hook = observed.ready()
@@ -305,7 +307,7 @@ def test_another_hook_in_the_same_process_counts_from_0_again(observed: Observed
 
 
 class AnswersAtOnce(socket.socket):
-    """The observer's end; the answer is there, and read, before `send` returns."""
+    """The observer's socket; the answer has arrived and is read before `send` returns."""
 
     observed: ObservedHooks
     hook: FakeHook
@@ -318,11 +320,11 @@ class AnswersAtOnce(socket.socket):
         return sent
 
 
-def test_an_answer_that_is_faster_than_the_question_is_written_down_counts(
+def test_an_answer_that_arrives_before_the_request_is_registered_counts(
     observed: ObservedHooks,
 ) -> None:
     hook = observed.ready()
-    (link,) = observed.clients._links.values()
+    (link,) = observed.clients.links.values()
     quick = AnswersAtOnce(fileno=link.sock.detach())
     quick.observed, quick.hook, quick.heard = observed, hook, []
     quick.setblocking(False)
@@ -334,9 +336,9 @@ def test_an_answer_that_is_faster_than_the_question_is_written_down_counts(
     assert observed.poll() == []
 
 
-def test_a_question_that_could_not_be_sent_is_not_waited_for(observed: ObservedHooks) -> None:
+def test_a_request_that_could_not_be_sent_is_not_waited_for(observed: ObservedHooks) -> None:
     hook = observed.ready()
-    (link,) = observed.clients._links.values()
+    (link,) = observed.clients.links.values()
     link.sock.shutdown(socket.SHUT_WR)
 
     assert "is gone" in str(observed.clients.ask(ME, "gauges"))

@@ -1,4 +1,5 @@
-"""What is no hook of this process, or does not speak as one, is refused with the reason."""
+"""A socket that is not the process's hook, or does not follow the protocol, is refused with the
+reason."""
 
 from __future__ import annotations
 
@@ -125,7 +126,7 @@ def test_a_file_in_place_of_the_socket_is_refused(observed: ObservedHooks) -> No
     assert "is not a socket" in observed.reason()
 
 
-def test_a_stale_socket_is_said_to_be_stale(observed: ObservedHooks) -> None:
+def test_a_stale_socket_is_reported_as_stale(observed: ObservedHooks) -> None:
     observed.hook().close()
 
     assert "stale" in observed.reason()
@@ -146,7 +147,7 @@ def test_a_socket_that_another_process_answers_is_refused(observed: ObservedHook
     assert f"process {os.getpid()} of uid {os.getuid()} answers in its place" in reason
 
 
-def test_a_process_in_a_container_is_found_by_its_number_in_there(observed: ObservedHooks) -> None:
+def test_a_process_in_a_container_is_found_by_its_pid_there(observed: ObservedHooks) -> None:
     from dataclasses import replace
 
     listener = socket.socket(socket.AF_UNIX)

@@ -68,7 +68,7 @@ def test_a_file_that_was_cut_gives_what_is_left() -> None:
     assert found.problems == ("the file is cut: 3 of 8 slots are there",)
 
 
-def test_slots_that_were_scribbled_over_are_left_out() -> None:
+def test_damaged_slots_are_left_out() -> None:
     data = ring(8)
     struct.pack_into("<Q", data, wire.HEADER_BYTES, 0xDEADBEEF)
 
@@ -90,21 +90,21 @@ def test_slots_that_were_scribbled_over_are_left_out() -> None:
     ],
     ids=["nothing", "zeros", "protocol", "header", "record", "cut"],
 )
-def test_what_is_no_ring_is_said_to_be_none(data: bytes, problem: str) -> None:
+def test_a_file_that_is_no_ring_is_refused(data: bytes, problem: str) -> None:
     found = parse_ring(data)
 
     assert found.header is None
     assert problem in found.problems[0]
 
 
-def test_a_header_with_a_billion_slots_is_not_believed() -> None:
+def test_a_header_with_a_billion_slots_is_refused() -> None:
     data = ring(1)
     struct.pack_into("<I", data, 16, 1 << 30)
 
     assert "damaged" in parse_ring(bytes(data)).problems[0]
 
 
-def test_any_garbage_is_survived() -> None:
+def test_arbitrary_bytes_are_refused_or_read() -> None:
     chance = random.Random(1)
     for _ in range(200):
         data = ring(chance.randrange(20))
@@ -115,7 +115,7 @@ def test_any_garbage_is_survived() -> None:
         assert [e.sequence for e in found.events] == sorted({e.sequence for e in found.events})
 
 
-def test_files_that_are_not_what_they_seem_are_refused(tmp_path: Path) -> None:
+def test_special_files_and_links_are_refused(tmp_path: Path) -> None:
     (tmp_path / "real").write_bytes(bytes(ring(3)))
     (tmp_path / "link").symlink_to(tmp_path / "real")
     os.mkfifo(tmp_path / "fifo")
@@ -145,7 +145,7 @@ def test_an_empty_slice_is_empty() -> None:
 
 
 @pytest.mark.parametrize("at_ns", [3, 1 << 60], ids=["more than one a nanosecond", "no clock"])
-def test_noise_that_fits_its_slot_hides_no_record(at_ns: int) -> None:
+def test_random_bytes_in_a_slot_hide_no_record(at_ns: int) -> None:
     data = ring(3)
     noise = wire.RECORD.pack(8 * 10**9 + 6, at_ns, wire.SHARE, 2, 77, 5, 4096, 11, 12, 13)
     start = wire.HEADER_BYTES + 5 * wire.RECORD_BYTES

@@ -93,7 +93,7 @@ def test_a_missing_binding_is_one_sentence() -> None:
     assert "nvidia-ml-py is not installed" in problem
 
 
-def test_asked_too_often_it_repeats_itself() -> None:
+def test_readings_in_quick_succession_return_the_last_one() -> None:
     nvml = Nvml()
     now = [0.0]
     gpus = GpuCollector(lambda: now[0], lambda: nvml)

@@ -102,7 +102,7 @@ def test_a_group_below_the_mounted_one_is_found_inside_a_container(groups: Group
 
 
 @pytest.mark.parametrize("path", ["/../other", "/docker/xyz", "/docker/abcd"])
-def test_a_group_outside_what_is_mounted_is_said_to_be(groups: Groups, path: str) -> None:
+def test_a_group_outside_what_is_mounted_is_reported(groups: Groups, path: str) -> None:
     groups.mount("v2", "cgroup2", "rw", root="/docker/abc")
 
     _, problems = groups.read(f"0::{path}\n")
@@ -230,7 +230,7 @@ def test_files_of_exited_processes_are_read_again_before_they_are_reported(
     assert host.collect(10, None, 1, 4.0, 5.0).left_segments == ()
 
 
-def test_files_that_are_read_each_second_are_held_open_and_let_go(
+def test_files_that_are_read_each_second_are_kept_open_and_closed_at_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     budget = DescriptorBudget(100)

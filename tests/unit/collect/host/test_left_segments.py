@@ -15,7 +15,7 @@ def jail(tmp_path: Path, *names: str, alive: tuple[int, ...] = ()) -> str:
     return str(tmp_path)
 
 
-def test_segments_of_makers_that_are_gone_are_listed(tmp_path: Path) -> None:
+def test_segments_whose_makers_have_exited_are_listed(tmp_path: Path) -> None:
     proc = jail(tmp_path, "torch_50_1_0", "torch_60_1_0", "psm_x", alive=(60,))
 
     found = left_segments(proc, 7)
@@ -30,7 +30,7 @@ def test_a_folder_that_cannot_be_read_is_unknown(tmp_path: Path) -> None:
     assert left_segments(str(tmp_path), 7) is None
 
 
-def test_very_many_are_cut_short(tmp_path: Path) -> None:
+def test_a_very_long_list_is_cut(tmp_path: Path) -> None:
     proc = jail(tmp_path, *(f"torch_50_1_{n}" for n in range(KEPT + 9)))
 
     assert len(left_segments(proc, 7) or ()) == KEPT

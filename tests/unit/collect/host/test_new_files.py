@@ -14,7 +14,7 @@ UID = os.geteuid()
 
 
 def reader(cost_s: float = 0.0) -> NewFilesReader:
-    """A reader whose listings cost so much cpu time."""
+    """A reader whose listings use so much cpu time."""
     times = iter(n * cost_s for n in range(1000))
     return NewFilesReader(shm_kind, clock=lambda: next(times))
 

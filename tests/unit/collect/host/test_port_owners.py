@@ -17,7 +17,7 @@ def row(port: int, inode: int, state: str = "0A") -> str:
 
 @pytest.fixture
 def proc(tmp_path: Path) -> Path:
-    """A job, 100, that is to meet on port 4000, and an orphan, 200, that has it."""
+    """A job, 100, whose ranks are to meet on port 4000, and an orphan, 200, that listens on it."""
     made = {"100": "torchrun\0--master-port\0004000\0train.py", "200": "python\0old.py"}
     for pid, cmdline in made.items():
         (tmp_path / pid / "net").mkdir(parents=True)

@@ -17,12 +17,12 @@ ROOT_INSIDE = replace(REFUSED, uid=0, uids=(0, 0, 0, 0), in_container=True)
 OTHERS = replace(REFUSED, uids=(0, 0, 0, 0))
 
 
-def test_the_owner_may_where_nothing_forbids_it() -> None:
+def test_the_owner_may_trace_where_nothing_forbids_it() -> None:
     assert judge(PLAIN).is_allowed
     assert judge(PLAIN).reason == ""
 
 
-def test_a_process_that_has_gone_is_no_matter_of_rights() -> None:
+def test_an_exited_process_is_not_reported_as_a_lack_of_rights() -> None:
     assert judge(replace(PLAIN, may_open=None)).reason == "the process has exited"
 
 
@@ -141,7 +141,7 @@ def test_another_user_and_yama_are_both_named() -> None:
     assert ["belongs" in reasons[0], "Yama" in reasons[1], len(reasons)] == [True, True, 2]
 
 
-def test_what_is_hidden_is_explained_without_a_word_of_tracing(tmp_path: Path) -> None:
+def test_a_hidden_process_is_explained_without_mention_of_tracing(tmp_path: Path) -> None:
     (tmp_path / "42").mkdir()
     status = "Uid:\t5\t5\t5\t5\nTracerPid:\t9\n"
     (tmp_path / "42" / "status").write_text(status)
@@ -195,7 +195,7 @@ def test_facts_come_from_procfs(tmp_path: Path) -> None:
     assert facts.may_open is True
 
 
-def test_we_may_look_at_ourselves() -> None:
+def test_a_process_may_read_itself() -> None:
     assert ptrace_access.check(os.getpid()).is_allowed
     assert ptrace_access.may_attach(os.getpid())
 
@@ -203,10 +203,10 @@ def test_we_may_look_at_ourselves() -> None:
 @pytest.mark.parametrize("tracer", ["0", "9"])
 @pytest.mark.parametrize("is_filtered", [False, True])
 @pytest.mark.parametrize("is_there", [False, True])
-def test_the_short_verdict_is_that_of_all_the_facts(
+def test_the_short_check_agrees_with_the_full_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tracer: str, is_filtered: bool, is_there: bool
 ) -> None:
-    monkeypatch.setattr(ptrace_access, "_is_ptrace_filtered", lambda: is_filtered)
+    monkeypatch.setattr(ptrace_access, "is_ptrace_filtered", lambda: is_filtered)
     for name in ("self", "7"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "status").write_text(f"Uid:\t5\t5\t5\t5\nTracerPid:\t{tracer}\n")

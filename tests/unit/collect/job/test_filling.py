@@ -1,4 +1,4 @@
-"""A segment that is being filled: what it occupies is never much older than what is free."""
+"""A segment that is being filled: its allocated bytes are never much older than the free space."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mpwatch.collect.process.identify import identify
 MIB = 1 << 20
 SIZE = 16 * MIB
 LAG_S = 3.0
-"""How old the reading of a file that is written may be."""
+"""Seconds by which the size of a file that is written may be out of date."""
 
 # Writes a MiB for each line it reads, and sleeps in between: an idle process to all counters.
 WRITER = """

@@ -175,7 +175,7 @@ def test_a_process_whose_call_is_hidden_is_read_at_the_interval(
 
 
 def hide(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
-    """Refuse to open files of these names."""
+    """Make files of these names unreadable."""
     really = os.open
 
     def open_or_refuse(path: Any, *arguments: Any, **more: Any) -> int:
@@ -186,14 +186,14 @@ def hide(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     monkeypatch.setattr(os, "open", open_or_refuse)
 
 
-def test_the_process_a_user_looks_at_is_read_every_time(proc: FakeProc, reads: list[int]) -> None:
+def test_the_process_under_the_cursor_is_read_every_time(proc: FakeProc, reads: list[int]) -> None:
     followed = ReadRequest(followed=ProcessId(CHILD, CHILD))
 
     assert was_read(Job(proc), reads, 20, followed) == [True] * 20
 
 
 def calls(monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> list[int]:
-    """Of which processes a function reads something from now on."""
+    """The processes that a function reads from now on."""
     pids: list[int] = []
     really = getattr(module, name)
 
@@ -292,9 +292,7 @@ def test_of_a_process_with_ten_thousand_threads_a_bounded_number_is_read(
     assert len(opened) < threads.THREADS_LIMIT + 100
 
 
-def test_what_is_expensive_to_read_is_read_rarely(
-    proc: FakeProc, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_expensive_probes_run_rarely(proc: FakeProc, monkeypatch: pytest.MonkeyPatch) -> None:
     spent_s = [0.0]
     really = threads.read_threads
 

@@ -21,7 +21,7 @@ def pids(members: ProcessTree) -> list[int]:
     return [member.stat.pid for member in members.update()]
 
 
-def test_descendants_come_parents_first_and_siblings_by_birth(proc: FakeProc) -> None:
+def test_parents_come_before_children_and_siblings_by_start_time(proc: FakeProc) -> None:
     proc.process(10)
     proc.process(12, parent=10, start=12)
     proc.process(11, parent=10, start=20)
@@ -82,7 +82,7 @@ def test_a_reused_number_is_another_process(proc: FakeProc) -> None:
     assert pids(members) == [10]
 
 
-def test_children_are_not_looked_for_while_the_machine_makes_no_process(proc: FakeProc) -> None:
+def test_children_are_not_searched_while_the_machine_starts_no_process(proc: FakeProc) -> None:
     proc.process(10)
     members = ProcessTree(ProcessId(10, 10), str(proc))
     members.update()
@@ -94,7 +94,7 @@ def test_children_are_not_looked_for_while_the_machine_makes_no_process(proc: Fa
     assert pids(members) == [10, 11]
 
 
-def test_births_tell_of_each_child_once(proc: FakeProc) -> None:
+def test_each_new_child_is_reported_once(proc: FakeProc) -> None:
     proc.process(10)
     members = ProcessTree(ProcessId(10, 10), str(proc))
     members.update()
@@ -149,7 +149,7 @@ def test_without_children_files_the_whole_machine_is_searched(proc: FakeProc) ->
     assert pids(ProcessTree(ProcessId(10, 10), str(proc))) == [10, 11]
 
 
-def test_a_stray_helper_of_the_same_group_is_adopted(proc: FakeProc) -> None:
+def test_a_detached_helper_of_the_same_group_belongs_to_the_job(proc: FakeProc) -> None:
     proc.process(1, parent=0, name="init", cmdline=("init",), group=1)
     proc.process(10)
     proc.process(20, parent=1, cmdline=HELPER)
@@ -159,7 +159,9 @@ def test_a_stray_helper_of_the_same_group_is_adopted(proc: FakeProc) -> None:
     assert [(member.stat.pid, member.parent) for member in members] == [(10, None), (20, None)]
 
 
-def test_a_stray_fork_is_adopted_but_a_second_job_beside_the_root_is_not(proc: FakeProc) -> None:
+def test_a_detached_fork_belongs_to_the_job_but_a_second_job_beside_the_root_does_not(
+    proc: FakeProc,
+) -> None:
     proc.process(1, parent=0, name="init", cmdline=("init",), group=1)
     proc.process(5, name="bash", cmdline=("bash",))
     proc.process(10, parent=5)
@@ -169,7 +171,7 @@ def test_a_stray_fork_is_adopted_but_a_second_job_beside_the_root_is_not(proc: F
     assert pids(ProcessTree(ProcessId(10, 10), str(proc))) == [10, 20]
 
 
-def test_a_stray_shm_manager_belongs_where_it_was_started(proc: FakeProc) -> None:
+def test_a_detached_shm_manager_belongs_to_the_job_that_started_it(proc: FakeProc) -> None:
     manager = ("torch_shm_manager",)
     proc.process(1, parent=0, name="init", cmdline=("init",), group=1)
     proc.process(10)
@@ -182,7 +184,7 @@ def test_a_stray_shm_manager_belongs_where_it_was_started(proc: FakeProc) -> Non
     assert pids(ProcessTree(ProcessId(10, 10), str(proc))) == [10, 20]
 
 
-def test_others_of_the_same_group_are_left_alone(proc: FakeProc) -> None:
+def test_other_processes_of_the_same_group_do_not_belong_to_the_job(proc: FakeProc) -> None:
     proc.process(1, parent=0, name="init", cmdline=("init",), group=1)
     proc.process(5, name="bash", cmdline=("bash",))
     proc.process(10, parent=5)
@@ -193,7 +195,7 @@ def test_others_of_the_same_group_are_left_alone(proc: FakeProc) -> None:
     assert pids(ProcessTree(ProcessId(10, 10), str(proc))) == [10]
 
 
-def test_strays_are_looked_for_now_and_then(proc: FakeProc) -> None:
+def test_detached_processes_are_searched_at_intervals(proc: FakeProc) -> None:
     clock = Clock()
     proc.process(1, parent=0, name="init", cmdline=("init",), group=1)
     proc.process(10)

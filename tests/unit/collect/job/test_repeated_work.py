@@ -1,4 +1,4 @@
-"""What is not read or derived again of a job in which nothing changed: counted."""
+"""Counted: what is read or derived again of a job in which nothing changed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Clock:
         return self.now_s
 
 
-def test_lasting_facts_read_again_and_found_the_same_change_nothing(
+def test_static_facts_that_are_read_again_unchanged_change_nothing(
     proc: FakeProc, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock()
@@ -101,11 +101,11 @@ def test_new_processes_outside_the_job_are_read_once_each(
     monkeypatch.setattr(os, "open", note)
 
     assert members.started() == []
-    assert len(opened) == 11  # `loadavg`, and one `stat` a stranger
+    assert len(opened) == 11  # `loadavg`, and one `stat` for each process outside the job
 
 
-def test_lines_that_forked_workers_share_are_taken_apart_once() -> None:
-    maps._span.cache_clear()
+def test_lines_that_forked_workers_share_are_parsed_once() -> None:
+    maps.parse_span.cache_clear()
     lines = b"".join(
         b"7f%010x-7f%010x rw-s 00000000 00:1a %d   /dev/shm/sem.mp-%d (deleted)\n"
         % (n * 4096, (n + 1) * 4096, n, n)
@@ -116,11 +116,11 @@ def test_lines_that_forked_workers_share_are_taken_apart_once() -> None:
 
     found = [parse_mappings(heap + lines + own % (1000 + n, n)) for n in range(64)]
 
-    assert maps._span.cache_info().misses == 100 + 64
+    assert maps.parse_span.cache_info().misses == 100 + 64
     assert {len(each.files) for each in found} == {101}
     assert found[0].spans[0] is found[63].spans[0]
     assert [each.torch_count for each in found] == [1] * 64
-    assert maps._span.cache_info().maxsize is not None
+    assert maps.parse_span.cache_info().maxsize is not None
 
 
 @pytest.mark.parametrize("inode", [5, 12345678901234])

@@ -233,7 +233,7 @@ def test_launchers_are_known_by_script_or_module(cmdline: tuple[str, ...], expec
     assert is_launcher(cmdline) == expected
 
 
-def test_workers_are_numbered_by_birth_even_if_pids_wrapped() -> None:
+def test_workers_are_numbered_by_start_time_even_if_pids_wrapped() -> None:
     births = [ProcessId(5, 300), ProcessId(32000, 100), ProcessId(4, 200)]
 
     assert number_workers(births) == {births[1]: 0, births[2]: 1, births[0]: 2}
@@ -248,7 +248,7 @@ def test_a_second_loader_counts_from_zero_again() -> None:
     assert [numbers[p] for p in second] == [0, 1]
 
 
-def test_slow_spawning_does_not_break_a_loader_in_two() -> None:
+def test_slow_spawning_does_not_split_a_loader_in_two() -> None:
     births = [ProcessId(pid, 1000 + 180 * pid) for pid in range(5)]
 
     assert list(number_workers(births).values()) == [0, 1, 2, 3, 4]
@@ -281,7 +281,7 @@ def test_workers_keep_their_numbers_when_one_exits_and_others_start() -> None:
     assert numbers.update(left, {worker for worker, _ in left}) == found
 
 
-def test_a_thousand_epochs_leave_nothing_behind() -> None:
+def test_workers_are_numbered_from_zero_in_each_of_a_thousand_epochs() -> None:
     numbers = WorkerNumbers()
     for epoch in range(1000):
         workers = numbered((2 * epoch, 10 * epoch), (2 * epoch + 1, 10 * epoch + 1))

@@ -36,7 +36,7 @@ def only(tree: TreeCollector, wanted: ReadRequest | None = None) -> ProcSample:
 
 
 @pytest.mark.parametrize("many", [1, 8], ids=["alone", "among many"])
-def test_memory_is_left_alone_from_the_first_look_on_while_a_thread_is_stuck(
+def test_memory_is_not_read_from_the_first_reading_on_while_a_thread_is_stuck(
     proc: FakeProc, many: int
 ) -> None:
     for pid in range(10, 10 + many):
@@ -51,7 +51,7 @@ def test_memory_is_left_alone_from_the_first_look_on_while_a_thread_is_stuck(
     assert all(each.memory is not None and each.memory.pss_bytes for each in others)
 
 
-def test_one_process_is_read_whole(proc: FakeProc) -> None:
+def test_one_process_is_read_completely(proc: FakeProc) -> None:
     proc.process(10, environ="RANK=3\0SECRET=x\0TMPDIR=/scratch\0", maps=TORCH_LINE)
     proc.fd(10, 3, "pipe:[77]")
 
@@ -109,7 +109,7 @@ def test_a_tree_of_zombies_has_ended(proc: FakeProc) -> None:
     assert collector(proc).collect(ReadRequest()) is None
 
 
-def test_a_zombie_among_the_living_is_shown_without_problems(proc: FakeProc) -> None:
+def test_a_zombie_among_running_processes_is_shown_without_problems(proc: FakeProc) -> None:
     proc.process(10)
     proc.process(11, parent=10, state="Z", cmdline=(), exe=None)
 
@@ -199,13 +199,13 @@ def test_memory_is_read_in_rotation(proc: FakeProc) -> None:
     for _ in range(4):
         processes = read(tree, ReadRequest()).processes
         seen += [p.process.pid for p in processes if p.memory and p.memory.read_at_s == clock.now_s]
-        clock.now_s += 11  # a small job's is read again after 20 s, touched or not
+        clock.now_s += 11  # of a small job it is read again after 20 s, changed or not
 
     assert sorted(seen[:2]) == [10, 11]
     assert seen[2:] == seen[:2]
 
 
-def test_the_process_a_person_looks_at_is_always_read(proc: FakeProc) -> None:
+def test_memory_of_the_process_under_the_cursor_is_always_read(proc: FakeProc) -> None:
     clock = Clock()
     proc.process(10)
     for pid in range(11, 14):
@@ -230,7 +230,7 @@ def test_a_young_process_is_read_again_after_its_exec(proc: FakeProc) -> None:
     assert only(tree).cmdline == ("python", "other.py")
 
 
-def test_mappings_are_left_alone_while_the_process_is_stuck_in_the_kernel(proc: FakeProc) -> None:
+def test_mappings_are_not_read_while_the_process_is_stuck_in_the_kernel(proc: FakeProc) -> None:
     proc.process(10, state="D")
 
     sample = only(collector(proc))
@@ -266,7 +266,7 @@ def test_dead_workers_keep_their_numbers(proc: FakeProc) -> None:
     assert [(p.process.pid, p.worker_id) for p in processes[1:]] == [(12, 1), (13, 2)]
 
 
-def test_a_process_that_vanishes_between_two_reads_spoils_nothing(
+def test_a_process_that_exits_between_two_reads_does_not_affect_the_others(
     proc: FakeProc, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     proc.process(10)

@@ -215,7 +215,7 @@ def test_a_segment_held_and_mapped_is_one_with_size_and_creator(tmp_path: Path) 
     assert use.allocated_bytes == stat.st_blocks * 512
     assert use.creator_pid == 1007
     assert use.path == "/dev/shm/torch_7_1_0"
-    assert use.is_linked  # its inode still has a name, whatever the path says
+    assert use.is_linked  # the inode still has a name, although the path ends in "(deleted)"
 
 
 def test_a_segment_that_cannot_be_examined_has_its_mapped_length(proc: FakeProc) -> None:
@@ -242,7 +242,7 @@ def test_a_named_segment_is_examined_by_name_only_if_it_is_the_same_file(proc: F
     assert found.size_bytes == 4096
 
 
-def test_what_was_not_seen_for_long_is_forgotten(tmp_path: Path) -> None:
+def test_facts_that_were_not_used_for_long_are_forgotten(tmp_path: Path) -> None:
     cache = segments.ExtentCache(str(tmp_path))
     cache.learn(SegmentId(1, 2), tmp_path.stat(), 5.0)
     gone = maps.MappedFile(SegmentId(1, 2), "/x", ((0, 1),))

@@ -42,7 +42,7 @@ def test_the_holder_has_the_number_of_the_lock_that_is_waited_for(proc: Path) ->
     assert "\x1b" not in found.name
 
 
-def test_a_holder_that_is_gone_has_no_name(proc: Path) -> None:
+def test_a_holder_that_has_exited_has_no_name(proc: Path) -> None:
     (proc / "708" / "comm").unlink()
 
     assert holder_for(str(proc), 709) == LockHolder(708, "")
@@ -94,6 +94,18 @@ def eventually(look: Callable[[], LockHolder | None]) -> int | None:
 def test_the_inodes_of_locked_files_are_those_that_are_held(proc: Path) -> None:
     assert LockedFiles(str(proc))() == {12345, 77, 78}
     assert LockedFiles(str(proc / "nothing"))() == frozenset()
+
+
+def test_the_table_of_locks_is_read_anew_after_some_time(proc: Path) -> None:
+    now_s = [0.0]
+    locked = LockedFiles(str(proc), clock=lambda: now_s[0])
+    assert locked()
+    (proc / "locks").write_bytes(b"")
+
+    now_s[0] = 1.0
+    assert locked()
+    now_s[0] = 5.0
+    assert not locked()
 
 
 def locks_of(pid: int) -> dict[str, HeldLock]:

@@ -101,7 +101,7 @@ def is_clean(text: str, limit: int = NAME_LIMIT) -> bool:
 
 
 class Proc:
-    """A folder that is handed to probes as `/proc`, with one process."""
+    """A folder with one process that probes read as `/proc`."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -198,6 +198,8 @@ def test_listening_ports(place: Proc, tcp: bytes, tcp6: bytes) -> None:
 
 @FUZZ
 @given(broken(CGROUP), broken(MOUNTS))
+@example(cgroup=CGROUP, mounts=MOUNTS.replace(b"/sys/fs/cgroup rw", b"\0/sys/fs/cgroup rw"))
+@example(cgroup=CGROUP, mounts=MOUNTS.replace(b"/sys/fs/cgroup rw", b"\\000/cgroup rw"))
 def test_where_control_groups_are(place: Proc, cgroup: bytes, mounts: bytes) -> None:
     parse_membership(cgroup)
     parse_mounts(mounts)
@@ -224,7 +226,7 @@ def test_numbers_of_control_groups(place: Proc, contents: list[bytes], cpu_stat:
         place.write(name, data)
     group = cgroups.Group(2, "/a", (str(place),), procfs.read)
 
-    for read in (cgroups._memory_v2, cgroups._memory_v1, cgroups._pids, cgroups._cpu):
+    for read in (cgroups.memory_v2, cgroups.memory_v1, cgroups.pids_numbers, cgroups.cpu_numbers):
         assert all(value is None or value >= 0 for value in read(group).values())
 
 
@@ -366,7 +368,7 @@ def test_megabytes_of_hostile_text_become_a_bounded_line(
 
 
 def note_reads(monkeypatch: pytest.MonkeyPatch, note: Callable[[int], None]) -> None:
-    """Tell how many bytes each read has returned."""
+    """Record how many bytes each read has returned."""
     really = os.read
 
     def read(fd: int, size: int) -> bytes:

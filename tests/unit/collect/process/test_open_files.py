@@ -13,7 +13,7 @@ from mpwatch.collect.process.procfs import DescriptorBudget, OpenFiles
 
 @pytest.fixture
 def sleeper() -> Iterator[subprocess.Popen[bytes]]:
-    """A real process: only the kernel's files end with what they are of."""
+    """A real process: only the kernel's files become unreadable when their process exits."""
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as process:
         yield process
         process.kill()
@@ -60,7 +60,7 @@ def test_without_room_in_the_budget_nothing_is_held_open(tmp_path: Path) -> None
     assert (descriptors() - before, budget.left) == (1, 0)
 
 
-def test_what_is_let_go_makes_room_again(tmp_path: Path) -> None:
+def test_closing_a_file_frees_its_place_in_the_budget(tmp_path: Path) -> None:
     budget, before = DescriptorBudget(3), descriptors()
     for name in ("a", "b"):
         (tmp_path / name).write_text(name)
@@ -75,7 +75,7 @@ def test_what_is_let_go_makes_room_again(tmp_path: Path) -> None:
     assert (budget.left, descriptors() - before) == (3, 0)
 
 
-def test_a_reader_that_is_dropped_leaves_nothing_open(tmp_path: Path) -> None:
+def test_a_reader_that_is_dropped_leaves_no_file_open(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("a")
     before = descriptors()
     files = OpenFiles(DescriptorBudget(1))
@@ -85,7 +85,7 @@ def test_a_reader_that_is_dropped_leaves_nothing_open(tmp_path: Path) -> None:
     assert descriptors() == before
 
 
-def test_the_file_of_a_process_that_has_ended_says_so_and_is_let_go(
+def test_the_file_of_an_exited_process_raises_and_is_closed(
     sleeper: subprocess.Popen[bytes],
 ) -> None:
     budget = DescriptorBudget(4)

@@ -46,7 +46,7 @@ def inode_of(end: socket.socket) -> int:
     return os.fstat(end.fileno()).st_ino
 
 
-def test_the_two_ends_of_a_pair_know_each_other() -> None:
+def test_each_end_of_a_socket_pair_has_the_other_as_its_peer() -> None:
     one, other = socket.socketpair()
     with one, other:
         table = SocketTable()
@@ -89,7 +89,7 @@ def test_a_listener_shows_its_name(name: bytes, shown: str) -> None:
     assert found[7].address == f"unix listens on {shown}"
 
 
-def test_unknown_sockets_are_not_asked_for_again_and_again() -> None:
+def test_an_unknown_socket_is_requested_again_after_an_interval() -> None:
     clock, kernel = Clock(), Kernel((1, 2), (2, 1))
     table = SocketTable(clock=clock, ask=kernel)
 
@@ -114,7 +114,7 @@ def test_a_socket_that_was_connected_since_is_noticed() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"\x01\x01", unix(7)[:12] + b"\0" * 4 + b"\x01\x00\x00\x00"])
-def test_answers_of_nonsense_leave_sockets_unknown(body: bytes) -> None:
+def test_malformed_answers_leave_sockets_unknown(body: bytes) -> None:
     assert read_sockets(lambda _request: iter([body])).get(3) is None
 
 

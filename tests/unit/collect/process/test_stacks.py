@@ -33,7 +33,7 @@ def thread(
 
 
 class PySpy:
-    """Stands for py-spy: remembers commands, gives the answers it was told."""
+    """A stand-in for py-spy: keeps the commands, and returns the answers of the test."""
 
     def __init__(
         self, status: int = 0, output: Any = (), errors: str = "", late: bool = False
@@ -159,7 +159,7 @@ def test_an_answer_of_another_shape_is_a_problem_not_an_error(proc: FakeProc, ou
         ("", "no reason given"),
     ],
 )
-def test_py_spys_complaints_become_one_sentence(proc: FakeProc, errors: str, words: str) -> None:
+def test_errors_of_py_spy_become_one_sentence(proc: FakeProc, errors: str, words: str) -> None:
     proc.process(10)
     proc.write("10/mem", "")
     proc.write("10/status", (proc.root / "10/status").read_text().replace("Pid:\t0", "Pid:\t77"))
@@ -171,7 +171,7 @@ def test_py_spys_complaints_become_one_sentence(proc: FakeProc, errors: str, wor
     assert taken.problem.isprintable()
 
 
-def test_no_answer_in_time_says_so(proc: FakeProc) -> None:
+def test_an_answer_that_is_too_late_is_a_problem_in_words(proc: FakeProc) -> None:
     proc.process(10)
 
     taken = collector(proc, PySpy(status=-9, late=True)).take(TEN)
@@ -191,10 +191,10 @@ def test_an_ended_process_is_not_asked(proc: FakeProc, state: str | None) -> Non
     assert py_spy.commands == []
 
 
-def test_a_missing_py_spy_is_a_sentence(proc: FakeProc) -> None:
+def test_a_missing_py_spy_is_a_sentence(proc: FakeProc, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mpwatch.collect.process.py_spy.find_py_spy", lambda: None)
     proc.process(10)
-    bare = StackCollector(str(proc), lambda: 7.0, PySpy(), "/nowhere")
-    bare._program = None
+    bare = StackCollector(str(proc), lambda: 7.0, PySpy())
 
     assert bare.take(TEN).problem == "py-spy is not installed here: pip install py-spy."
 

@@ -18,7 +18,7 @@ X86 = syscall_waits.names("x86_64")
 
 
 class Memory:
-    """What lies in the target's memory, as a sparse file."""
+    """The target's memory, as a sparse file."""
 
     def __init__(self, proc: FakeProc, pid: int) -> None:
         self.path = proc.root / f"{pid}/mem"
@@ -53,7 +53,7 @@ def waits(proc: FakeProc, number: int, *arguments: int, state: str = "S") -> Wai
         (b"0 0x3 0x7f 0x4 0x0 0x0 0x0 0x7ffe 0x7fff\n", BlockedCall(0, (3, 0x7F, 4, 0, 0, 0))),
     ],
 )
-def test_the_kernels_line_is_taken_apart(line: bytes, call: BlockedCall | None) -> None:
+def test_the_line_of_the_kernel_is_parsed(line: bytes, call: BlockedCall | None) -> None:
     assert parse_syscall(line) == call
 
 
@@ -154,7 +154,7 @@ def test_deadlines_of_futexes_are_counted_from_now(
     assert found.timeout_s == timeout_s
 
 
-def test_poll_lists_its_descriptors_and_its_patience(proc: FakeProc) -> None:
+def test_poll_has_its_descriptors_and_its_timeout(proc: FakeProc) -> None:
     proc.process(10)
     proc.fd(10, 5, "pipe:[50]")
     proc.fd(10, 6, "socket:[60]")
@@ -178,7 +178,7 @@ def test_poll_without_rights_on_the_memory_is_still_a_poll(proc: FakeProc) -> No
     assert (found.kind, found.fds, found.timeout_s) == ("poll", (), 1.0)
 
 
-def test_select_lists_the_bits_of_its_sets(proc: FakeProc) -> None:
+def test_select_has_the_descriptors_of_its_sets(proc: FakeProc) -> None:
     proc.process(10)
     memory = Memory(proc, 10)
     reads = memory.put(0x4000, struct.pack("<Q", 1 << 3 | 1 << 9))
@@ -221,7 +221,7 @@ def test_waits_for_children_name_them_as_the_observer_knows_them(
     assert (found.kind, found.targets) == ("child", (target,))
 
 
-def test_a_sleep_says_how_long(proc: FakeProc) -> None:
+def test_a_sleep_has_its_duration(proc: FakeProc) -> None:
     proc.process(10)
     pointer = Memory(proc, 10).put(0x5000, struct.pack("<qq", 60, 500_000_000))
 
@@ -277,7 +277,7 @@ def test_other_machines_have_other_numbers(proc: FakeProc) -> None:
     assert resolver(proc, {}).resolve(BlockedCall(63, (3,)), "S", None) is None
 
 
-def test_arguments_of_nonsense_do_no_harm(proc: FakeProc) -> None:
+def test_invalid_arguments_raise_nothing(proc: FakeProc) -> None:
     proc.process(10)
     huge = (1 << 64) - 1
 
@@ -308,7 +308,7 @@ def test_a_thread_that_has_not_run_is_not_read_again(proc: FakeProc) -> None:
     assert (moved[10].sample.state, moved[10].sample.waits_on) == ("R", None)
 
 
-def test_a_thread_back_in_the_same_sleep_says_anew_how_long(proc: FakeProc) -> None:
+def test_a_thread_that_sleeps_again_has_its_new_duration(proc: FakeProc) -> None:
     proc.process(10)
     memory = Memory(proc, 10)
     line = f"230 0x1 0x0 {memory.put(0x5000, struct.pack('<qq', 60, 0)):#x} 0x0 0x0 0x0 0x7f 0x7f\n"

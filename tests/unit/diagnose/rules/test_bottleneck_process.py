@@ -88,7 +88,7 @@ GETS = (
 
 
 def collecting(second: int, *, timeout_s: float | None = 0.7, worker: str = "waits") -> Snapshot:
-    """Main that waits for an item of a queue, and a worker that waits for its next order."""
+    """Main that waits for an item of a queue, and a worker that waits for its next task."""
     limit = WaitedOn("poll", "poll", ("pipe:[77]",), (4,), timeout_s=timeout_s)
     gets = thread(MAIN, *GETS, waits=limit, stack_age_s=0.0)
     order = WaitedOn("pipe-read", "read", ("pipe:[88]",), (6,))
@@ -110,7 +110,7 @@ def collecting(second: int, *, timeout_s: float | None = 0.7, worker: str = "wai
 
 
 def accounted(*seconds: Snapshot) -> Snapshot:
-    """The last one, with the account of all."""
+    """The last snapshot, with the account of all."""
     spent = Account()
     for each in seconds:
         index = Index(each, NO_HISTORY)
@@ -118,7 +118,7 @@ def accounted(*seconds: Snapshot) -> Snapshot:
     return replace(seconds[-1], account=spent)
 
 
-def test_time_lost_in_waits_with_a_limit_while_nobody_works_is_told() -> None:
+def test_time_lost_in_waits_with_a_limit_while_no_process_works_is_reported() -> None:
     job = accounted(*(collecting(n, worker="works" if n % 4 < 2 else "waits") for n in range(40)))
 
     told = only(check, job)
@@ -136,7 +136,7 @@ def test_time_lost_in_waits_with_a_limit_while_nobody_works_is_told() -> None:
     [("works", {}), ("sleeps", {}), ("waits", {"timeout_s": None}), ("waits", {})],
     ids=["it works", "it may be at work", "a wait without a limit", "a hang"],
 )
-def test_a_wait_is_not_in_vain_while_somebody_works_or_if_it_never_ends(
+def test_a_wait_with_a_limit_is_not_lost_time_while_a_process_works_or_if_it_never_ends(
     worker: str, more: dict[str, Any]
 ) -> None:
     job = accounted(*(collecting(n, worker=worker, **more) for n in range(40)))
@@ -170,7 +170,7 @@ def switching(per_round: float) -> History:
     )
 
 
-def test_rounds_that_take_ever_more_cpu_time_are_told() -> None:
+def test_rounds_that_take_ever_more_cpu_time_are_reported() -> None:
     job = accounted(*(learning(n) for n in range(61)))
 
     told = only(check, job, switching(0.01))
@@ -220,7 +220,7 @@ def test_clients_that_are_running_at_this_moment_count_by_their_connections() ->
         pytest.param(cpu(w150=95), id="nobody was found waiting"),
     ],
 )
-def test_it_is_none_while_nobody_is_held_up(numbers: History) -> None:
+def test_a_busy_process_is_no_bottleneck_while_no_process_waits(numbers: History) -> None:
     assert found(check, job(*map(client, CLIENTS)), numbers) == []
 
 

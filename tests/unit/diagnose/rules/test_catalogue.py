@@ -26,7 +26,7 @@ def test_every_rule_has_a_demonstration_or_a_reason_why_there_is_none() -> None:
     assert {rule.id for rule in RULES} <= shown
 
 
-def test_no_demonstration_expects_what_no_rule_says() -> None:
+def test_no_demonstration_expects_an_unknown_rule() -> None:
     said = {rule for scenario in scenarios() for rule in (*scenario.expected, *scenario.also)}
 
     assert said <= {rule.id for rule in RULES}

@@ -104,7 +104,7 @@ def test_only_loader_workers_are_told_about_the_dataloader() -> None:
     assert "worker_init_fn" not in finding.advice
 
 
-def test_threads_are_put_down_to_the_libraries_and_quota_that_there_are() -> None:
+def test_the_cause_names_only_libraries_and_quotas_that_were_read() -> None:
     crowded = [crowd(number, role="spawned") for number in (200, 201)]
     loaded = [
         replace(p, sample=replace(p.sample, maps=maps(900, libraries=("libopenblas.so.0",))))
@@ -142,7 +142,7 @@ THREAD = ("threading.py:run", "threading.py:_bootstrap_inner", "threading.py:_bo
         {"stack": ("multiprocessing/resource_sharer.py:_serve", *THREAD)},
     ],
 )
-def test_threads_that_send_and_receive_do_not_crowd_the_cpus(helper: dict[str, Any]) -> None:
+def test_threads_that_send_and_receive_do_not_count_as_computing(helper: dict[str, Any]) -> None:
     def worker(number: int) -> Process:
         first = thread(10 * number, state="R", cpu_percent=20.0)
         stack = helper.get("stack", ())

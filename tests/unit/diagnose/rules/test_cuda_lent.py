@@ -61,13 +61,13 @@ def test_beyond_the_limit_growth_is_named_without_a_forecast() -> None:
         (process(SENDER, "spawned", more={"gauges": {"cuda_lent": {"unreleased": "many"}}}), 5),
     ],
 )
-def test_what_is_shared_for_good_or_only_for_a_moment_is_quiet(
+def test_tensors_shared_permanently_or_only_briefly_are_quiet(
     lender: Process, per_s: float
 ) -> None:
     assert found(cuda_ipc_limbo.check, snapshot_of(main(), lender), past(400, per_s)) == []
 
 
-def test_what_torch_said_itself_is_not_said_twice() -> None:
+def test_a_warning_of_torch_itself_is_one_finding() -> None:
     said = log("exception", SENDER, "Producer process tried to deallocate over 1000 memory blocks")
     job = snapshot_of(main(), sender(400), log=(said,))
 

@@ -61,14 +61,15 @@ RULES = (
         ({"exit_code": 0}, "normal"),
         ({"exit_code": 1}, "failed"),
         ({"exit_code": 143}, "shutdown"),
+        ({"exit_code": 15}, "shutdown"),
         ({}, "unknown"),
     ],
 )
-def test_ends_are_told_apart(how: dict[str, Any], death: str) -> None:
+def test_exits_are_classified(how: dict[str, Any], death: str) -> None:
     assert death_of(exited(1, **how)) == death
 
 
-def test_nobody_is_blamed_when_a_job_ends_normally() -> None:
+def test_a_job_that_ends_normally_has_no_finding() -> None:
     over = snapshot_of(
         dead_main(exit_code=0), dead_worker(exit_code=0), process(201, ended=exited(201))
     )
@@ -76,13 +77,13 @@ def test_nobody_is_blamed_when_a_job_ends_normally() -> None:
     assert [f for check in RULES for f in check(Index(over, history()))] == []
 
 
-def test_nobody_is_blamed_when_a_job_is_asked_to_stop() -> None:
+def test_a_job_that_is_asked_to_stop_has_no_finding() -> None:
     over = snapshot_of(dead_main(signal=15), dead_worker(signal=15))
 
     assert [f for check in RULES for f in check(Index(over, history()))] == []
 
 
-def test_nobody_is_blamed_when_a_job_is_interrupted_and_its_children_fail_with_it() -> None:
+def test_a_job_that_is_interrupted_with_its_children_has_no_finding() -> None:
     over = snapshot_of(dead_main(signal=2), dead_worker(role="spawned", exit_code=1))
 
     assert [f for check in RULES for f in check(Index(over, history()))] == []
@@ -123,7 +124,7 @@ def test_only_crashed_loader_workers_are_told_about_the_dataloader(role: str) ->
     assert ("worker_init_fn" in words) is ("num_workers" in words) is (role == "loader-worker")
 
 
-def test_a_crash_is_put_down_to_its_signal_and_to_a_fork_only_where_there_was_one() -> None:
+def test_the_cause_of_a_crash_names_its_signal_and_a_fork_only_where_there_was_one() -> None:
     dead = dead_worker(role="spawned", signal=11)
     forked = replace(dead, sample=replace(dead.sample, start_method="fork"))
     aborted = process(201, "spawned", ended=exited(201, signal=6))
@@ -145,7 +146,7 @@ def test_crashes_of_one_parents_workers_are_one_finding_that_names_the_first() -
     assert "and 2 more crashed" in finding.summary
 
 
-def test_a_crash_of_something_that_is_not_python_is_not_ours() -> None:
+def test_a_crash_of_a_program_that_is_not_python_is_no_finding() -> None:
     other = process(200, "other", is_python=False, ended=exited(200, signal=11))
 
     assert found(worker_segfault.check, snapshot_of(main(), other)) == []
@@ -155,7 +156,7 @@ def test_a_bus_error_is_left_to_its_own_rule() -> None:
     assert found(worker_segfault.check, snapshot_of(main(), dead_worker(signal=7))) == []
 
 
-def test_a_kill_at_the_memory_limit_is_put_down_to_it() -> None:
+def test_a_kill_at_the_memory_limit_has_the_limit_as_its_cause() -> None:
     big = main(more={"private_bytes": 900 * MIB})
     job = snapshot_of(
         big,
@@ -197,7 +198,7 @@ def test_a_kill_at_the_limit_that_nothing_counted_is_only_probably_due_to_it() -
     assert "counted no such kill" in none.cause
 
 
-def test_a_kill_with_memory_to_spare_is_not_put_down_to_it() -> None:
+def test_a_kill_with_free_memory_does_not_have_the_limit_as_its_cause() -> None:
     job = snapshot_of(
         main(),
         dead_worker(signal=9),
@@ -209,7 +210,7 @@ def test_a_kill_with_memory_to_spare_is_not_put_down_to_it() -> None:
     assert "SIGKILL" in only(worker_exited_unexpectedly.check, job, past).summary
 
 
-def test_memory_without_a_kill_is_no_kill() -> None:
+def test_a_memory_limit_without_a_kill_is_no_finding() -> None:
     job = snapshot_of(main(), cgroup=cgroup(memory_bytes=99, memory_limit_bytes=100))
 
     assert found(worker_oom_killed.check, job) == []
@@ -224,7 +225,7 @@ def test_a_worker_that_fails_is_named_while_its_parent_lives() -> None:
 
 
 def in_a_row(count: int, *, first: int = 0) -> list[Process]:
-    """Processes of which each is started when the one before has ended."""
+    """Processes that are each started when the one before has exited."""
     return [
         process(
             200 + n,
@@ -247,7 +248,7 @@ def test_a_parent_that_restarts_its_children_is_reported_once_and_stays_named() 
     assert late.evidence[0] == "12 recent processes ended this way; the last was spawned 219 (219)"
 
 
-def test_those_that_ended_before_they_could_be_read_hide_no_row_of_ends() -> None:
+def test_processes_that_ended_before_their_first_reading_do_not_hide_repeated_exits() -> None:
     unread = [
         process(n, "spawned", ended=exited(n, exit_code=1), born_wall_s=None)
         for n in range(300, 340)
@@ -258,7 +259,7 @@ def test_those_that_ended_before_they_could_be_read_hide_no_row_of_ends() -> Non
     assert finding.process == pid(MAIN)
 
 
-def test_a_pool_that_starts_its_workers_again_is_said_to_be_one() -> None:
+def test_a_pool_that_restarts_its_workers_is_named_as_a_pool() -> None:
     handler = thread(101, "multiprocessing/pool.py:_handle_workers", "threading.py:run")
     pool = main(threads=[thread(MAIN, "multiprocessing/pool.py:wait"), handler])
 
@@ -268,7 +269,7 @@ def test_a_pool_that_starts_its_workers_again_is_said_to_be_one() -> None:
     assert "standard error" in finding.advice
 
 
-def test_workers_of_one_start_and_a_few_replaced_ones_are_named_as_ever() -> None:
+def test_a_few_replaced_workers_are_no_restart_loop() -> None:
     few = only(worker_exited_unexpectedly.check, snapshot_of(main(), *in_a_row(4)))
     ended = snapshot_of(main(ended=exited(MAIN, at_s=NOW_S - 1, exit_code=1)), *in_a_row(12))
 
@@ -277,7 +278,7 @@ def test_workers_of_one_start_and_a_few_replaced_ones_are_named_as_ever() -> Non
     assert only(worker_exited_unexpectedly.check, ended).process == pid(200)
 
 
-def test_workers_that_fail_alike_are_told_together() -> None:
+def test_workers_that_fail_in_the_same_way_are_one_finding() -> None:
     dead = [process(n, ended=exited(n, exit_code=1)) for n in (200, 201, 202)]
     other = process(203, ended=exited(203, exit_code=2))
 
@@ -296,7 +297,7 @@ def test_a_worker_that_fails_just_before_its_parent_is_the_cause() -> None:
     assert any("main (100) ended 1.0 s later: exit code 1" in each for each in finding.evidence)
 
 
-def test_a_worker_seen_to_end_after_its_failing_parent_is_worth_a_look() -> None:
+def test_a_worker_seen_to_end_after_its_failing_parent_is_information() -> None:
     job = snapshot_of(dead_main(NOW_S - 6, exit_code=1), dead_worker(exit_code=3))
 
     finding = only(worker_exited_unexpectedly.check, job)
@@ -304,14 +305,14 @@ def test_a_worker_seen_to_end_after_its_failing_parent_is_worth_a_look() -> None
     assert any("1.0 s earlier" in each for each in finding.evidence)
 
 
-def test_a_quiet_end_that_brings_its_parent_down_is_named() -> None:
+def test_an_exit_with_status_0_that_makes_its_parent_fail_is_named() -> None:
     waits = thread(MAIN, *WAITING_MAIN)
     job = snapshot_of(dead_main(NOW_S - 1, exit_code=1, threads=[waits]), dead_worker(exit_code=0))
 
     assert "without an error" in only(worker_exited_unexpectedly.check, job).cause
 
 
-def test_a_quiet_end_that_the_parents_hook_complained_of_is_named() -> None:
+def test_an_exit_with_status_0_that_the_parents_hook_reported_is_named() -> None:
     down = dead_main(NOW_S - 1, exit_code=1, hook=Hook("gone"))
     text = "DataLoader worker (pid(s) 200) exited unexpectedly"
     heard = log("exception", MAIN, "RuntimeError in main", text=text)
@@ -355,7 +356,7 @@ SAVED = dead_main(NOW_S - 1, exit_code=0)
         ((process(202, ended=exited(202, signal=2)),), ()),
     ],
 )
-def test_children_of_an_interrupted_job_with_a_content_parent_are_information(
+def test_children_of_an_interrupted_job_whose_parent_exits_normally_are_information(
     more: tuple[Process, ...], entries: tuple[LogEntry, ...]
 ) -> None:
     job = snapshot_of(SAVED, *TWINS, *more, log=entries)
@@ -366,7 +367,7 @@ def test_children_of_an_interrupted_job_with_a_content_parent_are_information(
     assert "ctrl-c" in finding.cause
 
 
-def test_a_ctrl_c_that_nothing_speaks_for_is_no_reason() -> None:
+def test_a_ctrl_c_without_evidence_is_no_cause() -> None:
     finding = only(worker_exited_unexpectedly.check, snapshot_of(SAVED, *TWINS))
 
     assert finding.severity is Severity.INFO
@@ -383,7 +384,7 @@ def test_children_that_raised_have_failed_whatever_exit_code_their_parent_report
     assert "ctrl-c" not in finding.cause
 
 
-def test_children_that_failed_together_wait_for_their_parents_fate_for_a_moment() -> None:
+def test_children_that_failed_together_are_reported_once_their_parent_had_time_to_exit() -> None:
     just_now = dead_worker(NOW_S - 2, role="spawned", exit_code=1)
     first = dead_worker(NOW_S - 1, role="spawned", exit_code=1)
     working = process(201, "spawned")
@@ -397,14 +398,14 @@ def test_children_that_failed_together_wait_for_their_parents_fate_for_a_moment(
         assert only(worker_exited_unexpectedly.check, job).severity is Severity.CRITICAL
 
 
-def test_a_quiet_end_beside_a_failed_sibling_is_no_second_failure() -> None:
+def test_an_exit_with_status_0_beside_a_failed_sibling_is_no_second_failure() -> None:
     failed = process(201, ended=exited(201, exit_code=3))
     job = snapshot_of(dead_main(NOW_S - 1, exit_code=1), dead_worker(exit_code=0), failed)
 
     assert [f.process for f in found(worker_exited_unexpectedly.check, job)] == [pid(201)]
 
 
-def test_memory_that_the_job_fills_is_foretold_before_the_kill() -> None:
+def test_memory_that_the_job_fills_is_forecast_before_the_kill() -> None:
     limited = cgroup(memory_bytes=800 * MIB, memory_limit_bytes=1024 * MIB)
     job = snapshot_of(main(), process(200, more={"private_bytes": 600 * MIB}), cgroup=limited)
     past = history(
@@ -431,13 +432,13 @@ def test_a_control_group_that_fills_with_page_cache_is_quiet() -> None:
     assert found(worker_oom_killed.check, job) == []
 
 
-def test_a_worker_whose_shard_has_run_out_may_leave() -> None:
+def test_a_worker_whose_shard_is_exhausted_may_exit() -> None:
     job = snapshot_of(main(), dead_worker(exit_code=0), process(201))
 
     assert found(worker_exited_unexpectedly.check, job) == []
 
 
-def test_a_child_killed_by_an_unknown_hand_is_a_warning_only() -> None:
+def test_a_child_killed_by_an_unknown_sender_is_a_warning() -> None:
     job = snapshot_of(main(), dead_worker(role="spawned", signal=9))
 
     assert only(worker_exited_unexpectedly.check, job).severity is Severity.WARNING
@@ -468,7 +469,7 @@ def test_the_cause_is_that_of_the_signal(number: int, words: str) -> None:
     assert ("out-of-memory" in finding.cause) is ("SIGKILL" in finding.cause) is (number == 9)
 
 
-def test_a_parent_that_waits_for_the_dead_is_evidence() -> None:
+def test_a_parent_that_waits_for_the_exited_child_is_evidence() -> None:
     """Main reads from a pipe of which it alone holds the writing end since."""
     ends = [pipe(3, 500, False), pipe(4, 500, True)]
     reads = WaitedOn("pipe-read", "read", ("pipe:[500]",))
@@ -509,9 +510,20 @@ def test_a_child_whose_parent_reads_its_status_and_goes_on_is_information(
     still_s: float, state: str, severity: Severity
 ) -> None:
     parent = main(threads=[thread(MAIN, "train.py:next_trial:7", still_s=still_s)])
-    dead = process(200, "spawned", state=state, ended=exited(200, at_s=NOW_S - 9, exit_code=15))
+    dead = process(200, "spawned", state=state, ended=exited(200, at_s=NOW_S - 9, exit_code=2))
 
     assert only(worker_exited_unexpectedly.check, snapshot_of(parent, dead)).severity is severity
+
+
+def test_a_child_in_whose_place_its_parent_has_started_another_is_information() -> None:
+    dead = process(200, "spawned", ended=exited(200, at_s=NOW_S - 9, exit_code=2))
+    check = worker_exited_unexpectedly.check
+
+    replaced = snapshot_of(main(), dead, process(900, "spawned"))
+    beside = snapshot_of(main(), dead, process(201, "spawned"))
+
+    assert only(check, replaced).severity is Severity.INFO
+    assert only(check, beside).severity is Severity.CRITICAL
 
 
 def test_a_rank_that_its_launcher_has_started_again_is_information() -> None:
@@ -527,8 +539,8 @@ def test_a_rank_that_its_launcher_has_started_again_is_information() -> None:
 
 
 def test_workers_that_a_failing_program_kills_are_not_its_cause() -> None:
-    raised = log("exception", MAIN, how="main", type="MemoryError", text="")
-    lost = log("exception", MAIN, how="main", type="BrokenProcessPool", text="")
+    raised = log("exception", MAIN, where="main", type="MemoryError", text="")
+    lost = log("exception", MAIN, where="main", type="BrokenProcessPool", text="")
     failed = dead_main(NOW_S - 0.2, exit_code=1)
     killed = dead_worker(NOW_S - 0.5, role="pool-worker", signal=9)
     check = worker_exited_unexpectedly.check

@@ -65,7 +65,7 @@ def test_received_tensors_kept_are_named_before_the_limit_with_the_time_left() -
     assert "hook" in finding.advice
 
 
-def test_a_receiver_with_the_hook_in_is_not_told_to_bring_it() -> None:
+def test_a_receiver_with_the_hook_is_not_advised_to_attach_it() -> None:
     past = history({(MAIN, "torch_fds"): line(600, per_s=24)})
 
     finding = only(receiver.check, snapshot_of(hoarder(hook=Hook("ready"))), past)
@@ -80,7 +80,7 @@ def test_a_full_table_is_critical_without_any_history() -> None:
     assert finding.eta_s is None
 
 
-def test_a_nearly_full_table_that_stands_still_is_a_warning() -> None:
+def test_a_nearly_full_table_that_does_not_grow_is_a_warning() -> None:
     assert only(receiver.check, snapshot_of(hoarder(950, 900))).severity is Severity.WARNING
 
 
@@ -96,7 +96,7 @@ def test_the_first_seconds_of_a_job_are_quiet() -> None:
     assert found(receiver.check, snapshot_of(hoarder()), past) == []
 
 
-def test_a_leak_of_other_descriptors_is_somebody_elses_failure() -> None:
+def test_a_leak_of_other_descriptors_has_another_rule() -> None:
     job = snapshot_of(main(fds=fds(1020, file=900, torch=20), maps=maps(900, torch=20)))
 
     assert found(receiver.check, job) == []
@@ -119,7 +119,7 @@ def test_a_sender_is_no_receiver_and_the_other_way_round() -> None:
     assert found(producer.check, snapshot_of(hoarder(1020, 980))) == []
 
 
-def test_unfetched_tickets_are_named_before_the_limit() -> None:
+def test_tensors_sent_and_not_received_are_named_before_the_limit() -> None:
     past = history({(300, "torch_fds"): line(650, per_s=5)})
 
     finding = only(producer.check, snapshot_of(main(), sender()), past)
@@ -131,7 +131,7 @@ def test_unfetched_tickets_are_named_before_the_limit() -> None:
     assert "maxsize" in finding.advice
 
 
-def test_a_rise_of_tickets_beyond_what_a_pipe_holds_is_told_with_that_doubt() -> None:
+def test_a_rise_beyond_the_capacity_of_a_pipe_is_reported_with_that_reservation() -> None:
     past = history({(300, "torch_fds"): line(300, per_s=20)})
 
     finding = only(producer.check, snapshot_of(main(), sender(350, 300)), past)
@@ -144,7 +144,7 @@ def test_a_rise_of_tickets_beyond_what_a_pipe_holds_is_told_with_that_doubt() ->
     assert near.severity is Severity.CRITICAL
 
 
-def test_a_rise_of_tickets_that_a_pipe_can_hold_is_as_urgent_as_it_looks() -> None:
+def test_a_rise_within_the_capacity_of_a_pipe_keeps_its_severity() -> None:
     past = history({(300, "torch_fds"): line(100, per_s=5)})
     narrow = process(
         300,
@@ -160,7 +160,7 @@ def test_a_rise_of_tickets_that_a_pipe_can_hold_is_as_urgent_as_it_looks() -> No
     assert not any("a pipe holds" in each for each in finding.evidence)
 
 
-def test_a_sender_that_keeps_its_own_tensors_is_told_so() -> None:
+def test_a_sender_that_keeps_its_own_tensors_is_named_with_that_cause() -> None:
     finding = only(producer.check, snapshot_of(main(), sender(1020, 980, mapped=980)))
 
     assert "it made and keeps" in finding.summary

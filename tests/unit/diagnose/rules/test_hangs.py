@@ -87,7 +87,7 @@ def test_where_the_parent_had_no_other_thread_the_child_may_hold_the_lock_itself
     assert "holds already" in finding.cause
 
 
-def test_a_lock_taken_twice_by_one_thread_is_not_put_down_to_the_fork() -> None:
+def test_a_lock_taken_twice_by_one_thread_does_not_have_the_fork_as_its_cause() -> None:
     twice = alone("data.py:load:12", "data.py:refresh:30", "data.py:load:9")
     in_a_library = alone("logging/__init__.py:acquire", "data.py:load:12", "data.py:load:9")
 
@@ -122,7 +122,18 @@ def test_a_forked_child_that_waits_for_a_thread_pool_of_its_parent_waits_for_no_
     assert "at data.py:19 fetch" in finding.evidence
 
 
-def test_one_that_waits_for_a_lock_and_one_for_a_thread_are_not_told_together() -> None:
+def test_a_worker_that_submits_to_the_executor_that_runs_it_is_told_so() -> None:
+    """The executor holds its lock while it forks its workers."""
+    worker = alone("concurrent/futures/process.py:submit", "data.py:part:5")
+
+    finding = only(fork_with_threads_lock.check, snapshot_of(threaded_main(), worker))
+
+    assert "60 s for an executor that was made before the fork" in finding.summary
+    assert "holds already" not in finding.cause
+    assert "do the inner work directly" in finding.advice
+
+
+def test_a_wait_for_a_lock_and_one_for_a_thread_are_two_findings() -> None:
     twin = replace(alone(*AWAITS), process=pid(301), label="spawned 301")
     job = snapshot_of(threaded_main("prefetcher"), twin, alone())
 
@@ -138,7 +149,7 @@ def still_for(still_s: float, child: Process) -> Process:
     return replace(child, threads=(replace(child.threads[0], still_s=still_s),))
 
 
-def test_a_wait_that_nobody_can_end_needs_no_long_look() -> None:
+def test_a_wait_that_no_process_can_end_is_reported_soon() -> None:
     child, seen = still_for(3.5, alone()), Thread(300, "python", "S", wchan="futex_do_wait")
     guessed = still_for(3.5, replace(alone(), threads=(seen,)))
 
@@ -147,7 +158,7 @@ def test_a_wait_that_nobody_can_end_needs_no_long_look() -> None:
     assert named(snapshot_of(threaded_main("prefetcher"), guessed)) == []
 
 
-def test_children_of_one_parent_on_such_locks_are_told_together() -> None:
+def test_children_of_one_parent_on_such_locks_are_one_finding() -> None:
     twin = replace(alone(), process=pid(301), label="spawned 301")
     job = snapshot_of(threaded_main("prefetcher"), alone(), twin)
 
@@ -170,24 +181,64 @@ def test_children_of_one_parent_on_such_locks_are_told_together() -> None:
         ),
     ],
 )
-def test_native_waits_after_a_fork_are_told_apart(child: Process, rule: str) -> None:
+def test_native_waits_after_a_fork_are_distinguished_by_library(child: Process, rule: str) -> None:
     assert named(snapshot_of(main(), child)) == [rule]
 
 
-def test_a_child_forked_under_a_pin_thread_is_named_so() -> None:
+def test_a_child_forked_during_a_pin_thread_is_named_with_it() -> None:
     job = snapshot_of(threaded_main("python", "pt_data_pin"), alone())
 
     assert named(job) == ["fork-vs-pin-thread"]
 
 
-@pytest.mark.parametrize("has_stack", [True, False])
-def test_a_hidden_system_call_is_judged_by_its_wait_channel_and_stack(has_stack: bool) -> None:
-    """Without a stack it may as well wait for a semaphore that processes share."""
-    stack = (Frame("log", "train.py", 7),) if has_stack else ()
+LIBRARY = "/usr/lib/python3.11"
+
+
+@pytest.mark.parametrize(
+    ("file", "rules"),
+    [
+        ("", []),
+        ("train.py", []),  # lock.acquire() of either kind of lock
+        (f"{LIBRARY}/multiprocessing/synchronize.py", []),
+        (f"{LIBRARY}/multiprocessing/queues.py", []),
+        ("/home/jvm/train.py", []),
+        (f"{LIBRARY}/threading.py", ["fork-with-threads-lock"]),
+        (f"{LIBRARY}/logging/__init__.py", ["fork-with-threads-lock"]),
+        ("<frozen importlib._bootstrap>", ["fork-with-threads-lock"]),
+        ("/usr/lib/libgomp.so.1", ["fork-openmp"]),
+    ],
+)
+def test_a_hidden_system_call_is_judged_only_where_the_stack_shows_a_lock_of_threads(
+    file: str, rules: list[str]
+) -> None:
+    """It may as well wait for a semaphore that processes share."""
+    stack = (Frame("acquire", file, 7), Frame("load", "train.py", 9)) if file else ()
     waiting = Thread(300, "python", "S", wchan="futex_do_wait", still_s=STILL, stack=stack)
     child = process(300, "spawned", start_method="fork", threads=[waiting])
+    job = snapshot_of(threaded_main("prefetcher"), child)
 
-    assert named(snapshot_of(main(), child)) == ["fork-with-threads-lock"] * has_stack
+    assert named(job) == rules
+    told = " ".join(
+        line for module in FORK_RULES for f in found(module.check, job) for line in f.evidence
+    )
+    assert "futex" not in told
+
+
+PARKED = ("threading.py:wait", "threading.py:wait", "data.py:serve:40")
+
+
+@pytest.mark.parametrize(
+    ("caught", "threads", "count"),
+    [(0x2, ("python", "prefetcher"), 1), (0x4002, ("python", "prefetcher"), 0), (0x2, (), 0)],
+)
+def test_a_child_that_waits_on_an_event_in_its_own_code_may_be_meant_to(
+    caught: int, threads: tuple[str, ...], count: int
+) -> None:
+    """By a handler of SIGTERM (0x4000) that sets it, or until it is ended from outside."""
+    child = alone(*PARKED)
+    child = replace(child, sample=replace(child.sample, signals_caught=caught))
+
+    assert len(named(snapshot_of(threaded_main(*threads), child))) == count
 
 
 @pytest.mark.parametrize(
@@ -212,7 +263,7 @@ def test_a_hidden_system_call_is_judged_by_its_wait_channel_and_stack(has_stack:
         ),
     ],
 )
-def test_children_that_may_still_be_woken_are_quiet(child: Process) -> None:
+def test_children_that_another_thread_may_wake_are_quiet(child: Process) -> None:
     assert named(snapshot_of(main(), child)) == []
 
 
@@ -251,7 +302,7 @@ def circle(still_s: float = STILL) -> Snapshot:
     return snapshot_of(waiting, worker)
 
 
-def test_a_circle_that_stands_is_named_with_its_chain() -> None:
+def test_a_lasting_cycle_is_named_with_its_chain() -> None:
     finding = only(standing_still.check, circle())
 
     assert finding.evidence[0] == (
@@ -259,7 +310,7 @@ def test_a_circle_that_stands_is_named_with_its_chain() -> None:
     )
 
 
-def test_a_circle_that_is_young_or_works_is_quiet() -> None:
+def test_a_cycle_that_is_new_or_makes_progress_is_quiet() -> None:
     worked = history({(200, "cpu_percent"): line(50.0)})
 
     assert found(standing_still.check, circle(still_s=5.0)) == []
@@ -268,7 +319,7 @@ def test_a_circle_that_is_young_or_works_is_quiet() -> None:
 
 
 def left_by(ended_s: float, still_s: float | None = STILL) -> Snapshot:
-    """Main waits for a semaphore that only a child maps, which has ended some time ago."""
+    """Main waits for a semaphore that only a child mapped, which has exited some time ago."""
     semaphore = SegmentId(9, 77)
     lock = WaitedOn("semaphore", "futex", ("sem 9:77",), segment=semaphore, value=0)
     dead = process(400, "spawned", ended=exited(400, at_s=NOW_S - ended_s, signal=9))
@@ -277,15 +328,18 @@ def left_by(ended_s: float, still_s: float | None = STILL) -> Snapshot:
     return snapshot_of(waiting, dead, segments=(mapped,))
 
 
-def test_a_dead_end_at_a_dead_child_is_named() -> None:
-    assert "is gone" in only(standing_still.check, left_by(30.0)).summary
+def test_a_wait_for_an_exited_child_is_named() -> None:
+    assert (
+        "has exited, so this wait can never complete"
+        in only(standing_still.check, left_by(30.0)).summary
+    )
 
 
-def test_who_was_seen_to_wait_before_the_end_only_may_go_on_after_it() -> None:
+def test_a_wait_seen_only_before_the_exit_is_no_dead_end() -> None:
     assert found(standing_still.check, left_by(2.0)) == []
 
 
-def test_a_dead_end_of_which_nobody_was_watched_is_quiet() -> None:
+def test_a_dead_end_without_a_measured_duration_is_quiet() -> None:
     assert found(standing_still.check, left_by(30.0, still_s=None)) == []
 
 

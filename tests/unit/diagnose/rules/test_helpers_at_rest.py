@@ -27,17 +27,17 @@ FEEDER = thread(302, *IDLE_FEEDER, waits=futex())
 SHARER = thread(303, "multiprocessing/resource_sharer.py:_serve")
 
 
-def test_threads_that_could_not_wake_it_do_not_hide_a_child_that_stands_alone() -> None:
+def test_idle_helper_threads_do_not_hide_a_blocked_forked_child() -> None:
     lonely = alone(wait=futex(NATIVE_LOCK))
     helped = with_threads(lonely, (*lonely.threads, HOOKS, FEEDER, SHARER))
     job = snapshot_of(main(), helped)
 
     assert named(job) == ["fork-openmp"]
-    assert "has one thread beside 3 at rest" in only(fork_openmp.check, job).evidence[0]
+    assert "has one thread beside 3 idle ones" in only(fork_openmp.check, job).evidence[0]
     assert wait_graph(Index(job)).chains[0].verdict == "dead-end"
 
 
-def test_a_feeder_that_sends_may_wake_somebody() -> None:
+def test_a_feeder_that_sends_may_end_a_wait() -> None:
     lonely = alone(wait=futex(NATIVE_LOCK))
     sending = thread(302, "multiprocessing/connection.py:_send", "multiprocessing/queues.py:_feed")
 
@@ -65,12 +65,12 @@ def senders(seconds: float) -> Snapshot:
     return snapshot_of(one, other)
 
 
-def test_two_that_both_send_stand_still_sooner_than_others() -> None:
+def test_two_processes_that_both_send_are_named_sooner_than_others() -> None:
     assert only(standing_still.check, senders(9.0)).severity is Severity.CRITICAL
     assert found(standing_still.check, senders(6.0)) == []
 
 
-def test_two_that_both_send_are_told_to_read() -> None:
+def test_the_fix_for_two_processes_that_both_send_is_to_read() -> None:
     finding = only(standing_still.check, senders(9.0))
 
     assert "reads nothing until its send is complete" in finding.cause

@@ -70,5 +70,5 @@ def test_a_warning_of_torch_is_enough() -> None:
         "not as expected",
     ],
 )
-def test_what_does_not_show_duplicates_is_quiet(entries: tuple[LogEntry, ...]) -> None:
+def test_batches_that_do_not_prove_duplicates_are_quiet(entries: tuple[LogEntry, ...]) -> None:
     assert found(iterable_duplicates.check, job(*entries)) == []

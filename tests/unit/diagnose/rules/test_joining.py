@@ -34,7 +34,7 @@ def joining(number: int, waits_s: float | None, wait: Any = READS, **fields: Any
     )
 
 
-def test_ranks_that_all_wait_to_join_lack_others() -> None:
+def test_ranks_that_all_wait_to_join_are_named() -> None:
     finding = only(
         rank_stuck_in_collective.check, snapshot_of(main(), joining(0, 36.0), joining(1, 35.0))
     )
@@ -45,7 +45,7 @@ def test_ranks_that_all_wait_to_join_lack_others() -> None:
     assert "WORLD_SIZE is 4, MASTER_ADDR is node0" in finding.evidence[-1]
 
 
-def test_the_rank_that_has_the_store_seems_to_wait_for_less_time_than_it_does() -> None:
+def test_the_rank_that_runs_the_store_has_waited_for_as_long_as_the_others() -> None:
     store = joining(0, 1.5, POLLS, stack_age_s=2.0)
     finding = only(rank_stuck_in_collective.check, snapshot_of(main(), store, joining(1, 35.0)))
 
@@ -56,7 +56,7 @@ def test_the_rank_that_has_the_store_seems_to_wait_for_less_time_than_it_does() 
     )
 
 
-def test_one_that_was_started_by_hand_lacks_others_as_well() -> None:
+def test_a_rank_that_was_started_by_hand_and_waits_to_join_is_named() -> None:
     alone = process(
         MAIN,
         "main",
@@ -70,7 +70,7 @@ def test_one_that_was_started_by_hand_lacks_others_as_well() -> None:
     assert "1 rank waits in init_process_group" in finding.summary
 
 
-def test_a_rank_that_has_not_come_to_joining_is_named() -> None:
+def test_a_rank_that_has_not_begun_to_join_is_named() -> None:
     waiting = [replace(joining(n, 40.0), role="rank") for n in range(2)]
     late = process(302, "rank", threads=[thread(302, "train.py:download:5")])
 
@@ -118,5 +118,5 @@ def test_a_rank_that_was_never_started_on_this_machine_is_named_by_its_number(
         (joining(0, 36.0), process(301, "spawned", threads=[thread(301, "train.py:load")])),
     ],
 )
-def test_ranks_that_just_join_or_have_more_to_come_are_quiet(ranks: tuple[Process, ...]) -> None:
+def test_ranks_that_have_just_begun_to_join_are_quiet(ranks: tuple[Process, ...]) -> None:
     assert found(rank_stuck_in_collective.check, snapshot_of(main(), *ranks)) == []

@@ -149,7 +149,7 @@ HEARD: tuple[tuple[str, LogEntry], ...] = (
 
 
 @pytest.mark.parametrize(("rule", "entry"), HEARD, ids=[rule for rule, _ in HEARD])
-def test_what_the_hook_hears_is_named(rule: str, entry: LogEntry) -> None:
+def test_each_known_error_is_named(rule: str, entry: LogEntry) -> None:
     finding = only(CHECKS[rule], snapshot_of(main(), log=(entry,)))
 
     assert finding.rule == rule
@@ -160,7 +160,7 @@ def test_what_the_hook_hears_is_named(rule: str, entry: LogEntry) -> None:
 
 
 @pytest.mark.parametrize("rule", sorted(CHECKS))
-def test_an_ordinary_log_says_nothing(rule: str) -> None:
+def test_an_ordinary_log_has_no_finding(rule: str) -> None:
     entries = (
         log("started", 100, "worker 0 200 was started"),
         log("ended", 100, "main ended: too many fds"),
@@ -171,7 +171,7 @@ def test_an_ordinary_log_says_nothing(rule: str) -> None:
     assert found(CHECKS[rule], snapshot_of(main(), process(200), log=entries)) == []
 
 
-def test_a_complaint_of_an_unknown_process_is_still_told() -> None:
+def test_an_error_of_an_unknown_process_is_still_reported() -> None:
     entry = log("exception", 999, "ValueError: too many fds")
 
     finding = only(CHECKS["forkserver-too-many-fds"], snapshot_of(main(), log=(entry,)))
@@ -211,13 +211,13 @@ def test_of_a_job_that_has_ended_no_threads_are_counted() -> None:
     )
 
 
-def test_a_process_complains_once() -> None:
+def test_several_errors_of_one_process_are_one_finding() -> None:
     twice = (log("exception", 100, "too many fds"), log("exception", 100, "too many fds again"))
 
     assert len(found(CHECKS["forkserver-too-many-fds"], snapshot_of(main(), log=twice))) == 1
 
 
-def test_the_observers_own_words_are_no_complaint() -> None:
+def test_entries_of_the_observer_are_no_errors() -> None:
     assert tags_of("exception", "too many fds", {})
     assert [tags_of(kind, "too many fds", {}) for kind in OWN_KINDS] == [()] * len(OWN_KINDS)
 
@@ -231,13 +231,13 @@ def test_texts_are_found_deep_inside_details() -> None:
     assert not contains(entry, "needle")
 
 
-def test_a_kind_narrows_a_complaint() -> None:
+def test_a_message_may_require_a_kind_of_note() -> None:
     tags = [log(kind, 100, "EOFError").tags for kind in ("exception", "ticket-failed")]
 
     assert tags == [(), ("sender-did-not-answer",)]
 
 
-def test_a_kind_excludes_a_complaint() -> None:
+def test_a_message_may_exclude_a_kind_of_note() -> None:
     words = "AttributeError: Can't pickle local object 'f.<locals>.<lambda>'"
 
     assert "spawn-unpicklable-object" in log("exception", 100, words).tags
@@ -319,7 +319,7 @@ def test_only_numbers_are_numbers() -> None:
     assert [number_of(details, name) for name in "abcde"] == [3, None, None, 2.5, None]
 
 
-def test_the_way_to_what_cannot_be_pickled_is_told() -> None:
+def test_the_path_to_what_cannot_be_pickled_is_evidence() -> None:
     entry = log("unpicklable", 100, "cannot pickle", path="dataset.cfg['aug'][1].op")
 
     finding = only(CHECKS["spawn-unpicklable-object"], snapshot_of(main(), log=(entry,)))
@@ -327,14 +327,14 @@ def test_the_way_to_what_cannot_be_pickled_is_told() -> None:
     assert finding.summary.endswith("dataset.cfg['aug'][1].op")
 
 
-def test_a_ticket_its_sender_does_not_know_is_no_dead_producer() -> None:
+def test_a_handle_that_its_sender_does_not_recognise_is_no_exited_producer() -> None:
     entry = log("ticket-failed", 100, "ticket failed: EOFError", address="/tmp/x")
 
     assert found(CHECKS["producer-exits-before-get"], snapshot_of(main(), log=(entry,))) == []
     assert only(CHECKS["raw-fork-inherits-sharer"], snapshot_of(main(), log=(entry,))).evidence
 
 
-def test_processes_that_complain_alike_are_told_together() -> None:
+def test_processes_with_the_same_error_are_one_finding() -> None:
     entries = tuple(log("exception", n, "ValueError: too many fds") for n in (100, 200, 201))
     job = snapshot_of(main(), process(200), process(201), log=entries)
 
@@ -379,7 +379,7 @@ def test_the_new_default_is_described_by_what_failed(words: str, cause: str) -> 
     assert words in finding.evidence
 
 
-def test_an_item_that_a_queue_could_not_pickle_is_not_put_down_to_the_new_default() -> None:
+def test_an_item_that_a_queue_could_not_pickle_does_not_have_the_new_default_as_its_cause() -> None:
     job = main(hook=Hook("ready", python="3.14.0"))
     lost = log("lost-item", 100, "TypeError: cannot pickle 'generator' object")
 
@@ -394,6 +394,6 @@ def test_an_unknown_python_has_no_new_default() -> None:
     assert found(check, snapshot_of(main(), log=(replace(PICKLE, process=pid(999)),))) == []
 
 
-def test_all_rules_are_silent_about_an_empty_world() -> None:
+def test_an_empty_job_has_no_findings() -> None:
     for rule in RULES:
         assert found(rule.check, snapshot_of(), NO_HISTORY) == [], rule.id

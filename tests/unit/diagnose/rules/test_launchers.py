@@ -91,7 +91,7 @@ def test_ranks_that_meet_or_just_compute_are_quiet(ranks: tuple[Process, ...]) -
     assert found(rank_stuck_in_collective.check, snapshot_of(AGENT, *ranks)) == []
 
 
-def test_one_that_waits_for_most_of_them_is_told_where_none_of_those_moves_either() -> None:
+def test_a_rank_that_waits_for_most_of_the_others_is_named_if_all_are_stalled() -> None:
     finding = only(
         rank_stuck_in_collective.check, snapshot_of(AGENT, rank(0, "broadcast"), rank(1), rank(2))
     )
@@ -107,7 +107,7 @@ def in_backward(number: int, still_s: float, group: str = "gloo_tcp_loop") -> Pr
     return process(own, "rank", threads=threads, label=f"rank {number}", rank=number)
 
 
-def test_one_that_stands_in_its_backward_pass_waits_for_the_rank_that_is_elsewhere() -> None:
+def test_a_rank_stalled_in_its_backward_pass_waits_for_the_missing_rank() -> None:
     finding = only(
         rank_stuck_in_collective.check, snapshot_of(AGENT, rank(0), in_backward(1, 60.0))
     )
@@ -119,11 +119,11 @@ def test_one_that_stands_in_its_backward_pass_waits_for_the_rank_that_is_elsewhe
 @pytest.mark.parametrize(
     "other", [in_backward(1, 0.5), in_backward(1, 60.0, group="python"), in_backward(1, 3.0)]
 )
-def test_one_that_computes_its_gradients_or_has_no_group_waits_for_nobody(other: Process) -> None:
+def test_a_rank_that_computes_its_gradients_or_has_no_group_does_not_wait(other: Process) -> None:
     assert found(rank_stuck_in_collective.check, snapshot_of(AGENT, rank(0), other)) == []
 
 
-def test_one_that_computes_its_gradients_keeps_those_in_a_collective_waiting() -> None:
+def test_a_rank_that_computes_its_gradients_is_the_one_the_others_wait_for() -> None:
     job = snapshot_of(AGENT, rank(0, "all_reduce"), in_backward(1, 0.5))
 
     assert only(rank_stuck_in_collective.check, job).process == pid(301)
@@ -265,7 +265,16 @@ def test_a_hang_up_without_a_terminal_was_sent_by_a_process_and_is_told_once() -
     assert "terminal" not in finding.cause
 
 
-def test_a_complaint_of_a_process_nobody_knows_is_not_told() -> None:
+def test_a_rank_that_a_hang_up_ended_before_its_launcher_is_told_after_a_while() -> None:
+    def job(at_s: float) -> Snapshot:
+        ended = process(300, "rank", rank=0, ended=exited(300, at_s=at_s, signal=1))
+        return snapshot_of(launcher(), ended)
+
+    assert found(torchrun_sighup.check, job(NOW_S - 5)) == []
+    assert only(torchrun_sighup.check, job(NOW_S - 60)).process == pid(300)
+
+
+def test_an_error_of_an_unknown_process_is_not_reported() -> None:
     job = snapshot_of(launcher(), log=(log("exception", 999, "SignalException: got signal: 1"),))
 
     assert found(torchrun_sighup.check, job) == []
@@ -324,7 +333,7 @@ def test_workers_on_a_gpu_and_second_contexts_are_named() -> None:
     assert strays.process == pid(300)
 
 
-def test_a_rank_on_its_own_gpu_or_on_two_in_earnest_is_quiet() -> None:
+def test_a_rank_on_its_own_gpu_or_with_real_memory_on_two_is_quiet() -> None:
     own = on_gpu(300, GpuUse(0, 20 * GIB))
     both = on_gpu(301, GpuUse(0, 20 * GIB), GpuUse(1, 20 * GIB))
     unknown = on_gpu(302, GpuUse(0, None), GpuUse(1, 20 * GIB))

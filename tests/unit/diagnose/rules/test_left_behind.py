@@ -46,7 +46,7 @@ def test_a_worker_that_outlives_its_parent_is_named_with_what_it_holds() -> None
     assert "kill 200" in finding.advice
 
 
-def test_the_cause_tells_of_a_loader_only_where_there_is_one() -> None:
+def test_the_cause_mentions_a_loader_only_where_there_is_one() -> None:
     call = thread(200, "torch/distributed/distributed_c10d.py:all_reduce", "train.py:step:4")
     rank = replace(orphan(threads=[call]), role="spawned")
 
@@ -102,7 +102,7 @@ def killed_main(**fields: Any) -> Process:
     return main(ended=exited(MAIN, signal=9), more={"private_bytes": 300 * MIB}, **fields)
 
 
-def test_a_main_process_that_was_killed_is_a_remark_and_nobody_is_accused() -> None:
+def test_a_main_process_that_was_killed_is_information_and_names_no_sender() -> None:
     over = snapshot_of(
         killed_main(threads=[thread(MAIN, "train.py:step:57")]),
         dead_worker(signal=9),
@@ -116,7 +116,7 @@ def test_a_main_process_that_was_killed_is_a_remark_and_nobody_is_accused() -> N
     assert finding.severity is Severity.INFO
     assert finding.process == pid(MAIN)
     assert "the sender is unknown" in finding.summary
-    assert "out-of-memory killer" not in finding.cause  # it counted no kill
+    assert "out-of-memory killer" not in finding.cause  # the control group counted no kill
     assert "out-of-memory killer" in only(main_killed.check, over).cause
     assert "its control group counted no out-of-memory kill meanwhile" in finding.evidence
     assert "30.0G of the machine's 64.0G of memory were available" in finding.evidence
@@ -124,14 +124,14 @@ def test_a_main_process_that_was_killed_is_a_remark_and_nobody_is_accused() -> N
     assert any("train.py:57" in each for each in finding.evidence)
 
 
-def test_where_nobody_counts_kills_that_is_said() -> None:
+def test_a_missing_count_of_kills_is_evidence() -> None:
     finding = only(main_killed.check, snapshot_of(killed_main(), process(200)))
 
     assert "out-of-memory kills of its control group could not be read" in finding.evidence
     assert any("1 of its processes kept running" in each for each in finding.evidence)
 
 
-def test_a_kill_on_a_machine_without_memory_is_a_warning() -> None:
+def test_a_kill_on_a_machine_short_of_memory_is_a_warning() -> None:
     over = snapshot_of(killed_main(), memory_total_bytes=64 << 30, memory_available_bytes=1 << 30)
 
     assert only(main_killed.check, over).severity is Severity.WARNING

@@ -76,7 +76,7 @@ def test_a_few_or_young_zombies_are_ordinary(past: Any) -> None:
 
 
 def unjoined(number: int = 300, ago_s: float = 60.0, **how: Any) -> Process:
-    """A child that had ended before it was first read, so that its role is not known."""
+    """A child that had exited before its first reading, so that its role is unknown."""
     ended = exited(number, at_s=NOW_S - ago_s, **(how or {"signal": 9}))
     return process(number, "other", state="Z", ended=ended, label="python")
 
@@ -93,7 +93,7 @@ def test_a_child_that_was_killed_and_not_joined_is_named_with_its_parent() -> No
     assert "it waits for something" in finding.cause
 
 
-def test_it_is_worth_knowing_and_no_more_while_its_parent_goes_on() -> None:
+def test_an_unjoined_child_is_information_while_its_parent_continues() -> None:
     job = snapshot_of(main(threads=[thread(MAIN, still_s=0.0)]), unjoined(exit_code=1))
 
     finding = only(zombie_processes.check, job)
@@ -122,7 +122,7 @@ def tracker(**fields: Any) -> Process:
     return process(300, "resource-tracker", **fields)
 
 
-def test_a_tracker_that_outlives_a_killed_main_is_an_obituary() -> None:
+def test_a_tracker_that_outlives_a_killed_main_is_a_symptom() -> None:
     dead = main(ended=exited(MAIN, at_s=NOW_S - 9, signal=9))
     left = segment(1, kind="semaphore", is_linked=True)
 
@@ -255,7 +255,7 @@ def test_thread_limits_are_advised_only_where_threads_are_many_and_they_are_not_
     assert "OMP_NUM_THREADS" not in advice(3)
 
 
-def test_pids_on_their_way_to_the_limit_are_foreseen() -> None:
+def test_pids_that_rise_to_the_limit_are_forecast() -> None:
     job = snapshot_of(main(), cgroup=cgroup(pids_current=60, pids_limit=100))
     past = history(host={"cgroup_pids": line(60, per_s=1)})
 

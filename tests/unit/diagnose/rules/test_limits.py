@@ -50,7 +50,7 @@ def test_a_process_at_the_map_limit_is_critical() -> None:
     assert "hook" not in finding.advice
 
 
-def test_mappings_of_other_things_are_not_blamed_on_torch() -> None:
+def test_other_mappings_do_not_count_as_torch_segments() -> None:
     finding = only(max_map_count.check, snapshot_of(main(maps=maps(60_000, torch=10))))
 
     assert finding.severity is Severity.WARNING
@@ -63,7 +63,7 @@ def test_the_hosts_limit_counts_where_the_sample_has_none() -> None:
     assert only(max_map_count.check, job).severity is Severity.CRITICAL
 
 
-def test_a_start_that_maps_libraries_quickly_is_quiet() -> None:
+def test_libraries_mapped_at_the_start_are_quiet() -> None:
     past = history({(MAIN, "maps"): line(2_000, per_s=400, seconds=5)})
 
     assert found(max_map_count.check, snapshot_of(main(maps=maps(2_000))), past) == []
@@ -73,7 +73,7 @@ def named_files(count: int) -> tuple[Segment, ...]:
     return tuple(segment(i, MAIN, kind="torch-named", is_linked=True) for i in range(count))
 
 
-def test_files_in_dev_shm_tell_the_mappings_between_two_counts() -> None:
+def test_files_in_dev_shm_estimate_the_mappings_between_two_counts() -> None:
     counted = replace(maps(20_000, torch=19_000), read_at_s=NOW_S - 10)
     job = snapshot_of(main(maps=counted), segments=named_files(200))
     past = history(host={"shm_used_inodes": line(39_000, per_s=2_000, seconds=14)})
@@ -85,7 +85,7 @@ def test_files_in_dev_shm_tell_the_mappings_between_two_counts() -> None:
 
 
 @pytest.mark.parametrize("files", [named_files(200), named_files(3)])
-def test_files_that_stand_still_or_are_few_tell_nothing_new(files: tuple[Segment, ...]) -> None:
+def test_files_that_are_few_or_constant_change_no_estimate(files: tuple[Segment, ...]) -> None:
     job = snapshot_of(main(maps=maps(20_000, torch=19_000)), segments=files)
     past = history(host={"shm_used_inodes": line(300)})
 
@@ -97,7 +97,7 @@ def test_unknown_mappings_are_quiet() -> None:
     assert found(max_map_count.check, snapshot_of(main(maps=maps(9, None)))) == []
 
 
-def test_a_full_dev_shm_is_critical_and_names_who_filled_it() -> None:
+def test_a_full_dev_shm_is_critical_and_names_the_processes_that_filled_it() -> None:
     held = [segment(i, 200, allocated_bytes=8 * MIB) for i in range(7)]
     job = snapshot_of(main(), process(200), shm=room(64 * MIB, MIB), segments=tuple(held))
 
@@ -119,7 +119,7 @@ def test_a_full_dev_shm_mentions_dataloader_parameters_only_with_loader_workers(
     assert ("prefetch_factor" in finding.cause + finding.advice) is (role == "loader-worker")
 
 
-def test_a_dev_shm_filled_by_others_says_so() -> None:
+def test_a_dev_shm_filled_by_other_jobs_is_reported_as_such() -> None:
     own = (segment(1, None, allocated_bytes=MIB),)
     finding = only(shm_full_enospc.check, snapshot_of(main(), shm=room(64 * MIB, 0), segments=own))
 
@@ -130,7 +130,7 @@ def test_a_dev_shm_filled_by_others_says_so() -> None:
     assert any("an unknown process: 1.0M" in each for each in finding.evidence)
 
 
-def test_a_filling_dev_shm_is_foreseen() -> None:
+def test_a_filling_dev_shm_is_forecast() -> None:
     past = history(host={"shm_used_bytes": line(30 * MIB, per_s=MIB / 2)})
 
     finding = only(shm_full_enospc.check, snapshot_of(main(), shm=room(64 * MIB, 34 * MIB)), past)
@@ -170,7 +170,7 @@ def test_an_unreadable_or_absent_dev_shm_is_quiet() -> None:
     assert found(shm_full_enospc.check, snapshot_of(main(), shm=room(0, 0))) == []
 
 
-def test_a_job_that_is_over_needs_no_room() -> None:
+def test_a_job_that_has_ended_has_no_finding_about_space() -> None:
     over = main(ended=exited(MAIN, exit_code=0))
 
     assert found(shm_full_enospc.check, snapshot_of(over, shm=room(64 * MIB, 0))) == []
@@ -181,7 +181,7 @@ def refused(inode: int, **fields: object) -> Segment:
     return segment(inode, 200, allocated_bytes=0, **taken)
 
 
-def test_tensors_that_found_no_room_are_named_though_some_is_left() -> None:
+def test_tensors_that_did_not_fit_are_named_though_some_space_is_left() -> None:
     job = snapshot_of(
         main(), process(200), shm=room(64 * MIB, 8 * MIB), segments=(refused(1), refused(2))
     )
@@ -221,7 +221,7 @@ def test_only_what_was_seen_of_dev_shm_is_its_cause() -> None:
     }
 
 
-def test_the_jobs_own_words_name_a_full_dev_shm_after_it_has_emptied() -> None:
+def test_an_error_of_the_job_names_a_full_dev_shm_after_it_has_emptied() -> None:
     words = (
         "exception: loader fetch; RuntimeError; unable to allocate shared memory(shm) for file "
         "</torch_200_1_6>: No space left on device (28)"

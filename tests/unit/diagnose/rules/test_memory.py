@@ -210,13 +210,13 @@ def test_the_nearest_limit_of_memory_counts() -> None:
     ("per_s", "severity"),
     [(GIB / 10, Severity.CRITICAL), (GIB / 100, Severity.WARNING), (GIB / 10_000, Severity.INFO)],
 )
-def test_a_growth_is_as_bad_as_its_end_is_near(per_s: float, severity: Severity) -> None:
+def test_the_severity_of_a_growth_follows_the_time_left(per_s: float, severity: Severity) -> None:
     job = snapshot_of(main(), memory_total_bytes=8 * GIB, memory_available_bytes=GIB)
 
     assert severity_of_growth(memory_room(job), per_s)[0] is severity
 
 
-def test_no_growth_and_far_ends_have_no_forecast() -> None:
+def test_constant_memory_and_distant_limits_have_no_forecast() -> None:
     job = snapshot_of(main(), memory_total_bytes=8 * GIB, memory_available_bytes=GIB)
 
     assert severity_of_growth(memory_room(job), 0) == (Severity.INFO, None)
@@ -269,7 +269,7 @@ def test_very_many_batches_of_one_size_are_information_whatever_the_room() -> No
     assert "hold 80.0M of shared memory" in finding.summary
 
 
-def test_a_modest_prefetch_is_quiet_and_so_is_what_still_rises() -> None:
+def test_a_small_prefetch_and_one_that_still_rises_are_quiet() -> None:
     modest = snapshot_of(main(), *forked(200), segments=flying(2), shm=room(64 * MIB, 0))
     kept = snapshot_of(main(), *forked(200), segments=flying(7), shm=room(64 * MIB, 0))
     past = history(host={"segment_bytes": line(56 * MIB, per_s=MIB)})
@@ -297,7 +297,7 @@ def test_iterators_that_pile_up_are_counted() -> None:
     assert any("6 more children" in each for each in finding.evidence)
 
 
-def test_very_many_sets_need_no_history() -> None:
+def test_very_many_sets_of_workers_are_named_without_a_history() -> None:
     assert "8 sets" in only(loader_iterator_leak.check, sets(8)).evidence[0]
 
 
@@ -356,7 +356,7 @@ def test_the_end_of_a_series_is_now() -> None:
     assert line(1.0)[-1].at_s == NOW_S
 
 
-def test_batches_on_their_way_are_no_leak_of_their_worker() -> None:
+def test_batches_in_flight_are_no_leak_of_their_worker() -> None:
     flying = {**leaking(200).processes, (pid(200), "shm_bytes"): line(90 * MIB, per_s=MIB)}
     settled = {**leaking(200).processes, (pid(200), "shm_bytes"): line(90 * MIB)}
     job = snapshot_of(main(), *forked(200))

@@ -9,16 +9,19 @@ from mpwatch.diagnose.rules.hangs import no_progress
 from mpwatch.model.account import Account, Activity, Bucket, ProcessAccount, Tally, ThreadAccount
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import Point
+from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import FdLink, HeldLock, LockHolder, WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot
 from tests.builders.snapshots import (
     MAIN,
     NOW_S,
+    exited,
     fds,
     found,
     history,
     main,
     only,
+    pid,
     pipe,
     process,
     snapshot_of,
@@ -102,7 +105,7 @@ def unread(waited_s: float, fd: int, **reader: Any) -> Snapshot:
     return snapshot_of(own, child(waits=writes, still_s=waited_s))
 
 
-def test_output_that_is_not_read_is_told_as_that() -> None:
+def test_unread_output_is_named_as_the_cause() -> None:
     finding = only(no_progress.check, unread(40.0, 1))
 
     assert finding.severity is Severity.WARNING
@@ -171,7 +174,7 @@ def alone(address: str, *more: FdLink) -> Snapshot:
     return snapshot_of(main(fds=fds(5, links=links), segments=(), threads=[at]))
 
 
-def test_main_alone_at_a_connection_that_it_has_opened_is_warned_about() -> None:
+def test_a_main_process_alone_at_a_connection_that_it_opened_is_a_warning() -> None:
     finding = only(no_progress.check, alone(OUTSIDE))
 
     assert finding.severity is Severity.WARNING
@@ -227,18 +230,35 @@ def with_lock(number: int, waits: WaitedOn, lock: HeldLock | None, *stack: str) 
 TRIES = WaitedOn("timer", "clock_nanosleep", timeout_s=0.25)
 
 
-def lock_kept_by(holder: Process, tries_s: float = 60.0) -> Snapshot:
+def lock_kept_by(
+    holder: Process, tries_s: float = 60.0, taken_by: ProcessId | None = None
+) -> Snapshot:
     """A replica that tries for a lock of a file again and again, which main joins."""
     joins = WaitedOn("child", "wait4", ("pid 301",))
     own = main(segments=(), threads=[thread(MAIN, "train.py:main:7", waits=joins, still_s=90.0)])
     replica = with_lock(301, TRIES, None, "data.py:acquire:28")
-    seen = Tally(tries_s, 0.1, tries_s, {Activity("sleeping", place="data.py:28 acquire"): tries_s})
-    past = ThreadAccount(
-        301, "python", Activity("sleeping"), NOW_S, 60, 10, buckets=(Bucket(200, seen),)
-    )
-    account = ProcessAccount(replica.process, NOW_S, 60, (past,), (10,))
-    known = Account(own.process, NOW_S - 60, NOW_S, 60, {replica.process: account})
-    return snapshot_of(own, replica, holder, account=known)
+    what = "the lock on /tmp/cache.lock"
+    tries = Activity("waiting", what, "lock", (taken_by or holder.process,), "data.py:28 acquire")
+    return with_account(own, replica, tries_s, holder, doing=tries)
+
+
+ASLEEP = Activity("sleeping", place="data.py:28 until_it_exists")
+
+
+def with_account(
+    own: Process,
+    sleeper: Process,
+    asleep_s: float,
+    *others: Process,
+    doing: Activity = ASLEEP,
+) -> Snapshot:
+    """A job of which one process did the same for some seconds."""
+    here = doing
+    seen = Tally(asleep_s, 0.1, asleep_s, {here: asleep_s})
+    past = ThreadAccount(sleeper.pid, "python", here, NOW_S, 60, 10, buckets=(Bucket(200, seen),))
+    account = ProcessAccount(sleeper.process, NOW_S, 60, (past,), (10,))
+    known = Account(own.process, NOW_S - 60, NOW_S, 60, {sleeper.process: account})
+    return snapshot_of(own, sleeper, *others, account=known)
 
 
 def test_a_lock_that_a_child_has_inherited_is_explained() -> None:
@@ -266,7 +286,22 @@ def test_a_lock_that_its_taker_keeps_is_told_with_the_line_of_the_holder() -> No
     finding = only(no_progress.check, lock_kept_by(holder))
 
     assert "replica 302 (302) holds the lock on /tmp/cache.lock" in finding.cause
+    assert finding.subject == "/tmp/cache.lock"  # the same finding when the next one has it
     assert "outside of the lock" in finding.advice
+
+
+def test_a_lock_that_changes_hands_is_no_lack_of_progress() -> None:
+    holder = with_lock(
+        302, TRIES, HeldLock("/tmp/cache.lock", "flock", True, 302), "train.py:save:9"
+    )
+    job = lock_kept_by(holder, taken_by=pid(303))
+    blocked = thread(
+        301, "data.py:append:16", waits=locked(LockHolder(302, "python")), still_s=60.0
+    )
+    waits = replace(job.processes[1], threads=(blocked,))
+
+    assert found(no_progress.check, job) == []
+    assert found(no_progress.check, replace(job, processes=(job.processes[0], waits, holder))) == []
 
 
 def test_a_lock_that_was_tried_for_a_short_time_only_is_quiet() -> None:
@@ -277,6 +312,47 @@ def test_a_lock_that_was_tried_for_a_short_time_only_is_quiet() -> None:
     assert found(no_progress.check, lock_kept_by(holder, 5.0)) == []
 
 
+def test_a_loop_that_sleeps_at_one_line_while_main_waits_is_warned_about() -> None:
+    """It looks for a file, say, that never comes."""
+
+    def severity(asleep_s: float) -> Severity:
+        own = waiting(70.0)
+        polls = child(TRIES, "data.py:until_it_exists:28", still_s=0.1)
+        return only(no_progress.check, with_account(own, polls, asleep_s)).severity
+
+    assert severity(65.0) is Severity.WARNING
+    assert severity(20.0) is Severity.INFO
+
+
+def test_a_pipe_that_no_process_of_the_job_writes_to_is_read_in_vain() -> None:
+    """What a shell has left behind has inherited its output, and is no child of the job now."""
+
+    def job(*stack: str, fd: int = 3) -> Snapshot:
+        reads = WaitedOn("pipe-read", "read", ("pipe:[500]",), (fd,))
+        return snapshot_of(waiting(70.0, reads, *stack))
+
+    finding = only(no_progress.check, job("train.py:build:7"))
+
+    assert finding.severity is Severity.WARNING
+    assert "No process of this job has the writing end" in finding.cause
+    assert found(no_progress.check, job("train.py:build:7", fd=0)) == []
+    assert found(no_progress.check, job("connection.py:_recv", "train.py:work:7")) == []
+
+
+def test_a_reader_that_waits_for_an_end_of_file_is_told_who_has_the_other_end() -> None:
+    """A child has ended; what it has started has inherited its output."""
+    ended = process(250, "other", label="build.sh", ended=exited(250, exit_code=0))
+    daemon = child(still_s=200.0, parent=None, original_parent=250)
+
+    finding = only(no_progress.check, snapshot_of(waiting(40.0), ended, daemon))
+
+    assert "build.sh (250) has ended. spawned (300), which it started, has inherited" in (
+        finding.cause
+    )
+    assert "no end of file" in finding.cause
+    assert "DEVNULL" in finding.advice
+
+
 def test_a_prompt_and_a_debugger_wait_for_a_person() -> None:
     reads = WaitedOn("unknown", "read", ("/dev/pts/3",), (0,))
     debugs = thread(MAIN, "pdb.py:cmdloop", "train.py:main", waits=reads, still_s=500.0)
@@ -285,7 +361,7 @@ def test_a_prompt_and_a_debugger_wait_for_a_person() -> None:
     assert found(no_progress.check, snapshot_of(main(segments=(), threads=[debugs]))) == []
 
 
-def test_a_lock_of_threads_is_told_with_the_lines_of_the_other_threads() -> None:
+def test_a_wait_for_a_thread_lock_has_the_lines_of_the_other_threads() -> None:
     futex = WaitedOn("futex", "futex", ("futex 0x1",))
     threads = [
         thread(MAIN, "train.py:save:5", waits=futex, still_s=90.0),

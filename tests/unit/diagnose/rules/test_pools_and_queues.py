@@ -86,7 +86,7 @@ def idle_pool_worker(number: int, start_ticks: int) -> Process:
     return replace(made, process=ProcessId(number, start_ticks))
 
 
-def test_a_death_nobody_saw_shows_in_a_younger_worker() -> None:
+def test_an_unobserved_exit_shows_in_a_worker_started_later() -> None:
     own = main(threads=[thread(MAIN, *POOL, still_s=STILL)])
     job = snapshot_of(own, idle_pool_worker(300, 5000), idle_pool_worker(301, 5250))
 
@@ -171,7 +171,7 @@ RECV = (
 )
 
 
-def test_a_torn_message_is_named() -> None:
+def test_a_partial_message_is_named() -> None:
     finding = only(half_message.check, snapshot_of(reader(*RECV), KILLED))
 
     assert "60 s for 879K more from pipe:[500], which is empty" in finding.evidence[0]
@@ -190,7 +190,7 @@ def test_a_writer_that_called_os_exit_is_named_with_its_line() -> None:
     assert "join_thread" in finding.advice
 
 
-def test_a_torn_message_is_named_by_its_stack_though_nobody_saw_the_death() -> None:
+def test_a_partial_message_is_named_by_its_stack_without_an_observed_exit() -> None:
     finding = only(half_message.check, snapshot_of(reader(*RECV)))
 
     assert len(finding.evidence) == 1
@@ -263,7 +263,7 @@ def test_children_that_are_not_joined_yet_are_part_of_the_same_finding() -> None
     )
 
 
-def test_a_join_under_spawn_is_told_by_its_stack() -> None:
+def test_a_join_under_spawn_is_named_by_its_stack() -> None:
     poll = WaitedOn("poll", "poll", ("pipe:[9]",))
     parent = joining("connection.py:wait", "process.py:join", "train.py:f", wait=poll)
 

@@ -46,7 +46,7 @@ def lock(*users: int) -> Any:
     return segment(77, kind="semaphore", mappers=tuple(map(pid, users)))
 
 
-def test_a_lock_taken_along_by_a_killed_reader_is_named() -> None:
+def test_a_lock_held_by_a_killed_reader_is_named() -> None:
     job = snapshot_of(main(), at_lock(300), at_lock(301), KILLED, segments=(lock(100, 300, 301),))
 
     finding = only(queue_lock_held_by_dead.check, job)
@@ -73,7 +73,7 @@ def test_a_single_waiter_is_named_in_the_singular() -> None:
         (process(301, "spawned", threads=[thread(301, "queues.py:get", "train.py:f")]), KILLED),
     ],
 )
-def test_a_lock_that_somebody_may_hold_is_quiet(others: tuple[Process, ...]) -> None:
+def test_a_lock_that_a_running_process_may_hold_is_quiet(others: tuple[Process, ...]) -> None:
     job = snapshot_of(main(), at_lock(300), *others, segments=(lock(300, 301),))
 
     assert found(queue_lock_held_by_dead.check, job) == []
@@ -122,7 +122,7 @@ def test_a_lock_held_by_a_terminated_process_is_named_if_no_other_can_hold_it() 
         ),
     ],
 )
-def test_a_terminated_process_says_nothing_where_the_lock_may_be_held_or_is_none(
+def test_a_terminated_process_proves_nothing_where_the_lock_may_be_held_or_is_none(
     job: Snapshot,
 ) -> None:
     known = replace(job, segments=(lock(MAIN, 300, 301),))
@@ -142,7 +142,7 @@ def test_a_semaphore_above_zero_is_no_lock_that_is_held() -> None:
     assert found(queue_lock_held_by_dead.check, job) == []
 
 
-def test_a_semaphore_of_unknown_purpose_is_looked_at_for_longer() -> None:
+def test_a_semaphore_of_unknown_purpose_is_reported_later() -> None:
     def stuck(for_s: float, **seen: Any) -> list[Finding]:
         waits = at_lock(300).threads[0]
         worker = replace(at_lock(300), threads=(replace(waits, still_s=for_s, **seen),))
@@ -163,7 +163,7 @@ NOTIFY = (
 )
 
 
-def test_an_event_whose_sleeper_was_killed_is_named() -> None:
+def test_an_event_whose_waiter_was_killed_is_named() -> None:
     job = snapshot_of(main(threads=[thread(MAIN, *NOTIFY, still_s=STILL)]), KILLED)
 
     finding = only(event_set_hangs.check, job)
@@ -197,7 +197,7 @@ def at_barrier(number: int, still_s: float = STILL) -> Process:
     return process(number, "spawned", threads=[thread(number, *AT_BARRIER, still_s=still_s)])
 
 
-def test_a_barrier_that_one_party_died_before_is_named() -> None:
+def test_a_barrier_that_a_killed_process_did_not_reach_is_named() -> None:
     job = snapshot_of(main(), at_barrier(300), at_barrier(301), FAILED)
 
     finding = only(event_set_hangs.check, job)
@@ -207,7 +207,7 @@ def test_a_barrier_that_one_party_died_before_is_named() -> None:
     assert "at train.py:12 epoch" in finding.evidence[0]
 
 
-def test_a_barrier_that_one_party_left_early_is_a_warning() -> None:
+def test_a_barrier_that_an_exited_process_did_not_reach_is_a_warning() -> None:
     left = process(400, "spawned", ended=exited(400, exit_code=0))
 
     assert only(event_set_hangs.check, snapshot_of(main(), at_barrier(300), left)).severity is (

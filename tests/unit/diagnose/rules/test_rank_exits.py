@@ -1,4 +1,4 @@
-"""Several ranks ended: the first is named, and an abort in a collective is the collective's."""
+"""Several ranks exited: the first is named, and an abort in a collective has a rule of its own."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_the_process_of_a_rank_that_returned_may_end_after_those_it_failed() -> 
     assert "rank 0 (300) failed 1.0 s before its process had ended" in finding.summary
 
 
-def test_it_is_certain_where_the_hook_heard_the_exception() -> None:
+def test_the_first_rank_is_certain_where_the_hook_reported_the_exception() -> None:
     job = snapshot_of(
         main(),
         rank(0, 4.0, "train.py:load:3", exit_code=1),
@@ -96,7 +96,7 @@ def test_of_ranks_that_failed_the_one_with_an_error_of_its_own_is_named() -> Non
     assert only(worker_exited_unexpectedly.check, job).process == pid(301)
 
 
-def test_ranks_that_failed_because_another_was_killed_are_not_told_again() -> None:
+def test_ranks_that_failed_because_another_was_killed_are_no_second_finding() -> None:
     job = snapshot_of(main(), rank(0, 5.0, exit_code=1), rank(1, 6.0, signal=9))
 
     finding = only(worker_exited_unexpectedly.check, job)
@@ -111,7 +111,7 @@ def test_ranks_that_failed_because_another_was_killed_are_not_told_again() -> No
         (rank(0, 2.0, "train.py:load:3", exit_code=1), ()),  # not in a collective, and later
         (rank(0, 4.0, exit_code=1), (raised(0, "ValueError: of its own"),)),
         (rank(0, 4.0, group="python", exit_code=1), ()),
-        (rank(0, 11.0, exit_code=1), ()),  # long before the other left
+        (rank(0, 11.0, exit_code=1), ()),  # long before the other exited
     ],
 )
 def test_a_rank_that_failed_for_another_reason_is_named_itself(
@@ -122,7 +122,7 @@ def test_a_rank_that_failed_for_another_reason_is_named_itself(
     assert only(worker_exited_unexpectedly.check, job).process == pid(300)
 
 
-def test_it_is_possible_where_only_the_time_speaks_for_it() -> None:
+def test_the_first_rank_is_called_possible_where_only_the_time_is_evidence() -> None:
     job = snapshot_of(
         main(), rank(0, 5.0, "train.py:load:3", exit_code=1), rank(1, 6.0, exit_code=0)
     )
@@ -133,7 +133,7 @@ def test_it_is_possible_where_only_the_time_speaks_for_it() -> None:
     assert finding.cause.startswith("Possible: rank 1 (301) left")
 
 
-def test_how_the_first_ended_is_told_only_where_it_was_seen() -> None:
+def test_the_exit_of_the_first_rank_is_described_only_where_it_was_observed() -> None:
     job = snapshot_of(main(), rank(0, 5.0, exit_code=1), rank(1, 6.0))
 
     finding = only(worker_exited_unexpectedly.check, job)
@@ -148,7 +148,7 @@ def test_ranks_that_all_return_are_no_finding() -> None:
     assert found(worker_exited_unexpectedly.check, job) == []
 
 
-def test_an_abort_in_a_collective_is_told_of_the_collective() -> None:
+def test_an_abort_in_a_collective_is_a_finding_about_the_collective() -> None:
     job = snapshot_of(main(), rank(0, 5.0, exit_code=1), rank(1, 6.0, signal=6))
 
     finding = only(collective_mismatch.check, job)

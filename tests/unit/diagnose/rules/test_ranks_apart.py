@@ -109,7 +109,7 @@ def test_ranks_in_different_groups_may_all_wait_for_one_that_is_in_no_collective
     assert "2 ranks wait in all_reduce and broadcast for rank 2 (302)" in finding.summary
 
 
-def test_what_torch_has_recorded_is_told_of_each_rank() -> None:
+def test_evidence_has_the_recorded_collective_of_each_rank() -> None:
     job = snapshot_of(
         main(),
         called(0, "all_reduce", states=[state()]),
@@ -133,7 +133,7 @@ def test_what_torch_has_recorded_is_told_of_each_rank() -> None:
         ({}, {"operation": "gloo:reduce"}, "1 in all_reduce, 1 in reduce", "same number of calls"),
     ],
 )
-def test_equal_calls_are_told_apart_by_what_torch_has_recorded(
+def test_equal_calls_are_distinguished_by_what_torch_has_recorded(
     one: dict[str, Any], other: dict[str, Any], words: str, cause: str
 ) -> None:
     job = snapshot_of(
@@ -167,7 +167,7 @@ def test_equal_calls_without_a_certain_difference_are_no_mismatch(other: dict[st
     assert found(collective_mismatch.check, job) == []
 
 
-def test_a_different_number_of_calls_before_is_told_of_each_rank() -> None:
+def test_evidence_has_the_different_number_of_earlier_calls_of_each_rank() -> None:
     ahead, behind = state(14), state(12, operation="gloo:barrier")
     job = snapshot_of(
         main(), called(0, "all_reduce", states=[ahead]), called(1, "barrier", states=[behind])
@@ -178,7 +178,7 @@ def test_a_different_number_of_calls_before_is_told_of_each_rank() -> None:
     assert "a different number of calls before: rank 0 (300) 13, rank 1 (301) 11" in cause
 
 
-def test_without_a_record_it_is_open_which_of_the_two_it_is() -> None:
+def test_without_a_record_both_causes_are_possible() -> None:
     job = snapshot_of(main(), called(0, "all_reduce"), called(1, "barrier"))
 
     cause = only(collective_mismatch.check, job).cause
@@ -246,7 +246,7 @@ def test_ranks_that_all_send_or_all_receive_wait_for_ever(call: str, other: str)
 
 
 @pytest.mark.parametrize(("waited_s", "severity"), [(9.0, Severity.INFO), (40.0, Severity.WARNING)])
-def test_a_rank_that_sleeps_in_turns_may_do_so_for_a_while(
+def test_a_rank_that_sleeps_repeatedly_is_reported_later(
     waited_s: float, severity: Severity
 ) -> None:
     sleeps = rank(0, "train.py:validate:90", still_s=0.0)
@@ -290,7 +290,7 @@ def test_all_ranks_seen_may_wait_for_those_of_another_machine(size: str) -> None
 BUSY = cpu(w300=90.0)
 
 
-def test_a_rank_that_works_while_others_wait_is_worth_knowing_and_no_more() -> None:
+def test_a_rank_that_works_while_others_wait_is_information() -> None:
     works = rank(0, "train.py:validate:90", still_s=0.0)
 
     finding = only(
@@ -301,7 +301,7 @@ def test_a_rank_that_works_while_others_wait_is_worth_knowing_and_no_more() -> N
     assert "rank 0 (300) is still working at train.py:90 validate" in finding.cause
 
 
-def test_a_rank_that_works_for_longer_than_a_timeout_allows_is_more_than_that() -> None:
+def test_a_rank_that_works_for_longer_than_a_timeout_is_a_warning() -> None:
     works = rank(0, "train.py:validate:90", still_s=0.0)
     job = snapshot_of(main(), works, called(1, "barrier", still_s=400.0))
 

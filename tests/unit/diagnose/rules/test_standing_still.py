@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
+
+import pytest
 
 from mpwatch.diagnose.rules.hangs import standing_still
 from mpwatch.model.ids import SegmentId
@@ -116,6 +119,47 @@ def test_a_barrier_for_more_parties_than_come_is_told_with_those_that_wait_there
     assert "exactly as many parties" in finding.advice
 
 
+@pytest.mark.parametrize(
+    ("dead", "words"),
+    [
+        ([process(302, "other", ended=exited(302, exit_code=1))], "for other 302 (302), which has"),
+        ([], "that no other process comes to"),
+    ],
+    ids=["one has ended", "none has"],
+)
+def test_parties_that_are_all_at_a_barrier_wait_for_one_that_is_not_there(
+    dead: list[Process], words: str
+) -> None:
+    jobs = [one(number, at_semaphore(77), *BARRIER) for number in (MAIN, 300, 301)]
+    job = snapshot_of(*jobs, *dead, segments=(semaphore(77, MAIN, 300, 301),))
+
+    finding = only(standing_still.check, job)
+
+    assert words in finding.summary
+    assert "main (100), actor 0 (300) and actor 1 (301) have arrived" in finding.cause
+    assert any("exit code 1" in each for each in finding.evidence) == bool(dead)
+
+
+def test_processes_that_wait_for_one_at_a_dead_end_are_told_with_that_one() -> None:
+    """The only thread of main waits for its own queue; two workers wait for tasks from main."""
+    links = (pipe(5, 500, False), pipe(6, 500, True))
+    lock = WaitedOn("futex", "futex", ("futex 0x1",), futex_command=9)
+    jobs = [
+        one(MAIN, lock, "threading.py:wait", "queue.py:get", "train.py:next:9", links=links),
+        *(
+            one(n, WaitedOn("pipe-read", "read", ("pipe:[500]",)), *GET, links=links[:1])
+            for n in (300, 301)
+        ),
+    ]
+
+    finding = only(
+        standing_still.check,
+        snapshot_of(*(replace(j, sample=replace(j.sample, thread_count=1)) for j in jobs)),
+    )
+
+    assert finding.process == pid(MAIN)
+
+
 def test_a_party_that_waits_elsewhere_for_one_at_the_barrier_is_explained_step_by_step() -> None:
     """One waits at the barrier and keeps a lock, for which the other one waits."""
     jobs = [
@@ -163,6 +207,18 @@ def test_a_parent_that_joins_a_child_which_sends_through_a_socket() -> None:
 
     assert "waits for it to read" in finding.summary
     assert "reads nothing meanwhile" in finding.cause
+
+
+def test_a_parent_that_waits_for_a_program_whose_errors_it_does_not_read() -> None:
+    jobs = [
+        one(MAIN, waits_for_child(300), "subprocess.py:wait", links=(pipe(3, 500, False),)),
+        one(300, WaitedOn("pipe-write", "write", ("pipe:[500]",)), links=(pipe(2, 500, True),)),
+    ]
+
+    finding = only(standing_still.check, snapshot_of(*jobs))
+
+    assert "whose standard error nobody reads" in finding.summary
+    assert "communicate()" in finding.advice
 
 
 def test_processes_that_all_wait_to_receive_are_told_so() -> None:

@@ -90,7 +90,7 @@ def test_workers_spawned_by_a_spawned_process_are_information() -> None:
 
 
 @pytest.mark.parametrize(("own", "theirs"), [(None, "spawn"), ("fork", "fork"), ("spawn", "fork")])
-def test_workers_started_otherwise_are_no_news(own: str | None, theirs: str) -> None:
+def test_workers_started_by_another_method_are_quiet(own: str | None, theirs: str) -> None:
     owner = process(300, "spawned", start_method=own)
     worker = process(400, parent=300, start_method=theirs)
 
@@ -98,7 +98,7 @@ def test_workers_started_otherwise_are_no_news(own: str | None, theirs: str) -> 
 
 
 def workers_of_epochs(count: int, method: str = "spawn") -> list[Process]:
-    """Two workers an epoch, an epoch every ten seconds, the last one living."""
+    """Two workers an epoch, an epoch every ten seconds; those of the last epoch still run."""
     made = []
     for epoch in range(count):
         for number in range(2):
@@ -170,7 +170,7 @@ def test_a_program_without_a_file_whose_children_all_fail_is_named(
     ],
     ids=["a file", "a module", "one of its own", "others came up"],
 )
-def test_failures_that_may_have_other_reasons_are_not_put_down_to_a_missing_file(
+def test_failures_that_may_have_other_causes_are_not_attributed_to_a_missing_file(
     cmdline: tuple[str, ...], children: tuple[Process, ...]
 ) -> None:
     assert found(main_not_importable.check, snapshot_of(main(cmdline=cmdline), *children)) == []

@@ -1,4 +1,4 @@
-"""What is said of something that rises steadily, and what is left to rules that know more."""
+"""Findings about a value that rises steadily, and values that other rules explain."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def rising(
     return {(number, metric): line(end, per_s, 60) for number in numbers or (MAIN,)}
 
 
-def test_memory_that_rises_is_told_with_its_rate_and_the_time_until_none_is_left() -> None:
+def test_memory_that_rises_is_reported_with_its_rate_and_the_time_left() -> None:
     seen = snapshot_of(
         main(threads=[thread(100, "torch/nn.py:forward", "train.py:step:31", "train.py:main:57")]),
         memory_total_bytes=64 * GIB,
@@ -110,7 +110,7 @@ def test_what_a_young_process_reads_at_its_start_is_no_warning() -> None:
     assert told.severity is Severity.INFO
 
 
-def test_workers_that_grow_alike_are_one_finding() -> None:
+def test_workers_with_the_same_growth_are_one_finding() -> None:
     seen = snapshot_of(main(), *(process(n) for n in (200, 201, 202)))
 
     told = only(check, seen, history(rising("anon_bytes", 900 * MIB, 2 * MIB, 200, 201, 202)))
@@ -119,7 +119,7 @@ def test_workers_that_grow_alike_are_one_finding() -> None:
     assert "have ever more private memory: +6.0M/s together" in told.summary
 
 
-def test_pipes_that_stay_open_are_told_by_the_newest_descriptors() -> None:
+def test_pipes_that_stay_open_are_recognised_by_the_newest_descriptors() -> None:
     old = [file(n, f"/lib/{n}.so") for n in range(3, 20)]
     new = [pipe(20 + n, 1000 + n // 2, is_writable=bool(n % 2)) for n in range(180)]
     seen = snapshot_of(main(fds=fds(197, 1024, [*old, *new], pipe=180, file=17)))
@@ -134,7 +134,7 @@ def test_pipes_that_stay_open_are_told_by_the_newest_descriptors() -> None:
     assert "pipes" in told.cause
 
 
-def test_pipes_to_another_process_are_told_with_that_process() -> None:
+def test_pipes_to_another_process_are_reported_with_that_process() -> None:
     kept = [pipe(20 + n, 1000 + n, is_writable=False) for n in range(60)]
     others = [pipe(30 + n, 1000 + n, is_writable=True) for n in range(60)]
     seen = snapshot_of(
@@ -147,7 +147,7 @@ def test_pipes_to_another_process_are_told_with_that_process() -> None:
     assert "the other ends are held by loader-worker 200 (200)" in told.evidence
 
 
-def test_one_file_opened_again_and_again_is_told_with_its_path() -> None:
+def test_a_file_that_is_opened_repeatedly_is_reported_with_its_path() -> None:
     links = [file(n, "/data/train.h5") for n in range(3, 100)]
     told = only(
         check,
@@ -159,7 +159,7 @@ def test_one_file_opened_again_and_again_is_told_with_its_path() -> None:
     assert "open files" in told.summary
 
 
-def test_connections_are_told_with_their_address_and_a_minor_kind_is_not_explained() -> None:
+def test_connections_are_reported_with_their_address_and_a_rare_kind_is_not_explained() -> None:
     links = [socket(n, n, None, "tcp 127.0.0.1:4000 > 10.0.0.7:8080") for n in range(3, 62)]
     seen = snapshot_of(main(fds=fds(60, 1024, [*links, pipe(62, 5, False)], socket=59, pipe=1)))
 
@@ -174,7 +174,7 @@ def threads_of_a_poller(count: int) -> list[ThreadSample]:
     return [ThreadSample(100 + n, "python", "S", 0, start_ticks=n) for n in range(count)]
 
 
-def test_threads_that_do_not_end_are_told_with_the_line_they_are_at() -> None:
+def test_threads_that_do_not_end_are_reported_with_their_line() -> None:
     many = [thread(100, "train.py:main")]
     many += [thread(100 + n, "threading.py:wait", "train.py:watch:9") for n in range(1, 70)]
     grown = replace(main(threads=many), sample=replace(main(threads=many).sample))
@@ -188,7 +188,7 @@ def test_threads_that_do_not_end_are_told_with_the_line_they_are_at() -> None:
     assert "together with it: memory mappings +5.0/s" in told.evidence
 
 
-def test_children_that_stay_are_told_with_what_they_are() -> None:
+def test_children_that_stay_are_reported_with_their_label() -> None:
     helpers = [process(200 + n, "other", label="ffprobe") for n in range(30)]
     past = history(rising("children", 30, 0.5) | rising("fds", 70, 1))
 
@@ -199,7 +199,7 @@ def test_children_that_stay_are_told_with_what_they_are() -> None:
     assert "zombies" not in told.cause
 
 
-def test_children_that_are_not_joined_are_told_as_zombies() -> None:
+def test_children_that_are_not_joined_are_reported_as_zombies() -> None:
     exited = [process(200 + n, "other", label="ffprobe", state="Z") for n in range(30)]
 
     told = only(check, snapshot_of(main(), *exited), history(rising("children", 30, 0.5)))
@@ -264,7 +264,7 @@ def producer(number: int, *, writes: bool) -> Process:
     )
 
 
-def test_producers_of_one_queue_are_one_story_and_do_not_read_it() -> None:
+def test_producers_of_one_queue_are_one_finding_and_do_not_read_it() -> None:
     reader = main(
         threads=[thread(MAIN, "train.py:learn:40")], fds=fds(9, 1024, [pipe(4, 77, False)])
     )
@@ -290,7 +290,7 @@ def test_producers_of_one_queue_are_one_story_and_do_not_read_it() -> None:
     assert told.others == (pid(201),)
 
 
-def test_memory_that_rises_with_threads_is_told_with_them_also_of_a_sibling() -> None:
+def test_memory_that_rises_with_threads_is_reported_with_them_also_for_a_sibling() -> None:
     ranks = [process(n, "rank", thread_count=40, threads=[thread(n)]) for n in (200, 201)]
     past = history(
         rising("threads", 40, 0.5, 200) | rising("anon_bytes", 900 * MIB, 5 * MIB, 200, 201)
@@ -306,7 +306,7 @@ def test_memory_that_rises_with_threads_is_told_with_them_also_of_a_sibling() ->
 
 
 def with_kept_threads(*after_s: float) -> Process:
-    """A process of 60 s with threads at one line, each started so many seconds after it."""
+    """A process, 60 s old, with threads at one line, each started so many seconds after it."""
     kept = [thread(100 + n, "queue.py:put", "train.py:fetch:9") for n in range(1, len(after_s) + 1)]
     job = main(threads=[thread(MAIN, "train.py:step:31"), *kept], born_wall_s=WALL_S - 60)
     samples = [ThreadSample(MAIN, "python", "S", 0, start_ticks=5100)]
@@ -334,7 +334,7 @@ def test_threads_started_one_after_the_other_that_stay_explain_memory_at_once() 
     [(20, 26, 33), (2, 2, 2, 2, 2, 2, 2), (5, 8, 11, 14, 17, 20, 23)],
     ids=["few", "a pool", "no more are started"],
 )
-def test_threads_that_do_not_pile_up_are_not_the_reason(after_s: tuple[float, ...]) -> None:
+def test_threads_that_do_not_accumulate_are_not_the_cause(after_s: tuple[float, ...]) -> None:
     job = snapshot_of(with_kept_threads(*after_s))
 
     told = only(check, job, history(rising("anon_bytes", 900 * MIB, 5 * MIB)))
@@ -350,13 +350,13 @@ def test_threads_that_do_not_pile_up_are_not_the_reason(after_s: tuple[float, ..
         (WorkerLoad(0, fetched=90, fetch_p50_s=0.7, task_since_s=0.1), 1),
     ],
 )
-def test_what_a_worker_gathers_for_one_batch_is_no_growth(load: WorkerLoad, told: int) -> None:
+def test_samples_collected_for_one_batch_are_no_growth(load: WorkerLoad, told: int) -> None:
     job = snapshot_of(main(), process(200, more={"loader": load}))
 
     assert len(found(check, job, history(rising("anon_bytes", 900 * MIB, 5 * MIB, 200)))) == told
 
 
-def test_a_manager_that_grows_is_told_as_the_holder_of_others_objects() -> None:
+def test_a_manager_that_grows_is_reported_as_the_holder_of_shared_objects() -> None:
     server = process(200, "spawned", label="manager", torch_loaded=True)
 
     told = only(
@@ -368,7 +368,7 @@ def test_a_manager_that_grows_is_told_as_the_holder_of_others_objects() -> None:
 
 
 def importing(until_s: float) -> Account:
-    """A worker that runs imports until then, and its own code afterwards."""
+    """A worker that imports modules until a time, and runs its own code afterwards."""
     found = Account()
     for second in range(61):
         at_s = NOW_S - 60 + second
@@ -382,14 +382,16 @@ def importing(until_s: float) -> Account:
 
 
 @pytest.mark.parametrize(("imports_s", "told"), [(60, 0), (40, 0), (10, 1)])
-def test_what_rises_while_a_process_imports_modules_is_its_start(imports_s: int, told: int) -> None:
+def test_memory_that_rises_while_a_process_imports_modules_is_its_start(
+    imports_s: int, told: int
+) -> None:
     past = history(rising("anon_bytes", 900 * MIB, 5 * MIB, 200))
     job = replace(snapshot_of(main(), process(200)), account=importing(NOW_S - 60 + imports_s))
 
     assert len(found(check, job, past)) == told
 
 
-def test_a_queue_without_a_bound_is_told_once_with_the_memory_it_takes() -> None:
+def test_a_queue_without_a_bound_is_reported_once_with_its_memory() -> None:
     past = history(
         rising("queue_backlog", 9000, 100, MAIN, 200) | rising("anon_bytes", 900 * MIB, 5 * MIB)
     )
@@ -424,7 +426,7 @@ def test_shared_memory_blocks_that_are_never_unlinked_are_reported() -> None:
     assert found(check, snapshot_of(main(), tracker, shm=shm, new_psm=files), idle) == []
 
 
-def test_shared_memory_that_is_kept_is_told_with_its_makers_holders_and_line() -> None:
+def test_shared_memory_that_is_kept_is_reported_with_makers_holders_and_line() -> None:
     kept = [
         segment(
             n,
@@ -460,14 +462,14 @@ def test_descriptors_on_shared_tensors_and_their_memory_are_one_finding() -> Non
     assert told.subject == "descriptors"
 
 
-def test_workers_that_a_young_main_starts_one_by_one_are_not_told() -> None:
+def test_workers_that_a_new_main_starts_one_by_one_are_quiet() -> None:
     helpers = [process(200 + n, "other", label="env") for n in range(30)]
     past = history(rising("children", 30, 0.5))
 
     assert found(check, snapshot_of(main(born_wall_s=WALL_S - 50), *helpers), past) == []
 
 
-def test_temporary_files_are_told_with_their_directory() -> None:
+def test_temporary_files_are_reported_with_their_directory() -> None:
     past = history(host={"tmp_files": line(200, 2, 60)})
     files = NewFiles(200, 200 * 4096, "/scratch/tmpab12")
 
@@ -479,7 +481,7 @@ def test_temporary_files_are_told_with_their_directory() -> None:
     )
 
 
-def test_what_rises_a_little_or_for_a_short_time_is_not_told() -> None:
+def test_a_small_or_short_rise_is_quiet() -> None:
     seen = snapshot_of(main(fds=fds(900)))
 
     assert found(check, seen, history({(MAIN, "fds"): line(900, 1, 20)})) == []
@@ -506,7 +508,7 @@ def finding(rule: str, number: int | None = MAIN, subject: str = "") -> Finding:
         ("zombie-processes", 200, "child processes", True),
     ],
 )
-def test_a_rule_that_knows_more_of_the_same_growth_names_it(
+def test_a_more_specific_rule_reports_the_same_growth(
     rule: str, number: int, subject: str, is_named: bool
 ) -> None:
     growth = finding("steady-growth", 200, subject)

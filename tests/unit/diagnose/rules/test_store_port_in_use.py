@@ -25,17 +25,17 @@ def test_a_port_that_an_orphan_holds_is_named_before_the_job_fails() -> None:
     finding = only(store_port_in_use.check, snapshot_of(meeting(), port_owners=(STRANGER,)))
 
     assert finding.severity is Severity.WARNING
-    assert "process 900, whose starter is gone, has it: python old.py" in finding.evidence
+    assert "process 900, whose parent has exited, has it: python old.py" in finding.evidence
 
 
-def test_the_error_is_told_with_who_has_the_port() -> None:
+def test_the_error_is_reported_with_the_owner_of_the_port() -> None:
     words = "The server socket has failed to listen on any local network address. port: 4000"
     job = snapshot_of(meeting(), port_owners=(STRANGER,), log=(log("exception", MAIN, words),))
 
     assert "process 900" in only(store_port_in_use.check, job).summary
 
 
-def test_a_port_held_by_another_process_of_the_job_is_told_so() -> None:
+def test_a_port_held_by_another_process_of_the_job_is_reported_as_such() -> None:
     words = "The server socket has failed to listen on any local network address. port: 4000"
     other = process(300, "spawned", fds=fds(9, links=sockets("tcp listens on *:4000")))
     job = snapshot_of(meeting(), other, log=(log("exception", MAIN, words),))
@@ -48,14 +48,14 @@ def test_the_cause_names_the_owner_and_offers_an_orphan_only_where_one_was_seen(
     other_job = STRANGER._replace(parent_pid=800)
     job = only(store_port_in_use.check, snapshot_of(meeting(), port_owners=(other_job,)))
 
-    assert "Process 900, which has lost its parent," in orphan.cause
+    assert "Process 900, whose parent has exited," in orphan.cause
     assert "stop process 900" in orphan.advice
     assert "Process 900 outside of this job" in job.cause
     assert "orphan" not in job.cause
     assert "stop process" not in job.advice
 
 
-def test_the_cause_says_so_where_the_owner_of_the_port_is_not_known() -> None:
+def test_the_cause_says_that_the_owner_of_the_port_is_unknown() -> None:
     words = "The server socket has failed to listen on any local network address. port: 4000"
     job = snapshot_of(meeting(), port_owners=(), log=(log("exception", MAIN, words),))
 

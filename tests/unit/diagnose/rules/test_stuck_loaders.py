@@ -59,14 +59,14 @@ def test_a_lost_batch_is_named_from_system_calls_alone() -> None:
     )
 
 
-def test_a_main_that_somebody_stopped_waits_for_nothing() -> None:
+def test_a_main_process_that_is_stopped_does_not_wait() -> None:
     held = waiting(*WAITING_MAIN)
     held = replace(held, sample=replace(held.sample, state="T"))
 
     assert found(feeder_thread_drops_batch.check, snapshot_of(held, idle(200, *IDLE_WORKER))) == []
 
 
-def test_the_hook_says_which_batch_was_lost_and_why() -> None:
+def test_the_hook_reports_which_batch_was_lost_and_why() -> None:
     loader = Loader(pid(MAIN), 1, 1, next_task=417, outstanding=2, waiting_since_s=30.0)
     other = Loader(pid(MAIN), 2, 1)
     loss = log("lost-item", 200, "lost item: OSError; [Errno 28]")
@@ -91,7 +91,7 @@ def test_the_hook_says_which_batch_was_lost_and_why() -> None:
         ("ValueError: 7", "the error above", "Fix the error above"),
     ],
 )
-def test_a_lost_item_is_put_down_to_the_error_of_its_feeder_thread(
+def test_a_lost_item_has_the_error_of_its_feeder_thread_as_its_cause(
     words: str, cause: str, fix: str
 ) -> None:
     worker, plain = process(200), process(300, "spawned")

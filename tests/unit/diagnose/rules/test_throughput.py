@@ -40,7 +40,7 @@ from tests.builders.snapshots import (
 
 
 def waits(**shares: float) -> History:
-    """How often each was found waiting at the last 30 looks, whole and half shares."""
+    """The share of the last 30 readings in which each process was waiting."""
     return history(
         {
             (MAIN if name == "main" else int(name[1:]), "loader_wait"): [
@@ -65,7 +65,7 @@ def two(*stack: str, still_s: float | None = 60.0) -> tuple[Process, ...]:
     )
 
 
-def test_the_measured_share_of_waiting_is_told() -> None:
+def test_the_measured_share_of_waiting_is_reported() -> None:
     job = snapshot_of(main(), *two(*FETCHING_WORKER), loaders=(loader(outstanding=4, parked=0),))
 
     finding = only(loader_starvation.check, job, BUSY)
@@ -76,7 +76,7 @@ def test_the_measured_share_of_waiting_is_told() -> None:
     assert any("2 of 2 in data.py:31 decode" in each for each in finding.evidence)
 
 
-def test_without_the_hook_busy_workers_and_an_idle_main_tell_it() -> None:
+def test_without_the_hook_busy_workers_and_an_idle_main_are_evidence() -> None:
     past = waits(main=0.9, w200=0.1, w201=0)
     finding = only(loader_starvation.check, snapshot_of(main(), *two(still_s=0.5)), past)
 
@@ -154,7 +154,7 @@ def epochs(*ages_s: float, living: int = 1) -> list[Process]:
 
 
 def first_batches(*starts: float, wait_s: float) -> History:
-    """Main waits for so long after each start, and not otherwise."""
+    """Main waits for so long after each start of workers, and at no other time."""
     points = [
         Point(NOW_S - 60 + i, float(any(0 <= i - 60 + age < wait_s for age in starts)))
         for i in range(61)
@@ -162,7 +162,7 @@ def first_batches(*starts: float, wait_s: float) -> History:
     return history({(MAIN, "loader_wait"): points})
 
 
-def test_workers_started_for_each_epoch_are_told_with_what_their_start_costs() -> None:
+def test_workers_started_for_each_epoch_are_reported_with_the_cost_of_their_start() -> None:
     job = snapshot_of(main(), *epochs(50, 40, 30, 20, 10))
 
     finding = only(loader_starvation.check, job, first_batches(50, 40, 30, 20, 10, wait_s=6))
@@ -178,7 +178,7 @@ def test_workers_started_for_each_epoch_are_told_with_what_their_start_costs() -
     [((50,), 40), ((50, 40, 30, 20, 10), 1), ((90, 70), 30)],
     ids=["started once", "quick starts", "started before the watch"],
 )
-def test_workers_that_cost_little_to_start_are_not_told(
+def test_workers_that_cost_little_to_start_are_quiet(
     ages: tuple[float, ...], wait_s: float
 ) -> None:
     past = first_batches(*ages, wait_s=wait_s)
@@ -221,14 +221,14 @@ def test_workers_that_all_wait_for_one_process_are_not_too_few() -> None:
     assert "manager (300)" in finding.advice
 
 
-def test_workers_that_stand_are_not_at_work() -> None:
+def test_stalled_workers_are_not_busy() -> None:
     past = waits(main=0.9, w200=0.1, w201=0)
 
     assert found(loader_starvation.check, snapshot_of(main(), *two(still_s=9.0)), past) == []
 
 
 def in_turns(*, of: int, waits: int) -> list[Point]:
-    """Main that waits at most looks and trains at one in so many."""
+    """Main that waits in most readings and trains in one of so many."""
     return [Point(NOW_S - 15 + i / 2, float(i % of < waits)) for i in range(31)]
 
 
@@ -273,14 +273,14 @@ def test_workers_of_unknown_load_count_as_busy_where_waiting_is_measured() -> No
 
 
 def worked_until(seconds_ago: float) -> History:
-    """Main and two workers that were busy, and then none of them used any cpu."""
+    """Main and two workers that were busy until a time, and then used no cpu."""
     busy = [Point(NOW_S - 20 + i, 95.0 if i < 20 - seconds_ago else 0.0) for i in range(21)]
     waiting = [Point(at_s, float(load == 0)) for at_s, load in busy]
     workers: list[tuple[int, ProcessMetric]] = [(n, "cpu_percent") for n in (200, 201)]
     return history({**dict.fromkeys(workers, busy), (MAIN, "loader_wait"): waiting})
 
 
-def test_a_job_that_begins_to_hang_is_not_told_to_have_too_few_workers() -> None:
+def test_a_job_that_begins_to_hang_has_no_finding_about_too_few_workers() -> None:
     waits_for_ever = loader(waiting_since_s=6.0)
     job = snapshot_of(main(), *two(), loaders=(waits_for_ever,))
 
@@ -288,7 +288,7 @@ def test_a_job_that_begins_to_hang_is_not_told_to_have_too_few_workers() -> None
     assert only(loader_starvation.check, job, BUSY).rule == "loader-starvation"
 
 
-def test_without_the_hook_few_looks_at_the_beginning_of_a_hang_say_nothing() -> None:
+def test_without_the_hook_few_readings_at_the_beginning_of_a_hang_prove_nothing() -> None:
     early = history({(MAIN, "loader_wait"): [Point(NOW_S - 5 + i / 2, 1.0) for i in range(11)]})
 
     assert wait_share(main(), early) is None

@@ -32,7 +32,7 @@ from tests.unit.diagnose.rules.test_pools_and_queues import pool_worker
 HUNG_UP = log("ticket-failed", 300, "ticket failed: EOFError")
 
 
-def test_a_sender_that_does_not_know_its_ticket_is_named() -> None:
+def test_a_sender_that_does_not_recognise_a_handle_is_named() -> None:
     job = snapshot_of(main(), process(300, "spawned"), log=(HUNG_UP,))
     certain = log("thread-died", 200, "thread died: KeyError: 2 in _serve")
 
@@ -49,7 +49,7 @@ def test_a_sender_that_does_not_know_its_ticket_is_named() -> None:
         {"dead": process(200, "spawned", ended=exited(200, signal=9))},
     ],
 )
-def test_a_sender_that_hangs_up_for_another_reason_has_no_foreign_tickets(
+def test_a_sender_that_closes_for_another_reason_has_no_foreign_handles(
     reason: dict[str, Any],
 ) -> None:
     dead = [reason["dead"]] if "dead" in reason else []
@@ -58,7 +58,7 @@ def test_a_sender_that_hangs_up_for_another_reason_has_no_foreign_tickets(
     assert found(raw_fork_inherits_sharer.check, job) == []
 
 
-def test_the_first_of_several_to_fail_speaks_for_them() -> None:
+def test_the_first_of_several_failures_is_described() -> None:
     early = process(300, "spawned", ended=exited(300, at_s=NOW_S - 9, exit_code=1))
     late = process(200, "spawned", ended=exited(200, at_s=NOW_S - 5, exit_code=1))
 
@@ -70,7 +70,7 @@ def test_the_first_of_several_to_fail_speaks_for_them() -> None:
     assert alone.key == both.key
 
 
-def test_what_a_failed_process_said_is_evidence_and_decides_the_advice() -> None:
+def test_the_exception_of_a_failed_process_is_evidence_and_decides_the_fix() -> None:
     dead = process(200, "spawned", ended=exited(200, at_s=NOW_S - 9, exit_code=1))
     said = log("exception", 200, "exception: EOFError")
 
@@ -83,7 +83,7 @@ def test_what_a_failed_process_said_is_evidence_and_decides_the_advice() -> None
     assert "num_workers" not in silent.advice + told.advice
 
 
-def test_how_a_process_left_of_its_own_will_is_evidence() -> None:
+def test_the_call_by_which_a_process_exited_is_evidence() -> None:
     dead = process(200, ended=exited(200, exit_code=3))
     left = log("exit", 200, "exit: code 3; by os._exit", how="os._exit", code=3)
 
@@ -107,7 +107,7 @@ def hooked_worker(**job: Any) -> Process:
     return replace(worker, hook=Hook("ready"), gauges={"job": {"job": None, "done": 4, **job}})
 
 
-def test_a_call_that_no_worker_has_is_lost_though_nobody_saw_a_death() -> None:
+def test_a_call_that_no_worker_has_is_lost_without_an_observed_exit() -> None:
     finding = only(pool_hang_after_worker_death.check, snapshot_of(waiting_for(), hooked_worker()))
 
     assert "1 call without a result, not queued, and no worker is running one" in finding.evidence
@@ -138,7 +138,7 @@ def test_a_pool_without_outstanding_calls_waits_for_nothing() -> None:
     assert found(pool_hang_after_worker_death.check, job) == []
 
 
-def test_a_pool_whose_next_task_is_being_made_is_fed() -> None:
+def test_a_pool_whose_next_task_is_being_made_is_quiet() -> None:
     feeding = thread(150, "data.py:read_lines:7", "multiprocessing/pool.py:_handle_tasks")
     waiting = main(threads=[thread(MAIN, *IMAP), feeding])
     dead = process(300, "spawned", ended=exited(300, signal=11))
@@ -152,7 +152,7 @@ def test_a_pool_whose_next_task_is_being_made_is_fed() -> None:
 BURDEN = log("many-storages", MAIN, storages=70_000, path="._args[1].steps", object="Process")
 
 
-def test_the_hook_says_in_what_the_many_tensors_are() -> None:
+def test_the_hook_reports_which_attribute_holds_the_many_tensors() -> None:
     job = snapshot_of(main(maps=maps(60_000, torch=59_000)), log=(BURDEN,))
 
     evidence = only(max_map_count.check, job).evidence
@@ -168,7 +168,7 @@ def test_a_mapping_that_was_refused_is_named_after_its_process_has_ended() -> No
     assert "it has used up vm.max_map_count" in only(max_map_count.check, job).summary
 
 
-def test_a_refused_mapping_far_below_the_limit_is_put_down_to_another_limit() -> None:
+def test_a_refused_mapping_far_below_the_limit_has_another_limit_as_its_cause() -> None:
     words = "unable to mmap 96 bytes from file </torch_1_2_65174>: Cannot allocate memory (12)"
     job = snapshot_of(main(maps=maps(1_200, torch=90)), log=(log("exception", MAIN, words),))
 
@@ -179,7 +179,7 @@ def test_a_refused_mapping_far_below_the_limit_is_put_down_to_another_limit() ->
     assert "1200 of 65530 mappings in use when last counted" in finding.evidence
 
 
-def test_what_the_fork_server_nearly_refused_is_a_warning() -> None:
+def test_arguments_that_the_fork_server_nearly_refused_are_a_warning() -> None:
     def born(fds: int, method: str = "forkserver") -> list[Finding]:
         birth = log("birth", MAIN, pid=7, fds=fds, method=method)
         return found(forkserver_too_many_fds.check, snapshot_of(main(), log=(birth, BURDEN)))
@@ -190,7 +190,7 @@ def test_what_the_fork_server_nearly_refused_is_a_warning() -> None:
     assert born(900, "spawn") == []
 
 
-def test_what_the_fork_server_refused_names_the_attribute() -> None:
+def test_arguments_that_the_fork_server_refused_are_named_by_attribute() -> None:
     said = log("exception", MAIN, "exception: process start; ValueError; too many fds")
 
     finding = only(forkserver_too_many_fds.check, snapshot_of(main(), log=(said, BURDEN)))

@@ -40,7 +40,7 @@ from tests.builders.snapshots import (
 )
 
 
-def test_a_bus_error_is_named_with_the_room_there_was() -> None:
+def test_a_bus_error_is_named_with_the_free_space_at_that_time() -> None:
     dead = process(200, ended=exited(200, signal=7))
     sparse = segment(
         1, 200, kind="psm", size_bytes=8 * MIB, allocated_bytes=MIB, mappers=(pid(MAIN),)
@@ -80,7 +80,7 @@ def test_a_bus_error_is_named_where_nothing_else_is_known() -> None:
     assert len(only(shm_full_sigbus.check, snapshot_of(main(), dead)).evidence) == 1
 
 
-def test_more_promised_than_there_is_is_named_before_it_is_touched() -> None:
+def test_sparse_segments_larger_than_the_free_space_are_named_before_they_are_used() -> None:
     sparse = segment(
         1, 200, kind="psm", size_bytes=48 * MIB, allocated_bytes=0, mappers=(pid(MAIN),)
     )
@@ -92,7 +92,7 @@ def test_more_promised_than_there_is_is_named_before_it_is_touched() -> None:
     assert "48.0M of shared memory are not yet allocated and only 32.0M" in finding.summary
 
 
-def test_a_promise_that_can_be_kept_is_quiet() -> None:
+def test_sparse_segments_that_fit_are_quiet() -> None:
     sparse = segment(
         1, 200, kind="psm", size_bytes=16 * MIB, allocated_bytes=0, mappers=(pid(MAIN),)
     )
@@ -102,7 +102,7 @@ def test_a_promise_that_can_be_kept_is_quiet() -> None:
     assert found(shm_full_sigbus.check, snapshot_of(main(), segments=(sparse,))) == []
 
 
-def test_an_empty_file_that_a_failed_share_left_is_no_promise() -> None:
+def test_an_empty_file_of_a_failed_share_is_no_sparse_segment() -> None:
     left = segment(1, 200, size_bytes=48 * MIB, allocated_bytes=0)
 
     assert (
@@ -116,7 +116,7 @@ MAKING = thread(
 )
 
 
-def test_making_a_lock_without_any_room_is_named() -> None:
+def test_making_a_lock_without_any_free_space_is_named() -> None:
     job = snapshot_of(main(threads=[MAKING]), shm=room(MIB, 0, 10, 3))
 
     assert only(semlock_enospc.check, job).evidence == ("/dev/shm has 0B and 3 files left",)
@@ -131,7 +131,7 @@ def test_making_a_lock_without_any_room_is_named() -> None:
         ("OSError: [Errno 30] Read-only file system", 32 * MIB, "mounted read-only"),
     ],
 )
-def test_a_lock_that_could_not_be_made_is_put_down_to_its_error(
+def test_a_lock_that_could_not_be_made_has_its_error_as_the_cause(
     words: str, free: int, reason: str
 ) -> None:
     place = [["__init__", "/usr/lib/python3.11/multiprocessing/synchronize.py", 1]]
@@ -145,14 +145,14 @@ def test_a_lock_that_could_not_be_made_is_put_down_to_its_error(
     assert ("--shm-size" in finding.advice) is ("No space" in words)
 
 
-def test_making_a_lock_with_room_for_it_is_quiet() -> None:
+def test_making_a_lock_with_enough_free_space_is_quiet() -> None:
     assert (
         found(semlock_enospc.check, snapshot_of(main(threads=[MAKING]), shm=room(MIB, MIB))) == []
     )
     assert found(semlock_enospc.check, snapshot_of(main(threads=[MAKING]))) == []
 
 
-def test_a_program_about_to_start_workers_without_room_is_warned() -> None:
+def test_a_program_about_to_start_workers_without_free_space_is_a_warning() -> None:
     job = snapshot_of(main(threads=[thread(100, "train.py:f")]), shm=room(MIB, 0))
 
     assert only(semlock_enospc.check, job).severity is Severity.WARNING
@@ -177,7 +177,7 @@ def left(inode: int = 1, **fields: Any) -> Segment:
     return segment(inode, 777, **taken)
 
 
-def test_named_segments_of_the_dead_are_named() -> None:
+def test_named_segments_of_exited_processes_are_named() -> None:
     job = snapshot_of(main(), segments=(left(1), left(2)), shm=room(64 * MIB, MIB))
 
     finding = only(file_system_strategy_leak.check, job)
@@ -201,7 +201,7 @@ def test_segments_that_an_earlier_job_left_are_named() -> None:
     assert "made by pid 777 (not of this job" in finding.evidence[0]
 
 
-def test_named_segments_that_fill_much_of_the_room_are_a_warning() -> None:
+def test_named_segments_that_fill_much_of_dev_shm_are_a_warning() -> None:
     dead = process(777, "spawned", ended=exited(777, signal=9))
     much = (left(allocated_bytes=20 * MIB),)
     job = snapshot_of(main(), dead, segments=much, shm=room(64 * MIB, MIB))
@@ -223,7 +223,7 @@ def test_what_other_jobs_left_is_information_however_much_it_is() -> None:
     assert "mpwatch clean --yes removes" in finding.advice
 
 
-def test_a_segment_whose_maker_was_seen_to_end_is_left_too() -> None:
+def test_a_segment_whose_maker_was_seen_to_exit_is_left_behind() -> None:
     dead = process(777, "spawned", ended=exited(777, signal=9))
     job = snapshot_of(main(), dead, segments=(left(creator=pid(777)),))
 
@@ -268,7 +268,7 @@ def test_a_tmpdir_that_just_fits_is_quiet() -> None:
     assert found(tmpdir_socket_path_too_long.check, job) == []
 
 
-def test_programs_that_are_not_ours_may_have_any_tmpdir() -> None:
+def test_programs_without_torch_may_have_any_tmpdir() -> None:
     shell = process(200, "other", is_python=False, environment={"TMPDIR": LONG})
     plain = process(201, "other", torch_loaded=False, environment={"TMPDIR": LONG})
 
@@ -310,7 +310,7 @@ def test_a_sender_of_little_that_computes_much_is_quiet() -> None:
     )
 
 
-def test_the_hook_knows_what_is_copied() -> None:
+def test_the_hook_measures_what_is_copied() -> None:
     fresh = segment(1, 300, age_s=0.2, size_bytes=8 * MIB)
     past = history({(300, "minor_faults"): line(900_000, per_s=30_000)})
     told = process(300, "spawned", hook=Hook("ready"))
@@ -338,7 +338,7 @@ def test_loader_workers_may_copy() -> None:
     )
 
 
-def test_a_ticket_of_a_dead_producer_is_named() -> None:
+def test_a_handle_of_an_exited_producer_is_named() -> None:
     void = log("ticket-failed", MAIN, type="FileNotFoundError", address="/tmp/pymp-1/listener-2")
     sender = process(200, "spawned", ended=exited(200, exit_code=0))
 
@@ -347,7 +347,7 @@ def test_a_ticket_of_a_dead_producer_is_named() -> None:
     assert "listener-2" in finding.evidence[-1]
 
 
-def test_tickets_of_workers_that_main_shut_down_are_quiet() -> None:
+def test_handles_of_workers_that_main_shut_down_are_quiet() -> None:
     void = log("ticket-failed", MAIN, type="FileNotFoundError", address="/tmp/pymp-1/listener-2")
     worker = process(200, ended=exited(200, exit_code=0))
     outstanding = process(
@@ -416,7 +416,7 @@ def test_descriptors_closed_since_they_were_listed_may_be_those_of_fetched_tenso
         "it has only just ended",
     ],
 )
-def test_tensors_that_nobody_may_miss_are_quiet(job: Snapshot) -> None:
+def test_tensors_that_may_have_been_received_or_are_not_needed_are_quiet(job: Snapshot) -> None:
     assert found(producer_exits_before_get.check, job) == []
 
 
@@ -428,7 +428,7 @@ def test_a_full_dev_shm_after_the_workers_is_no_lock_that_cannot_be_made() -> No
     assert found(semlock_enospc.check, job) == []
 
 
-def test_files_that_hold_nothing_are_no_leak_whatever_their_size() -> None:
+def test_files_without_allocated_bytes_are_no_leak_whatever_their_size() -> None:
     dead = process(777, "loader-worker", ended=exited(777, exit_code=0))
     empty = left(size_bytes=60 * MIB, allocated_bytes=0)
     job = snapshot_of(main(), dead, segments=(empty,), shm=room(64 * MIB, MIB))

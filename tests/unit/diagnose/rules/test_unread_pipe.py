@@ -46,7 +46,7 @@ def job(writer: Process) -> Snapshot:
     return snapshot_of(main(segments=(), fds=fds(3, links=[])), reader(), writer)
 
 
-def test_a_worker_that_does_not_read_the_errors_of_its_decoder_is_told_so() -> None:
+def test_a_worker_that_does_not_read_standard_error_of_its_decoder_is_named() -> None:
     finding = only(stuck_worker_io.check, job(decoder()))
 
     assert finding.severity is Severity.CRITICAL
@@ -74,7 +74,7 @@ def test_a_pipe_that_is_read_at_the_moment_is_not_an_unread_one() -> None:
 
 
 @pytest.mark.parametrize("call", ["read", "poll"])
-def test_a_main_process_that_does_not_read_it_either_is_told_so_as_well(call: str) -> None:
+def test_a_main_process_that_does_not_read_standard_error_of_a_program_is_named(call: str) -> None:
     kind: WaitKind = "poll" if call == "poll" else "pipe-read"
     wait = WaitedOn(kind, call, (f"pipe:[{FRAMES}]",))
     waiting = main(
@@ -90,7 +90,7 @@ def test_a_main_process_that_does_not_read_it_either_is_told_so_as_well(call: st
     assert "main is at train.py:23 frame" in finding.evidence
 
 
-def test_a_circle_is_told_once_though_others_wait_for_it() -> None:
+def test_a_cycle_is_one_finding_though_others_wait_for_it() -> None:
     first, second = (
         process(
             number,

@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-# Loads each check in a program with the hook, and prints what else came of that.
+# Loads each check in a program with the hook, and prints which modules were loaded and files
+# opened.
 LOAD = """
 import _thread, sys, time, mpwatch
 assert mpwatch.instrument()

@@ -26,7 +26,7 @@ def lent(tmp_path: Path) -> Lent:
     return Lent(System(), str(tmp_path))
 
 
-def test_nothing_is_said_before_anything_was_sent(lent: Lent) -> None:
+def test_before_the_first_send_there_is_no_gauge(lent: Lent) -> None:
     assert lent.show() is None
 
 
@@ -54,7 +54,7 @@ def test_released_tensors_are_not_read_again(lent: Lent, tmp_path: Path) -> None
     assert shown["unreleased"] == 0
 
 
-def test_a_file_that_is_gone_holds_nothing(lent: Lent) -> None:
+def test_a_removed_file_counts_no_tensor(lent: Lent) -> None:
     lent.send(sent(0))
 
     shown = lent.show()

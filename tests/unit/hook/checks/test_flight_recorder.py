@@ -1,4 +1,4 @@
-"""What is read of torch's flight recorder, given its text as torch 2.13 writes it."""
+"""Reading torch's flight recorder, from its text as torch 2.13 writes it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def entry(number: int, *, group: int = 0, retired: bool = True, **more: Any) -> 
 
 
 class Recorder:
-    """Stands for torch's function."""
+    """A stand-in for torch's function."""
 
     def __init__(self) -> None:
         self.entries: list[dict[str, Any]] = []
@@ -154,7 +154,7 @@ def distributed() -> Any:
     return module
 
 
-def test_groups_are_noted_as_they_are_made_and_the_function_is_put_back(
+def test_groups_are_noted_when_they_are_made_and_the_function_is_restored(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(collectives, "DUMP", "_of_no_version_of_torch")

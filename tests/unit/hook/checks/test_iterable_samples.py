@@ -22,7 +22,7 @@ def parts(session: Session, *batches: Any) -> dict[str, list[Any]]:
     return dict(made[-1]["parts"]) if made else {}
 
 
-def test_tensors_arrays_and_texts_are_known_by_their_values(session: Session) -> None:
+def test_tensors_arrays_and_texts_are_compared_by_value(session: Session) -> None:
     first = {"id": torch.arange(8), "path": ["a", "b"], "image": numpy.zeros((8, 4))}
     second = {"id": torch.arange(8, 16), "path": ["c", "d"], "image": numpy.ones((8, 4))}
 
@@ -35,7 +35,7 @@ def test_tensors_arrays_and_texts_are_known_by_their_values(session: Session) ->
     assert found["['id']"][0] != parts(session, second, first)["['id']"][0]
 
 
-def test_one_batch_says_nothing_yet(session: Session) -> None:
+def test_one_batch_proves_nothing_yet(session: Session) -> None:
     assert parts(session, [torch.arange(8)]) == {}
 
 

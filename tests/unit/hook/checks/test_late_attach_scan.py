@@ -22,7 +22,7 @@ class Derived(SimpleQueue):  # type: ignore[type-arg]
 
 
 class Liar:
-    """Claims to be something else, and would notice to be asked."""
+    """Has a false `__class__`, and fails the test if that is read."""
 
     asked = 0
 
@@ -49,7 +49,7 @@ def taken() -> tuple[Session, dict[str, Any]]:
 def test_a_program_without_locks_and_queues_is_not_searched(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(late_attach_scan, "_registered_for_forks", list)
+    monkeypatch.setattr(late_attach_scan, "registered_for_forks", list)
     monkeypatch.setattr(gc, "get_referrers", None)
 
     _, summary = taken()
@@ -113,7 +113,7 @@ def test_a_program_with_too_many_objects_is_not_searched_and_the_hello_says_so(
 
     session, summary = taken()
 
-    assert "were not looked for" in summary["problem"]
+    assert "was left out" in summary["problem"]
     assert session.problems == [f"on arrival: {summary['problem']}"]
     assert id(full) in session.items.depths.known
     full.close()
@@ -137,7 +137,7 @@ def test_a_scan_step_that_fails_does_not_prevent_the_others(
     def fail() -> list[Any]:
         raise AttributeError("_afterfork_registry")
 
-    monkeypatch.setattr(late_attach_scan, "_registered_for_forks", fail)
+    monkeypatch.setattr(late_attach_scan, "registered_for_forks", fail)
 
     _, summary = taken()
 

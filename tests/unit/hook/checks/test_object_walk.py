@@ -38,7 +38,7 @@ def test_an_object_without_tensors_is_heaviest_itself() -> None:
     assert object_walk.heaviest(Parts(a=[1, 2, 3])) == ("", 0)
 
 
-def test_looking_runs_none_of_the_programs_code() -> None:
+def test_a_walk_runs_no_code_of_the_program() -> None:
     tensor = torch.zeros(1)
     found = dict(object_walk.walk(Parts(trap=Trap(x=tensor))))
 
@@ -52,11 +52,11 @@ def test_an_object_that_contains_itself_is_examined_once() -> None:
     assert [path for path, _ in object_walk.walk(Parts(ring=ring))] == [".ring", ".ring[0]"]
 
 
-def test_a_huge_container_costs_no_more_than_a_small_one() -> None:
+def test_a_walk_over_a_huge_container_is_bounded() -> None:
     assert len(list(object_walk.walk([[n] for n in range(100_000)]))) == object_walk.SAMPLE
 
 
-def test_parameters_are_named_as_people_name_them() -> None:
+def test_parameters_have_their_dotted_names() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(2, 3))
 
     paths = [path for path, part in object_walk.walk((model,)) if object_walk.is_tensor(part)]

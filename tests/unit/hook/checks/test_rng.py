@@ -34,14 +34,14 @@ def state_of(session: Session, generator: Any) -> str:
     ],
     ids=["random", "RandomState", "default_rng", "RandomState of PCG64"],
 )
-def test_a_generator_is_known_by_its_state_and_by_nothing_else(session: Session, make: Any) -> None:
+def test_a_generator_is_compared_by_its_state_alone(session: Session, make: Any) -> None:
     one, same, other = make(1), make(1), make(2)
 
     assert state_of(session, one) == state_of(session, same)
     assert state_of(session, one) != state_of(session, other)
 
 
-def test_a_number_drawn_and_one_kept_for_the_next_draw_are_states_of_their_own(
+def test_a_drawn_number_and_a_cached_one_change_the_state(
     session: Session,
 ) -> None:
     generator = numpy.random.RandomState(1)
@@ -53,7 +53,7 @@ def test_a_number_drawn_and_one_kept_for_the_next_draw_are_states_of_their_own(
     assert len(seen) == 3
 
 
-def test_looking_at_a_generator_leaves_its_numbers_as_they_were(session: Session) -> None:
+def test_reading_a_generator_does_not_change_its_numbers(session: Session) -> None:
     looked_at, left_alone = numpy.random.RandomState(1), numpy.random.RandomState(1)
     state_of(session, looked_at)
 

@@ -14,7 +14,7 @@ import pytest
 from mpwatch.hook import wire
 from mpwatch.hook.checks import fork_risks
 from mpwatch.hook.checks.fork_risks import note_risks
-from mpwatch.hook.lifecycle.fork import ForkSteps, _shielded, counts_late
+from mpwatch.hook.lifecycle.fork import ForkSteps, counts_late, errno_location, shielded
 from mpwatch.hook.session import Session
 from mpwatch.hook.transport.server import Server
 
@@ -22,7 +22,7 @@ LATE, EARLY = (3, 13, 5), (3, 14, 1)
 
 
 class Thread:
-    """Stands in for the server: how often its thread was asked to start and to stop."""
+    """A stand-in for the server: how often its thread was started and stopped."""
 
     def __init__(self) -> None:
         self.starts = 0
@@ -51,14 +51,14 @@ def thread(session: Session, monkeypatch: pytest.MonkeyPatch) -> Thread:
 
 def _is_shield(thing: object) -> bool:
     """Whether it is one of the generators behind a shielded function."""
-    return type(thing) is GeneratorType and thing.__qualname__.startswith("_shielded")
+    return type(thing) is GeneratorType and thing.__qualname__.startswith("shielded")
 
 
 def fork(forks: ForkSteps, session: Session, threads: int | None) -> None:
-    """What the interpreter calls in the parent, in a process of so many threads."""
-    forks._before(session)
+    """Call what the interpreter calls in the parent at a fork, with so many threads afterwards."""
+    forks.before(session)
     forks.threads = threads
-    forks._after_in_parent(session)
+    forks.after_in_parent(session)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def fork(forks: ForkSteps, session: Session, threads: int | None) -> None:
         ((3, 15, 0), False),
     ],
 )
-def test_versions_that_count_threads_late_are_known(
+def test_versions_that_count_threads_after_the_fork_functions_are_known(
     version: tuple[int, ...], is_late: bool
 ) -> None:
     assert counts_late(version) is is_late
@@ -91,7 +91,7 @@ def test_where_threads_are_counted_late_the_thread_waits_for_the_next_record(
     assert thread.starts == 1
 
 
-def test_the_record_of_a_second_fork_starts_nothing_either(
+def test_the_record_of_a_second_fork_does_not_start_the_thread(
     session: Session, thread: Thread
 ) -> None:
     forks = ForkSteps(LATE)
@@ -109,7 +109,7 @@ def test_a_fork_step_repeated_after_an_exception_does_not_start_the_thread(
 ) -> None:
     forks = ForkSteps(LATE)
     fork(forks, session, threads=1)
-    forks._after_in_parent(session)
+    forks.after_in_parent(session)
     assert thread.starts == 0
 
     session.record(wire.QUEUE_PUT, 0)
@@ -117,9 +117,7 @@ def test_a_fork_step_repeated_after_an_exception_does_not_start_the_thread(
     assert thread.starts == 1
 
 
-def test_bringing_the_hook_in_again_starts_the_thread_that_waits(
-    session: Session, thread: Thread
-) -> None:
+def test_resuming_the_hook_starts_the_delayed_thread(session: Session, thread: Thread) -> None:
     fork(ForkSteps(LATE), session, threads=1)
 
     session.resume()
@@ -145,7 +143,7 @@ def test_fork_functions_without_a_session_do_nothing(
     monkeypatch.setattr(sys, "unraisablehook", said.append)
     forks = ForkSteps()
     forks.session = session
-    function: Any = _shielded(steps.append, forks)
+    function: Any = shielded(steps.append, forks)
     function()
     references = [weakref.ref(each) for each in gc.get_objects() if _is_shield(each)]
     assert len(references) > 0
@@ -162,16 +160,15 @@ def test_the_reason_why_a_fork_failed_is_left_for_python_to_read(
     session: Session, thread: Thread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     forks = ForkSteps((3, 10, 13))
-    location = forks._errno
-    assert location is not None
+    location = errno_location()
 
     def start() -> None:
         location().contents.value = errno.EINVAL
 
     monkeypatch.setattr(thread, "start", start)
-    forks._before(session)
+    forks.before(session)
     location().contents.value = errno.EAGAIN
-    forks._after_in_parent(session)
+    forks.after_in_parent(session)
 
     assert location().contents.value == errno.EAGAIN
 
@@ -183,10 +180,10 @@ def test_a_child_without_a_ring_writes_nothing_into_the_ring_of_its_parent(
     session.ring.open_file(str(path), 1, 1)
     forks = ForkSteps()
 
-    forks._before(session)
+    forks.before(session)
     session.record(wire.CUDA_INIT, 0)
     held = path.read_bytes()[wire.HEADER_BYTES :]
-    forks._after_in_parent(session)
+    forks.after_in_parent(session)
 
     assert not any(held)
     rows = wire.RECORD.iter_unpack(path.read_bytes()[wire.HEADER_BYTES :])
@@ -197,15 +194,15 @@ def test_a_child_counts_its_own_records_from_the_first(session: Session, thread:
     session.record(wire.QUEUE_PUT, 0)
     forks = ForkSteps()
 
-    forks._before(session)
+    forks.before(session)
     session.server = Server(session)
-    forks._after_in_child(session)
+    forks.after_in_child(session)
 
     assert session.ring.handed_out() == 0
     assert not session.ring.is_written(0)
 
 
-def test_an_interpreter_of_3_10_without_ctypes_gets_the_hook_all_the_same(
+def test_an_interpreter_of_3_10_without_ctypes_gets_the_hook(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "ctypes", None)

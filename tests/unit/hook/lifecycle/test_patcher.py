@@ -26,10 +26,8 @@ def wrap(original: Any, session: Context) -> Any:
 
 
 def install(session: Session, *points: Point) -> Patcher:
-    patcher = session.patcher
-    patcher._rows = points
-    patcher._loaded(NAME)
-    return patcher
+    session.patcher.install(points)
+    return session.patcher
 
 
 def fail(module: ModuleType, session: Context) -> Any:
@@ -54,7 +52,7 @@ def test_a_hook_point_that_a_module_lacks_is_missing_with_its_reason_and_no_othe
     }
 
 
-def test_what_is_inherited_is_not_taken_for_the_modules_own(
+def test_an_inherited_attribute_is_not_restored_as_the_classes_own(
     module: ModuleType, session: Session
 ) -> None:
     module.Class = type("Class", (dict,), {})  # type: ignore[attr-defined]
@@ -64,7 +62,7 @@ def test_what_is_inherited_is_not_taken_for_the_modules_own(
     assert patcher.missing == {"get": f"LookupError: {NAME} has no Class.get"}
 
 
-def test_the_very_object_is_put_back(module: ModuleType, session: Session) -> None:
+def test_the_original_object_is_restored(module: ModuleType, session: Session) -> None:
     original = module.work
     patcher = install(session, Point("work", NAME, attribute("work", wrap)))
 

@@ -92,7 +92,7 @@ def test_a_package_that_others_can_change_is_not_loaded_by_path(
     assert path_loader["load"](str(package), "spawn") is None
     assert "can be changed by other users" in path_loader["reason"]
     place.chmod(0o1777)
-    is_sticky_enough = place.is_dir()  # others cannot rename what they do not own
+    is_sticky_enough = place.is_dir()  # other users cannot rename files they do not own there
     assert (path_loader["untrusted"](str(package)) == "") is is_sticky_enough
 
 

@@ -9,7 +9,7 @@ from tests.unit.hook.conftest import POINTS
 
 
 class Cuda(ModuleType):
-    """`torch.cuda` of a program; whoever asks for memory initialises it."""
+    """A stand-in for `torch.cuda`; reading its memory initialises it."""
 
     def __init__(self) -> None:
         super().__init__("torch.cuda")
@@ -26,7 +26,7 @@ class Cuda(ModuleType):
         return lambda *_: 0
 
 
-def test_readings_never_initialise_cuda(session: Session) -> None:
+def test_gauges_never_initialise_cuda(session: Session) -> None:
     module = Cuda()
     for point in POINTS.values():
         if point.module == "torch.cuda":

@@ -11,7 +11,7 @@ from tests.unit.hook.conftest import POINTS
 
 
 class Session:
-    """As much of a session as these points ask for, with a clock to turn."""
+    """The part of a session that these points use, with a clock that the test sets."""
 
     def __init__(self) -> None:
         self.now_ns = 1
@@ -43,7 +43,7 @@ class Session:
 
 
 def rendezvous(session: Any) -> tuple[Any, Any]:
-    """A module whose store cannot be made on port 1, with the point set, and its undo."""
+    """A module whose store cannot be created on port 1, with the hook point set, and its undo."""
     module: Any = ModuleType("rendezvous")
 
     def create_store(port: int) -> str:
@@ -117,7 +117,7 @@ def test_without_cuda_in_use_no_gauge_is_read() -> None:
 
 
 def shared_memory(session: Any) -> tuple[Any, Any]:
-    """A module whose blocks are memfds, with the point set, and its undo."""
+    """A module whose blocks are memfds, with the hook point set, and its undo."""
     module: Any = ModuleType("shared_memory")
 
     class SharedMemory:

@@ -20,7 +20,7 @@ COMMENT = re.compile(r"    # (\w+)\.py: ((?:.|\n    # )*)")
 
 
 def described() -> dict[str, dict[str, set[str]]]:
-    """What the comments of the table say that each module records, notes and shows as gauges."""
+    """By module, the records, notes and gauges that the comments of the table list."""
     modules = {}
     for module, text in COMMENT.findall((FOLDER / "__init__.py").read_text(encoding="utf-8")):
         said: dict[str, set[str]] = {"records": set(), "notes": set(), "gauges": set()}
@@ -33,7 +33,7 @@ def described() -> dict[str, dict[str, set[str]]]:
 
 
 def used(module: str) -> dict[str, set[str]]:
-    """What the source of a module records, notes and adds to the gauges."""
+    """The records, notes and gauges in the source of a module."""
     text = (FOLDER / f"{module}.py").read_text(encoding="utf-8")
     kept = re.sub(r"failed\(\s*wire\.\w+", "", text)
     return {

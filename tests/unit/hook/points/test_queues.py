@@ -14,7 +14,8 @@ from mpwatch.hook.state.queue_sampling import APART_NS, EVERY
 
 
 class Clock:
-    """A clock to turn, behind that of the records, so that none of them ends before it began."""
+    """A clock that the test sets, behind that of the records, so that no record ends before it
+    began."""
 
     def __init__(self) -> None:
         self.now_ns = 1
@@ -24,7 +25,7 @@ class Clock:
 
 
 class Queue:
-    """Stands for one of the standard library, whose calls take as long as a test says."""
+    """A stand-in for a queue of the standard library, whose calls take as long as a test says."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -65,7 +66,7 @@ def wrapped(session: Session, clock: Clock, name: str) -> tuple[Queue, Callable[
 
 
 def numbers(session: Session) -> list[int]:
-    """Which calls were recorded, by their numbers."""
+    """The numbers of the recorded calls."""
     data, _ = session.ring.slice_of(0, session.ring.handed_out())
     return [row[9] for row in wire.RECORD.iter_unpack(data)]
 
@@ -111,7 +112,7 @@ def test_the_first_call_of_each_queue_is_recorded(
     assert id(other) in session.items.depths.known
 
 
-def test_one_put_in_some_is_recorded_and_looked_at(session: Session, clock: Clock) -> None:
+def test_one_put_in_some_is_recorded_and_examined(session: Session, clock: Clock) -> None:
     _, call = wrapped(session, clock, "put")
     for _ in range(2 * EVERY):
         call()
@@ -152,15 +153,15 @@ def test_a_replacement_by_a_library_is_called_with_the_programs_arguments(
     assert calls == [(("an item",), {}), ((), {"obj": "an item", "block": False}), (True, 7.0)]
 
 
-def test_those_of_the_standard_library_are_known_by_their_arguments() -> None:
+def test_functions_of_the_standard_library_are_recognised_by_their_arguments() -> None:
     holders = (multiprocessing.queues.Queue, multiprocessing.queues.JoinableQueue)
-    assert all(queues._takes(each.put, "self", "obj", "block", "timeout") for each in holders)
-    assert queues._takes(multiprocessing.queues.Queue.get, "self", "block", "timeout")
-    assert not queues._takes(multiprocessing.queues.SimpleQueue.put, "self", "obj")
+    assert all(queues.takes(each.put, "self", "obj", "block", "timeout") for each in holders)
+    assert queues.takes(multiprocessing.queues.Queue.get, "self", "block", "timeout")
+    assert not queues.takes(multiprocessing.queues.SimpleQueue.put, "self", "obj")
 
 
 @pytest.mark.parametrize("name", ["put", "get"])
-def test_a_quick_call_is_few_bytecodes(session: Session, clock: Clock, name: str) -> None:
+def test_a_quick_call_adds_few_bytecodes(session: Session, clock: Clock, name: str) -> None:
     _, call = wrapped(session, clock, name)
     steps = 0
 
@@ -172,7 +173,7 @@ def test_a_quick_call_is_few_bytecodes(session: Session, clock: Clock, name: str
         return step
 
     before = sys.gettrace()
-    for _ in range(2):  # Python 3.12 tells of bytecodes only to those who ask a second time
+    for _ in range(2):  # Python 3.12 reports bytecodes only from the second request on
         steps = 0
         sys.settrace(step)
         call()

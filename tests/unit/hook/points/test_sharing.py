@@ -17,7 +17,7 @@ def rows(session: Session) -> list[tuple[int, int, int]]:
     return [(row[2], row[3], row[7]) for row in wire.RECORD.iter_unpack(data)]
 
 
-def test_a_storage_is_shared_all_the_same_while_the_cache_is_not_listened_to(
+def test_a_storage_is_shared_also_while_the_cache_is_not_wrapped(
     session: Session,
 ) -> None:
     """So it is where a thread shares as the hook comes or goes, or where a torch has no such point.
@@ -26,7 +26,7 @@ def test_a_storage_is_shared_all_the_same_while_the_cache_is_not_listened_to(
     """
     from torch.multiprocessing import reductions
 
-    share = sharing._reduce_storage(reductions.reduce_storage, session)
+    share = sharing.make_reducer(reductions.reduce_storage, session)
     storage = torch.ones(4).untyped_storage()
 
     rebuild, (kind, _, size) = share(storage)
@@ -36,13 +36,13 @@ def test_a_storage_is_shared_all_the_same_while_the_cache_is_not_listened_to(
 
 
 @pytest.mark.parametrize("reduced", [(), (len,), (len, None), (len, ()), "a text"])
-def test_whatever_torch_makes_of_a_storage_is_handed_on(session: Session, reduced: Any) -> None:
-    share = sharing._reduce_storage(lambda storage: reduced, session)
+def test_any_result_of_torch_is_passed_on(session: Session, reduced: Any) -> None:
+    share = sharing.make_reducer(lambda storage: reduced, session)
 
     assert share(torch.ones(4).untyped_storage()) is reduced
 
 
-def test_a_key_of_another_shape_in_the_cache_is_none_of_its_business(session: Session) -> None:
+def test_a_cache_key_of_another_form_is_ignored(session: Session) -> None:
     kept: dict[Any, Any] = {}
     put = sharing.wrap_setitem(
         lambda cache, key, reference: cache.__setitem__(key, reference), session

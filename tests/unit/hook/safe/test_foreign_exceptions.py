@@ -34,7 +34,7 @@ def caught(raise_it: Callable[[], object]) -> Exception:
     return info.value
 
 
-def test_an_exception_of_a_signal_handler_is_not_ours(handler: None) -> None:
+def test_an_exception_of_a_signal_handler_is_foreign(handler: None) -> None:
     error = caught(lambda: signal.raise_signal(signal.SIGUSR1))
 
     assert foreign_exceptions.signal_behind(error) == signal.SIGUSR1
@@ -46,7 +46,7 @@ def any_number(*arguments: object) -> None:
 
 
 @pytest.mark.parametrize("shared", [plain, Handler(), Handler().__call__, any_number])
-def test_one_handler_of_several_signals_is_asked_for_which_it_ran(
+def test_a_handler_of_several_signals_is_named_with_its_signal(
     shared: Callable[[int, FrameType | None], None],
 ) -> None:
     numbers = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
@@ -59,11 +59,11 @@ def test_one_handler_of_several_signals_is_asked_for_which_it_ran(
             signal.signal(number, handler)
 
 
-def test_a_mistake_of_the_bookkeeping_is_ours() -> None:
+def test_an_error_of_the_hook_is_not_foreign() -> None:
     assert foreign_exceptions.is_ours(caught(lambda: dict[str, int]()["key"]))
 
 
-def test_an_exception_injected_from_outside_is_not_ours() -> None:
+def test_an_exception_injected_from_outside_is_foreign() -> None:
     class Cancelled(Exception):
         pass
 
@@ -75,7 +75,7 @@ def stops(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def test_an_interrupt_is_the_signals_whose_handler_made_it_and_else_the_keyboards() -> None:
+def test_an_interrupt_belongs_to_the_signal_whose_handler_raised_it_or_to_the_keyboard() -> None:
     before = signal.signal(signal.SIGUSR1, stops)
     try:
         with pytest.raises(KeyboardInterrupt) as info:
@@ -87,7 +87,7 @@ def test_an_interrupt_is_the_signals_whose_handler_made_it_and_else_the_keyboard
 
 
 class Told(Exception):
-    """An exception whose text the program makes."""
+    """An exception with a `__str__` of the program."""
 
     calls = 0
 
@@ -163,7 +163,7 @@ def wrapper(number: int) -> None:
         raise
 
 
-def test_an_exception_passes_wrappers_with_all_that_it_had() -> None:
+def test_an_exception_passes_wrappers_unchanged() -> None:
     bare, wrapped = caught(lambda: original(2)), caught(lambda: wrapper(2))
 
     assert (type(wrapped), str(wrapped)) == (type(bare), str(bare))
@@ -182,7 +182,7 @@ def names_in(error: BaseException) -> list[str]:
 
 
 def asking() -> Iterator[BaseException | None]:
-    """Three times into a wrapper, from where an exception of its own is dealt with."""
+    """Call a wrapper three times, from a generator that handles an exception of its own."""
     try:
         raise LookupError("first")
     except LookupError as first:
@@ -197,13 +197,13 @@ def asking() -> Iterator[BaseException | None]:
 
 
 def before_the_cause(error: BaseException | None) -> BaseException | None:
-    """What was being dealt with as the cause of an exception came."""
+    """The exception that was handled when the cause of an exception was raised."""
     assert error is not None
     assert error.__cause__ is not None
     return error.__cause__.__context__
 
 
-def test_what_a_generator_deals_with_and_what_its_caller_does_stay_apart() -> None:
+def test_exceptions_handled_in_a_generator_and_in_its_caller_stay_separate() -> None:
     asked = asking()
     outer = OSError("outer")
     try:
@@ -222,7 +222,7 @@ def test_what_a_generator_deals_with_and_what_its_caller_does_stay_apart() -> No
     assert names_in(last)[-3:] == ["asking", "original", "innermost"]
 
 
-def test_a_call_that_did_not_begin_ends_where_the_program_called() -> None:
+def test_the_traceback_of_a_call_with_wrong_arguments_ends_at_the_programs_line() -> None:
     error = caught(lambda: wrapper("ab"))  # type: ignore[arg-type]
     assert names_in(error)[-1] == "original"
 

@@ -52,7 +52,7 @@ def on_a_thread(call: Any) -> int:
 
 
 @pytest.mark.parametrize("has_room", [True, False])
-def test_with_a_reserve_an_answer_brings_about_no_collection(
+def test_with_a_reserve_an_answer_starts_no_collection(
     collections: list[int], has_room: bool
 ) -> None:
     room = one_call.Room()
@@ -117,7 +117,7 @@ def test_stacks_are_json_with_names_of_threads_and_of_other_alphabets() -> None:
     row = rows['a "name" ü']
     assert row["tid"] == thread.native_id
     assert [__file__ for frame in row["frames"] if frame[0] == "größe" and frame[1] == __file__]
-    assert "MainThread" not in rows  # the thread that asks is left out
+    assert "MainThread" not in rows  # the requesting thread is left out
 
 
 def test_names_of_threads_are_read_where_a_library_has_replaced_their_class(

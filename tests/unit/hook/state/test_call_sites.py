@@ -22,7 +22,7 @@ KEY = (7, 27)
 
 
 class Storage:
-    """A storage as far as the sample looks at it."""
+    """The attributes of a storage that the sample reads."""
 
     def __init__(self, cdata: int, size: int) -> None:
         self._cdata = cdata
@@ -68,7 +68,7 @@ def test_a_storage_pickled_elsewhere_has_the_line_that_created_it(
     assert note["site"].startswith("test_call_sites.py:")
 
 
-def test_one_that_was_shared_before_and_is_not_in_the_sample_is_not_noted(
+def test_a_storage_shared_before_and_not_in_the_sample_is_not_noted(
     session: Session,
 ) -> None:
     session.origins.shared(Storage(1, 100), True, 100, KEY)
@@ -86,7 +86,7 @@ def test_after_the_first_ones_one_storage_in_a_mebibyte_is_noted(
     assert len(sites(session)) == FIRST + 4
 
 
-def test_however_much_is_shared_the_notes_come_at_their_pace(
+def test_the_rate_of_notes_is_limited_however_much_is_shared(
     session: Session, clock: Clock
 ) -> None:
     for number in range(1000):
@@ -101,7 +101,7 @@ def test_however_much_is_shared_the_notes_come_at_their_pace(
 
 
 class Walks:
-    """Counts walks up the stack, and finds what it is told to."""
+    """Counts walks up the stack, which find the line that the test sets."""
 
     count = 0
     line: str | None = "train.py:1"
@@ -118,7 +118,7 @@ def walks(monkeypatch: pytest.MonkeyPatch) -> Walks:
     return walks
 
 
-def test_in_a_second_of_great_batches_the_stack_is_walked_four_times(
+def test_the_stack_is_walked_four_times_in_a_second_of_large_batches(
     session: Session, clock: Clock, walks: Walks
 ) -> None:
     for _ in range(BURST_NS // APART_NS + FIRST):
@@ -143,7 +143,7 @@ def test_stacks_without_a_line_of_the_program_are_walked_at_a_limited_rate(
     assert sites(session) == []
 
 
-def test_small_batches_never_look_at_the_clock_between_samples(
+def test_small_batches_do_not_read_the_clock_between_samples(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(FIRST):
@@ -161,7 +161,7 @@ def test_small_batches_never_look_at_the_clock_between_samples(
     assert looks == []
 
 
-def test_lines_push_no_other_note_out(session: Session, clock: Clock) -> None:
+def test_notes_of_lines_displace_no_other_note(session: Session, clock: Clock) -> None:
     session.note("fork")
     for number in range(LIMIT + PASSING_LIMIT):
         clock.now_ns += APART_NS

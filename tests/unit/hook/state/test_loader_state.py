@@ -15,7 +15,7 @@ PID = 7
 
 
 class Queue:
-    """Stands for whatever an iterator holds and nobody else does."""
+    """A stand-in for an object that only the iterator references."""
 
 
 class Worker:
@@ -23,7 +23,7 @@ class Worker:
 
 
 class Iterator:
-    """A DataLoader iterator with three batches handed out, of which one has come early."""
+    """A DataLoader iterator with three batches sent to workers, one of which was returned early."""
 
     def __init__(self) -> None:
         self._worker_result_queue = Queue()
@@ -51,7 +51,7 @@ def row_of(readings: LoaderStates) -> dict[str, Any]:
     return row
 
 
-def test_a_row_says_how_far_an_iterator_is_at_the_moment_of_asking(readings: LoaderStates) -> None:
+def test_a_row_has_the_position_of_an_iterator_when_it_is_read(readings: LoaderStates) -> None:
     iterator = Iterator()
     readings.of(iterator).begin(iterator)
 
@@ -78,7 +78,7 @@ def test_a_row_says_how_far_an_iterator_is_at_the_moment_of_asking(readings: Loa
     assert (row_of(readings)["rcvd"], row_of(readings)["owner"]) == (5, 1)
 
 
-def test_no_object_of_an_iterator_lives_longer_for_being_known(readings: LoaderStates) -> None:
+def test_following_an_iterator_keeps_none_of_its_objects_alive(readings: LoaderStates) -> None:
     iterator = Iterator()
     readings.of(iterator).begin(iterator)
     itself, content = weakref.ref(iterator), weakref.ref(iterator._worker_result_queue)
@@ -114,7 +114,7 @@ def test_a_forked_child_neither_shows_nor_references_iterators_of_its_parent(
     assert readings.show() is None
 
 
-def test_a_position_that_a_torch_version_keeps_elsewhere_is_left_out_alone(
+def test_only_a_position_that_another_torch_version_keeps_elsewhere_is_missing(
     readings: LoaderStates,
 ) -> None:
     iterator = Iterator()
@@ -133,11 +133,11 @@ def test_a_detached_hook_drops_all_iterators_and_adds_none(
 ) -> None:
     undo = loader.add_gauges(types.ModuleType("torch.utils.data.dataloader"), session)
     one, other = Iterator(), Iterator()
-    loader._begin(session, session.loaders.of(one), one)
+    loader.begin(session, session.loaders.of(one), one)
 
     undo()
     session.state = "off"
-    loader._begin(session, session.loaders.of(other), other)
+    loader.begin(session, session.loaders.of(other), other)
     contents = [weakref.ref(each._worker_result_queue) for each in (one, other)]
     del one, other
 

@@ -6,7 +6,7 @@ from mpwatch.hook.state import queue_depth
 from mpwatch.hook.state.queue_depth import QueueDepths
 
 
-def test_a_queue_tells_how_many_items_are_in_it_and_how_many_may_be() -> None:
+def test_a_queue_has_its_number_of_items_and_its_limit() -> None:
     queue = multiprocessing.get_context("fork").Queue(5)
     seen = QueueDepths()
     seen.add(queue)
@@ -22,7 +22,7 @@ def test_a_queue_tells_how_many_items_are_in_it_and_how_many_may_be() -> None:
     queue.join_thread()
 
 
-def test_a_queue_without_limit_has_none_and_one_that_is_read_says_so() -> None:
+def test_a_queue_without_limit_has_none_and_one_that_is_read_is_marked() -> None:
     queue = multiprocessing.get_context("fork").Queue()
     seen = QueueDepths()
     seen.add(queue)
@@ -41,7 +41,7 @@ def test_a_queue_that_ended_is_forgotten() -> None:
     assert seen.show() is None
 
 
-def test_no_more_queues_are_kept_in_view_than_the_limit() -> None:
+def test_no_more_queues_are_followed_than_the_limit() -> None:
     seen = QueueDepths()
     context = multiprocessing.get_context("fork")
     queues = [context.SimpleQueue() for _ in range(queue_depth.LIMIT + 3)]

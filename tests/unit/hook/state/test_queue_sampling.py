@@ -6,26 +6,26 @@ from typing import Any
 import pytest
 
 from mpwatch.hook.session import Session
-from mpwatch.hook.state.queue_sampling import _MEMBERS, EVERY
+from mpwatch.hook.state.queue_sampling import EVERY, MEMBERS
 
 torch = pytest.importorskip("torch")
 
 
 def puts(session: Session, item: Any) -> int:
-    """How many puts of tensors are counted after one that is in the sample."""
+    """The number of puts of tensors that are counted after a sampled one."""
     session.items.examine(item)
     return sum(row["puts"] for row in session.items.show() or ())
 
 
 @pytest.mark.parametrize("kind", [list, tuple, lambda rows: dict(enumerate(rows))])
-def test_only_the_first_members_of_an_item_are_looked_at(session: Session, kind: Any) -> None:
-    assert puts(session, kind([0] * _MEMBERS + [torch.ones(1)])) == 0
+def test_only_the_first_members_of_an_item_are_examined(session: Session, kind: Any) -> None:
+    assert puts(session, kind([0] * MEMBERS + [torch.ones(1)])) == 0
 
 
 def test_a_tensor_among_the_first_members_is_counted_for_all_puts_it_stands_for(
     session: Session,
 ) -> None:
-    assert puts(session, [0] * (_MEMBERS - 1) + [torch.ones(1)]) == EVERY
+    assert puts(session, [0] * (MEMBERS - 1) + [torch.ones(1)]) == EVERY
 
 
 def test_no_method_of_the_program_is_called(session: Session) -> None:

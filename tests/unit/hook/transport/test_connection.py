@@ -11,7 +11,7 @@ from mpwatch.hook.transport.connection import may_connect
 
 
 class Peer:
-    """A socket as far as the credentials of its other end go."""
+    """A stand-in for a socket with the credentials of its peer."""
 
     def __init__(self, uid: int) -> None:
         self.uid = uid
@@ -25,7 +25,7 @@ class Peer:
 def test_only_the_same_user_and_root_may_connect(
     uid: int, is_let_in: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "_is_nested", lambda: False)
+    monkeypatch.setattr(connection, "is_nested", lambda: False)
 
     assert may_connect(Peer(uid), 1000) is is_let_in
 

@@ -118,7 +118,7 @@ def test_a_note_that_is_too_long_is_replaced_by_its_length() -> None:
 
 
 class Counted(collections.deque[tuple[int, bytes]]):
-    """Counts how often somebody goes through it."""
+    """A deque that counts its iterations."""
 
     walks = 0
 
@@ -127,9 +127,9 @@ class Counted(collections.deque[tuple[int, bytes]]):
         return super().__iter__()
 
 
-def test_nothing_new_is_found_without_going_through_what_is_old() -> None:
+def test_without_new_notes_the_old_ones_are_not_iterated() -> None:
     made, recent = Notes(System()), Counted(maxlen=LIMIT)
-    made._recent = recent
+    made.recent = recent
     for _ in range(LIMIT):
         made.add("exception", {})
     recent.walks = 0

@@ -44,7 +44,7 @@ def test_a_record_holds_what_was_given(ring: Ring) -> None:
     assert tid == os.getpid()
 
 
-def test_a_value_out_of_range_costs_its_record_and_raises_nothing(ring: Ring) -> None:
+def test_a_value_out_of_range_loses_its_record_and_raises_nothing(ring: Ring) -> None:
     record, _ = make_record(ring, System())
 
     record(wire.SHARE, 0, 0, -1)
@@ -55,7 +55,7 @@ def test_a_value_out_of_range_costs_its_record_and_raises_nothing(ring: Ring) ->
     assert ring.is_written(1)
 
 
-def test_what_was_recorded_before_the_file_is_in_the_file(ring: Ring, tmp_path: Path) -> None:
+def test_records_made_before_the_file_are_in_the_file(ring: Ring, tmp_path: Path) -> None:
     record, _ = make_record(ring, System())
     for _ in range(SLOTS + 5):
         record(wire.QUEUE_PUT, 0)
@@ -77,7 +77,7 @@ def test_what_was_recorded_before_the_file_is_in_the_file(ring: Ring, tmp_path: 
     assert sorted(numbers) == list(range(7, SLOTS + 7))
 
 
-def test_a_ring_says_whose_child_it_is_and_how_that_is_called(ring: Ring, tmp_path: Path) -> None:
+def test_a_ring_has_its_parent_and_its_own_name(ring: Ring, tmp_path: Path) -> None:
     path = tmp_path / "r"
 
     ring.open_file(str(path), 7, 9, (5, 3, b"ForkPoolWorker-2" + b"-" * 99))
@@ -231,9 +231,7 @@ def test_without_memory_files_the_ring_stays_private_and_the_reason_is_raised(
     assert private.is_written(0)
 
 
-def test_a_file_that_came_to_lie_on_another_file_system_is_removed(
-    ring: Ring, tmp_path: Path
-) -> None:
+def test_a_file_that_is_on_another_file_system_is_removed(ring: Ring, tmp_path: Path) -> None:
     with pytest.raises(OSError, match="not on the file system expected"):
         ring.open_file(str(tmp_path / "r"), 1, 1, device=tmp_path.stat().st_dev + 1)
 
@@ -261,7 +259,7 @@ def test_a_child_has_a_ring_of_its_own_when_no_memory_can_be_had(tmp_path: Path)
 
 
 @pytest.mark.parametrize("kind", ["file", "memory"])
-def test_a_forked_child_leaves_a_number_open_that_the_program_has_used_again(
+def test_a_forked_child_does_not_close_a_descriptor_number_that_the_program_reused(
     kind: str, ring: Ring, tmp_path: Path
 ) -> None:
     before = {name for name in os.listdir("/proc/self/fd") if is_open(int(name))}
@@ -298,7 +296,7 @@ def no_memory(*_: Any, **__: Any) -> Any:
     raise OSError(errno.ENOMEM, "Cannot allocate memory")
 
 
-def test_closing_lets_the_file_go_at_once(ring: Ring, tmp_path: Path) -> None:
+def test_closing_a_ring_closes_its_file_at_once(ring: Ring, tmp_path: Path) -> None:
     ring.open_file(str(tmp_path / "r"), 1, 1)
     record, _ = make_record(ring, System())
     memory = ring.memory

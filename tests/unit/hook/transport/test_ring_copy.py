@@ -19,7 +19,7 @@ SLOTS = 128
 
 
 class World:
-    """A ring in memory, its copy, and a clock of the test's own."""
+    """A ring in memory, its copy, and a clock that the test sets."""
 
     def __init__(self, folder: Path) -> None:
         self.system = System()
@@ -61,7 +61,7 @@ def test_the_copy_holds_what_the_ring_holds(world: World, counts: tuple[int, ...
     assert (header.pid_inside, header.copied_ns) == (7, world.now_ns)
 
 
-def test_it_is_made_at_intervals_and_says_when(world: World) -> None:
+def test_the_copy_is_written_at_intervals_and_has_its_time(world: World) -> None:
     world.write(1)
     world.copy.save_if_due(world.ring)
     world.write(1)
@@ -77,7 +77,7 @@ def test_it_is_made_at_intervals_and_says_when(world: World) -> None:
     assert header.copied_ns == world.now_ns
 
 
-def test_without_news_nothing_is_written(world: World) -> None:
+def test_without_new_records_nothing_is_written(world: World) -> None:
     world.write(1)
     world.copy.save(world.ring)
     os.utime(world.path, ns=(1, 1))
@@ -98,7 +98,7 @@ def test_a_copy_that_was_removed_is_made_again_completely(world: World) -> None:
     assert world.numbers() == list(range(6))
 
 
-def test_on_a_full_disk_it_says_so_leaves_nothing_and_is_tried_again_later(
+def test_on_a_full_disk_the_copy_reports_it_leaves_no_file_and_is_tried_again(
     world: World,
 ) -> None:
     class FullDisk:

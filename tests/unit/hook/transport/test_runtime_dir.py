@@ -19,7 +19,7 @@ from mpwatch.hook.transport.runtime_dir import (
 
 
 class Os:
-    """The operating system, of another user or with a disk that refuses."""
+    """A stand-in for `os`, of another user or with a disk that refuses."""
 
     def __init__(self, **replaced: Any) -> None:
         self.replaced = replaced
@@ -75,7 +75,7 @@ def test_a_directory_of_another_user_is_not_used(tmp_path: Path) -> None:
 
 
 def refuse_others(folder: Path) -> Any:
-    """A mkdir that makes nothing but in one folder."""
+    """A mkdir that fails outside of one folder."""
 
     def mkdir(path: str, mode: int) -> None:
         if not path.startswith(str(folder)):
@@ -95,9 +95,7 @@ def test_a_path_too_long_for_a_socket_is_not_used(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("parent", [1 << 40, 1 << 32, 0, -7, "7", None])
-def test_a_parent_that_is_no_pid_is_not_known(
-    monkeypatch: pytest.MonkeyPatch, parent: object
-) -> None:
+def test_a_parent_without_a_pid_is_unknown(monkeypatch: pytest.MonkeyPatch, parent: object) -> None:
     current = process.current_process()
     monkeypatch.setattr(current, "_parent_pid", 7, raising=False)
     assert parent_and_name() == (7, current.name)
@@ -146,7 +144,7 @@ def test_file_systems_in_memory_are_recognised_by_the_mount_table(
     assert memory_device(system, path) == (None if device is None else os.makedev(*device))
 
 
-def test_without_a_mount_table_nothing_lies_in_memory() -> None:
+def test_without_a_mount_table_no_directory_is_in_memory() -> None:
     system = System()
     system.os = Os(open=lambda _, *rest: os.open("/nowhere/table", *rest))
 

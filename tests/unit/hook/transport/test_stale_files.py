@@ -25,7 +25,7 @@ def leave(folder: Path, pid: int, age_s: float = 0.0, suffix: str = wire.RING_SU
 
 
 def sweep_all(folder: Path) -> set[str]:
-    """What is left after a sweep."""
+    """The files that are left after all are searched."""
     for _ in sweep(System(), str(folder)):
         continue
     return {path.name for path in folder.iterdir()}
@@ -119,7 +119,7 @@ def test_attached_processes_and_some_spawned_children_begin_a_search(
     assert bool(list(tmp_path.iterdir())) is not looks
 
 
-def test_one_fork_in_many_is_followed_by_a_look(tmp_path: Path) -> None:
+def test_one_fork_in_many_begins_a_search(tmp_path: Path) -> None:
     leave(tmp_path, 1, KEEP_DEAD_S + 60)
     sweeper = StaleFiles(System())
     sweeper.directory = str(tmp_path)

@@ -1,4 +1,5 @@
-"""Whatever a recording holds, it can be replayed and told; a broken one may come from anybody."""
+"""Recordings with arbitrary inputs can be replayed and reported; a broken one may come from another
+user."""
 
 from __future__ import annotations
 
@@ -60,7 +61,7 @@ TREE = st.builds(about_few, INPUTS[TreeSample], FEW)
     suppress_health_check=[HealthCheck.too_slow],
 )
 @given(TREE, st.lists(ANYTHING, max_size=8))
-def test_any_inputs_in_any_order_can_be_replayed_and_reported(
+def test_inputs_in_any_order_can_be_replayed_and_reported(
     tree: TreeSample, inputs: list[Input]
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -32,7 +32,7 @@ def test_every_kind_of_input_has_a_name() -> None:
 @pytest.mark.slow
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.one_of(*INPUTS.values()), max_size=4))
-def test_what_was_written_is_read_again(inputs: list[Input]) -> None:
+def test_inputs_are_decoded_as_they_were_encoded(inputs: list[Input]) -> None:
     assert there_and_back(*inputs) == inputs
 
 
@@ -40,7 +40,7 @@ def test_what_was_written_is_read_again(inputs: list[Input]) -> None:
 @pytest.mark.slow
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(INPUTS[TreeSample], min_size=2, max_size=4))
-def test_changes_between_any_trees_add_up(trees: list[TreeSample]) -> None:
+def test_changes_between_any_trees_rebuild_the_second(trees: list[TreeSample]) -> None:
     assert there_and_back(*trees) == trees
 
 
@@ -106,20 +106,20 @@ def test_keys_of_later_versions_are_skipped() -> None:
         b'{"k":"change","v":{"tree":{},"processes":[]}}',
     ],
 )
-def test_a_line_that_makes_no_sense_is_left_out(line: bytes) -> None:
+def test_an_invalid_line_is_skipped(line: bytes) -> None:
     decoder = LineDecoder()
 
     assert decoder.input(line) is None
 
 
-def test_lines_left_out_are_counted() -> None:
+def test_skipped_lines_are_counted() -> None:
     decoder = LineDecoder()
     decoder.input(b'{"k":"telepathy","v":{}}')
 
     assert decoder.not_understood == 1
 
 
-def test_texts_of_a_strange_recording_are_made_harmless() -> None:
+def test_texts_of_a_hostile_recording_are_sanitized() -> None:
     note = HookNote(
         MAIN, 5, "exception", {"text": "\x1b[2J\x1b]0;owned\x07gone", "a\nb": ["\u202e"]}
     )
@@ -143,7 +143,7 @@ def deep() -> list[Any]:
 
 
 @pytest.mark.parametrize("value", [object(), "\ud800", {1, object()}, deep()])
-def test_what_json_cannot_hold_is_refused_with_a_known_error(value: object) -> None:
+def test_values_that_json_cannot_hold_are_refused_with_a_documented_error(value: object) -> None:
     with pytest.raises(CANNOT_ENCODE):
         LineEncoder().line(HookNote(MAIN, 5, "birth", {"child": value}))
 
@@ -181,7 +181,7 @@ def test_a_long_list_that_shifts_costs_only_what_is_new() -> None:
 
 
 @pytest.mark.parametrize("splices", ["[[0,5]]", "[[-1,1]]", "[[0,-1]]", '[{"old":1}]', "7"])
-def test_a_change_that_does_not_follow_is_left_out_with_those_after_it(splices: str) -> None:
+def test_a_change_that_does_not_follow_is_skipped_with_those_after_it(splices: str) -> None:
     encoder, decoder = LineEncoder(), LineDecoder()
     decoder.input(encoder.line(crowded([1, 2])))
     line = encoder.line(crowded([1, 2, 3]))
@@ -197,7 +197,7 @@ def test_a_change_that_does_not_follow_is_left_out_with_those_after_it(splices: 
     assert decoder.input(encoder.line(crowded([1]))) == crowded([1])
 
 
-def test_a_change_cannot_grow_beyond_all_measure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_size_of_a_tree_after_changes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mpwatch.observe.recording.codec.MEMBERS_LIMIT", 10)
     encoder, decoder = LineEncoder(), LineDecoder()
     decoder.input(encoder.line(crowded([1, 2])))

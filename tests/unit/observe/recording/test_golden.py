@@ -43,7 +43,7 @@ def compared(document: Any) -> Any:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_an_old_recording_ends_with_the_same_snapshot_as_ever(dialect: str) -> None:
+def test_an_old_recording_ends_with_the_snapshot_kept_beside_it(dialect: str) -> None:
     path = path_of(dialect)
     shown = compared(json.loads(text_of(snapshot_json(replay_to_end(str(path)), with_stacks=True))))
     golden = path.with_suffix(".json")
@@ -61,7 +61,7 @@ def test_an_old_recording_ends_with_the_same_snapshot_as_ever(dialect: str) -> N
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_every_line_of_an_old_recording_is_understood_and_can_be_sought(dialect: str) -> None:
+def test_every_line_of_an_old_recording_is_decoded_and_can_be_sought(dialect: str) -> None:
     with Recording(str(path_of(dialect))) as recording:
         timeline = Timeline(recording)
         timeline.advance(float("inf"))

@@ -77,7 +77,7 @@ def no_file_longer_than(byte_count: int) -> Iterator[None]:
         signal(SIGXFSZ, SIG_DFL)
 
 
-def test_what_was_recorded_is_read(path: Path, clock: Clock) -> None:
+def test_inputs_are_read_as_they_were_written(path: Path, clock: Clock) -> None:
     inputs = ticks(100)
     record(path, clock, inputs).close()
 
@@ -96,7 +96,7 @@ def test_the_header_has_process_command_and_time(path: Path, clock: Clock) -> No
         assert recording.length_s == 0.0
 
 
-def test_any_gzip_reads_it(path: Path, clock: Clock) -> None:
+def test_gzip_can_read_a_recording(path: Path, clock: Clock) -> None:
     record(path, clock, ticks(5)).close()
 
     lines = gzip.decompress(path.read_bytes()).splitlines()
@@ -105,13 +105,13 @@ def test_any_gzip_reads_it(path: Path, clock: Clock) -> None:
     assert len(lines) == 11
 
 
-def test_only_its_owner_may_read_it(path: Path, clock: Clock) -> None:
+def test_only_the_owner_may_read_a_recording(path: Path, clock: Clock) -> None:
     record(path, clock, ticks(1)).close()
 
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_a_crash_loses_less_than_a_second(path: Path, clock: Clock) -> None:
+def test_a_crash_of_the_writer_loses_less_than_a_second(path: Path, clock: Clock) -> None:
     inputs = ticks(60, step_s=0.25)
     record(path, clock, inputs)  # never closed
 
@@ -129,7 +129,7 @@ def test_an_existing_file_is_never_overwritten(path: Path, clock: Clock) -> None
     assert path.read_text() == "dear diary"
 
 
-def test_a_folder_that_does_not_exist_is_said(tmp_path: Path) -> None:
+def test_a_missing_folder_is_reported(tmp_path: Path) -> None:
     with pytest.raises(CannotRecord, match="No such file or directory"):
         RecordingWriter(str(tmp_path / "none" / "job.mpw"), MAIN)
 
@@ -164,7 +164,7 @@ def test_the_complete_lines_of_a_cut_member_are_read(path: Path, clock: Clock) -
     assert read == inputs[: len(read)]
 
 
-def test_damage_in_the_middle_costs_what_depends_on_it(path: Path, clock: Clock) -> None:
+def test_damage_in_the_middle_loses_the_inputs_that_depend_on_it(path: Path, clock: Clock) -> None:
     inputs = ticks(70)
     record(path, clock, inputs).close()
     with Recording(str(path)) as recording:

@@ -1,4 +1,4 @@
-"""A recording as a source: pace, pause, seek, step; the clock is the test's."""
+"""A recording as a source: pace, pause, seek, step; the test sets the clock."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DEADLINE_S = 20.0
 
 
 class Screen:
-    """Where snapshots arrive; a test waits for the one it expects."""
+    """Receives snapshots; a test waits for the one it expects."""
 
     def __init__(self) -> None:
         self._arrived = Condition()
@@ -75,7 +75,7 @@ def paused(recorded: Recorded, screen: Screen) -> Iterator[ReplaySource]:
     source.stop()
 
 
-def test_it_shows_the_first_reading_at_once(paused: ReplaySource, screen: Screen) -> None:
+def test_a_replay_shows_the_first_reading_at_once(paused: ReplaySource, screen: Screen) -> None:
     shown = screen.wait(lambda position: position.is_paused)
 
     assert shown.mode == "replay"
@@ -84,7 +84,7 @@ def test_it_shows_the_first_reading_at_once(paused: ReplaySource, screen: Screen
     assert screen.position().length_s == pytest.approx(119.3)
 
 
-def test_seeking_goes_there_and_back(paused: ReplaySource, screen: Screen) -> None:
+def test_seeking_works_forwards_and_backwards(paused: ReplaySource, screen: Screen) -> None:
     assert paused.ask(Seek(100.0)) is None
     assert screen.wait(lambda position: position.at_s == 100.0).at_s == START_S + 100
     assert paused.ask(Seek(20.5)) is None
@@ -113,7 +113,7 @@ def test_stepping_pauses_and_moves_by_readings(recorded: Recorded, screen: Scree
         source.stop()
 
 
-def test_it_plays_to_the_end_and_pauses_there(recorded: Recorded, screen: Screen) -> None:
+def test_a_replay_plays_to_the_end_and_pauses_there(recorded: Recorded, screen: Screen) -> None:
     source = ReplaySource(recorded(job(60)), speed=1000.0)
     source.start(screen.show)
     try:
@@ -132,7 +132,7 @@ def test_playing_on_at_the_end_begins_anew(paused: ReplaySource, screen: Screen)
     screen.wait(lambda position: position.at_s < 1.0 and not position.is_paused)
 
 
-def test_the_speed_is_kept_within_reason(paused: ReplaySource, screen: Screen) -> None:
+def test_the_speed_is_limited(paused: ReplaySource, screen: Screen) -> None:
     paused.ask(SetSpeed(0.0))
     screen.wait(lambda position: position.speed == 0.01)
     paused.ask(SetSpeed(1e12))
@@ -163,7 +163,7 @@ def test_the_pace_is_that_of_the_clock(recorded: Recorded, screen: Screen) -> No
 
 
 @pytest.mark.parametrize("command", [TakeStacks(), SetRefresh(5.0), StartRecording("x.mpw")])
-def test_what_a_replay_cannot_do_is_said_in_a_sentence(
+def test_commands_that_a_replay_refuses_have_a_reason(
     paused: ReplaySource, command: TakeStacks | SetRefresh | StartRecording
 ) -> None:
     answer = paused.ask(command)

@@ -60,7 +60,7 @@ def reading(at_s: float, cpu_ticks: int = 5) -> TreeSample:
 
 
 def inputs_of_schema_1() -> list[Input]:
-    """What the file was made of; never to be changed."""
+    """The inputs in the file; never to be changed."""
     stack = StackSample(WORKER, WORKER.pid, "MainThread", (Frame("f", "a.py", 3),), "hook", START_S)
     changed = reading(START_S + 1, cpu_ticks=9)
     return [

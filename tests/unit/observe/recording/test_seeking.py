@@ -1,4 +1,4 @@
-"""Where a recording stands decides what is shown, and not the way there."""
+"""A snapshot of a recording depends on the position alone, and not on the positions before."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 
 LENGTH_S = 120
 CROWD = tuple(ProcessId(200 + number, 9) for number in range(MANY))
-"""With so many processes, the engine skips looks."""
+"""With so many processes the engine does not run all rules at each reading."""
 
 
 def eventful() -> list[Input]:
@@ -69,7 +69,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def played(path: str) -> dict[float, Snapshot]:
-    """What playing from the beginning shows, asked for at every moment on the way."""
+    """The snapshots of playing from the beginning, at every moment."""
     shown = {}
     with Recording(path) as recording:
         tape = Timeline(recording, keeps=False)
@@ -81,7 +81,7 @@ def played(path: str) -> dict[float, Snapshot]:
 
 @pytest.fixture(scope="module")
 def wandering(path: str) -> Iterator[Timeline]:
-    """One tape for all examples, so that they begin wherever the one before stopped."""
+    """One timeline for all examples, so that they begin at the position of the one before."""
     with Recording(path) as recording:
         yield Timeline(recording)
 

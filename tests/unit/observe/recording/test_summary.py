@@ -1,4 +1,4 @@
-"""What is remembered of a whole recording."""
+"""The summary of a whole recording."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ When = Callable[[Snapshot], ProcessId | None]
 
 @pytest.fixture
 def rule(monkeypatch: pytest.MonkeyPatch) -> Callable[[When], None]:
-    """Make this the only rule: it finds something whenever it is given a process."""
+    """Make this the only rule: it finds something whenever it gets a process."""
 
     def use(when: When) -> None:
         def check(index: Index) -> Iterator[Finding]:
@@ -44,7 +44,7 @@ def seconds(count: int) -> list[Input]:
     return [small_job(START_S + second) for second in range(count)]
 
 
-def test_what_passed_long_before_the_end_is_marked_resolved(
+def test_a_finding_that_ended_long_before_the_end_is_marked_resolved(
     recorded: Recorded, rule: Callable[[When], None]
 ) -> None:
     rule(lambda snapshot: MAIN if snapshot.at_s < START_S + 10 else None)
@@ -55,7 +55,7 @@ def test_what_passed_long_before_the_end_is_marked_resolved(
     assert START_S + 9 <= finding.resolved_s <= START_S + 14
 
 
-def test_what_held_when_its_process_died_still_holds(
+def test_a_finding_that_lasted_until_its_process_exited_is_not_resolved(
     recorded: Recorded, rule: Callable[[When], None]
 ) -> None:
     def while_the_worker_lives(snapshot: Snapshot) -> ProcessId | None:

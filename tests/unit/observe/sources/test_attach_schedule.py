@@ -18,7 +18,7 @@ def seen(at_s: float, state: HookState) -> Snapshot:
 
 
 def planned(*looks: tuple[float, HookState]) -> list[tuple[int, int]]:
-    """How many processes get the hook for the first time, and how many are looked after."""
+    """How many processes are injected for the first time, and how many are checked again."""
     schedule = AttachSchedule()
     return [tuple(map(len, schedule.due(seen(*look)))) for look in looks]  # type: ignore[misc]
 
@@ -27,11 +27,11 @@ def test_a_process_without_a_hook_gets_it_once() -> None:
     assert planned((1.0, "absent"), (2.0, "absent"), (99.0, "absent")) == [(1, 0), (0, 0), (0, 0)]
 
 
-def test_a_process_that_was_freed_of_its_hook_stays_free() -> None:
+def test_a_process_whose_hook_was_detached_is_not_injected_again() -> None:
     assert planned((1.0, "ready"), (2.0, "absent"), (99.0, "absent")) == [(0, 0)] * 3
 
 
-def test_a_pending_hook_is_looked_after_from_time_to_time() -> None:
+def test_a_pending_hook_is_checked_at_intervals() -> None:
     looks = [(1.0, "absent"), *((1.0 + n * AGAIN_S / 4, "pending") for n in range(1, 10))]
 
     found = planned(*looks)  # type: ignore[arg-type]
@@ -40,7 +40,7 @@ def test_a_pending_hook_is_looked_after_from_time_to_time() -> None:
     assert [again for _, again in found[1:]] == [0, 0, 0, 1, 0, 0, 0, 1, 0]
 
 
-def test_a_process_that_was_kept_out_by_something_that_passes_gets_another_try() -> None:
+def test_a_process_with_a_temporary_obstacle_is_tried_again() -> None:
     schedule = AttachSchedule()
     assert len(schedule.due(seen(1.0, "absent"))[0]) == 1
     schedule.received(
@@ -59,7 +59,7 @@ def test_a_process_that_was_refused_for_good_is_not_tried_again() -> None:
     assert schedule.due(seen(1.0 + AGAIN_S, "absent")) == ([], [])
 
 
-def test_an_injection_is_under_way_until_something_is_known_of_it_or_for_two_seconds() -> None:
+def test_an_injection_is_under_way_until_its_result_or_for_two_seconds() -> None:
     schedule = AttachSchedule()
     assert schedule.under_way(1.0) == frozenset()
     schedule.due(seen(1.0, "absent"))

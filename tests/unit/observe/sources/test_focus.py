@@ -61,7 +61,7 @@ def test_a_cursor_that_was_moved_begins_with_short_intervals() -> None:
     assert due == [402, 402 + FOCUS_S, 402 + 3 * FOCUS_S]
 
 
-def test_stacks_that_were_taken_lately_for_another_reason_are_not_taken_again() -> None:
+def test_stacks_taken_recently_for_another_reason_are_not_taken_again() -> None:
     schedule, due = focused(), []
     for n in range(100):
         if n % 10 == 0:
@@ -72,7 +72,7 @@ def test_stacks_that_were_taken_lately_for_another_reason_are_not_taken_again() 
     assert due == [1]
 
 
-def test_the_first_time_is_at_once_however_new_the_stacks_are() -> None:
+def test_the_first_stacks_are_taken_at_once_however_recent_the_last_ones_are() -> None:
     schedule = focused()
     schedule.due(seen(100.0))
     schedule.request(TakeStacks(MAIN))

@@ -30,7 +30,7 @@ def job(at_s: float) -> TreeSample:
 
 @dataclass
 class World:
-    """A clock, and collectors that let it pass in place of waiting."""
+    """A clock, and collectors that advance it in place of waiting."""
 
     root: ProcessId = MAIN
     now_s: float = 100.0
@@ -164,7 +164,7 @@ def test_after_the_job_has_ended_snapshots_go_on_and_nothing_is_read() -> None:
     assert readings < len(shown)
 
 
-def test_a_job_that_was_never_there_has_ended_without_a_reading() -> None:
+def test_a_job_that_never_existed_has_ended_without_a_reading() -> None:
     world = World(ends_s=0.0)
     observer = observing(world)
     observer.step()
@@ -173,7 +173,7 @@ def test_a_job_that_was_never_there_has_ended_without_a_reading() -> None:
     assert observer.readings == 0
 
 
-def test_a_reading_that_fails_is_raised_and_the_next_one_waits_for_its_time() -> None:
+def test_a_reading_that_fails_raises_and_the_next_one_keeps_its_time() -> None:
     world = World()
     observer = observing(world)
     run(observer, world, 5.0)

@@ -11,7 +11,7 @@ from mpwatch.model.samples import Ended
 from mpwatch.observe.sources.collectors import PostMortem
 from tests.builders.hook_files import MADE_NS, SLOTS, write_hook_files
 
-# No process of a machine has this number: pid_max is at most 4,194,304 (proc(5)).
+# No process has this pid: pid_max is at most 4,194,304 (proc(5)).
 DEAD = ProcessId(4_200_001, 77)
 END = Ended(DEAD, 60.0, signal=9)
 
@@ -53,7 +53,9 @@ def test_only_events_not_received_before_are_reported(folder: Path) -> None:
     assert told(words) == ([2], ["no 3"])
 
 
-def test_what_was_heard_in_time_is_not_lost_though_the_ring_has_it_no_more(tmp_path: Path) -> None:
+def test_events_received_in_time_are_kept_though_the_ring_has_overwritten_them(
+    tmp_path: Path,
+) -> None:
     write_hook_files(tmp_path, DEAD, [(wire.SHARE, ms) for ms in range(200)])
     (whole, _) = last_words(tmp_path).of(END)
     assert isinstance(whole, HookSlice)
@@ -69,7 +71,9 @@ def test_what_was_heard_in_time_is_not_lost_though_the_ring_has_it_no_more(tmp_p
     assert (rest.events[0].sequence, rest.lost) == (first + 4, 0)
 
 
-def test_the_files_lie_where_the_hook_said_under_the_number_it_has_inside(tmp_path: Path) -> None:
+def test_the_files_are_found_in_the_directory_of_the_hook_by_the_pid_in_its_namespace(
+    tmp_path: Path,
+) -> None:
     inside = ProcessId(4_200_002, DEAD.start_ticks)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -82,11 +86,11 @@ def test_the_files_lie_where_the_hook_said_under_the_number_it_has_inside(tmp_pa
     assert told(words) == ([0], [])
 
 
-def test_a_process_that_left_nothing_says_nothing(tmp_path: Path) -> None:
+def test_a_process_without_files_has_no_late_events(tmp_path: Path) -> None:
     assert told(last_words(tmp_path)) == ([], [])
 
 
-def test_a_file_of_noise_says_nothing(tmp_path: Path) -> None:
+def test_a_file_of_random_bytes_has_no_late_events(tmp_path: Path) -> None:
     (tmp_path / (wire.stem(*DEAD) + wire.RING_SUFFIX)).write_bytes(b"\xff" * 5000)
 
     assert told(last_words(tmp_path)) == ([], [])

@@ -11,7 +11,7 @@ from mpwatch.observe.sources.observer import (
 
 
 class Reader:
-    """Reads whenever a reading is due, each reading taking no time but the cpu time told."""
+    """Reads whenever a reading is due; a reading takes only the cpu time that the test sets."""
 
     def __init__(self, period_s: float, cost_s: float = 0.0) -> None:
         self.now_s = 100.0
@@ -35,7 +35,7 @@ class Reader:
         ]
 
 
-def test_a_watch_begins_with_readings_in_quick_succession_and_settles_to_its_period() -> None:
+def test_a_watch_begins_with_short_intervals_and_settles_to_its_period() -> None:
     reader = Reader(1.0)
 
     reader.go_on(5)
@@ -43,7 +43,7 @@ def test_a_watch_begins_with_readings_in_quick_succession_and_settles_to_its_per
     assert reader.gaps_s == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0]
 
 
-def test_after_a_birth_the_next_reading_is_soon_and_the_period_returns() -> None:
+def test_after_a_process_start_the_next_reading_is_early_and_the_period_returns() -> None:
     reader = Reader(1.0)
     reader.go_on(4.75)
     at_s = reader.now_s
@@ -56,7 +56,7 @@ def test_after_a_birth_the_next_reading_is_soon_and_the_period_returns() -> None
     assert reader.gaps_s[:5] == [0.1, 0.2, 0.4, 0.8, 1.0]
 
 
-def test_births_without_end_make_readings_no_closer_than_the_shortest_gap() -> None:
+def test_continuous_process_starts_do_not_shorten_the_shortest_interval() -> None:
     reader = Reader(1.0)
 
     for _ in range(300):
@@ -66,7 +66,7 @@ def test_births_without_end_make_readings_no_closer_than_the_shortest_gap() -> N
     assert min(reader.gaps_s) >= SOON_S - 0.01
 
 
-def test_expensive_readings_are_early_only_as_far_as_they_can_be_afforded() -> None:
+def test_expensive_readings_are_early_only_within_their_cpu_budget() -> None:
     cost_s = 0.03
     reader = Reader(1.0, cost_s)
 

@@ -26,7 +26,7 @@ from tests.builders.samples import MAIN, WORKER_0, sample, tree
 
 
 class Plan:
-    """A schedule with the plan of the dashboard, and the processes that it says are due."""
+    """A schedule with the plan of the dashboard, and the processes that are due."""
 
     def __init__(self) -> None:
         self.schedule = StackSchedule(SelectedStacks())
@@ -56,7 +56,7 @@ def test_stacks_of_each_new_process_are_taken_once() -> None:
     assert plan.due(second) == []
 
 
-def test_a_process_that_is_not_to_be_touched_has_its_first_look_later() -> None:
+def test_the_first_stack_of_an_excluded_process_is_taken_later() -> None:
     first, second = standing(1.0, 2.0)
     plan = Plan()
 
@@ -76,7 +76,8 @@ def test_stacks_of_a_process_that_stops_are_taken_once_more_and_then_rarely() ->
 
 
 def pausing(*pauses: int) -> list[tuple[float, str]]:
-    """Who is looked at, of a main and its worker, while main pauses and goes on again and again."""
+    """The processes whose stacks are taken, of a main and its worker, while main pauses and
+    continues again and again."""
     fold, plan, looked = Fold(), Plan(), []
     at_s = 0.0
     for ticks, pause in enumerate(pauses):
@@ -95,7 +96,7 @@ def test_a_root_with_its_usual_pauses_has_not_stopped() -> None:
     looked = pausing(*[5] * 20)
 
     assert looked[:2] == [(1.0, "main"), (1.0, "worker")]
-    # Nothing but the turns of a root that works.
+    # Only the periodic stacks of a root that works.
     assert looked[2:] == [(11.0, "main"), (31.0, "main"), (71.0, "main")]
 
 
@@ -128,7 +129,7 @@ def test_stacks_of_a_followed_process_are_taken_twice_a_second_and_not_in_rounds
     assert [plan.due(each) for each in seen] == [[]] * 3
 
 
-def test_a_followed_process_is_left_alone_while_the_hook_is_injected() -> None:
+def test_stacks_of_a_followed_process_are_not_taken_while_the_hook_is_injected() -> None:
     schedule, seen = StackSchedule(), standing(1.0)[0]
     schedule.follow(MAIN)
 
@@ -162,7 +163,7 @@ def test_stacks_of_many_new_processes_are_taken_over_several_readings() -> None:
     assert not set(first) & set(second)
 
 
-def test_what_is_not_python_or_cannot_be_stopped_is_left_alone() -> None:
+def test_stacks_of_processes_without_python_or_that_cannot_be_stopped_are_not_taken() -> None:
     fold = Fold()
     stuck = replace(sample(MAIN, 1.0, state="D"), is_python=True)
     fold.apply(tree(1.0, stuck, sample(WORKER_0, 1.0, parent=100)))
@@ -186,7 +187,7 @@ def test_stacks_of_an_idle_worker_are_not_taken_while_the_job_makes_progress() -
 
 
 def working(*courses: tuple[int, int], until_s: int = 400) -> list[float]:
-    """When the root is looked at that works, with so many threads from such a second on."""
+    """When stacks of a busy root are taken, with so many threads from a given second on."""
     fold, plan, looked = Fold(), Plan(), []
     begins = dict(courses)
     count = 1
@@ -257,7 +258,7 @@ def test_processes_with_a_hook_take_turns() -> None:
 
 
 def young(method: str, *seconds: float, count: int = 1) -> list[Snapshot]:
-    """Snapshots of a main and its children, which were born at 0 s and use cpu all the time."""
+    """Snapshots of a main and its children, which were started at 0 s and use cpu all the time."""
     fold, out = Fold(), []
     for at_s in seconds:
         busy = (ThreadSample(100, "python", "R", int(100 * at_s)),)
@@ -277,7 +278,7 @@ def young(method: str, *seconds: float, count: int = 1) -> list[Snapshot]:
 
 
 def looks_at(plan: Plan, snapshots: list[Snapshot]) -> list[float]:
-    """When somebody but main was looked at."""
+    """When stacks of a process other than main were taken."""
     return [
         seen.at_s for seen in snapshots for process in plan.due(seen) if process.pid != MAIN.pid
     ]

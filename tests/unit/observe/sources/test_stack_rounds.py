@@ -27,7 +27,7 @@ def job(at_s: float) -> Snapshot:
 
 
 def begun(at_s: float = 10.0) -> StackSchedule:
-    """A schedule that has begun its first round at this time."""
+    """A schedule whose first round began at this time."""
     rounds = StackSchedule(StackRounds())
     assert rounds.due(job(at_s - FIRST_ROUND_S)) == []
     assert [request.process for request in rounds.due(job(at_s))] == [MAIN, WORKER_0]

@@ -28,7 +28,7 @@ def test_a_system_call_is_described_by_its_target() -> None:
     assert wait_words(waits_on) == "reads pipe:[18174]"
 
 
-def test_the_hook_knows_better_than_the_stack() -> None:
+def test_the_state_reported_by_the_hook_takes_precedence_over_the_stack() -> None:
     thread = Thread(1, "python", "S", stack=(Frame("decode", "/home/u/data.py", 31),))
     load = WorkerLoad(worker_id=0, task=None)
 
@@ -45,7 +45,7 @@ def test_without_stack_and_call_the_state_is_shown() -> None:
     assert doing("other", "R", [], None, [], None) == "running"
 
 
-def test_an_old_stack_of_a_thread_that_ran_since_says_nothing() -> None:
+def test_a_stack_from_before_the_thread_ran_is_not_used() -> None:
     frames = (Frame("decode", "/home/u/data.py", 31),)
     ran = Thread(1, "python", "R", stack=frames, stack_age_s=60.0, still_s=1.0)
     stands = Thread(1, "python", "S", stack=frames, stack_age_s=60.0, still_s=80.0)

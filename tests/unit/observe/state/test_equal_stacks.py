@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pickle
+
 from mpwatch.model.samples import Frame, StackSample, StacksTaken, ThreadSample
 from mpwatch.observe.state.fold import Fold
 from mpwatch.observe.state.process_builder import STACKS_KEPT, EqualStacks
@@ -27,9 +29,11 @@ def test_equal_stacks_of_two_processes_are_shown_as_one_object() -> None:
     assert shown[0] is shown[1]
 
 
-def test_stacks_that_are_all_different_do_not_pile_up() -> None:
+def test_the_number_of_kept_stacks_is_bounded() -> None:
     equal = EqualStacks()
-    for line in range(2 * STACKS_KEPT + 5):
+    sizes = []
+    for line in range(3 * STACKS_KEPT):
         assert equal.one_of(stack(line)) == stack(line)
+        sizes.append(len(pickle.dumps(equal)) if line % 100 == 0 else 0)
 
-    assert len(equal._known) <= STACKS_KEPT
+    assert max(sizes) <= 1.2 * max(sizes[:STACKS_KEPT])

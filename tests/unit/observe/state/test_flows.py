@@ -88,7 +88,7 @@ def test_a_receipt_without_a_hooked_sender_counts_for_the_creator_of_the_segment
     assert flow.latency_p50_s is None
 
 
-def test_a_receipt_is_late_by_the_clock_also_when_nothing_follows_it() -> None:
+def test_a_receipt_is_counted_after_a_time_also_when_nothing_follows_it() -> None:
     table = FlowTable()
     table.add(MAIN, rebuilt(1.0, key=7))
     table.settle(1.0 + LATE_S + 0.1, {(7, 26): WORKER_0})
@@ -140,7 +140,7 @@ def test_empty_failed_and_inherited_storages_are_no_flow() -> None:
     assert table.flows() == ()
 
 
-def test_rates_are_unknown_at_the_first_look_and_right_at_the_second() -> None:
+def test_rates_are_unknown_at_the_first_reading_and_known_at_the_second() -> None:
     table = FlowTable()
     send_and_receive(table, 1, 1.0)
     table.settle(1.5, {})

@@ -57,7 +57,7 @@ def test_a_clock_that_goes_back_leaves_rates_unknown_until_it_has_caught_up() ->
     assert fold.snapshot().processes[0].cpu_percent == pytest.approx(100.0)
 
 
-def test_the_root_comes_first_and_children_stand_below_their_parents() -> None:
+def test_the_root_is_first_and_children_are_below_their_parents() -> None:
     child = ProcessId(103, 1003)
     fold = Fold()
     fold.apply(
@@ -109,7 +109,7 @@ def test_a_process_missing_from_a_sample_has_an_unknown_exit_until_it_is_known()
     assert known.ended.words == "exit code 1"
 
 
-def test_a_zombie_is_shown_with_what_it_had_while_it_lived() -> None:
+def test_a_zombie_is_shown_with_its_last_values() -> None:
     fold = Fold()
     threads = (ThreadSample(MAIN.pid, "python", "S", 0),)
     living = sample(MAIN, 1.0, segments=(segment_use(7),), fds=900, threads=threads)
@@ -254,7 +254,7 @@ def test_a_failed_stack_dump_is_a_problem_and_keeps_the_last_stack() -> None:
     assert "stacks: not permitted" in worker.problems
 
 
-def test_a_thread_that_uses_no_cpu_is_still_since_its_last_use() -> None:
+def test_a_thread_that_uses_no_cpu_is_idle_since_its_last_use() -> None:
     fold = Fold()
     for at_s, ticks in ((1.0, 5), (2.0, 9), (3.0, 9), (6.0, 9)):
         thread = ThreadSample(100, "python", "S", ticks)
@@ -263,7 +263,7 @@ def test_a_thread_that_uses_no_cpu_is_still_since_its_last_use() -> None:
     assert fold.snapshot().processes[0].threads[0].still_s == 4.0
 
 
-def test_what_a_worker_fetches_is_what_it_does() -> None:
+def test_the_activity_of_a_worker_is_its_fetch() -> None:
     fold = Fold()
     fold.apply(job(1.0))
     begin = event(wire.LOADER_FETCH_BEGIN, 1.0, key2=0, aux=417)
@@ -304,7 +304,7 @@ def test_another_program_is_called_by_its_name(cmdline: tuple[str, ...], label: 
     assert [process.label for process in fold.snapshot().processes] == ["main", label]
 
 
-def test_main_says_for_which_batch_of_which_worker_it_waits() -> None:
+def test_the_activity_of_main_is_the_batch_and_the_worker_that_it_waits_for() -> None:
     fold = Fold()
     fold.apply(job(100.0))
     reading = {
@@ -325,7 +325,7 @@ def test_main_says_for_which_batch_of_which_worker_it_waits() -> None:
     assert snapshot.processes[0].doing == "waits for batch 417 from worker 1, 84 s"
 
 
-def test_gauges_that_are_not_what_they_should_be_are_ignored() -> None:
+def test_gauges_of_a_wrong_type_are_ignored() -> None:
     fold = Fold()
     fold.apply(job(1.0))
     fold.apply(HookGauges(MAIN, 1.0, {"loaders": "x", "shared_cache": [1], "cuda": 3, "own": None}))
@@ -346,7 +346,7 @@ def test_a_call_site_note_names_the_line_that_made_a_segment() -> None:
     assert fold.snapshot().segments[0].call_site == "train.py:57"
 
 
-def test_the_line_of_a_segment_that_is_gone_does_not_stick_to_its_inode() -> None:
+def test_the_line_of_a_removed_segment_is_not_kept_for_its_inode() -> None:
     fold = Fold()
     site = {"inode": 77, "device": 26, "site": "train.py:57"}
     fold.apply(HookNote(WORKER_0, int(1e9), "call-site", site))
@@ -359,7 +359,7 @@ def test_the_line_of_a_segment_that_is_gone_does_not_stick_to_its_inode() -> Non
     assert fold.snapshot().segments[0].call_site is None
 
 
-def test_births_ends_and_hook_changes_are_written_down() -> None:
+def test_starts_exits_and_hook_changes_are_logged() -> None:
     fold = Fold()
     fold.apply(tree(1.0, sample(MAIN, 1.0, role="main")))
     fold.apply(job(2.0))
@@ -377,7 +377,7 @@ def test_births_ends_and_hook_changes_are_written_down() -> None:
     ]
 
 
-def test_the_hello_tells_versions_and_what_could_not_be_patched() -> None:
+def test_the_hello_has_versions_and_missing_hook_points() -> None:
     fold = Fold()
     fold.apply(job(1.0))
     fold.apply(

@@ -20,7 +20,7 @@ def test_a_series_grows_with_each_reading() -> None:
     assert [(point.at_s, point.value) for point in points] == [(0, 20), (1, 22), (2, 24)]
 
 
-def test_that_a_process_that_ends_has_no_descriptors_is_no_point() -> None:
+def test_the_missing_descriptors_of_an_exiting_process_add_no_point() -> None:
     keeper = HistoryKeeper()
     for second, used in enumerate((12, 12, 0)):
         keeper.add(tree(float(second), sample(MAIN, float(second), fds=used)), (), {})
@@ -78,7 +78,7 @@ def test_a_reading_in_which_main_has_read_nothing_more_is_no_point() -> None:
     assert [tuple(point) for point in past.of(MAIN, "main_read_bytes")] == [(1, 7), (3, 9)]
 
 
-def test_what_was_read_is_remembered_of_resource_trackers_only() -> None:
+def test_the_count_of_read_bytes_is_kept_of_resource_trackers_only() -> None:
     keeper = HistoryKeeper()
     tracker = replace(sample(WORKER_0, 0.0, role="resource-tracker"), read_bytes=37)
     keeper.add(tree(0.0, replace(sample(MAIN, 0.0), read_bytes=99), tracker), (), {})
@@ -124,7 +124,7 @@ def test_a_full_series_is_thinned_in_its_older_half_and_keeps_its_beginning() ->
     assert times[-5:] == [float(POINTS_KEPT * 3 - n) for n in (5, 4, 3, 2, 1)]
 
 
-def test_what_was_not_read_leaves_no_point() -> None:
+def test_values_that_were_not_read_add_no_point() -> None:
     keeper = HistoryKeeper()
     keeper.add(job(1.0), (), {MAIN: {"cpu_percent": None}})
 
@@ -143,7 +143,7 @@ def test_trends_are_the_last_values_and_empty_for_an_unknown_process() -> None:
     assert keeper.trends(WORKER_0).fds == ()
 
 
-def test_a_forgotten_process_leaves_nothing() -> None:
+def test_nothing_is_kept_of_a_forgotten_process() -> None:
     keeper = HistoryKeeper()
     keeper.add(job(1.0), (), {})
     keeper.forget(WORKER_0)

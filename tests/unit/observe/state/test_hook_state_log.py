@@ -6,7 +6,7 @@ from tests.builders.samples import MAIN
 
 
 class Log:
-    """A log of one hook, with the states that were told."""
+    """A log of one hook, with the states that it logged."""
 
     def __init__(self) -> None:
         self.log = EventLog()
@@ -22,7 +22,7 @@ class Log:
         return [(each.at_s, each.words.split(" is ")[1]) for each in self.log.entries]
 
 
-def test_a_hook_that_is_silent_for_a_moment_again_and_again_leaves_no_line() -> None:
+def test_repeated_short_silences_of_a_hook_are_not_logged() -> None:
     log = Log()
     log.hear(1.0, "ready")
     for number in range(50):
@@ -53,7 +53,7 @@ def test_a_hook_with_a_late_hello_is_logged_as_ready() -> None:
     assert log.told() == [(1.1, "ready")]
 
 
-def test_a_hook_that_exits_during_a_silence_is_logged_as_gone() -> None:
+def test_a_hook_that_exits_while_silent_is_logged_as_exited() -> None:
     log = Log()
     log.hear(1.0, "ready")
     log.hear(2.0, "silent", "no answer")

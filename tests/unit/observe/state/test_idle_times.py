@@ -1,4 +1,4 @@
-"""What the fold remembers so that rules can tell standing from waiting."""
+"""What the fold keeps so that rules can distinguish stalled from waiting processes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from tests.builders.samples import MAIN, sample, tree
 PIPE = WaitedOn("poll", "poll", ("pipe:[7]",), timeout_s=5.0)
 LOCK = WaitedOn("futex", "futex", ("futex 0x7f",))
 SEMAPHORE = WaitedOn("semaphore", "futex", ("sem 1:2",), segment=SegmentId(1, 2))
+FLOCK = WaitedOn("unknown", "flock", ("/tmp/a.lock",), (3,))
 SLEEP = WaitedOn("timer", "clock_nanosleep", timeout_s=1.0)
 
 
 def waited(*waits: WaitedOn | None, state: str = "S") -> Thread:
-    """The main thread after it was found so, second by second."""
+    """The main thread after readings with these waits, one a second."""
     fold = Fold()
     for second, wait in enumerate(waits):
         thread = ThreadSample(100, "python", state if wait is waits[-1] else "S", 9, waits_on=wait)
@@ -27,13 +28,18 @@ def waited(*waits: WaitedOn | None, state: str = "S") -> Thread:
     return fold.snapshot().processes[0].threads[0]
 
 
-def test_a_wait_lasts_as_long_as_it_is_for_the_same() -> None:
+def test_a_wait_lasts_as_long_as_it_is_for_the_same_thing() -> None:
     assert waited(PIPE, PIPE, PIPE).waits_s == 2.0
     assert waited(SLEEP, SLEEP, SLEEP, SEMAPHORE, SEMAPHORE).waits_s == 1.0
 
 
 def test_a_wait_missing_in_one_sample_continues() -> None:
     assert waited(PIPE, LOCK, None, PIPE).waits_s == 3.0
+
+
+def test_processes_that_take_turns_at_a_file_lock_do_not_wait_all_the_time() -> None:
+    assert waited(SLEEP, FLOCK, SLEEP, FLOCK, FLOCK).waits_s == 1.0
+    assert waited(FLOCK, FLOCK, SLEEP).waits_s == 0.0
 
 
 def test_a_thread_that_runs_or_waits_for_a_private_lock_has_no_other_wait() -> None:
@@ -51,7 +57,7 @@ def test_stops_by_py_spy_are_in_the_history_and_stacks_of_a_hook_are_not() -> No
     assert [point.at_s for point in fold.history().of(MAIN, "stack_stops")] == [3.2]
 
 
-def test_looks_at_a_process_are_forgotten_with_it() -> None:
+def test_stops_by_py_spy_are_forgotten_with_the_process() -> None:
     keeper = HistoryKeeper()
     keeper.add_point(MAIN, "stack_stops", 1.0, 1)
     keeper.forget(MAIN)

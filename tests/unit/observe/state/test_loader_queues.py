@@ -60,7 +60,7 @@ def test_the_next_epoch_does_not_take_batches_of_the_last_for_finished() -> None
     assert standing(main, worker, LOADER, 0) == (1, 0)
 
 
-def test_what_is_parked_is_unknown_where_batches_are_taken_as_they_come() -> None:
+def test_parked_batches_are_unknown_where_batches_are_returned_out_of_order() -> None:
     main = book(handed(0, 0, 1.0), handed(1, 1, 1.0), taken(0, 2.0), taken(0, 2.1))
 
     assert standing(main, book(), LOADER, 1) == (1, None)
@@ -74,7 +74,7 @@ def test_a_worker_that_outlived_many_batches_remembers_the_last_ones() -> None:
     assert standing(main, worker, LOADER, 0) == (0, 1)
 
 
-def test_snapshots_say_it_of_each_worker_and_not_of_one_without_a_hook() -> None:
+def test_snapshots_have_the_batches_of_each_worker_with_a_hook() -> None:
     fold = Fold()
     fold.apply(job(1.0))
     fold.apply(hook_slice(MAIN, 1.5, handed(0, 0, 1.1), handed(1, 1, 1.1), handed(2, 0, 1.2)))

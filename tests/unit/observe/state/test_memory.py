@@ -1,4 +1,4 @@
-"""A job that starts its workers anew again and again: what is remembered of them stays bounded."""
+"""A job that starts new workers again and again: what is kept of them stays bounded."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ WORKERS = 4
 SETTLED_EPOCHS = ENDED_KEPT + 20
 EPOCHS = 2 * SETTLED_EPOCHS
 SEGMENTS = 50
-"""Inodes in use at a time: they are given out again."""
+"""Inodes in use at a time: the kernel reuses them."""
 
 
 def epoch(fold: Fold, number: int) -> None:
-    """New workers, a batch of each to main; those of the epoch before are gone."""
+    """New workers, a batch of each to main; those of the epoch before have exited."""
     at_s = 1.0 + number
     workers = [ProcessId(1_000 + number * WORKERS + n, 5_000 + number) for n in range(WORKERS)]
     living = (sample(p, at_s, parent=100, role="loader-worker") for p in workers)
@@ -43,7 +43,7 @@ def living_objects() -> int:
 
 
 @pytest.mark.slow
-def test_workers_of_many_epochs_are_forgotten_with_all_that_was_known_of_them() -> None:
+def test_nothing_is_kept_of_the_workers_of_earlier_epochs() -> None:
     fold = Fold()
     for number in range(SETTLED_EPOCHS):
         epoch(fold, number)

@@ -3,14 +3,14 @@ from __future__ import annotations
 from mpwatch.observe.state.event_log import note_words
 
 
-def test_an_exit_says_its_code_and_how() -> None:
+def test_an_exit_has_its_code_and_its_way() -> None:
     assert note_words("exit", {"code": 0, "how": "os._exit"}) == "exit: code 0; by os._exit"
 
 
 def test_a_fork_names_the_threads_that_were_alive() -> None:
     data = {"threads": 3, "python_threads": ["pre", "log"], "torch_threads": 2, "libraries": []}
 
-    assert note_words("fork", data) == "fork: 3 threads alive; pre, log; torch uses 2"
+    assert note_words("fork", data) == "fork: 3 threads running; pre, log; torch uses 2"
 
 
 def test_a_note_of_many_storages_has_their_path() -> None:
@@ -21,7 +21,7 @@ def test_a_note_of_many_storages_has_their_path() -> None:
     )
 
 
-def test_a_birth_names_the_child_and_what_it_runs() -> None:
+def test_a_process_start_names_the_child_and_its_target() -> None:
     data = {"name": "Process-4", "pid": 7, "method": "fork", "target": "train.work", "storages": 0}
 
     assert note_words("birth", data).startswith("birth: Process-4; process 7; by fork; train.work")

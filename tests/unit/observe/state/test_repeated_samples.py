@@ -1,4 +1,4 @@
-"""Samples that stand for a process at rest: seen before, and older than their reading."""
+"""Samples of an idle process that are carried over: the same object, older than the reading."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def worker(at_s: float, cpu_ticks: int = 50) -> ProcSample:
 
 
 class Watched:
-    """A main process that is read every second, and a worker as the test says."""
+    """A main process that is read every second, and a worker with samples of the test."""
 
     def __init__(self) -> None:
         self.fold = Fold()
@@ -28,7 +28,7 @@ class Watched:
         return found
 
 
-def test_cpu_used_after_a_rest_is_shared_out_over_the_time_since_the_rest_alone() -> None:
+def test_cpu_used_after_an_idle_time_is_a_rate_over_the_time_since_it_ended() -> None:
     watched = Watched()
     watched.at(1.0, worker(1.0))
     at_rest = worker(2.0)
@@ -38,7 +38,7 @@ def test_cpu_used_after_a_rest_is_shared_out_over_the_time_since_the_rest_alone(
     assert watched.at(5.0, worker(5.0, cpu_ticks=150)).cpu_percent == 100.0
 
 
-def test_a_process_at_rest_has_used_no_cpu_up_to_the_last_reading() -> None:
+def test_an_idle_process_has_used_no_cpu_up_to_the_last_reading() -> None:
     watched = Watched()
     thread = ThreadSample(WORKER_0.pid, "python", "S", 9)
     still = [
@@ -61,7 +61,7 @@ def test_a_series_continues_while_a_process_is_idle() -> None:
     assert list(shown.trends.fds) == [20, 20, 20, 20, 20]
 
 
-def test_a_worker_of_a_parent_that_is_gone_is_shown_anew_though_it_rests() -> None:
+def test_an_idle_worker_whose_parent_has_exited_is_shown_without_a_parent() -> None:
     watched = Watched()
     at_rest = worker(1.0)
     watched.at(1.0, at_rest)

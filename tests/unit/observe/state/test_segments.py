@@ -1,4 +1,5 @@
-"""Segments joined over processes: the same as by looking at everything, with less work."""
+"""Segments joined over processes incrementally: the same result as joining all of them, with less
+work."""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ def test_the_later_of_two_samples_of_a_growing_file_gives_its_allocated_size() -
 
 @settings(deadline=None)
 @given(st.lists(READING, min_size=1, max_size=6))
-def test_what_is_joined_bit_by_bit_is_what_is_joined_at_once(
+def test_segments_joined_incrementally_equal_those_joined_at_once(
     readings: list[dict[int, tuple[SegmentUse, ...] | None]],
 ) -> None:
     table = SegmentTable()
@@ -73,15 +74,15 @@ def test_a_segment_that_a_process_lists_twice_can_disappear() -> None:
     assert joined(table, samples({MAIN.pid: ()})) == ()
 
 
-def test_only_files_that_changed_hands_are_joined_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_files_whose_users_changed_are_joined_again(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[SegmentId] = []
-    really = segments._joined
+    really = segments.join_uses
 
     def note(uses: Sequence[tuple[ProcessId, SegmentUse]]) -> Any:
         made.append(uses[0][1].segment)
         return really(uses)
 
-    monkeypatch.setattr(segments, "_joined", note)
+    monkeypatch.setattr(segments, "join_uses", note)
     semaphores = tuple(segment_use(n, allocated=32) for n in range(1000, 1100))
     held = dict.fromkeys(range(100, 164), semaphores)
     table = SegmentTable()

@@ -35,7 +35,7 @@ def children(*inputs: Any, until_s: float = 20.0) -> list[Process]:
 
 
 @pytest.mark.parametrize(("code", "words"), [(3, "exit code 3"), (-11, "signal 11 (SIGSEGV)")])
-def test_a_child_that_failed_between_two_looks_is_known_from_its_parent(
+def test_a_child_that_failed_between_two_readings_is_known_from_its_parent(
     code: int, words: str
 ) -> None:
     (child,) = children(birth(12.0), joined(12.1, code))
@@ -47,7 +47,7 @@ def test_a_child_that_failed_between_two_looks_is_known_from_its_parent(
     assert child.ended.words == words
 
 
-def test_a_loader_worker_is_known_as_one() -> None:
+def test_a_short_lived_loader_worker_has_its_role() -> None:
     (child,) = children(birth(12.0, worker_id=3), joined(12.1, 1))
 
     assert (child.role, child.label) == ("loader-worker", "worker 3")
@@ -65,11 +65,11 @@ def test_a_loader_worker_is_known_as_one() -> None:
     ],
     ids=["ended well", "not joined", "not born", "another", "no pid", "may be read yet"],
 )
-def test_nothing_is_made_up(inputs: tuple[Any, ...]) -> None:
+def test_values_that_were_not_reported_are_unknown(inputs: tuple[Any, ...]) -> None:
     assert children(*inputs) == []
 
 
-def test_a_child_that_was_read_is_not_taken_in_twice() -> None:
+def test_a_child_that_was_read_is_not_added_twice() -> None:
     fold = Fold()
     child = ProcessId(CHILD, 1201)
     fold.apply(tree(11.0, sample(MAIN, 11.0)))

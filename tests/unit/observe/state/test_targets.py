@@ -39,7 +39,7 @@ def test_the_label_follows_from_the_hooks_report(target: str, name: str, label: 
 @pytest.mark.parametrize(
     "birth", [None, {}, {"target": 3}, {"target": ""}, [], {"target": "x.worker._worker_loop"}]
 )
-def test_a_report_without_a_target_says_nothing(birth: object) -> None:
+def test_a_report_without_a_target_gives_no_label(birth: object) -> None:
     assert target_of_birth(birth) is None
 
 

@@ -29,7 +29,7 @@ NAMES = [
 
 
 @pytest.mark.parametrize("pid", [None, pytest.param(os.getpid(), id="this process")])
-def test_every_check_is_there_and_says_what_it_means(pid: int | None) -> None:
+def test_every_check_has_a_meaning(pid: int | None) -> None:
     checks = examine(pid)
 
     assert [check.name for check in checks] == NAMES
@@ -51,7 +51,7 @@ def test_the_version_is_that_of_the_process() -> None:
     assert {c.name: c.value for c in examine(os.getpid())}["start method"].startswith(expected)
 
 
-def test_what_is_hidden_is_unknown_and_not_fine() -> None:
+def test_a_hidden_value_is_unknown_and_not_ok() -> None:
     checks = {check.name: check for check in examine(2**22 + 5)}
 
     assert list(checks) == NAMES

@@ -1,4 +1,4 @@
-"""What the doctor concludes from numbers."""
+"""Checks of the doctor, from numbers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_low_soft_limit_can_be_raised_to_the_hard_one() -> None:
     assert check.fix.startswith("ulimit -n 524288")
 
 
-def test_a_low_hard_limit_needs_somebody_else() -> None:
+def test_the_fix_of_a_low_hard_limit_is_an_option_of_the_container() -> None:
     assert "--ulimit nofile" in doctor.open_files(1024, 1024, None).fix
 
 

@@ -1,4 +1,4 @@
-"""Who may trace, and where hooks may put their files."""
+"""Checks of the right to trace, and of the directories for the hook's files."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_symbolic_link_is_refused_and_the_next_folder_taken(tmp_path: Path) ->
     assert (check.state, check.value) == ("ok", f"/tmp/mpwatch-{os.geteuid()}")
 
 
-def test_when_no_folder_will_do_each_reason_is_said(tmp_path: Path) -> None:
+def test_without_a_usable_folder_each_reason_is_shown(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "mpwatch").write_text("")
 

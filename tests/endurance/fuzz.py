@@ -1,0 +1,111 @@
+"""Coverage-guided fuzzing of everything that is read from other processes and from files.
+
+    python -m tests.endurance.fuzz --inputs 1000000
+    python -m tests.endurance.fuzz --inputs 50000 ring recording
+
+Takes `pip install atheris`, which has wheels for few versions of CPython (3.0.0: 3.11 to 3.13);
+without it `MPWATCH_FUZZ_EXAMPLES` makes the fuzz tests of hypothesis longer. Each target is a
+process of its own with its share of the inputs. It may raise what the parser documents and nothing
+else, takes ten seconds for an input at most, and 1 GiB of memory. An input that breaks this is kept
+in the folder that is printed; `--again FILE TARGET` reads it once more. The exit code is the number
+of targets that failed, 2 without atheris.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+NAMES = (
+    "wire", "requests", "ring", "recording", "recorded-lines", "procfs", "py-spy",
+    "command-lines", "environments", "text",
+)  # fmt: skip
+SECONDS_LIMIT, MEMORY_LIMIT_MIB, INPUT_BYTES = 10, 1024, 4096
+_RUNS = re.compile(r"Done (\d+) runs")
+
+
+def run(names: tuple[str, ...], inputs: int, folder: Path) -> int:
+    """Fuzz each target in a process of its own and print the figures; how many failed."""
+    share, failed, total, began_s = -(-inputs // len(names)), 0, 0, time.monotonic()
+    for name in names:
+        place = folder / name
+        (place / "corpus").mkdir(parents=True)
+        command = [sys.executable, "-m", "tests.endurance.fuzz", "--one", name, str(place)]
+        target_s = time.monotonic()
+        done = subprocess.run(
+            [*command, "--inputs", str(share)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+        said = done.stdout.decode(errors="replace")
+        found = _RUNS.search(said)
+        tried = int(found[1]) if found else 0
+        total += tried
+        took_s = time.monotonic() - target_s
+        print(f"{name:<16} {tried:>9} inputs in {took_s:4.0f} s", flush=True)
+        if done.returncode or tried < share:
+            failed += 1
+            print(f"FAILED, kept in {place}; it ends with:\n{said[-2000:]}", flush=True)
+    took_s = time.monotonic() - began_s
+    print(
+        f"{total} inputs in {took_s:.0f} s, load {os.getloadavg()[0]:.1f}; {failed} targets failed"
+    )
+    return failed
+
+
+def fuzz_one(name: str, folder: Path, inputs: int) -> None:
+    """Fuzz one target in this process, which libFuzzer ends."""
+    import atheris
+
+    import mpwatch.hook.requests  # without probes: it marshals its own code
+    import mpwatch.hook.transport.connection  # noqa: F401
+
+    with atheris.instrument_imports(include=["mpwatch"]):
+        from tests.endurance.fuzz_targets import TARGETS
+    target = TARGETS[name]
+    for number, sample in enumerate(target.samples()):
+        (folder / "corpus" / f"sample-{number}").write_bytes(sample)
+    limits = [
+        f"-runs={inputs}",
+        f"-timeout={SECONDS_LIMIT}",
+        f"-rss_limit_mb={MEMORY_LIMIT_MIB}",
+        f"-max_len={INPUT_BYTES}",
+        f"-artifact_prefix={folder}/",
+    ]
+    atheris.Setup([sys.argv[0], *limits, str(folder / "corpus")], target.read)
+    atheris.Fuzz()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="tests.endurance.fuzz", description=__doc__)
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help=", ".join(NAMES))
+    parser.add_argument("--inputs", type=int, default=1_000_000, help="of all targets together")
+    parser.add_argument("--again", type=Path, metavar="FILE", help="one input that failed")
+    parser.add_argument("--one", nargs=2, metavar=("TARGET", "FOLDER"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    names = tuple(arguments.targets) or NAMES
+    if unknown := set(names) - set(NAMES):
+        parser.error(f"no target {', '.join(sorted(unknown))}")
+    if arguments.again is not None:
+        from tests.endurance.fuzz_targets import TARGETS
+
+        for name in names:
+            TARGETS[name].read(arguments.again.read_bytes())
+        return 0
+    if importlib.util.find_spec("atheris") is None:
+        print("coverage-guided fuzzing takes: pip install atheris", file=sys.stderr)
+        return 2
+    if arguments.one is not None:
+        fuzz_one(arguments.one[0], Path(arguments.one[1]), arguments.inputs)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what runs is then ended as well
+    return run(names, arguments.inputs, Path(tempfile.mkdtemp(prefix="mpwatch-fuzz-")))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

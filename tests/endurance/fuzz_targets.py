@@ -1,0 +1,255 @@
+"""The parsers that `tests.endurance.fuzz` feeds, each with real input to start from."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+from mpwatch.collect.hook import decode
+from mpwatch.collect.hook.ring_decode import decode_slice
+from mpwatch.collect.host import cgroups, port_owners
+from mpwatch.collect.process import fds, identify, memory, procfs
+from mpwatch.collect.process.maps import parse_mappings
+from mpwatch.collect.process.py_spy import parse_dump
+from mpwatch.collect.process.syscall_waits import parse_syscall
+from mpwatch.hook import requests, wire
+from mpwatch.hook.transport.connection import Connection
+from mpwatch.model.cmdline import python_program
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.sanitize import clean
+from mpwatch.observe.recording.codec import SCHEMA, Header, LineEncoder, read_header
+from mpwatch.observe.recording.file import NotARecording, Recording, pack
+from tests.builders.samples import small_job
+from tests.unit.collect.hook.test_fuzz_hook import check_ring
+from tests.unit.collect.hook.test_ring import ring
+from tests.unit.collect.process import test_fuzz_procfs as real
+from tests.unit.collect.process.test_fuzz_procfs import is_clean
+
+ME = ProcessId(10, 10)
+FOLDER = Path(tempfile.mkdtemp(prefix="mpwatch-fuzzed-"))
+"""A made-up /proc, and the recording that is read."""
+atexit.register(shutil.rmtree, FOLDER, ignore_errors=True)
+for place in ("10/net", "10/fd", "self"):
+    (FOLDER / place).mkdir(parents=True)
+PROC = str(FOLDER)
+
+
+def wire_frames(data: bytes) -> None:
+    """The stream of a hook."""
+    start = 0
+    with contextlib.suppress(ValueError):
+        while (found := decode.frame(data, start)) is not None:
+            kind, payload, start = found
+            if kind == wire.RECORDS:
+                decode.records(ME, 1.0, payload)
+                continue
+            said = decode.parse_object(payload)
+            decode.note(ME, dict(said))
+            decode.gauges(ME, 1.0, dict(said))
+            decode.stacks(ME, 1.0, dict(said))
+            with contextlib.suppress(ValueError):
+                decode.hello(ME, 1.0, said)
+
+
+SESSION: Any = SimpleNamespace(
+    system=SimpleNamespace(monotonic_ns=lambda: 1, thread_time_ns=lambda: 1),
+    server=SimpleNamespace(cpu_ns=lambda: 1),
+    ring=SimpleNamespace(handed_out=lambda: 1, slots=16),
+    wrapper_ns=1,
+    jobs=[],
+    gauges={},
+    on_request={"cuda": dict},
+)
+
+
+def hook_requests(data: bytes) -> None:
+    """The stream of an observer, as the hook reads it."""
+    connection = object.__new__(Connection)
+    connection._inbox = bytearray(data)
+    with contextlib.suppress(ValueError, RecursionError):
+        while (request := connection._next_request()) is not None:
+            reply = requests.answer(SESSION, request)
+            json.dumps({key: value for key, value in (reply or {}).items() if key != wire.AS_TEXT})
+            SESSION.jobs.clear()
+
+
+def rings(data: bytes) -> None:
+    """A ring, and a slice of one."""
+    check_ring(data)
+    whole = data[: len(data) // wire.RECORD_BYTES * wire.RECORD_BYTES]
+    decode_slice(whole)
+
+
+def read_all(data: bytes) -> None:
+    """Write a file and read it as a recording."""
+    path = FOLDER / "job.mpw"
+    path.write_bytes(data)
+    with contextlib.suppress(NotARecording), Recording(str(path)) as recording:
+        for _ in recording.inputs():
+            pass
+
+
+def header() -> bytes:
+    """The first member of a recording."""
+    first = LineEncoder().header(Header(SCHEMA, "1", "host", ME, 1000.0, 1.7e9))
+    return pack(first, 1000.0, 1000.0, is_key=False)
+
+
+def recorded_lines(data: bytes) -> None:
+    """Lines in an undamaged container: a checksum would keep the fuzzer out."""
+    read_header(data)
+    read_all(header() + pack(data, 1000.0, 1001.0, is_key=True))
+
+
+def lines_of_a_job() -> bytes:
+    """Two readings of a job, the second as a change."""
+    encoder = LineEncoder()
+    return encoder.line(small_job(1000.0)) + encoder.line(small_job(1001.0))
+
+
+def proc_files(data: bytes) -> None:
+    """Files of procfs and of control groups; the first byte chooses which."""
+    if data:
+        PROC_FILES[data[0] % len(PROC_FILES)](data[1:])
+
+
+def _in(name: str, read: Callable[[], object]) -> Callable[[bytes], object]:
+    """Read the bytes as this file of the made-up /proc."""
+
+    def read_file(data: bytes) -> None:
+        (FOLDER / name).write_bytes(data)
+        with contextlib.suppress(ProcessLookupError, ValueError):
+            read()
+
+    return read_file
+
+
+def _stat(data: bytes) -> None:
+    procfs.parent_in(data)
+    stat = procfs.stat_or_none(data)
+    assert stat is None or is_clean(stat.name)
+
+
+def _maps(data: bytes) -> None:
+    assert all(is_clean(path) for *_, path in parse_mappings(data).spans)
+
+
+def _cgroups(data: bytes) -> None:
+    membership, _, mounts = data.partition(b"\n\n")
+    (FOLDER / "10/cgroup").write_bytes(membership)
+    (FOLDER / "self/mountinfo").write_bytes(mounts.replace(b"/sys/fs", b"/nowhere"))
+    sample = cgroups.CgroupReader(PROC, 10).sample()
+    assert sample is None or is_clean(sample.path)
+
+
+PROC_FILES: Sequence[Callable[[bytes], object]] = (
+    _stat,
+    _maps,
+    _cgroups,
+    parse_syscall,
+    _in("10/status", lambda: procfs.read_status(PROC, 10)),
+    _in("10/io", lambda: procfs.read_io(PROC, 10)),
+    _in("10/limits", lambda: fds.limits(PROC, 10)),
+    _in("10/smaps_rollup", lambda: memory.read_rollup(PROC, 10, 1.0)),
+    _in("10/net/tcp", lambda: port_owners.port_owners(PROC, 10)),
+    _in("10/uid_map", lambda: identify.uid_inside(0, 10, PROC)),
+)
+SAMPLES_OF_PROC = (
+    real.STAT, real.MAPS, real.CGROUP + b"\n\n" + real.MOUNTS, b"202 0x7f01 0x80 0x0\n",
+    real.STATUS, b"rchar: 10\nwchar: 20\n", real.LIMITS, real.ROLLUP, real.NET,
+    b"         0          0 4294967295\n",
+)  # fmt: skip
+
+
+def py_spy(data: bytes) -> None:
+    """What `py-spy dump --json` prints."""
+    with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        for stack in parse_dump(ME, 1.0, data):
+            assert is_clean(stack.thread_name)
+            assert all(is_clean(frame.function) for frame in stack.frames)
+
+
+STACKS = b"""[{"pid": 10, "thread_id": 1, "thread_name": "MainThread", "os_thread_id": 10,
+ "active": true, "owns_gil": false, "frames": [{"name": "get", "filename": "queues.py",
+ "line": 7, "locals": [{"name": "x", "repr": "1"}]}]}]"""
+
+
+def command_line(data: bytes) -> None:
+    """A command line, with its ports."""
+    (FOLDER / "10/environ").write_bytes(b"")
+    (FOLDER / "10/cmdline").write_bytes(data)
+    words = procfs.read_cmdline(PROC, 10)
+    assert len(words) <= procfs.ARGUMENT_COUNT_LIMIT + 1
+    assert all(map(is_clean, words))
+    python_program(words)
+    port_owners.named_ports(PROC, 10)
+
+
+def environment(data: bytes) -> None:
+    """An initial environment."""
+    (FOLDER / "10/cmdline").write_bytes(b"")
+    (FOLDER / "10/environ").write_bytes(data)
+    found = procfs.read_environment(PROC, 10, frozenset((b"RANK", b"TMPDIR")))
+    assert all(map(is_clean, found.values()))
+    port_owners.named_ports(PROC, 10)
+
+
+def text(data: bytes) -> None:
+    """Any text of another process."""
+    for raw in (data, data.decode("utf-8", "surrogateescape")):
+        assert is_clean(clean(raw))
+
+
+def stream(kind: int, *contents: object) -> bytes:
+    """Frames of one kind."""
+    return b"".join(wire.pack_frame(kind, json.dumps(each).encode()) for each in contents)
+
+
+class Target(NamedTuple):
+    """One parser."""
+
+    read: Callable[[bytes], None]
+    samples: Callable[[], Sequence[bytes]]
+
+
+TARGETS = {
+    "wire": Target(
+        wire_frames,
+        lambda: (
+            stream(wire.HELLO, {"protocol": wire.PROTOCOL, "start_ticks": 10, "pid": 10}),
+            stream(wire.NOTE, {"kind": "exit", "at_ns": 5, "n": 1, "code": 0}),
+            stream(wire.REPLY, {"id": 1, "threads": [{"tid": 1, "frames": [["f", "g", 1]]}]}),
+            wire.pack_frame(wire.RECORDS, wire.LOST.pack(0) + bytes(wire.RECORD_BYTES)),
+        ),
+    ),
+    "requests": Target(
+        hook_requests,
+        lambda: (
+            stream(wire.REQUEST, {"ask": "ping", "id": 1}, {"ask": "gauges", "also": ["cuda"]}),
+            stream(wire.REQUEST, {"ask": "detach", "id": 2}),
+        ),
+    ),
+    "ring": Target(rings, lambda: (bytes(ring(5, 8)), bytes(ring(40, 16)))),
+    "recording": Target(
+        read_all,
+        lambda: (header() + pack(lines_of_a_job(), 1000.0, 1001.0, is_key=True), header()),
+    ),
+    "recorded-lines": Target(recorded_lines, lambda: (lines_of_a_job(),)),
+    "procfs": Target(
+        proc_files, lambda: [bytes((n,)) + each for n, each in enumerate(SAMPLES_OF_PROC)]
+    ),
+    "py-spy": Target(py_spy, lambda: (STACKS,)),
+    "command-lines": Target(
+        command_line,
+        lambda: (b"python\0-m\0torch.distributed.run\0--master_port=29500\0train.py\0",),
+    ),
+    "environments": Target(environment, lambda: (b"RANK=3\0MASTER_PORT=29501\0TMPDIR=/t\0",)),
+    "text": Target(text, lambda: [*real.HOSTILE]),
+}
