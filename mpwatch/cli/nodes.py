@@ -27,6 +27,7 @@ from mpwatch.model.findings import Severity
 
 if TYPE_CHECKING:
     from mpwatch.model.snapshot import Snapshot
+    from mpwatch.nodes.across import JobFinding
     from mpwatch.nodes.head import Head, Keep, NodeView
     from mpwatch.nodes.launchers.launch import Launch
     from mpwatch.nodes.messages import Ask
@@ -106,6 +107,8 @@ JUDGE_S = 1.0
 
 def dump(arguments: argparse.Namespace) -> int:
     """Print all nodes of a job once."""
+    from mpwatch.nodes.across import job_findings
+
     with _connected(arguments) as (head, progress):
         views = _watch(head, progress, lambda _seconds: head.is_settled, None)
         options = {
@@ -114,7 +117,7 @@ def dump(arguments: argparse.Namespace) -> int:
             "locals": arguments.locals,
         }
         documents, problems = _ask_all(head, progress, "dump", options)
-    _print(views, arguments, documents, problems)
+    _print(views, job_findings(views), arguments, documents, problems)
     return 0
 
 
@@ -128,17 +131,18 @@ def diagnose(arguments: argparse.Namespace) -> int:
         except KeyboardInterrupt:
             is_interrupted, views = True, head.views()
         documents, problems = _ask_all(head, progress, "diagnose", {})
-    _print(views, arguments, documents, problems)
-    return EXIT_INTERRUPTED if is_interrupted else _exit_code(views, arguments)
+    findings = watch.judge.findings(views)
+    _print(views, findings, arguments, documents, problems)
+    return EXIT_INTERRUPTED if is_interrupted else _exit_code(views, findings, arguments)
 
 
-def _exit_code(views: Sequence[NodeView], arguments: argparse.Namespace) -> int:
+def _exit_code(
+    views: Sequence[NodeView], findings: Sequence[JobFinding], arguments: argparse.Namespace
+) -> int:
     """1 if the job or a node has a finding at or above the threshold, else 0."""
-    from mpwatch.nodes.across import job_findings
-
     if arguments.fail_on == "never":
         return 0
-    found = [*(each.severity for each in job_findings(views)), *_severities(views)]
+    found = [*(each.severity for each in findings), *_severities(views)]
     threshold = Severity[arguments.fail_on.upper()]
     return EXIT_FINDINGS if any(each >= threshold for each in found) else 0
 
@@ -154,7 +158,10 @@ class _JobWatch:
     """
 
     def __init__(self, seconds: float | None) -> None:
+        from mpwatch.nodes.across import JobJudge
+
         self.limit_s = LONGEST_S if seconds is None else seconds
+        self.judge = JobJudge()
         self._is_fixed = seconds is not None
         self._settled_s: float | None = None
         self._judged_s = 0.0
@@ -168,10 +175,12 @@ class _JobWatch:
         watched_s = seconds - self._settled_s
         if watched_s >= self.limit_s:
             return True
-        if self._is_fixed or watched_s < LEAST_S or seconds - self._judged_s < JUDGE_S:
+        if seconds - self._judged_s < JUDGE_S:
             return False
         self._judged_s = seconds
-        return _is_certain(head.views())
+        views = head.views()
+        self.judge.see(views)
+        return not self._is_fixed and watched_s >= LEAST_S and _is_certain(views)
 
 
 def _is_certain(views: Sequence[NodeView]) -> bool:
@@ -294,17 +303,16 @@ def _ask_all(
 
 def _print(
     views: Sequence[NodeView],
+    findings: Sequence[JobFinding],
     arguments: argparse.Namespace,
     documents: Mapping[str, dict[str, Any]],
     problems: Mapping[str, str],
     wall_s: float | None = None,
 ) -> None:
-    from mpwatch.nodes.across import job_findings
     from mpwatch.nodes.documents import EMPTY_DIAGNOSIS, EMPTY_DUMP
     from mpwatch.nodes.report import job_json, job_text
     from mpwatch.report.json import text_of
 
-    findings = job_findings(views)
     if arguments.json:
         empty = EMPTY_DUMP if arguments.command[1] == "dump" else EMPTY_DIAGNOSIS
         at_s = time.time() if wall_s is None else wall_s
@@ -377,31 +385,30 @@ def diagnose_recording(arguments: argparse.Namespace) -> int:
     from mpwatch.nodes.recording import problems_of, replayed_to_end
 
     with reading(arguments.subject), ProgressBar(f"reading {arguments.subject}") as bar:
-        recording, player = replayed_to_end(arguments.subject, bar.update)
+        recording, player, findings = replayed_to_end(arguments.subject, bar.update)
     views, documents = player.views(), player.documents()
     missing = "The recording has only the summary of this node."
     problems = {view.name: missing for view in views if view.name not in documents}
     wall_s = recording.header.wall_s + player.at_s
-    _print(views, arguments, documents, problems, wall_s)
+    _print(views, findings, arguments, documents, problems, wall_s)
     for problem in problems_of(recording, player):
         print(f"mpwatch: {problem}", file=sys.stderr)
-    return _exit_code(views, arguments)
+    return _exit_code(views, findings, arguments)
 
 
 def recorded_page(path: str, on_part: Callable[[float], None]) -> str:
     """A recording of several nodes as one page of HTML, as it was at its end."""
     from mpwatch.model.units import seconds_text
-    from mpwatch.nodes.across import job_findings
     from mpwatch.nodes.recording import problems_of, replayed_to_end
     from mpwatch.nodes.report import job_html
     from mpwatch.report.json import utc_text
 
-    recording, player = replayed_to_end(path, on_part)
+    recording, player, findings = replayed_to_end(path, on_part)
     views, header = player.views(), recording.header
     at = utc_text(header.wall_s + player.at_s)[:19].replace("T", " ") + " UTC"
     facts = (at, f"recorded on {header.host}", f"for {seconds_text(player.length_s)}")
     problems = problems_of(recording, player)
-    return job_html(header.spec, facts, views, job_findings(views), problems)
+    return job_html(header.spec, facts, views, findings, problems)
 
 
 # --- metrics of a whole job ----------------------------------------------------------------------

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from mpwatch.model.snapshot import Playback
-from mpwatch.nodes.across import JobFinding, job_findings
+from mpwatch.nodes.across import JobFinding, JobJudge
 from mpwatch.nodes.head import Head, NodeView
 from mpwatch.nodes.launchers.launch import Launch
 from mpwatch.nodes.recording import JobPlayer, JobRecording, problems_of
@@ -114,6 +114,7 @@ class LiveJobSource:
 
     def _receive(self, head: Head) -> None:
         pending: dict[int, tuple[str, int]] = {}
+        judge = JobJudge()
         due_s = 0.0
         while not self._stopping.is_set():
             head.step(STEP_S)
@@ -129,7 +130,8 @@ class LiveJobSource:
             if now_s >= due_s:
                 began_s = time.thread_time()
                 views = head.views()
-                self._deliver(JobState(self._spec, views, tuple(job_findings(views))))
+                judge.see(views)
+                self._deliver(JobState(self._spec, views, tuple(judge.findings(views))))
                 cost_s = time.thread_time() - began_s
                 due_s = now_s + max(DELIVER_S, PATIENCE * cost_s)
 
@@ -193,6 +195,7 @@ class ReplayJobSource:
 
     def _play(self) -> None:
         passed_s = 0.0
+        judge = JobJudge()
         while not self._stopping.is_set():
             began_s = time.monotonic()
             self._obey()
@@ -202,7 +205,8 @@ class ReplayJobSource:
             playback = Playback(
                 self._player.at_s, self._player.length_s, self._speed, self._is_paused
             )
-            findings = tuple(job_findings(views))
+            judge.see(views)
+            findings = tuple(judge.findings(views))
             problem = " ".join(problems_of(self._recording, self._player))
             self._deliver(JobState(self.spec, views, findings, problem, playback))
             self._stopping.wait(max(STEP_S, DELIVER_S - (time.monotonic() - began_s)))

@@ -29,6 +29,7 @@ import msgspec
 
 import mpwatch
 from mpwatch.model.sanitize import clean
+from mpwatch.nodes.across import SAMPLE_S, JobFinding, JobJudge
 from mpwatch.nodes.frames import PROTOCOL
 from mpwatch.nodes.head import NodeState, NodeView, with_silence
 from mpwatch.nodes.messages import Answer, FromNode, Hello, Summary, sanitized
@@ -45,6 +46,8 @@ KEY_S = 60.0
 """Interval of members that begin with the state of all nodes."""
 FILE_BYTES_LIMIT = 8 << 30
 """A recording that has become so long takes nothing more."""
+STEPS_LIMIT = 1000
+"""A recording is looked at so many times on the way to its end."""
 NODES_LIMIT = 20_000
 """More nodes of a recording are not read."""
 NODE_KIND, MESSAGE_KIND = "node", "message"
@@ -411,8 +414,8 @@ class JobPlayer:
 
 def replayed_to_end(
     path: str, on_part: Callable[[float], None] | None = None
-) -> tuple[JobRecording, JobPlayer]:
-    """A recording, closed, and its last state.
+) -> tuple[JobRecording, JobPlayer, list[JobFinding]]:
+    """A recording, closed, its last state, and the findings about the job as a whole then.
 
     Raises:
         OSError: The file cannot be opened.
@@ -420,8 +423,13 @@ def replayed_to_end(
     """
     with JobRecording(path) as recording:
         player = JobPlayer(recording)
-        player.advance(float("inf"), on_part)
-    return recording, player
+        judge = JobJudge()
+        step_s = max(SAMPLE_S, recording.length_s / STEPS_LIMIT)
+        while player.at_s < recording.length_s:
+            player.advance(player.at_s + step_s, on_part)
+            judge.see(player.views())
+        player.advance(float("inf"))
+    return recording, player, judge.findings(player.views())
 
 
 def problems_of(recording: JobRecording, player: JobPlayer) -> Sequence[str]:

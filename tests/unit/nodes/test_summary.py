@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mpwatch.model.findings import Severity
+from mpwatch.model.ids import Role
 from mpwatch.model.samples import Ended
 from mpwatch.nodes.frames import FrameReader
 from mpwatch.nodes.messages import (
@@ -229,11 +230,11 @@ def test_a_node_without_a_job_says_so() -> None:
     assert summary_of([]).node.state == "no-job"
 
 
-def task(role: str = "main", children: tuple[str, ...] = (), **environment: str) -> RankRow:
+def task(children: tuple[Role, ...] = (), **environment: str) -> RankRow:
     """The row of a process without RANK."""
     made = rank(3)
-    sample = replace(made.sample, rank=None, role=role, environment=environment)
-    made = replace(made, sample=sample, role=role)
+    sample = replace(made.sample, rank=None, role="main", environment=environment)
+    made = replace(made, sample=sample, role="main")
     below = [
         replace(rank(10 + place), role=each, parent=made.process)
         for place, each in enumerate(children)
@@ -265,7 +266,7 @@ MPI = {"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "4"}
     ],
 )
 def test_a_task_of_slurm_or_mpi_is_a_rank_unless_it_starts_ranks(
-    environment: dict[str, str], children: tuple[str, ...], place: tuple[int | None, int | None]
+    environment: dict[str, str], children: tuple[Role, ...], place: tuple[int | None, int | None]
 ) -> None:
     row = task(children=children, **environment)
 
