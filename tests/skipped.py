@@ -9,6 +9,8 @@ REMEDIES = (
     ("MPWATCH_ALL_DEMOS", "MPWATCH_ALL_DEMOS=1 with -n 0"),
     ("MPWATCH_CHROOTS", "MPWATCH_CHROOTS=DIR:DIR, directories made by debootstrap with python3"),
     ("pyenv", "pyenv with Python 3.10, 3.12 and 3.13"),
+    ("empty parameter set for (python)", "pyenv with Python 3.10, 3.12 and 3.13"),
+    ("could not import 'textual_serve'", "pip install -e '.[serve]'"),
     ("forbids ptrace", "sysctl kernel.yama.ptrace_scope=0, or a container with SYS_PTRACE"),
     ("may not mount", "a privileged container"),
     ("only root", "root"),
@@ -39,11 +41,13 @@ REMEDIES = (
     ("python>=3.14", "Python 3.14"),
     ("python<3.13", "Python before 3.13"),
     ("numpy", "numpy 2"),
+    ("Python 3.10", "Python 3.11"),
     ("pyproject.toml pins", "the pinned versions: pip install -e '.[test]'"),
     ("GPU", "an NVIDIA GPU"),
     ("state D", "a device that holds a process in state D"),
     ("fixed in ", "a torch that is no longer supported"),
     ("native threads of its own", "a library with native threads (OpenCV)"),
+    ("torch", "torch: pip install -e '.[test]'"),
 )
 """Part of the reason that a test gives for being skipped, and what makes it run."""
 

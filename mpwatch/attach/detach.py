@@ -22,7 +22,6 @@ from mpwatch.hook import wire
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.sanitize import clean
 
-ANSWER_WITHIN_S = 1.0
 _LOOK_S = 0.005
 _LEFT_LIMIT = 64
 

@@ -35,11 +35,27 @@ _UNTRIED = ("", "already there")
 
 
 def default_folder() -> str:
-    """The directory of the log: `mpwatch` in `$XDG_STATE_HOME`, which must be an absolute path."""
+    """The directory of the log: `mpwatch` in `$XDG_STATE_HOME`, which must be an absolute path.
+
+    Root may have the variables of a user (`sudo -E`), and follows them nowhere.
+    """
     state = os.environ.get("XDG_STATE_HOME", "")
     if not state.startswith("/"):
         state = os.path.expanduser("~/.local/state")
+    if os.geteuid() == 0 and not _is_of_root(state):
+        state = os.path.join(pwd.getpwuid(0).pw_dir, ".local/state")
     return os.path.join(state, "mpwatch")
+
+
+def _is_of_root(path: str) -> bool:
+    """Whether what exists of a path, links included, belongs to root."""
+    while True:
+        with suppress(FileNotFoundError, NotADirectoryError):
+            if os.lstat(path).st_uid != 0:
+                return False
+        if path in ("/", ""):
+            return True
+        path = os.path.dirname(path)
 
 
 class InjectionLog:

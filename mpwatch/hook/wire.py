@@ -271,8 +271,6 @@ Anything else gets `error`.
 
 AS_TEXT = "as text"
 """Inside the hook: members of a reply that are JSON text already, by name."""
-SLICE_INTERVAL_S = 0.1
-"""The hook sends at most this often."""
 
 # --- names ---------------------------------------------------------------------------------------
 

@@ -50,8 +50,8 @@ class WaitChain:
     links: tuple[WaitLink, ...]
     verdict: Verdict
     conclusion: str = ""
-    """`Nobody will ever release this lock.`"""
-    circle_at: int = 0
+    """Why the chain ends there: `Only the kernel ends this wait: it ignores signals.`"""
+    cycle_at: int = 0
     """Of a cycle: the place of its first link; links before it only lead into the cycle."""
 
     @property

@@ -1,8 +1,8 @@
 """The agent on a node: sends its summary each second, answers the head, ends with its input.
 
-It speaks frames over two pipes (`mpwatch.nodes.frames`), opens no port, writes no file, and injects
-nothing. At most one unsent message exists: while the head does not read, nothing is collected for
-it, and the next summary has the values of the time when it is made.
+It speaks frames over two pipes (`mpwatch.nodes.framing`), opens no port, writes no file, and
+injects nothing. At most one unsent message exists: while the head does not read, nothing is
+collected for it, and the next summary has the values of the time when it is made.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from mpwatch import __version__
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.nodes.documents import node_diagnosis, node_dump, process_document
-from mpwatch.nodes.frames import HEAD_LIMIT_BYTES, PROTOCOL, FrameReader, FrameTooLong
+from mpwatch.nodes.framing import HEAD_LIMIT_BYTES, PROTOCOL, FrameReader, FrameTooLong
 from mpwatch.nodes.messages import (
     Answer,
     Ask,

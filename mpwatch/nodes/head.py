@@ -20,7 +20,7 @@ import msgspec
 
 from mpwatch import __version__
 from mpwatch.model.sanitize import clean
-from mpwatch.nodes.frames import NODE_LIMIT_BYTES, PROTOCOL, Frame, FrameReader
+from mpwatch.nodes.framing import NODE_LIMIT_BYTES, PROTOCOL, Frame, FrameReader
 from mpwatch.nodes.launchers.launch import Launch
 from mpwatch.nodes.messages import (
     Answer,

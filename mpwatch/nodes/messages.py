@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from mpwatch.model.sanitize import MESSAGE_LIMIT, clean
-from mpwatch.nodes.frames import HEAD_LIMIT_BYTES, NODE_LIMIT_BYTES, encode
+from mpwatch.nodes.framing import HEAD_LIMIT_BYTES, NODE_LIMIT_BYTES, encode
 
 DEPTH_LIMIT = 20
 """The deepest document is a dump: processes, threads, frames, local variables."""

@@ -30,7 +30,7 @@ import msgspec
 import mpwatch
 from mpwatch.model.sanitize import clean
 from mpwatch.nodes.across import SAMPLE_S, JobFinding, JobJudge
-from mpwatch.nodes.frames import PROTOCOL
+from mpwatch.nodes.framing import PROTOCOL
 from mpwatch.nodes.head import NodeState, NodeView, with_silence
 from mpwatch.nodes.messages import Answer, FromNode, Hello, Summary, sanitized
 from mpwatch.nodes.summary import MalformedSummary, SummaryReader

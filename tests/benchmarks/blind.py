@@ -1,7 +1,7 @@
 """Diagnose programs whose authors had not seen the rules; the answers are judged by reading.
 
     python -m tests.benchmarks.blind OUT                       all programs of the first set
-    python -m tests.benchmarks.blind OUT --set FOLDER --jobs 2 another set, two programs at a time
+    python -m tests.benchmarks.blind OUT --set tests/programs/blind_2 --jobs 2
     python -m tests.benchmarks.blind OUT 04_vecppo 12_prepcache
 
 Each program runs twice: alone, with `diagnose PID --no-hook` after 15 s (`NAME.outside.txt`), and
@@ -22,6 +22,7 @@ A known set says how later versions compare; a new figure needs a new set.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import shutil
@@ -82,6 +83,12 @@ def end(program: subprocess.Popen[bytes], folder: Path) -> None:
     program.wait()
 
 
+def absent(source: Path) -> list[str]:
+    """The frameworks that a program imports and that are not installed."""
+    needs = json.loads((source / "truth.json").read_text()).get("needs", [])
+    return [name for name in needs if importlib.util.find_spec(name) is None]
+
+
 def ask(source: Path, out: Path) -> str:
     """Run one program twice and write the two answers."""
     truth = json.loads((source / "truth.json").read_text())
@@ -118,6 +125,11 @@ def main() -> None:
     arguments.out.mkdir(parents=True, exist_ok=True)
     programs = sorted(path.parent for path in arguments.folder.glob("*/truth.json"))
     chosen = [each for each in programs if not arguments.names or each.name in arguments.names]
+    for program in [*chosen]:
+        missing = absent(program)
+        if missing:
+            print(f"{program.name} is left out: it needs {', '.join(missing)}", flush=True)
+            chosen.remove(program)
     with ThreadPoolExecutor(arguments.jobs) as pool:
         for name in pool.map(lambda each: ask(each, arguments.out), chosen):
             print(name, flush=True)

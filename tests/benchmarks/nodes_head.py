@@ -15,7 +15,7 @@ import sys
 import time
 
 from mpwatch.nodes.across import JobJudge
-from mpwatch.nodes.frames import NODE_LIMIT_BYTES, FrameReader
+from mpwatch.nodes.framing import NODE_LIMIT_BYTES, FrameReader
 from mpwatch.nodes.head import NodeView
 from mpwatch.nodes.messages import Summary, message_of_node, node_frame
 from mpwatch.nodes.summary import NodeRow, RankRow, SummaryReader, SummaryWriter, row_of

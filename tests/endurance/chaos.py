@@ -351,10 +351,14 @@ def main() -> int:
         return 2
     first = arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(10**6)
     counts: Counter[str] = Counter()
-    failed, longest_s, began_s = [], 0.0, time.monotonic()
+    failed, done, longest_s, began_s = [], 0, 0.0, time.monotonic()
     for seed in range(first, first + arguments.rounds):
         round_s = time.monotonic()
-        found = one_round(seed)
+        try:
+            found = one_round(seed)
+        except KeyboardInterrupt:
+            break  # the figures of the rounds so far are worth having
+        done += 1
         longest_s = max(longest_s, time.monotonic() - round_s)
         counts.update(found["counts"])
         counts[found["kind"].split(",")[0]] += 1
@@ -363,9 +367,7 @@ def main() -> int:
         if found["faults"]:
             failed.append(seed)
     took_s = time.monotonic() - began_s
-    print(
-        f"{arguments.rounds} rounds from seed {first} in {took_s:.0f} s, longest {longest_s:.0f} s"
-    )
+    print(f"{done} rounds from seed {first} in {took_s:.0f} s, longest {longest_s:.0f} s")
     print(", ".join(f"{name} {count}" for name, count in sorted(counts.items())))
     print(f"{len(failed)} rounds failed: {failed}")
     return 1 if failed else 0

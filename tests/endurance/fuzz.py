@@ -1,9 +1,9 @@
 """Coverage-guided fuzzing of everything that is read from other processes and from files.
 
-    python -m tests.endurance.fuzz --inputs 1000000
+    TMPDIR=/dev/shm python -m tests.endurance.fuzz --inputs 1000000
     python -m tests.endurance.fuzz --inputs 50000 ring recording
 
-Takes `pip install atheris`, which has wheels for few versions of CPython (3.0.0: 3.11 to 3.13);
+Takes `pip install atheris`, which has wheels for CPython 3.10 to 3.14 on x86-64 (November 2026);
 without it `MPWATCH_FUZZ_EXAMPLES` makes the fuzz tests of hypothesis longer. Each target is a
 process of its own with its share of the inputs. It may raise what the parser documents and nothing
 else, takes ten seconds for an input at most, and 1 GiB of memory. An input that breaks this is kept
@@ -14,6 +14,7 @@ of targets that failed, 2 without atheris.
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.util
 import os
 import re
@@ -61,8 +62,7 @@ def run(names: tuple[str, ...], inputs: int, folder: Path) -> int:
 
 def fuzz_one(name: str, folder: Path, inputs: int) -> None:
     """Fuzz one target in this process, which libFuzzer ends."""
-    import atheris
-
+    atheris = importlib.import_module("atheris")  # a tool that the project does not depend on
     import mpwatch.hook.requests  # without probes: it marshals its own code
     import mpwatch.hook.transport.connection  # noqa: F401
 

@@ -10,11 +10,13 @@ import os
 import queue
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 
 FORK = multiprocessing.get_context("fork")
 LONG_S = 600.0
@@ -118,6 +120,106 @@ def lockf_in_the_job() -> None:
     with open(path, "a") as file:
         ready()
         fcntl.lockf(file, fcntl.LOCK_EX)
+
+
+def beat() -> None:
+    while True:
+        time.sleep(0.5)
+
+
+def build(path: str, done) -> None:
+    """Release the lock by closing the file, of which the child that was started has a copy."""
+    with open(path, "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        FORK.Process(target=beat, daemon=False).start()
+    done.set()
+    time.sleep(LONG_S)
+
+
+def acquire(path: str) -> None:
+    with open(path, "a") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except OSError:
+                time.sleep(0.1)
+
+
+def flock_of_a_child() -> None:
+    """Main tries for a lock whose taker has closed the file, and whose child has inherited it."""
+    path, done = lock_file(), FORK.Event()
+    FORK.Process(target=build, args=(path, done)).start()
+    done.wait()
+    ready()
+    acquire(path)
+
+
+def keep_transaction(path: str, held) -> None:
+    with sqlite3.connect(path, isolation_level=None) as connection:
+        connection.execute("CREATE TABLE jobs (name)")
+        connection.execute("BEGIN IMMEDIATE")
+        held.set()
+        time.sleep(LONG_S)
+
+
+def database() -> None:
+    """Main waits for a database in which its worker has a transaction open."""
+    path, held = lock_file().replace("cache.lock", "jobs.db"), FORK.Event()
+    FORK.Process(target=keep_transaction, args=(path, held), daemon=True).start()
+    held.wait()
+    connection = sqlite3.connect(path, timeout=LONG_S, isolation_level=None)
+    ready()
+    connection.execute("BEGIN IMMEDIATE")
+
+
+def put_on(items) -> None:
+    while True:
+        items.put(b"x")
+
+
+def full_queues() -> None:
+    """Main puts an item back into the full queue that only main reads."""
+    items = FORK.Queue(maxsize=2)
+    for _ in range(2):
+        FORK.Process(target=put_on, args=(items,), daemon=True).start()
+    ready()
+    while True:
+        item = items.get()
+        time.sleep(0.1)
+        items.put(item)
+        items.put(item)
+
+
+def nested_calls() -> None:
+    """All threads of a pool wait for calls that they have submitted to the same pool."""
+    pool = ThreadPoolExecutor(2)
+    ready()
+
+    def part() -> int:
+        time.sleep(0.1)
+        return pool.submit(abs, 1).result()
+
+    print(list(map(Future.result, [pool.submit(part) for _ in range(4)])))
+
+
+def take_in_turns(path: str, lock) -> None:
+    while True:
+        with open(path, "a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            with lock:
+                time.sleep(1.0)
+        time.sleep(0.05)
+
+
+def turns() -> None:
+    """Healthy: processes take turns at a lock of a file; each waits most of the time."""
+    path, lock = lock_file(), FORK.Lock()
+    workers = [FORK.Process(target=take_in_turns, args=(path, lock)) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    ready()
+    workers[0].join()
 
 
 def fail_before_set(event) -> None:
@@ -249,20 +351,25 @@ def prompt() -> None:
 CASES = (
     computing_worker,
     crossed_locks,
+    database,
     event_of_the_dead,
     exit_with_unread_queue,
+    flock_of_a_child,
     flock_outside,
+    full_queues,
     idle_pool,
     idle_workers,
     joined_service,
     lock_twice,
     lockf_in_the_job,
+    nested_calls,
     prompt,
     served,
     sleeping_worker,
     socket_outside,
     stopped_worker,
     thread_lock_twice,
+    turns,
 )
 
 if __name__ == "__main__":

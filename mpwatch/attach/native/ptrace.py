@@ -40,7 +40,6 @@ _QUEUE_S = 5.0
 _PID, _STATUS = 4, 6  # words of siginfo_t
 _REGISTERS_BYTES = 16384
 _STATUS_BYTES = 4096
-_STOP_SIGNALS = (signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
 
 
 class _Slice(ctypes.Structure):

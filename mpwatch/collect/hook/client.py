@@ -10,7 +10,6 @@ from typing import Any
 from mpwatch.collect.hook import discovery
 from mpwatch.collect.hook.discovery import NO_HOOK, NoHook
 from mpwatch.collect.hook.link import SILENT_AFTER_S, Delivered, Link
-from mpwatch.collect.hook.ring_decode import RingReading, read_ring
 from mpwatch.model.events import HookStatus, Input
 from mpwatch.model.ids import HookState, ProcessId
 from mpwatch.model.samples import ProcSample
@@ -95,15 +94,6 @@ class HookClients:
         if link is None:
             return f"There is no hook in process {process.pid}."
         return link.ask(what, self._clock(), also)
-
-    def black_box(self, sample: ProcSample) -> RingReading | None:
-        """The ring of a process that does not answer, from its memory or its file."""
-        link = self.links.get(sample.process)
-        found = link.read_ring() if link is not None else None
-        if found is not None:
-            return found
-        path = discovery.ring_path(sample, self._proc)
-        return read_ring(path) if path is not None else None
 
     def close(self) -> None:
         """Close all connections."""

@@ -136,15 +136,6 @@ def _connect_in(
         os.close(fd)
 
 
-def ring_path(sample: ProcSample, proc: str = "/proc") -> str | None:
-    """The ring file of a process, if it exists."""
-    for folder in folders(sample, proc):
-        path = f"{folder}/{stem(sample)}{wire.RING_SUFFIX}"
-        if os.path.exists(path):
-            return path
-    return None
-
-
 def _has_socket(folder_fd: int, name: str, owners: tuple[int, ...], folder: str) -> bool:
     """Whether the socket exists; a folder or socket that other users control is refused.
 

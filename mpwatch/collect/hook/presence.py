@@ -100,19 +100,6 @@ def listening_socket(sample: ProcSample, proc: str = "/proc") -> str:
     return ""
 
 
-def left_files(sample: ProcSample, folder: str, proc: str = "/proc") -> list[str]:
-    """Files of the hook in a directory, as the observer's paths.
-
-    Args:
-        sample: The process.
-        folder: The directory as the process calls it.
-        proc: Path of procfs.
-    """
-    at = f"{proc}/{sample.process.pid}/root{folder}/{stem(sample)}"
-    suffixes = (wire.SOCKET_SUFFIX, wire.RING_SUFFIX, wire.NOTES_SUFFIX)
-    return [at + suffix for suffix in suffixes if os.path.lexists(at + suffix)]
-
-
 def remove_left_files(sample: ProcSample, folder: str, proc: str = "/proc") -> None:
     """Remove files that the hook could not remove itself, for example after a change of user.
 

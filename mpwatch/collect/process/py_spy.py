@@ -9,7 +9,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -116,7 +116,6 @@ def _drain(texts: dict[int, bytearray], limits: dict[int, int], until_s: float) 
 LIMIT_S = 5.0
 NATIVE_LIMIT_S = 20.0
 """The first native dump reads the symbols of every library: seconds on a cold disk."""
-PARALLEL = 4
 FRAMES_LIMIT = 400
 LOCALS_LIMIT = 64
 STOPPED_THREADS_LIMIT = 500
@@ -183,17 +182,6 @@ class StackCollector:
             resume_if_stopped(self._proc, process, stops)
             return self._failed(process, self._why(process, finished, stops.state), finished.cpu_s)
         return self._taken(process, finished)
-
-    def take_all(
-        self, processes: Iterable[ProcessId], *, native: bool = False, locals: bool = False
-    ) -> list[StacksTaken]:
-        """Take the stacks of several processes, `PARALLEL` at a time, in the order given."""
-        from concurrent.futures import ThreadPoolExecutor
-
-        with ThreadPoolExecutor(PARALLEL, thread_name_prefix="mpwatch-py-spy") as pool:
-            return list(
-                pool.map(lambda each: self.take(each, native=native, locals=locals), processes)
-            )
 
     def _taken(self, process: ProcessId, finished: Finished) -> StacksTaken:
         """The output of py-spy as values."""

@@ -71,15 +71,6 @@ def children_started_by(index: Index, process: Process) -> Iterator[Process]:
                 yield other
 
 
-def workers_of(index: Index, process: Process) -> tuple[Process, ...]:
-    """The living DataLoader workers a process started."""
-    return tuple(
-        child
-        for child in children_started_by(index, process)
-        if child.role == "loader-worker" and not child.is_gone
-    )
-
-
 @derived
 def loader_owners(index: Index) -> tuple[tuple[Process, tuple[Process, ...]], ...]:
     """Each living process with living DataLoader workers, and these workers."""

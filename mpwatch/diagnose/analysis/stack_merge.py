@@ -82,11 +82,6 @@ class MergedStacks:
             for group in self.groups
         )
 
-    @property
-    def outliers(self) -> tuple[StackGroup, ...]:
-        """The groups that differ from the majority."""
-        return tuple(group for group in self.groups if group.is_outlier)
-
 
 def merge(processes: Iterable[Process]) -> MergedStacks:
     """Group processes by what their main threads do.

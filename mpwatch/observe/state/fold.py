@@ -14,6 +14,7 @@ from mpwatch.model.history import History
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended, ProcSample, StackSample, StacksTaken, TreeSample
 from mpwatch.model.snapshot import Process, Segment, Snapshot
+from mpwatch.observe.state.child_targets import TargetTable
 from mpwatch.observe.state.event_log import EventLog, EventRate, HookStateLog, note_words
 from mpwatch.observe.state.flows import FlowTable
 from mpwatch.observe.state.history import HistoryKeeper
@@ -22,7 +23,6 @@ from mpwatch.observe.state.process_builder import EqualStacks, build_process, la
 from mpwatch.observe.state.process_table import ProcessRecord, ProcessTable
 from mpwatch.observe.state.segments import CallSites, SegmentTable
 from mpwatch.observe.state.short_lived import ShortLived
-from mpwatch.observe.state.targets import TargetTable
 
 ENDED_KEPT = 256
 """Exited processes shown at most: a job that starts workers at every epoch has thousands."""

@@ -22,9 +22,9 @@ from mpwatch.model.samples import (
 from mpwatch.model.sanitize import clean
 from mpwatch.model.snapshot import GpuUse, Hook, Loader, Process, Thread, Trends, WorkerLoad
 from mpwatch.model.units import seconds_text
+from mpwatch.observe.state.child_targets import Task
 from mpwatch.observe.state.hook_state import HookRecord
 from mpwatch.observe.state.process_table import ProcessRecord
-from mpwatch.observe.state.targets import Task
 
 _HOOK_PART = "/mpwatch/hook/"
 NO_HOOK = Hook()

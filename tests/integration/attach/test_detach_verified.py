@@ -55,7 +55,8 @@ def test_a_hook_is_found_and_detached_where_the_environment_is_out_of_date(
     assert done.stdout.startswith(f"{running.pid}: the hook is detached\n")
     assert hook_threads(running.pid) == 0
     assert not presence.find(sample)
-    assert presence.left_files(sample, found.folder) == []
+    folder = Path(f"/proc/{running.pid}/root{found.folder}")
+    assert list(folder.glob(f"{presence.stem(sample)}*")) == []
 
 
 def test_a_process_without_a_hook_is_not_reported_as_detached(start: Start) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import pwd
 import re
 import stat
 from pathlib import Path
 
 import pytest
 
-from mpwatch.attach.injection_log import LIMIT_BYTES, InjectionLog
+from mpwatch.attach.injection_log import LIMIT_BYTES, InjectionLog, default_folder
 from mpwatch.attach.results import Attached, Detached
 from mpwatch.model.ids import ProcessId
 
@@ -136,3 +137,20 @@ def test_a_home_that_cannot_be_written_is_reported_and_prevents_nothing(tmp_path
 
     assert log.problem is not None
     assert log.lines_about(TARGET, 5) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be led elsewhere by a user")
+@pytest.mark.parametrize("is_link", [False, True])
+def test_root_writes_no_log_where_a_user_leads_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_link: bool
+) -> None:
+    """As under `sudo -E`, with the variables of the user."""
+    own, of_user = tmp_path / "own", tmp_path / "user"
+    own.mkdir()
+    of_user.symlink_to(own) if is_link else of_user.mkdir()
+    monkeypatch.setenv("XDG_STATE_HOME", str(of_user / "state"))
+    assert default_folder() == str(of_user / "state" / "mpwatch")
+
+    os.chown(of_user, 1001, 1001, follow_symlinks=False)
+
+    assert default_folder() == os.path.join(pwd.getpwuid(0).pw_dir, ".local/state/mpwatch")

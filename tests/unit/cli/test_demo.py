@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import pytest
 
 from mpwatch.cli import main
@@ -8,7 +10,11 @@ from mpwatch.cli import main
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
-        (["healthy", "--mended"], "healthy shows no failure, so there is nothing to mend."),
+        pytest.param(
+            ["healthy", "--mended"],
+            "healthy shows no failure, so there is nothing to mend.",
+            marks=pytest.mark.skipif(find_spec("torch") is None, reason="needs torch"),
+        ),
         (["unheard-of"], "There is no scenario 'unheard-of'."),
     ],
 )

@@ -137,7 +137,7 @@ def test_two_of_sixty_four_are_named() -> None:
     assert merged.sentence == (
         "62 of 64 wait for work in Queue.get; workers 3 and 17 in data.py:31 decode"
     )
-    assert [group.names for group in merged.outliers] == ["3 and 17"]
+    assert [group.names for group in merged.groups if group.is_outlier] == ["3 and 17"]
     assert merged.groups[0].names == "0-2, 4-16 and 18-63"
 
 
@@ -150,7 +150,7 @@ def test_the_users_line_names_a_group() -> None:
 def test_two_halves_are_no_outliers() -> None:
     workers = [worker(i, *(FETCHING_WORKER if i % 2 else IDLE_WORKER)) for i in range(4)]
 
-    assert merge(workers).outliers == ()
+    assert not any(group.is_outlier for group in merge(workers).groups)
 
 
 def test_ranks_in_different_collectives_are_two_groups() -> None:

@@ -138,7 +138,7 @@ def test_a_thread_that_often_wakes_up_makes_progress_whatever_cpu_it_uses() -> N
     assert quiet_s(*seen(process(201), past)) == 30
 
 
-def test_who_reads_an_item_now_and_then_makes_progress() -> None:
+def test_a_process_that_reads_an_item_now_and_then_makes_progress() -> None:
     """Whoever gets an item of a queue every ten seconds hardly wakes up and uses no cpu."""
     job = snapshot_of(STANDING)
 

@@ -39,7 +39,7 @@ def waiting(tid: int, *stack: str, waits: WaitedOn = LOCK, **fields: Any) -> Thr
     return thread(tid, *stack, waits=waits, **fields)
 
 
-def test_a_program_that_joins_a_thread_which_nobody_ends_is_told_at_its_exit() -> None:
+def test_a_program_that_joins_a_thread_that_does_not_end_is_named_at_its_exit() -> None:
     stuck = job(waiting(MAIN, *AT_EXIT), waiting(101, *READS_QUEUE, name="hardware_0"))
 
     [finding] = found(standing_still.check, stuck)
@@ -49,7 +49,7 @@ def test_a_program_that_joins_a_thread_which_nobody_ends_is_told_at_its_exit() -
     assert "atexit" in finding.advice
 
 
-def test_two_threads_that_take_two_locks_in_different_order_are_told_with_their_lines() -> None:
+def test_two_threads_that_take_two_locks_in_different_order_are_reported_with_their_lines() -> None:
     stuck = job(waiting(MAIN, "train.py:save:11"), waiting(101, "data.py:flush:6", name="logger"))
 
     [finding] = found(standing_still.check, stuck)

@@ -89,7 +89,7 @@ def test_a_thread_that_is_newer_than_the_stacks_may_bring_the_result() -> None:
     assert started(NOW_S + 0.2).verdict == "unknown"
 
 
-def test_a_process_pool_whose_workers_have_gone_is_a_dead_end() -> None:
+def test_a_process_pool_whose_workers_have_exited_is_a_dead_end() -> None:
     parent = with_threads(WAITS, thread(105, *MANAGER))
     worker = process(300, "spawned", threads=[thread(300, "data.py:f", state="R")])
 
@@ -97,7 +97,7 @@ def test_a_process_pool_whose_workers_have_gone_is_a_dead_end() -> None:
     assert chain(parent, worker).verdict == "unknown"
 
 
-def test_a_copy_of_a_pool_in_a_forked_child_is_told_as_that() -> None:
+def test_a_copy_of_a_pool_in_a_forked_child_is_named_as_the_cause() -> None:
     """OpenMP's threads were started in the child; they run no Python."""
     parent = with_threads(thread(MAIN, state="R"), thread(105, *HANDLER))
     result = ("threading.py:wait", "multiprocessing/pool.py:wait", "multiprocessing/pool.py:get")

@@ -130,7 +130,7 @@ def test_a_holder_that_computes_is_found_as_well() -> None:
     assert chain_of(job, "replica 300").endswith("<- replica 302 runs, data.py:40 pack")
 
 
-def test_an_old_stack_does_not_tell_for_what_a_process_waits() -> None:
+def test_an_old_stack_does_not_show_what_a_process_waits_for() -> None:
     waits = party(300, *BARRIER)
     moved = replace(waits, threads=(replace(waits.threads[0], stack_age_s=9.0, waits_s=2.0),))
     job = snapshot_of(moved, party(301, waits=POLLS), segments=(semaphore(300, 301),))
@@ -360,7 +360,7 @@ def flocked_by(number: int) -> HeldLock:
     return HeldLock(LOCK, "flock", True, number)
 
 
-def test_who_tries_for_a_lock_again_and_again_waits_for_its_holder() -> None:
+def test_a_process_that_tries_repeatedly_for_a_lock_waits_for_its_holder() -> None:
     tries = opens(300, TRIES, "data.py:acquire:28")
     holder = opens(301, POLLS, "train.py:beat:9", lock=flocked_by(300))
     other = opens(302, POLLS, "train.py:rest:9", path="/data/other")
@@ -401,7 +401,7 @@ def test_a_connection_that_waits_for_a_database_is_known_by_its_short_sleeps() -
     assert found.startswith("packer 300 waits for the lock on /data/jobs.db <- packer 301 sleeps")
 
 
-def test_a_blocked_process_waits_for_the_one_that_has_inherited_the_lock() -> None:
+def test_a_blocked_process_waits_for_the_process_that_inherited_the_lock() -> None:
     """The kernel names the process that took the lock, which has closed its copy since."""
     blocked = WaitedOn("unknown", "flock", (LOCK,), (3,), holder=LockHolder(301, "python"))
     taker = process(301, "spawned", label="packer 301", fds=fds(3, links=()), segments=())

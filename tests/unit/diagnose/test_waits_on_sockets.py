@@ -148,7 +148,7 @@ def test_of_several_that_have_ended_those_that_had_the_other_end_are_named() -> 
     assert "env 211" not in chains[0].conclusion
 
 
-def test_one_that_polls_ends_of_its_own_has_only_inherited_another_one() -> None:
+def test_a_process_that_polls_its_own_ends_has_only_inherited_another_one() -> None:
     """Main waits for the third child, whose end the first two have as well; one of them polls."""
     ours = [socket(3 + n, 700 + 10 * n, 701 + 10 * n) for n in range(3)]
     polls = WaitedOn("poll", "poll", ("socket:[711]",))

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.nodes.agent import Agent
-from mpwatch.nodes.frames import NODE_LIMIT_BYTES, FrameReader
+from mpwatch.nodes.framing import NODE_LIMIT_BYTES, FrameReader
 from mpwatch.nodes.messages import (
     Answer,
     Ask,

@@ -18,7 +18,7 @@ from tests import procfs
 LIMIT_S = 30.0
 AGENT = """
 import os, sys, time
-from mpwatch.nodes.frames import encode
+from mpwatch.nodes.framing import encode
 from mpwatch.nodes.messages import Answer, Hello, Summary, node_frame
 from mpwatch.nodes.summary import NodeRow, RankRow, row_of
 def say(data): os.write(1, data)
@@ -163,7 +163,7 @@ def test_a_lost_summary_makes_the_head_ask_for_all_of_it() -> None:
 @pytest.mark.parametrize("ahead_s", [0.0, 3600.0, -7.5])
 def test_the_clock_of_a_node_is_known_to_half_of_a_round_trip(ahead_s: float) -> None:
     script = f"""
-from mpwatch.nodes.frames import HEAD_LIMIT_BYTES, FrameReader
+from mpwatch.nodes.framing import HEAD_LIMIT_BYTES, FrameReader
 from mpwatch.nodes.messages import Ping, Pong, message_of_head
 reader = FrameReader(HEAD_LIMIT_BYTES)
 say(hello + full)

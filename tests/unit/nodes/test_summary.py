@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from mpwatch.model.findings import Severity
 from mpwatch.model.ids import Role
 from mpwatch.model.samples import Ended
-from mpwatch.nodes.frames import FrameReader
+from mpwatch.nodes.framing import FrameReader
 from mpwatch.nodes.messages import (
     Answer,
     Ask,

@@ -102,7 +102,7 @@ def _members(index: Index, waits: WaitGraph, chain: WaitChain) -> tuple[_Member,
     """The processes of a chain in its order, each with the wait that the chain follows."""
     edges = {(edge.waiter, edge.tid): edge for edge in waits.edges}
     found: dict[object, _Member] = {}
-    for link in chain.links[chain.circle_at :]:
+    for link in chain.links[chain.cycle_at :]:
         process = index.snapshot.get(link.process)
         edge = edges.get((link.process, link.tid or 0)) if link.process is not None else None
         if process is None or edge is None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from mpwatch.describe.frames import frame_words
 from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.pipes import channels_among
 from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.diagnose.analysis.stack_patterns import main_thread, own_threads, user_frame
 from mpwatch.diagnose.analysis.waits.blockages import (
@@ -20,6 +21,7 @@ from mpwatch.diagnose.analysis.waits.blockages import (
     blockages,
     usual_pause_s,
 )
+from mpwatch.diagnose.analysis.waits.deadlocks import output_of
 from mpwatch.diagnose.analysis.waits.file_locks import (
     LIKELY,
     LOCK_FILE,
@@ -192,12 +194,30 @@ def _summary(blockage: Blockage) -> str:
     if len(waiters) > 1:
         count = len(waiters) - 1
         names, have = f"{names} and {count} other{'s' if count > 1 else ''}", "have"
+    if _is_unread(blockage) and len(waiters) == 1:
+        full = _unread_words(blockage)
+        return (
+            f"{names} has waited {time} to write to {full}: {called(end)}, which could read it, "
+            f"{what}"
+        )
     path = _locked_path(blockage)
     if path is not None:
         return (
             f"{names} {have} waited {time} for the lock on {path}: {called(end)} has it and {what}"
         )
     return f"{names} {have} waited {time} for {called(end)}, which {what}"
+
+
+def _unread_words(blockage: Blockage) -> str:
+    """The full pipe to which a process writes, and which of its outputs that is."""
+    edge = blockage.edge
+    what = edge.what.removeprefix("a reader of ") if edge is not None else "a pipe"
+    writer = next((each for each in blockage.waiters if edge and each.process == edge.waiter), None)
+    thread = main_thread(writer) if writer is not None else None
+    wait = thread.waits_on if thread is not None else None
+    pipes = channels_among(wait.targets) if wait is not None else ()
+    stream = output_of(writer, pipes[0]) if writer is not None and pipes else ""
+    return f"its {stream}, {what}" if stream else what
 
 
 def _does(blockage: Blockage) -> str:

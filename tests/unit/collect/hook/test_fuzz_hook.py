@@ -243,7 +243,7 @@ def test_records_that_were_not_sent_come_from_the_ring_once_the_connection_ends(
     hook.say(wire.RECORDS, records(0, 1, 2))
     observed.poll()  # the kernel ends a read where a descriptor came along
     observed.poll()
-    reading = observed.clients.black_box(observed.sample)
+    reading = observed.clients.links[ME].read_ring()
     assert reading is not None
     assert len(reading.events) == 5
     hook.close()

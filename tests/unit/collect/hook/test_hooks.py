@@ -215,21 +215,6 @@ def test_a_hook_that_does_not_read_is_not_waited_for(observed: ObservedHooks) ->
     assert answers == {None, f"The hook of process {ME.pid} does not answer."}
 
 
-def test_the_ring_of_a_silent_process_is_read_from_its_file(observed: ObservedHooks) -> None:
-    header = bytearray(wire.HEADER_BYTES)
-    wire.HEADER.pack_into(header, 0, wire.MAGIC, 1, 4096, 64, 4, *ME, 1, 2)
-    row = wire.RECORD.pack(1, 5, wire.LOADER_FETCH_BEGIN, 0, 1, 2, 3, 4, 5, 6)
-    path = observed.folder / (wire.stem(*ME) + wire.RING_SUFFIX)
-    path.write_bytes(bytes(header) + row + bytes(3 * 64))
-
-    found = observed.clients.black_box(observed.sample)
-
-    assert found is not None
-    assert [event.kind for event in found.events] == [wire.LOADER_FETCH_BEGIN]
-    path.unlink()
-    assert observed.clients.black_box(observed.sample) is None
-
-
 def note(number: int, at_ns: int = 0) -> dict[str, Any]:
     return {"kind": "fork", "at_ns": at_ns or 1000 + number, "n": number}
 

@@ -122,7 +122,7 @@ def test_a_forked_child_that_waits_for_a_thread_pool_of_its_parent_waits_for_no_
     assert "at data.py:19 fetch" in finding.evidence
 
 
-def test_a_worker_that_submits_to_the_executor_that_runs_it_is_told_so() -> None:
+def test_a_worker_that_submits_to_the_executor_that_runs_it_is_named() -> None:
     """The executor holds its lock while it forks its workers."""
     worker = alone("concurrent/futures/process.py:submit", "data.py:part:5")
 

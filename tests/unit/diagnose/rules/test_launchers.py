@@ -247,7 +247,7 @@ def test_a_launcher_that_died_of_a_hang_up_is_named() -> None:
     assert only(torchrun_sighup.check, job).severity is Severity.CRITICAL
 
 
-def test_a_hang_up_without_a_terminal_was_sent_by_a_process_and_is_told_once() -> None:
+def test_a_hang_up_without_a_terminal_was_sent_by_a_process_and_is_one_finding() -> None:
     dead = [
         process(300 + n, "rank", rank=n, tty=0, ended=exited(300 + n, signal=1)) for n in range(2)
     ]
@@ -265,7 +265,7 @@ def test_a_hang_up_without_a_terminal_was_sent_by_a_process_and_is_told_once() -
     assert "terminal" not in finding.cause
 
 
-def test_a_rank_that_a_hang_up_ended_before_its_launcher_is_told_after_a_while() -> None:
+def test_a_rank_that_a_hang_up_ended_before_its_launcher_is_reported_after_a_while() -> None:
     def job(at_s: float) -> Snapshot:
         ended = process(300, "rank", rank=0, ended=exited(300, at_s=at_s, signal=1))
         return snapshot_of(launcher(), ended)

@@ -102,13 +102,18 @@ def unread(waited_s: float, fd: int, **reader: Any) -> Snapshot:
         threads=[thread(MAIN, "train.py:main:7", waits=SLEEPS, **{"still_s": waited_s, **reader})],
     )
     writes = WaitedOn("pipe-write", "write", ("pipe:[500]",), (fd,))
-    return snapshot_of(own, child(waits=writes, still_s=waited_s))
+    output = pipe(fd, 500, True)
+    return snapshot_of(own, child(waits=writes, still_s=waited_s, links=(output,)))
 
 
 def test_unread_output_is_named_as_the_cause() -> None:
     finding = only(no_progress.check, unread(40.0, 1))
 
     assert finding.severity is Severity.WARNING
+    assert finding.summary == (
+        "spawned (300) has waited 40 s to write to its standard output, pipe 500: main (100), "
+        "which could read it, sleeps at train.py:7 main"
+    )
     assert finding.cause.startswith("pipe 500 is full, and main (100), which has its reading end")
     assert "wake up" not in finding.cause
     assert "in a thread of its own" in finding.advice
@@ -278,7 +283,7 @@ def test_a_lock_that_a_child_has_inherited_is_explained() -> None:
     assert "LOCK_UN" in finding.advice
 
 
-def test_a_lock_that_its_taker_keeps_is_told_with_the_line_of_the_holder() -> None:
+def test_a_lock_that_its_holder_keeps_is_reported_with_the_line_of_the_holder() -> None:
     holder = with_lock(
         302, TRIES, HeldLock("/tmp/cache.lock", "flock", True, 302), "train.py:save:9"
     )
@@ -312,7 +317,7 @@ def test_a_lock_that_was_tried_for_a_short_time_only_is_quiet() -> None:
     assert found(no_progress.check, lock_kept_by(holder, 5.0)) == []
 
 
-def test_a_loop_that_sleeps_at_one_line_while_main_waits_is_warned_about() -> None:
+def test_a_loop_that_sleeps_at_one_line_while_main_waits_is_a_warning() -> None:
     """It looks for a file, say, that never comes."""
 
     def severity(asleep_s: float) -> Severity:
@@ -339,7 +344,7 @@ def test_a_pipe_that_no_process_of_the_job_writes_to_is_read_in_vain() -> None:
     assert found(no_progress.check, job("connection.py:_recv", "train.py:work:7")) == []
 
 
-def test_a_reader_that_waits_for_an_end_of_file_is_told_who_has_the_other_end() -> None:
+def test_a_wait_for_an_end_of_file_names_the_holders_of_the_other_end() -> None:
     """A child has ended; what it has started has inherited its output."""
     ended = process(250, "other", label="build.sh", ended=exited(250, exit_code=0))
     daemon = child(still_s=200.0, parent=None, original_parent=250)

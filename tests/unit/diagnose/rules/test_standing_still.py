@@ -76,7 +76,7 @@ def one(
     return process(number, "spawned", label=f"actor {number - 300}", **taken)
 
 
-def test_processes_that_all_put_into_full_queues_are_told_that_none_of_them_gets() -> None:
+def test_processes_that_all_put_into_full_queues_are_a_cycle_in_which_none_gets() -> None:
     """Main puts a stale item back into the queue that only it reads; a feeder fills another one."""
     jobs = [
         one(MAIN, at_semaphore(77), *PUT),
@@ -107,7 +107,7 @@ def test_a_put_with_a_timeout_in_a_cycle_is_looked_at_for_longer() -> None:
     assert found(standing_still.check, job(5.0)) == []
 
 
-def test_a_barrier_for_more_parties_than_come_is_told_with_those_that_wait_there() -> None:
+def test_a_barrier_for_more_parties_than_exist_is_reported_with_those_that_wait() -> None:
     jobs = [one(MAIN, waits_for_child(300), *JOIN)]
     jobs += [one(number, at_semaphore(77), *BARRIER) for number in (300, 301)]
     job = snapshot_of(*jobs, segments=(semaphore(77, MAIN, 300, 301),))
@@ -127,7 +127,7 @@ def test_a_barrier_for_more_parties_than_come_is_told_with_those_that_wait_there
     ],
     ids=["one has ended", "none has"],
 )
-def test_parties_that_are_all_at_a_barrier_wait_for_one_that_is_not_there(
+def test_processes_that_are_all_at_a_barrier_wait_for_a_missing_one(
     dead: list[Process], words: str
 ) -> None:
     jobs = [one(number, at_semaphore(77), *BARRIER) for number in (MAIN, 300, 301)]
@@ -140,7 +140,7 @@ def test_parties_that_are_all_at_a_barrier_wait_for_one_that_is_not_there(
     assert any("exit code 1" in each for each in finding.evidence) == bool(dead)
 
 
-def test_processes_that_wait_for_one_at_a_dead_end_are_told_with_that_one() -> None:
+def test_processes_that_wait_for_one_at_a_dead_end_are_reported_with_it() -> None:
     """The only thread of main waits for its own queue; two workers wait for tasks from main."""
     links = (pipe(5, 500, False), pipe(6, 500, True))
     lock = WaitedOn("futex", "futex", ("futex 0x1",), futex_command=9)
@@ -160,7 +160,7 @@ def test_processes_that_wait_for_one_at_a_dead_end_are_told_with_that_one() -> N
     assert finding.process == pid(MAIN)
 
 
-def test_a_party_that_waits_elsewhere_for_one_at_the_barrier_is_explained_step_by_step() -> None:
+def test_a_process_that_waits_for_another_one_at_a_barrier_is_explained_step_by_step() -> None:
     """One waits at the barrier and keeps a lock, for which the other one waits."""
     jobs = [
         main(threads=[thread(MAIN, state="R")], segments=()),
@@ -221,7 +221,7 @@ def test_a_parent_that_waits_for_a_program_whose_errors_it_does_not_read() -> No
     assert "communicate()" in finding.advice
 
 
-def test_processes_that_all_wait_to_receive_are_told_so() -> None:
+def test_processes_that_all_wait_to_receive_are_a_cycle_with_that_cause() -> None:
     jobs = [
         one(
             MAIN,
@@ -243,7 +243,7 @@ def test_processes_that_all_wait_to_receive_are_told_so() -> None:
     assert "in Queue.get for an item" in finding.cause
 
 
-def test_ranks_that_are_all_in_send_are_told_that_none_receives() -> None:
+def test_the_finding_about_ranks_that_are_all_in_send_says_that_none_receives() -> None:
     ranks = [
         process(
             300 + number,
@@ -271,7 +271,7 @@ def test_ranks_that_are_all_in_send_are_told_that_none_receives() -> None:
     assert "isend" in finding.advice
 
 
-def test_one_that_reads_after_the_last_of_its_children_is_told_how_they_ended() -> None:
+def test_a_process_that_reads_after_its_last_child_exited_is_shown_their_exits() -> None:
     links = (pipe(5, 500, False), pipe(6, 500, True))
     waits = one(MAIN, WaitedOn("pipe-read", "read", ("pipe:[500]",)), *GET, links=links)
     ended = [process(n, "spawned", ended=exited(n, exit_code=0)) for n in (300, 301)]
@@ -283,7 +283,7 @@ def test_one_that_reads_after_the_last_of_its_children_is_told_how_they_ended() 
     assert "cannot be pickled" in finding.advice
 
 
-def test_a_dead_end_is_told_what_would_have_ended_the_wait() -> None:
+def test_a_dead_end_says_what_would_have_ended_the_wait() -> None:
     alone = one(300, at_semaphore(77), "train.py:save:5")
 
     finding = only(standing_still.check, snapshot_of(alone, segments=(semaphore(77, 300),)))

@@ -2,9 +2,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
+import pytest
 
 from mpwatch.hook.checks import object_walk
+
+torch = pytest.importorskip("torch")
 
 
 class Parts:

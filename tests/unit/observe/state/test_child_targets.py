@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mpwatch.model.samples import Frame
-from mpwatch.observe.state.targets import target_of_birth, target_of_stack
+from mpwatch.observe.state.child_targets import target_of_birth, target_of_stack
 
 LIB = "/usr/lib/python3.12/multiprocessing/process.py"
 SITE = "/venv/lib/python3.12/site-packages/"
