@@ -168,7 +168,8 @@ def _add_inspecting(commands: argparse._SubParsersAction[argparse.ArgumentParser
     diagnose.set_defaults(command=("mpwatch.cli.inspect", "diagnose"))
 
     export = commands.add_parser("export", help="serve metrics of a job to Prometheus")
-    export.add_argument("pid", type=_pid, metavar="PID")
+    export.add_argument("pid", type=_pid, nargs="?", metavar="PID")
+    _add_job(export)
     export.add_argument("--prometheus", required=True, metavar="HOST:PORT", help="a local address")
     _add_refresh(export)
     _add_hook(export)
@@ -184,7 +185,8 @@ def _add_inspecting(commands: argparse._SubParsersAction[argparse.ArgumentParser
 
 def _add_recording(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     record = commands.add_parser("record", help="record everything that is observed to a file")
-    record.add_argument("pid", type=_pid, metavar="PID")
+    record.add_argument("pid", type=_pid, nargs="?", metavar="PID")
+    _add_job(record)
     record.add_argument("-o", dest="output", required=True, metavar="FILE")
     record.add_argument(
         "--for", dest="seconds", type=_seconds, metavar="SECONDS", help="stop after this time"

@@ -70,7 +70,12 @@ def diagnose(arguments: argparse.Namespace) -> int:
         from mpwatch.cli import nodes
 
         return nodes.diagnose(arguments)
-    if arguments.subject.isascii() and arguments.subject.isdigit():
+    is_pid = arguments.subject.isascii() and arguments.subject.isdigit()
+    if not is_pid and _is_of_several_nodes(arguments.subject):
+        from mpwatch.cli import nodes
+
+        return nodes.diagnose_recording(arguments)
+    if is_pid:
         snapshot, is_interrupted = _watched(int(arguments.subject), arguments)
     else:
         snapshot, is_interrupted = recorded(arguments.subject), False
@@ -98,6 +103,18 @@ def of_job(arguments: argparse.Namespace, subject: object, command: str) -> bool
         sentence = "Nothing is injected on other machines."
         raise Failure(sentence, f"mpwatch {command} --job {arguments.job}")
     return arguments.job is not None
+
+
+def _is_of_several_nodes(path: str) -> bool:
+    """Whether a file is a recording of a job on several machines.
+
+    Raises:
+        Failure: The file cannot be read.
+    """
+    from mpwatch.observe.recording.file import is_of_several_nodes
+
+    with reading(path):
+        return is_of_several_nodes(path)
 
 
 def recorded(path: str) -> Snapshot:

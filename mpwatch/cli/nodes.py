@@ -17,15 +17,18 @@ from mpwatch.cli.failures import (
     EXIT_INTERRUPTED,
     EXIT_NO_SUCH_PROCESS,
     Failure,
+    check_recordable,
+    reading,
 )
 from mpwatch.cli.inspect import LEAST_S, LONGEST_S
 from mpwatch.cli.targets import exiting_on_signals
-from mpwatch.cli.terminal import Progress, text_style
+from mpwatch.cli.terminal import Progress, ProgressBar, text_style
 from mpwatch.model.findings import Severity
 
 if TYPE_CHECKING:
     from mpwatch.model.snapshot import Snapshot
-    from mpwatch.nodes.head import Head, NodeView
+    from mpwatch.nodes.across import JobFinding
+    from mpwatch.nodes.head import Head, Keep, NodeView
     from mpwatch.nodes.launchers.launch import ChangingNodes, Launch
     from mpwatch.nodes.messages import Ask
 
@@ -106,6 +109,8 @@ JUDGE_S = 1.0
 
 def dump(arguments: argparse.Namespace) -> int:
     """Print all nodes of a job once."""
+    from mpwatch.nodes.across import job_findings
+
     with _connected(arguments) as (head, progress):
         views = _watch(head, progress, lambda _seconds: head.is_settled, None)
         options = {
@@ -114,14 +119,12 @@ def dump(arguments: argparse.Namespace) -> int:
             "locals": arguments.locals,
         }
         documents, problems = _ask_all(head, progress, "dump", options)
-    _print(views, arguments, documents, problems)
+    _print(views, job_findings(views), arguments, documents, problems)
     return 0
 
 
 def diagnose(arguments: argparse.Namespace) -> int:
     """Watch all nodes of a job for a while and print the findings."""
-    from mpwatch.nodes.across import job_findings
-
     watch = _JobWatch(arguments.seconds)
     is_interrupted = False
     with _connected(arguments) as (head, progress):
@@ -130,12 +133,18 @@ def diagnose(arguments: argparse.Namespace) -> int:
         except KeyboardInterrupt:
             is_interrupted, views = True, head.views()
         documents, problems = _ask_all(head, progress, "diagnose", {})
-    _print(views, arguments, documents, problems)
-    if is_interrupted:
-        return EXIT_INTERRUPTED
+    findings = watch.judge.findings(views)
+    _print(views, findings, arguments, documents, problems)
+    return EXIT_INTERRUPTED if is_interrupted else _exit_code(views, findings, arguments)
+
+
+def _exit_code(
+    views: Sequence[NodeView], findings: Sequence[JobFinding], arguments: argparse.Namespace
+) -> int:
+    """1 if the job or a node has a finding at or above the threshold, else 0."""
     if arguments.fail_on == "never":
         return 0
-    found = [*(each.severity for each in job_findings(views)), *_severities(views)]
+    found = [*(each.severity for each in findings), *_severities(views)]
     threshold = Severity[arguments.fail_on.upper()]
     return EXIT_FINDINGS if any(each >= threshold for each in found) else 0
 
@@ -151,7 +160,10 @@ class _JobWatch:
     """
 
     def __init__(self, seconds: float | None) -> None:
+        from mpwatch.nodes.across import JobJudge
+
         self.limit_s = LONGEST_S if seconds is None else seconds
+        self.judge = JobJudge()
         self._is_fixed = seconds is not None
         self._settled_s: float | None = None
         self._judged_s = 0.0
@@ -165,10 +177,12 @@ class _JobWatch:
         watched_s = seconds - self._settled_s
         if watched_s >= self.limit_s:
             return True
-        if self._is_fixed or watched_s < LEAST_S or seconds - self._judged_s < JUDGE_S:
+        if seconds - self._judged_s < JUDGE_S:
             return False
         self._judged_s = seconds
-        return _is_certain(head.views())
+        views = head.views()
+        self.judge.see(views)
+        return not self._is_fixed and watched_s >= LEAST_S and _is_certain(views)
 
 
 def _is_certain(views: Sequence[NodeView]) -> bool:
@@ -194,16 +208,25 @@ def _severities(views: Sequence[NodeView]) -> list[Severity]:
 
 
 @contextlib.contextmanager
-def _connected(arguments: argparse.Namespace) -> Iterator[tuple[Head, Progress]]:
+def _connected(
+    arguments: argparse.Namespace, *, restarts: bool = False, keep: Keep | None = None
+) -> Iterator[tuple[Head, Progress]]:
     """The head of the job, with its agents being started; ended when the command ends."""
     from mpwatch.nodes.head import Head
 
-    head = Head(job_launches(arguments.job, arguments))
+    head = Head(job_launches(arguments.job, arguments), restarts=restarts, keep=keep)
     with exiting_on_signals(), Progress(f"reading {arguments.job}") as progress:
         try:
             yield head, progress
         finally:
             head.close()
+
+
+def _require_job(arguments: argparse.Namespace) -> None:
+    """Fail now where a SPEC is wrong or its engine is not there."""
+    launches = job_launches(arguments.job, arguments)
+    if not isinstance(launches, Sequence):
+        launches.close()
 
 
 def job_launches(spec: str, arguments: argparse.Namespace) -> Sequence[Launch] | ChangingNodes:
@@ -242,15 +265,28 @@ def _watch(
         views = head.views()
         states = Counter(view.state for view in views)
         progress.show(", ".join(f"{count} {state}" for state, count in states.items()))
-        if len(views) == states["failed"]:
-            first = views[0]
-            sentence = f"No node of the job can be read; {first.name}: {first.problem}"
-            raise Failure(sentence, first.check, EXIT_NO_SUCH_PROCESS)
+        _need_a_node(views)
     return head.views()
 
 
+def _need_a_node(views: Sequence[NodeView]) -> None:
+    """Require a node that can be read, or that may still be.
+
+    Raises:
+        Failure: None of them has been heard of, and none is being started.
+    """
+    if all(view.state == "failed" and view.last_seen_s is None for view in views):
+        first = views[0]
+        sentence = f"No node of the job can be read; {first.name}: {first.problem}"
+        raise Failure(sentence, first.check, EXIT_NO_SUCH_PROCESS)
+
+
 def _ask_all(
-    head: Head, progress: Progress, what: str, options: Mapping[str, bool]
+    head: Head,
+    progress: Progress,
+    what: str,
+    options: Mapping[str, bool],
+    limit_s: float = ANSWER_S,
 ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     """The answers of all live nodes by name, and why others have not answered."""
     requests = {
@@ -260,7 +296,7 @@ def _ask_all(
     }
     documents: dict[str, dict[str, Any]] = {}
     problems: dict[str, str] = {}
-    end_s = time.monotonic() + ANSWER_S
+    end_s = time.monotonic() + limit_s
     while len(documents) + len(problems) < len(requests):
         head.step(STEP_S)
         progress.show(f"{len(documents)} of {len(requests)} nodes have answered")
@@ -271,27 +307,174 @@ def _ask_all(
             elif answer is not None:
                 problems[name] = answer.problem
             elif time.monotonic() > end_s and name not in documents:
-                problems[name] = f"It did not answer within {ANSWER_S:.0f} s."
+                problems[name] = f"It did not answer within {limit_s:.0f} s."
     return documents, problems
 
 
 def _print(
     views: Sequence[NodeView],
+    findings: Sequence[JobFinding],
     arguments: argparse.Namespace,
     documents: Mapping[str, dict[str, Any]],
     problems: Mapping[str, str],
+    wall_s: float | None = None,
 ) -> None:
-    from mpwatch.nodes.across import job_findings
     from mpwatch.nodes.documents import EMPTY_DIAGNOSIS, EMPTY_DUMP
     from mpwatch.nodes.report import job_json, job_text
     from mpwatch.report.json import text_of
 
-    findings = job_findings(views)
     if arguments.json:
         empty = EMPTY_DUMP if arguments.command[1] == "dump" else EMPTY_DIAGNOSIS
-        document = job_json(
-            views, documents, findings, wall_s=time.time(), problems=problems, empty=empty
-        )
+        at_s = time.time() if wall_s is None else wall_s
+        document = job_json(views, documents, findings, wall_s=at_s, problems=problems, empty=empty)
         print(text_of(document))
     else:
         print(job_text(views, findings, style=text_style()))
+
+
+# --- recordings of a whole job -------------------------------------------------------------------
+
+LAST_ANSWER_S = 20.0
+"""How long a recording waits for the diagnoses of the nodes, which are its last messages."""
+
+
+def record(arguments: argparse.Namespace) -> int:
+    """Write what the nodes send to a file until all jobs end, `--for` has passed or Ctrl-C."""
+    from mpwatch.nodes.recording import JobRecordingWriter
+
+    check_recordable(arguments.output)
+    _require_job(arguments)  # a wrong SPEC leaves no file behind
+    writer = JobRecordingWriter(arguments.output, arguments.job)
+    end_s = time.monotonic() + (arguments.seconds or float("inf"))
+    try:
+        with _connected(arguments, restarts=True, keep=writer.message) as (head, progress):
+            with contextlib.suppress(KeyboardInterrupt):
+                while time.monotonic() < end_s and not writer.is_long_enough:
+                    head.step(STEP_S)
+                    views = head.views()
+                    writer.states(views, head.full_summaries)
+                    states = Counter(view.state for view in views)
+                    progress.show(", ".join(f"{count} {state}" for state, count in states.items()))
+                    _need_a_node(views)
+                    if head.is_settled and _has_ended(views):
+                        break
+            _ask_all(head, progress, "diagnose", {}, LAST_ANSWER_S)
+            writer.states(head.views(), head.full_summaries)
+    except Failure:
+        os.unlink(arguments.output)  # it holds nothing, and the next attempt needs its name
+        raise
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        writer.close()
+        if writer.problem is not None:
+            print(f"mpwatch: {writer.problem}", file=sys.stderr)
+    return 0
+
+
+def _has_ended(views: Sequence[NodeView]) -> bool:
+    """Whether there was a job, and it has ended on all nodes that had it."""
+    states = Counter(view.summary.node.state for view in views if view.summary is not None)
+    return states["ended"] > 0 and not states["watching"] and not states["starting"]
+
+
+def replay(arguments: argparse.Namespace) -> int:
+    """Open the dashboard on a recording of several nodes."""
+    from mpwatch.nodes.job_source import ReplayJobSource
+    from mpwatch.tui.job_app import run_job
+
+    source = ReplayJobSource(arguments.file)
+    try:
+        return run_job(source, source.spec)
+    finally:
+        source.stop()
+
+
+def diagnose_recording(arguments: argparse.Namespace) -> int:
+    """Print the findings of a recording of several nodes, as they were at its end."""
+    from mpwatch.nodes.recording import problems_of, replayed_to_end
+
+    with reading(arguments.subject), ProgressBar(f"reading {arguments.subject}") as bar:
+        recording, player, findings = replayed_to_end(arguments.subject, bar.update)
+    views, documents = player.views(), player.documents()
+    missing = "The recording has only the summary of this node."
+    problems = {view.name: missing for view in views if view.name not in documents}
+    wall_s = recording.header.wall_s + player.at_s
+    _print(views, findings, arguments, documents, problems, wall_s)
+    for problem in problems_of(recording, player):
+        print(f"mpwatch: {problem}", file=sys.stderr)
+    return _exit_code(views, findings, arguments)
+
+
+def recorded_page(path: str, on_part: Callable[[float], None]) -> str:
+    """A recording of several nodes as one page of HTML, as it was at its end."""
+    from mpwatch.model.units import seconds_text
+    from mpwatch.nodes.recording import problems_of, replayed_to_end
+    from mpwatch.nodes.report import job_html
+    from mpwatch.report.json import utc_text
+
+    recording, player, findings = replayed_to_end(path, on_part)
+    views, header = player.views(), recording.header
+    at = utc_text(header.wall_s + player.at_s)[:19].replace("T", " ") + " UTC"
+    facts = (at, f"recorded on {header.host}", f"for {seconds_text(player.length_s)}")
+    problems = problems_of(recording, player)
+    return job_html(header.spec, facts, views, findings, problems)
+
+
+# --- metrics of a whole job ----------------------------------------------------------------------
+
+METRICS_S = 5.0
+"""Interval at which nodes are asked for their metrics; Prometheus reads every 15 s or more."""
+
+
+def export(arguments: argparse.Namespace) -> int:
+    """Serve the metrics of all nodes to this machine until all jobs end or Ctrl-C."""
+    from mpwatch.nodes.metrics import job_metrics
+    from mpwatch.report.prometheus import (
+        CannotServe,
+        MetricsServer,
+        exposition_of,
+        parse_address,
+    )
+
+    _require_job(arguments)
+    try:
+        server = MetricsServer(*parse_address(arguments.prometheus))
+    except CannotServe as error:
+        fix = f"mpwatch export --job {arguments.job} --prometheus 127.0.0.1:9400"
+        raise Failure(str(error), fix) from None
+    server.start()
+    print(f"serving {server.url}", flush=True)
+    pending: dict[str, int] = {}
+    answers: dict[str, dict[str, Any]] = {}
+    due_s = 0.0
+    try:
+        with _connected(arguments, restarts=True) as (head, _):
+            while True:
+                head.step(STEP_S)
+                views = head.views()
+                _need_a_node(views)
+                _collect_answers(head, pending, answers)
+                if time.monotonic() >= due_s:
+                    due_s = time.monotonic() + METRICS_S
+                    for view in views:
+                        if view.state == "live" and view.name not in pending:
+                            pending[view.name] = head.ask(view.name, "metrics")
+                    server.show_text(exposition_of(job_metrics(views, answers)))
+                if head.is_settled and _has_ended(views):
+                    return 0
+    finally:
+        server.stop()
+
+
+def _collect_answers(
+    head: Head, pending: dict[str, int], answers: dict[str, dict[str, Any]]
+) -> None:
+    """Take the answers that have arrived; of a node that has not answered there are none."""
+    for name, request in list(pending.items()):
+        answer = head.answer(request)
+        if answer is not None:
+            del pending[name]
+            answers.pop(name, None)
+            if answer.document is not None:
+                answers[name] = answer.document

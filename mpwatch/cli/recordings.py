@@ -7,6 +7,7 @@ import sys
 import threading
 
 from mpwatch.cli.failures import EXIT_NO_SUCH_PROCESS, Failure, check_recordable, reading, writing
+from mpwatch.cli.inspect import of_job
 from mpwatch.cli.targets import ended_meanwhile, hook_use, injecting, target
 from mpwatch.cli.terminal import Progress, ProgressBar, text_style
 from mpwatch.model.snapshot import Snapshot
@@ -14,6 +15,10 @@ from mpwatch.model.snapshot import Snapshot
 
 def record(arguments: argparse.Namespace) -> int:
     """Write everything observed to a file until the job ends, `--for` has passed or Ctrl-C."""
+    if of_job(arguments, arguments.pid, "record"):
+        from mpwatch.cli import nodes
+
+        return nodes.record(arguments)
     from mpwatch.observe.recording.file import RecordingWriter
     from mpwatch.observe.sources.oneshot import LookOptions, watch_for
 
@@ -50,11 +55,17 @@ def record(arguments: argparse.Namespace) -> int:
 
 def report(arguments: argparse.Namespace) -> int:
     """Write a recording as one page of HTML."""
+    from mpwatch.observe.recording.file import is_of_several_nodes
     from mpwatch.observe.sources.replay import replay_course
     from mpwatch.report.html import report_html
 
     with reading(arguments.file), ProgressBar(f"reading {arguments.file}") as bar:
-        page = report_html(*replay_course(arguments.file, bar.update))
+        if is_of_several_nodes(arguments.file):
+            from mpwatch.cli import nodes
+
+            page = nodes.recorded_page(arguments.file, bar.update)
+        else:
+            page = report_html(*replay_course(arguments.file, bar.update))
     with writing(arguments.output) as file:
         file.write(page)
     return 0
@@ -93,6 +104,10 @@ def autopsy(arguments: argparse.Namespace) -> int:
 
 def export(arguments: argparse.Namespace) -> int:
     """Serve the metrics of one job to this machine until it ends or Ctrl-C."""
+    if of_job(arguments, arguments.pid, "export"):
+        from mpwatch.cli import nodes
+
+        return nodes.export(arguments)
     from mpwatch.observe.sources.live import LiveOptions, LiveSource
     from mpwatch.report.prometheus import CannotServe, MetricsServer, parse_address
 

@@ -1,15 +1,15 @@
-"""Findings of a job as a whole, from the summaries of its nodes. Pure.
+"""Findings of a job as a whole, from the summaries of its nodes.
 
 What one node can tell alone is a finding of that node. Here are the failures that only show when
 nodes are compared: a rank that is elsewhere while those of other nodes wait for it, different
-collectives, a node that does not answer, nodes that are set up differently.
+collectives, a node that does not answer, nodes that are set up differently, a rank that is slower.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mpwatch.model.findings import Severity
 from mpwatch.model.units import seconds_text
@@ -42,6 +42,19 @@ NOT_ANSWERING = "node-not-answering"
 DIFFER = "nodes-differ"
 ONE_SHAPE = frozenset(("all_reduce", "broadcast", "reduce", "barrier", "all_gather"))
 """Operations for which all ranks give tensors of the same shape and type."""
+STRAGGLER = "straggler-rank"
+SAMPLE_S = 4.0
+"""A stack of a process that moves is shown for 3 s (`mpwatch.nodes.rows.FRESH_S`): at this interval
+none is counted twice."""
+SAMPLES_LEAST = 15
+SAMPLES_KEPT = 60
+"""Then the older ones count half."""
+WAITING_SHARE = 0.4
+PACE_SHARE = 0.1
+"""A rank sets the pace if it waits in collectives in at most this share of its stacks, and all
+others in at least `WAITING_SHARE`. With 15 stacks of each, equal ranks show that once in a million
+times at most."""
+LINES_KEPT = 16
 _STOPPED = frozenset(("stopped", "traced"))
 _IMPORTANT = frozenset(("torch", "python", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"))
 """Differences that break jobs, rather than slow them down or break them later."""
@@ -379,6 +392,112 @@ def _told_apart(inside: Sequence[PlacedRank]) -> list[str]:
     if rows[0].operation in ONE_SHAPE and len({row.shape for row in rows}) > 1:
         return [f"{place} of {row.shape}" for place, row in zip(places, rows, strict=True)]
     return places
+
+
+# --- the rank that sets the pace -----------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Share:
+    """In how many of its stacks a rank has waited in a collective."""
+
+    at_s: float = float("-inf")
+    """When it was last counted, by the clock of its node."""
+    samples: float = 0.0
+    inside: float = 0.0
+    lines: Counter[str] = field(default_factory=Counter)
+    """Where it was otherwise."""
+
+    @property
+    def share(self) -> float:
+        """Part of its stacks in which it has waited."""
+        return self.inside / self.samples if self.samples else 0.0
+
+    def add(self, at_s: float, row: RankRow) -> None:
+        """Count one stack."""
+        if self.samples >= SAMPLES_KEPT:
+            self.samples, self.inside = self.samples / 2, self.inside / 2
+            self.lines = Counter({line: count // 2 for line, count in self.lines.items()})
+        self.at_s = at_s
+        self.samples += 1
+        self.inside += row.place is not None
+        if row.place is None and (row.line in self.lines or len(self.lines) < LINES_KEPT):
+            self.lines[row.line or row.doing] += 1
+
+
+class JobJudge:
+    """The findings of a job that is watched: also those that show only over time."""
+
+    def __init__(self) -> None:
+        self._shares: dict[tuple[str, int], _Share] = {}
+
+    def see(self, views: Sequence[NodeView]) -> None:
+        """Count the stacks that have arrived; to be called about once a second."""
+        before, self._shares = self._shares, {}
+        for view in views:
+            if view.state != "live" or view.summary is None:
+                continue
+            at_s = view.summary.at_s
+            for row in view.summary.ranks:
+                if row.is_ended or (row.rank is None and row.world_size is None):
+                    continue
+                key = (view.name, row.pid)
+                share = before.get(key)
+                if share is None or at_s < share.at_s:
+                    share = _Share()
+                if row.has_stack and at_s - share.at_s >= SAMPLE_S:
+                    share.add(at_s, row)
+                self._shares[key] = share
+
+    def findings(self, views: Sequence[NodeView]) -> list[JobFinding]:
+        """All findings as they are now, most urgent first."""
+        found = job_findings(views)
+        for ranks in rank_groups(views):
+            found += self._pace(ranks)
+        return sorted(found, key=lambda each: -each.severity)
+
+    def _pace(self, ranks: Sequence[PlacedRank]) -> Iterator[JobFinding]:
+        """The one rank that others wait for again and again, while all of them go on."""
+        if len(ranks) < 2 or _missing(ranks, ranks):
+            return
+        counted: list[tuple[PlacedRank, _Share]] = []
+        for each in ranks:
+            share = self._shares.get((each.view.name, each.row.pid))
+            if share is None or share.samples < SAMPLES_LEAST or each.quiet_s >= STALLED_S:
+                return
+            counted.append((each, share))
+        fast = [pair for pair in counted if pair[1].share >= WAITING_SHARE]
+        slow = [pair for pair in counted if pair[1].share <= PACE_SHARE]
+        if len(slow) == 1 and len(fast) == len(counted) - 1:
+            yield _pace_finding(*slow[0], [share for _, share in fast])
+
+
+def _pace_finding(slow: PlacedRank, share: _Share, others: Sequence[_Share]) -> JobFinding:
+    waiting = min(other.share for other in others)
+    lines = [f"{line} in {count}" for line, count in share.lines.most_common(3) if line and count]
+    evidence = [
+        f"waiting in a collective, of the stacks of each rank: {slow.name} {share.share:.0%}, "
+        f"each of the {len(others)} others {waiting:.0%} or more"
+    ]
+    if lines:
+        evidence.append(f"of {share.samples:.0f} stacks {slow.name} was at {'; '.join(lines)}")
+    return JobFinding(
+        rule=STRAGGLER,
+        severity=Severity.INFO,
+        summary=(
+            f"{slow.called} is the slowest: the other ranks wait in collectives in {waiting:.0%} "
+            f"or more of their time, it does in {share.share:.0%}"
+        ),
+        evidence=tuple(evidence),
+        cause=(
+            "Each collective ends when all ranks have called it, so that each step takes as long "
+            "as it takes this rank. Its input, its work or its machine is slower than the others'."
+        ),
+        advice=f"Compare {slow.name} with another rank at the lines above, and the two machines.",
+        node=slow.view.name,
+        pid=slow.row.pid,
+        rank=slow.row.rank,
+    )
 
 
 # --- nodes that differ ---------------------------------------------------------------------------

@@ -31,6 +31,7 @@ from mpwatch.nodes.messages import (
     message_of_head,
     node_frame,
 )
+from mpwatch.nodes.metrics import node_metrics
 from mpwatch.nodes.rows import Rows
 from mpwatch.nodes.summary import SummaryWriter
 
@@ -194,6 +195,8 @@ class Agent:
             return node_dump(self._look(snapshots, ask), with_stacks=ask.stacks)
         if ask.what == "diagnose":
             return node_diagnosis(snapshots)
+        if ask.what == "metrics":
+            return node_metrics(snapshots)
         if ask.what == "process" and ask.pid is not None:
             return process_document(snapshots, ask.pid)
         raise ValueError(f"this agent cannot answer {ask.what!r}")

@@ -16,7 +16,8 @@ from mpwatch.nodes.find_ray import find_ray_roots
 
 VERSION_BYTES_LIMIT = 4096
 MAPS_BYTES_LIMIT = 4 << 20
-_RANK_VARIABLES = frozenset((b"RANK", b"WORLD_SIZE"))
+_RANK_VARIABLES = frozenset((b"RANK", b"LOCAL_RANK", b"WORLD_SIZE"))
+"""RANK is set by torchrun and accelerate, LOCAL_RANK alone by Lightning's own launcher."""
 _TORCH_LIBRARY = re.compile(rb"(/[^\n]*/torch)/lib/libtorch(?:_cpu|_python)?\.so")
 _VERSION = re.compile(rb"^__version__\s*=\s*['\"]([^'\"]{1,60})['\"]", re.MULTILINE)
 
@@ -89,7 +90,8 @@ def _starting_ranks(proc: str, known: set[int]) -> Iterator[ProcessId]:
         except OSError:
             continue
         stat = procfs.read_stat(proc, pid)
-        if len(environment) == len(_RANK_VARIABLES) and stat is not None:
+        is_numbered = "RANK" in environment or "LOCAL_RANK" in environment
+        if is_numbered and "WORLD_SIZE" in environment and stat is not None:
             found[pid] = stat
     for pid, stat in found.items():
         above = _ancestors(proc, stat.parent_pid)

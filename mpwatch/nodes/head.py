@@ -10,7 +10,7 @@ import contextlib
 import os
 import selectors
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -24,11 +24,13 @@ from mpwatch.nodes.messages import (
     Answer,
     Ask,
     FromHead,
+    FromNode,
     Hello,
     NotAMessage,
     Ping,
     Pong,
     Resend,
+    Summary,
     head_frame,
     message_of_node,
 )
@@ -62,6 +64,10 @@ NodeState: TypeAlias = Literal["waiting", "starting", "live", "silent", "ended",
 the agent or the way to it has ended."""
 
 
+Keep: TypeAlias = Callable[[str, FromNode], None]
+"""Is called with the name of a node and a message that it has sent."""
+
+
 @dataclass(frozen=True, slots=True)
 class NodeView:
     """One node as the head knows it."""
@@ -86,6 +92,15 @@ class NodeView:
     """A command that shows whether mpwatch runs there."""
 
 
+def with_silence(
+    state: NodeState, problem: str, last_seen_s: float | None
+) -> tuple[NodeState, str]:
+    """State and problem of a node, of a live one by the time since it was last heard of."""
+    if state == "live" and last_seen_s is not None and last_seen_s > SILENT_S:
+        return "silent", f"Nothing was received for {last_seen_s:.0f} s."
+    return state, problem
+
+
 class Head:
     """The agents of a job."""
 
@@ -94,6 +109,7 @@ class Head:
         launches: Sequence[Launch] | ChangingNodes,
         *,
         restarts: bool = False,
+        keep: Keep | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Make a head that has started nothing yet.
@@ -101,8 +117,11 @@ class Head:
         Args:
             launches: The nodes; those that change are followed, and closed with the head.
             restarts: Start an agent again when it has ended or failed.
+            keep: Called with each message that is shown: greetings, summaries that fit to the one
+                before, and answers to requests.
             clock: Monotonic seconds.
         """
+        self._keep = keep
         self._clock = clock
         self._selector = selectors.DefaultSelector()
         self._restarts = restarts
@@ -127,10 +146,19 @@ class Head:
             for answer in node.take_answers():
                 if self._asked.pop(answer.request, None) == node.name:
                     self._answers[answer.request] = answer
+                    if self._keep is not None:
+                        self._keep(node.name, answer)
 
     def views(self) -> tuple[NodeView, ...]:
         """All nodes, in the order of the launcher."""
         return tuple(node.view() for node in self._nodes.values())
+
+    def full_summaries(self) -> Iterator[tuple[str, Summary]]:
+        """The state of each node that has sent one, as one message, with the name of the node."""
+        for node in self._nodes.values():
+            message = node.full_summary()
+            if message is not None:
+                yield node.name, message
 
     def ask(self, name: str, what: str, **options: bool | int) -> int:
         """Ask a node for a document.
@@ -187,7 +215,7 @@ class Head:
         """Add the nodes that are not known yet."""
         for launch in launches:
             if launch.name not in self._nodes:
-                self._nodes[launch.name] = _Node(launch, self._selector, self._clock)
+                self._nodes[launch.name] = _Node(launch, self._selector, self._clock, self._keep)
 
     def _follow(self) -> None:
         """Add the nodes that have joined, and remove those that have left."""
@@ -213,9 +241,14 @@ class _Node:
     """One node: its launcher's process and what it has sent."""
 
     def __init__(
-        self, launch: Launch, selector: selectors.BaseSelector, clock: Callable[[], float]
+        self,
+        launch: Launch,
+        selector: selectors.BaseSelector,
+        clock: Callable[[], float],
+        keep: Keep | None,
     ) -> None:
         self.name = launch.name
+        self._keep = keep
         self.problem = ""
         self._launch = launch
         self._selector = selector
@@ -266,10 +299,8 @@ class _Node:
 
     def view(self) -> NodeView:
         """The node as it is known now."""
-        state, problem = self._state, self.problem
         last_seen_s = None if self._heard_s is None else self._clock() - self._heard_s
-        if state == "live" and last_seen_s is not None and last_seen_s > SILENT_S:
-            state, problem = "silent", f"Nothing was received for {last_seen_s:.0f} s."
+        state, problem = with_silence(self._state, self.problem, last_seen_s)
         offset = self._clock_offset
         return NodeView(
             name=self.name,
@@ -284,6 +315,10 @@ class _Node:
             received_bytes=self._received_bytes,
             check=self._launch.check,
         )
+
+    def full_summary(self) -> Summary | None:
+        """Its state as one message, once it has sent one."""
+        return self._summaries.full() if self._has_summary else None
 
     # --- start and end ---------------------------------------------------------------------------
 
@@ -434,14 +469,20 @@ class _Node:
             self._hello, self._state, self._failures = message, "live", 0
             self._pinged_s = self._heard_s
             self.send(Ping(self._heard_s))
+            self._kept(message)
         elif isinstance(message, Pong):
             self._set_clock(message)
         elif isinstance(message, Answer):
             self._answers = [*self._answers, message][-8:]
         elif self._summaries.apply(message):
             self._has_summary = True
+            self._kept(message)
         else:
             self.send(Resend())
+
+    def _kept(self, message: FromNode) -> None:
+        if self._keep is not None:
+            self._keep(self.name, message)
 
     def _set_clock(self, pong: Pong) -> None:
         """Estimate the clock of the node from one round trip; the shortest one counts."""

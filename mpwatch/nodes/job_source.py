@@ -9,9 +9,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from mpwatch.nodes.across import JobFinding, job_findings
+from mpwatch.model.snapshot import Playback
+from mpwatch.nodes.across import JobFinding, JobJudge
 from mpwatch.nodes.head import Head, NodeView
 from mpwatch.nodes.launchers.launch import ChangingNodes, Launch
+from mpwatch.nodes.recording import JobPlayer, JobRecording, problems_of
+from mpwatch.observe.sources.source import Pause, Seek, SetSpeed
 
 DELIVER_S = 0.5
 """Interval of states; nodes send one a second, each at another time."""
@@ -31,6 +34,8 @@ class JobState:
     """Of the job as a whole, most urgent first."""
     problem: str = ""
     """Why the nodes cannot be read any more."""
+    playback: Playback | None = None
+    """The position in a recording; `None` for a running job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,10 @@ class JobSource(Protocol):
 
     def ask(self, node: str, pid: int) -> None:
         """Ask for the details of a process."""
+        ...
+
+    def control(self, command: Seek | Pause | SetSpeed) -> None:
+        """Change what is shown of a recording; a running job ignores it."""
         ...
 
     def stop(self) -> None:
@@ -84,6 +93,9 @@ class LiveJobSource:
         """Ask for the details of a process."""
         self._questions.put((node, pid))
 
+    def control(self, command: Seek | Pause | SetSpeed) -> None:
+        """Do nothing: a running job cannot be paused or sought."""
+
     def stop(self) -> None:
         """End all agents; returns once none is left."""
         self._stopping.set()
@@ -102,6 +114,7 @@ class LiveJobSource:
 
     def _receive(self, head: Head) -> None:
         pending: dict[int, tuple[str, int]] = {}
+        judge = JobJudge()
         due_s = 0.0
         while not self._stopping.is_set():
             head.step(STEP_S)
@@ -117,9 +130,98 @@ class LiveJobSource:
             if now_s >= due_s:
                 began_s = time.thread_time()
                 views = head.views()
-                self._deliver(JobState(self._spec, views, tuple(job_findings(views))))
+                judge.see(views)
+                self._deliver(JobState(self._spec, views, tuple(judge.findings(views))))
                 cost_s = time.thread_time() - began_s
                 due_s = now_s + max(DELIVER_S, PATIENCE * cost_s)
+
+
+SLOWEST, FASTEST = 0.1, 1000.0
+"""Limits of the speed of a replay."""
+
+
+class ReplayJobSource:
+    """Plays a recording of several nodes on a thread of its own."""
+
+    def __init__(self, path: str) -> None:
+        """Open the recording.
+
+        Raises:
+            OSError: The file cannot be opened.
+            NotARecording: It is none, or it was made by a later mpwatch.
+        """
+        self._recording = JobRecording(path)
+        self._player = JobPlayer(self._recording)
+        self._commands: queue.SimpleQueue[Seek | Pause | SetSpeed] = queue.SimpleQueue()
+        self._speed = 1.0
+        self._is_paused = False
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="mpwatch-replay", daemon=True)
+        self._deliver: Deliver = _nowhere
+        self._answered: Answered = _nowhere
+
+    @property
+    def spec(self) -> str:
+        """The name of the job."""
+        return self._recording.header.spec
+
+    def start(self, deliver: Deliver, answered: Answered) -> None:
+        """Begin to play."""
+        self._deliver, self._answered = deliver, answered
+        self._thread.start()
+
+    def ask(self, node: str, pid: int) -> None:
+        """Answer that a recording has no details of processes."""
+        problem = "A recording of several nodes has summaries, and no details of processes."
+        self._answered(ProcessAnswer(node, pid, None, problem))
+
+    def control(self, command: Seek | Pause | SetSpeed) -> None:
+        """Change the position or the speed."""
+        self._commands.put(command)
+
+    def stop(self) -> None:
+        """End the replay and close the recording."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=10.0)
+        self._recording.close()
+
+    def _run(self) -> None:
+        try:
+            self._play()
+        except Exception as error:  # noqa: BLE001 - the one boundary of this thread
+            problem = f"the recording cannot be read any more: {type(error).__name__}: {error}"
+            self._deliver(JobState(self.spec, problem=problem))
+
+    def _play(self) -> None:
+        passed_s = 0.0
+        judge = JobJudge()
+        while not self._stopping.is_set():
+            began_s = time.monotonic()
+            self._obey()
+            if not self._is_paused:
+                self._player.advance(self._player.at_s + passed_s * self._speed)
+            views = self._player.views()
+            playback = Playback(
+                self._player.at_s, self._player.length_s, self._speed, self._is_paused
+            )
+            judge.see(views)
+            findings = tuple(judge.findings(views))
+            problem = " ".join(problems_of(self._recording, self._player))
+            self._deliver(JobState(self.spec, views, findings, problem, playback))
+            self._stopping.wait(max(STEP_S, DELIVER_S - (time.monotonic() - began_s)))
+            passed_s = time.monotonic() - began_s
+
+    def _obey(self) -> None:
+        """Do what the user has asked for."""
+        while not self._commands.empty():
+            command = self._commands.get()
+            if isinstance(command, Pause):
+                self._is_paused = command.paused
+            elif isinstance(command, SetSpeed):
+                self._speed = max(SLOWEST, min(FASTEST, command.factor))
+            else:
+                self._player.seek(command.at_s)
 
 
 def _nowhere(_value: object) -> None:

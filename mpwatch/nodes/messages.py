@@ -68,7 +68,7 @@ class Ping(msgspec.Struct, tag="ping"):
 
 
 class Ask(msgspec.Struct, tag="ask"):
-    """Asks for a document: `dump`, `diagnose`, or `process` for one process of a dump."""
+    """Asks for a document: `dump`, `diagnose`, `metrics`, or `process` for one process."""
 
     request: int
     what: str
@@ -123,6 +123,15 @@ def message_of_node(body: bytes) -> FromNode:
         message: FromNode = _from_node.decode(body)
     except (msgspec.DecodeError, RecursionError) as error:
         raise NotAMessage(str(error)) from None
+    return sanitized(message)
+
+
+def sanitized(message: FromNode) -> FromNode:
+    """A decoded message of a node with its text sanitized; the same object.
+
+    Raises:
+        NotAMessage: It is nested too deeply.
+    """
     if isinstance(message, Hello):
         message.mpwatch, message.host = clean(message.mpwatch, 40), clean(message.host)
     elif isinstance(message, Summary):

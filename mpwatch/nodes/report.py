@@ -1,13 +1,17 @@
-"""A job on several machines as JSON and as text."""
+"""A job on several machines as JSON, as text and as a page of HTML."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from html import escape
 
+from mpwatch import __version__
+from mpwatch.describe.findings import CAUSE, EVIDENCE, FIX, severity_word
 from mpwatch.model.units import seconds_text
 from mpwatch.nodes.across import JobFinding, PlacedRank, numbers_text
 from mpwatch.nodes.documents import EMPTY_DUMP, Document
 from mpwatch.nodes.head import NodeView
+from mpwatch.report.html import page, table
 from mpwatch.report.json import SCHEMA, utc_text
 from mpwatch.report.table import TextStyle
 
@@ -150,3 +154,73 @@ def node_words(view: NodeView) -> str:
     count = summary.node.processes
     words.append(f"{count} process{'es' if count != 1 else ''}")
     return ", ".join(words)
+
+
+# --- HTML ----------------------------------------------------------------------------------------
+
+
+def job_html(
+    spec: str,
+    facts: Sequence[str],
+    views: Sequence[NodeView],
+    findings: Sequence[JobFinding],
+    problems: Sequence[str] = (),
+) -> str:
+    """A job as one page of HTML that loads nothing; all of its text is escaped.
+
+    Args:
+        spec: The name of the job.
+        facts: When and where it was recorded.
+        views: All nodes.
+        findings: Of the job as a whole.
+        problems: What could not be read.
+    """
+    title = f"mpwatch: {spec}"
+    shown = "".join(f"<span>{escape(fact)}</span>" for fact in facts)
+    body = [f"<h1>{escape(title)}</h1>", f'<p class="facts">{shown}</p>', "<h2>Findings</h2>"]
+    body += map(_finding_html, findings)
+    if not findings:
+        body.append("<p>No findings about the job as a whole.</p>")
+    body.append("<h2>Nodes</h2>")
+    body += table(("Node", "State", "#Last heard of", "~What it runs"), map(_node_cells, views))
+    body.append("<h2>Ranks</h2>")
+    ranks = [PlacedRank(view, row) for view in views if view.summary for row in view.summary.ranks]
+    body += table(("Rank", "Node", "#Pid", "State", "#Still", "~Doing"), map(_rank_cells, ranks))
+    body.append("<h2>Findings of the nodes</h2>")
+    body += table(
+        ("Node", "Process", "Severity", "~Finding"),
+        (
+            (False, (view.name, each.label, each.severity, each.summary))
+            for view in views
+            for each in (view.summary.findings if view.summary else ())
+        ),
+    )
+    if problems:
+        items = "".join(f"<li>{escape(problem)}</li>" for problem in problems)
+        body.append(f"<h2>Could not be read</h2><ul>{items}</ul>")
+    body.append(f'<p class="note">Written by mpwatch {escape(__version__)}.</p>')
+    return page(title, body)
+
+
+def _finding_html(finding: JobFinding) -> str:
+    rows = [*((EVIDENCE, each) for each in finding.evidence)]
+    rows += [(CAUSE, finding.cause), (FIX, finding.advice)]
+    fields = "".join(f"<dt>{label}</dt><dd>{escape(text)}</dd>" for label, text in rows)
+    return (
+        f'<article class="{finding.severity.word}"><h3><span class="word">'
+        f"{severity_word(finding.severity)}</span> {escape(finding.summary)}</h3>"
+        f'<p class="note"><code>{escape(finding.rule)}</code></p><dl>{fields}</dl></article>'
+    )
+
+
+def _node_cells(view: NodeView) -> tuple[bool, Sequence[str]]:
+    seen = "-" if view.last_seen_s is None else f"{seconds_text(view.last_seen_s)} ago"
+    words = " ".join(filter(None, (view.problem, node_words(view))))
+    return view.state != "live", (view.name, view.state, seen, words)
+
+
+def _rank_cells(rank: PlacedRank) -> tuple[bool, Sequence[str]]:
+    row = rank.row
+    still = seconds_text(rank.quiet_s) if rank.quiet_s >= MOVED_S else "-"
+    doing = row.ended if row.is_ended else row.doing
+    return row.is_ended, (rank.name, rank.view.name, str(row.pid), row.state, still, doing)

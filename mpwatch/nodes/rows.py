@@ -74,6 +74,15 @@ COMPARED = (
 """Variables that ranks of one job have in common, of those that are read."""
 
 
+_STEPS = (
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+)
+"""Variables with the number and the count of the tasks that srun(1) and mpirun(1) start. The script
+of a batch job has SLURM_PROCID as well, without the count of a step."""
+_STARTED_AS_RANKS = frozenset(("rank", "spawned", "forkserver"))
+
+
 class Rows:
     """Makes the rows of a node, reading after reading.
 
@@ -207,6 +216,7 @@ def _rank_row(
 ) -> RankRow:
     environment = process.sample.environment
     record = _record(process)
+    rank, world_size = _place_in_job(process, index.snapshot)
     has_stack = _has_current_stack(process, index)
     place = None
     if has_stack:
@@ -216,8 +226,8 @@ def _rank_row(
     return RankRow(
         pid=process.pid,
         label=process.label,
-        rank=number_of(process),
-        world_size=_number(environment.get("WORLD_SIZE")),
+        rank=rank,
+        world_size=world_size,
         job=_job(environment),
         state="idle" if place == IN_RAY_WAITING else process_state(process, waits),
         doing=_cut(process.doing),
@@ -257,6 +267,31 @@ def _place_in_ray(process: Process, index: Index) -> str | None:
     # A title `ray::Trainer.step` says that a method runs; `ray::Trainer` may be a task or an actor.
     is_called = "." in (process.sample.cmdline[0] if process.sample.cmdline else "")
     return IN_RAY_TASK if is_worker and (is_called or is_current) else None
+
+
+def _place_in_job(process: Process, snapshot: Snapshot) -> tuple[int | None, int | None]:
+    """Number of a rank and number of all ranks, each `None` if unknown.
+
+    By RANK, which torchrun, accelerate and DeepSpeed set, or by torch's recorder. Without them by
+    the number of the task, for programs that let Slurm or MPI start their ranks (Lightning with
+    SLURMEnvironment or MPIEnvironment): there a task is a rank unless it starts ranks itself.
+    """
+    environment = process.sample.environment
+    number, world_size = number_of(process), _number(environment.get("WORLD_SIZE"))
+    if "RANK" not in environment and environment.get("NODE_RANK", "0") != "0":
+        # Lightning's own launcher tells the number on the node, which several nodes have.
+        return None, world_size
+    if number is not None or process.role != "main":
+        return number, world_size
+    for name, count in _STEPS:
+        task, tasks = (_number(environment.get(each)) for each in (name, count))
+        if task is not None and tasks is not None and task < tasks and tasks > 1:
+            starts_ranks = any(
+                each.parent == process.process and each.role in _STARTED_AS_RANKS
+                for each in snapshot.processes
+            )
+            return (None, world_size) if starts_ranks else (task, tasks)
+    return None, world_size
 
 
 def _has_current_stack(process: Process, index: Index) -> bool:

@@ -268,6 +268,12 @@ class SummaryReader:
                 raise MalformedSummary(f"more than {ROWS_LIMIT} rows of {section}")
         return True
 
+    def full(self) -> Summary | None:
+        """All rows as one message, to which the next message of the node fits; `None` if none."""
+        if self._sequence is None:
+            return None
+        return Summary(self._sequence, self._at_s, is_full=True, changed=self._rows)
+
     def summary(self) -> NodeSummary:
         """The state of the node by the last message; the same object until the next one."""
         if self._summary is None:

@@ -69,6 +69,11 @@ def report_html(snapshot: Snapshot, course: Course | None = None) -> str:
         *_problems(snapshot),
         f'<p class="note">Written by mpwatch {escape(__version__)}.</p>',
     )
+    return page(title, body)
+
+
+def page(title: str, body: Iterable[str]) -> str:
+    """A whole page of parts that are HTML already."""
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
@@ -125,7 +130,7 @@ def _account(snapshot: Snapshot) -> Iterator[str]:
         return
     yield f'<p class="note">{escape(certainty_words(snapshot))}</p>'
     titles = ("Process", "~Last minute", "~The whole time")
-    yield from _table(titles, ((False, (row.name, row.recent, row.whole)) for row in rows))
+    yield from table(titles, ((False, (row.name, row.recent, row.whole)) for row in rows))
 
 
 def _processes(snapshot: Snapshot) -> Iterator[str]:
@@ -135,7 +140,7 @@ def _processes(snapshot: Snapshot) -> Iterator[str]:
     )
     yield "<h2>Processes</h2>"
     rows = zip(process_rows(snapshot, indent="\u2003"), snapshot.processes, strict=True)
-    yield from _table(titles, ((p.is_gone, (*row, p.doing)) for row, p in rows))
+    yield from table(titles, ((p.is_gone, (*row, p.doing)) for row, p in rows))
 
 
 def _curves(snapshot: Snapshot, course: Course) -> Iterator[str]:
@@ -190,7 +195,7 @@ def _waits(snapshot: Snapshot) -> Iterator[str]:
         (False, (chain.verdict.replace("-", " "), chain.sentence, chain.conclusion))
         for chain in chains
     )
-    yield from _table(("Verdict", "~Chain", "~Conclusion"), rows)
+    yield from table(("Verdict", "~Chain", "~Conclusion"), rows)
 
 
 def _segments(snapshot: Snapshot) -> Iterator[str]:
@@ -199,7 +204,7 @@ def _segments(snapshot: Snapshot) -> Iterator[str]:
     count = count_text(len(snapshot.segments))
     yield f"<h2>Shared memory</h2><p class='note'>{count} segments</p>"
     titles = ("Made by", "Kind", "#Count", "#Size", "#Used", "#Oldest", "~Mapped by")
-    yield from _table(titles, ((False, row) for row in segment_rows(snapshot)))
+    yield from table(titles, ((False, row) for row in segment_rows(snapshot)))
 
 
 def _flows(snapshot: Snapshot) -> Iterator[str]:
@@ -207,7 +212,7 @@ def _flows(snapshot: Snapshot) -> Iterator[str]:
         return
     yield "<h2>Flows</h2><p class='note'>tensors from process to process</p>"
     titles = ("Sender", "Receiver", "#Tensors", "#Bytes", "#Copied", "#p50", "#p99")
-    yield from _table(titles, ((False, row) for row in flow_rows(snapshot)))
+    yield from table(titles, ((False, row) for row in flow_rows(snapshot)))
 
 
 def _stacks(snapshot: Snapshot) -> Iterator[str]:
@@ -222,7 +227,7 @@ def _events(snapshot: Snapshot) -> Iterator[str]:
         return
     yield "<h2>Events</h2>"
     rows = ((False, (utc_text(e.wall_s)[11:23], e.kind, e.words)) for e in entries)
-    yield from _table(("Time", "Kind", "~What"), rows)
+    yield from table(("Time", "Kind", "~What"), rows)
 
 
 def _problems(snapshot: Snapshot) -> Iterator[str]:
@@ -232,7 +237,7 @@ def _problems(snapshot: Snapshot) -> Iterator[str]:
         yield f"<h2>Could not be read</h2><ul>{items}</ul>"
 
 
-def _table(titles: Sequence[str], rows: Iterable[tuple[bool, Sequence[str]]]) -> Iterator[str]:
+def table(titles: Sequence[str], rows: Iterable[tuple[bool, Sequence[str]]]) -> Iterator[str]:
     """A table of rows (whether the process has ended, cells).
 
     A title starts with # for numbers, with ~ for long text.

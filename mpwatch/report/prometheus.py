@@ -6,8 +6,9 @@ import ipaddress
 import math
 import socket
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Literal, TypeAlias
 
@@ -49,8 +50,17 @@ class Metric:
 
 def exposition(snapshot: Snapshot) -> str:
     """All metrics of a snapshot."""
-    metrics = (*_of_processes(snapshot), *_of_host(snapshot.host), *_of_job(snapshot))
+    return exposition_of(metrics_of(snapshot))
+
+
+def exposition_of(metrics: Iterable[Metric]) -> str:
+    """Metrics in the text format."""
     return "".join(f"{line}\n" for metric in metrics for line in metric.lines())
+
+
+def metrics_of(snapshot: Snapshot) -> tuple[Metric, ...]:
+    """All metrics of a snapshot."""
+    return (*_of_processes(snapshot), *_of_host(snapshot.host), *_of_job(snapshot))
 
 
 def _of_processes(snapshot: Snapshot) -> Iterator[Metric]:
@@ -189,7 +199,7 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 class MetricsServer:
-    """Serves the newest snapshot at `/metrics`."""
+    """Serves the newest metrics at `/metrics`."""
 
     def __init__(self, host: str, port: int) -> None:
         """Bind the address; `start` answers requests.
@@ -201,7 +211,7 @@ class MetricsServer:
         Raises:
             CannotServe: The address is in use or does not exist.
         """
-        self._snapshot: Snapshot | None = None
+        self._text: Callable[[], str] | None = None
         server = type("_Server", (ThreadingHTTPServer,), {"address_family": _family(host)})
         try:
             self._server: ThreadingHTTPServer = server((host, port), self._handler())
@@ -221,7 +231,11 @@ class MetricsServer:
 
     def show(self, snapshot: Snapshot) -> None:
         """Serve this snapshot from now on."""
-        self._snapshot = snapshot
+        self._text = partial(exposition, snapshot)
+
+    def show_text(self, text: str) -> None:
+        """Serve this text from now on."""
+        self._text = lambda: text
 
     def start(self) -> None:
         """Answer requests on a separate thread."""
@@ -244,13 +258,13 @@ class MetricsServer:
 
             def do_GET(self) -> None:
                 """Answer one request."""
-                snapshot = owner._snapshot
+                text = owner._text
                 if self.path.partition("?")[0] not in ("/metrics", "/"):
                     self._answer(404, "Metrics are at /metrics.\n")
-                elif snapshot is None:
+                elif text is None:
                     self._answer(503, "The job has not been read yet.\n")
                 else:
-                    self._answer(200, exposition(snapshot))
+                    self._answer(200, text())
 
             def _answer(self, status: int, text: str) -> None:
                 body = text.encode("utf-8", "replace")

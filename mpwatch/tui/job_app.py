@@ -11,6 +11,7 @@ from textual.screen import Screen
 
 from mpwatch.nodes.across import PlacedRank
 from mpwatch.nodes.job_source import JobSource, JobState, ProcessAnswer
+from mpwatch.observe.sources.source import Pause, Seek, SetSpeed
 from mpwatch.tui.elements.styled_text import Line, cell, line
 from mpwatch.tui.pages import job
 from mpwatch.tui.pages.job import NodeGroup
@@ -20,6 +21,8 @@ from mpwatch.tui.widgets.live_table import LiveTable
 
 ASK_S = 2.0
 """How often the process that is shown is read again."""
+SEEK_S = 10.0
+"""How far the keys for moving through a recording go."""
 
 
 class StateArrived(Message, bubble=False):
@@ -58,6 +61,11 @@ class JobApp(App[None]):
         Binding("1", "page('nodes')", "Nodes", id="job.nodes"),
         Binding("2", "page('ranks')", "Ranks", id="job.ranks"),
         Binding("f", "findings", "Findings in full", id="job.findings"),
+        Binding("space", "pause", "Replay: pause or go on", id="job.pause"),
+        Binding("right_square_bracket", "seek(1)", "Replay: 10 s forward", id="job.forward"),
+        Binding("left_square_bracket", "seek(-1)", "Replay: 10 s back", id="job.backward"),
+        Binding("plus,equals_sign", "speed(2)", "Replay: faster", id="job.faster"),
+        Binding("minus", "speed(0.5)", "Replay: slower", id="job.slower"),
         Binding("escape", "show_nodes", "Back", id="back"),
         Binding("q", "quit", "Quit", id="quit"),
     ]
@@ -153,6 +161,8 @@ class JobApp(App[None]):
             for digit, name in (("1", "nodes"), ("2", "ranks"))
         ]
         keys = "  enter open   f findings   esc back   q quit"
+        if self.state.playback is not None:
+            keys = "  space pause   [ ] 10 s   + - speed   f findings   esc back   q quit"
         return line(*((text, "chosen" if is_on else "dim") for text, is_on in pages), (keys, "dim"))
 
     def on_resize(self) -> None:
@@ -176,6 +186,22 @@ class JobApp(App[None]):
     def action_show_nodes(self) -> None:
         """Go back from the ranks to the nodes."""
         self.action_page("nodes")
+
+    def action_pause(self) -> None:
+        """Pause a replay, or let it go on."""
+        if self.state.playback is not None:
+            self.source.control(Pause(not self.state.playback.is_paused))
+
+    def action_seek(self, direction: int) -> None:
+        """Move a replay by ten seconds."""
+        if self.state.playback is not None:
+            to_s = self.state.playback.at_s + direction * SEEK_S
+            self.source.control(Seek(max(0.0, to_s)))
+
+    def action_speed(self, factor: float) -> None:
+        """Play faster or slower."""
+        if self.state.playback is not None:
+            self.source.control(SetSpeed(self.state.playback.speed * factor))
 
     def action_findings(self) -> None:
         """Show all findings in full."""

@@ -14,7 +14,7 @@ import resource
 import sys
 import time
 
-from mpwatch.nodes.across import job_findings
+from mpwatch.nodes.across import JobJudge
 from mpwatch.nodes.framing import NODE_LIMIT_BYTES, FrameReader
 from mpwatch.nodes.head import NodeView
 from mpwatch.nodes.messages import Summary, message_of_node, node_frame
@@ -49,6 +49,7 @@ def measure(nodes):
     writers = [SummaryWriter() for _ in range(nodes)]
     readers = [SummaryReader() for _ in range(nodes)]
     frames = [FrameReader(NODE_LIMIT_BYTES) for _ in range(nodes)]
+    judge = JobJudge()
     sizes, costs = [], []
     for second in range(SECONDS):
         sent = [
@@ -62,9 +63,9 @@ def measure(nodes):
                 assert isinstance(message, Summary)
                 reader.apply(message)
         decoded_s = time.process_time()
-        job_findings(
-            [NodeView(f"n{n}", "live", 0.1, summary=r.summary()) for n, r in enumerate(readers)]
-        )
+        views = [NodeView(f"n{n}", "live", 0.1, summary=r.summary()) for n, r in enumerate(readers)]
+        judge.see(views)
+        judge.findings(views)
         if second > 0:
             sizes.append(sum(map(len, sent)) / nodes)
             costs.append((decoded_s - began_s, time.process_time() - decoded_s))

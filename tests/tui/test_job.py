@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from textual.pilot import Pilot
 
 from mpwatch.nodes.across import job_findings
 from mpwatch.nodes.head import NodeView
-from mpwatch.nodes.job_source import Answered, Deliver, JobState, ProcessAnswer
+from mpwatch.nodes.job_source import (
+    Answered,
+    Deliver,
+    JobState,
+    ProcessAnswer,
+    ReplayJobSource,
+)
 from mpwatch.nodes.summary import FindingRow, NodeRow, NodeSummary
+from mpwatch.observe.sources.source import Pause, Seek, SetSpeed
 from mpwatch.report.json import finding_json, process_json
 from mpwatch.tui.job_app import JobApp
 from tests.builders.report_job import WORKER, job
 from tests.tui.golden_text import check_golden
 from tests.tui.screen_text import screen_text
 from tests.unit.nodes.test_across import NOW_S, elsewhere, row
+from tests.unit.nodes.test_recording import recorded
 
 SIZES = ((80, 24), (120, 36))
 Size = tuple[int, int]
@@ -40,6 +51,9 @@ class ScriptedJob:
         self.asked.append((node, pid))
         assert self.answered is not None
         self.answered(ProcessAnswer(node, pid, document()))
+
+    def control(self, command: Seek | Pause | SetSpeed) -> None:
+        raise AssertionError("a running job has no position")
 
     def stop(self) -> None:
         self.is_stopped = True
@@ -168,3 +182,40 @@ async def test_nodes_that_do_the_same_are_one_row() -> None:
     assert next(n for n, each in enumerate(lines) if "odd" in each and "live" in each) < next(
         n for n, each in enumerate(lines) if "node-0 and" in each
     )
+
+
+async def test_a_recording_of_several_nodes_is_played_and_moved_through(tmp_path: Path) -> None:
+    path = tmp_path / "job.mpw"
+    recorded(path, 40)
+    source = ReplayJobSource(str(path))
+    app = JobApp(source, source.spec)
+    async with app.run_test(size=SIZES[1]) as pilot:
+        await until(pilot, lambda: app.state.playback is not None)
+        await pilot.press("space")
+        await until(pilot, lambda: paused(app) is not None)
+        began_s = paused(app) or 0.0
+        await pilot.press("right_square_bracket")
+        await until(pilot, lambda: (paused(app) or 0.0) >= began_s + 10.0)
+        shown = screen_text(app)
+        await pilot.press("left_square_bracket")
+        await until(pilot, lambda: paused(app) == began_s)
+        await pilot.press("2", "enter")
+        await until(pilot, lambda: "no details of processes" in screen_text(app))
+
+    assert "replay 0:1" in shown
+    assert "paused" in shown
+    assert "a" in {view.name for view in app.state.nodes}
+
+
+def paused(app: JobApp) -> float | None:
+    """The position of a replay that is paused."""
+    playback = app.state.playback
+    return playback.at_s if playback is not None and playback.is_paused else None
+
+
+async def until(pilot: Pilot[None], is_done: Callable[[], bool]) -> None:
+    for _ in range(400):
+        if is_done():
+            return
+        await pilot.pause(0.05)
+    raise AssertionError("it did not happen")

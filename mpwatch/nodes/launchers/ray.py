@@ -68,7 +68,7 @@ class _News(msgspec.Struct):
     problem: str = ""
 
 
-_decoder = msgspec.json.Decoder(_News)
+NEWS_DECODER = msgspec.json.Decoder(_News)
 
 
 class RayNodes:
@@ -268,7 +268,7 @@ class _Helper:
                     self._text.clear()
         *lines, rest = self._text.split(b"\n")
         self._text = rest
-        return [_decoder.decode(line) for line in lines]
+        return [NEWS_DECODER.decode(line) for line in lines]
 
     def open(self, identity: str) -> _RayPipes:
         """Pipes to the agent of a node.

@@ -35,6 +35,8 @@ KINDS: dict[str, type] = {
 }
 HEADER_KIND = "header"
 CHANGE_KIND = "change"
+JOB_KIND = "job"
+"""Of the first line of a recording of several nodes; see `mpwatch.nodes.recording`."""
 
 VALUES_LIMIT = 6_000_000
 """Values in one line. The tree of a main process with 64 forked workers has 227,000; the number
@@ -163,6 +165,14 @@ def read_header(line: bytes) -> Header | None:
         if envelope.k != HEADER_KIND:
             return None
         return msgspec.json.decode(envelope.v, type=Header)
+    except (ValueError, msgspec.MsgspecError):
+        return None
+
+
+def kind_of(line: bytes) -> str | None:
+    """The kind of a line, `None` if it is none."""
+    try:
+        return _envelopes().decode(line).k
     except (ValueError, msgspec.MsgspecError):
         return None
 

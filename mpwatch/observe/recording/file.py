@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 import struct
@@ -9,7 +10,7 @@ import time
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple, TypeVar
 
 import mpwatch
 from mpwatch.model.events import Input
@@ -17,10 +18,12 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import TreeSample
 from mpwatch.observe.recording.codec import (
     CANNOT_ENCODE,
+    JOB_KIND,
     SCHEMA,
     Header,
     LineDecoder,
     LineEncoder,
+    kind_of,
     moment_of,
     read_header,
 )
@@ -68,6 +71,11 @@ class MemberFile:
     def is_full(self) -> bool:
         """Whether the limit of unwritten members is reached."""
         return self._waiting_bytes >= WAITING_BYTES_LIMIT
+
+    @property
+    def written_bytes(self) -> int:
+        """Length of the file."""
+        return self._good_end
 
     @property
     def waiting(self) -> int:
@@ -268,37 +276,35 @@ class NotARecording(ValueError):
     """A file cannot be read as a recording; the text is one sentence for the user."""
 
 
-class RecordingWriter:
-    """Appends inputs to a new file.
+class LineWriter:
+    """Appends lines to a new file of members.
 
     Not thread-safe. Once made it never raises: errors are in `problem`, and observing goes on.
     """
 
     def __init__(
-        self,
-        path: str,
-        root: ProcessId | None,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        wall_clock: Callable[[], float] = time.time,
+        self, path: str, header: bytes, at_s: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Create the file and write its header.
+        """Create the file and write its first line.
+
+        Args:
+            path: Of the file, which must not exist.
+            header: The first line, with its newline.
+            at_s: The time of the first line.
+            clock: Monotonic seconds.
 
         Raises:
             CannotRecord: It exists already, or cannot be written.
         """
         self.path = path
         self.lost = 0
-        """Inputs that could not be written, in total."""
+        """Lines that could not be written, in total."""
         self._clock = clock
-        self._encoder = LineEncoder()
-        self._lines = _Lines(clock())
+        self._lines = MemberLines(clock())
         self._file = MemberFile(path)
         self._shortage: str | None = None
         self._reason = ""
-        at_s = clock()
-        header = Header(SCHEMA, mpwatch.__version__, socket.gethostname(), root, at_s, wall_clock())
-        problem = self._file.append(pack(self._encoder.header(header), at_s, at_s, is_key=False))
+        problem = self._file.append(pack(header, at_s, at_s, is_key=False))
         if problem is not None:
             self._file.close()
             os.unlink(path)
@@ -313,26 +319,6 @@ class RecordingWriter:
         if self._shortage:
             return f"The recording {self.path} waits for its disk: {self._shortage}."
         return None
-
-    def write(self, input: Input) -> None:
-        """Write one input; it is in the file within a second."""
-        now_s = self._clock()
-        if not self._file.is_open or self._file.is_full:
-            self._lose(1, self._shortage or "it was closed")
-            return
-        if isinstance(input, TreeSample) and now_s - self._lines.key_s >= KEY_S:
-            self._encoder.forget()
-        is_whole = isinstance(input, TreeSample) and not self._encoder.follows_a_tree
-        try:
-            line = self._encoder.line(input)
-        except CANNOT_ENCODE as error:
-            self._lose(1, str(error))
-            return
-        if is_whole:
-            self.flush()  # a whole tree is the first line of its member, where reading can begin
-        self._lines.add(line, moment_of(input), now_s, is_whole_tree=is_whole)
-        if self._lines.size >= MEMBER_BYTES or now_s - self._lines.since_s >= MEMBER_S:
-            self.flush()
 
     def flush(self) -> None:
         """Write the lines so far as one member."""
@@ -349,19 +335,76 @@ class RecordingWriter:
                 self._lose(self._file.waiting, self._shortage)
             self._file.close()
 
+    def _has_room(self) -> bool:
+        """Whether a line can be added; if not, it counts as lost."""
+        if self._file.is_open and not self._file.is_full:
+            return True
+        self._lose(1, self._shortage or "it was closed")
+        return False
+
+    def _add(self, line: bytes, at_s: float, now_s: float, *, is_key: bool) -> None:
+        """Add a line; with `is_key` as the first one of a member where reading can begin."""
+        if is_key:
+            self.flush()
+        self._lines.add(line, at_s, now_s, is_key=is_key)
+        if self._lines.size >= MEMBER_BYTES or now_s - self._lines.since_s >= MEMBER_S:
+            self.flush()
+
     def _lose(self, count: int, reason: str) -> None:
         self.lost += count
         self._reason = reason
+
+
+class RecordingWriter(LineWriter):
+    """Appends inputs to a new file; see `LineWriter`."""
+
+    def __init__(
+        self,
+        path: str,
+        root: ProcessId | None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Create the file and write its header.
+
+        Raises:
+            CannotRecord: It exists already, or cannot be written.
+        """
+        self._encoder = LineEncoder()
+        at_s = clock()
+        header = Header(SCHEMA, mpwatch.__version__, socket.gethostname(), root, at_s, wall_clock())
+        super().__init__(path, self._encoder.header(header), at_s, clock)
+
+    def write(self, input: Input) -> None:
+        """Write one input; it is in the file within a second."""
+        now_s = self._clock()
+        if not self._has_room():
+            return
+        if isinstance(input, TreeSample) and now_s - self._lines.key_s >= KEY_S:
+            self._encoder.forget()
+        is_whole = isinstance(input, TreeSample) and not self._encoder.follows_a_tree
+        try:
+            line = self._encoder.line(input)
+        except CANNOT_ENCODE as error:
+            self._lose(1, str(error))
+            return
+        self._add(line, moment_of(input), now_s, is_key=is_whole)
+
+    def _lose(self, count: int, reason: str) -> None:
+        super()._lose(count, reason)
         # The next tree must not refer to one that was never written.
         self._encoder.forget()
 
 
-class Recording:
-    """A recording opened for reading; usable as a context manager.
+_Reader = TypeVar("_Reader", bound="MemberReader")
+
+
+class MemberReader:
+    """A file of members opened for reading; usable as a context manager.
 
     Attributes:
         path: Its path.
-        header: The root process, the host, the time and the version.
         members: Its index, in the order of the file.
         problems: What could not be read, as sentences; grows while reading.
     """
@@ -377,13 +420,13 @@ class Recording:
         self.problems: list[str] = []
         self._file = open(path, "rb")  # noqa: SIM115 - closed by `close`
         try:
-            self.header = self._read_header()
+            self._begin_s = self._read_header(self._first_line())
             self.members: tuple[Member, ...] = tuple(self._index())
         except BaseException:
             self._file.close()
             raise
 
-    def __enter__(self) -> Recording:
+    def __enter__(self: _Reader) -> _Reader:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -395,9 +438,76 @@ class Recording:
 
     @property
     def length_s(self) -> float:
-        """Seconds from its beginning to its last input."""
-        ends = [member.last_s for member in self.members]
-        return max(0.0, max(ends, default=0.0) - self.header.at_s)
+        """Seconds from its beginning to its last line."""
+        ends = [member.last_s for member in self.members if math.isfinite(member.last_s)]
+        return max(0.0, max(ends, default=0.0) - self._begin_s)
+
+    def _read_header(self, line: bytes) -> float:
+        """Take the first line, and return the time at which the recording begins.
+
+        Raises:
+            NotARecording: It is not the first line of such a recording.
+        """
+        raise NotImplementedError
+
+    def _numbered_lines(self, first_member: int) -> Iterator[tuple[int, bytes | None]]:
+        """All lines with the index of their member; `None` where some are missing."""
+        for index in range(first_member, len(self.members)):
+            member = self.members[index]
+            lines, is_whole = inflate(self._file, member)
+            for count, line in enumerate(_each_line(lines)):
+                if count >= LINES_LIMIT:
+                    is_whole = False
+                    break
+                yield index, line
+            if not is_whole:
+                self._note(self._damage(member))
+                yield index, None
+
+    def _first_line(self) -> bytes:
+        try:
+            first = read_head(self._file, 0)
+            lines = inflate(self._file, first)[0] if first else b""
+        except NewerFormat as error:
+            raise NotARecording(f"{self.path} was written by a later mpwatch: {error}.") from None
+        except NotAMember:
+            raise NotARecording(f"{self.path} is not a recording of mpwatch.") from None
+        return lines.partition(b"\n")[0]
+
+    def _index(self) -> Iterator[Member]:
+        end = 0
+        try:
+            for member in scan(self._file):
+                end = member.offset + member.length
+                yield member
+        except NotAMember:
+            self._note(f"{self.path} is damaged; what follows the damage is not shown.")
+            return
+        if os.fstat(self._file.fileno()).st_size > end:
+            self._note(self._cut())
+
+    def _damage(self, member: Member) -> str:
+        if member is self.members[-1]:
+            return self._cut()
+        after_s = member.first_s - self._begin_s
+        return f"{self.path} is damaged {after_s:.0f} s after its beginning; a part is missing."
+
+    def _cut(self) -> str:
+        return f"{self.path} is cut off at its end; what was complete is shown."
+
+    def _note(self, problem: str) -> None:
+        if problem not in self.problems:
+            self.problems.append(problem)
+
+
+class Recording(MemberReader):
+    """A recording opened for reading; see `MemberReader`.
+
+    Attributes:
+        header: The root process, the host, the time and the version.
+    """
+
+    header: Header
 
     def inputs(
         self, first_member: int = 0, on_part: Callable[[float], None] | None = None
@@ -416,67 +526,59 @@ class Recording:
     def numbered_inputs(self, first_member: int = 0) -> Iterator[tuple[int, Input]]:
         """As `inputs`, each with the index of the member it lies in."""
         decoder = LineDecoder()
-        for index in range(first_member, len(self.members)):
-            member = self.members[index]
-            lines, is_whole = inflate(self._file, member)
-            for count, line in enumerate(_each_line(lines)):
-                if count >= LINES_LIMIT:
-                    is_whole = False
-                    break
-                decoded = decoder.input(line)
-                if decoded is not None:
-                    yield index, decoded
-            if not is_whole:
+        for index, line in self._numbered_lines(first_member):
+            if line is None:
                 decoder.forget()
-                self._note(self._damage(member))
+                continue
+            decoded = decoder.input(line)
+            if decoded is not None:
+                yield index, decoded
         if decoder.not_understood:
             self._note(
                 f"{decoder.not_understood} lines of {self.path} were not understood;"
                 " it may have been written by a later mpwatch."
             )
 
-    def _read_header(self) -> Header:
-        try:
-            first = read_head(self._file, 0)
-            lines = inflate(self._file, first)[0] if first else b""
-        except NewerFormat as error:
-            raise NotARecording(f"{self.path} was written by a later mpwatch: {error}.") from None
-        except NotAMember:
-            raise NotARecording(f"{self.path} is not a recording of mpwatch.") from None
-        header = read_header(lines.partition(b"\n")[0])
+    def _read_header(self, line: bytes) -> float:
+        header = read_header(line)
+        if header is None and kind_of(line) == JOB_KIND:
+            raise NotARecording(
+                f"{self.path} is a recording of a job on several machines, which mpwatch replay, "
+                "report and diagnose read."
+            )
         if header is None:
             raise NotARecording(f"{self.path} is not a recording of mpwatch, or was cut at once.")
-        if header.schema > SCHEMA:
-            raise NotARecording(
-                f"{self.path} was written by mpwatch {header.mpwatch} (schema {header.schema});"
-                f" this is {mpwatch.__version__} (schema {SCHEMA})."
-            )
-        return header
+        check_schema(self.path, header.schema, header.mpwatch)
+        self.header = header
+        return header.at_s
 
-    def _index(self) -> Iterator[Member]:
-        end = 0
+
+def check_schema(path: str, schema: int, version: str) -> None:
+    """Refuse a recording with lines that this version would misunderstand.
+
+    Raises:
+        NotARecording: It was written by a later mpwatch.
+    """
+    if schema > SCHEMA:
+        raise NotARecording(
+            f"{path} was written by mpwatch {version} (schema {schema});"
+            f" this is {mpwatch.__version__} (schema {SCHEMA})."
+        )
+
+
+def is_of_several_nodes(path: str) -> bool:
+    """Whether a file is a recording of a job on several machines.
+
+    Raises:
+        OSError: The file cannot be opened.
+    """
+    with open(path, "rb") as file:
         try:
-            for member in scan(self._file):
-                end = member.offset + member.length
-                yield member
+            first = read_head(file, 0)
+            lines = inflate(file, first)[0] if first else b""
         except NotAMember:
-            self._note(f"{self.path} is damaged; what follows the damage is not shown.")
-            return
-        if os.fstat(self._file.fileno()).st_size > end:
-            self._note(self._cut())
-
-    def _damage(self, member: Member) -> str:
-        if member is self.members[-1]:
-            return self._cut()
-        after_s = member.first_s - self.header.at_s
-        return f"{self.path} is damaged {after_s:.0f} s after its beginning; a part is missing."
-
-    def _cut(self) -> str:
-        return f"{self.path} is cut off at its end; what was complete is shown."
-
-    def _note(self, problem: str) -> None:
-        if problem not in self.problems:
-            self.problems.append(problem)
+            return False
+    return kind_of(lines.partition(b"\n")[0]) == JOB_KIND
 
 
 def read_recording(path: str) -> Iterator[Input]:
@@ -490,7 +592,7 @@ def read_recording(path: str) -> Iterator[Input]:
         yield from recording.inputs()
 
 
-class _Lines:
+class MemberLines:
     """Lines that are not written yet, and the times they cover."""
 
     def __init__(self, now_s: float) -> None:
@@ -499,17 +601,17 @@ class _Lines:
         self.since_s = now_s
         """When the first of them was added."""
         self.key_s = now_s
-        """When a whole tree was last written."""
+        """When a line was last added at which reading can begin."""
         self._lines: list[bytes] = []
         self._times_s: list[float] = []
         self._is_key = False
 
-    def add(self, line: bytes, at_s: float, now_s: float, *, is_whole_tree: bool) -> None:
+    def add(self, line: bytes, at_s: float, now_s: float, *, is_key: bool) -> None:
         """Append one line and its time."""
         if not self._lines:
             self.since_s = now_s
-            self._is_key = is_whole_tree
-        if is_whole_tree:
+            self._is_key = is_key
+        if is_key:
             self.key_s = now_s
         self._lines.append(line)
         self._times_s.append(at_s)

@@ -10,11 +10,13 @@ from typing import Any
 
 from mpwatch.describe.findings import CAUSE, EVIDENCE, FIX
 from mpwatch.model.findings import Severity
+from mpwatch.model.snapshot import Playback
 from mpwatch.model.units import bytes_text, seconds_text
 from mpwatch.nodes.across import JobFinding, PlacedRank
 from mpwatch.nodes.head import NodeView
 from mpwatch.nodes.job_source import JobState
 from mpwatch.nodes.report import MOVED_S, node_words
+from mpwatch.tui.elements.header import clock
 from mpwatch.tui.elements.snapshot_view import MARKS
 from mpwatch.tui.elements.styled_text import (
     Line,
@@ -247,17 +249,25 @@ def top_line(state: JobState, width: int) -> Line:
         StatusPart(cell(f"{count} node{'s' if count != 1 else ''}: {states}"), 8),
         StatusPart(cell(f"{ranks} ranks"), 6),
     ]
+    if state.playback is not None:
+        left.append(StatusPart(cell(_playback_words(state.playback), "title"), 9))
     found = len(state.findings)
     words = f"{found} finding{'s' if found != 1 else ''}"
     right = [StatusPart(cell(words), 5)] if found else []
     return fitted(left, right, width)
 
 
+def _playback_words(playback: Playback) -> str:
+    """`replay 0:42 of 3:10 x1`."""
+    speed = "paused" if playback.is_paused else f"x{playback.speed:g}"
+    return f"replay {clock(playback.at_s)} of {clock(playback.length_s)} {speed}"
+
+
 def finding_lines(state: JobState, width: int) -> tuple[Line, ...]:
     """The most urgent findings of the job, each with its whole summary."""
-    if state.problem:
-        return headed(" ", "critical", state.problem, width)
     lines: list[Line] = []
+    if state.problem:
+        lines += headed(" ", "critical", state.problem, width)
     for each in state.findings[:FINDINGS_SHOWN]:
         mark = MARKS[each.severity]
         lines += headed(f" {mark.text} ", mark.tone, each.summary, width)

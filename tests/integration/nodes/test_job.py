@@ -9,6 +9,8 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -55,8 +57,8 @@ def _cmdlines() -> Iterator[tuple[int, str]]:
             yield int(name), procfs.text(int(name), "cmdline").replace("\0", " ")
 
 
-def until(is_done: Callable[[], bool]) -> None:
-    end_s = time.monotonic() + LIMIT_S
+def until(is_done: Callable[[], bool], limit_s: float = LIMIT_S) -> None:
+    end_s = time.monotonic() + limit_s
     while not is_done():
         assert time.monotonic() < end_s
         time.sleep(0.1)
@@ -144,6 +146,27 @@ def test_a_killed_head_leaves_no_agent(sleepers: list[int], mark: str) -> None:
     until(lambda: agents(mark) == [])
 
 
+def test_two_heads_at_once_have_an_agent_each_and_do_not_disturb_each_other(
+    sleepers: list[int], mark: str
+) -> None:
+    heads = [
+        subprocess.Popen(
+            command("diagnose", "--job", "local:1", "--for", "600", mark=mark),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        for _ in range(2)
+    ]
+    until(lambda: len(agents(mark)) == 2)
+    heads[0].kill()
+    heads[0].wait()
+    until(lambda: len(agents(mark)) == 1)
+    assert heads[1].poll() is None
+    heads[1].kill()
+    heads[1].wait()
+    until(lambda: agents(mark) == [])
+
+
 def test_a_killed_agent_is_named_and_the_others_are_read(sleepers: list[int], mark: str) -> None:
     head = subprocess.Popen(
         command("diagnose", "--job", "local:2", "--for", "4", "--json", mark=mark),
@@ -226,9 +249,79 @@ def test_kubectl_reaches_the_pods_that_have_a_label(
     assert sorted(p["pid"] for p in node["processes"]) == sorted(sleepers)
 
 
+def test_a_recording_of_several_nodes_is_read_as_one_job(
+    sleepers: list[int], mark: str, tmp_path: Path
+) -> None:
+    path, page = str(tmp_path / "job.mpw"), tmp_path / "job.html"
+    done = run("record", "--job", "local:2", "-o", path, "--for", "5", mark=mark)
+    assert (done.returncode, done.stderr) == (0, "")
+
+    found = mpwatch("diagnose", path, "--json")
+    report = mpwatch("report", path, "-o", str(page))
+    trace = mpwatch("trace", path, "-o", str(tmp_path / "trace.json"))
+
+    assert (found.returncode, found.stderr) == (0, "")
+    nodes = json.loads(found.stdout)["nodes"]
+    assert [(node["name"], node["state"]) for node in nodes] == [
+        ("local-0", "live"),
+        ("local-1", "live"),
+    ]
+    assert sorted(pid for node in nodes for pid in node["roots"]) == sorted(sleepers)
+    assert report.returncode == 0, report.stderr
+    assert all(str(pid) in page.read_text() for pid in sleepers)
+    assert trace.returncode == 2
+    assert "a recording of a job on several machines" in trace.stderr
+    assert agents(mark) == []
+
+
+def mpwatch(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "mpwatch", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_metrics_of_all_nodes_are_served_with_the_name_of_the_node(
+    sleepers: list[int], mark: str
+) -> None:
+    exporter = subprocess.Popen(
+        command("export", "--job", "local:2", "--prometheus", "127.0.0.1:0", mark=mark),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert exporter.stdout is not None
+        url = exporter.stdout.readline().split()[1]
+        wanted = [
+            f'mpwatch_process_open_fds{{node="local-{place}",pid="{pid}"'
+            for place, pid in enumerate(sorted(sleepers))
+        ]
+        until(lambda: all(each in read(url) for each in wanted))
+        assert 'mpwatch_node_up{node="local-1"} 1.0' in read(url)
+    finally:
+        exporter.terminate()
+        exporter.communicate(timeout=LIMIT_S)
+    assert agents(mark) == []
+
+
+def read(url: str) -> str:
+    try:
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            text: str = answer.read().decode()
+    except urllib.error.HTTPError:
+        return ""  # 503 until the nodes have answered
+    return text
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
+        (("record", "-o", "x.mpw"), 2, "needs one of PID and --job SPEC"),
+        (("record", "--job", "mars:1", "-o", "x.mpw"), 2, "is not a job"),
+        (("export", "--prometheus", ":0"), 2, "needs one of PID and --job SPEC"),
         (("dump",), 2, "needs one of PID and --job SPEC"),
         (("dump", "1", "--job", "local:1"), 2, "needs one of PID and --job SPEC"),
         (("dump", "--job", "mars:1"), 2, "is not a job"),

@@ -1,4 +1,4 @@
-"""A job over a real sshd on the loopback address, by the real OpenSSH client."""
+"""A job over a real sshd by the real OpenSSH client; also over a network that is cut."""
 
 from __future__ import annotations
 
@@ -7,42 +7,71 @@ import os
 import shutil
 import signal
 import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
+from mpwatch.nodes.across import job_findings
+from mpwatch.nodes.agent import SILENCE_S
+from mpwatch.nodes.head import SILENT_S, Head
+from mpwatch.nodes.launchers.launch import AgentCommand
+from mpwatch.nodes.launchers.spec import launches
+from mpwatch.nodes.summary import BYTES_PER_S
 from tests import procfs
 from tests.conftest import Start
 from tests.integration.nodes.test_job import agents, command, free_port, run, until
 from tests.integration.nodes.test_job import mark as mark
 from tests.integration.nodes.test_job import sleepers as sleepers
+from tests.integration.on_demand import ON_DEMAND
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
 def server(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> int:
-    """An sshd that prints a banner; `ssh` on PATH knows it as `node7` and `node8`."""
+    """An sshd on the loopback address that prints a banner."""
+    return sshd(start, tmp_path, monkeypatch)
+
+
+def sshd(
+    start: Start,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    address: str = "127.0.0.1",
+    prefix: Sequence[str] = (),
+) -> int:
+    """Start an sshd, which `ssh` on PATH knows as `node7` and `node8`; its pid.
+
+    Args:
+        start: Starts a program of the test.
+        tmp_path: For its keys.
+        monkeypatch: Changes PATH.
+        address: Of the server for the client.
+        prefix: Words before the command of the server.
+    """
     sshd = os.environ.get("MPWATCH_SSHD") or shutil.which("sshd", path="/usr/sbin:/usr/bin:/sbin")
     client = shutil.which("ssh")
     if sshd is None or client is None:
         pytest.skip("needs sshd: apt install openssh-server")
     port = free_port()
+    listen = "0.0.0.0" if prefix else address
     for name in ("host", "user"):
         subprocess.run(
             ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / name)], check=True
         )
     (tmp_path / "banner").write_text("Authorised use only.\n")
     (tmp_path / "sshd_config").write_text(
-        f"Port {port}\nListenAddress 127.0.0.1\nHostKey {tmp_path}/host\nPidFile none\n"
+        f"Port {port}\nListenAddress {listen}\nHostKey {tmp_path}/host\nPidFile none\n"
         f"AuthorizedKeysFile {tmp_path}/user.pub\nStrictModes no\nUsePAM no\n"
         f"PermitRootLogin yes\nBanner {tmp_path}/banner\n"
     )
     (tmp_path / "ssh_config").write_text(
-        f"Host node7 node8\n  HostName 127.0.0.1\n  Port {port}\n  IdentityFile {tmp_path}/user\n"
+        f"Host node7 node8\n  HostName {address}\n  Port {port}\n  IdentityFile {tmp_path}/user\n"
         f"  IdentitiesOnly yes\n  UserKnownHostsFile {tmp_path}/known\n"
         "  StrictHostKeyChecking accept-new\n"
-        f"Host stranger\n  HostName 127.0.0.1\n  Port {port}\n  IdentityFile none\n"
+        f"Host stranger\n  HostName {address}\n  Port {port}\n  IdentityFile none\n"
         f"  UserKnownHostsFile {tmp_path}/known2\n  StrictHostKeyChecking accept-new\n"
     )
     folder = tmp_path / "bin"
@@ -50,7 +79,7 @@ def server(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> int
     (folder / "ssh").write_text(f'#!/bin/sh\nexec {client} -F {tmp_path}/ssh_config "$@"\n')
     (folder / "ssh").chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-    program = start([sshd, "-D", "-e", "-f", str(tmp_path / "sshd_config")])
+    program = start([*prefix, sshd, "-D", "-e", "-f", str(tmp_path / "sshd_config")])
     program.wait_for("Server listening")
     return program.pid
 
@@ -93,6 +122,126 @@ def test_no_agent_outlives_the_head_or_the_connection(
         head.kill()
         head.wait()
     until(lambda: agents(mark) == [])
+
+
+CUT_S = 30.0
+HEAD_ADDRESS, NODE_ADDRESS = "198.18.77.1", "198.18.77.2"
+"""Of the block for tests of devices (RFC 2544)."""
+
+
+class Link:
+    """A network between this namespace and another one; it can drop all packets."""
+
+    def __init__(self, holder: int) -> None:
+        self._inside = ("nsenter", "-t", str(holder), "-n")
+        self.name = f"mpw{os.getpid()}"
+        other = f"{self.name}n"
+        self._do("ip", "link", "add", self.name, "type", "veth", "peer", "name", other)
+        self._do("ip", "link", "set", other, "netns", str(holder))
+        self._ends = (((), self.name, NODE_ADDRESS), (self._inside, other, HEAD_ADDRESS))
+        for (prefix, device, _), address in zip(
+            self._ends, (HEAD_ADDRESS, NODE_ADDRESS), strict=True
+        ):
+            self._do(*prefix, "ip", "address", "add", f"{address}/30", "dev", device)
+            self._do(*prefix, "ip", "link", "set", device, "up")
+
+    def cut(self) -> None:
+        """Drop all packets: they are sent to an address that no device has."""
+        for prefix, device, other in self._ends:
+            words = (*prefix, "ip", "neighbour", "replace", other, "dev", device)
+            self._do(*words, "lladdr", "02:00:00:00:00:99", "nud", "permanent")
+
+    def mend(self) -> None:
+        """Let packets through again."""
+        for prefix, device, other in self._ends:
+            self._do(*prefix, "ip", "neighbour", "del", other, "dev", device)
+
+    def remove(self) -> None:
+        """Remove both ends."""
+        self._do("ip", "link", "del", self.name)
+
+    def _do(self, *command: str) -> None:
+        subprocess.run(command, check=True, capture_output=True, timeout=30)
+
+
+@pytest.fixture
+def link(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Link]:
+    """A network to `node7`, whose sshd is in a network namespace of its own."""
+    if os.geteuid() != 0 or shutil.which("ip") is None or shutil.which("nsenter") is None:
+        pytest.skip("needs root, ip and nsenter, for network namespaces")
+    holder = start(["unshare", "-n", "sh", "-c", "echo made; exec sleep 600"])
+    holder.wait_for("made")
+    try:
+        made = Link(holder.pid)
+    except subprocess.CalledProcessError as error:
+        pytest.skip(f"no virtual network can be made here: {error.stderr.decode().strip()}")
+    try:
+        inside = ("nsenter", "-t", str(holder.pid), "-n")
+        sshd(start, tmp_path, monkeypatch, NODE_ADDRESS, inside)
+        yield made
+    finally:
+        made.remove()
+
+
+@ON_DEMAND
+def test_a_network_that_is_cut_for_half_a_minute_is_shown_and_the_node_comes_back(
+    link: Link, sleepers: list[int], mark: str
+) -> None:
+    match = AgentCommand({"MPWATCH_TEST_JOB": mark})
+    head = Head(launches("ssh:node7", match), restarts=True)
+    try:
+        step_until(head, lambda: head.views()[0].state == "live" and head.is_settled)
+        (agent,) = _remote_agents(mark)
+        rss_before = _rss_bytes(agent)
+        received_before = head.views()[0].received_bytes
+        link.cut()
+        cut_s = time.monotonic()
+        step_until(head, lambda: head.views()[0].state == "silent")
+        step_until(head, lambda: time.monotonic() - cut_s >= CUT_S)
+        (silent,) = head.views()
+        (finding,) = job_findings(head.views())
+        link.mend()
+        step_until(head, lambda: head.views()[0].state == "live")
+        came_back_s = time.monotonic() - cut_s - CUT_S
+        (back,) = head.views()
+
+        assert _remote_agents(mark) == [agent]
+        assert (silent.state, finding.rule) == ("silent", "node-not-answering")
+        assert (silent.last_seen_s or 0.0) > SILENT_S
+        assert silent.problem == f"Nothing was received for {silent.last_seen_s:.0f} s."
+        # TCP sends again what was lost; the summaries of the time between are small or not made.
+        received = back.received_bytes - received_before
+        assert received < (CUT_S + came_back_s + 10.0) * BYTES_PER_S
+        assert _rss_bytes(agent) - rss_before < 16 << 20
+        print(f"back {came_back_s:.1f} s after the cut of {CUT_S:.0f} s, {received} bytes")
+    finally:
+        head.close()
+    until(lambda: agents(mark) == [])
+
+
+@ON_DEMAND
+def test_an_agent_behind_a_cut_network_ends_by_itself_once_its_head_is_gone(
+    link: Link, sleepers: list[int], mark: str
+) -> None:
+    head = Head(launches("ssh:node7", AgentCommand({"MPWATCH_TEST_JOB": mark})))
+    step_until(head, lambda: head.views()[0].state == "live")
+    link.cut()
+    head.close()
+
+    # The agent hears nothing of the end; it ends after its own time, without the network.
+    until(lambda: _remote_agents(mark) == [], limit_s=SILENCE_S + 30.0)
+
+
+def step_until(head: Head, is_done: Callable[[], bool]) -> None:
+    end_s = time.monotonic() + 120.0
+    while not is_done():
+        assert time.monotonic() < end_s, head.views()
+        head.step(0.1)
+
+
+def _rss_bytes(pid: int) -> int:
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def _remote_agents(mark: str) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,8 +12,10 @@ from mpwatch.nodes.across import (
     DIFFER,
     MISMATCH,
     NOT_ANSWERING,
+    STRAGGLER,
     STUCK,
     JobFinding,
+    JobJudge,
     job_findings,
     numbers_text,
 )
@@ -257,3 +260,74 @@ def test_nodes_of_different_jobs_may_differ() -> None:
 def test_numbers_are_joined_to_runs() -> None:
     assert numbers_text([5, 0, 1, 2, 7]) == "0-2, 5, 7"
     assert numbers_text(range(0, 40, 2)) == "0, 2, 4, 6, 8, 10 and 14 more runs"
+
+
+def watched(*shares: float, seconds: int = 120, **more: Any) -> list[JobFinding]:
+    """What is found of ranks that wait in a collective in these shares of their stacks."""
+    judge = JobJudge()
+    views: list[NodeView] = []
+    for second in range(seconds):
+        look = second // 4
+        views = [
+            node(f"node-{rank}", _moving(rank, look, share, **{"world": len(shares), **more}))
+            for rank, share in enumerate(shares)
+        ]
+        views = [
+            replace(view, summary=replace(view.summary, at_s=NOW_S + second))
+            for view in views
+            if view.summary is not None
+        ]
+        judge.see(views)
+    return [each for each in judge.findings(views) if each.rule == STRAGGLER]
+
+
+def _moving(rank: int, look: int, share: float, **more: Any) -> RankRow:
+    is_inside = int((look + 1) * share) > int(look * share)
+    made = row if is_inside else elsewhere
+    return made(rank, **{"quiet_s": None, **more})
+
+
+def test_the_rank_that_the_others_wait_for_in_each_step_is_named_with_its_line() -> None:
+    (found,) = watched(0.6, 0.5, 0.0, 0.7)
+
+    assert (found.rank, found.node, found.severity) == (2, "node-2", Severity.INFO)
+    assert found.summary.startswith("rank 2 on node-2 is the slowest: the other ranks wait")
+    assert "rank 2 0%, each of the 3 others 50% or more" in found.evidence[0]
+    assert "save.py:9 save in 30" in found.evidence[1]
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        watched(0.5, 0.5, 0.5),  # all wait for the network
+        watched(0.0, 0.0, 0.6),  # several are slow
+        watched(0.6, 0.2, 0.0),  # no clear difference
+        watched(0.6, 0.6, 0.0, seconds=50),  # too few stacks
+        watched(0.6, 0.6, 0.0, world=4),  # a rank is on no node that is seen
+        watched(0.6, 0.6, 0.0, has_stack=False),
+        watched(0.6, 0.6, 0.0, quiet_s=20.0),  # it hangs, which is another finding
+        watched(0.0),
+    ],
+)
+def test_no_rank_is_called_the_slowest_without_evidence(found: list[JobFinding]) -> None:
+    assert found == []
+
+
+def test_a_rank_that_is_no_more_the_slowest_is_not_named_for_ever() -> None:
+    judge = JobJudge()
+    slowest = []
+    for second in range(0, 1600, 4):
+        shares = (0.6, 0.6, 0.0) if second < 400 else (0.6, 0.6, 0.6)
+        rows = [_moving(rank, second // 4, share, world=3) for rank, share in enumerate(shares)]
+        views = [
+            replace(
+                node(f"node-{each.rank}"),
+                summary=NodeSummary(NOW_S + second, NodeRow(), (each,)),
+            )
+            for each in rows
+        ]
+        judge.see(views)
+        slowest.append(any(each.rule == STRAGGLER for each in judge.findings(views)))
+
+    assert slowest[99]
+    assert not slowest[-1]

@@ -19,7 +19,8 @@ MARK = f"of-{os.getpid()}"
 START = """
 import os, subprocess, sys
 for number in range(3):
-    environment = {**os.environ, "RANK": str(number), "WORLD_SIZE": "3", "MPWATCH_T": sys.argv[1]}
+    name = "RANK" if number < 2 else "LOCAL_RANK"
+    environment = {**os.environ, name: str(number), "WORLD_SIZE": "3", "MPWATCH_T": sys.argv[1]}
     rank = subprocess.Popen(
         [sys.executable, "-c", sys.argv[2]],
         env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -30,7 +31,7 @@ for number in range(3):
 
 @pytest.fixture
 def ranks() -> Iterator[list[int]]:
-    """Three processes with the environment of ranks; none of them loads torch.
+    """Three processes with the environment of ranks, one as of Lightning; none loads torch.
 
     Their parent has ended: the process of the tests may itself be a torch job with children.
     """

@@ -160,6 +160,31 @@ def test_a_lost_summary_makes_the_head_ask_for_all_of_it() -> None:
         until(head, lambda: len((head.views()[0].summary or pytest.fail("no summary")).ranks) == 2)
 
 
+@pytest.mark.parametrize("ahead_s", [0.0, 3600.0, -7.5])
+def test_the_clock_of_a_node_is_known_to_half_of_a_round_trip(ahead_s: float) -> None:
+    script = f"""
+from mpwatch.nodes.framing import HEAD_LIMIT_BYTES, FrameReader
+from mpwatch.nodes.messages import Ping, Pong, message_of_head
+reader = FrameReader(HEAD_LIMIT_BYTES)
+say(hello + full)
+while data := os.read(0, 65536):
+    for frame in reader.feed(data):
+        message = message_of_head(frame.body)
+        if isinstance(message, Ping):
+            time.sleep(0.02)
+            say(node_frame(Pong(message.sent_s, time.time() + {ahead_s})))
+"""
+    with job(a=script, deaf="say(hello + full); until_eof()") as head:
+        until(head, lambda: head.views()[0].clock_offset_s is not None)
+        known, unknown = head.views()
+
+    assert known.clock_offset_s is not None
+    assert known.clock_error_s is not None
+    assert known.clock_error_s >= 0.01
+    assert abs(known.clock_offset_s - ahead_s) <= known.clock_error_s + 0.002
+    assert (unknown.clock_offset_s, unknown.clock_error_s) == (None, None)
+
+
 def test_closing_leaves_no_agent_behind() -> None:
     hung, before = "say(hello + full)\nwhile True: time.sleep(1)\n", set(_children())
     with job(ends="say(hello + full); until_eof()", hung=hung) as head:

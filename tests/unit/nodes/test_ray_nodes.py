@@ -26,7 +26,7 @@ class Helper:
 
     def news(self) -> list[Any]:
         lines, Helper.said = Helper.said, []
-        return [launcher._decoder.decode(msgspec.json.encode(line)) for line in lines]
+        return [launcher.NEWS_DECODER.decode(msgspec.json.encode(line)) for line in lines]
 
     first_news = news
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import math
 import random
+from dataclasses import replace
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mpwatch.model.findings import Severity
+from mpwatch.model.ids import Role
 from mpwatch.model.samples import Ended
 from mpwatch.nodes.framing import FrameReader
 from mpwatch.nodes.messages import (
@@ -225,3 +228,57 @@ def test_the_summary_of_a_job_has_its_ranks_findings_and_limits() -> None:
 
 def test_a_node_without_a_job_says_so() -> None:
     assert summary_of([]).node.state == "no-job"
+
+
+def task(children: tuple[Role, ...] = (), **environment: str) -> RankRow:
+    """The row of a process without RANK."""
+    made = rank(3)
+    sample = replace(made.sample, rank=None, role="main", environment=environment)
+    made = replace(made, sample=sample, role="main")
+    below = [
+        replace(rank(10 + place), role=each, parent=made.process)
+        for place, each in enumerate(children)
+    ]
+    below = [
+        replace(each, sample=replace(each.sample, rank=None, environment={})) for each in below
+    ]
+    rows = Rows().sections([snapshot([made, *below])])["ranks"]
+    return msgspec.convert(rows["1003.50"], RankRow)
+
+
+STEP = {"SLURM_PROCID": "5", "SLURM_STEP_NUM_TASKS": "8", "SLURM_JOB_ID": "7"}
+MPI = {"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "4"}
+
+
+@pytest.mark.parametrize(
+    ("environment", "children", "place"),
+    [
+        (STEP, (), (5, 8)),
+        (STEP, ("loader-worker",), (5, 8)),
+        (MPI, (), (2, 4)),
+        # mp.spawn in each task: the children are the ranks.
+        (STEP, ("spawned", "spawned"), (None, None)),
+        # The script of a batch job is no task of a step.
+        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "8"}, (), (None, None)),
+        # One task is a program of its own.
+        ({**STEP, "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1"}, (), (None, None)),
+        ({**STEP, "SLURM_PROCID": "9"}, (), (None, None)),
+    ],
+)
+def test_a_task_of_slurm_or_mpi_is_a_rank_unless_it_starts_ranks(
+    environment: dict[str, str], children: tuple[Role, ...], place: tuple[int | None, int | None]
+) -> None:
+    row = task(children=children, **environment)
+
+    assert (row.rank, row.world_size) == place
+
+
+@pytest.mark.parametrize(("node", "number"), [("0", 3), ("1", None)])
+def test_the_number_on_a_later_node_is_no_number_of_a_rank(node: str, number: int | None) -> None:
+    made = rank(3)
+    environment = {"LOCAL_RANK": "3", "NODE_RANK": node, "WORLD_SIZE": "8"}
+    made = replace(made, sample=replace(made.sample, environment=environment))
+
+    (row,) = Rows().sections([snapshot([made])])["ranks"].values()
+
+    assert (row["rank"], row["world_size"]) == (number, 8)
