@@ -252,8 +252,8 @@ PICKS = """
 import sys
 from mpwatch.cli import main
 from mpwatch.collect.job import jobs
-found, wanted = jobs.find_jobs, int(sys.argv[1])
-jobs.find_jobs = lambda: [job for job in found() if job.root.process.pid == wanted]
+find_jobs, proc = jobs.find_jobs, sys.argv[1]
+jobs.find_jobs = lambda: find_jobs(proc)
 sys.exit(main([]))
 """
 
@@ -261,12 +261,20 @@ sys.exit(main([]))
 def test_always_in_the_configuration_is_no_consent_for_the_picker(
     variables: dict[str, str], tmp_path: Path
 ) -> None:
-    """What maps a file of that name is listed as a torch job; other jobs of the machine are not."""
+    """What maps a file of that name is listed as a torch job.
+
+    It is the only process that the picker sees: the process of the tests may have loaded torch as
+    well, and would then be the top of the same job.
+    """
     configured(variables, "always")
     (tmp_path / "libtorch.so").write_bytes(bytes(4096))
     maps = "import mmap; file = open('libtorch.so'); m = mmap.mmap(file.fileno(), 0, access=1); "
     job = idle_program(variables, before=maps, cwd=tmp_path)
-    terminal = Terminal(str(job.pid), variables=variables, program=("-c", PICKS))
+    proc = tmp_path / "proc"
+    proc.mkdir()
+    for name in (str(job.pid), "stat"):
+        (proc / name).symlink_to(f"/proc/{name}")
+    terminal = Terminal(str(proc), variables=variables, program=("-c", PICKS))
     try:
         terminal.read_until("1 torch job on")
         terminal.press("\r")

@@ -45,7 +45,7 @@ def cases() -> Iterator[Case]:
                 if name.startswith("test_") and not inspect.signature(test).parameters:
                     test()
     yield from seen
-    for path in sorted(DATA.glob("*.mpw")):
+    for path in sorted(DATA.glob("recording-*.mpw")):
         yield from cases_of_recording(str(path))
 
 
