@@ -17,17 +17,19 @@ from mpwatch.tui.app import MpwatchApp
 from tests.builders.screen_job import MAIN, NOW_S, loader_worker, main_process, process
 from tests.tui.scripted import ScriptedSource, loader_job
 
-TICKS = 1_500
+TICKS = 2_000
 WORKERS = 12
 EPOCH_TICKS = 4
 ENDED_SHOWN = 48
 MEASURED = (699, TICKS - 1)
 """By the first of these all bounds are reached: 600 samples of a process, 48 ended processes."""
-SLACK = 600
-"""Objects that come and go by chance (timers, caches of styles): up to 300 were seen.
+SLACK = 900
+"""Objects that come and go by chance (timers, caches of styles): up to 630 were seen.
 
-A leak of one object per snapshot would be 800, one per process that has ended 2,400.
+A leak of one object per snapshot would be 1,300, one per process that has ended 3,900.
 """
+LOOKS = 3
+"""Of so many counts the least is taken: what a timer holds for the moment does not count."""
 
 
 def started(epoch: int, number: int) -> Process:
@@ -72,8 +74,11 @@ async def test_memory_does_not_grow_while_processes_start_and_exit() -> None:
                 # Hidden pages keep the snapshot they were last shown with: all of them the newest.
                 await pilot.press("1", "4", "8", "0", "down")
             if tick in MEASURED:
-                await pilot.pause()
-                counts.append(living_objects())
+                looks = []
+                for _ in range(LOOKS):
+                    await pilot.pause(0.1)
+                    looks.append(living_objects())
+                counts.append(min(looks))
 
     settled, at_the_end = counts
     assert at_the_end < settled + SLACK
