@@ -65,6 +65,8 @@ def _finding(index: Index, found: Sequence[Loss], faster: float) -> Finding:
     at = f" at {place}" if place else ""
     processes = list({each.process.process: each.process for each in found}.values())
     is_sync, is_paging = syncs >= MOSTLY * most.share, pages >= MOSTLY * most.share
+    spent = tuple(_evidence(index, processes))
+    is_told = any(what in each for each in spent)
     for_what = (
         f"in {what.split(' ', 1)[0]} until its data is on the disk"
         if is_sync
@@ -79,8 +81,8 @@ def _finding(index: Index, found: Sequence[Loss], faster: float) -> Finding:
         others=tuple(each.process for each in processes[1:]),
         summary=f"{called(most.process)} waits {most.share:.0%} of the time {for_what}{at}",
         evidence=(
-            *_evidence(index, processes),
-            f"most often it waits for {what}",
+            *spent,
+            *(() if is_told else (f"most often it waits for {what}",)),
             *(_lines(most.process) if not place else ()),
             *(_paging(index.history, most.process) if is_paging else ()),
             f"without these waits the job would be at most {times_text(faster)} as fast",

@@ -71,11 +71,13 @@ def _finding(found: Sequence[Loss], sizes: Sequence[str], faster: float) -> Find
     most = found[0]
     line = most.place or own_lines(most.process)
     at = f" at {line}" if line else ""
+    others = {each.process.process for each in found} - {most.process.process}
     work = max(most.kinds, key=lambda what: most.kinds[what])
     return Finding(
         rule=RULE,
         severity=Severity.INFO,
         process=most.process.process,
+        others=tuple(sorted(others)),
         summary=(
             f"{called(most.process)} spends {most.share:.0%} of the time on {work}{at}: they are "
             "many and small"

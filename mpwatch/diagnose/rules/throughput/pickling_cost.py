@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.newest import own_lines
@@ -22,8 +22,8 @@ FASTER = 1.4
 """A job that would not become this many times as fast has its time elsewhere."""
 READINGS = 12
 SURE_SHARE, SURE_FASTER, SURE_READINGS = 0.6, 2.0, 40
-SHOWN = 3
-SHOWN_SHARE = 0.1
+SHOWN = 4
+SHOWN_SHARE = 0.05
 OVER_S = 20.0
 LATEST_S = 8.0
 """A count of bytes that is older does not show what a process transfers now."""
@@ -58,10 +58,12 @@ def _finding(index: Index, found: Sequence[Loss], faster: float) -> Finding:
     by = "" if most.thread.tid == most.process.pid else f" in its thread {most.thread.name}"
     is_sure = most.share >= SURE_SHARE and faster >= SURE_FASTER and most.readings >= SURE_READINGS
     density = _bytes_per_cpu_s(index, found)
+    others = {each.process.process for each in found} - {most.process.process}
     return Finding(
         rule=RULE,
         severity=Severity.WARNING if is_sure else Severity.INFO,
         process=most.process.process,
+        others=tuple(sorted(others)),
         summary=(
             f"{called(most.process)} spends {most.share:.0%} of the time{by} {_kinds(most)} what "
             f"it {'sends' if sends else 'receives'}{at}"
@@ -69,6 +71,7 @@ def _finding(index: Index, found: Sequence[Loss], faster: float) -> Finding:
         evidence=(
             *(_words(each) for each in found[:SHOWN]),
             *_volumes(index, found),
+            *_tasks(index),
             f"without it the job would be at most {times_text(faster)} as fast",
         ),
         cause=_cause(density),
@@ -95,8 +98,11 @@ def _words(loss: Loss) -> str:
     """One thread: `acquire (12), thread QueueFeederThread: 62 % pickling`."""
     ranked = sorted(loss.kinds.items(), key=lambda item: -item[1])
     kinds = ", ".join(f"{share:.0%} {_WORDS[what]}" for what, share in ranked if share >= 0.01)
-    thread = "" if loss.thread.tid == loss.process.pid else f", thread {loss.thread.name}"
-    at = f" at {loss.place}" if loss.place else ""
+    thread, at = "", f" at {loss.place}" if loss.place else ""
+    if loss.thread.tid != loss.process.pid:
+        thread = f", thread {loss.thread.name}"
+        if not at and (lines := own_lines(loss.process)):
+            at = f"; its main thread is at {lines}"
     return f"{called(loss.process)}{thread}: {kinds}{at}"
 
 
@@ -118,6 +124,17 @@ def _volumes(index: Index, found: Sequence[Loss]) -> Iterator[str]:
     ]
     if max(sizes, default=0) >= LARGE_BYTES:
         yield f"a message of at least {bytes_text(max(sizes))} is being sent at this moment"
+
+
+def _tasks(index: Index) -> Iterator[str]:
+    """The functions that workers of a Pool run, where their hooks tell."""
+    names = set()
+    for process in index.snapshot.living():
+        job = process.gauges.get("job")
+        if isinstance(job, Mapping) and isinstance(name := job.get("function"), str):
+            names.add(name)
+    if names:
+        yield f"tasks that the workers run: {', '.join(sorted(names)[:SHOWN])}"
 
 
 def _bytes_per_s(index: Index, process: Process, is_sender: bool) -> float | None:

@@ -96,7 +96,10 @@ def test_a_feeder_thread_that_pickles_most_of_the_time_is_named_with_the_line_th
         "spawned 200 (200) spends 80% of the time in its thread QueueFeederThread pickling what it "
         "sends at train.py:26 acquire"
     )
-    assert told.evidence[0] == "spawned 200 (200), thread QueueFeederThread: 80% pickling"
+    assert told.evidence[0] == (
+        "spawned 200 (200), thread QueueFeederThread: 80% pickling; its main thread is at "
+        "train.py:26 acquire"
+    )
     assert told.evidence[1] == "spawned 200 (200) writes 19.1M/s in files, pipes and sockets"
     assert told.evidence[-1] == "without it the job would be at most 50 times as fast"
     assert "many small Python objects" in told.cause
@@ -242,7 +245,7 @@ def test_a_process_that_waits_for_fsync_most_of_the_time_is_named_with_its_line(
         "spawned 200 (200) waits 60% of the time in fsync until its data is on the disk at "
         "train.py:12 write"
     )
-    assert f"most often it waits for fsync of {STORE}" in told.evidence
+    assert f"60 % waiting for fsync of {STORE}" in told.evidence[0]
     assert told.evidence[-1] == "without these waits the job would be at most 2.5 times as fast"
     assert "Call it once for many records" in told.advice
 
