@@ -86,6 +86,8 @@ SHARING = "moving tensors into shared memory"
 RECEIVING = "opening shared tensors"
 TRANSFERS = frozenset((PICKLING, UNPICKLING, COPYING, SHARING, RECEIVING))
 """`Activity.what` of a thread that computes only to pass objects from one process to another."""
+DESCRIPTORS = "descriptors of shared tensors"
+"""`Activity.what` of a wait that is part of `RECEIVING`."""
 SYNC_CALLS = ("fsync", "fdatasync", "msync", "sync_file_range", "sync", "syncfs")
 """System calls that return when data is on the disk; `Activity.what` begins with their name."""
 

@@ -26,8 +26,10 @@ from mpwatch.diagnose.analysis.waits.edges import surroundings
 from mpwatch.diagnose.analysis.waits.file_locks import LOCK_FILE, LOCK_ON
 from mpwatch.model.account import (
     COPYING,
+    DESCRIPTORS,
     IMPORTS,
     JOB_WORKS,
+    RECEIVING,
     RUNNING_KINDS,
     SYNC_CALLS,
     Account,
@@ -520,7 +522,17 @@ def _by_call(
     is_known = edge is not None and _holds(edge, thread)
     what = edge.what if edge is not None and is_known else _target_words(wait)
     words, target = _words_of_call(wait, what)
+    if target == "socket" and _is_receiving(thread):
+        # Each connection is short, and each has a socket of its own.
+        return Activity("waiting", DESCRIPTORS, target, providers, _at(thread.stack))
     return Activity("waiting", words, target, providers if target in _PROVIDED else (), place)
+
+
+def _is_receiving(thread: Thread) -> bool:
+    """Whether a new stack shows a thread that opens shared tensors, one after the other."""
+    if not thread.stack or (thread.stack_age_s or 0.0) > RECENT_S:
+        return False
+    return transfer_of(own_frames(thread.stack)) == RECEIVING
 
 
 _SLEEPING = Activity("sleeping")

@@ -13,10 +13,13 @@ from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES
 from mpwatch.model.account import (
     BUCKET_S,
+    DESCRIPTORS,
     IMPORTS,
     NO_CORE,
     RUNNING_KINDS,
+    TRANSFERS,
     Activity,
+    ProcessAccount,
     Share,
     Tally,
     ThreadAccount,
@@ -112,23 +115,46 @@ def losses(index: Index, is_lost: Test) -> list[Loss]:
 
     Args:
         index: The snapshot.
-        is_lost: Whether an activity is one of those; a function that is always the same object.
+        is_lost: Whether an activity is one of those; of passing objects on, or waits for files.
     """
     found = []
-    for process in index.snapshot.living():
-        account = index.snapshot.account.processes.get(process.process)
-        if account is None:
+    for process, account, number in _possible_losses(index):
+        thread = account.uncounted[number]
+        if not _had(thread, is_lost):
             continue
-        for number, thread in enumerate(account.uncounted):
-            if not _had(thread, is_lost):
-                continue
-            tally = account.thread(number).last_minute()
-            if tally.readings < READINGS or tally.observed_s < OBSERVED_S:
-                continue
-            loss = _loss(process, thread, tally, is_lost)
-            if loss is not None:
-                found.append(loss)
+        tally = account.thread(number).last_minute()
+        if tally.readings < READINGS or tally.observed_s < OBSERVED_S:
+            continue
+        loss = _loss(process, thread, tally, is_lost)
+        if loss is not None:
+            found.append(loss)
     return sorted(found, key=lambda loss: -loss.share)
+
+
+@derived
+def _possible_losses(index: Index) -> Sequence[tuple[Process, ProcessAccount, int]]:
+    """The threads that did anything lately that any rule may ask `losses` for.
+
+    Most threads did not: to find that once for all rules takes 0.05 ms for 64 workers.
+    """
+    found = []
+    accounts = index.snapshot.account.processes
+    for process in index.snapshot.living():
+        account = accounts.get(process.process)
+        if account is not None:
+            found += [
+                (process, account, number)
+                for number, thread in enumerate(account.uncounted)
+                if _had(thread, _may_be_lost)
+            ]
+    return found
+
+
+_LOST = TRANSFERS | {DESCRIPTORS}
+
+
+def _may_be_lost(activity: Activity) -> bool:
+    return activity.what in _LOST or activity.target in ("file", "page-faults")
 
 
 def _had(thread: ThreadAccount, is_lost: Test) -> bool:

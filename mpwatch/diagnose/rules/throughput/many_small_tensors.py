@@ -9,7 +9,7 @@ from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.newest import own_lines
 from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.diagnose.analysis.shares import Loss, losses, speedup_without, times_text
-from mpwatch.model.account import RECEIVING, SHARING, Activity
+from mpwatch.model.account import DESCRIPTORS, RECEIVING, SHARING, Activity
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.units import bytes_text
 
@@ -38,7 +38,7 @@ def check(index: Index) -> Iterator[Finding]:
 
 
 def _is_sharing(activity: Activity) -> bool:
-    return activity.what in (SHARING, RECEIVING) and activity.kind == "computing"
+    return activity.what in (SHARING, RECEIVING, DESCRIPTORS)
 
 
 def _sizes(index: Index) -> Iterator[str]:
@@ -72,7 +72,7 @@ def _finding(found: Sequence[Loss], sizes: Sequence[str], faster: float) -> Find
     line = most.place or own_lines(most.process)
     at = f" at {line}" if line else ""
     others = {each.process.process for each in found} - {most.process.process}
-    work = max(most.kinds, key=lambda what: most.kinds[what])
+    work = SHARING if most.kinds.get(SHARING, 0.0) > most.share / 2 else RECEIVING
     return Finding(
         rule=RULE,
         severity=Severity.INFO,
@@ -103,6 +103,10 @@ def _finding(found: Sequence[Loss], sizes: Sequence[str], faster: float) -> Find
 def _words(loss: Loss) -> str:
     """One thread: `main (12): 45 % opening shared tensors at train.py:39 main`."""
     ranked = sorted(loss.kinds.items(), key=lambda item: -item[1])
-    kinds = ", ".join(f"{share:.0%} {what}" for what, share in ranked if share >= 0.01)
+    kinds = ", ".join(
+        f"{share:.0%} {'waiting for ' if what == DESCRIPTORS else ''}{what}"
+        for what, share in ranked
+        if share >= 0.01
+    )
     thread = "" if loss.thread.tid == loss.process.pid else f", thread {loss.thread.name}"
     return f"{called(loss.process)}{thread}: {kinds}{f' at {loss.place}' if loss.place else ''}"

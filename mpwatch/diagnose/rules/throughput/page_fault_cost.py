@@ -28,8 +28,9 @@ PAGE_BYTES = 4096
 FAULT_MIN_S, FAULT_MAX_S = 0.15e-6, 15e-6
 """Kernel time for one fault on a page of 4 KiB: 0.25 us to map and clear it on an idle machine, ten
 times as much in a virtual one. More time than this for each fault is of something else."""
-FAULTS_PER_S = 20_000
+FAULTS_PER_S = 5_000
 PLACE_PART = 0.5
+CORE_SHARE = 0.2
 SHOWN = 2
 MOST_SHARE = 0.98
 
@@ -63,6 +64,9 @@ def check(index: Index) -> Iterator[Finding]:
 def _use(index: Index, process: Process) -> _Use | None:
     """What it used lately; `None` where it was not watched, or has few faults or kernel time."""
     history, identity = index.history, process.process
+    # 0.07 ms for 64 workers, which have few faults: the rest takes twice as long.
+    if rise(history.of(identity, "minor_faults"), within_s=OVER_S) < FAULTS_PER_S * WATCHED_S:
+        return None
     faults = _per_s(history, identity, "minor_faults")
     if faults is None or faults < FAULTS_PER_S:
         return None
@@ -104,6 +108,7 @@ def _finding(index: Index, found: Sequence[tuple[float, Process, _Use]]) -> Find
         ),
         evidence=(
             *(_words(each, use) for _, each, use in found[:SHOWN]),
+            *(_core_words(index, process)),
             *((f"the same of {all_called(processes[SHOWN:])}",) if processes[SHOWN:] else ()),
             *(
                 (f"{place.part:.0%} of the work whose line is known: {place.words}",)
@@ -122,9 +127,9 @@ def _finding(index: Index, found: Sequence[tuple[float, Process, _Use]]) -> Find
         ),
         advice=(
             "Allocate large buffers once and use them again (out= of numpy and torch, a buffer of "
-            "the object), and no larger than needed. MALLOC_MMAP_THRESHOLD_ and "
-            "MALLOC_TRIM_THRESHOLD_ in the environment, set to 1 GiB, let malloc keep freed "
-            "blocks; the process then stays larger."
+            "the object), and no larger than needed. Where malloc makes them (numpy, torch on the "
+            "CPU), MALLOC_MMAP_THRESHOLD_ and MALLOC_TRIM_THRESHOLD_ in the environment, set to 1 "
+            "GiB, let it keep freed blocks; the process then stays larger."
         ),
     )
 
@@ -136,4 +141,15 @@ def _words(process: Process, use: _Use) -> str:
         f"{called(process)}: {use.kernel / use.cpu:.0%} of its cpu time is kernel time "
         f"({use.kernel:.2f} of {use.cpu:.2f} cores), at {use.faults:,.0f} minor page faults each "
         f"second: {mapped}/s of memory mapped anew, at 4 KiB a page"
+    )
+
+
+def _core_words(index: Index, process: Process) -> tuple[str, ...]:
+    """How much of the time is a wait for a core, where that is much."""
+    share = core_share(index, process)
+    if share < CORE_SHARE:
+        return ()
+    return (
+        f"{called(process)} waits for a free core {share:.0%} of the time, which is counted "
+        "here as its cpu time is",
     )

@@ -213,6 +213,20 @@ def test_the_hook_knows_how_small_they_are_when_none_exists_at_the_moment() -> N
     assert any("sends 600 tensors each second to main (100)" in each for each in told.evidence)
 
 
+def test_waits_for_descriptors_of_tensors_are_part_of_opening_them() -> None:
+    def make(second: int) -> Snapshot:
+        asks = WaitedOn("socket-read", "read", (f"socket:[{second}]",), (9,))
+        own = thread(MAIN, *OPENS, waits=asks, stack_age_s=1.0, still_s=0.0)
+        if second % 3 == 0:
+            own = thread(MAIN, *OPENS, **RUNS)
+        return job(second, ticked(main(threads=[own]), {MAIN: 30 * second}), segments=SMALL)
+
+    told = only(many_small_tensors.check, watched(make))
+
+    assert "opening shared tensors at train.py:39 main" in told.summary
+    assert "waiting for descriptors of shared tensors" in told.evidence[0]
+
+
 def test_large_tensors_are_not_small_ones() -> None:
     large = tuple(segment(n, 200, size_bytes=8 * MIB) for n in range(100))
 
