@@ -106,6 +106,11 @@ _RANK_WAITS = (STORE, MACHINES, ITS_RANKS)
 _FAULT_CHANNELS = ("folio_", "__folio_", "wait_on_page", "__lock_page", "do_swap_page")
 """How kernel functions begin in which a thread waits for a page: mm/filemap.c of Linux."""
 
+_MAPPING_CHANNELS = ("__do_sys_brk", "__vm_munmap", "vm_mmap_pgoff", "do_mprotect", "do_madvise")
+"""Kernel functions that wait for the lock of the address space (mmap_lock, mm/mmap.c of Linux 6):
+other threads of the process fault pages in, or it is being read from outside."""
+MAPPINGS_LOCK = "the lock of its own memory mappings"
+
 
 def advanced(before: Account, index: Index, waits: WaitGraph) -> Account:
     """The account after one more snapshot.
@@ -364,13 +369,14 @@ def _few(edge: WaitEdge) -> tuple[ProcessId, ...]:
 def _running(index: Index, thread: Thread, hardly_waits: bool) -> Activity:
     """Computing or spinning, and where, as far as a new stack shows.
 
-    The stack may be of a wait between two computations, unless the thread held the GIL or has
-    hardly waited at all. Where cores are short that is not a question of its cpu time.
+    The stack may be of a wait between two computations, unless the thread held the GIL or ran when
+    it was taken, or has hardly waited at all. Where cores are short that is not a question of its cpu time.
     """
     if not thread.stack or (thread.stack_age_s or 0.0) > RECENT_S:
         return _COMPUTING
     percent = thread.cpu_percent or 0.0
-    if not thread.has_gil and percent < MOSTLY_PERCENT and not hardly_waits:
+    ran = thread.has_gil or thread.is_active
+    if not ran and percent < MOSTLY_PERCENT and not hardly_waits:
         return _COMPUTING
     is_busy = percent >= SPINS_PERCENT
     return _place(index, thread.stack, thread.has_gil, is_busy, thread.is_active)
@@ -439,6 +445,8 @@ def _blocked(thread: Thread, sample: ThreadSample, shows_disk: bool) -> Activity
         return Activity("waiting", f"{path} (a disk or file server)", "file", place=place)
     if sample.syscall == -1 and (thread.wchan or "").startswith(_FAULT_CHANNELS):
         return Activity("waiting", "pages that are not in memory (page faults)", "page-faults")
+    if (thread.wchan or "").startswith(_MAPPING_CHANNELS):
+        return Activity("waiting", MAPPINGS_LOCK, place=place)
     where = f" in the kernel's {thread.wchan}" if thread.wchan else ""
     return Activity("waiting", f"a disk or driver{where}", "file", place=place)
 

@@ -97,6 +97,12 @@ def test_a_stack_that_may_be_out_of_date_gives_no_place(more: dict[str, Any]) ->
     assert doing("train.py:step:57", state="R", **more) == Activity("computing")
 
 
+def test_a_stack_that_was_taken_while_the_thread_ran_is_of_its_computing() -> None:
+    found = doing("train.py:step:57", state="R", is_active=True, has_gil=False, cpu_percent=20.0)
+
+    assert found.place == "train.py:57 step"
+
+
 def test_a_running_thread_whose_stack_is_of_a_wait_has_no_place() -> None:
     assert doing(*WAITING_MAIN, state="R", cpu_percent=60.0) == Activity("computing")
 

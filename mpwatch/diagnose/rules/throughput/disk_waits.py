@@ -48,7 +48,18 @@ def check(index: Index) -> Iterator[Finding]:
 
 
 def _is_disk(activity: Activity) -> bool:
-    return activity.kind == "waiting" and activity.target in ("file", "page-faults")
+    if activity.kind != "waiting" or activity.target not in ("file", "page-faults"):
+        return False
+    # A driver, such as that of a GPU, is no disk.
+    head, _, channel = activity.what.partition("a disk or driver")
+    return bool(head) or channel.removeprefix(" in the kernel's ").startswith(_IO_CHANNELS)
+
+
+_IO_CHANNELS = (
+    "folio_", "__folio_", "wait_on_", "io_schedule", "blk_", "jbd2_", "ext4_", "xfs_", "btrfs_",
+    "nfs", "rpc_", "fuse_", "__fuse", "ceph_", "cifs", "request_wait", "submit_bio",
+)  # fmt: skip
+"""How kernel functions begin in which a thread waits for a disk or a file server (Linux 6)."""
 
 
 def _is_sync(what: str) -> bool:

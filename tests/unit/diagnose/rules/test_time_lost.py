@@ -276,6 +276,26 @@ def test_an_occasional_fsync_is_not_told() -> None:
 
 
 @pytest.mark.parametrize(
+    ("channel", "is_told"),
+    [("jbd2_log_wait_commit", True), ("__vm_munmap", False), ("nv_wait_event", False)],
+)
+def test_waits_for_drivers_and_for_the_own_mappings_are_no_waits_for_a_disk(
+    channel: str, is_told: bool
+) -> None:
+    def make(second: int) -> Snapshot:
+        snapshot = syncing(second)
+        own = snapshot.processes[1]
+        if own.threads[0].state != "D":
+            return snapshot
+        wait = WaitedOn("disk", "openat", (channel,))
+        blocked = replace(own.threads[0], waits_on=wait, wchan=channel)
+        own = replace(own, threads=(blocked,))
+        return replace(snapshot, processes=(snapshot.processes[0], own))
+
+    assert bool(found(disk_waits.check, watched(make))) == is_told
+
+
+@pytest.mark.parametrize(
     ("swapped", "words"), [(900 * MIB, "Use less memory"), (0, "Read the mapped file in order")]
 )
 def test_pages_that_are_read_are_told_apart_from_swapping(swapped: int, words: str) -> None:
