@@ -370,7 +370,8 @@ def _running(index: Index, thread: Thread, hardly_waits: bool) -> Activity:
     """Computing or spinning, and where, as far as a new stack shows.
 
     The stack may be of a wait between two computations, unless the thread held the GIL or ran when
-    it was taken, or has hardly waited at all. Where cores are short that is not a question of its cpu time.
+    it was taken, or has hardly waited at all. Where cores are short that is not a question of its
+    cpu time.
     """
     if not thread.stack or (thread.stack_age_s or 0.0) > RECENT_S:
         return _COMPUTING

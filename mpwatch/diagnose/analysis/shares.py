@@ -168,9 +168,11 @@ def _loss(process: Process, thread: ThreadAccount, tally: Tally, is_lost: Test) 
     """What a thread lost; `None` where too little is known of what it computes."""
     found = tally.shares()
     part = _lost_part(found, is_lost)
-    if part is None:
-        return None
     lost = [each for each in found if is_lost(each.activity)]
+    if part is None:
+        if any(each.activity.kind in RUNNING_KINDS for each in lost):
+            return None
+        part = 0.0
     known = sum(map(_known, lost))
     factor = part * _ready(found) / known if known else 0.0
     kinds: defaultdict[str, float] = defaultdict(float)
@@ -187,11 +189,11 @@ def _loss(process: Process, thread: ThreadAccount, tally: Tally, is_lost: Test) 
 
 def _lost_part(found: Sequence[Share], is_lost: Test) -> float | None:
     """The part of the computing that is lost, 0 to 1; `None` where little of it is known."""
-    known = sum(map(_known, found))
+    known, busy = sum(map(_known, found)), _busy(found)
+    if known < KNOWN * busy:
+        return None
     lost = sum(_known(each) for each in found if is_lost(each.activity))
-    if not lost:
-        return 0.0
-    return lost / known if known >= KNOWN * _busy(found) else None
+    return lost / known if lost else 0.0
 
 
 def _known(share: Share) -> float:
@@ -210,25 +212,36 @@ def _ready(found: Sequence[Share]) -> float:
     return _busy(found) + sum(each.share for each in found if each.activity == NO_CORE)
 
 
-def speedup_without(index: Index, is_lost: Test) -> float:
+class Speedup(NamedTuple):
+    """How many times as fast a job would be at most without something, `FASTER_LIMIT` if more."""
+
+    sure: float
+    """If all computing of which no stack is known is needed."""
+    most: float
+    """If none of that is."""
+
+
+def speedup_without(index: Index, is_lost: Test) -> Speedup:
     """How many times as fast the job would be at most without some activities.
 
-    Each thread still needs the time of its other work, and all of them together the cores. What a
-    thread does is taken for work where it is not known; waits for other processes are not work.
+    Each thread still needs the time of its other work, and all of them together the cores. Waits
+    for other processes are not work.
     """
-    longest = cpu = 0.0
+    longest, cpu = [1 / FASTER_LIMIT] * 2, [0.0] * 2
     for process in index.snapshot.living():
         account = index.snapshot.account.processes.get(process.process)
         if account is None or process.role in SERVICE_ROLES:
             continue
         for thread in account.threads:
             found = thread.last_minute().shares()
-            part = _lost_part(found, is_lost) or 0.0
+            part = _lost_part(found, is_lost)
             other = sum(each.share for each in found if _is_other_work(each.activity, is_lost))
-            longest = max(longest, (1 - part) * _ready(found) + other)
-            cpu += (1 - part) * _busy(found)
+            for number, unknown in enumerate((0.0, 1.0)):
+                needed = 1 - (unknown if part is None else part)
+                longest[number] = max(longest[number], needed * _ready(found) + other)
+                cpu[number] += needed * _busy(found)
     cores = index.snapshot.host.usable_cpus or 1
-    return 1 / max(longest, cpu / cores, 1 / FASTER_LIMIT)
+    return Speedup(*(1 / max(each, cpu[n] / cores) for n, each in enumerate(longest)))
 
 
 def _is_other_work(activity: Activity, is_lost: Test) -> bool:

@@ -10,6 +10,7 @@ from mpwatch.diagnose.analysis.newest import own_lines
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called
 from mpwatch.diagnose.analysis.shares import (
     Loss,
+    Speedup,
     core_share,
     doing_words,
     losses,
@@ -43,7 +44,7 @@ def check(index: Index) -> Iterator[Finding]:
     if not found:
         return
     faster = speedup_without(index, _is_disk)
-    if faster >= FASTER:
+    if faster.sure >= FASTER:
         yield _finding(index, found, faster)
 
 
@@ -66,7 +67,7 @@ def _is_sync(what: str) -> bool:
     return what.split(" ", 1)[0] in SYNC_CALLS
 
 
-def _finding(index: Index, found: Sequence[Loss], faster: float) -> Finding:
+def _finding(index: Index, found: Sequence[Loss], faster: Speedup) -> Finding:
     """Describe the waits of all these processes, in the words of the most frequent kind."""
     most = found[0]
     what = max(most.kinds, key=lambda each: most.kinds[each])
@@ -96,7 +97,7 @@ def _finding(index: Index, found: Sequence[Loss], faster: float) -> Finding:
             *(() if is_told else (f"most often it waits for {what}",)),
             *(_lines(most.process) if not place else ()),
             *(_paging(index.history, most.process) if is_paging else ()),
-            f"without these waits the job would be at most {times_text(faster)} as fast",
+            f"without these waits the job would be at most {times_text(faster.sure)} as fast",
         ),
         cause=_CAUSE_SYNC if is_sync else _CAUSE_PAGES if is_paging else _CAUSE,
         advice=_ADVICE_SYNC

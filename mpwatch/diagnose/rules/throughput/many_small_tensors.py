@@ -8,7 +8,13 @@ from mpwatch.diagnose.analysis.forecast import median
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.newest import own_lines
 from mpwatch.diagnose.analysis.process_queries import called
-from mpwatch.diagnose.analysis.shares import Loss, losses, speedup_without, times_text
+from mpwatch.diagnose.analysis.shares import (
+    Loss,
+    Speedup,
+    losses,
+    speedup_without,
+    times_text,
+)
 from mpwatch.model.account import DESCRIPTORS, RECEIVING, SHARING, Activity
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.units import bytes_text
@@ -33,7 +39,7 @@ def check(index: Index) -> Iterator[Finding]:
         return
     sizes = tuple(_sizes(index))
     faster = speedup_without(index, _is_sharing)
-    if sizes and faster >= FASTER:
+    if sizes and faster.sure >= FASTER:
         yield _finding([each for each in found if each.share >= SHOWN_SHARE], sizes, faster)
 
 
@@ -66,7 +72,7 @@ def _sizes(index: Index) -> Iterator[str]:
         )
 
 
-def _finding(found: Sequence[Loss], sizes: Sequence[str], faster: float) -> Finding:
+def _finding(found: Sequence[Loss], sizes: Sequence[str], faster: Speedup) -> Finding:
     """Describe the thread that loses most, and the tensors."""
     most = found[0]
     line = most.place or own_lines(most.process)
@@ -85,7 +91,7 @@ def _finding(found: Sequence[Loss], sizes: Sequence[str], faster: float) -> Find
         evidence=(
             *(_words(each) for each in found[:SHOWN]),
             *sizes[:SHOWN],
-            f"without it the job would be at most {times_text(faster)} as fast",
+            f"without it the job would be at most {times_text(faster.most)} as fast",
         ),
         cause=(
             "Each tensor that goes to another process gets a shared-memory file of its own, and "

@@ -7,7 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.newest import own_lines
 from mpwatch.diagnose.analysis.process_queries import called
-from mpwatch.diagnose.analysis.shares import Loss, losses, speedup_without, times_text
+from mpwatch.diagnose.analysis.shares import (
+    Loss,
+    Speedup,
+    losses,
+    speedup_without,
+    times_text,
+)
 from mpwatch.diagnose.analysis.stack_patterns import calls
 from mpwatch.model.account import COPYING, PICKLING, UNPICKLING, Activity
 from mpwatch.model.findings import Finding, Severity
@@ -40,7 +46,7 @@ def check(index: Index) -> Iterator[Finding]:
     if not found or found[0].share < LOST_SHARE or found[0].readings < READINGS:
         return
     faster = speedup_without(index, _is_transfer)
-    if faster >= FASTER:
+    if faster.sure >= FASTER:
         yield _finding(index, [each for each in found if each.share >= SHOWN_SHARE], faster)
 
 
@@ -48,7 +54,7 @@ def _is_transfer(activity: Activity) -> bool:
     return activity.what in _WORDS and activity.kind == "computing"
 
 
-def _finding(index: Index, found: Sequence[Loss], faster: float) -> Finding:
+def _finding(index: Index, found: Sequence[Loss], faster: Speedup) -> Finding:
     """Describe the thread that loses most, and the others."""
     most = found[0]
     thread = _thread(most)
@@ -56,7 +62,9 @@ def _finding(index: Index, found: Sequence[Loss], faster: float) -> Finding:
     at = f" at {line}" if line else ""
     sends = _sends(most)
     by = "" if most.thread.tid == most.process.pid else f" in its thread {most.thread.name}"
-    is_sure = most.share >= SURE_SHARE and faster >= SURE_FASTER and most.readings >= SURE_READINGS
+    is_sure = (
+        most.share >= SURE_SHARE and faster.sure >= SURE_FASTER and most.readings >= SURE_READINGS
+    )
     density = _bytes_per_cpu_s(index, found)
     others = {each.process.process for each in found} - {most.process.process}
     return Finding(
@@ -72,7 +80,7 @@ def _finding(index: Index, found: Sequence[Loss], faster: float) -> Finding:
             *(_words(each) for each in found[:SHOWN]),
             *_volumes(index, found),
             *_tasks(index),
-            f"without it the job would be at most {times_text(faster)} as fast",
+            f"without it the job would be at most {times_text(faster.most)} as fast",
         ),
         cause=_cause(density),
         advice=_advice(most.process, thread, density),
