@@ -10,7 +10,15 @@ from typing import NamedTuple
 from mpwatch.describe.account import sentence
 from mpwatch.describe.names import unique_names
 from mpwatch.diagnose.analysis.index import Index, derived
-from mpwatch.model.account import BUCKET_S, IMPORTS, NO_CORE, RUNNING_KINDS, Activity, Share
+from mpwatch.model.account import (
+    BUCKET_S,
+    IMPORTS,
+    NO_CORE,
+    RUNNING_KINDS,
+    Activity,
+    Share,
+    Target,
+)
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process
 
@@ -65,6 +73,28 @@ def is_work(activity: Activity) -> bool:
         or activity.kind == "sleeping"
         or activity.target in ("core", "file", "page-faults")
     )
+
+
+def waiting_share(index: Index, process: Process) -> float:
+    """The share of the time in which its main thread waited for other processes of the job.
+
+    Waits for a queue, a pipe, a socket or an event. A semaphore of which no stack shows the purpose
+    counts where stacks of the same process show a queue: it is the lock of the queue's readers.
+    """
+    found = shares(index, process)
+    uses_queue = any(each.activity.target == "queue" for each in found)
+    return sum(
+        each.share
+        for each in found
+        if each.activity.kind == "waiting"
+        and (
+            each.activity.target in _OF_OTHERS
+            or (uses_queue and each.activity.target == "lock" and not each.activity.place)
+        )
+    )
+
+
+_OF_OTHERS: frozenset[Target] = frozenset(("queue", "pipe", "socket", "event"))
 
 
 class Place(NamedTuple):

@@ -1,0 +1,60 @@
+"""One of several equal processes for which the others and their parent wait in each round."""
+
+from __future__ import annotations
+
+import pytest
+
+from mpwatch.diagnose.rules.throughput.straggler_worker import check
+from mpwatch.model.account import Activity
+from mpwatch.model.findings import Severity
+from mpwatch.model.snapshot import Snapshot
+from tests.builders.accounts import COMPUTES, SLEEPS, answers_from, with_shares
+from tests.builders.snapshots import found, main, only, pid, process, snapshot_of
+
+WORKS = {SLEEPS: 0.97, answers_from(100): 0.03}
+WAITS = {answers_from(100, "env.py:12 worker"): 0.95, SLEEPS: 0.05}
+
+
+def job(
+    slow: dict[Activity, float] = WORKS,
+    other: dict[Activity, float] = WAITS,
+    owner: float = 0.94,
+    label: str = "env 1",
+    waits_for: int = 201,
+) -> Snapshot:
+    """Main that gathers from three environments, of which 201 is the slow one."""
+    names = {200: "env 0", 201: label, 202: "env 2"}
+    environments = [process(n, "spawned", label=name) for n, name in names.items()]
+    mine = {answers_from(waits_for): owner, COMPUTES: 1 - owner}
+    return with_shares(
+        snapshot_of(main(), *environments), p100=mine, p200=other, p201=slow, p202=other
+    )
+
+
+def test_the_one_environment_that_all_others_wait_for_is_named() -> None:
+    told = only(check, job())
+
+    assert told.severity is Severity.WARNING
+    assert told.process == pid(201)
+    assert told.others == (pid(200), pid(202))
+    assert told.summary == (
+        "main (100) waits 94% of the time for env 1 (201) at env.py:24 step, and 2 processes that "
+        "do the same work wait with it"
+    )
+    assert "at most 17 times as fast" in told.evidence[-1]
+    assert "wait 95% of the time" in told.cause
+
+
+@pytest.mark.parametrize(
+    "healthy",
+    [
+        pytest.param(job(slow=WAITS), id="all wait as much"),
+        pytest.param(job(other=WORKS), id="all work as much"),
+        pytest.param(job(owner=0.3), id="the parent hardly waits"),
+        pytest.param(job(label="evaluator"), id="it does other work than the others"),
+        pytest.param(job(other={answers_from(100): 1.0}), id="the others have no work at all"),
+        pytest.param(job(waits_for=200), id="the parent waits for another one"),
+    ],
+)
+def test_processes_that_wait_for_other_reasons_have_no_straggler(healthy: Snapshot) -> None:
+    assert found(check, healthy) == []
