@@ -1,7 +1,7 @@
 """Compute the statistics of images in four processes, each while it holds the lock of the result.
 
-The lock is there for one addition to a shared tensor, but it is taken before the computation. So the
-processes compute one after the other, and four of them are as slow as one.
+The lock is there for one addition to a shared tensor, but it is taken before the computation. So
+the processes compute one after the other, and four of them are as slow as one.
 """
 
 import time

@@ -16,6 +16,7 @@ from . import (
     cuda,
     forking,
     loader,
+    locks,
     pickling,
     pools,
     process_exit,
@@ -68,6 +69,9 @@ TABLE = (
     Point("SimpleQueue.get", _QUEUES, attribute("SimpleQueue.get", queues.wrap_get)),
     Point("Queue._on_queue_feeder_error", _QUEUES,
           attribute("Queue._on_queue_feeder_error", queues.wrap_feeder_error)),
+
+    # locks.py: gauges locks
+    Point("locks gauge", "multiprocessing.synchronize", locks.add_gauge),
 
     # pools.py: gauges pools
     Point("pools gauge", "multiprocessing.util", pools.add_gauge),

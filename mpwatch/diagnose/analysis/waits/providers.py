@@ -136,6 +136,26 @@ def _what(frames: Sequence[Frame]) -> str:
     return ""
 
 
+@derived
+def lock_holders(index: Index) -> Mapping[SegmentId, ProcessId]:
+    """The process that holds each lock between processes, as far as hooks have told it.
+
+    A hook is asked about once a second, so it says nothing of locks that are held for less.
+    """
+    found: dict[SegmentId, ProcessId] = {}
+    for process in index.snapshot.living():
+        gauge = process.gauges.get("locks")
+        held = gauge.get("held") if isinstance(gauge, Mapping) else None
+        if not isinstance(held, Sequence):
+            continue
+        addresses = {each for each in held if isinstance(each, int)}
+        for use in process.sample.segments or () if addresses else ():
+            for begin, end in use.ranges:
+                if use.kind == "semaphore" and any(begin <= each < end for each in addresses):
+                    found[use.segment] = process.process
+    return found
+
+
 def likeliest_first(
     index: Index, process: Process, users: Sequence[ProcessId], segment: SegmentId
 ) -> tuple[ProcessId, ...]:
@@ -152,9 +172,13 @@ def likeliest_first(
         segment: The semaphore.
 
     Returns:
-        Those that have not reached it, of a barrier at which some of the processes that run the
-        same have not arrived; otherwise all users.
+        The holder alone, of a lock whose holder is known; those that have not reached it, of a
+        barrier at which some of the processes that run the same have not arrived; otherwise all
+        users.
     """
+    holder = lock_holders(index).get(segment)
+    if holder is not None and holder != process.process:
+        return (holder,)
     uses = semaphore_uses(index)
     mine = uses.get(process.process)
     if mine is not None and mine.what == BARRIER:

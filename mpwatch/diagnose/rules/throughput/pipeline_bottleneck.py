@@ -153,7 +153,7 @@ def _finding(index: Index, stages: _Stages) -> Finding:
         evidence=tuple(evidence),
         cause=(
             f"{'This process works' if is_one else 'These processes work'} without a pause and "
-            f"{'does' if is_one else 'do'} not keep up with the others, so the whole job is as fast "
+            f"{'does' if is_one else 'do'} not keep up with the others, so the job is as fast "
             f"as {'it is' if is_one else 'they are'}.{_slept(index, working)}"
         ),
         advice=_advice(index, stages, at),
