@@ -10,6 +10,7 @@ from mpwatch.diagnose.analysis.forecast import median
 from mpwatch.diagnose.analysis.idle_time import wait_share
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import (
+    all_called,
     called,
     counted,
     family_head,
@@ -62,6 +63,7 @@ def check(index: Index) -> Iterator[Finding]:
         elif not timed:
             yield from _by_samples(owner, workers, index.history)
     yield from _among_siblings(index)
+    yield from _among_ranks(index)
 
 
 def _among_siblings(index: Index) -> Iterator[Finding]:
@@ -87,6 +89,68 @@ def _among_siblings(index: Index) -> Iterator[Finding]:
             continue
         if max(works) >= TURN_SHARE:
             yield _finding_of_rounds(index, owner, slow[0], others, waited)
+
+
+def _among_ranks(index: Index) -> Iterator[Finding]:
+    """The one rank that works while all others spend most of their time in collectives."""
+    ranks = [each for each in index.snapshot.living() if each.role == "rank"]
+    waits = {each.process: _collective_share(index, each) for each in ranks}
+    slow = [each for each in ranks if working_share(index, each) >= SLOW_SHARE]
+    others = [each for each in ranks if each not in slow]
+    if len(slow) != 1 or not others or min(waits[each.process] for each in others) < OWNER_WAITS:
+        return
+    works = [working_share(index, each) for each in others]
+    if TURN_SHARE <= max(works) <= SLOW_SHARE / FACTOR:
+        waited = sum(waits[each.process] for each in others) / len(others)
+        yield _finding_of_ranks(index, slow[0], others, waited)
+
+
+def _collective_share(index: Index, rank: Process) -> float:
+    """The share of the time that a rank waits in collectives."""
+    return sum(
+        each.share
+        for each in shares(index, rank)
+        if each.activity.kind == "waiting" and each.activity.target == "collective"
+    )
+
+
+def _finding_of_ranks(
+    index: Index, slow: Process, others: Sequence[Process], waited: float
+) -> Finding:
+    """Describe the rank for which the others wait in each step."""
+    place = work_place(index, [slow])
+    at = f" at {place.words}" if place is not None else ""
+    evidence = [
+        f"{called(each)}: {words}"
+        for each in (slow, *others[:3])
+        if (words := doing_words(index, each)) is not None
+    ]
+    evidence.append(
+        "if all ranks were as fast as the others, a step would take at least "
+        f"{1 - waited:.0%} of its present time"
+    )
+    waits = "waits" if len(others) == 1 else "wait"
+    return Finding(
+        rule=RULE,
+        severity=Severity.INFO,
+        process=slow.process,
+        others=tuple(each.process for each in others),
+        subject="ranks",
+        summary=(
+            f"{all_called(others, 3)} {waits} {waited:.0%} of the time in collectives for "
+            f"{called(slow)}, which works{at}"
+        ),
+        evidence=tuple(evidence),
+        cause=(
+            f"A collective ends when all ranks have entered it. {called(slow)} does more before it "
+            "enters than the others, in each step; the ranks that wait are not the cause."
+        ),
+        advice=(
+            f"Look at what {called(slow)} does{at} that the others do not, or do faster: metrics, "
+            "logging or checkpoints of one rank only, more or longer samples, a busy core. Do it "
+            "less often, share it between the ranks, or do it in another process."
+        ),
+    )
 
 
 def _waited_for(index: Index, owner: Process, slow: Process) -> float:

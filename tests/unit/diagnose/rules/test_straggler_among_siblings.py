@@ -8,7 +8,13 @@ from mpwatch.diagnose.rules.throughput.straggler_worker import check
 from mpwatch.model.account import Activity
 from mpwatch.model.findings import Severity
 from mpwatch.model.snapshot import Snapshot
-from tests.builders.accounts import COMPUTES, SLEEPS, answers_from, with_shares
+from tests.builders.accounts import (
+    COMPUTES,
+    IN_ALL_REDUCE,
+    SLEEPS,
+    answers_from,
+    with_shares,
+)
 from tests.builders.snapshots import found, main, only, pid, process, snapshot_of
 
 WORKS = {SLEEPS: 0.97, answers_from(100): 0.03}
@@ -57,4 +63,36 @@ def test_the_one_environment_that_all_others_wait_for_is_named() -> None:
     ],
 )
 def test_processes_that_wait_for_other_reasons_have_no_straggler(healthy: Snapshot) -> None:
+    assert found(check, healthy) == []
+
+
+def ranks(slow: float = 0.95, waits: float = 0.7, works: float = 0.2) -> Snapshot:
+    """Rank 0, which computes, and two others."""
+    job = [process(n, "rank", label=f"rank {n - 200}") for n in (200, 201, 202)]
+    other = {IN_ALL_REDUCE: waits, COMPUTES: works, SLEEPS: 1 - waits - works}
+    mine = {COMPUTES: slow, IN_ALL_REDUCE: 1 - slow}
+    return with_shares(snapshot_of(main(), *job), p200=mine, p201=other, p202=other)
+
+
+def test_a_rank_that_works_while_the_others_wait_in_collectives_is_named() -> None:
+    told = only(check, ranks(waits=0.79))
+
+    assert told.severity is Severity.INFO
+    assert told.process == pid(200)
+    assert told.summary == (
+        "rank 1 (201) and rank 2 (202) wait 79% of the time in collectives for rank 0 (200), which "
+        "works at train.py:30 step"
+    )
+    assert "at least 21% of its present time" in told.evidence[-1]
+
+
+@pytest.mark.parametrize(
+    "healthy",
+    [
+        pytest.param(ranks(waits=0.3), id="the others wait a little"),
+        pytest.param(ranks(slow=0.6), id="it waits, too"),
+        pytest.param(ranks(waits=1.0, works=0.0), id="a stall has other rules"),
+    ],
+)
+def test_ranks_that_wait_for_each_other_have_no_straggler(healthy: Snapshot) -> None:
     assert found(check, healthy) == []
