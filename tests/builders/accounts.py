@@ -25,6 +25,7 @@ SLEEPS = Activity("sleeping", place="env.py:24 step")
 WAITS_IN_QUEUE = Activity("waiting", "an item of a queue", "queue", place="train.py:44 main")
 JOINS = Activity("waiting", "the exit of a child", "child")
 IN_ALL_REDUCE = Activity("waiting", "the other ranks in all_reduce", "collective")
+IN_A_CONDITION = Activity("waiting", "a lock or condition of its own process", "lock")
 READINGS_IN_BUCKET = 5
 
 

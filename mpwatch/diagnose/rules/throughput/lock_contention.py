@@ -9,7 +9,12 @@ from typing import NamedTuple
 
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, called, counted
-from mpwatch.diagnose.analysis.shares import shares, work_place, working_share
+from mpwatch.diagnose.analysis.shares import (
+    shares,
+    times_faster,
+    work_place,
+    working_share,
+)
 from mpwatch.diagnose.analysis.waits.file_locks import LOCK_ON
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process
@@ -96,11 +101,10 @@ def _finding(
         f"together they work as much as {sum(works):.1f} processes would that never wait"
         f"{f'; most of it at {place.words}' if place is not None else ''}"
     )
-    if mean < 1:
-        evidence.append(
-            f"without these waits they would be at most {1 / (1 - mean):.1f} times as fast, if "
-            "there are cores for all of them"
-        )
+    evidence.append(
+        f"without these waits they would be at most {times_faster(mean)} as fast, if there are "
+        "cores for all of them"
+    )
     return Finding(
         rule=RULE,
         severity=Severity.WARNING if mean >= WARNED_SHARE else Severity.INFO,

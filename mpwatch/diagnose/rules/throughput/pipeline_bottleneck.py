@@ -21,6 +21,7 @@ from mpwatch.diagnose.analysis.shares import (
     core_share,
     doing_words,
     shares,
+    times_faster,
     waiting_share,
     work_place,
     working_share,
@@ -137,9 +138,9 @@ def _finding(index: Index, stages: _Stages) -> Finding:
     ]
     if (lines := own_lines(waiting[0])) is not None:
         evidence.append(f"{called(waiting[0])} waits at {lines}")
-    if stages.waits < 1:
-        times = 1 / (1 - stages.waits)
-        evidence.append(f"without waiting {others} would be at most {times:.0f} times as fast")
+    evidence.append(
+        f"without waiting {others} would be at most {times_faster(stages.waits)} as fast"
+    )
     is_one = len(working) == 1
     return Finding(
         rule=RULE,
@@ -152,9 +153,9 @@ def _finding(index: Index, stages: _Stages) -> Finding:
         ),
         evidence=tuple(evidence),
         cause=(
-            f"{'This process works' if is_one else 'These processes work'} without a pause and "
-            f"{'does' if is_one else 'do'} not keep up with the others, so the job is as fast "
-            f"as {'it is' if is_one else 'they are'}.{_slept(index, working)}"
+            f"{'This process works' if is_one else 'These processes work'} without a pause, and "
+            f"the others need items faster than {'it makes' if is_one else 'they make'} them: the "
+            f"whole job runs at {'its' if is_one else 'their'} speed.{_slept(index, working)}"
         ),
         advice=_advice(index, stages, at),
     )

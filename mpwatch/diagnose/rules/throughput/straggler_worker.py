@@ -20,6 +20,7 @@ from mpwatch.diagnose.analysis.process_queries import (
 from mpwatch.diagnose.analysis.shares import (
     doing_words,
     shares,
+    times_faster,
     waiting_share,
     work_place,
     working_share,
@@ -106,12 +107,17 @@ def _among_ranks(index: Index) -> Iterator[Finding]:
 
 
 def _collective_share(index: Index, rank: Process) -> float:
-    """The share of the time that a rank waits in collectives."""
-    return sum(
-        each.share
-        for each in shares(index, rank)
-        if each.activity.kind == "waiting" and each.activity.target == "collective"
-    )
+    """The share of the time that a rank waits in collectives.
+
+    Such a wait is one for a condition of its own process (gloo), and few stacks are taken: where
+    those that were show a collective, the waits without a stack count as well.
+    """
+    waits = [each for each in shares(index, rank) if each.activity.kind == "waiting"]
+    seen = sum(each.share for each in waits if each.activity.target == "collective")
+    alike = [each for each in waits if each.activity.target == "lock"]
+    if not seen or any(each.activity.place for each in alike):
+        return seen
+    return seen + sum(each.share for each in alike)
 
 
 def _finding_of_ranks(
@@ -180,7 +186,7 @@ def _finding_of_rounds(
         if (words := doing_words(index, each)) is not None
     ]
     evidence.append(
-        f"without it {called(owner)} would be at most {1 / max(0.02, 1 - waited):.0f} times as fast"
+        f"without that wait {called(owner)} would be at most {times_faster(waited)} as fast"
     )
     return Finding(
         rule=RULE,

@@ -10,6 +10,7 @@ from mpwatch.model.findings import Severity
 from mpwatch.model.snapshot import Snapshot
 from tests.builders.accounts import (
     COMPUTES,
+    IN_A_CONDITION,
     IN_ALL_REDUCE,
     SLEEPS,
     answers_from,
@@ -47,7 +48,7 @@ def test_the_one_environment_that_all_others_wait_for_is_named() -> None:
         "main (100) waits 94% of the time for env 1 (201) at env.py:24 step, and 2 processes that "
         "do the same work wait with it"
     )
-    assert "at most 17 times as fast" in told.evidence[-1]
+    assert "at most 16.7 times as fast" in told.evidence[-1]
     assert "wait 95% of the time" in told.cause
 
 
@@ -96,3 +97,15 @@ def test_a_rank_that_works_while_the_others_wait_in_collectives_is_named() -> No
 )
 def test_ranks_that_wait_for_each_other_have_no_straggler(healthy: Snapshot) -> None:
     assert found(check, healthy) == []
+
+
+def test_waits_of_ranks_without_a_stack_count_where_those_with_one_are_in_a_collective() -> None:
+    job = [process(n, "rank", label=f"rank {n - 200}") for n in (200, 201)]
+    waits = {IN_A_CONDITION: 0.9, COMPUTES: 0.05}
+
+    def told(other: dict[Activity, float]) -> int:
+        snapshot = with_shares(snapshot_of(main(), *job), p200={COMPUTES: 1.0}, p201=other)
+        return len(found(check, snapshot))
+
+    assert told({**waits, IN_ALL_REDUCE: 0.05}) == 1
+    assert told({**waits, SLEEPS: 0.05}) == 0
