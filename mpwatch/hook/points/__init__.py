@@ -52,6 +52,8 @@ TABLE = (
 
     # process_exit.py: notes exit
     Point("Process.run", _PROCESS, attribute("BaseProcess.run", process_exit.wrap_run)),
+    Point("exit functions", "multiprocessing.util",
+          attribute("_exit_function", process_exit.wrap_exit_function)),
     Point("Process._bootstrap", _PROCESS,
           attribute("BaseProcess._bootstrap", process_exit.wrap_bootstrap)),
     Point("os._exit", "os", attribute("_exit", process_exit.wrap_os_exit)),
