@@ -26,6 +26,7 @@ WAITS_IN_QUEUE = Activity("waiting", "an item of a queue", "queue", place="train
 JOINS = Activity("waiting", "the exit of a child", "child")
 IN_ALL_REDUCE = Activity("waiting", "the other ranks in all_reduce", "collective")
 IN_A_CONDITION = Activity("waiting", "a lock or condition of its own process", "lock")
+IS_AHEAD = Activity("waiting", "room in a full queue", "queue", place="train.py:18 act")
 READINGS_IN_BUCKET = 5
 
 

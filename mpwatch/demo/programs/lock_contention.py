@@ -20,7 +20,7 @@ def measure(images, seed):
     generator = torch.Generator().manual_seed(seed)
     picture = torch.randn(SIDE, SIDE, generator=generator)
     for _ in range(images):
-        picture = torch.tanh(picture @ picture.T / SIDE)
+        picture = torch.tanh(picture @ picture.T / SIDE**0.5)
     return picture.mean()
 
 

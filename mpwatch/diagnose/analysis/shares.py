@@ -77,24 +77,26 @@ def is_work(activity: Activity) -> bool:
 
 
 def waiting_share(index: Index, process: Process) -> float:
-    """The share of the time in which its main thread waited for other processes of the job.
+    """The share of the time in which its main thread waited for what other processes have to send.
 
-    Waits for a queue, a pipe, a socket or an event. A semaphore of which no stack shows the purpose
+    Waits for an item, for data or for an event, and not for room or a reader: a process that waits
+    for room is ahead of the others. A semaphore of which no stack shows the purpose
     counts where stacks of the same process show a queue: it is the lock of the queue's readers.
     """
     found = shares(index, process)
-    uses_queue = any(each.activity.target == "queue" for each in found)
+    uses_queue = any(each.activity.what == "an item of a queue" for each in found)
     return sum(
         each.share
         for each in found
         if each.activity.kind == "waiting"
         and (
-            each.activity.target in _OF_OTHERS
+            (each.activity.target in _OF_OTHERS and not each.activity.what.startswith(_AHEAD))
             or (uses_queue and each.activity.target == "lock" and not each.activity.place)
         )
     )
 
 
+_AHEAD = ("room in", "the other end of")
 _OF_OTHERS: frozenset[Target] = frozenset(("queue", "pipe", "socket", "event"))
 
 

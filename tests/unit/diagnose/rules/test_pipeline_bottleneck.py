@@ -9,7 +9,14 @@ from mpwatch.model.findings import Severity
 from mpwatch.model.ids import Role
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Snapshot
-from tests.builders.accounts import COMPUTES, JOINS, SLEEPS, WAITS_IN_QUEUE, with_shares
+from tests.builders.accounts import (
+    COMPUTES,
+    IS_AHEAD,
+    JOINS,
+    SLEEPS,
+    WAITS_IN_QUEUE,
+    with_shares,
+)
 from tests.builders.snapshots import fds, found, main, only, pid, pipe, process, snapshot_of, thread
 
 GETS = ("multiprocessing/connection.py:_recv", "multiprocessing/queues.py:get", "train.py:main:44")
@@ -89,6 +96,10 @@ def test_a_parent_that_cannot_feed_its_children_is_named() -> None:
 @pytest.mark.parametrize(
     "job",
     [
+        pytest.param(
+            with_shares(feeder(), p100={COMPUTES: 1.0}, p200={IS_AHEAD: 1.0}, p201={IS_AHEAD: 1.0}),
+            id="children that wait for room in the queue of a parent that computes",
+        ),
         pytest.param(learner(waits=0.5), id="the consumer keeps up"),
         pytest.param(learner(works=0.6), id="the producers wait, too"),
         pytest.param(learner(since_s=30.0), id="nothing comes any more: rules for hangs"),
