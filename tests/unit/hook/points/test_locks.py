@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+from multiprocessing import synchronize
+from typing import Any
 
-from mpwatch.hook.points import locks
 from tests.unit.hook.conftest import POINTS
 from tests.unit.hook.points.test_points_alone import Session
 
@@ -12,10 +13,16 @@ def addresses(*made: object) -> set[int]:
     return {each._semlock.handle for each in made}  # type: ignore[attr-defined]
 
 
+def gauge() -> dict[str, Any]:
+    """What the gauge of the hook says of this process."""
+    session: Any = Session()
+    POINTS["locks gauge"].install(synchronize, session)
+    found: dict[str, Any] = session.gauges["locks"]()
+    return found
+
+
 def held() -> set[int]:
-    found = locks._locks()
-    assert found is not None
-    return set(found["held"])
+    return set(gauge()["held"])
 
 
 def test_a_lock_is_held_from_acquire_to_release() -> None:
@@ -31,12 +38,10 @@ def test_a_lock_is_held_from_acquire_to_release() -> None:
 def test_semaphores_that_count_are_no_locks() -> None:
     context = multiprocessing.get_context("fork")
     places, queue = context.BoundedSemaphore(1), context.Queue(1)
-    known = locks._locks()
 
     places.acquire()
     queue.put(1)
 
-    assert known is not None
     assert not held() & addresses(places, queue._sem)  # type: ignore[attr-defined]
     places.release()
     assert queue.get() == 1
@@ -64,9 +69,9 @@ def _release_and_tell(lock: object) -> None:
 
 
 def test_the_gauge_is_added_and_removed() -> None:
-    session = Session()
+    session: Any = Session()
 
-    undo = POINTS["locks gauge"].install(multiprocessing.synchronize, session)  # type: ignore[arg-type]
+    undo = POINTS["locks gauge"].install(synchronize, session)
 
     assert session.gauges.keys() == {"locks"}
     undo()
