@@ -59,4 +59,23 @@ SCENARIOS = (
         shows_s=15,
         is_alone=True,
     ),
+    Scenario(
+        name="lock-contention",
+        title="hold the lock of a result while computing it, in four processes",
+        neighbour="takes the lock for the addition only",
+        expected=("lock-contention",),
+        also=("cpu-oversubscription",),
+        layer="stacks",
+        shows_s=25,
+        is_alone=True,
+    ),
+    Scenario(
+        name="pipeline-bottleneck",
+        title="feed a learner from two actors that are far slower",
+        neighbour="has fast actors and a large model",
+        expected=("pipeline-bottleneck",),
+        layer="stacks",
+        shows_s=25,
+        is_alone=True,
+    ),
 )

@@ -71,6 +71,20 @@ def children_started_by(index: Index, process: Process) -> Iterator[Process]:
                 yield other
 
 
+def is_sibling(index: Index, one: Process, other: Process) -> bool:
+    """Whether two processes run the same function, started by the same process."""
+    if one.process == other.process or one.role != other.role or one.role == "main":
+        return False
+    if label_stem(one) != label_stem(other):
+        return False
+    return family_head(index, one) == family_head(index, other)
+
+
+def label_stem(process: Process) -> str:
+    """The label of a process without its number: `worker` of `worker 3`."""
+    return process.label.rstrip("0123456789 ")
+
+
 @derived
 def loader_owners(index: Index) -> tuple[tuple[Process, tuple[Process, ...]], ...]:
     """Each living process with living DataLoader workers, and these workers."""

@@ -16,6 +16,7 @@ from . import (
     cuda,
     forking,
     loader,
+    locks,
     pickling,
     pools,
     process_exit,
@@ -51,6 +52,8 @@ TABLE = (
 
     # process_exit.py: notes exit
     Point("Process.run", _PROCESS, attribute("BaseProcess.run", process_exit.wrap_run)),
+    Point("exit functions", "multiprocessing.util",
+          attribute("_exit_function", process_exit.wrap_exit_function)),
     Point("Process._bootstrap", _PROCESS,
           attribute("BaseProcess._bootstrap", process_exit.wrap_bootstrap)),
     Point("os._exit", "os", attribute("_exit", process_exit.wrap_os_exit)),
@@ -68,6 +71,9 @@ TABLE = (
     Point("SimpleQueue.get", _QUEUES, attribute("SimpleQueue.get", queues.wrap_get)),
     Point("Queue._on_queue_feeder_error", _QUEUES,
           attribute("Queue._on_queue_feeder_error", queues.wrap_feeder_error)),
+
+    # locks.py: gauges locks
+    Point("locks gauge", "multiprocessing.synchronize", locks.add_gauge),
 
     # pools.py: gauges pools
     Point("pools gauge", "multiprocessing.util", pools.add_gauge),

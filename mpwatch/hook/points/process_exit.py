@@ -30,18 +30,48 @@ def wrap_run(original: Callable[..., Any], session: Context) -> Callable[..., An
         try:
             return original(self, *args, **kwargs)
         except BaseException as error:
-            # `multiprocessing` turns each exception into an exit code and reports no more.
-            frames = foreign_exceptions.frames_of(error, 8)
-            session.here.own.exception = type(error).__name__, frames
-            cause = foreign_exceptions.context_of(error) if _exits_with_failure(error) else error
-            # `torch.multiprocessing.spawn` writes an exception to a file and calls `sys.exit`.
-            if cause is not None and is_a(cause, Exception):
-                session.is_crashed = True
-                session.failed(wire.PROCESS_START, began_ns, cause, where_in="run")
+            _failed(session, began_ns, error)
             foreign_exceptions.unframe(error)
             raise
 
     return run
+
+
+def wrap_exit_function(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
+    """Remember and note the exception that ends the `run` of a class derived from `Process`.
+
+    `Process._bootstrap` calls this function while the exception is on its way, in a `finally`
+    (CPython 3.10 to 3.15); afterwards nothing but an exit code is left.
+    """
+
+    def _exit_function(*args: Any, **kwargs: Any) -> Any:
+        error = sys.exc_info()[1]
+        if error is not None and not session.here.own.exception[0]:
+            caller = sys._getframe(1)
+            # A process that was forked in an `except` block still has the exception of its parent.
+            passed = foreign_exceptions.traceback_of(error)
+            if passed is not None and passed.tb_frame is caller and _is_bootstrap(caller):
+                _failed(session, session.system.monotonic_ns(), error)
+        del error
+        return original(*args, **kwargs)
+
+    return _exit_function
+
+
+def _is_bootstrap(caller: FrameType) -> bool:
+    is_own = caller.f_globals.get("__name__") == "multiprocessing.process"
+    return is_own and caller.f_code.co_name == "_bootstrap"
+
+
+def _failed(session: Context, began_ns: int, error: BaseException) -> None:
+    """Remember and note what ends a child: `multiprocessing` makes an exit code of it."""
+    frames = foreign_exceptions.frames_of(error, 8)
+    session.here.own.exception = type(error).__name__, frames
+    cause = foreign_exceptions.context_of(error) if _exits_with_failure(error) else error
+    # `torch.multiprocessing.spawn` writes an exception to a file and calls `sys.exit`.
+    if cause is not None and is_a(cause, Exception):
+        session.is_crashed = True
+        session.failed(wire.PROCESS_START, began_ns, cause, where_in="run")
 
 
 def _exits_with_failure(error: BaseException) -> bool:
