@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import sys
 
+from ..lifecycle import fork
 from ..lifecycle.patcher import Point, attribute
 from . import (
     collectives,
     cuda,
-    forking,
     loader,
     pickling,
     pools,
@@ -127,11 +127,11 @@ TABLE = (
     # collectives.py: gauges collectives
     Point("process groups", "torch.distributed.distributed_c10d", collectives.install),
 
-    # forking.py: ends the hook's thread before a call and starts it again afterwards
-    *(Point(f"os.{name}", "os", attribute(name, forking.wrap_single_threaded), "3.12")
-      for name in forking.SINGLE_THREADED),
-    *(Point(f"os.{name}", "os", attribute(name, forking.wrap_fork), "3.12")
-      for name in forking.FORKS),
+    # lifecycle/fork.py: ends the hook's thread before a call and starts it again afterwards
+    *(Point(f"os.{name}", "os", attribute(name, fork.wrap_single_threaded), "3.12")
+      for name in fork.SINGLE_THREADED),
+    *(Point(f"os.{name}", "os", attribute(name, fork.wrap_fork), "3.12")
+      for name in fork.FORKS),
 
     # environment.py: under `mpwatch run` only, see `table`; passes the hook on to programs
 )
