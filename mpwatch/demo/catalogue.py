@@ -1,4 +1,4 @@
-"""All demonstrations, in the order of the catalogue of failures."""
+"""How demonstrations are found and run."""
 
 from __future__ import annotations
 
@@ -7,38 +7,14 @@ import sys
 from collections.abc import Callable
 
 from mpwatch.demo.bounds import may_limit, may_mount
-from mpwatch.demo.entries import (
-    distributed,
-    exits,
-    gpu,
-    hangs,
-    healthy,
-    memory,
-    results,
-    starting,
-    throughput,
-    transport,
-)
-from mpwatch.demo.scenario import Scenario
+from mpwatch.demo.scenarios import SCENARIOS, Scenario
 
 __all__ = ["Scenario", "command", "find", "obstacle", "scenarios"]
 
 
 def scenarios() -> tuple[Scenario, ...]:
     """All scenarios, healthy ones first, including those without a program."""
-    parts = (
-        healthy,
-        transport,
-        starting,
-        hangs,
-        exits,
-        memory,
-        throughput,
-        results,
-        gpu,
-        distributed,
-    )
-    return tuple(scenario for part in parts for scenario in part.SCENARIOS)
+    return SCENARIOS
 
 
 def find(name: str) -> Scenario:
