@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from mpwatch.attach.inject import blocked_words, deliver, read_frame
 from mpwatch.attach.methods import METHODS, Attempt, cancel_call
+from mpwatch.attach.outcomes import Answer, Detached, Refused
 from mpwatch.attach.payload import exchange_dir, install
-from mpwatch.attach.results import Answer, Detached, Refused
 from mpwatch.attach.target import Target, read_target
 from mpwatch.collect.hook import discovery
 from mpwatch.collect.hook.discovery import NoHook, Presence

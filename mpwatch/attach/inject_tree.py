@@ -14,7 +14,7 @@ from mpwatch.attach import confinement
 from mpwatch.attach.detach import detach
 from mpwatch.attach.inject import inject
 from mpwatch.attach.native import tracer
-from mpwatch.attach.results import Attached, Detached, Refused
+from mpwatch.attach.outcomes import Attached, Detached, Refused
 from mpwatch.collect.job.reader import ReadRequest, TreeCollector
 from mpwatch.collect.process.procfs import age_s, stat_of
 from mpwatch.model.cmdline import python_program

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, TypeVar
 
-from mpwatch.attach.results import still_attached
+from mpwatch.attach.outcomes import still_attached
 from mpwatch.describe.frames import frame_words
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ProcSample

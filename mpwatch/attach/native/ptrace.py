@@ -16,7 +16,7 @@ from collections.abc import Callable
 from types import TracebackType
 
 from mpwatch.attach.native import gil_syscalls
-from mpwatch.attach.results import Refused
+from mpwatch.attach.outcomes import Refused
 
 # linux/ptrace.h
 _CONT, _DETACH, _SYSCALL = 7, 17, 24

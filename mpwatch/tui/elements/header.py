@@ -10,7 +10,6 @@ from mpwatch.model.cmdline import python_program
 from mpwatch.model.host import HostSample
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.units import bytes_text, count_text, percent_text, seconds_text
-from mpwatch.tui.elements.sparkline import trend
 from mpwatch.tui.elements.styled_text import (
     Line,
     Span,
@@ -19,6 +18,7 @@ from mpwatch.tui.elements.styled_text import (
     cell,
     fitted,
     line,
+    trend,
     width_of,
 )
 
