@@ -115,7 +115,7 @@ def new(rule: str, chapter: str, root: str) -> list[str]:
         f"tests/unit/diagnose/rules/test_{stem}.py": TEST.format(chapter=chapter, stem=stem),
     }
     rows = {
-        "mpwatch/demo/scenarios.py": (ENTRY, f"\n{chapter.upper()} = (\n", "\n)\n"),
+        "mpwatch/demo/catalogue.py": (ENTRY, f"\n{chapter.upper()} = (\n", "\n)\n"),
         "tests/integration/demo/signals.py": (
             SIGNAL,
             "\nSIGNALS: dict[str, Signal] = {\n",
