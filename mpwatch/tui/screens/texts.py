@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeVar
 
 from rich.cells import cell_len
 from textual.app import ComposeResult
@@ -19,6 +19,8 @@ from mpwatch.tui.pages.findings import in_full
 from mpwatch.tui.screens.base import LiveScreen, ProcessRequested
 from mpwatch.tui.view_state import ViewState
 from mpwatch.tui.widgets.line_view import LineView, ScrollingLines
+
+T = TypeVar("T")
 
 EVERYWHERE = (
     "Top line: job, mode, processes with the hook ready of those that can have it, hook events",
@@ -157,16 +159,8 @@ MARGIN = 5
 NARROW = 40
 
 
-class HelpScreen(Screen[None]):
-    """The help text; the usual keys close it."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,question_mark,q,enter", "dismiss", "Back", id="help.back"),
-    ]
-
-    def __init__(self, help_text: HelpText) -> None:
-        super().__init__()
-        self._help_text = help_text
+class TextScreen(Screen[T]):
+    """A text that is wrapped to the width."""
 
     def compose(self) -> ComposeResult:
         """The text."""
@@ -178,14 +172,34 @@ class HelpScreen(Screen[None]):
 
     def on_resize(self) -> None:
         """Wrap the text to the new width."""
-        text = self.query_one(ScrollingLines)
-        text.show(self._help_text.lines(max(NARROW, self.size.width - MARGIN)))
+        lines = self.lines(max(NARROW, self.size.width - MARGIN))
+        self.query_one(ScrollingLines).show(lines)
+
+    def lines(self, width: int) -> Sequence[Line]:
+        """The text in lines of at most this width."""
+        raise NotImplementedError
+
+
+class HelpScreen(TextScreen[None]):
+    """The help text; the usual keys close it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,question_mark,q,enter", "dismiss", "Back", id="help.back"),
+    ]
+
+    def __init__(self, help_text: HelpText) -> None:
+        super().__init__()
+        self._help_text = help_text
+
+    def lines(self, width: int) -> Sequence[Line]:
+        """The help text."""
+        return self._help_text.lines(width)
 
     def show_snapshot(self) -> None:
         """Draw nothing: help does not depend on the snapshot."""
 
 
-class InjectionScreen(Screen[bool]):
+class InjectionScreen(TextScreen[bool]):
     """The plan; closes with the answer, or without one on `esc`."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -198,18 +212,9 @@ class InjectionScreen(Screen[bool]):
         super().__init__()
         self._plan = plan
 
-    def compose(self) -> ComposeResult:
-        """The text."""
-        yield ScrollingLines(classes="sheet")
-
-    def on_mount(self) -> None:
-        """Focus the text."""
-        self.query_one(ScrollingLines).focus()
-
-    def on_resize(self) -> None:
-        """Wrap the text to the new width."""
-        text = self.query_one(ScrollingLines)
-        text.show(plan_lines(self._plan, max(NARROW, self.size.width - MARGIN)))
+    def lines(self, width: int) -> Sequence[Line]:
+        """The plan."""
+        return plan_lines(self._plan, width)
 
     def action_answer(self, yes: bool) -> None:
         """Close with the answer."""
