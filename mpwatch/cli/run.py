@@ -308,10 +308,9 @@ def hooked_command(
         is_module: It is a module.
         python: The interpreter, with options.
     """
-    import mpwatch.hook
+    from mpwatch.hook.run import command
 
-    runner = os.path.join(os.path.dirname(mpwatch.hook.__file__), "run.py")
-    return [*python, runner, *(["-m"] if is_module else []), *argv]
+    return [*python, *command([*(["-m"] if is_module else []), *argv])[1:]]
 
 
 def python_path_with_hook() -> str:

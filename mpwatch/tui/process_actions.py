@@ -86,7 +86,7 @@ class ProcessActions:
         """Send a signal; returns a sentence with the result.
 
         Raises:
-            NotDone: The process has ended or belongs to another user.
+            ActionRefused: The process has ended or belongs to another user.
         """
         self._try(lambda: self.send(process, number), process)
         return f"{signal.Signals(number).name} was sent to {process.pid}."
@@ -95,7 +95,7 @@ class ProcessActions:
         """Raise its soft limit of descriptors to the hard limit; returns a sentence.
 
         Raises:
-            NotDone: The process has ended or belongs to another user.
+            ActionRefused: The process has ended or belongs to another user.
         """
         hard = self._try(lambda: self.raise_limit(process), process)
         return f"{process.pid} may now open {hard} descriptors."
@@ -131,7 +131,7 @@ def write_new(path: str, content: str) -> str:
     """Create a file, readable by its user only; returns its path.
 
     Raises:
-        NotDone: It exists, or cannot be written.
+        ActionRefused: It exists, or cannot be written.
     """
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -20,7 +20,6 @@ from mpwatch.model.sanitize import clean
 from mpwatch.model.units import seconds_text
 
 HELLO_WITHIN_S = 0.5
-_MAPS_BYTES_LIMIT = 64 << 20
 _SHOWN = 12
 
 
