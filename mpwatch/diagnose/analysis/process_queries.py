@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from mpwatch.describe.names import full_name
+from mpwatch.describe.processes import full_name
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.snapshot import Process, Snapshot

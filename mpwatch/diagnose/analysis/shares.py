@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from mpwatch.describe.account import sentence
-from mpwatch.describe.names import unique_names
+from mpwatch.describe.processes import unique_names
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.model.account import (
     BUCKET_S,

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from mpwatch.collect.hook import decode
-from mpwatch.collect.hook.ring_decode import read_ring
+from mpwatch.collect.hook.decode import read_ring
 from mpwatch.collect.process import procfs
 from mpwatch.hook import wire
 from mpwatch.model.events import HookEvent, HookNote
