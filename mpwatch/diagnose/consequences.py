@@ -120,6 +120,8 @@ CAUSES_OF: Mapping[str, tuple[str, ...]] = {
         "disk-waits",
         "page-fault-cost",
     ),
+    "bottleneck-process": ("pickling-cost",),
+    "pipeline-bottleneck": ("pickling-cost", "disk-waits", "page-fault-cost"),
     "straggler-worker": ("stuck-worker-io",),
     "pin-memory-thread-death": ("fd-exhaustion-receiver", "max-map-count"),
     "resource-tracker-leaks": ("worker-oom-killed", "worker-segfault", "main-killed"),

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from mpwatch.collect.hook.client import HookClients
-from mpwatch.collect.hook.files import BlackBox, folders_of_user, has_box, read_box
+from mpwatch.collect.hook.left_files import BlackBox, folders_of_user, has_box, read_box
 from mpwatch.collect.job.reader import ReadRequest, TreeCollector
 from mpwatch.collect.process.exits import ExitWatch
 from mpwatch.collect.process.py_spy import StackCollector

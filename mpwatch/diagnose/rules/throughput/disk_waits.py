@@ -15,7 +15,7 @@ from mpwatch.diagnose.analysis.shares import (
     doing_words,
     losses,
     speedup_without,
-    times_text,
+    times_faster,
 )
 from mpwatch.model.account import SYNC_CALLS, Activity
 from mpwatch.model.findings import Finding, Severity
@@ -97,7 +97,8 @@ def _finding(index: Index, found: Sequence[Loss], faster: Speedup) -> Finding:
             *(() if is_told else (f"most often it waits for {what}",)),
             *(_lines(most.process) if not place else ()),
             *(_paging(index.history, most.process) if is_paging else ()),
-            f"without these waits the job would be at most {times_text(faster.sure)} as fast",
+            "without these waits the job would be at most "
+            f"{times_faster(1 - 1 / faster.sure)} as fast",
         ),
         cause=_CAUSE_SYNC if is_sync else _CAUSE_PAGES if is_paging else _CAUSE,
         advice=_ADVICE_SYNC

@@ -13,7 +13,7 @@ from mpwatch.diagnose.analysis.shares import (
     Speedup,
     losses,
     speedup_without,
-    times_text,
+    times_faster,
 )
 from mpwatch.model.account import DESCRIPTORS, RECEIVING, SHARING, Activity
 from mpwatch.model.findings import Finding, Severity
@@ -91,7 +91,7 @@ def _finding(found: Sequence[Loss], sizes: Sequence[str], faster: Speedup) -> Fi
         evidence=(
             *(_words(each) for each in found[:SHOWN]),
             *sizes[:SHOWN],
-            f"without it the job would be at most {times_text(faster.most)} as fast",
+            f"without it the job would be at most {times_faster(1 - 1 / faster.most)} as fast",
         ),
         cause=(
             "Each tensor that goes to another process gets a shared-memory file of its own, and "

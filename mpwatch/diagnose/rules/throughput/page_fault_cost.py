@@ -9,7 +9,7 @@ from typing import NamedTuple
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.newest import own_lines
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called
-from mpwatch.diagnose.analysis.shares import core_share, shares, times_text, work_place
+from mpwatch.diagnose.analysis.shares import core_share, shares, times_faster, work_place
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History, ProcessMetric, first_at, rise
 from mpwatch.model.ids import ProcessId
@@ -32,7 +32,6 @@ FAULTS_PER_S = 5_000
 PLACE_PART = 0.5
 CORE_SHARE = 0.2
 SHOWN = 2
-MOST_SHARE = 0.98
 
 
 class _Use(NamedTuple):
@@ -116,8 +115,7 @@ def _finding(index: Index, found: Sequence[tuple[float, Process, _Use]]) -> Find
                 else ()
             ),
             *((f"{called(process)} was last seen at {lines}",) if lines else ()),
-            "without this time it would be at most "
-            f"{times_text(1 / (1 - min(lost, MOST_SHARE)))} as fast",
+            f"without this time it would be at most {times_faster(lost)} as fast",
         ),
         cause=(
             "Memory that was just mapped has no pages: at the first use of each the kernel finds "

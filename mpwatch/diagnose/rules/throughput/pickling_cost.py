@@ -12,7 +12,7 @@ from mpwatch.diagnose.analysis.shares import (
     Speedup,
     losses,
     speedup_without,
-    times_text,
+    times_faster,
 )
 from mpwatch.diagnose.analysis.stack_patterns import calls
 from mpwatch.model.account import COPYING, PICKLING, UNPICKLING, Activity
@@ -80,7 +80,7 @@ def _finding(index: Index, found: Sequence[Loss], faster: Speedup) -> Finding:
             *(_words(each) for each in found[:SHOWN]),
             *_volumes(index, found),
             *_tasks(index),
-            f"without it the job would be at most {times_text(faster.most)} as fast",
+            f"without it the job would be at most {times_faster(1 - 1 / faster.most)} as fast",
         ),
         cause=_cause(density),
         advice=_advice(most.process, thread, density),
