@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 
 from mpwatch.collect.hook import decode
 from mpwatch.collect.hook.decode import read_ring
@@ -18,6 +20,8 @@ from mpwatch.hook import wire
 from mpwatch.model.events import HookEvent, HookNote
 from mpwatch.model.ids import ProcessId
 
+NAMES_LIMIT = 10_000
+"""Names that are read of a folder: a process says which one it is."""
 NOTES_BYTES_LIMIT = 1 << 20
 """A hook stops at a quarter of this."""
 
@@ -77,6 +81,30 @@ def read_boxes(folders: Iterable[str], proc: str = "/proc") -> tuple[BlackBox, .
             continue
         boxes += [read_box(folder, process, proc) for process in processes if process]
     return tuple(sorted(boxes, key=lambda box: box.process.start_ticks))
+
+
+def last_boxes(
+    folders: Iterable[str], without: Collection[ProcessId], limit: int, proc: str = "/proc"
+) -> Iterator[BlackBox]:
+    """The black boxes that were written last, newest first.
+
+    Args:
+        folders: Where they are; folders that are missing are empty.
+        without: Processes whose files are not read.
+        limit: How many are read at most.
+        proc: Where procfs is mounted.
+    """
+    found: list[tuple[float, str, ProcessId]] = []
+    for folder in folders:
+        with suppress(OSError), os.scandir(folder) as entries:
+            for entry in islice(entries, NAMES_LIMIT):
+                process = _process_of(entry.name)
+                is_ring = entry.name.endswith(wire.RING_SUFFIX)
+                if is_ring and process is not None and process not in without:
+                    with suppress(FileNotFoundError):
+                        found.append((entry.stat().st_mtime, folder, process))
+    for _, folder, process in sorted(found, reverse=True)[:limit]:
+        yield read_box(folder, process, proc)
 
 
 def _process_of(name: str) -> ProcessId | None:

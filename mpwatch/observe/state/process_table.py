@@ -292,6 +292,8 @@ class ShortLived:
     def __init__(self) -> None:
         self._births: dict[tuple[ProcessId, int], HookNote] = {}
         self._codes: dict[tuple[ProcessId, int], tuple[float, int]] = {}
+        self._known: dict[int, ProcessId] = {}
+        """Processes that have told something themselves, by pid; the last ones."""
 
     @property
     def has_any(self) -> bool:
@@ -299,7 +301,10 @@ class ShortLived:
         return bool(self._births)
 
     def add_note(self, note: HookNote) -> None:
-        """Remember the start of a child."""
+        """Remember the start of a child, and which process has a pid."""
+        if len(self._known) >= PENDING_LIMIT:
+            self._known.pop(next(iter(self._known)))
+        self._known[note.process.pid] = note.process
         pid = note.data.get("pid")
         if note.kind == "birth" and isinstance(pid, int) and len(self._births) < PENDING_LIMIT:
             self._births[note.process, pid] = note
@@ -338,8 +343,18 @@ class ShortLived:
                 ended_s, code = self._codes[key]
                 del self._births[key]
                 if code:
-                    yield _ended_child(reading, note, pid, code, ended_s, ticks_per_s)
+                    sample, ended = _ended_child(reading, note, pid, code, ended_s, ticks_per_s)
+                    itself = self._known.get(pid)
+                    if itself is not None and _is_near(itself, sample.process, ticks_per_s):
+                        sample = replace(sample, process=itself)
+                        ended = replace(ended, process=itself)
+                    yield sample, ended
         self._codes = {key: code for key, code in self._codes.items() if key in self._births}
+
+
+def _is_near(one: ProcessId, other: ProcessId, ticks_per_s: int) -> bool:
+    """Whether two processes with one pid started within two seconds of each other."""
+    return abs(one.start_ticks - other.start_ticks) <= 2 * ticks_per_s
 
 
 def _ended_child(
