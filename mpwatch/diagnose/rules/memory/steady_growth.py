@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from mpwatch.describe.names import full_name_of
+from mpwatch.diagnose.analysis.forecast import memory_room
 from mpwatch.diagnose.analysis.growing import (
     FileKind,
     Growing,
@@ -34,6 +35,7 @@ from mpwatch.diagnose.analysis.process_queries import WORK_ROLES, all_called, ca
 from mpwatch.diagnose.analysis.shares import shares, work_place
 from mpwatch.diagnose.analysis.stack_patterns import calls
 from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.host import NewFiles
 from mpwatch.model.samples import FdKind
 from mpwatch.model.snapshot import Process
 from mpwatch.model.units import bytes_text, count_text, rate_text, seconds_text
@@ -160,43 +162,74 @@ def _finding_of_segments(index: Index, found: GrowingSegments) -> Finding:
 
 
 def _finding_of_files(index: Index, found: GrowingFiles) -> Finding:
-    """Describe files that pile up; which process makes them is not known."""
-    snapshot, growth = index.snapshot, found.growth
-    cause, advice = _FILES[found.kind]
-    folder = found.files.example.rpartition("/")[0]
-    span = seconds_text(growth.span_s)
+    """Describe files that pile up, and the processes that make them where these are known."""
+    growth, files, kind = found.growth, found.files, found.kind
+    cause, advice = _FILES[kind]
+    span, where = seconds_text(growth.span_s), f"{files.key.folder}/{files.pattern}"
+    pace = _pace("threads", growth.per_s)
+    if found.bytes_per_s >= 1:
+        pace += f", {rate_text(found.bytes_per_s, 'B')}"
+    title = f"{kind} {where} pile up and are not removed"
+    if found.makers:
+        is_one = len(found.makers) == 1
+        verb = "uses and does not remove" if files.kind == "psm" else "makes and does not remove"
+        verb = verb if is_one else verb.replace("uses", "use").replace("makes", "make")
+        verb = verb if is_one else verb.replace("does", "do")
+        title = f"{all_called(found.makers)} {verb} {kind}, {where}"
     evidence = [
-        f"{found.files.total} {found.kind} ({bytes_text(found.files.size_bytes)}) in {folder} were "
-        f"made by the user of this job since it began, {growth.gained:.0f} of them in the last "
-        f"{span}; for example {found.files.example}",
+        f"{files.total} of these files ({bytes_text(files.size_bytes)}) were made since the job "
+        f"began, {growth.gained:.0f} of them in the last {span}; for example {files.example}",
+        found.proof,
+        f"{_in_use(index, files)} of them are mapped or open in processes of this job",
+        *_file_room_words(index, found),
     ]
-    if found.kind == "temporary files":
-        evidence.append("other jobs of the user with the same TMPDIR are counted as well")
-    else:
-        evidence.append(
-            "the resource tracker of this job has read enough messages to have registered them"
-        )
-    if found.kind == "shared-memory files":
-        mapped = sum(s.kind == "psm" and s.is_linked for s in snapshot.segments)
-        evidence.append(f"{mapped} of them are mapped or open in processes of this job")
-    if found.room is not None:
-        left = f"{bytes_text(found.room.free_bytes)} of {bytes_text(found.room.total_bytes)}"
-        when = "more than a day" if found.eta_s is None else seconds_text(found.eta_s)
-        evidence.append(f"{found.room.path}: {left} left, used up in {when} at this rate")
     return Finding(
         rule=RULE,
         severity=urgency(found.eta_s, growth.span_s),
-        process=snapshot.root,
-        subject=found.kind,
-        summary=(
-            f"{found.kind} in {folder} pile up and are not removed: "
-            f"{_pace('threads', growth.per_s)} for {span}"
-        ),
+        process=found.makers[0].process if found.makers else index.snapshot.root,
+        others=tuple(each.process for each in found.makers[1:]),
+        subject=kind,
+        summary=f"{title}: {pace} for {span}",
         evidence=tuple(evidence),
         cause=cause,
         advice=advice,
         eta_s=found.eta_s,
     )
+
+
+def _in_use(index: Index, files: NewFiles) -> int:
+    """How many files of this folder and kind are mapped or open in the job."""
+    folder, lead = files.key.folder, files.pattern.partition("*")[0]
+    start = f"{folder}/{lead}"
+    mapped = {each.path for each in index.snapshot.segments if each.path.startswith(start)}
+    links = (
+        link.target
+        for process in index.snapshot.living()
+        if process.sample.fds is not None
+        for link in process.sample.fds.links or ()
+        if link.kind in ("file", "shm") and link.target.startswith(start)
+    )
+    return len(mapped.union(links))
+
+
+def _file_room_words(index: Index, found: GrowingFiles) -> Iterator[str]:
+    """How much is left of the file system, and of the memory where files are memory."""
+    room, is_memory = found.files.room, found.files.is_memory
+    memory = memory_room(index.snapshot) if is_memory else None
+    when = "more than a day" if found.eta_s is None else seconds_text(found.eta_s)
+    parts = []
+    if room is not None:
+        parts.append(
+            f"{room.path}: {bytes_text(room.free_bytes)} of {bytes_text(room.total_bytes)} left"
+        )
+    if memory is not None:
+        parts.append(f"{memory.what}: {bytes_text(memory.free_bytes)} left")
+    if parts:
+        yield (
+            f"{', '.join(parts)}; at this rate the first of these lasts for {when}"
+            if len(parts) > 1
+            else f"{parts[0]}, used up in {when} at this rate"
+        )
 
 
 def _numbers(found: Growing, story: _Story) -> Iterator[str]:
@@ -476,19 +509,32 @@ _FILES: Mapping[FileKind, tuple[str, str]] = {
         "a block; its memory stays in use until unlink() removes the file, also after the "
         "processes have exited.",
         "Call unlink() once for each block, in the process that knows that nobody needs it any "
-        "more, or use a SharedMemoryManager, which unlinks its blocks at the end. Reuse blocks "
-        "where messages have one size.",
+        "more: the reader, once it has copied the data. Or reuse a few blocks in turn, or use a "
+        "SharedMemoryManager, which unlinks its blocks at the end.",
     ),
     "semaphores": (
         "Locks, queues and events of multiprocessing are made again and again and kept: each has "
         "named semaphores, which are removed when the object is freed.",
         "Make them once, before the loop, and pass them on; drop those that are not needed.",
     ),
+    "files in memory": (
+        "Files are made in a tmpfs, whose files are memory, and nothing removes them. They keep "
+        "their memory until they are removed, also after the job has ended. A cache that is still "
+        "being filled looks the same; its growth ends.",
+        "Remove each file once it was read, in the process that reads it last, or keep only the "
+        "newest few; remove the folder at the end of the job.",
+    ),
     "temporary files": (
-        "Files are made in the directory for temporary files and not removed. They stay after the "
-        "job has ended.",
-        "Use tempfile.TemporaryDirectory or NamedTemporaryFile in a with-statement, and set TMPDIR "
-        "to a directory of the job that is removed at its end.",
+        "Temporary files are made again and again, and nothing removes them while the job runs. A "
+        "cache that is still being filled looks the same; its growth ends.",
+        "Remove each file after its use: NamedTemporaryFile without delete=False, or "
+        "TemporaryDirectory, in a with-statement for each step and not for the whole run. "
+        "mkstemp() leaves it to the caller.",
+    ),
+    "files": (
+        "The job writes ever more files. If these are its results, the file system is too small "
+        "for them at this rate; if they are intermediate, nothing removes them.",
+        "Keep only the newest few, write less often, or write to a larger file system.",
     ),
 }
 

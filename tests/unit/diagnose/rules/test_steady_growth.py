@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from mpwatch.diagnose.rules.memory.steady_growth import check
 from mpwatch.model.account import Account
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import Point, ProcessMetric
-from mpwatch.model.host import NewFiles
+from mpwatch.model.host import FilesKey, NewFiles
 from mpwatch.model.samples import FdLink, ThreadSample, WaitedOn
 from mpwatch.model.snapshot import Process, WorkerLoad
 from tests.builders.snapshots import (
@@ -406,24 +407,159 @@ def test_a_queue_without_a_bound_is_reported_once_with_its_memory() -> None:
     assert told.subject == "queue"
 
 
+def piling(
+    key: FilesKey, total: int = 150, size_bytes: int = 150 * MIB, **of: Any
+) -> tuple[NewFiles, Mapping[FilesKey, Sequence[Point]]]:
+    """Files of which there are two more each second, for a minute."""
+    suffix = key.group.rpartition("*")[2]
+    files = NewFiles(
+        total, size_bytes, f"{key.folder}/{key.group.replace('*', '00149')}", key,
+        **{"pattern": f"{key.group.partition('*')[0]}*{suffix}", **of},
+    )  # fmt: skip
+    return files, {key: line(total, 2, 60)}
+
+
+BLOCKS = FilesKey("/dev/shm", "psm_*")
+STAGED = FilesKey("/dev/shm/stage_ab", "shard-*.npy")
+CLIPS = FilesKey("/home/me/run/tmp", "tmp*.gif")
+PARTS = FilesKey("/home/me/run/out", "part-*.bin")
+
+
 def test_shared_memory_blocks_that_are_never_unlinked_are_reported() -> None:
-    past = history(
-        {(300, "read_bytes"): line(90_000, 75, 60)}, host={"psm_files": line(150, 2, 60)}
-    )
-    files = NewFiles(150, 150 * MIB, "/dev/shm/psm_ab12")
-    tracker = process(300, "resource-tracker")
     shm = room(400 * MIB, 200 * MIB)
+    files, counts = piling(BLOCKS, kind="psm", room=shm, is_memory=True, is_shared=True)
+    past = history({(300, "read_bytes"): line(90_000, 75, 60)}, files=counts)
+    tracker = process(300, "resource-tracker")
 
-    told = only(check, snapshot_of(main(), tracker, shm=shm, new_psm=files), past)
+    told = only(check, snapshot_of(main(), tracker, shm=shm, new_files=(files,)), past)
 
-    assert "150 shared-memory files (150M) in /dev/shm" in told.evidence[0]
-    assert "/dev/shm/psm_ab12" in told.evidence[0]
-    assert told.evidence[2].startswith("0 of them are mapped")
+    assert told.evidence[0].startswith("150 of these files (150M) were made since the job began")
+    assert "/dev/shm/psm_00149" in told.evidence[0]
+    assert "resource tracker" in told.evidence[1]
+    assert told.evidence[2].startswith("0 of them are mapped or open")
     assert told.eta_s == pytest.approx(100)
     assert told.severity is Severity.WARNING
-    assert found(check, snapshot_of(main(), shm=shm, new_psm=files), past) == []
-    idle = history({(300, "read_bytes"): line(90_000, 0, 60)}, host={"psm_files": line(150, 2, 60)})
-    assert found(check, snapshot_of(main(), tracker, shm=shm, new_psm=files), idle) == []
+    assert told.process == pid(MAIN)
+    assert found(check, snapshot_of(main(), shm=shm, new_files=(files,)), past) == []
+    idle = history({(300, "read_bytes"): line(90_000, 0, 60)}, files=counts)
+    assert found(check, snapshot_of(main(), tracker, shm=shm, new_files=(files,)), idle) == []
+
+
+def test_both_users_of_blocks_are_named_where_each_has_its_own_resource_tracker() -> None:
+    files, counts = piling(BLOCKS, kind="psm", is_memory=True, is_shared=True)
+    read = {(n, "read_bytes"): line(9000, 75, 60) for n in (300, 301)}
+    camera = process(200, "spawned", label="camera")
+    trackers = (
+        process(300, "resource-tracker", parent=MAIN),
+        process(301, "resource-tracker", parent=200),
+    )
+
+    told = only(
+        check,
+        snapshot_of(main(), camera, *trackers, new_files=(files,)),
+        history(read, files=counts),
+    )
+
+    assert told.summary.startswith(
+        "main (100) and camera (200) use and do not remove shared-memory files, /dev/shm/psm_*: "
+        "+2.0/s, +2.0M/s for 60 s"
+    )
+    assert told.others == (pid(200),)
+
+
+def test_files_in_memory_that_a_process_had_open_are_reported_with_both_limits() -> None:
+    shm = room(40 * GIB, 8 * GIB)
+    files, counts = piling(
+        STAGED, room=shm, is_memory=True, is_shared=True, makers=((200, 3), (999, 1))
+    )
+    stager = process(200, "spawned", label="stager")
+    seen = snapshot_of(
+        main(), stager, new_files=(files,), memory_available_bytes=2 * GIB,
+        memory_total_bytes=64 * GIB,
+    )  # fmt: skip
+
+    told = only(check, seen, history(files=counts))
+
+    assert told.process == pid(200)
+    assert told.summary == (
+        "stager (200) makes and does not remove files in memory, /dev/shm/stage_ab/shard-*.npy: "
+        "+2.0/s, +2.0M/s for 60 s"
+    )
+    assert told.evidence[1] == "stager (200) had one of them open in 3 readings"
+    assert "the machine's memory: 2.0G left" in told.evidence[3]
+    assert told.eta_s == pytest.approx(2 * GIB / (2 * MIB))
+
+
+@pytest.mark.parametrize(
+    ("written_per_s", "pattern", "is_told"),
+    [
+        (2 * MIB, "shard-*.npy", True),
+        (0.2 * MIB, "shard-*.npy", False),
+        (20 * MIB, "shard-*.npy", False),
+        (0, "shard-200-*.npy", True),
+        (0, "shard-200*.npy", False),
+        (0, "shard-0200-*.npy", False),
+    ],
+)
+def test_files_of_other_jobs_of_the_user_are_not_told(
+    written_per_s: float, pattern: str, is_told: bool
+) -> None:
+    files, counts = piling(STAGED, is_memory=True, is_shared=True, pattern=pattern)
+    past = history({(200, "written_bytes"): line(900 * MIB, written_per_s, 60)}, files=counts)
+
+    told = found(check, snapshot_of(main(), process(200), new_files=(files,)), past)
+
+    assert [each.process for each in told] == ([pid(200)] if is_told else [])
+    if written_per_s and told:
+        assert "has written 120M in that time" in told[0].evidence[1]
+        assert "likely" in told[0].evidence[1]
+
+
+@pytest.mark.parametrize(
+    ("key", "free_bytes", "kind"),
+    [
+        (CLIPS, 900 * GIB, "temporary files"),
+        (CLIPS._replace(group="clip-*.gif"), 900 * GIB, "temporary files"),
+        (FilesKey("/home/me/run", "tmp*"), 900 * GIB, "temporary files"),
+        (PARTS, 900 * GIB, None),
+        (PARTS, 40 * GIB, "files"),
+    ],
+)
+def test_what_is_written_for_good_is_told_only_if_the_disk_is_full_within_a_day(
+    key: FilesKey, free_bytes: int, kind: str | None
+) -> None:
+    disk = room(1000 * GIB, free_bytes)
+    files, counts = piling(key, room=disk, makers=((MAIN, 1),))
+
+    told = found(check, snapshot_of(main(), new_files=(files,)), history(files=counts))
+
+    assert [each.subject for each in told] == ([kind] if kind else [])
+    assert all(each.severity is Severity.INFO for each in told)
+
+
+def test_a_folder_that_is_kept_short_and_one_that_fills_up_are_quiet() -> None:
+    files, _ = piling(STAGED, is_memory=True, makers=((MAIN, 5),))
+    sawtooth = [Point(NOW_S - 60 + n, 20 + 3 * (n % 15)) for n in range(61)]
+    full = [Point(NOW_S - 60 + n, min(100, 5 * n)) for n in range(61)]
+    few = line(11, 0.15, 60)
+
+    for points in (sawtooth, full, few):
+        past = history(files={STAGED: points})
+        assert found(check, snapshot_of(main(), new_files=(files,)), past) == []
+
+
+def test_of_several_files_of_one_kind_those_with_most_bytes_are_told() -> None:
+    small, of_small = piling(STAGED, size_bytes=MIB, is_memory=True, makers=((MAIN, 1),))
+    other = STAGED._replace(group="big-*.npy")
+    large, of_large = piling(other, is_memory=True, makers=((MAIN, 1),))
+
+    told = only(
+        check,
+        snapshot_of(main(), new_files=(small, large)),
+        history(files={**of_small, **of_large}),
+    )
+
+    assert "big-*.npy" in told.summary
 
 
 def test_shared_memory_that_is_kept_is_reported_with_makers_holders_and_line() -> None:
@@ -467,18 +603,6 @@ def test_workers_that_a_new_main_starts_one_by_one_are_quiet() -> None:
     past = history(rising("children", 30, 0.5))
 
     assert found(check, snapshot_of(main(born_wall_s=WALL_S - 50), *helpers), past) == []
-
-
-def test_temporary_files_are_reported_with_their_directory() -> None:
-    past = history(host={"tmp_files": line(200, 2, 60)})
-    files = NewFiles(200, 200 * 4096, "/scratch/tmpab12")
-
-    told = only(check, snapshot_of(main(), new_tmp=files), past)
-
-    assert told.severity is Severity.INFO
-    assert (
-        told.summary == "temporary files in /scratch pile up and are not removed: +2.0/s for 60 s"
-    )
 
 
 def test_a_small_or_short_rise_is_quiet() -> None:
