@@ -16,6 +16,7 @@ from mpwatch.model.samples import Ended, ProcSample, StackSample, StacksTaken, T
 from mpwatch.model.snapshot import Process, Segment, Snapshot
 from mpwatch.observe.state.child_targets import TargetTable
 from mpwatch.observe.state.event_log import EventLog, EventRate, HookStateLog, note_words
+from mpwatch.observe.state.file_lines import FileLines
 from mpwatch.observe.state.flows import FlowTable
 from mpwatch.observe.state.history import HistoryKeeper
 from mpwatch.observe.state.hook_state import HookTable, with_queues
@@ -50,6 +51,7 @@ class Fold:
         self._short_lived = ShortLived()
         self._equal_stacks = EqualStacks()
         self._call_sites = CallSites()
+        self._file_lines = FileLines()
         self._segment_table = SegmentTable()
         self._targets = TargetTable()
 
@@ -189,6 +191,7 @@ class Fold:
         record.stacks_problem, record.stacks_cost_s = taken.problem, taken.cost_s
         if taken.problem is None or taken.stacks:
             record.stacks = _by_thread(taken.stacks, self._equal_stacks)
+            self._file_lines.add_stacks(taken.stacks)
 
     # --- hooks -----------------------------------------------------------------------------------
 
@@ -224,6 +227,7 @@ class Fold:
         self._short_lived.add_note(note)
         if note.kind == "call-site":
             self._call_sites.add(note)
+            self._file_lines.add_note(note)
         else:
             words = note_words(note.kind, note.data)
             self._log.add(note.at_ns / 1e9, note.kind, note.process, words, note.data)
@@ -243,6 +247,7 @@ class Fold:
             host=tree.host,
             processes=tuple(self._build_processes(tree)),
             segments=self._segments,
+            file_lines=self._file_lines.lines(),
             gpus=tree.gpus,
             flows=self._flows.flows(),
             loaders=tuple(

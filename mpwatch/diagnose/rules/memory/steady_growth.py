@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
@@ -31,13 +32,13 @@ from mpwatch.diagnose.analysis.newest import (
     newest_threads,
     own_lines,
 )
-from mpwatch.diagnose.analysis.process_queries import WORK_ROLES, all_called, called
+from mpwatch.diagnose.analysis.process_queries import WORK_ROLES, all_called, called, counted
 from mpwatch.diagnose.analysis.shares import shares, work_place
 from mpwatch.diagnose.analysis.stack_patterns import calls
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.host import NewFiles
-from mpwatch.model.samples import FdKind
-from mpwatch.model.snapshot import Process
+from mpwatch.model.samples import FdKind, inode_of
+from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import bytes_text, count_text, rate_text, seconds_text
 
 RULE = "steady-growth"
@@ -180,6 +181,7 @@ def _finding_of_files(index: Index, found: GrowingFiles) -> Finding:
         f"{files.total} of these files ({bytes_text(files.size_bytes)}) were made since the job "
         f"began, {growth.gained:.0f} of them in the last {span}; for example {files.example}",
         found.proof,
+        *_making_words(index, found),
         f"{_in_use(index, files)} of them are mapped or open in processes of this job",
         *_file_room_words(index, found),
     ]
@@ -195,6 +197,28 @@ def _finding_of_files(index: Index, found: GrowingFiles) -> Finding:
         advice=advice,
         eta_s=found.eta_s,
     )
+
+
+SIMILAR = 0.1
+"""A line made these files if what it made differs from their mean size by this part at most."""
+
+
+def _making_words(index: Index, found: GrowingFiles) -> Iterator[str]:
+    """The line that makes the files, by a hook, or by the stacks of their makers."""
+    files, makers = found.files, {process.process for process in found.makers}
+    mean_bytes = files.size_bytes / max(1, files.total)
+    for line in index.snapshot.file_lines:
+        process = index.snapshot.get(line.process)
+        if process is None or (makers and line.process not in makers):
+            continue
+        if line.size_bytes is None and makers:
+            readings = counted(line.count, "stack")
+            yield f"{readings} of {called(process)} taken while it made a file: {line.place}"
+            return
+        differs = abs((line.size_bytes or 0) - mean_bytes)
+        if files.kind == "psm" and differs <= SIMILAR * mean_bytes:
+            yield f"{called(process)} makes blocks of this size at {line.place}"
+            return
 
 
 def _in_use(index: Index, files: NewFiles) -> int:
@@ -409,13 +433,16 @@ def _consumers(index: Index, found: Growing) -> _Consumers | None:
     Of several producers of one queue, one writes and the others wait for their turn. Producers hold
     the reading end as well, but do not read.
     """
-    blocked = next(filter(None, map(blocked_feeder, found.processes)), None)
+    blocked = next(filter(None, (blocked_feeder(index, each) for each in found.processes)), None)
     if blocked is None:
         return None
     producers = {each.process for each in found.processes}
-    work = {(each.parent, each.role) for each in found.processes if each.role in WORK_ROLES}
+    work = {(each.parent, each.role, _task(each)) for each in found.processes}
     holders = [each for each in blocked.readers(index) if each.process not in producers]
-    readers = [each for each in holders if (each.parent, each.role) not in work] or holders
+    readers = [each for each in holders if _has_read(index, each, blocked.inode)]
+    if not readers:
+        others = [each for each in holders if (each.parent, each.role, _task(each)) not in work]
+        readers = [each for each in others if not _reads_elsewhere(each, blocked.inode)] or holders
     subject, is_one = all_called(found.processes), len(found.processes) == 1
     waits = f"{'its' if is_one else 'a'} queue feeder thread waits for room in {blocked.target}"
     fills = f"{subject} {'fills' if is_one else 'fill'} a queue faster than"
@@ -426,6 +453,33 @@ def _consumers(index: Index, found: Growing) -> _Consumers | None:
         f"{fills} {all_called(readers)} {'reads' if len(readers) == 1 else 'read'} it",
         (f"{waits}, read by {all_called(readers)}", *at),
     )
+
+
+def _task(process: Process) -> str:
+    """What a child runs, without its number; processes that run the same have the same role."""
+    return process.label.rstrip("0123456789 ") if process.role in WORK_ROLES else ""
+
+
+def _has_read(index: Index, process: Process, inode: int) -> bool:
+    """Whether a process was seen waiting for data on a pipe, now or within the last minute."""
+    if any(_reads_from(thread) == inode for thread in process.threads):
+        return True
+    pipe = re.compile(rf"^data on .*\bpipe {inode}\b")
+    return any(pipe.match(each.activity.what) for each in shares(index, process))
+
+
+def _reads_elsewhere(process: Process, inode: int) -> bool:
+    """Whether the main thread of a process waits for data on another pipe."""
+    source = _reads_from(process.threads[0]) if process.threads else None
+    return source is not None and source != inode
+
+
+def _reads_from(thread: Thread) -> int | None:
+    """The inode of the pipe from which a thread waits for data."""
+    wait = thread.waits_on
+    if wait is None or wait.kind != "pipe-read" or not wait.targets:
+        return None
+    return inode_of(wait.targets[0])
 
 
 _BOUND_THE_QUEUE = (

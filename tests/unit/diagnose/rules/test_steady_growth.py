@@ -19,7 +19,7 @@ from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import Point, ProcessMetric
 from mpwatch.model.host import FilesKey, NewFiles
 from mpwatch.model.samples import FdLink, ThreadSample, WaitedOn
-from mpwatch.model.snapshot import Process, WorkerLoad
+from mpwatch.model.snapshot import FileLine, Process, Snapshot, WorkerLoad
 from tests.builders.snapshots import (
     MAIN,
     MIB,
@@ -250,6 +250,50 @@ def test_memory_behind_a_full_pipe_is_a_producer_that_outruns_its_consumer() -> 
     assert told.evidence[2] == "spawned 200 (200) is at train.py:40 consume"
     assert "faster than they are taken out" in told.cause
     assert "maxsize" in told.advice
+
+
+def test_the_readers_of_a_full_pipe_are_those_that_were_seen_to_read_it() -> None:
+    reads = WaitedOn("pipe-read", "read", ("pipe:[77]",), (4,))
+    elsewhere = WaitedOn("pipe-read", "read", ("pipe:[78]",), (6,))
+    ends = fds(9, 1024, [pipe(4, 77, False)])
+    fills = replace(feeder(77), process=pid(201), parent=pid(MAIN), role="spawned", label="read")
+    users = [
+        process(
+            n, "spawned", label=f"process {n}", fds=ends,
+            threads=[thread(n, "run.py:process:22", waits=reads if n == 202 else None)],
+        )
+        for n in (202, 203)
+    ]  # fmt: skip
+    collects = main(fds=ends, threads=[thread(MAIN, "run.py:main:36", waits=elsewhere)])
+    past = history(rising("anon_bytes", 900 * MIB, 5 * MIB, 201))
+
+    seen = only(check, snapshot_of(collects, fills, *users), past)
+    unseen = only(check, snapshot_of(collects, fills, users[1]), past)
+
+    assert "faster than process 202 (202) reads it" in seen.summary
+    assert "faster than process 203 (203) reads it" in unseen.summary
+
+
+def test_a_feeder_that_mostly_waits_for_room_is_known_also_between_two_items() -> None:
+    reader = process(200, "spawned", fds=fds(9, 1024, [pipe(4, 77, False)]))
+    account = Account()
+    for second in range(31):
+        blocked = feeder(77)
+        at_s = NOW_S - 30 + second
+        taken = [replace(each, name="QueueFeederThre") for each in blocked.threads]
+        job = snapshot_of(replace(blocked, threads=tuple(taken)), reader, at_s=at_s)
+        index = Index(job, NO_HISTORY)
+        account = advanced(account, index, wait_graph(index))
+    now = main(threads=[thread(100, "train.py:produce:12")], fds=fds(9, 1024, [pipe(5, 77, True)]))
+
+    told = only(
+        check,
+        replace(snapshot_of(now, reader), account=account),
+        history(rising("anon_bytes", 900 * MIB, 5 * MIB)),
+    )
+
+    assert told.subject == "queue"
+    assert told.summary.startswith("main (100) fills a queue faster than spawned 200 (200) reads")
 
 
 def producer(number: int, *, writes: bool) -> Process:
@@ -546,6 +590,30 @@ def test_a_folder_that_is_kept_short_and_one_that_fills_up_are_quiet() -> None:
     for points in (sawtooth, full, few):
         past = history(files={STAGED: points})
         assert found(check, snapshot_of(main(), new_files=(files,)), past) == []
+
+
+def test_the_line_that_makes_files_is_told_where_a_stack_or_a_hook_showed_it() -> None:
+    staged, of_staged = piling(STAGED, is_memory=True, makers=((200, 3),))
+    blocks, of_blocks = piling(BLOCKS, kind="psm", is_memory=True, makers=((MAIN, 1), (200, 1)))
+    lines = (
+        FileLine(pid(MAIN), "train.py:9 save", 4, None),
+        FileLine(pid(200), "staging.py:24 stage", 2, None),
+        FileLine(pid(200), "frames.py:7", 2, 77 * MIB),
+        FileLine(pid(200), "frames.py:8", 2, MIB),
+    )
+
+    def seen(files: NewFiles, *shown: FileLine) -> Snapshot:
+        return snapshot_of(main(), process(200), new_files=(files,), file_lines=shown)
+
+    shards = only(check, seen(staged, *lines), history(files=of_staged))
+    frames = only(check, seen(blocks, *lines[2:]), history(files=of_blocks))
+    neither = only(check, seen(staged), history(files=of_staged))
+
+    assert shards.evidence[2] == (
+        "2 stacks of loader-worker 200 (200) taken while it made a file: staging.py:24 stage"
+    )
+    assert frames.evidence[2] == "loader-worker 200 (200) makes blocks of this size at frames.py:8"
+    assert "mapped or open" in neither.evidence[2]
 
 
 def test_of_several_files_of_one_kind_those_with_most_bytes_are_told() -> None:
