@@ -26,13 +26,19 @@ from mpwatch.model.sanitize import clean
 
 LOOK_S = 4.0
 """Folders are examined at most this often."""
-COST_LIMIT = 5000
-PAUSE_S = 60.0
-"""A listing that took t seconds of cpu is not repeated for `COST_LIMIT` times t, which is 0.02 % of
-a cpu, nor for more than `PAUSE_S`. 5,000 names take 3 ms. The first listing does not count: it is
-the only one that examines every name."""
-NAMES_LIMIT = 20_000
-"""A folder with more names is not counted."""
+COST_LIMIT = 1000
+PAUSE_S = 30.0
+"""A listing that took t seconds of cpu is not repeated for `COST_LIMIT` times t, which is 0.1 % of
+a cpu, nor for more than `PAUSE_S`. 5,000 names take 3 ms on an idle machine, 140 of which 47 are
+new took 2.4 ms on a busy one. The first listing does not count: it examines every name."""
+NAMES_LIMIT = 5000
+"""A folder with more names is not listed. In a tmpfs its size still tells how many there are."""
+ENTRY_BYTES, OWN_ENTRIES = 20, 2
+"""The size of a folder in a tmpfs: so much for each name, `.` and `..` as well (BOGO_DIRENT_SIZE of
+mm/shmem.c of Linux; seen on 6.18)."""
+TRIED = 64
+"""Names of a long folder that are examined: what most of them are, all are taken for."""
+MOST = 0.9
 EXAMINED_LIMIT = 1000
 """So many names are examined in one listing; the others in the next one, or, if they were there
 before the first one, never: what is added counts."""
@@ -43,8 +49,10 @@ DEPTH_LIMIT = 3
 """Levels below a folder at which the search begins."""
 GROUPS_LIMIT = 32
 """Of one folder; what else there is counts together."""
-SHOWN_LIMIT = 16
+SHOWN_LIMIT = 8
 """Groups in a sample, those with most files."""
+SHOWN_LEAST = 4
+"""Fewer files of a group are none that pile up."""
 LINKS_LIMIT = 256
 """Descriptors of a process, the newest, whose folders are noted."""
 NOTED_LIMIT = 256
@@ -105,6 +113,8 @@ class _Folder:
 
     depth: int
     is_shared: bool
+    type: str
+    """Of its file system."""
     names: dict[str, _Known | None] = field(default_factory=dict)
     subfolders: list[str] = field(default_factory=list)
     groups: dict[str, _Group] = field(default_factory=dict)
@@ -211,7 +221,7 @@ class NewFilesReader:
                 return
             if path in self._folders or self._type_of(path) not in LOCAL_TYPES:
                 continue
-            folder = before.get(path) or _Folder(depth, is_shared)
+            folder = before.get(path) or _Folder(depth, is_shared, self._type_of(path))
             if not self._look(f"{root}{path}", folder, depth, uid, since_wall_s, at_s):
                 continue
             self._folders[path] = folder
@@ -238,7 +248,9 @@ class NewFilesReader:
             if stat.st_mtime_ns != folder.mtime_ns:
                 before_s, is_first = self._clock(), folder.due_s == -math.inf
                 folder.mtime_ns = stat.st_mtime_ns
-                _list(path, folder, uid, since_wall_s)
+                is_memory = folder.type in MEMORY_TYPES
+                count = stat.st_size // ENTRY_BYTES - OWN_ENTRIES if is_memory else None
+                _list(path, folder, uid, since_wall_s, count)
                 cost_s = 0.0 if is_first else self._clock() - before_s
                 folder.due_s = at_s + min(PAUSE_S, COST_LIMIT * cost_s)
         except OSError:
@@ -258,11 +270,11 @@ class NewFilesReader:
             (group, key, path, folder)
             for path, folder in listed
             for key, group in folder.groups.items()
+            if group.total >= SHOWN_LEAST
         ]
         groups.sort(key=lambda each: -each[0].total)
         for group, name, path, folder in groups[:SHOWN_LIMIT]:
             suffix = _suffix_of(group.last)
-            lead = (group.lead or "").removesuffix(suffix)
             key = FilesKey(clean(path), clean(name))
             yield NewFiles(
                 total=group.total,
@@ -270,32 +282,61 @@ class NewFilesReader:
                 example=clean(f"{path}/{group.last}"),
                 key=key,
                 kind=_kind_of(group.last) if path == SHM else "file",
-                pattern=clean(f"{lead}*{suffix}" if group.total > 1 else group.last),
+                pattern=clean(f"{(group.lead or '').removesuffix(suffix)}*{suffix}"),
                 room=_room(f"{self._proc}/{pid}/root{path}", clean(path)),
-                is_memory=self._type_of(path) in MEMORY_TYPES,
+                is_memory=folder.type in MEMORY_TYPES,
                 is_shared=folder.is_shared,
                 makers=tuple(self._makers.get(key, Counter()).most_common(4)),
             )
 
 
-def _list(path: str, folder: _Folder, uid: int, since_wall_s: float) -> None:
-    """List a folder and examine the names that were not there before."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
+def _list(path: str, folder: _Folder, uid: int, since_wall_s: float, count: int | None) -> None:
+    """List a folder and examine the names that were not there before.
+
+    Args:
+        path: The folder.
+        folder: What is known of it.
+        uid: The owner whose files count.
+        since_wall_s: The time from which they count.
+        count: How many names it has, where its size tells that.
+    """
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
+    descriptor = os.open(path, flags)
     try:
+        is_long = count is not None and count > NAMES_LIMIT
         with os.scandir(descriptor) as listing:
-            entries = list(islice(listing, NAMES_LIMIT + 1))
-        if len(entries) > NAMES_LIMIT:
-            folder.names, folder.groups, folder.is_listed = {}, {}, False
+            entries = list(islice(listing, TRIED if is_long else NAMES_LIMIT + 1))
+        if is_long or len(entries) > NAMES_LIMIT:
+            folder.names, folder.subfolders = {}, []
+            tried = [_examined(each, uid, since_wall_s) for each in entries[:TRIED]]
+            names = [entry.name for entry in entries[:TRIED]]
+            folder.groups = _estimated(dict(zip(names, tried, strict=True)), count)
+            folder.is_listed = bool(folder.groups)
             return
         _examine(entries, folder, uid, since_wall_s)
     finally:
         os.close(descriptor)
+    folder.groups, folder.is_listed = _grouped(folder.names), True
+
+
+def _grouped(names: dict[str, _Known | None]) -> dict[str, _Group]:
+    """The files that count, by group."""
     groups: dict[str, _Group] = {}
-    for name, known in folder.names.items():
+    for name, known in names.items():
         if known is not None:
             group = known.group if known.group in groups or len(groups) < GROUPS_LIMIT else ""
             groups.setdefault(group, _Group()).add(name, known.size_bytes)
-    folder.groups, folder.is_listed = groups, True
+    return groups
+
+
+def _estimated(tried: dict[str, _Known | None], count: int | None) -> dict[str, _Group]:
+    """The group that nearly all names of a long folder belong to; nothing if there is none."""
+    for name, group in _grouped(tried).items():
+        if count is not None and group.total >= MOST * len(tried):
+            group.size_bytes = group.size_bytes * count // group.total
+            group.total = count
+            return {name: group}
+    return {}
 
 
 def _examine(

@@ -8,6 +8,7 @@ import pytest
 
 from mpwatch.collect.host.cgroups import CgroupReader, parse_membership, parse_mounts
 from mpwatch.collect.host.host import RELOCATE_S, HostCollector
+from mpwatch.collect.host.new_files import SHOWN_LEAST
 from mpwatch.collect.process.procfs import DescriptorBudget
 from mpwatch.model.host import CgroupSample
 from tests.unit.collect.conftest import FakeProc
@@ -154,7 +155,8 @@ def test_the_host_is_seen_through_the_processs_own_root(proc: FakeProc) -> None:
 
 def test_new_files_are_counted_for_the_user_of_the_job(proc: FakeProc) -> None:
     for path in ("dev/shm", "scratch", "tmp"):
-        proc.write(f"10/root/{path}/psm_a", "x")
+        for n in range(SHOWN_LEAST):
+            proc.write(f"10/root/{path}/psm_{n}", "x")
     proc.write("10/mountinfo", "1 0 0:1 / / rw - ext4 none rw\n")
     uid = os.geteuid()
 
@@ -163,9 +165,9 @@ def test_new_files_are_counted_for_the_user_of_the_job(proc: FakeProc) -> None:
     unknown = HostCollector(str(proc)).collect(10, "/scratch", 4, 1.0, 2.0)
 
     assert own.new_files is not None
-    assert {each.example for each in own.new_files} == {"/dev/shm/psm_a", "/scratch/psm_a"}
+    assert {each.key.folder for each in own.new_files} == {"/dev/shm", "/scratch"}
     assert public.new_files is not None
-    assert {each.example for each in public.new_files} == {"/dev/shm/psm_a", "/tmp/psm_a"}
+    assert {each.key.folder for each in public.new_files} == {"/dev/shm", "/tmp"}
     assert unknown.new_files is None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import count
@@ -70,6 +71,11 @@ class Job:
 def with_links(links: Sequence[FdLink]) -> ProcSample:
     fds = FdSample(len(links), 1024, 1024, {}, tuple(links), 0.0)
     return replace(sample(MAIN, 0.0), fds=fds)
+
+
+@pytest.fixture(autouse=True)
+def every_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SHOWN_LEAST", 1)
 
 
 @pytest.fixture
@@ -175,12 +181,32 @@ def test_file_systems_that_may_not_answer_are_not_touched(
 
 def test_a_very_long_folder_is_not_counted(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "NAMES_LIMIT", 3)
-    job.make("/dev/shm/psm_a", "/dev/shm/psm_b", "/dev/shm/psm_c")
-    assert job.counts() == {"/dev/shm/psm_*": 3}
+    job.make(f"{CWD}/psm_a", f"{CWD}/psm_b", f"{CWD}/psm_c")
+    assert job.counts() == {f"{CWD}/psm_*": 3}
 
-    job.make("/dev/shm/psm_d")
+    job.make(f"{CWD}/psm_d")
 
     assert job.counts() == {}
+
+
+@pytest.mark.skipif(not os.access(SHM, os.W_OK), reason="needs a tmpfs")
+def test_a_very_long_folder_in_a_tmpfs_is_estimated_by_its_size(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "NAMES_LIMIT", 100)
+    with tempfile.TemporaryDirectory(dir=SHM) as folder:
+        job = Job(FakeProc(Path(folder)))
+        job.make(*(f"{SHM}/psm_{n}" for n in range(150)), size=4096)
+        job.make(*(f"{SHM}/mixed/{name}_{n}" for n in range(75) for name in ("ab", "cd")))
+
+        (found,) = job.look() or ()
+        job.make(f"{SHM}/psm_more")
+        later = job.counts()
+
+    assert (found.key.group, found.total, found.size_bytes) == ("psm_*", 151, 151 * 4096), (
+        "with the folder `mixed`, of which nothing can be said"
+    )
+    assert later == {f"{SHM}/psm_*": 152}
 
 
 def test_no_folder_at_all_is_not_zero_files(proc: FakeProc) -> None:
@@ -193,7 +219,7 @@ def test_a_listing_that_costs_much_is_rare(proc: FakeProc) -> None:
     seconds = count()
     job = Job(proc, lambda: float(next(seconds)))
     job.make("/dev/shm/psm_a")
-    assert job.counts() == {"/dev/shm/psm_a": 1}, "the first listing, which costs most"
+    assert job.counts() == {"/dev/shm/psm_a*": 1}, "the first listing, which costs most"
     job.make("/dev/shm/psm_b")
     assert job.counts() == {"/dev/shm/psm_*": 2}
     job.make("/dev/shm/psm_c")
@@ -206,11 +232,11 @@ def test_a_folder_in_which_nothing_changed_is_not_listed_again(
     job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job.make("/dev/shm/psm_a")
-    assert job.counts() == {"/dev/shm/psm_a": 1}
+    assert job.counts() == {"/dev/shm/psm_a*": 1}
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "scandir", None)
-        assert job.counts() == {"/dev/shm/psm_a": 1}
+        assert job.counts() == {"/dev/shm/psm_a*": 1}
 
 
 def test_of_many_old_files_few_are_examined_and_of_new_ones_all(
@@ -234,6 +260,15 @@ def test_folders_are_followed_only_so_far(job: Job, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(module, "FOLDERS_LIMIT", 5)
 
     assert len(job.counts()) <= 5
+
+
+def test_few_files_with_similar_names_are_not_shown(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SHOWN_LEAST", 3)
+    job.make("/dev/shm/psm_a", "/dev/shm/psm_b", *(f"{CWD}/part-{n}.txt" for n in range(3)))
+
+    assert job.counts() == {f"{CWD}/part-*.txt": 3}
 
 
 def test_names_are_cleaned(job: Job) -> None:
