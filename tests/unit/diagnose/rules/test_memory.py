@@ -182,6 +182,7 @@ def test_the_line_at_which_growing_workers_work_is_named() -> None:
     for second in range(31):
         at_s = NOW_S - 30 + second
         works = thread(200, *calls, waits=WaitedOn("timer", "clock_nanosleep"))
+        works = replace(works, stack_at_s=at_s, stack_age_s=0.0)
         seen = snapshot_of(main(), process(200, threads=[works]), at_s=at_s)
         index = Index(seen, History())
         account = advanced(account, index, wait_graph(index))
