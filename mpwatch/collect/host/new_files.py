@@ -8,6 +8,7 @@ in which nothing was added or removed is not listed: its modification time shows
 
 from __future__ import annotations
 
+import heapq
 import math
 import os
 import re
@@ -44,7 +45,7 @@ EXAMINED_LIMIT = 1000
 before the first one, never: what is added counts."""
 FOLDERS_LIMIT = 48
 SUBFOLDERS_LIMIT = 64
-"""Of one folder."""
+"""Of one folder, those changed last."""
 DEPTH_LIMIT = 3
 """Levels below a folder at which the search begins."""
 GROUPS_LIMIT = 32
@@ -116,7 +117,8 @@ class _Folder:
     type: str
     """Of its file system."""
     names: dict[str, _Known | None] = field(default_factory=dict)
-    subfolders: list[str] = field(default_factory=list)
+    subfolders: dict[str, float] = field(default_factory=dict)
+    """With the time of their last change when each was first seen; -1 of other users' folders."""
     groups: dict[str, _Group] = field(default_factory=dict)
     mtime_ns: int = -1
     due_s: float = -math.inf
@@ -226,8 +228,10 @@ class NewFilesReader:
                 continue
             self._folders[path] = folder
             if folder.depth < DEPTH_LIMIT:
-                below = ((f"{path}/{name}", depth + 1, is_shared) for name in folder.subfolders)
-                waiting.extend(below)
+                names = heapq.nlargest(
+                    SUBFOLDERS_LIMIT, folder.subfolders, key=folder.subfolders.__getitem__
+                )
+                waiting.extend((f"{path}/{name}", depth + 1, is_shared) for name in names)
 
     def _look(
         self,
@@ -307,7 +311,7 @@ def _list(path: str, folder: _Folder, uid: int, since_wall_s: float, count: int 
         with os.scandir(descriptor) as listing:
             entries = list(islice(listing, TRIED if is_long else NAMES_LIMIT + 1))
         if is_long or len(entries) > NAMES_LIMIT:
-            folder.names, folder.subfolders = {}, []
+            folder.names, folder.subfolders = {}, {}
             tried = [_examined(each, uid, since_wall_s) for each in entries[:TRIED]]
             names = [entry.name for entry in entries[:TRIED]]
             folder.groups = _estimated(dict(zip(names, tried, strict=True)), count)
@@ -345,12 +349,15 @@ def _examine(
     """Examine new names while their folder is open; the last known state of the others counts."""
     before, names = folder.names, dict[str, _Known | None]()
     left = EXAMINED_LIMIT
-    subfolders: list[str] = []
+    subfolders: dict[str, float] = {}
     for entry in entries:
         name = entry.name
         if entry.is_dir(follow_symlinks=False):
-            if not name.startswith((".", "__", *_NOT_OURS)):
-                subfolders.append(name)
+            if name in folder.subfolders:
+                subfolders[name] = folder.subfolders[name]
+            elif left > 0 and not name.startswith((".", "__", *_NOT_OURS)):
+                left -= 1
+                subfolders[name] = _changed_wall_s(entry, uid)
         elif name in before:
             names[name] = before[name]
         elif left > 0:
@@ -360,7 +367,16 @@ def _examine(
             folder.mtime_ns = -1  # the next listing examines it
         else:
             names[name] = None
-    folder.names, folder.subfolders = names, subfolders[-SUBFOLDERS_LIMIT:]
+    folder.names, folder.subfolders = names, subfolders
+
+
+def _changed_wall_s(entry: os.DirEntry[str], uid: int) -> float:
+    """When a name was added to a folder or removed last; -1 if it is another user's."""
+    try:
+        stat = entry.stat(follow_symlinks=False)
+    except OSError:
+        return -1.0
+    return stat.st_mtime if stat.st_uid == uid else -1.0
 
 
 def _examined(entry: os.DirEntry[str], uid: int, since_wall_s: float) -> _Known | None:

@@ -86,6 +86,8 @@ TEMPORARY = frozenset(("tmp", "temp", ".tmp", "cache", ".cache", "__cache__"))
 LEAST_WRITTEN, MOST_WRITTEN = 0.8, 1.4
 """A process that has written so many times what new files occupy makes them. Both numbers are read
 every few seconds."""
+SIMILAR = 0.1
+"""A line made these files if what it made differs from their mean size by this part at most."""
 MESSAGE_BYTES = 20
 """`REGISTER:/psm_5f3a01c2:shared_memory` and `REGISTER:/mp-x1y2z3ab:semaphore` are longer."""
 
@@ -419,6 +421,8 @@ class GrowingFiles(NamedTuple):
     """The processes that make them, as far as that is known."""
     proof: str
     """How it is known that they are of this job, as a sentence of evidence."""
+    is_use: bool
+    """Whether `makers` are only known to use them: one makes them, and others may read them."""
     eta_s: float | None
     """Seconds until the file system or the memory is used up; `None` beyond a day."""
 
@@ -446,7 +450,8 @@ def growing_files(index: Index) -> Iterator[GrowingFiles]:
         if traced is None:
             continue
         kind, eta_s = _file_kind(index, files), _files_eta_s(index, files, growth)
-        each = GrowingFiles(kind, files, growth, *traced, eta_s)
+        is_use = files.kind == "psm" and not _noted_by_hooks(index, files)
+        each = GrowingFiles(kind, files, growth, *traced, is_use, eta_s)
         if kind == "files" and eta_s is None:
             continue
         if kind not in found or each.bytes_per_s > found[kind].bytes_per_s:
@@ -496,6 +501,9 @@ def _traced(
 ) -> tuple[tuple[Process, ...], str] | None:
     """The processes that make some files, and how that is known; `None` if nothing shows it."""
     living = {process.pid: process for process in index.snapshot.living()}
+    if files.kind == "psm" and (noted := _noted_by_hooks(index, files)):
+        words = " and ".join(f"{called(each)} makes them at {place}" for each, place in noted[:3])
+        return tuple(process for process, _ in noted[:3]), f"{words}, as its hook has seen"
     seen = [(living[pid], count) for pid, count in files.makers if pid in living]
     if seen:
         words = " and ".join(
@@ -520,6 +528,19 @@ def _traced(
     return None
 
 
+def _noted_by_hooks(index: Index, files: NewFiles) -> list[tuple[Process, str]]:
+    """The processes whose hooks have seen them make blocks of this size, and at which line."""
+    mean_bytes = files.size_bytes / max(1, files.total)
+    found: dict[ProcessId, tuple[Process, str]] = {}
+    for line in index.snapshot.file_lines:
+        process = index.snapshot.get(line.process)
+        if line.size_bytes is None or process is None or process.is_gone:
+            continue
+        if abs(line.size_bytes - mean_bytes) <= SIMILAR * mean_bytes:
+            found.setdefault(line.process, (process, line.place))
+    return list(found.values())
+
+
 def _registered(index: Index, growth: Growth) -> tuple[tuple[Process, ...], str] | None:
     """The processes whose resource trackers were told of so many blocks or semaphores."""
     snapshot = index.snapshot
@@ -532,13 +553,15 @@ def _registered(index: Index, growth: Growth) -> tuple[tuple[Process, ...], str]
         return None
     trackers = [tracker for tracker, size in read if size >= MESSAGE_BYTES * growth.gained / 2]
     users = [user for each in trackers if (user := snapshot.get(each.parent)) is not None]
-    words = "the resource tracker of this job has read enough messages to have registered them"
     if len(users) > 1:
         words = (
             f"{all_called(users)} use them: each has a resource tracker, which has read enough "
             "messages to have registered them"
         )
-    return tuple(users), words
+        return tuple(users), words
+    # Children use the resource tracker of the process that started them.
+    words = "the resource tracker of this job has read enough messages to have registered them"
+    return (), words
 
 
 def _written_bytes(history: History, process: Process, span_s: float) -> float:

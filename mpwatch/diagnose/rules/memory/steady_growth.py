@@ -37,6 +37,7 @@ from mpwatch.diagnose.analysis.shares import shares, work_place
 from mpwatch.diagnose.analysis.stack_patterns import calls
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.host import NewFiles
+from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import FdKind, inode_of
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import bytes_text, count_text, rate_text, seconds_text
@@ -173,7 +174,7 @@ def _finding_of_files(index: Index, found: GrowingFiles) -> Finding:
     title = f"{kind} {where} pile up and are not removed"
     if found.makers:
         is_one = len(found.makers) == 1
-        verb = "uses and does not remove" if files.kind == "psm" else "makes and does not remove"
+        verb = f"{'uses' if found.is_use else 'makes'} and does not remove"
         verb = verb if is_one else verb.replace("uses", "use").replace("makes", "make")
         verb = verb if is_one else verb.replace("does", "do")
         title = f"{all_called(found.makers)} {verb} {kind}, {where}"
@@ -199,26 +200,18 @@ def _finding_of_files(index: Index, found: GrowingFiles) -> Finding:
     )
 
 
-SIMILAR = 0.1
-"""A line made these files if what it made differs from their mean size by this part at most."""
-
-
 def _making_words(index: Index, found: GrowingFiles) -> Iterator[str]:
-    """The line that makes the files, by a hook, or by the stacks of their makers."""
-    files, makers = found.files, {process.process for process in found.makers}
-    mean_bytes = files.size_bytes / max(1, files.total)
+    """The lines at which stacks found the makers at work, one of each process."""
+    # A stack does not tell a block that is made from one that is opened: both are in __init__.
+    verb = "made or opened a block" if found.files.kind == "psm" else "made a file"
+    told: set[ProcessId] = set()
     for line in index.snapshot.file_lines:
-        process = index.snapshot.get(line.process)
-        if process is None or (makers and line.process not in makers):
+        maker = next((each for each in found.makers if each.process == line.process), None)
+        if maker is None or line.process in told or line.size_bytes is not None:
             continue
-        if line.size_bytes is None and makers:
-            readings = counted(line.count, "stack")
-            yield f"{readings} of {called(process)} taken while it made a file: {line.place}"
-            return
-        differs = abs((line.size_bytes or 0) - mean_bytes)
-        if files.kind == "psm" and differs <= SIMILAR * mean_bytes:
-            yield f"{called(process)} makes blocks of this size at {line.place}"
-            return
+        told.add(line.process)
+        count = counted(line.count, "stack")
+        yield f"{count} of {called(maker)} taken while it {verb}: {line.place}"
 
 
 def _in_use(index: Index, files: NewFiles) -> int:

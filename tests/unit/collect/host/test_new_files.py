@@ -262,6 +262,18 @@ def test_folders_are_followed_only_so_far(job: Job, monkeypatch: pytest.MonkeyPa
     assert len(job.counts()) <= 5
 
 
+def test_of_many_subfolders_those_changed_last_are_followed(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SUBFOLDERS_LIMIT", 2)
+    for n in range(9):
+        job.make(f"/tmp/run{n}/a.txt")
+        os.utime(job.root / f"tmp/run{n}", (1000, 1000 + (n * 7) % 9))
+    newest = {f"/tmp/run{n}/*.txt" for n in range(9) if (n * 7) % 9 >= 7}
+
+    assert {path.replace("/a", "/") for path in job.counts()} == newest
+
+
 def test_few_files_with_similar_names_are_not_shown(
     job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -612,7 +612,10 @@ def test_the_line_that_makes_files_is_told_where_a_stack_or_a_hook_showed_it() -
     assert shards.evidence[2] == (
         "2 stacks of loader-worker 200 (200) taken while it made a file: staging.py:24 stage"
     )
-    assert frames.evidence[2] == "loader-worker 200 (200) makes blocks of this size at frames.py:8"
+    assert frames.process == pid(200)
+    assert frames.evidence[1] == (
+        "loader-worker 200 (200) makes them at frames.py:8, as its hook has seen"
+    )
     assert "mapped or open" in neither.evidence[2]
 
 
