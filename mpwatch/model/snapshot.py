@@ -224,7 +224,7 @@ class FileLine(NamedTuple):
     process: ProcessId
     place: str
     """`staging.py:24 stage`."""
-    count: int
+    times: int
     size_bytes: int | None
     """What it made, where a hook reported it; `None` if a stack showed it."""
 

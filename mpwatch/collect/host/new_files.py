@@ -32,7 +32,7 @@ PAUSE_S = 30.0
 """A listing that took t seconds of cpu is not repeated for `COST_LIMIT` times t, which is 0.1 % of
 a cpu, nor for more than `PAUSE_S`. 5,000 names take 3 ms on an idle machine, 140 of which 47 are
 new took 2.4 ms on a busy one. The first listing does not count: it examines every name."""
-NAMES_LIMIT = 5000
+NAMES_LIMIT = 20_000
 """A folder with more names is not listed. In a tmpfs its size still tells how many there are."""
 ENTRY_BYTES, OWN_ENTRIES = 20, 2
 """The size of a folder in a tmpfs: so much for each name, `.` and `..` as well (BOGO_DIRENT_SIZE of
@@ -43,7 +43,7 @@ MOST = 0.9
 EXAMINED_LIMIT = 1000
 """So many names are examined in one listing; the others in the next one, or, if they were there
 before the first one, never: what is added counts."""
-FOLDERS_LIMIT = 48
+FOLDERS_LIMIT = 32
 SUBFOLDERS_LIMIT = 64
 """Of one folder, those changed last."""
 DEPTH_LIMIT = 3
@@ -228,9 +228,7 @@ class NewFilesReader:
                 continue
             self._folders[path] = folder
             if folder.depth < DEPTH_LIMIT:
-                names = heapq.nlargest(
-                    SUBFOLDERS_LIMIT, folder.subfolders, key=folder.subfolders.__getitem__
-                )
+                names = _newest(folder, since_wall_s)
                 waiting.extend((f"{path}/{name}", depth + 1, is_shared) for name in names)
 
     def _look(
@@ -347,22 +345,24 @@ def _examine(
     entries: list[os.DirEntry[str]], folder: _Folder, uid: int, since_wall_s: float
 ) -> None:
     """Examine new names while their folder is open; the last known state of the others counts."""
-    before, names = folder.names, dict[str, _Known | None]()
-    left = EXAMINED_LIMIT
+    names: dict[str, _Known | None] = {}
     subfolders: dict[str, float] = {}
+    left = EXAMINED_LIMIT
     for entry in entries:
         name = entry.name
-        if entry.is_dir(follow_symlinks=False):
-            if name in folder.subfolders:
-                subfolders[name] = folder.subfolders[name]
-            elif left > 0 and not name.startswith((".", "__", *_NOT_OURS)):
-                left -= 1
-                subfolders[name] = _changed_wall_s(entry, uid)
-        elif name in before:
-            names[name] = before[name]
+        if name in folder.names:
+            names[name] = folder.names[name]
+        elif name in folder.subfolders:
+            subfolders[name] = folder.subfolders[name]
+        elif name.startswith(_NOT_OURS):
+            names[name] = None
         elif left > 0:
             left -= 1
-            names[name] = _examined(entry, uid, since_wall_s)
+            if entry.is_dir(follow_symlinks=False):
+                is_hidden = name.startswith((".", "__"))
+                subfolders[name] = -1.0 if is_hidden else _changed_wall_s(entry, uid)
+            else:
+                names[name] = _examined(entry, uid, since_wall_s)
         elif folder.is_listed:
             folder.mtime_ns = -1  # the next listing examines it
         else:
@@ -370,8 +370,15 @@ def _examine(
     folder.names, folder.subfolders = names, subfolders
 
 
+def _newest(folder: _Folder, since_wall_s: float) -> list[str]:
+    """The subfolders changed last; of a folder that others use as well, only new ones."""
+    from_s = since_wall_s if folder.is_shared else 0.0
+    found = {name: changed_s for name, changed_s in folder.subfolders.items() if changed_s > from_s}
+    return heapq.nlargest(SUBFOLDERS_LIMIT, found, key=found.__getitem__)
+
+
 def _changed_wall_s(entry: os.DirEntry[str], uid: int) -> float:
-    """When a name was added to a folder or removed last; -1 if it is another user's."""
+    """When a subfolder was changed last, as its parent is listed; -1 of other users' folders."""
     try:
         stat = entry.stat(follow_symlinks=False)
     except OSError:

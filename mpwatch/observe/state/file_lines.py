@@ -59,12 +59,12 @@ class FileLines:
 
     def lines(self) -> tuple[FileLine, ...]:
         """The lines, those seen most often first."""
-        return tuple(sorted(self._lines.values(), key=lambda line: -line.count))
+        return tuple(sorted(self._lines.values(), key=lambda line: -line.times))
 
     def _add(self, line: FileLine) -> None:
         key = (line.process, line.place, line.size_bytes)
         known = self._lines.pop(key, None)
-        self._lines[key] = line if known is None else line._replace(count=known.count + 1)
+        self._lines[key] = line if known is None else line._replace(times=known.times + 1)
         if len(self._lines) > LINES_LIMIT:
             del self._lines[next(iter(self._lines))]
 

@@ -210,7 +210,7 @@ def _making_words(index: Index, found: GrowingFiles) -> Iterator[str]:
         if maker is None or line.process in told or line.size_bytes is not None:
             continue
         told.add(line.process)
-        count = counted(line.count, "stack")
+        count = counted(line.times, "stack")
         yield f"{count} of {called(maker)} taken while it {verb}: {line.place}"
 
 

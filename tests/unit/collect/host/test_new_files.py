@@ -173,7 +173,7 @@ def test_file_systems_that_may_not_answer_are_not_touched(
         return real(path, **how)
 
     with monkeypatch.context() as patched:
-        patched.setattr(module.os, "stat", stat)
+        patched.setattr(os, "stat", stat)
         assert job.counts() == {}
     assert touched
     assert not any("/home" in path for path in touched)

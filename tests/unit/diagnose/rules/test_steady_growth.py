@@ -491,7 +491,7 @@ def test_shared_memory_blocks_that_are_never_unlinked_are_reported() -> None:
 
 def test_both_users_of_blocks_are_named_where_each_has_its_own_resource_tracker() -> None:
     files, counts = piling(BLOCKS, kind="psm", is_memory=True, is_shared=True)
-    read = {(n, "read_bytes"): line(9000, 75, 60) for n in (300, 301)}
+    read = rising("read_bytes", 9000, 75, 300, 301)
     camera = process(200, "spawned", label="camera")
     trackers = (
         process(300, "resource-tracker", parent=MAIN),

@@ -32,7 +32,7 @@ def test_the_line_is_that_from_which_the_library_was_called() -> None:
     lines.add_stacks([stack(*SAVES), stack(f"{STDLIB}/tempfile.py:mkstemp:300", "/a/b.py:f:2")])
     lines.add_stacks([stack(*SAVES)])
 
-    assert [(line.place, line.count) for line in lines.lines()] == [
+    assert [(line.place, line.times) for line in lines.lines()] == [
         ("staging.py:24 stage", 2),
         ("b.py:2 f", 1),
     ]
@@ -60,7 +60,7 @@ def test_a_hook_says_what_a_line_makes() -> None:
 
     (line,) = lines.lines()
 
-    assert (line.process, line.place, line.count, line.size_bytes) == (
+    assert (line.process, line.place, line.times, line.size_bytes) == (
         WORKER_0, "frames.py:8", 3, 4096,
     )  # fmt: skip
 
