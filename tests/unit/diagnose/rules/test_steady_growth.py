@@ -538,8 +538,8 @@ def test_files_in_memory_that_a_process_had_open_are_reported_with_both_limits()
     ("written_per_s", "pattern", "is_told"),
     [
         (2 * MIB, "shard-*.npy", True),
-        (0.2 * MIB, "shard-*.npy", False),
-        (20 * MIB, "shard-*.npy", False),
+        (1.7 * MIB, "shard-*.npy", False),
+        (2.4 * MIB, "shard-*.npy", False),
         (0, "shard-200-*.npy", True),
         (0, "shard-200*.npy", False),
         (0, "shard-0200-*.npy", False),
@@ -579,6 +579,23 @@ def test_what_is_written_for_good_is_told_only_if_the_disk_is_full_within_a_day(
 
     assert [each.subject for each in told] == ([kind] if kind else [])
     assert all(each.severity is Severity.INFO for each in told)
+
+
+def test_files_in_a_tmpdir_of_the_jobs_own_are_told_without_a_maker() -> None:
+    files, counts = piling(FilesKey("/scratch/run7", "tmp*"), size_bytes=0)
+    past = history(files=counts)
+
+    told = only(
+        check, snapshot_of(main(environment={"TMPDIR": "/scratch/"}), new_files=(files,)), past
+    )
+
+    assert told.summary == (
+        "temporary files /scratch/run7/tmp* pile up and are not removed: +2.0/s for 60 s"
+    )
+    assert "other jobs of the user" in told.evidence[1]
+    for elsewhere in ({"TMPDIR": "/scratch/run"}, {}):
+        job = snapshot_of(main(environment=elsewhere), new_files=(files,))
+        assert found(check, job, past) == []
 
 
 def test_a_folder_that_is_kept_short_and_one_that_fills_up_are_quiet() -> None:
