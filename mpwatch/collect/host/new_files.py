@@ -16,6 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
 
@@ -151,7 +152,7 @@ class NewFilesReader:
     def note(self, samples: Iterable[ProcSample]) -> None:
         """Note which files processes have open for writing; lists that were not read anew are not.
 
-        Takes 10 us for 65 processes of which two have new lists.
+        Takes 12 us for 65 processes, and 10 us more for each list of 40 descriptors that is new.
         """
         links: dict[ProcessId, FdSample | None] = {}
         for sample in samples:
@@ -165,16 +166,15 @@ class NewFilesReader:
         for link in (fds.links or ())[-LINKS_LIMIT:]:
             if link.kind not in ("file", "shm") or link.is_writable is False:
                 continue
-            folder, _, name = link.target.rpartition("/")
-            if not folder or name.endswith(" (deleted)") or _group_of(name) is None:
-                continue
-            self._written.pop(folder, None)
-            self._written[folder] = None
-            key = FilesKey(folder, _group_of(name) or "")
-            self._makers.setdefault(key, Counter())[pid] += 1
-        for bounded in (self._written, self._makers):
-            while len(bounded) > NOTED_LIMIT:
-                del bounded[next(iter(bounded))]  # type: ignore[arg-type]
+            key = _key_of(link.target)
+            if key is not None:
+                self._written.pop(key.folder, None)
+                self._written[key.folder] = None
+                self._makers.setdefault(key, Counter())[pid] += 1
+        while len(self._written) > NOTED_LIMIT:
+            del self._written[next(iter(self._written))]
+        while len(self._makers) > NOTED_LIMIT:
+            del self._makers[next(iter(self._makers))]
 
     def read(
         self,
@@ -398,6 +398,16 @@ def _examined(entry: os.DirEntry[str], uid: int, since_wall_s: float) -> _Known 
     if stat.st_uid != uid or stat.st_ctime < since_wall_s:
         return None
     return _Known(group, stat.st_blocks * 512)
+
+
+@lru_cache(maxsize=2048)
+def _key_of(target: str) -> FilesKey | None:
+    """The folder and group of an open file; `None` of one that is not counted or has no name."""
+    folder, _, name = target.rpartition("/")
+    group = _group_of(name)
+    if not folder or group is None or name.endswith(" (deleted)"):
+        return None
+    return FilesKey(folder, group)
 
 
 def _group_of(name: str) -> str | None:
