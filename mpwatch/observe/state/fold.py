@@ -16,14 +16,12 @@ from mpwatch.model.samples import Ended, ProcSample, StackSample, StacksTaken, T
 from mpwatch.model.snapshot import Process, Segment, Snapshot
 from mpwatch.observe.state.child_targets import TargetTable
 from mpwatch.observe.state.event_log import EventLog, EventRate, HookStateLog, note_words
-from mpwatch.observe.state.file_lines import FileLines
 from mpwatch.observe.state.flows import FlowTable
 from mpwatch.observe.state.history import HistoryKeeper
 from mpwatch.observe.state.hook_state import HookTable, with_queues
 from mpwatch.observe.state.process_builder import EqualStacks, build_process, label, program_frames
-from mpwatch.observe.state.process_table import ProcessRecord, ProcessTable
-from mpwatch.observe.state.segments import CallSites, SegmentTable
-from mpwatch.observe.state.short_lived import ShortLived
+from mpwatch.observe.state.process_table import ProcessRecord, ProcessTable, ShortLived
+from mpwatch.observe.state.segments import CallSites, FileLines, SegmentTable
 
 ENDED_KEPT = 256
 """Exited processes shown at most: a job that starts workers at every epoch has thousands."""

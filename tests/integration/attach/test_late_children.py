@@ -10,7 +10,7 @@ import pytest
 
 from mpwatch.attach.inject import inject
 from mpwatch.attach.inject_tree import detach_tree, inject_tree, late_children
-from mpwatch.attach.results import Attached
+from mpwatch.attach.outcomes import Attached
 from mpwatch.collect.process.procfs import stat_of
 from mpwatch.model.ids import ProcessId
 from tests import procfs

@@ -117,7 +117,7 @@ def test_a_forked_copy_of_an_iterator_that_shuts_down_its_parents_workers_is_not
 COPIES = """
 import torch, torch.multiprocessing as mp, mpwatch
 assert mpwatch.instrument()
-from mpwatch.collect.hook.ring_decode import read_ring
+from mpwatch.collect.hook.decode import read_ring
 from mpwatch.hook import current, wire
 buffer, fresh = torch.zeros(1000), torch.zeros(1000)
 buffer.share_memory_()

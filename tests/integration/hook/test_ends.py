@@ -73,6 +73,21 @@ def test_an_exception_behind_sys_exit_is_the_reason(runtime: Path) -> None:
     assert (note["where"], note["text"]) == ("process start", "the real reason")
 
 
+def test_an_exception_of_a_class_that_replaces_run_is_noted(runtime: Path) -> None:
+    assert "code 1" in run("derived")
+
+    note = left_behind(runtime, "exception")
+    assert (note["where"], note["type"]) == ("process start", "LookupError")
+    assert note["text"] == "the real reason"
+    assert note["frames"][0][0] == "run"
+
+
+def test_the_exception_that_a_parent_handles_at_a_fork_is_not_the_childs(runtime: Path) -> None:
+    assert "code 0" in run("derived_well")
+
+    assert list((runtime / "mpwatch").iterdir()) == []
+
+
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
 def test_a_child_that_fails_to_unpickle_notes_the_exception(method: str, runtime: Path) -> None:
     assert "ValueError" in run(method)

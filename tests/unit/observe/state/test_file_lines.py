@@ -5,8 +5,8 @@ from __future__ import annotations
 from mpwatch.model.events import HookNote
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame, StackSample
-from mpwatch.observe.state import file_lines as module
-from mpwatch.observe.state.file_lines import FileLines
+from mpwatch.observe.state import segments as module
+from mpwatch.observe.state.segments import FileLines
 from tests.builders.samples import MAIN, WORKER_0
 
 STDLIB = "/usr/lib/python3.11"
