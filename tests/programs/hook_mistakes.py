@@ -1,4 +1,4 @@
-"""Mistakes that only the hook can name: `hook_depth.py MISTAKE`."""
+"""Mistakes that only the hook can name: `hook_mistakes.py MISTAKE`."""
 
 from __future__ import annotations
 

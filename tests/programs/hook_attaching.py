@@ -1,4 +1,4 @@
-"""What may happen while the hook is attached: `hook_entering.py forked|struck|strikes`."""
+"""What may happen while the hook is attached: `hook_attaching.py forked|struck|strikes`."""
 
 from __future__ import annotations
 

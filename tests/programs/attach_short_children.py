@@ -1,4 +1,4 @@
-"""Starts children for ever, each of which runs for a while: `attach_births.py EVERY_S LIFE_S`.
+"""Starts children for ever, each runs for a while: `attach_short_children.py EVERY_S LIFE_S`.
 
 With `non-python` as a third word each child executes `sleep` instead.
 """

@@ -41,7 +41,7 @@ MISTAKES = (
 def lines_of_all() -> dict[str, list[str]]:
     """The output of the program about each mistake."""
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", str(PROGRAMS / "hook_handed.py"), *MISTAKES],
+        [sys.executable, "-W", "ignore", str(PROGRAMS / "hook_shared_parameters.py"), *MISTAKES],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -104,7 +104,7 @@ def test_the_attribute_that_holds_too_many_storages_is_named_with_the_failure() 
     assert [(note["text"], note["storages"], note["path"]) for note in notes] == [
         ("too many fds", 300, "._args[1]['train'].samples")
     ]
-    assert notes[0]["site"].startswith("hook_handed.py:")
+    assert notes[0]["site"].startswith("hook_shared_parameters.py:")
 
 
 def test_few_storages_are_not_worth_a_note() -> None:

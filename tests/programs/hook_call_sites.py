@@ -1,4 +1,4 @@
-"""Shared memory made in four places: `hook_origins.py METHOD`, until its input ends."""
+"""Shared memory made in four places: `hook_call_sites.py METHOD`, until its input ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mistakes with objects that are passed to processes: `hook_handed.py MISTAKE...`.
+"""Mistakes with objects that are passed to processes: `hook_shared_parameters.py MISTAKE...`.
 
 Each mistake is made in a forked process of its own, in which the hook is attached: so torch and the
 module that its optimizers import are loaded once.

@@ -166,7 +166,7 @@ def test_descriptors_that_a_new_process_gets_are_counted() -> None:
 
 @pytest.mark.parametrize("way", ["uninstrument", "detach", "torch"])
 def test_a_detached_hook_and_its_ring_are_freed_at_once_without_gc(way: str, start: Start) -> None:
-    program = start("hook_visits.py", way)
+    program = start("hook_reattached.py", way)
 
     assert program.wait(200) == 0, program.lines
     assert program.lines[-2:] == ["maps True blocks True", "cycles []"]

@@ -1,4 +1,4 @@
-"""Hooks that are attached and detached while `gc` is off: `hook_visits.py
+"""Hooks that are attached and detached while `gc` is off: `hook_reattached.py
 uninstrument|detach|torch`."""
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 def notes_of(mistake: str) -> dict[str, dict[str, Any]]:
     """The last note of each kind that a mistake produces."""
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", str(PROGRAMS / "hook_depth.py"), mistake],
+        [sys.executable, "-W", "ignore", str(PROGRAMS / "hook_mistakes.py"), mistake],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -42,7 +42,7 @@ def test_a_tensor_written_after_it_was_put_is_named_with_its_line() -> None:
     note = notes_of("written")["written-after-put"]
 
     assert (note["function"], note["writes"], note["shape"]) == ("written", 16, [4])
-    assert note["file"].endswith("hook_depth.py")
+    assert note["file"].endswith("hook_mistakes.py")
 
 
 def test_threads_alive_at_a_fork_are_named() -> None:
@@ -62,7 +62,7 @@ def test_an_exception_that_ends_a_thread_is_noted_where_nothing_prints_it() -> N
 def test_generators_inside_a_dataset_have_equal_states_in_all_workers(
     start: Start, runtime: Path
 ) -> None:
-    program = start("hook_depth.py", "generators")
+    program = start("hook_mistakes.py", "generators")
     program.wait_for("ready")
     hashes = []
     for pid, path in wait_for_sockets(runtime, 3).items():
@@ -82,7 +82,7 @@ def test_generators_inside_a_dataset_have_equal_states_in_all_workers(
 def test_a_batch_that_a_feeder_thread_dropped_is_noted_with_its_number(
     start: Start, runtime: Path
 ) -> None:
-    program = start("hook_depth.py", "lost")
+    program = start("hook_mistakes.py", "lost")
     program.wait_for("ready")
     lost = []
     for path in wait_for_sockets(runtime, 2).values():

@@ -1,5 +1,6 @@
-"""A job with existing objects, in which every line of standard input is one step: `attach_stock.py
-WHEN`.
+"""A job with existing objects: `attach_existing_objects.py WHEN`.
+
+Every line of standard input is one step.
 
 WHEN is `early` (the hook is loaded at the start) or `late` (it is injected in the middle). No
 object that a hook should find is referenced by a name at module level.
