@@ -12,7 +12,7 @@ import selectors
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -45,6 +45,9 @@ SILENT_S = 10.0
 """A node that has sent nothing for so long is silent; it sends something each second, but where ten
 processes ran for each cpu there were once more than five seconds between two."""
 PING_S = 5.0
+CLOCKS_APART = 1e-3
+"""Seconds by which two clocks may move apart in a second: Linux lets a time server change the rate
+of a clock by 500 parts in a million (MAXFREQ in include/linux/timex.h, Linux 6.12)."""
 GRACE_S = 3.0
 """How long agents may take to end once their input is closed."""
 EXIT_S = 0.3
@@ -86,7 +89,7 @@ class NodeView:
     clock_offset_s: float | None = None
     """Its clock minus the clock of the head; `None` if unknown."""
     clock_error_s: float | None = None
-    """Half of the shortest round trip: the offset is known to that much."""
+    """The offset is known to that much: half of a round trip, and `CLOCKS_APART` since then."""
     received_bytes: int = 0
     check: str = ""
     """A command that shows whether mpwatch runs there."""
@@ -237,6 +240,29 @@ class Head:
                 starting += 1
 
 
+class _ClockOffset(NamedTuple):
+    """The clock of a node minus the clock of the head, as estimated from one round trip."""
+
+    offset_s: float
+    error_s: float
+    """Half of the round trip."""
+    at_s: float
+    """When it was estimated, by the monotonic clock of the head."""
+
+    def error_at_s(self, now_s: float) -> float:
+        """How far the offset may be wrong by now: the clocks move apart meanwhile."""
+        return self.error_s + CLOCKS_APART * max(0.0, now_s - self.at_s)
+
+    def is_better(self, newer: _ClockOffset) -> bool:
+        """Whether this says more than a newer estimate, and agrees with it.
+
+        Two estimates that exclude each other mean that one of the clocks was set.
+        """
+        error_s = self.error_at_s(newer.at_s)
+        agrees = abs(self.offset_s - newer.offset_s) <= error_s + newer.error_s
+        return agrees and error_s <= newer.error_s
+
+
 class _Node:
     """One node: its launcher's process and what it has sent."""
 
@@ -262,7 +288,7 @@ class _Node:
         self._received_bytes = 0
         self._summaries = SummaryReader()
         self._has_summary = False
-        self._clock_offset: tuple[float, float] | None = None
+        self._offset: _ClockOffset | None = None
         self._reset()
 
     def _reset(self) -> None:
@@ -301,7 +327,7 @@ class _Node:
         """The node as it is known now."""
         last_seen_s = None if self._heard_s is None else self._clock() - self._heard_s
         state, problem = with_silence(self._state, self.problem, last_seen_s)
-        offset = self._clock_offset
+        offset = self._offset
         return NodeView(
             name=self.name,
             state=state,
@@ -310,8 +336,8 @@ class _Node:
             host=self._hello.host if self._hello else "",
             version=self._hello.mpwatch if self._hello else "",
             summary=self._summaries.summary() if self._has_summary else None,
-            clock_offset_s=offset[0] if offset else None,
-            clock_error_s=offset[1] if offset else None,
+            clock_offset_s=offset.offset_s if offset else None,
+            clock_error_s=offset.error_at_s(self._clock()) if offset else None,
             received_bytes=self._received_bytes,
             check=self._launch.check,
         )
@@ -468,6 +494,7 @@ class _Node:
         if isinstance(message, Hello):
             self._hello, self._state, self._failures = message, "live", 0
             self._pinged_s = self._heard_s
+            self._offset = None  # the machine may have been started again
             self.send(Ping(self._heard_s))
             self._kept(message)
         elif isinstance(message, Pong):
@@ -485,11 +512,13 @@ class _Node:
             self._keep(self.name, message)
 
     def _set_clock(self, pong: Pong) -> None:
-        """Estimate the clock of the node from one round trip; the shortest one counts."""
-        round_trip_s = self._clock() - pong.sent_s
-        error_s = round_trip_s / 2
-        if round_trip_s >= 0 and (self._clock_offset is None or error_s < self._clock_offset[1]):
-            self._clock_offset = (pong.wall_s - (time.time() - error_s), error_s)
+        """Estimate the clock of the node from one round trip, and keep the better estimate."""
+        now_s = self._clock()
+        error_s = (now_s - pong.sent_s) / 2
+        if error_s >= 0:
+            found = _ClockOffset(pong.wall_s - (time.time() - error_s), error_s, now_s)
+            if self._offset is None or not self._offset.is_better(found):
+                self._offset = found
 
     def _refuse(self, body: bytes, protocol: int) -> None:
         """Give up on an agent of another protocol; its greeting says which version it is."""

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from mpwatch.nodes import head as head_module
-from mpwatch.nodes.head import Head, NodeView
+from mpwatch.nodes.head import CLOCKS_APART, Head, NodeView, _ClockOffset
 from mpwatch.nodes.launchers.launch import Launch
 from tests import procfs
 
@@ -183,6 +183,60 @@ while data := os.read(0, 65536):
     assert known.clock_error_s >= 0.01
     assert abs(known.clock_offset_s - ahead_s) <= known.clock_error_s + 0.002
     assert (unknown.clock_offset_s, unknown.clock_error_s) == (None, None)
+
+
+ANSWERS = """
+from mpwatch.nodes.framing import HEAD_LIMIT_BYTES, FrameReader
+from mpwatch.nodes.messages import Ping, Pong, message_of_head
+reader = FrameReader(HEAD_LIMIT_BYTES)
+say(hello + full)
+walls = [time.time(), time.time() + 3600.0]
+while data := os.read(0, 65536):
+    for frame in reader.feed(data):
+        message = message_of_head(frame.body)
+        if isinstance(message, Ping) and walls:
+            say(node_frame(Pong(message.sent_s, walls.pop(0))))
+"""
+"""Answers two pings; before the second one its clock is set an hour ahead."""
+
+
+def test_the_offset_of_a_clock_is_known_less_and_less_until_it_is_estimated_again() -> None:
+    now_s = 1000.0
+    head = Head([Launch("a", agent(ANSWERS))], clock=lambda: now_s)
+    try:
+        until(head, lambda: head.views()[0].clock_offset_s is not None)
+        first = head.views()[0]
+        assert first.clock_error_s == 0.0
+
+        now_s += 4.0
+        assert head.views()[0].clock_offset_s == first.clock_offset_s
+        assert head.views()[0].clock_error_s == pytest.approx(4 * CLOCKS_APART)
+
+        now_s += 1.0
+        until(head, lambda: head.views()[0].clock_offset_s != first.clock_offset_s)
+        assert head.views()[0].clock_offset_s == pytest.approx(3600.0, abs=60.0)
+        assert head.views()[0].clock_error_s == 0.0
+
+        now_s += 100.0
+        assert head.views()[0].state == "silent"
+        assert head.views()[0].clock_error_s == pytest.approx(100 * CLOCKS_APART)
+    finally:
+        head.close()
+
+
+@pytest.mark.parametrize(
+    ("newer", "is_kept"),
+    [
+        pytest.param((0.25, 0.010, 105.0), True, id="a longer round trip soon after"),
+        pytest.param((0.25, 0.010, 120.0), False, id="a longer round trip much later"),
+        pytest.param((0.25, 0.001, 105.0), False, id="a shorter round trip"),
+        pytest.param((9.25, 0.010, 105.0), False, id="a clock that was set"),
+    ],
+)
+def test_the_better_estimate_of_a_clock_is_kept(
+    newer: tuple[float, float, float], is_kept: bool
+) -> None:
+    assert _ClockOffset(0.251, 0.002, 100.0).is_better(_ClockOffset(*newer)) is is_kept
 
 
 def test_closing_leaves_no_agent_behind() -> None:
