@@ -256,10 +256,8 @@ def _watch(
     Raises:
         Failure: No node can be read.
     """
-    from mpwatch.nodes.head import START_S
-
     began_s = time.monotonic()
-    end_s = began_s + START_S + (limit_s or 0.0)
+    end_s = began_s + head.start_s + (limit_s or 0.0)
     while not is_enough(time.monotonic() - began_s) and time.monotonic() < end_s:
         head.step(STEP_S)
         views = head.views()

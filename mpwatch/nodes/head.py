@@ -39,8 +39,6 @@ from mpwatch.nodes.summary import MalformedSummary, NodeSummary, SummaryReader
 STARTING_LIMIT = 16
 """So many agents are started at the same time: sshd refuses more than ten unauthenticated
 connections of one address at random (MaxStartups in sshd_config(5)), a login node dislikes more."""
-START_S = 45.0
-"""How long a node may take from the start of its launcher to its first message."""
 SILENT_S = 10.0
 """A node that has sent nothing for so long is silent; it sends something each second, but where ten
 processes ran for each cpu there were once more than five seconds between two."""
@@ -197,6 +195,11 @@ class Head:
         return answer
 
     @property
+    def start_s(self) -> float:
+        """How long the first message of any node may take from the start of its launcher."""
+        return max((node.start_s for node in self._nodes.values()), default=0.0)
+
+    @property
     def is_settled(self) -> bool:
         """Whether each node has sent its first complete reading, or will not."""
         return all(node.is_settled for node in self._nodes.values())
@@ -299,6 +302,11 @@ class _Node:
         self._answers: list[Answer] = []
 
     # --- state -----------------------------------------------------------------------------------
+
+    @property
+    def start_s(self) -> float:
+        """How long its first message may take from the start of its launcher."""
+        return self._launch.start_s
 
     @property
     def is_starting(self) -> bool:
@@ -412,10 +420,10 @@ class _Node:
         if self._process is None:
             return
         now_s = self._clock()
-        if self.is_starting and now_s - self._started_s > START_S:
+        if self.is_starting and now_s - self._started_s > self.start_s:
             self.kill()
             told = self._told_words()
-            self._fail(f"It did not answer within {START_S:.0f} s{told and f': {told}'}.")
+            self._fail(f"It did not answer within {self.start_s:.0f} s{told and f': {told}'}.")
         elif self._state == "live" and now_s - self._pinged_s >= PING_S:
             self._pinged_s = now_s
             self.send(Ping(now_s))

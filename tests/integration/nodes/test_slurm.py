@@ -120,7 +120,11 @@ def job(slurm: Path) -> Iterator[str]:
         text=True,
     )
     assert ranks.stdout is not None
-    assert [ranks.stdout.readline() for _ in NODES] == ["ready\n"] * 4
+    said = ""
+    while said.count("ready") < len(NODES):  # srun joins lines that arrive together
+        line = ranks.stdout.readline()
+        assert line
+        said += line
     number = _output("squeue", "-h", "-o", "%A")
     yield number
     _output("scancel", number)

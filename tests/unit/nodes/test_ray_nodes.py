@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +11,7 @@ import msgspec
 import pytest
 
 from mpwatch.nodes.launchers import ray as launcher
+from mpwatch.nodes.launchers import ray_helper
 from mpwatch.nodes.launchers.launch import AgentCommand, CannotLaunch
 from mpwatch.nodes.launchers.ray import RayNodes
 
@@ -92,3 +95,38 @@ def test_the_helper_ends_with_the_head() -> None:
     nodes = RayNodes("auto", AgentCommand())
     nodes.close()
     assert Helper.has_been_ended
+
+
+class SlowCluster:
+    """A cluster whose actors do not start."""
+
+    def __init__(self) -> None:
+        self.forgotten: list[str] = []
+
+    async def begin(self, _node: str) -> str:
+        await asyncio.sleep(1000.0)
+        return ""
+
+    def forget(self, node: str) -> None:
+        self.forgotten.append(node)
+
+
+def test_an_actor_that_does_not_start_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_helper, "BEGIN_S", 0.05)
+    cluster, pipes = SlowCluster(), [os.pipe() for _ in range(3)]
+    descriptors = (pipes[0][0], pipes[1][1], pipes[2][1])
+
+    asyncio.run(ray_helper._carry(cluster, "a", descriptors))  # type: ignore[arg-type]
+
+    assert os.read(pipes[2][0], 4096) == b"Ray has not started an actor on this node within 0 s."
+    assert cluster.forgotten == ["a"]
+    for descriptor in (pipes[0][1], pipes[1][0], pipes[2][0]):
+        os.close(descriptor)
+
+
+def test_the_head_waits_longer_for_a_node_than_its_helper_for_the_actor() -> None:
+    # Otherwise the head would give up before the reason is known.
+    say({"id": "a", **HOST})
+    (launch,) = RayNodes("auto", AgentCommand()).launches()
+
+    assert launch.start_s > ray_helper.BEGIN_S
