@@ -175,7 +175,7 @@ class _JobWatch:
         if self._settled_s is None:
             self._settled_s = seconds
         watched_s = seconds - self._settled_s
-        if watched_s >= self.limit_s:
+        if watched_s >= self.limit_s or head.is_over:
             return True
         if seconds - self._judged_s < JUDGE_S:
             return False

@@ -200,6 +200,11 @@ class Head:
         return max((node.start_s for node in self._nodes.values()), default=0.0)
 
     @property
+    def is_over(self) -> bool:
+        """Whether nothing more is expected of any node; not so where agents are started again."""
+        return not self._restarts and all(node.is_over for node in self._nodes.values())
+
+    @property
     def is_settled(self) -> bool:
         """Whether each node has sent its first complete reading, or will not."""
         return all(node.is_settled for node in self._nodes.values())
@@ -551,6 +556,11 @@ class _Node:
                     self._told += os.read(process.stderr.fileno(), _TOLD_BYTES) or b""
         was_live = self._state == "live"
         code = self.kill()
+        explain = self._launch.explain
+        why = explain(self._told.decode("utf-8", "replace")) if explain is not None else ""
+        if why:
+            self._fail(why, "failed" if self._heard_s is None else "ended")
+            return
         program = os.path.basename(self._launch.command[0])
         told = self._told_words()
         if code is None:

@@ -99,6 +99,9 @@ class Launch(NamedTuple):
     what was called. Raises `CannotLaunch` where there is no node any more."""
     start_s: float = START_S
     """How long its first message may take from the start."""
+    explain: Callable[[str], str] | None = None
+    """Says in one sentence why the way to the agent has ended, by what the engine's program has
+    printed to standard error; an empty string if that says nothing more."""
 
     def start(self) -> Pipes:
         """Make the pipes to an agent.

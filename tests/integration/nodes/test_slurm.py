@@ -155,17 +155,21 @@ def test_a_stuck_rank_of_a_slurm_job_is_named_and_no_fault_leaves_an_agent(job: 
     for fault in (_kill_head, _kill_launchers, _cancel):
         head = subprocess.Popen(
             mpwatch("diagnose", "--job", spec, "--for", "300"),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
         try:
             until(lambda: len(_python_agents(job)) == 4)
             time.sleep(1.0)
             fault(head, job)
             until(lambda: _python_agents(job) == [])
+            said = head.communicate(timeout=60)[0]
         finally:
             head.kill()
             head.wait()
+    # The last fault was the end of the allocation.
+    assert f"Slurm cancelled the agent, as it does when job {job} ends." in said
 
 
 def _python_agents(job: str) -> list[int]:

@@ -109,6 +109,24 @@ def test_a_host_that_does_not_answer_has_failed_after_the_limit_of_its_engine() 
     assert "connecting" in view.problem
 
 
+def test_an_engine_may_explain_what_it_has_printed() -> None:
+    printed = "say(hello + full); os.write(2, b'STEP 5.1 CANCELLED\\nTerminated\\n')"
+    head = Head(
+        [
+            Launch("a", agent(printed), explain=lambda told: f"Explained: {told.splitlines()}."),
+            Launch("b", agent(printed), explain=lambda _told: ""),
+        ]
+    )
+    try:
+        until(head, lambda: [view.state for view in head.views()] == ["ended", "ended"])
+        explained, unexplained = head.views()
+    finally:
+        head.close()
+
+    assert explained.problem == "Explained: ['STEP 5.1 CANCELLED', 'Terminated']."
+    assert unexplained.problem.endswith("ended with status 0: Terminated.")
+
+
 def test_a_node_whose_agent_exits_has_ended_and_one_that_stops_is_silent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -279,3 +297,18 @@ def test_ctrl_c_does_not_reach_the_agents() -> None:
 
     assert groups
     assert os.getpgid(0) not in groups
+
+
+def test_a_job_is_over_when_no_node_is_left_and_none_is_started_again() -> None:
+    with job(gone="say(hello + full)", fine="say(hello + full); os.read(0, 65536)") as head:
+        until(head, lambda: head.views()[0].state == "ended")
+        assert head.is_settled
+        assert head.is_over == (head.views()[1].state == "ended")
+        until(head, lambda: head.is_over)
+
+    head = Head([Launch("a", ("sh", "-c", "exit 3"))], restarts=True)
+    try:
+        until(head, lambda: head.views()[0].state == "failed")
+        assert not head.is_over
+    finally:
+        head.close()
