@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
+import subprocess
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +17,7 @@ from mpwatch.nodes.launchers import ray as launcher
 from mpwatch.nodes.launchers import ray_helper
 from mpwatch.nodes.launchers.launch import AgentCommand, CannotLaunch
 from mpwatch.nodes.launchers.ray import RayNodes
+from tests import procfs
 
 HOST = {"host": "node7", "alive": True}
 
@@ -130,3 +134,37 @@ def test_the_head_waits_longer_for_a_node_than_its_helper_for_the_actor() -> Non
     (launch,) = RayNodes("auto", AgentCommand()).launches()
 
     assert launch.start_s > ray_helper.BEGIN_S
+
+
+ACTOR = """
+import time
+from mpwatch.nodes.launchers import ray_actor
+ray_actor.RAYLET_S = 0.05
+node = ray_actor.MpwatchNode(None, "")
+assert node.begin([], "sh -c 'echo $$; exec cat'") == ""
+print(node.read(60.0)[1:].decode(), flush=True)
+time.sleep(60.0)
+"""
+
+
+def test_an_actor_and_its_agent_end_with_a_raylet_that_nobody_reaps() -> None:
+    raylet = subprocess.Popen(["sleep", "1000"])
+    actor = subprocess.Popen(
+        [sys.executable, "-c", ACTOR],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "RAY_RAYLET_PID": str(raylet.pid)},
+    )
+    try:
+        assert actor.stdout is not None
+        agent = int(actor.stdout.readline())
+        assert procfs.executable(agent)
+
+        os.kill(raylet.pid, signal.SIGKILL)  # a zombie until `wait` below
+        assert actor.wait(30.0) == 1
+        assert not procfs.executable(agent)
+    finally:
+        actor.kill()
+        actor.communicate()
+        raylet.kill()
+        raylet.wait()
