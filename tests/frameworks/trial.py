@@ -222,8 +222,8 @@ class Named:
 
     def add(self, snapshot: Snapshot) -> None:
         """Read the first finding."""
-        findings = [each for each in unresolved(snapshot) if each.severity is not Severity.INFO]
-        self.first = findings[0].summary if findings else ""
+        findings = unresolved(snapshot)
+        self.first = f"{findings[0].severity.word}: {findings[0].summary}" if findings else ""
         if not findings or not says_all(text_of(findings[0]), self._failure):
             self.since_s = None
         elif self.since_s is None:

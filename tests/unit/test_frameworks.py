@@ -47,9 +47,9 @@ def test_a_failure_is_named_from_when_on_its_finding_stays_the_first() -> None:
     assert first_s is not None
     assert seen.since_s == first_s
     seen.add(snapshot_of(main(), findings=(other, right)))
-    assert (seen.since_s, seen.first) == (None, "main waits")
-    seen.add(snapshot_of(main(), findings=(finding("worker 1", Severity.INFO),)))
-    assert (seen.since_s, seen.first) == (None, "")
+    assert (seen.since_s, seen.first) == (None, "critical: main waits")
+    seen.add(snapshot_of(main(), findings=(finding("main sleeps", Severity.INFO),)))
+    assert (seen.since_s, seen.first) == (None, "info: main sleeps")
 
 
 def test_warnings_at_any_moment_are_alarms_and_the_most_processes_are_shown() -> None:
