@@ -76,7 +76,7 @@ def tried(framework: Framework, python: str, only: str | None) -> Row:
         try:
             row |= try_healthy(framework, python)._asdict()
         except subprocess.TimeoutExpired as error:
-            row |= Healthy("", "", False, (f"did not end in {error.timeout:.0f} s",))._asdict()
+            row |= Healthy("", "", False, f"did not end in {error.timeout:.0f} s", ())._asdict()
     if only != "healthy" and framework.failure is not None:
         row |= try_failing(framework, framework.failure, python)._asdict()
     return row

@@ -12,7 +12,8 @@ from typing import NamedTuple
 PROGRAMS = Path(__file__).parent / "programs"
 LAUNCH_TWO = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29517")
 ACCELERATE_TWO = (
-    "-m", "accelerate.commands.launch", "--cpu", "--multi_cpu", "--num_processes", "2",
+    # `--multi_gpu` is how accelerate 1.15 starts several ranks; the program keeps to the cpu.
+    "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2",
     "--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no",
     "--main_process_port", "29518",
 )  # fmt: skip

@@ -26,6 +26,7 @@ AFTER_FAULT_S = 45.0
 """How long a failing program is watched after its fault: `diagnose` takes 35 s at most."""
 SETTLED_S = 5.0
 """How long the right finding must stay the first one."""
+LAST_S = 1.0
 END_S = 8.0
 """How long a program may take to end on SIGTERM."""
 
@@ -36,6 +37,8 @@ class Healthy(NamedTuple):
     roles: str
     hook: str
     is_same: bool
+    differs: str
+    """Exit code and result lines with the hook and without it, where these are not the same."""
     alarms: tuple[str, ...]
     """Findings of severity warning and worse, at any moment."""
 
@@ -91,8 +94,11 @@ class Trial:
 
     def end(self) -> int | None:
         """End what still runs of the program; its exit code if it had ended by itself."""
-        code = self.process.poll()
-        if code is None:
+        try:
+            # A process whose main thread has ended may still have others that end.
+            code: int | None = self.process.wait(LAST_S)
+        except subprocess.TimeoutExpired:
+            code = None
             self.process.terminate()
             try:
                 self.process.wait(END_S)
@@ -152,9 +158,11 @@ def try_healthy(framework: Framework, python: str) -> Healthy:
             trial.watch(framework.limit_s, seen.add, lambda: False)
         finally:
             code = trial.end()
-    is_same = results(trial.lines) == results(alone.stdout.splitlines()) != []
-    is_same &= code == alone.returncode
-    return Healthy(seen.roles, seen.hook, is_same, tuple(sorted(seen.alarms)))
+    hooked_end = code, results(trial.lines)
+    bare_end = alone.returncode, results(alone.stdout.splitlines())
+    is_same = hooked_end == bare_end and bare_end[1] != []
+    differs = "" if is_same else f"{hooked_end} and {bare_end}"
+    return Healthy(seen.roles, seen.hook, is_same, differs, tuple(sorted(seen.alarms)))
 
 
 def try_failing(framework: Framework, failure: Failure, python: str) -> Failing:
@@ -205,11 +213,12 @@ class Seen:
             if finding.severity is not Severity.INFO
         }
         living = [each for each in snapshot.living() if each.sample.is_python]
-        hooked_count = sum(each.hook.state == "ready" for each in living)
+        able = [each for each in living if each.role != "resource-tracker"]
+        hooked_count = sum(each.hook.state == "ready" for each in able)
         if (len(living), hooked_count) >= self._count:
             self._count = len(living), hooked_count
             self.roles = summary(living)
-            self.hook = f"{hooked_count} of {len(living)}"
+            self.hook = f"{hooked_count} of {len(able)}"
 
 
 class Named:
