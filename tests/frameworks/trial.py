@@ -50,6 +50,8 @@ class Failing(NamedTuple):
     """Seconds after the fault from which on the first finding was the right one."""
     first: str
     """The first finding at the end."""
+    seen: tuple[str, ...] = ()
+    """All findings at the end, and what each process does."""
 
 
 class Trial:
@@ -184,7 +186,7 @@ def try_failing(framework: Framework, failure: Failure, python: str) -> Failing:
     if trial.fault_s is None:
         return Failing(None, "the fault did not appear")
     named_s = None if named.since_s is None else max(0.0, named.since_s - trial.fault_s)
-    return Failing(named_s, named.first)
+    return Failing(named_s, named.first, named.seen)
 
 
 def hooked(python: str, command: Sequence[str]) -> list[str]:
@@ -227,12 +229,17 @@ class Named:
     def __init__(self, failure: Failure) -> None:
         self.since_s: float | None = None
         self.first = ""
+        self.seen: tuple[str, ...] = ()
         self._failure = failure
 
     def add(self, snapshot: Snapshot) -> None:
         """Read the first finding."""
         findings = unresolved(snapshot)
         self.first = f"{findings[0].severity.word}: {findings[0].summary}" if findings else ""
+        self.seen = (
+            *(f"{each.rule}: {each.summary}" for each in findings),
+            *(f"{each.label}: {each.doing}" for each in snapshot.processes),
+        )
         if not findings or not says_all(text_of(findings[0]), self._failure):
             self.since_s = None
         elif self.since_s is None:
