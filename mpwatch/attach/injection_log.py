@@ -19,7 +19,7 @@ from datetime import datetime
 from functools import cached_property
 
 from mpwatch import __version__
-from mpwatch.attach.results import Attached, Detached
+from mpwatch.attach.outcomes import Attached, Detached
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.sanitize import clean
 

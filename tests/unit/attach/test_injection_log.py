@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mpwatch.attach.injection_log import LIMIT_BYTES, InjectionLog, default_folder
-from mpwatch.attach.results import Attached, Detached
+from mpwatch.attach.outcomes import Attached, Detached
 from mpwatch.model.ids import ProcessId
 
 TARGET = ProcessId(4242, 99)

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from mpwatch.attach import inject_tree
-from mpwatch.attach.results import Detached
+from mpwatch.attach.outcomes import Detached
 from mpwatch.model.ids import ProcessId
 from mpwatch.tui.process_actions import ActionRefused, ProcessActions, stacks_text, write_new
-from mpwatch.tui.source_lines import SourceLines
+from mpwatch.tui.view_state import SourceLines
 from tests import procfs
 from tests.tui.scripted import loader_job
 
