@@ -26,10 +26,13 @@ ProcessMetric: TypeAlias = Literal[
     "children",
     "threads",
     "minor_faults",
+    "major_faults",
+    "system_ticks",  # cpu time in the kernel
     "involuntary_switches",
     "voluntary_switches",
     "loader_wait",  # 1 while the main thread waits in a DataLoader for a batch or for work, else 0
-    "read_bytes",  # by system calls, pipes included; only of resource trackers
+    "read_bytes",  # by system calls, pipes included; points as for `written_bytes`
+    "written_bytes",  # a point after each MiB or more; of resource trackers at each reading
     "main_read_bytes",  # of the main thread; a point each time it has read more, see `ProcSample`
     "queue_backlog",  # items in its queues without a bound, counted by the hook
     "answer_wait",  # 1 while the main thread reads from a socket, else 0; from the first 1 on

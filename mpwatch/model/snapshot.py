@@ -37,6 +37,8 @@ class Thread:
     stack_age_s: float | None = None
     """Seconds from the stack to the sample of the thread."""
     has_gil: bool | None = None
+    is_active: bool | None = None
+    """Whether it ran when its stack was taken; `None` of a stack from the hook."""
     still_s: float | None = None
     """How long it has used no cpu, within the time observed."""
     waits_s: float | None = None

@@ -48,6 +48,8 @@ class Stat(NamedTuple):
     """Its identity; of a thread, the thread's own."""
     is_fork: bool = False
     """Forked, and nothing executed since (PF_FORKNOEXEC): it still says so as a zombie."""
+    system_ticks: int = 0
+    """The part of `cpu_ticks` in the kernel: system calls and page faults."""
 
 
 def read(path: str, limit: int = CHUNK_BYTES) -> bytes:
@@ -107,6 +109,7 @@ def parse_stat(line: bytes) -> Stat:
         exit_code=code or None,
         process=ProcessId(pid, start_ticks),
         is_fork=bool(int(fields[6]) & _FORKED_NO_EXEC),
+        system_ticks=int(fields[12]),
     )
 
 

@@ -17,6 +17,8 @@ RATE_S = 0.4
 """Shortest time for a rate: cpu is counted in ticks of 10 ms, and over less time one tick appears
 as work. More frequent readings, around starts and exits, add no points either."""
 TREND_POINTS = 60
+TRANSFER_BYTES = 1 << 20
+"""Reading or writing less than this is no point: most processes of a job do."""
 FEW_THREADS = 8
 """So few threads of a process are no point: most workers have no more, and none of a series."""
 
@@ -99,6 +101,8 @@ class HistoryKeeper:
                 values["answer_wait"] = is_reading
             if self._has_read(sample):
                 values["main_read_bytes"] = sample.main_read_bytes
+            if sample.role != "resource-tracker":
+                self._add_transferred(sample, values)
             self._add_all(process, at_s, values)
             memory = sample.memory
             # A value that was carried over from an earlier reading is not a new point.
@@ -113,6 +117,16 @@ class HistoryKeeper:
         """Whether the main thread of a process has read anything since the last point."""
         known = self._series.get((sample.process, "main_read_bytes"))
         return known is None or known.values[-1] != sample.main_read_bytes
+
+    def _add_transferred(
+        self, sample: ProcSample, values: dict[ProcessMetric, float | None]
+    ) -> None:
+        """Add what a process has read and written, where that is much more than before."""
+        lines = self._lines.get(sample.process, {})
+        for metric, count in _transferred(sample):
+            line = lines.get(metric)
+            if count is not None and (line is None or count - line.values[-1] >= TRANSFER_BYTES):
+                values[metric] = count
 
     def _add_all(
         self, process: ProcessId, at_s: float, values: Mapping[ProcessMetric, float | None]
@@ -158,6 +172,10 @@ def reads_socket(sample: ProcSample) -> bool:
     return wait is not None and wait.kind == "socket-read"
 
 
+def _transferred(sample: ProcSample) -> tuple[tuple[ProcessMetric, int | None], ...]:
+    return ("read_bytes", sample.read_bytes), ("written_bytes", sample.written_bytes)
+
+
 def _recent(line: _Line | None) -> Sequence[float]:
     return () if line is None else line.recent()
 
@@ -166,6 +184,8 @@ def _process_values(sample: ProcSample) -> dict[ProcessMetric, float | None]:
     """The numbers of one process worth remembering."""
     values: dict[ProcessMetric, float | None] = {
         "minor_faults": sample.minor_faults,
+        "major_faults": sample.major_faults,
+        "system_ticks": sample.system_ticks,
         "involuntary_switches": sample.involuntary_switches,
         "voluntary_switches": sample.voluntary_switches,
         "loader_wait": loader_wait(sample),

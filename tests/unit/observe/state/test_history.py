@@ -78,15 +78,20 @@ def test_a_reading_in_which_main_has_read_nothing_more_is_no_point() -> None:
     assert [tuple(point) for point in past.of(MAIN, "main_read_bytes")] == [(1, 7), (3, 9)]
 
 
-def test_the_count_of_read_bytes_is_kept_of_resource_trackers_only() -> None:
+def test_bytes_read_are_a_point_of_resource_trackers_always_and_of_others_after_a_mebibyte() -> (
+    None
+):
     keeper = HistoryKeeper()
-    tracker = replace(sample(WORKER_0, 0.0, role="resource-tracker"), read_bytes=37)
-    keeper.add(tree(0.0, replace(sample(MAIN, 0.0), read_bytes=99), tracker), (), {})
+    for second, count in enumerate((99, 5000, 1 << 21, (1 << 21) + 7)):
+        tracker = replace(sample(WORKER_0, second, role="resource-tracker"), read_bytes=37)
+        own = replace(sample(MAIN, second), read_bytes=count, written_bytes=None)
+        keeper.add(tree(second, own, tracker), (), {})
 
     past = keeper.history()
 
-    assert [point.value for point in past.of(WORKER_0, "read_bytes")] == [37]
-    assert list(past.of(MAIN, "read_bytes")) == []
+    assert [point.value for point in past.of(WORKER_0, "read_bytes")] == [37] * 4
+    assert [point.value for point in past.of(MAIN, "read_bytes")] == [99, 1 << 21]
+    assert list(past.of(MAIN, "written_bytes")) == []
 
 
 def test_the_rise_of_a_series_is_that_of_its_points() -> None:
