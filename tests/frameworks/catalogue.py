@@ -46,6 +46,18 @@ class Framework(NamedTuple):
         return [*arguments, "failing"] if fails else arguments
 
 
+def at(program: str, text: str) -> str:
+    """An expression for the line of a program that has this text: `train\\.py:12\\b`.
+
+    Raises:
+        ValueError: There is not exactly one such line.
+    """
+    path = PROGRAMS / program
+    lines = path.read_text().splitlines()
+    (number,) = (number for number, line in enumerate(lines, 1) if text in line)
+    return rf"{re.escape(path.name)}:{number}\b"
+
+
 def named(framework_name: str) -> Framework:
     """The framework of that name.
 
@@ -78,7 +90,12 @@ FRAMEWORKS = (
         Failure(
             "rank 0 waits at the barrier of its checkpoint, rank 1 is in the next backward",
             "pytorch/pytorch#20630",
-            (r"rank 0", r"rank 1", r"barrier|save", r"backward|ddp\.py:36"),
+            (
+                r"rank 0",
+                r"rank 1",
+                r"barrier|save",
+                r"backward|" + at("ranks/ddp.py", "loss.backward()"),
+            ),
         ),
     ),
     Framework(
@@ -88,7 +105,11 @@ FRAMEWORKS = (
         Failure(
             "rank 0 alone calls gather_object, rank 1 is in the next backward",
             "huggingface/accelerate#2733",
-            (r"rank 0", r"rank 1", r"gather_object|with_accelerate\.py:27"),
+            (
+                r"rank 0",
+                r"rank 1",
+                r"gather_object|" + at("ranks/with_accelerate.py", "gather_object(["),
+            ),
         ),
     ),
     Framework(
@@ -108,7 +129,12 @@ FRAMEWORKS = (
         Failure(
             "rank 0 alone reduces in self.log(sync_dist=True), rank 1 is in its backward",
             "Lightning-AI/pytorch-lightning#19604",
-            (r"rank 0", r"rank 1", r"with_lightning\.py:52|\blog\b", r"backward"),
+            (
+                r"rank 0",
+                r"rank 1",
+                r"\blog\b|" + at("ranks/with_lightning.py", 'self.log("loss"'),
+                r"backward",
+            ),
         ),
     ),
     Framework(
@@ -118,7 +144,12 @@ FRAMEWORKS = (
         Failure(
             "rank 0 alone waits at the barrier of save_checkpoint, rank 1 is in its backward",
             "Lightning-AI/pytorch-lightning#19604",
-            (r"rank 0", r"rank 1", r"save_checkpoint|with_lightning\.py:55", r"backward"),
+            (
+                r"rank 0",
+                r"rank 1",
+                r"save_checkpoint|" + at("ranks/with_lightning.py", "trainer.save_checkpoint("),
+                r"backward",
+            ),
         ),
     ),
     Framework(
@@ -128,7 +159,12 @@ FRAMEWORKS = (
         Failure(
             "rank 0 alone evaluates and gathers, rank 1 is in its next backward",
             "huggingface/transformers#31532",
-            (r"rank 0", r"rank 1", r"evaluat|gather|with_transformers\.py:32", r"backward"),
+            (
+                r"rank 0",
+                r"rank 1",
+                r"evaluat|gather|" + at("ranks/with_transformers.py", "trainer.evaluate()"),
+                r"backward",
+            ),
         ),
     ),
     Framework(
@@ -199,7 +235,7 @@ FRAMEWORKS = (
         Failure(
             "environment 1 waits in step for an answer of its simulator, main waits for it",
             "openai/gym#1544",
-            (r"worker 1", r"with_gymnasium\.py:26|step"),
+            (r"worker\S*[ -]1\b", r"step|" + at("environments/with_gymnasium.py", "recv(")),
         ),
     ),
     Framework(
@@ -209,7 +245,7 @@ FRAMEWORKS = (
         Failure(
             "environment 1 never leaves the loop of its reset, main waits for it",
             "DLR-RM/stable-baselines3#1814",
-            (r"worker 1", r"with_sb3\.py:3[01]|reset"),
+            (r"worker\S*[ -]1\b", r"reset|" + at("environments/with_sb3.py", "self.env.reset()")),
         ),
     ),
     Framework(
@@ -219,7 +255,10 @@ FRAMEWORKS = (
         Failure(
             "collector process 1 waits in _step for its server, main polls for its batch",
             "pytorch/rl#171",
-            (r"process 1|collector\S* 1|_main\S* 1", r"with_torchrl\.py:32|_step"),
+            (
+                r"process 1|collector\S* 1|_main\S* 1",
+                r"_step|" + at("environments/with_torchrl.py", "recv("),
+            ),
         ),
     ),
     Framework(

@@ -123,14 +123,17 @@ class Trial:
 
 
 def environment(folder: str) -> dict[str, str]:
-    """The environment of a program, with places of its own for what it writes."""
+    """The environment of a program, with places of its own for what it writes.
+
+    Output stays buffered: with PYTHONUNBUFFERED each argument of a `print` is a write of its own,
+    and the lines of two ranks mix.
+    """
     return {
         **os.environ,
         "XDG_RUNTIME_DIR": folder,
         "XDG_CACHE_HOME": folder,
         "HF_HOME": folder,
         "HF_HUB_OFFLINE": "1",
-        "PYTHONUNBUFFERED": "1",
         "TOKENIZERS_PARALLELISM": "false",
         "TMPDIR": folder,
     }

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from mpwatch.model.findings import Finding, Severity
 from tests.builders.snapshots import main, process, snapshot_of
 from tests.frameworks.__main__ import is_wrong, markdown
-from tests.frameworks.catalogue import FRAMEWORKS, PROGRAMS, Failure, named, says_all
+from tests.frameworks.catalogue import FRAMEWORKS, PROGRAMS, Failure, at, named, says_all
 from tests.frameworks.trial import Named, Seen, results, summary
 
 FAILURE = Failure("worker 1 waits", "a/b#1", (r"worker 1\b", r"recv"))
@@ -29,6 +31,22 @@ def test_all_programs_of_the_catalogue_exist() -> None:
 
 def test_each_framework_can_be_found_by_its_name() -> None:
     assert [named(each.name) for each in FRAMEWORKS] == list(FRAMEWORKS)
+
+
+def test_a_line_at_fault_is_found_by_its_text_and_must_be_the_only_one() -> None:
+    expression = at("ranks/with_accelerate.py", "gather_object([")
+    (number,) = (
+        number
+        for number, line in enumerate(
+            (PROGRAMS / "ranks" / "with_accelerate.py").read_text().splitlines(), 1
+        )
+        if "print(gather_object(" in line
+    )
+
+    assert re.search(expression, f"rank 0 waits at with_accelerate.py:{number} main")
+    assert not re.search(expression, f"rank 0 waits at with_accelerate.py:{number}0 main")
+    with pytest.raises(ValueError, match="too many"):
+        at("ranks/with_accelerate.py", "import")
 
 
 def test_a_failure_is_named_by_all_that_is_expected_in_any_field() -> None:
