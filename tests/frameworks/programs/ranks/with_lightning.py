@@ -53,7 +53,7 @@ class Model(pl.LightningModule):
             self.log("loss", loss, sync_dist=True)
         elif self.trainer.is_global_zero:
             print("fault", flush=True)
-            self.trainer.save_checkpoint(f"{FOLDER}/model.ckpt")
+            self.trainer.save_checkpoint(f"{tempfile.gettempdir()}/model.ckpt")
 
     def configure_optimizers(self):
         return torch.optim.SGD(self.parameters(), 0.01)
@@ -61,7 +61,6 @@ class Model(pl.LightningModule):
 
 if __name__ == "__main__":
     pl.seed_everything(0)
-    FOLDER = tempfile.mkdtemp()
     trainer = pl.Trainer(
         accelerator="cpu",
         devices=1 if STRATEGY == "auto" else 2,
