@@ -8,8 +8,8 @@ runs alone and under `mpwatch run --headless`, and each failing one under `mpwat
 The table has the roles of all processes as mpwatch names them, in how many Python processes the
 hook was attached, whether output and exit code were the same as without it, whether there was no
 warning at any moment, and how long after the fault the first finding was the right one. `--rows`
-keeps the results in a file, which a later run for other frameworks adds to. The exit code is the
-number of programs for which something is wrong.
+keeps the results in a file, which a later run for other frameworks adds to. Threads about the
+failures are in `catalogue.py`. The exit code is the number of frameworks with something wrong.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ try: print(importlib.metadata.version(sys.argv[1]))
 except importlib.metadata.PackageNotFoundError: pass
 """
 TITLES = (
-    "framework", "processes", "hook", "same result", "clean", "failure", "named after",
+    "framework", "processes", "hook", "same result", "no warning", "failure", "named after",
 )  # fmt: skip
 
 
@@ -113,7 +113,7 @@ def cells(framework: Framework, row: Row) -> tuple[str, ...]:
         row.get("hook", ""),
         "yes" if row.get("is_same") else "**no**",
         "**no**" if row.get("alarms") else "yes",
-        f"{failure.truth} ({failure.thread})" if failure else "",
+        failure.truth if failure else "",
         after,
     )
 
