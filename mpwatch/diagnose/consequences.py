@@ -148,7 +148,7 @@ CAUSES_OF: Mapping[str, tuple[str, ...]] = {
 GROWTH = "steady-growth"
 GROWTH_LEADS_TO: Mapping[str, frozenset[str]] = {
     "worker-oom-killed": frozenset(("memory", "queue")),
-    "shm-full-enospc": frozenset(("shared-memory files", "shared memory")),
+    "shm-full-enospc": frozenset(("shared-memory files", "shared memory", "files in memory")),
     "pids-limit": frozenset(("threads", "child processes")),
 }
 """The resources whose steady growth can lead to a failure, by its rule."""

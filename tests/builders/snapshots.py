@@ -15,7 +15,7 @@ from mpwatch.diagnose.registry import RULES
 from mpwatch.model.account import Account
 from mpwatch.model.findings import Finding
 from mpwatch.model.history import History, HostMetric, Point, ProcessMetric
-from mpwatch.model.host import CgroupSample, HostSample, RoomSample
+from mpwatch.model.host import CgroupSample, FilesKey, HostSample, RoomSample
 from mpwatch.model.ids import ProcessId, Role, SegmentId, SegmentUse
 from mpwatch.model.samples import (
     Ended,
@@ -260,9 +260,10 @@ def history(
     processes: Mapping[tuple[int, ProcessMetric], Sequence[Point]] | None = None,
     host: Mapping[HostMetric, Sequence[Point]] | None = None,
     started_at_s: float = NOW_S - 300,
+    files: Mapping[FilesKey, Sequence[Point]] | None = None,
 ) -> History:
     taken = {(pid(number), metric): s for (number, metric), s in (processes or {}).items()}
-    return History(taken, host or {}, started_at_s)
+    return History(taken, host or {}, started_at_s, files or {})
 
 
 NO_HISTORY = history()

@@ -256,6 +256,7 @@ def boot_wall_s(proc: str) -> float | None:
     return None
 
 
+_ESCAPED = re.compile(r"\\([0-7]{3})")
 _IO = re.compile(rb"^(rchar|wchar): (\d+)$", re.M)
 
 
@@ -306,6 +307,11 @@ def read_io(proc: str, pid: int) -> tuple[int | None, int | None]:
 def read_bytes_of(data: bytes) -> int | None:
     """Bytes read by system calls, by the content of `io` of a process or a thread."""
     return next((number(count) for name, count in _IO.findall(data) if name == b"rchar"), None)
+
+
+def unescaped(text: str) -> str:
+    r"""A path from mountinfo, where blanks are written as `\040`."""
+    return _ESCAPED.sub(lambda match: chr(int(match.group(1), 8)), text)
 
 
 def number(text: bytes | None, base: int = 10) -> int | None:

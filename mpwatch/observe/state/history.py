@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from mpwatch.model.history import History, HostMetric, ProcessMetric, Track
+from mpwatch.model.host import FilesKey, NewFiles
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import MemorySample, ProcSample, TreeSample
 from mpwatch.model.snapshot import Segment, Trends
@@ -18,7 +19,7 @@ RATE_S = 0.4
 as work. More frequent readings, around starts and exits, add no points either."""
 TREND_POINTS = 60
 TRANSFER_BYTES = 1 << 20
-"""Reading or writing less than this is no point: most processes of a job do."""
+"""Reading less than this is no point: most processes of a job do."""
 FEW_THREADS = 8
 """So few threads of a process are no point: most workers have no more, and none of a series."""
 
@@ -68,6 +69,7 @@ class HistoryKeeper:
         self._series: dict[tuple[ProcessId, ProcessMetric], _Line] = {}
         """The same lines, as rules ask for them."""
         self._host: dict[HostMetric, _Line] = {}
+        self._files: dict[FilesKey, _Line] = {}
         self._started_at_s: float | None = None
 
     @property
@@ -99,34 +101,41 @@ class HistoryKeeper:
             values["children"] = children[process.pid]
             if (is_reading := reads_socket(sample)) or (process, "answer_wait") in self._series:
                 values["answer_wait"] = is_reading
-            if self._has_read(sample):
+            if self._has_moved(process, "main_read_bytes", sample.main_read_bytes):
                 values["main_read_bytes"] = sample.main_read_bytes
-            if sample.role != "resource-tracker":
-                self._add_transferred(sample, values)
+            if sample.role != "resource-tracker" and self._has_read_much(sample):
+                values["read_bytes"] = sample.read_bytes
+            if self._has_moved(process, "written_bytes", sample.written_bytes):
+                values["written_bytes"] = sample.written_bytes
             self._add_all(process, at_s, values)
             memory = sample.memory
             # A value that was carried over from an earlier reading is not a new point.
             read_at_s = memory.read_at_s if memory is not None else None
             if memory is not None and read_at_s is not None and read_at_s >= at_s - 0.5:
                 self._add_all(process, at_s, _memory_values(memory))
+        self._add_files(tree.host.new_files, at_s)
         for name, value in _host_values(tree, segments).items():
             if value is not None:
                 self._host.setdefault(name, _Line()).add(at_s, value)
 
-    def _has_read(self, sample: ProcSample) -> bool:
-        """Whether the main thread of a process has read anything since the last point."""
-        known = self._series.get((sample.process, "main_read_bytes"))
-        return known is None or known.values[-1] != sample.main_read_bytes
+    def _add_files(self, found: Sequence[NewFiles] | None, at_s: float) -> None:
+        """Add a point for each kind of new files; those that the reading lacks are dropped."""
+        before, self._files = self._files, {}
+        for files in found or ():
+            line = self._files[files.key] = before.get(files.key) or _Line()
+            line.add(at_s, files.total)
 
-    def _add_transferred(
-        self, sample: ProcSample, values: dict[ProcessMetric, float | None]
-    ) -> None:
-        """Add what a process has read and written, where that is much more than before."""
-        lines = self._lines.get(sample.process, {})
-        for metric, count in _transferred(sample):
-            line = lines.get(metric)
-            if count is not None and (line is None or count - line.values[-1] >= TRANSFER_BYTES):
-                values[metric] = count
+    def _has_moved(self, process: ProcessId, metric: ProcessMetric, value: float | None) -> bool:
+        """Whether a number differs from its last point."""
+        known = self._series.get((process, metric))
+        return known is None or known.values[-1] != value
+
+    def _has_read_much(self, sample: ProcSample) -> bool:
+        """Whether a process has read much more than at the last point."""
+        known = self._series.get((sample.process, "read_bytes"))
+        if sample.read_bytes is None or known is None:
+            return True
+        return sample.read_bytes - known.values[-1] >= TRANSFER_BYTES
 
     def _add_all(
         self, process: ProcessId, at_s: float, values: Mapping[ProcessMetric, float | None]
@@ -163,6 +172,7 @@ class HistoryKeeper:
             {key: Track(line.moments, line.values) for key, line in self._series.items()},
             {metric: Track(line.moments, line.values) for metric, line in self._host.items()},
             self._started_at_s,
+            {key: Track(line.moments, line.values) for key, line in self._files.items()},
         )
 
 
@@ -170,10 +180,6 @@ def reads_socket(sample: ProcSample) -> bool:
     """Whether the main thread waits for data on a socket, as for the answer of a server."""
     wait = sample.threads[0].waits_on if sample.threads else None
     return wait is not None and wait.kind == "socket-read"
-
-
-def _transferred(sample: ProcSample) -> tuple[tuple[ProcessMetric, int | None], ...]:
-    return ("read_bytes", sample.read_bytes), ("written_bytes", sample.written_bytes)
 
 
 def _recent(line: _Line | None) -> Sequence[float]:
@@ -223,12 +229,6 @@ def _host_values(tree: TreeSample, segments: tuple[Segment, ...]) -> dict[HostMe
         "segment_bytes": sum(s.size_bytes or 0 for s in segments if s.kind != "semaphore"),
         "zombies": sum(sample.state == "Z" for sample in tree.processes),
     }
-    if host.new_psm is not None:
-        values["psm_files"] = host.new_psm.total
-    if host.new_semaphores is not None:
-        values["semaphore_files"] = host.new_semaphores.total
-    if host.new_tmp is not None:
-        values["tmp_files"] = host.new_tmp.total
     if host.shm is not None:
         values["shm_used_bytes"] = host.shm.total_bytes - host.shm.free_bytes
         if host.shm.total_inodes is not None and host.shm.free_inodes is not None:

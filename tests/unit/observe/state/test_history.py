@@ -4,7 +4,7 @@ import gc
 from dataclasses import replace
 
 from mpwatch.model.history import Point, rise
-from mpwatch.model.host import NewFiles
+from mpwatch.model.host import FilesKey, NewFiles
 from mpwatch.model.samples import MemorySample, ThreadSample, WaitedOn
 from mpwatch.observe.state.history import POINTS_KEPT, TREND_POINTS, HistoryKeeper
 from tests.builders.samples import MAIN, WORKER_0, job, sample, tree
@@ -38,9 +38,10 @@ def test_heap_threads_and_files_of_the_job_are_remembered() -> None:
         seen = tree(at_s, read)
         files = replace(
             seen.host,
-            new_psm=NewFiles(4 + second, 0, ""),
-            new_semaphores=NewFiles(1, 0, ""),
-            new_tmp=NewFiles(9, 0, "") if second else None,
+            new_files=(
+                NewFiles(4 + second, 0, "", FilesKey("/dev/shm", "psm_*")),
+                *((NewFiles(9, 0, "", FilesKey("/tmp", "tmp*")),) if second != 1 else ()),
+            ),
         )
         keeper.add(replace(seen, host=files), (), {})
 
@@ -48,9 +49,11 @@ def test_heap_threads_and_files_of_the_job_are_remembered() -> None:
 
     assert [point.value for point in past.of(MAIN, "anon_bytes")] == [10, 11, 12]
     assert [point.value for point in past.of(MAIN, "threads")] == [9, 10]
-    assert [point.value for point in past.of_host("psm_files")] == [4, 5, 6]
-    assert [point.value for point in past.of_host("semaphore_files")] == [1, 1, 1]
-    assert [point.value for point in past.of_host("tmp_files")] == [9, 9]
+    blocks, others = (
+        past.files[FilesKey(*key)] for key in (("/dev/shm", "psm_*"), ("/tmp", "tmp*"))
+    )
+    assert [point.value for point in blocks] == [4, 5, 6]
+    assert [point.value for point in others] == [9], "they were gone in between"
 
 
 def test_reads_of_a_socket_are_remembered_from_the_first_one_on() -> None:
