@@ -1,6 +1,7 @@
 """Two actors of Ray; `failing`: each waits for an answer of the other."""
 
 import sys
+import tempfile
 import time
 
 import ray
@@ -21,7 +22,13 @@ class Trainer:
 
 
 if __name__ == "__main__":
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    ray.init(
+        "local",  # also where a cluster runs
+        num_cpus=2,
+        include_dashboard=False,
+        log_to_driver=False,
+        _temp_dir=f"{tempfile.gettempdir()}/ray",
+    )
     trainers = [Trainer.remote() for _ in range(2)]
     ray.get(
         [trainer.connect.remote(trainers[1 - number]) for number, trainer in enumerate(trainers)]
