@@ -128,8 +128,9 @@ def environment(folder: str) -> dict[str, str]:
     Output stays buffered: with PYTHONUNBUFFERED each argument of a `print` is a write of its own,
     and the lines of two ranks mix.
     """
+    inherited = {key: text for key, text in os.environ.items() if key != "PYTHONUNBUFFERED"}
     return {
-        **os.environ,
+        **inherited,
         "XDG_RUNTIME_DIR": folder,
         "XDG_CACHE_HOME": folder,
         "HF_HOME": folder,

@@ -10,7 +10,7 @@ from mpwatch.model.findings import Finding, Severity
 from tests.builders.snapshots import main, process, snapshot_of
 from tests.frameworks.__main__ import is_wrong, markdown
 from tests.frameworks.catalogue import FRAMEWORKS, PROGRAMS, Failure, at, named, says_all
-from tests.frameworks.trial import Named, Seen, results, summary
+from tests.frameworks.trial import Named, Seen, environment, results, summary
 
 FAILURE = Failure("worker 1 waits", "a/b#1", (r"worker 1\b", r"recv"))
 
@@ -93,6 +93,12 @@ def test_warnings_at_any_moment_are_alarms_and_the_most_processes_are_shown() ->
 )
 def test_processes_are_summed_up_by_label(labels: list[str], words: str) -> None:
     assert summary([process(200 + n, label=label) for n, label in enumerate(labels)]) == words
+
+
+def test_output_of_the_programs_is_buffered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONUNBUFFERED", "1")
+
+    assert "PYTHONUNBUFFERED" not in environment("/tmp/x")
 
 
 def test_only_result_lines_are_compared_in_any_order() -> None:
