@@ -109,7 +109,7 @@ def cells(framework: Framework, row: Row) -> tuple[str, ...]:
         after = "not named" if named.named_s is None else f"{named.named_s:.0f} s"
     return (
         f"{framework.name} ({row['version']})",
-        row.get("roles", ""),
+        row.get("roles", "").replace("<", "&lt;"),
         row.get("hook", ""),
         "yes" if row.get("is_same") else "**no**",
         "**no**" if row.get("alarms") else "yes",

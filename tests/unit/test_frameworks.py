@@ -8,7 +8,7 @@ import pytest
 
 from mpwatch.model.findings import Finding, Severity
 from tests.builders.snapshots import main, process, snapshot_of
-from tests.frameworks.__main__ import is_wrong, markdown
+from tests.frameworks.__main__ import Row, is_wrong, markdown
 from tests.frameworks.catalogue import FRAMEWORKS, PROGRAMS, Failure, at, named, says_all
 from tests.frameworks.trial import Named, Seen, environment, results, summary
 
@@ -60,14 +60,16 @@ def test_a_failure_is_named_from_when_on_its_finding_stays_the_first() -> None:
     right, other = finding("worker 1 waits"), finding("main waits")
 
     seen.add(snapshot_of(main(), findings=(right, other)))
-    first_s = seen.since_s
-    seen.add(snapshot_of(main(), findings=(right,)))
-    assert first_s is not None
-    assert seen.since_s == first_s
-    seen.add(snapshot_of(main(), findings=(other, right)))
-    assert (seen.since_s, seen.first) == (None, "critical: main waits")
-    seen.add(snapshot_of(main(), findings=(finding("main sleeps", Severity.INFO),)))
-    assert (seen.since_s, seen.first) == (None, "info: main sleeps")
+    moments = [seen.since_s]
+    firsts = []
+    for findings in (right,), (other, right), (finding("main sleeps", Severity.INFO),):
+        seen.add(snapshot_of(main(), findings=findings))
+        moments.append(seen.since_s)
+        firsts.append(seen.first)
+
+    assert moments[0] is not None
+    assert moments == [moments[0], moments[0], None, None]
+    assert firsts[1:] == ["critical: main waits", "info: main sleeps"]
 
 
 def test_warnings_at_any_moment_are_alarms_and_the_most_processes_are_shown() -> None:
@@ -106,12 +108,13 @@ def test_only_result_lines_are_compared_in_any_order() -> None:
 
 
 def test_the_table_says_what_was_not_tried_and_what_is_wrong() -> None:
-    good = {
+    good: Row = {
         "version": "joblib 1.6", "roles": "main", "hook": "1 of 1", "is_same": True, "alarms": [],
         "named_s": 3.4, "first": "x",
     }  # fmt: skip
-    missed = {"version": "loky 3", "named_s": None, "first": "other"}
-    rows = {"joblib": good, "Ray actors": {"obstacle": "ray is not installed"}, "loky": missed}
+    missed: Row = {"version": "loky 3", "named_s": None, "first": "other"}
+    absent: Row = {"obstacle": "ray is not installed"}
+    rows = {"joblib": good, "Ray actors": absent, "loky": missed}
 
     text = markdown(rows)
 
@@ -121,4 +124,4 @@ def test_the_table_says_what_was_not_tried_and_what_is_wrong() -> None:
     assert text.splitlines()[3].endswith("| not named |")
     assert (is_wrong(good), is_wrong(missed)) == (False, True)
     assert is_wrong({**good, "alarms": ["a-rule: slow"]})
-    assert not is_wrong(rows["Ray actors"])
+    assert not is_wrong(absent)

@@ -104,7 +104,8 @@ def _first_ranks(
     """
     started: defaultdict[ProcessId, set[int | None]] = defaultdict(set)
     for fact in known.values():
-        if fact.parent in roles and roles[fact.process].role == "rank":
+        is_rank = roles[fact.process].role == "rank"
+        if is_rank and fact.parent is not None and fact.parent in roles:
             started[fact.parent].add(_number(fact.environment.get("LOCAL_RANK")))
     for process, numbers in started.items():
         role, environment = roles[process], known[process].environment

@@ -75,8 +75,8 @@ def check(index: Index) -> Iterator[Finding]:
     for process, ended in ended_workers(index.snapshot):
         if _is_unexpected(index, process, ended):
             head = family_head(index, process)
-            found = done if _had_done_its_work(index, process, ended) else alike
-            found[None if head is None else head.process, ended.words].append((process, ended))
+            kind = done if _had_done_its_work(index, process, ended) else alike
+            kind[None if head is None else head.process, ended.words].append((process, ended))
     yield from (_of_those_done(index, members) for members in done.values())
     if not alike:
         yield from _of_programs(index)

@@ -352,7 +352,7 @@ def test_a_program_that_starts_the_ranks_from_1_on_is_rank_0(
     environment: dict[str, str], first: int | None
 ) -> None:
     facts = [
-        program(1, None, *TRAIN, **environment),
+        program(1, None, *TRAIN)._replace(environment=environment),
         program(2, 1, *TRAIN[:-1], "0.2", LOCAL_RANK="1", NODE_RANK="0"),
         program(3, 1, *TRAIN[:-1], "0.2", LOCAL_RANK="2", NODE_RANK="0"),
     ]
