@@ -76,6 +76,8 @@ def diagnose(arguments: argparse.Namespace) -> int:
         return nodes.diagnose(arguments)
     assert subject is not None  # of_job has refused a command with neither
     is_pid = subject.isascii() and subject.isdigit()
+    if len(subjects) > 1 and is_pid and not os.path.exists(subject):
+        raise Failure("mpwatch diagnose takes one PID, or several files.", "mpwatch ps")
     if len(subjects) > 1 or (not is_pid and _is_dump(subject)):
         return _diagnose_dumps(subjects, arguments)
     if not is_pid and _is_of_several_nodes(subject):

@@ -89,3 +89,9 @@ def test_errors_are_one_sentence(
     out, err = capsys.readouterr()
     assert out == ""
     assert sentence in err
+
+
+def test_several_processes_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diagnose", "4242", "4243"]) == 2
+
+    assert "takes one PID, or several files" in capsys.readouterr().err

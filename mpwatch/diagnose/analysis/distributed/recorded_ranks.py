@@ -388,7 +388,7 @@ def _mismatch(ranks: RecordedRanks, calls: Mapping[int, Recorded]) -> Finding:
     )
     return Finding(
         rule=MISMATCH,
-        severity=_severity(ranks, calls),
+        severity=max(Severity.WARNING, _severity(ranks, calls)),
         subject=first.call,
         summary=f"the ranks differ in {first.call}: {', '.join(words)}",
         evidence=tuple(
