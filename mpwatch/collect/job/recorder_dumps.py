@@ -120,7 +120,11 @@ def read_dump(path: str) -> RankRecord:
         raise NotADump(f"{name} is no dump of torch's flight recorder: it has no entries.")
     if match is None:
         raise NotADump(f"{name} does not end with the number of a rank, as torch names such files.")
-    return record_of(document, int(match["rank"]), name, written_s)
+    record = record_of(document, int(match["rank"]), name, written_s)
+    if document.get("entries") and not record.entries:
+        version = _text(document.get("version"))
+        raise NotADump(f"{name} is a dump of a form that is not known (version {version}).")
+    return record
 
 
 def record_of(
@@ -130,22 +134,21 @@ def record_of(
     members = _members(document.get("pg_config"))
     groups = {name: _Group(name, *facts) for name, facts in members.items()}
     entries = document.get("entries")
-    entries = entries if isinstance(entries, list) else []
-    for entry in entries:
+    known = 0
+    for entry in entries if isinstance(entries, list) else []:
         names = entry.get("process_group") if isinstance(entry, dict) else None
         if not isinstance(names, list | tuple) or len(names) != 2:
             continue
         name = _text(names[0])
         if name not in groups and len(groups) < GROUPS:
             groups[name] = _Group(name, _text(names[1]), None)
-        if name in groups:
-            groups[name].add(entry)
+        known += name in groups and groups[name].add(entry)
     return RankRecord(
         rank=rank,
         source=source,
         written_wall_s=written_wall_s,
         groups={name: group.result() for name, group in groups.items()},
-        entries=len(entries),
+        entries=known,
         statuses=_statuses(document.get("pg_status")),
     )
 
@@ -210,22 +213,23 @@ class _Group:
         self._transfers: list[Mapping[str, object]] = []
         self._local_id = ""
 
-    def add(self, entry: Mapping[str, object]) -> None:
-        """Take note of an entry; one of another form is left out."""
+    def add(self, entry: Mapping[str, object]) -> bool:
+        """Take note of an entry; `False` if it is of another form, and left out."""
         number, is_transfer = entry.get("collective_seq_id"), entry.get("is_p2p") is True
         if type(number) is not int or not isinstance(entry.get("profiling_name"), str):
-            return
+            return False
         self._local_id = _text(entry.get("pg_id"))
         is_unfinished = _is_unfinished(entry)
         if is_transfer:
             if is_unfinished and len(self._transfers) < CALLS:
                 self._transfers.append(entry)
-            return
+            return True
         self._called = max(number, self._called or 0)
         if not is_unfinished:
             self._finished = entry
         elif len(self._unfinished) < CALLS:
             self._unfinished.append(entry)
+        return True
 
     def result(self) -> RecordedGroup:
         """The group as a value."""

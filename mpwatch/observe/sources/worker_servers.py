@@ -62,8 +62,9 @@ class WorkerServers:
         found = servers(snapshot)
         if not any(_stands_still(process) for process, _ in found):
             # What was told of a rank that has gone on since is no longer so.
-            for process in self._told:
-                self._report(HookGauges(process, snapshot.at_s))
+            for process, _ in found:
+                if process.process in self._told:
+                    self._report(HookGauges(process.process, snapshot.at_s))
             self._told.clear()
             return False
         self._look_s = snapshot.at_s + AGAIN_S

@@ -205,6 +205,13 @@ def test_a_file_needs_the_number_of_its_rank_and_a_bounded_size(
         read_dump(unnumbered)
 
 
+def test_a_dump_whose_entries_are_of_another_form_is_refused(tmp_path: Path) -> None:
+    old = {"process_group": "0", "seq_id": 4, "profiling_name": "nccl:all_reduce"}
+
+    with pytest.raises(NotADump, match=r"form that is not known \(version 1\.5\)"):
+        read_dump(put(tmp_path, "trace_0", dump(old, version="1.5")))
+
+
 def test_a_folder_is_read_without_what_lies_beside_the_dumps(tmp_path: Path) -> None:
     put(tmp_path, "nccl_trace_rank_1", dump(entry()))
     put(tmp_path, "nccl_trace_rank_0", dump(entry()))
