@@ -23,6 +23,7 @@ from mpwatch.model.collectives import RankRecord, Recorded
 from mpwatch.model.ids import ProcessId
 
 THREAD = "pt_workerserver"
+"""Name of the threads of a process with such a server."""
 VARIABLE = "TORCH_WORKER_SERVER_SOCKET"
 DEADLINE_S = 2.0
 """For a whole answer; one with 2000 collectives was made in 50 ms."""
@@ -41,18 +42,13 @@ class NoAnswer(OSError):
     """The server cannot be reached, or answers something else."""
 
 
-def socket_of(
-    thread_names: Iterable[str], environment: Mapping[str, str], addresses: Iterable[str]
-) -> str | None:
-    """The path of the Unix socket on which the worker server of a process listens; `None` if none.
+def socket_of(environment: Mapping[str, str], addresses: Iterable[str]) -> str | None:
+    """The path of the Unix socket of a process with a worker server; `None` if it is not known.
 
     Args:
-        thread_names: Of the process.
         environment: Of the process, as it was started.
         addresses: What is known of its sockets: `unix listens on /tmp/a`.
     """
-    if THREAD not in thread_names:
-        return None
     named = environment.get(VARIABLE, "")
     if named.startswith("/"):
         return named

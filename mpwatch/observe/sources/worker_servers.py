@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from mpwatch.collect.job.worker_server import NoAnswer, ask, gauge_of, socket_of
+from mpwatch.collect.job.worker_server import THREAD, NoAnswer, ask, gauge_of, socket_of
 from mpwatch.model.events import HookGauges
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process, Snapshot
@@ -95,9 +95,10 @@ def servers(snapshot: Snapshot) -> list[tuple[Process, Server]]:
     for process in snapshot.living():
         if process.hook.state == "ready" or process.role not in ("rank", "spawned", "main"):
             continue
+        if THREAD not in [thread.name for thread in process.threads]:
+            continue
         fds = process.sample.fds
         path = socket_of(
-            [thread.name for thread in process.threads],
             process.sample.environment,
             [link.address or "" for link in (fds.links if fds is not None else None) or ()],
         )

@@ -132,19 +132,18 @@ def test_a_socket_that_is_gone_is_no_answer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("threads", "environment", "addresses", "path"),
+    ("environment", "addresses", "path"),
     [
-        (["python", "pt_workerserver"], {}, ["unix listens on /tmp/w.sock", "unix"], "/tmp/w.sock"),
-        (["pt_workerserver"], {"TORCH_WORKER_SERVER_SOCKET": "/a"}, [], "/a"),
-        (["python"], {"TORCH_WORKER_SERVER_SOCKET": "/a"}, ["unix listens on /tmp/w.sock"], None),
-        (["pt_workerserver"], {}, ["unix listens on /a", "unix listens on /b"], None),
-        (["pt_workerserver"], {}, ["tcp listens on *:4000"], None),
-        (["pt_workerserver"], {}, ["unix listens on /tmp/pymp-x/listener-y"], None),
-        (["pt_workerserver"], {"TORCH_WORKER_SERVER_SOCKET": "a"}, [], None),
+        ({}, ["unix listens on /tmp/w.sock", "unix"], "/tmp/w.sock"),
+        ({"TORCH_WORKER_SERVER_SOCKET": "/a"}, [], "/a"),
+        ({}, ["unix listens on /a", "unix listens on /b"], None),
+        ({}, ["tcp listens on *:4000"], None),
+        ({}, ["unix listens on /tmp/pymp-x/listener-y"], None),
+        ({"TORCH_WORKER_SERVER_SOCKET": "a"}, [], None),
     ],
-    ids=range(7),
+    ids=range(6),
 )
 def test_which_socket_is_the_worker_servers(
-    threads: list[str], environment: dict[str, str], addresses: list[str], path: str | None
+    environment: dict[str, str], addresses: list[str], path: str | None
 ) -> None:
-    assert socket_of(threads, environment, addresses) == path
+    assert socket_of(environment, addresses) == path
