@@ -215,8 +215,8 @@ class _Group:
 
     def add(self, entry: Mapping[str, object]) -> bool:
         """Take note of an entry; `False` if it is of another form, and left out."""
-        number, is_transfer = entry.get("collective_seq_id"), entry.get("is_p2p") is True
-        if type(number) is not int or not isinstance(entry.get("profiling_name"), str):
+        number, is_transfer = _integer(entry.get("collective_seq_id")), entry.get("is_p2p") is True
+        if number is None or not isinstance(entry.get("profiling_name"), str):
             return False
         self._local_id = _text(entry.get("pg_id"))
         is_unfinished = _is_unfinished(entry)
@@ -249,7 +249,7 @@ class _Group:
         name = _text(entry["profiling_name"])
         operation = name.rpartition(":")[2]
         transfer = _TRANSFER.match(operation) if entry.get("is_p2p") is True else None
-        number, created = entry.get("collective_seq_id"), entry.get("time_created_ns")
+        number = entry.get("collective_seq_id")
         if transfer is not None:
             operation = "send" if transfer["send"] else "recv"
             number = entry.get("p2p_seq_id")
@@ -258,13 +258,13 @@ class _Group:
             group=self._name,
             description=self._description,
             operation=operation,
-            number=number if type(number) is int else 0,
+            number=_integer(number) or 0,
             sizes=_sizes(entry.get("input_sizes")),
             types=", ".join(map(_text, types[:4])) if isinstance(types, list) else "",
             is_unfinished=_is_unfinished(entry),
             ranks=None if self._ranks is None else frozenset(self._ranks),
             other_place=transfer and int(transfer["to"] or transfer["from"]),
-            created_wall_ns=created if type(created) is int else None,
+            created_wall_ns=_integer(entry.get("time_created_ns")),
             stack=tuple(_frames(entry.get("frames"))),
         )
 
@@ -298,18 +298,17 @@ def _statuses(status: object) -> dict[str, int]:
     found: dict[str, int] = {}
     for key, value in list(status.items())[:GROUPS] if isinstance(status, dict) else ():
         number = value.get("last_enqueued_collective") if isinstance(value, dict) else None
-        text = str(number) if isinstance(number, int | str) else ""
-        if text[:20].isascii() and text[:20].isdecimal():
-            found[_text(key)] = int(text[:20])
+        text = _text(number, 19)
+        if text.isascii() and text.isdecimal():
+            found[_text(key)] = int(text)
     return found
 
 
 def _frames(frames: object) -> Iterator[Frame]:
     for frame in frames[:FRAMES] if isinstance(frames, list) else ():
         if isinstance(frame, dict):
-            line = frame.get("line")
             name, file = frame.get("name"), frame.get("filename")
-            yield Frame(_text(name), _text(file, 256), line if type(line) is int else 0)
+            yield Frame(_text(name), _text(file, 256), _integer(frame.get("line")) or 0)
 
 
 def _sizes(sizes: object) -> str:
@@ -317,7 +316,7 @@ def _sizes(sizes: object) -> str:
     if not isinstance(sizes, list):
         return ""
     shapes = [
-        "[" + ", ".join(str(n) for n in shape[:8] if type(n) is int) + "]"
+        "[" + ", ".join(str(n) for n in shape[:8] if _integer(n) is not None) + "]"
         for shape in sizes[:4]
         if isinstance(shape, list | tuple)
     ]
@@ -325,6 +324,13 @@ def _sizes(sizes: object) -> str:
     return f"[{', '.join(shapes)}{more}]"[:_TEXT]
 
 
+def _integer(value: object) -> int | None:
+    """A number that is not negative and has at most 63 bits, as all of torch's are."""
+    return value if type(value) is int and 0 <= value < 1 << 63 else None
+
+
 def _text(value: object, limit: int = _TEXT) -> str:
     """A short printable text; empty for other values than texts and integers."""
-    return clean(str(value), limit) if isinstance(value, str | int) else ""
+    if isinstance(value, int):
+        return str(value) if _integer(value) is not None else ""
+    return clean(value, limit) if isinstance(value, str) else ""

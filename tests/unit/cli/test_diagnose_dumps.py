@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -95,3 +97,35 @@ def test_several_processes_are_refused(capsys: pytest.CaptureFixture[str]) -> No
     assert main(["diagnose", "4242", "4243"]) == 2
 
     assert "takes one PID, or several files" in capsys.readouterr().err
+
+
+def test_files_with_any_values_are_explained_or_refused(tmp_path: Path) -> None:
+    chance = random.Random(11)
+    text = (DATA / "operation" / "nccl_trace_rank_0.json").read_text()
+    odd: list[object] = [
+        None,
+        -1,
+        10**400,
+        0.5,
+        "\x1b[2J",
+        "x" * 5000,
+        [],
+        {},
+        [[]],
+        {"a": []},
+        True,
+    ]
+
+    def changed(value: Any, depth: int = 0) -> Any:
+        if depth and chance.random() < 0.04:
+            return chance.choice(odd)
+        if isinstance(value, dict):
+            return {key: changed(each, depth + 1) for key, each in value.items()}
+        return [changed(each, depth + 1) for each in value] if isinstance(value, list) else value
+
+    for _ in range(60):
+        for rank in (0, 1, 9_999_999):
+            document = json.dumps(changed(json.loads(text)))
+            (tmp_path / f"trace_{rank}.json").write_text(document)
+        for more in ([], ["--json"]):
+            assert main(["diagnose", str(tmp_path), *more]) in (0, 2)

@@ -29,6 +29,8 @@ SHORT_S = 10.0
 AGE_LIMIT_S = 7 * 86400.0
 """A file that seems to be written later than this was copied without its time."""
 EARLY_S = 1.0
+MANY = 64
+"""Times as many ranks as there are files are not believed: a number in a name may be another."""
 _SHOWN = 8
 _NEED_ALL = ("all_reduce", "allreduce", "all_gather", "reduce_scatter", "barrier")
 """Operations that no rank finishes before all ranks have called them. A broadcast ends on its
@@ -78,8 +80,9 @@ class RecordedRanks:
         if name not in self._members:
             groups = {r: rec.groups[name] for r, rec in self.by_rank.items() if name in rec.groups}
             known = next((group.ranks for group in groups.values() if group.ranks), None)
-            if known is None and name == DEFAULT_GROUP:
-                known = tuple(range(max(self.by_rank) + 1))
+            count = max(self.by_rank) + 1
+            if known is None and name == DEFAULT_GROUP and count <= MANY * len(self.by_rank):
+                known = tuple(range(count))
             callers = tuple(r for r, g in groups.items() if g.calls or g.transfers)
             self._members[name] = known or callers
         return self._members[name]
