@@ -127,7 +127,7 @@ class ProgressSource(NamedTuple):
 class Change(NamedTuple):
     """When a rate changed, and the rates before and since, per second."""
 
-    at_s: float
+    ago_s: float
     before_per_s: float
     since_per_s: float
 
@@ -150,7 +150,7 @@ class Pace(NamedTuple):
     change: Change | None
     """Where the present rate differs from an earlier one; `None` where it is 0."""
     recent: tuple[tuple[float, float], ...]
-    """The last minutes: the end of each bucket and its rate per second, oldest first."""
+    """The last minutes, oldest first: how long ago each bucket ended, and its rate per second."""
 
 
 def paces(sources: Iterable[ProgressSource], at_s: float) -> list[Pace]:
@@ -204,7 +204,7 @@ def _now(recent: Counts, since_s: float, at_s: float, usual_per_s: float | None)
 
 
 def _rates(recent: Counts, since_s: float, at_s: float) -> tuple[tuple[float, float], ...]:
-    """The end and the rate of each bucket; one that was just begun is left out."""
+    """How long ago each bucket ended, and its rate; one that was just begun is left out."""
     last = int(at_s // BUCKET_S)
     first = max(int(since_s // BUCKET_S), last - RECENT_BUCKETS + 1)
     found = []
@@ -213,7 +213,7 @@ def _rates(recent: Counts, since_s: float, at_s: float) -> tuple[tuple[float, fl
         if begin_s <= since_s:
             begin_s, count = since_s, max(0, count - 1)
         if end_s - begin_s >= BUCKET_S / 2:
-            found.append((end_s, count / (end_s - begin_s)))
+            found.append((at_s - end_s, count / (end_s - begin_s)))
     return tuple(found)
 
 
@@ -231,7 +231,7 @@ def _change(
         if found is None:
             continue
         place, before, since = found
-        change = Change(width_s * (first + place), before / width_s, since / width_s)
+        change = Change(at_s - width_s * (first + place), before / width_s, since / width_s)
         if max(change.since_per_s, now_per_s) < LEAST_RATIO * min(change.since_per_s, now_per_s):
             return change
     return None

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mpwatch.model.ids import ProcessId
 from mpwatch.model.progress import (
     BUCKET_S,
     RECENT_BUCKETS,
@@ -17,7 +16,7 @@ from mpwatch.model.progress import (
     paces,
     summed,
 )
-from tests.builders.progress import source
+from tests.builders.progress import ONE, OTHER, source
 
 
 def test_a_steady_rate_has_the_same_rate_now_and_over_the_whole_time() -> None:
@@ -34,7 +33,7 @@ def test_a_rate_that_fell_is_told_with_the_rates_before_and_since() -> None:
 
     assert found.now_per_s == pytest.approx(3.0)
     assert found.change is not None
-    assert found.change.at_s == 1100.0
+    assert found.change.ago_s == 60.0
     assert found.change.before_per_s == pytest.approx(12.0)
     assert found.change.since_per_s == pytest.approx(3.0)
 
@@ -43,7 +42,7 @@ def test_a_change_in_a_run_of_hours_is_found_in_the_last_minutes() -> None:
     found = pace([source(12.0, 40_000, 6.0, 45)], 41_045.0)
 
     assert found.change is not None
-    assert found.change.at_s == pytest.approx(41_000, abs=BUCKET_S)
+    assert found.change.ago_s == pytest.approx(45, abs=BUCKET_S)
 
 
 @pytest.mark.parametrize(
@@ -79,17 +78,17 @@ def test_after_a_single_one_there_is_no_rate() -> None:
 
 
 def test_several_processes_are_added() -> None:
-    found = pace([source(3.0, 100, process=1), source(4.0, 60, process=2)], 1100.0)
+    found = pace([source(3.0, 100), source(4.0, 60, process=OTHER)], 1100.0)
 
     assert found.now_per_s == pytest.approx(3.0)
-    assert found.processes == (ProcessId(1, 1), ProcessId(2, 1))
+    assert found.processes == (ONE, OTHER)
     assert found.total == 540
 
 
 def test_what_is_partly_unknown_is_not_part_of_the_sum() -> None:
-    late = source(4.0, 60, begin_s=1040.0, process=2)._replace(is_cut=True)
+    late = source(4.0, 60, begin_s=1040.0, process=OTHER)._replace(is_cut=True)
 
-    found = pace([source(3.0, 100, process=1), late], 1100.0)
+    found = pace([source(3.0, 100), late], 1100.0)
 
     assert found.whole_per_s == pytest.approx(7.0, rel=0.02)
     assert found.change is None
