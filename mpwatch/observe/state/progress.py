@@ -41,6 +41,7 @@ _OF_LOADERS = frozenset(
     (wire.LOADER_PUT_INDEX, wire.LOADER_FETCH, wire.LOADER_START, wire.LOADER_FETCH_BEGIN)
 )
 _BUCKET_NS = int(BUCKET_S * 1e9)
+INSTANT_S = 0.001
 GROUPS_KEPT = 64
 """Process groups of one process whose collectives are followed."""
 
@@ -230,7 +231,7 @@ class _QueueCalls:
 class _Hooked:
     """What is known of the hook of one process."""
 
-    __slots__ = ("completed", "has_loader", "is_cut", "queues", "since_ns", "sources")
+    __slots__ = ("completed", "gauges_s", "has_loader", "is_cut", "queues", "since_ns", "sources")
 
     def __init__(self) -> None:
         self.sources: dict[ProgressKind, _Source] = {}
@@ -240,6 +241,8 @@ class _Hooked:
         self.has_loader = False
         """Whether it has a DataLoader or is a worker of one, whose queues are not counted."""
         self.queues = {kind: _QueueCalls() for kind in _QUEUE_CALLS}
+        self.gauges_s: float | None = None
+        """The time of the last gauges with collectives."""
         self.completed: dict[str, int] = {}
         """The number of the last collective finished, by process group."""
 
@@ -364,12 +367,28 @@ class ProgressTable:
                 hooked.begin("batches", gauges.process, gauges.at_s).add(gauges.at_s, 1)
         collectives = data.get("collectives")
         states = collectives.get("states") if isinstance(collectives, Mapping) else None
-        count = hooked.finished(states) if isinstance(states, list) else 0
+        if isinstance(states, list):
+            self._add_collectives(gauges.process, gauges.at_s, hooked, states)
+
+    def _add_collectives(
+        self, process: ProcessId, at_s: float, hooked: _Hooked, states: Sequence[object]
+    ) -> None:
+        """Add the collectives finished since the last gauges, evenly over the time between."""
+        count, before_s = hooked.finished(states), hooked.gauges_s
+        hooked.gauges_s = at_s
+        source = hooked.sources.get("collectives")
+        if source is None:
+            if count:
+                hooked.begin("collectives", process, at_s).add(at_s, 1)
+            return
+        bucket_s = BUCKET_S * (at_s // BUCKET_S)
+        if count and before_s is not None and before_s < bucket_s:
+            earlier = round(count * (bucket_s - before_s) / (at_s - before_s))
+            if earlier:
+                source.add(max(before_s, bucket_s - INSTANT_S), earlier)
+            count -= earlier
         if count:
-            source = hooked.sources.get("collectives")
-            if source is None:
-                source, count = hooked.begin("collectives", gauges.process, gauges.at_s), 1
-            source.add(gauges.at_s, count)
+            source.add(at_s, count)
 
     def sources(self) -> tuple[ProgressSource, ...]:
         """What each process has done of each kind up to now."""

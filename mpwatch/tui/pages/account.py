@@ -27,7 +27,7 @@ from mpwatch.describe.progress import (
 )
 from mpwatch.model.account import ActivityKind, ProcessAccount, Share, Tally, ThreadAccount
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.progress import RECENT_BUCKETS, Pace
+from mpwatch.model.progress import Pace
 from mpwatch.model.snapshot import Process
 from mpwatch.tui.elements.page import Page
 from mpwatch.tui.elements.snapshot_view import MARKS, SnapshotView
@@ -155,11 +155,12 @@ def _pace_lines(found: Sequence[Pace], view: SnapshotView, width: int) -> list[L
     names = [pace_name(pace, view.names, root) for pace in found]
     words = [pace_words(pace) for pace in found]
     room = width - 6 - max(map(len, words), default=0)
-    if max(map(cell_len, names), default=0) > room:
+    if max(map(cell_len, names), default=0) + LEAST_BLOCKS > room:
         names = [KIND_NAMES[pace.kind] for pace in found]
     longest = max(map(cell_len, names), default=0)
     blocks = room - longest
-    blocks = min(blocks, RECENT_BUCKETS) if blocks >= LEAST_BLOCKS else 0
+    known = max((len(pace.recent) for pace in found), default=0)
+    blocks = min(blocks, known) if blocks >= LEAST_BLOCKS else 0
     lines = []
     for pace, name, text in zip(found, names, words, strict=True):
         rates = resampled([rate for _, rate in pace.recent], blocks)
@@ -182,11 +183,11 @@ def _details(item: TimeRow, view: SnapshotView, width: int) -> tuple[Line, ...]:
     place = f" at {thread.now.place}" if thread.now.place else ""
     lines = [cell(head, "title"), cell(f" now {now}{place}", "dim")]
     lines += _parts(minute, view.names, width)
+    if item.number == 0:
+        lines += _own_progress(item.process.process, view, width)
     if whole.observed_s > minute.observed_s + 1:
         lines.append(cell(f" the whole time, {span_words(whole)}", "title"))
         lines += _parts(whole, view.names, width)
-    if item.number == 0:
-        lines += _own_progress(item.process.process, view, width)
     if item.number == 0 and item.account.omitted:
         lines.append(cell(f" {item.account.omitted} more threads are not accounted for", "dim"))
     return tuple(lines)
@@ -194,10 +195,8 @@ def _details(item: TimeRow, view: SnapshotView, width: int) -> tuple[Line, ...]:
 
 def _own_progress(process: ProcessId, view: SnapshotView, width: int) -> list[Line]:
     """What one process of several has done; nothing where the lines above the table tell it."""
-    alone = {
-        pace.kind for pace in progress_of(view.snapshot, view.scope) if pace.processes == (process,)
-    }
-    found = [each for each in progress_of(view.snapshot, process) if each.kind not in alone]
+    others = {source.kind for source in view.snapshot.progress if source.process != process}
+    found = [each for each in progress_of(view.snapshot, process) if each.kind in others]
     return [cell(" progress", "title"), *_pace_lines(found, view, width)] if found else []
 
 

@@ -141,6 +141,14 @@ def test_collectives_finished_before_the_hook_came_count_as_one() -> None:
     assert pace([source], 13.0).whole_per_s == 3.0
 
 
+def test_collectives_between_two_readings_are_of_the_time_between() -> None:
+    found = ProgressTable()
+    for at_s, completed in ((10.0, 1), (13.5, 8), (15.5, 12), (19.0, 19)):
+        found.add_gauges(collectives(at_s, completed))
+
+    assert list(only(found).all_recent().counts) == [1 + 7 + 3, 1 + 7]
+
+
 def test_collectives_of_several_groups_are_added() -> None:
     found = ProgressTable()
     for at_s, completed in ((10.0, 5), (11.0, 7)):
