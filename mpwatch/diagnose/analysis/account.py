@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.diagnose.analysis.distributed.rank_waits import ITS_RANKS, MACHINES, OTHERS, STORE
+from mpwatch.diagnose.analysis.distributed.ranks import BACKWARD, has_group, waits_in_backward
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES
 from mpwatch.diagnose.analysis.stack_patterns import (
@@ -525,6 +526,8 @@ def _by_call(
     if kind == "futex":
         if _waits_for_gil(process, thread, wait):
             return Activity("waiting", "the GIL", "gil", (), place)
+        if stack and waits_in_backward(stack) and has_group(process):
+            return Activity("waiting", BACKWARD, "collective", (), place)
         return Activity("waiting", "a lock or condition of its own process", "lock", (), place)
     providers = _few(edge) if edge is not None else ()
     is_known = edge is not None and _holds(edge, thread)

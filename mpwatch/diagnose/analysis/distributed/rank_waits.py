@@ -112,6 +112,10 @@ def conclusion(process: Process, what: str, ranks: Sequence[Process]) -> str | N
         return "Every rank of its group has to take part; none of the others is seen here."
     here = sum(joining_call(rank) is not None for rank in ranks)
     total = world_size(process)
+    if what.endswith(JOINS[1]) and here > 1 and total in (None, here):
+        unseen = "" if total else " Or others are on another machine, or were not started."
+        likely = f"{here} ranks are in it and none goes on: likely they make different groups."
+        return f"{likely} {_GROUPS}{unseen}"
     if total is None:
         do = "do" if here > 1 else "does"
         return (
@@ -124,6 +128,12 @@ def conclusion(process: Process, what: str, ranks: Sequence[Process]) -> str | N
             " others are late, were not started, or wait at another address."
         )
     return f"All {total} ranks are here: it ends now, unless they wait at different addresses."
+
+
+_GROUPS = (
+    "Every rank of the job has to call new_group for every group, also for those that it is not in,"
+    " and all in the same order: one of them has left a call out, or made them in another order."
+)
 
 
 def _collective(process: Process) -> str | None:

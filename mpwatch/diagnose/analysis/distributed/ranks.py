@@ -17,6 +17,7 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     user_frame,
 )
 from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process
 
 _BACKWARD = "_engine_run_backward"
@@ -39,8 +40,13 @@ def is_in_backward(process: Process) -> bool:
     That happens in native code: one that computes looks the same, but uses the cpu.
     """
     thread = main_thread(process)
-    own = own_frames(thread.stack) if thread is not None else ()
-    return bool(own) and own[0].function == _BACKWARD and has_group(process)
+    return thread is not None and waits_in_backward(thread.stack) and has_group(process)
+
+
+def waits_in_backward(stack: Sequence[Frame]) -> bool:
+    """Whether native code of autograd runs, or waits, at the top of a stack."""
+    own = own_frames(stack)
+    return bool(own) and own[0].function == _BACKWARD
 
 
 BACKWARD = "the backward pass"

@@ -76,7 +76,7 @@ def check(index: Index) -> Iterator[Finding]:
             head = family_head(index, process)
             alike[None if head is None else head.process, ended.words].append((process, ended))
     if not alike:
-        yield from _of_main(index)
+        yield from _of_programs(index)
     for members in alike.values():
         # The finding names the first exit, which stays the first when more workers exit.
         members.sort(key=lambda member: _order(index, *member))
@@ -101,34 +101,81 @@ def check(index: Index) -> Iterator[Finding]:
         yield found
 
 
-def _of_main(index: Index) -> Iterator[Finding]:
-    """Yield a finding for a main process that ended by an exception of its own.
+def _of_programs(index: Index) -> Iterator[Finding]:
+    """Yield a finding for a main process, or a program that it runs, that ended by an exception.
 
     Not where the exception is a known error, which other rules explain, or where it reports that
-    another process has ended.
+    another process has ended. A program that the job runs may fail on purpose: that is information,
+    unless the exit status was lost on its way.
     """
     for entry in index.entries("exception"):
         process = index.snapshot.get(entry.process)
-        if process is None or process.role != "main" or process.ended is None:
+        if process is None or process.role not in ("main", "other") or process.ended is None:
             continue
         kind = entry.details.get("type")
         is_own = entry.details.get("where") == "main" and not reports_a_loss(entry)
         if death_of(process.ended) != "failed" or not is_own or kind == _KEYBOARD:
             continue
-        yield Finding(
-            rule=RULE,
-            severity=Severity.WARNING,
-            process=process.process,
-            subject="main",
-            summary=f"{called(process)} ended by an uncaught {kind}",
-            evidence=(*evidence_of(entry), f"{called(process)} ended: {process.ended.words}"),
-            cause=(
-                "No code of the program caught this exception, so the main process ended, and its "
-                "children with it. An exception that a pool or a future has carried here was "
-                "raised in a worker: the first traceback on standard error is that worker's."
-            ),
-            advice="Fix the code at the line shown, or at the end of the first traceback.",
-        )
+        evidence = (*evidence_of(entry), f"{called(process)} ended: {process.ended.words}")
+        if process.role == "main":
+            yield Finding(
+                rule=RULE,
+                severity=Severity.WARNING,
+                process=process.process,
+                subject="main",
+                summary=f"{called(process)} ended by an uncaught {kind}",
+                evidence=evidence,
+                cause=(
+                    "No code of the program caught this exception, so the main process ended, and "
+                    "its children with it. An exception that a pool or a future has carried here "
+                    "was raised in a worker: the first traceback on standard error is that "
+                    "worker's."
+                ),
+                advice="Fix the code at the line shown, or at the end of the first traceback.",
+            )
+        elif (root := index.snapshot.get(index.snapshot.root)) is not None and not root.is_gone:
+            yield _of_program(index, process, f"{kind}", evidence)
+
+
+def _of_program(index: Index, process: Process, kind: str, evidence: tuple[str, ...]) -> Finding:
+    """The finding about a program that a job runs, which has failed while the job goes on."""
+    parent = index.snapshot.get(process.original_parent)
+    end = parent.ended if parent is not None else None
+    lost = end is not None and end.exit_code == 0
+    if lost and parent is not None and end is not None:
+        evidence += (f"{called(parent)}, which started it, ended: {end.words}",)
+    return Finding(
+        rule=RULE,
+        severity=Severity.WARNING if lost else Severity.INFO,
+        process=process.process,
+        subject="program",
+        summary=(
+            f"{called(process)} ended by an uncaught {kind}, and the job goes on"
+            f"{': its exit status was lost' if lost else ''}"
+        ),
+        evidence=evidence,
+        cause=_CAUSE_LOST if lost else _CAUSE_PROGRAM,
+        advice=_ADVICE_LOST if lost else _ADVICE_PROGRAM,
+    )
+
+
+_CAUSE_LOST = (
+    "The process that started it ended with status 0 all the same, so nothing above it knows of "
+    "the failure. A shell reports the status of the last command of a pipeline (train.py | tee "
+    "log) and of a list (a; b). Whatever needs the results of this program may wait for ever."
+)
+_ADVICE_LOST = (
+    "Fix the code at the line shown. Let the shell pass the failure on (set -o pipefail, set -e), "
+    "or start the program without a shell and check its exit status."
+)
+_CAUSE_PROGRAM = (
+    "No code of that program caught the exception. The process that started it may expect this; if "
+    "not, whatever needs the results of this program waits for them in vain."
+)
+_ADVICE_PROGRAM = (
+    "Fix the code at the line shown if the failure was not expected, and check the exit status of "
+    "the programs that are started (subprocess.run(..., check=True))."
+)
 
 
 def _order(index: Index, process: Process, ended: Ended) -> tuple[bool, float, int]:

@@ -29,10 +29,15 @@ from mpwatch.diagnose.analysis.waits.file_locks import (
     is_database,
     left_to_heirs,
 )
+from mpwatch.diagnose.analysis.waits.providers import is_seen_to_hold
+from mpwatch.diagnose.analysis.waits.threads import is_at_exit
 from mpwatch.diagnose.analysis.waits.verdicts import where
 from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.ids import SegmentId
+from mpwatch.model.samples import OPENS
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import seconds_text
+from mpwatch.model.waits import WaitEdge
 
 RULE = "no-progress"
 TOLD_S = 10.0
@@ -81,6 +86,8 @@ def _severity(index: Index, blockage: Blockage) -> Severity | None:
         return Severity.INFO if waited_s >= COMPUTES_S else None
     if waited_s < TOLD_S:
         return None
+    if _is_at_exit(blockage):
+        return Severity.INFO
     if not blockage.waiters:
         return Severity.WARNING if waited_s >= ALONE_S else Severity.INFO
     if waited_s < WARNED_S or not _holds_up_the_job(index, blockage):
@@ -154,7 +161,7 @@ def _finding(index: Index, blockage: Blockage, severity: Severity) -> Finding:
         process=first.process,
         others=tuple(each.process for each in blockage.waiters[1:]) if path is not None else (),
         subject=path or str(blockage.process.pid),
-        summary=_summary(blockage),
+        summary=_summary(index, blockage),
         evidence=tuple(_evidence(index, blockage)),
         cause=_cause(index, blockage),
         advice=_advice(index, blockage),
@@ -171,7 +178,13 @@ def _advice(index: Index, blockage: Blockage) -> str:
     if path is not None:
         if left_to_heirs(index, path, blockage.process.process) is not None:
             return _ADVICE_HEIR
+        if _waits_for_itself(index, blockage, path):
+            return _ADVICE_OWN_DATABASE
         return _ADVICE_DATABASE if is_database(index, path) else _ADVICE_HELD
+    if _is_held_unseen(index, blockage):
+        return _ADVICE_UNSEEN
+    if _is_at_exit(blockage):
+        return _ADVICE_AT_EXIT
     return _ADVICE[blockage.reason]
 
 
@@ -183,11 +196,21 @@ def _locked_path(blockage: Blockage) -> str | None:
     return None if prefix is None else what.removeprefix(prefix)
 
 
-def _summary(blockage: Blockage) -> str:
+def _waits_for_itself(index: Index, blockage: Blockage, path: str) -> bool:
+    """Whether the holder of a database's lock sleeps where the others try to get it."""
+    if blockage.reason not in ("sleeps", "polls") or not is_database(index, path):
+        return False
+    place = where(blockage.process)
+    return bool(place) and any(where(each) == place for each in blockage.waiters)
+
+
+def _summary(index: Index, blockage: Blockage) -> str:
     """Which processes wait, for how long, for which process, and what that process does."""
     end, waiters = blockage.process, blockage.waiters
     time = seconds_text(blockage.waited_s)
     what = f"{_does(blockage)}{where(end).replace(', ', ' at ', 1)}"
+    if _is_at_exit(blockage):
+        return f"{called(end)} has come to its end and has waited {time} for its other threads"
     if not waiters:
         return f"{called(end)} has made no progress for {time}: it {what}"
     names, have = called(waiters[0]), "has"
@@ -205,7 +228,49 @@ def _summary(blockage: Blockage) -> str:
         return (
             f"{names} {have} waited {time} for the lock on {path}: {called(end)} has it and {what}"
         )
+    if _is_held_unseen(index, blockage):
+        return (
+            f"{names} {have} waited {time} for a lock between processes that no process is seen to "
+            "hold"
+        )
     return f"{names} {have} waited {time} for {called(end)}, which {what}"
+
+
+def _is_at_exit(blockage: Blockage) -> bool:
+    """Whether a program has come to its end and waits for threads that run on."""
+    thread = blockage.thread
+    return blockage.reason == "thread" and thread is not None and is_at_exit(thread)
+
+
+def _is_held_unseen(index: Index, blockage: Blockage) -> bool:
+    """Whether processes wait for a lock of multiprocessing whose holder nothing shows.
+
+    The last process of the chain has the semaphore open, as all have that were started with it.
+    """
+    edge = blockage.edge
+    if edge is None or edge.kind != "semaphore" or not edge.what.startswith("semaphore "):
+        return False
+    segment = _segment(index, edge)
+    end = blockage.process.process
+    return segment is not None and not is_seen_to_hold(index, edge.waiter, end, segment)
+
+
+def _segment(index: Index, edge: WaitEdge) -> SegmentId | None:
+    """The semaphore that a wait is for."""
+    waiter = index.snapshot.get(edge.waiter)
+    thread = next((t for t in waiter.threads if t.tid == edge.tid), None) if waiter else None
+    return thread.waits_on.segment if thread is not None and thread.waits_on is not None else None
+
+
+def _ended_users(index: Index, edge: WaitEdge) -> list[str]:
+    """The processes that have ended and had the semaphore of a wait, with how they ended."""
+    segment = _segment(index, edge)
+    return [
+        f"{called(process)} ({process.ended.words})"
+        for process in index.snapshot.processes
+        if process.ended is not None
+        and any(use.segment == segment for use in process.sample.segments or ())
+    ]
 
 
 def _unread_words(blockage: Blockage) -> str:
@@ -249,6 +314,25 @@ def _evidence(index: Index, blockage: Blockage) -> Iterator[str]:
     yield f"{watched} for {seconds_text(blockage.waited_s)}"
     if blockage.reason == "thread":
         yield from _other_threads(index, blockage.process)
+    if blockage.reason == "fifo":
+        yield from _others_that_open(index, blockage.process)
+    if blockage.edge is not None and _is_held_unseen(index, blockage):
+        at = where(blockage.process).replace(", ", " at ", 1)
+        yield f"{called(blockage.process)}, which has this lock too, {_does(blockage)}{at}"
+        if ended := _ended_users(index, blockage.edge):
+            yield f"these had it and have ended: {', '.join(ended[:SHOWN_WAITERS])}"
+
+
+def _others_that_open(index: Index, process: Process) -> Iterator[str]:
+    """The other processes that open a FIFO as well, which may be the ones that are waited for."""
+    for other in index.snapshot.living():
+        thread = main_thread(other)
+        wait = thread.waits_on if thread is not None else None
+        if other is process or wait is None:
+            continue
+        for target in wait.targets:
+            if target.startswith(OPENS):
+                yield f"{called(other)} waits for {target}{where(other).replace(', ', ' at ', 1)}"
 
 
 def _other_threads(index: Index, process: Process) -> Iterator[str]:
@@ -271,7 +355,25 @@ def _cause(index: Index, blockage: Blockage) -> str:
     if path is not None:
         held = left_to_heirs(index, path, blockage.process.process)
         left = _left(thread) if blockage.reason == "sleeps" else ""
+        if held is None and _waits_for_itself(index, blockage, path):
+            return (
+                f"{end} holds the lock on {path}, and is at the same line as the processes that "
+                "wait for it: likely it waits for its own lock, by a second connection to the "
+                "database. A transaction of SQLite belongs to one connection, not to the process."
+            )
         return held or f"{end} holds the lock on {path} while it {_does(blockage)}{left}."
+    if _is_at_exit(blockage):
+        return (
+            "Python joins all threads that are not daemons before it exits. If such a thread is "
+            "meant to go on, nothing is wrong. If not, nothing has told it to end: an exception in "
+            "the main thread also skips the lines that would have."
+        )
+    if _is_held_unseen(index, blockage):
+        return (
+            f"The kernel does not show who holds such a lock. If {end} does not hold it at that "
+            "line, a process that has ended took it and did not release it: a lock of "
+            "multiprocessing stays locked when its holder is killed, and the others wait for ever."
+        )
     if _is_unread(blockage) and blockage.edge is not None:
         what = blockage.edge.what.removeprefix("a reader of ")
         return (
@@ -370,10 +472,24 @@ _ADVICE_DATABASE = (
     "Commit or roll back before the slow part, so that a transaction that writes is short; the "
     "others raise 'database is locked' when the timeout of their connection is over."
 )
+_ADVICE_OWN_DATABASE = (
+    "Use the connection that began the transaction for everything inside of it, or commit before "
+    "a function is called that opens a connection of its own."
+)
 _ADVICE_HELD = (
     "Look at the line where the holder is: do the slow part outside of the lock, and release the "
     "lock in a finally or a with block. Give the attempts of the others a limit, after which they "
     "raise."
+)
+_ADVICE_UNSEEN = (
+    "Look whether a process that uses this lock was killed (terminate(), kill(), a watchdog, the "
+    "kernel for memory). End such processes by a message or an event instead, or let the others "
+    "acquire with a timeout. With the hook (mpwatch run) the holder is known."
+)
+_ADVICE_AT_EXIT = (
+    "Read standard error for a traceback of the main thread. End such a thread in a finally block "
+    "(set the event or flag that its loop checks, then join it), or start it with daemon=True if "
+    "it may be cut off at any line."
 )
 _ADVICE_UNREAD = (
     "Read it for as long as the other process runs: in a thread of its own, or with communicate() "
@@ -405,6 +521,10 @@ _ADVICE: dict[Reason, str] = {
     "file-lock": (
         "Look which process has the lock (lslocks shows it), and end it if it is left over from an "
         "earlier run; take the lock with a timeout, so that the wait is reported."
+    ),
+    "fifo": (
+        "Let both sides open the same FIFOs in the same order, or open them with O_RDWR or "
+        "O_NONBLOCK, which do not wait; check that the other side runs and uses the same path."
     ),
     "disk": (
         "Check the storage that the line reads (dmesg, mount): the process goes on only when the "

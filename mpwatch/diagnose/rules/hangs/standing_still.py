@@ -9,6 +9,7 @@ from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.stack_patterns import main_thread, user_frame
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
+from mpwatch.diagnose.analysis.waits.edges import stands_for_s
 from mpwatch.diagnose.analysis.waits.mechanisms import Mechanism, mechanism_of
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
@@ -31,8 +32,7 @@ _ADVICE = (
 
 def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each cycle or dead end that has lasted long enough."""
-    quiet = (quiet_s(process, index) for process in index.snapshot.living())
-    if not any(each is not None and each >= CERTAIN_S for each in quiet):
+    if not any(_may_stand(index, process) for process in index.snapshot.living()):
         return
     waits = wait_graph(index)
     told: list[WaitChain] = []
@@ -46,6 +46,9 @@ def check(index: Index) -> Iterator[Finding]:
             continue
         links = chain.links if certain is None else chain.links[-1:]
         stood = _stood_s(index, links)
+        if certain is not None and stood is not None:
+            # A signal that comes again and again wakes it up, and changes nothing.
+            stood = max(stood, links[0].since_s or 0.0)
         if stood is None or stood < CERTAIN_S:
             continue
         why = mechanism_of(index, waits, chain)
@@ -60,6 +63,13 @@ def check(index: Index) -> Iterator[Finding]:
         if why is not None and why.headline:
             headlines.add(why.headline)
         yield _finding(index.snapshot, chain, why, stood, is_certain=certain is not None)
+
+
+def _may_stand(index: Index, process: Process) -> bool:
+    """Whether a process has made no progress for a while, or its main thread waits for as long."""
+    quiet, main = quiet_s(process, index), main_thread(process)
+    waited = stands_for_s(main) if main is not None else None
+    return max(quiet or 0.0, waited or 0.0) >= CERTAIN_S
 
 
 def _leads_into(chain: WaitChain, told: Sequence[WaitChain]) -> bool:

@@ -73,6 +73,17 @@ def test_a_connection_over_tcp_is_found_whatever_family_its_listener_has() -> No
         ]
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", ""])
+def test_a_connection_that_nobody_has_accepted_leads_to_the_listening_socket(host: str) -> None:
+    with socket.create_server((host, 0)) as listener:
+        port = listener.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            found = SocketTable().end(inode_of(client))
+
+            assert found is not None
+            assert found.peer == inode_of(listener)
+
+
 @pytest.mark.parametrize(
     ("name", "shown"),
     [
