@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -17,9 +18,11 @@ from mpwatch.describe.progress import (
 from mpwatch.model.progress import pace
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Hook
+from mpwatch.observe.sources.replay import replay_course
 from tests.builders.progress import BEGIN_S, OTHER, source
 from tests.builders.snapshots import MAIN, NOW_S, main, pid, snapshot_of
 
+DATA = Path(__file__).parents[2] / "data"
 HOOKED = main(hook=Hook("ready"))
 
 
@@ -81,6 +84,15 @@ def test_a_job_that_has_ended_shows_the_rates_up_to_its_end() -> None:
 
     assert moment_of(job) == NOW_S - 60
     assert pace_words(progress_of(job)[0]) == "4.0/s now, 4.0/s over 100 s"
+
+
+def test_a_recording_of_an_earlier_version_shows_its_progress() -> None:
+    snapshot, _ = replay_course(str(DATA / "recording-schema-1-numbered-notes.mpw"))
+
+    batches, tensors = progress_of(snapshot)
+
+    assert (batches.kind, tensors.kind) == ("batches", "tensors")
+    assert (batches.processes, tensors.total) == ((snapshot.root,), 2 * batches.total)
 
 
 def test_values_are_resampled_from_the_newest_on() -> None:
