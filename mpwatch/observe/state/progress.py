@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Mapping, Sequence
 
 from mpwatch.hook import wire
@@ -25,6 +24,7 @@ not recorded."""
 REORDERED_LIMIT = 64
 """A number so much lower than the last one is of another thread, which was slower to record it."""
 QUEUES_KEPT = 256
+"""Queues of one process whose calls are followed."""
 COUNTS_LIMIT = 8
 """Counts of queue calls in one process; the hook has three of each kind."""
 
@@ -42,6 +42,8 @@ _OF_LOADERS = frozenset(
 )
 _BUCKET_NS = int(BUCKET_S * 1e9)
 INSTANT_S = 0.001
+"""Less than the time between two events that are told apart."""
+NUMBERS_END = 1 << 63
 GROUPS_KEPT = 64
 """Process groups of one process whose collectives are followed."""
 
@@ -87,8 +89,7 @@ class _Buckets:
         else:
             first = max(first, number - RECENT_BUCKETS)
         self.last = number
-        counts = array("Q", found.between(first, number))
-        self.closed = Counts(first, found.width_s, counts)
+        self.closed = Counts(first, found.width_s, tuple(found.between(first, number)))
 
 
 class _Source:
@@ -169,7 +170,7 @@ def _together(sources: Sequence[ProgressSource]) -> ProgressSource:
         since_s=min(source.since_s for source in sources),
         last_s=max(source.last_s for source in sources),
         is_cut=any(source.is_cut for source in sources),
-        recent=summed(source.all_recent() for source in sources).newest(RECENT_BUCKETS),
+        recent=summed((source.all_recent() for source in sources), newest=RECENT_BUCKETS),
         recent_total=total,
         whole=whole,
         whole_total=total,
@@ -415,4 +416,7 @@ class ProgressTable:
 
 
 def _whole_number(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    """The value if it is a number that the hook can have counted."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return value if abs(value) < NUMBERS_END else None

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from mpwatch.model.progress import (
     BUCKET_S,
     RECENT_BUCKETS,
+    SUM_BUCKETS,
     Counts,
     ProgressKind,
     ProgressSource,
@@ -119,6 +120,14 @@ def test_any_counts_have_rates(counts: list[int], late_s: int, first: int, more_
     for rate in (found.now_per_s, found.whole_per_s, found.before_per_s):
         assert rate is None or rate >= 0
     assert len(found.recent) <= RECENT_BUCKETS
+
+
+def test_the_sum_of_processes_days_apart_is_bounded() -> None:
+    found = summed([Counts(0, BUCKET_S, [1]), Counts(10**6, BUCKET_S, [2])])
+    recent = summed([Counts(0, BUCKET_S, [1]), Counts(10**6, BUCKET_S, [2])], newest=3)
+
+    assert (len(found.counts) <= SUM_BUCKETS, sum(found.counts)) == (True, 3)
+    assert recent == (10**6 - 2, BUCKET_S, [0, 0, 2])
 
 
 @given(st.lists(st.tuples(st.integers(0, 99), st.integers(0, 3), st.lists(st.integers(0, 9)))))

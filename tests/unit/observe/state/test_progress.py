@@ -173,7 +173,10 @@ def test_records_lost_before_the_first_ones_make_a_source_cut() -> None:
     assert only(table(batch(1.0), lost=9)).is_cut
 
 
-@pytest.mark.parametrize("gauge", [None, [], {"states": [None, {"completed": True}, {"id": 1}]}])
+@pytest.mark.parametrize(
+    "gauge",
+    [None, [], {"states": [None, {"completed": True}, {"id": 1}, {"completed": 10**400}]}],
+)
 def test_gauges_of_another_form_are_no_progress(gauge: object) -> None:
     found = ProgressTable()
     found.add_gauges(HookGauges(MAIN, 1.0, {"collectives": gauge, "loaders": gauge}))
@@ -192,6 +195,16 @@ def test_a_day_takes_no_more_room_than_minutes_and_keeps_every_count() -> None:
     assert len(source.all_whole().counts) <= WHOLE_BUCKETS
     assert len(source.all_recent().counts) <= 2 * RECENT_BUCKETS
     assert pace([source], 86_400 * 2).whole_per_s == pytest.approx(28_800 / 172_800, rel=0.2)
+
+
+def test_any_numbers_of_calls_have_rates() -> None:
+    numbers = (1, 2**64 - 1, 3, 2**64 - 1, 0)
+    found = table(*(put(10 * n, number) for n, number in enumerate(numbers)))
+
+    rates = pace(found.sources(), 100.0)
+
+    assert rates.whole_per_s is not None
+    assert rates.whole_per_s > 2**57
 
 
 def test_a_time_in_the_future_is_that_of_the_arrival() -> None:
