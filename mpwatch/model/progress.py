@@ -32,7 +32,7 @@ LEAST_BUCKETS = 3
 """Buckets before and after a change."""
 LEAST_LIKELIHOOD = 12.0
 """Logarithm of how much more likely the counts are with the change than with one rate, for events
-that are independent of each other. None of 4,500 simulated steady rates reached it in 120 buckets."""
+that are independent. None of 4,500 simulated steady rates reached it within 120 buckets."""
 
 
 class Counts(NamedTuple):
