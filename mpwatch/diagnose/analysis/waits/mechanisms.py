@@ -35,6 +35,7 @@ from mpwatch.diagnose.analysis.waits.providers import (
 )
 from mpwatch.diagnose.analysis.waits.threads import (
     is_at_exit,
+    others_that_wait,
     purpose,
     reads_own_end,
     runs_event_loop,
@@ -339,6 +340,21 @@ def _joins_one_that_waits_for_it(case: _Case) -> Mechanism | None:
         )
     if child.edge.kind not in _READS:
         return None
+    others = others_that_wait(case.index, joining.process, joining.edge.tid)
+    if others:
+        return Mechanism(
+            cause=(
+                f"{parent} waits for the exit of {name}, which waits for an answer. A thread of "
+                f"{parent} may be the one that has to answer, and waits itself: "
+                f"{sentence(joining.process, others[0])}."
+            ),
+            advice=(
+                "Look at the line of that thread: what it waits for has to come from yet another "
+                "thread. A server that is told to shut down by its own handler waits for itself: "
+                "call shutdown() in a thread of its own, after the answer was sent."
+            ),
+            headline=f"{parent} waits for the exit of {name}, which waits for something from it.",
+        )
     return Mechanism(
         cause=(
             f"{parent} waits for the exit of {name}, and sends nothing meanwhile. {name} waits "

@@ -153,6 +153,21 @@ def purpose(thread: Thread) -> str:
     return next((words for pattern, words in _PURPOSES if calls(frames, *pattern)), "for a lock")
 
 
+def others_that_wait(index: Index, process: Process, tid: int | None) -> tuple[Thread, ...]:
+    """The threads besides main and one other that wait for another thread in code of the program.
+
+    One of them may be the one that was to answer another process.
+    """
+    return tuple(
+        thread
+        for thread in own_threads(index, process)
+        if thread.tid not in (tid, process.pid)
+        and thread.waits_on is not None
+        and thread.waits_on.kind == "futex"
+        and user_frame(thread.stack) is not None
+    )
+
+
 def is_at_exit(thread: Thread) -> bool:
     """Whether the interpreter has come to its end and joins the threads that still run."""
     return calls(own_frames(thread.stack), "threading.py:_shutdown")
