@@ -24,9 +24,10 @@ GROUP_LIMIT = 512
 """Children with the same target of one parent that are remembered: a pool may replace its workers
 for days."""
 
-_USUAL_NAME = re.compile(r"\w*(Process|PoolWorker|Manager)-[\d:]+")
-"""Names that multiprocessing gives to its own classes, by class and number (`BaseProcess.__init__`,
-CPython 3.10 to 3.15). Others were chosen by the program, if they are not those of its classes."""
+_USUAL_NAME = re.compile(r"\w*(Process\w*|PoolWorker|Manager)-[\d:]+")
+"""Names that multiprocessing gives by class and number (`BaseProcess.__init__`, CPython 3.10 to
+3.15), also to classes that a library derives and calls `Process` and something (torchrl 0.14:
+`_ProcessNoWarnSpawn`). Others were chosen by the program, if they are not those of its classes."""
 _DEPTH_LIMIT = 16
 _MAIN_MODULES = ("__main__", "__mp_main__")
 

@@ -170,23 +170,32 @@ def has_joined(process: Process) -> bool:
 def _families(index: Index) -> Iterator[tuple[Process, ...]]:
     """The living ranks of each parent, by number.
 
-    A parent that has a process group itself is the first of them: Lightning starts the other ranks
-    of a machine from the process that is rank 0, which has no number in its environment.
+    A parent that is a rank itself is the first of them: Lightning starts the other ranks of a
+    machine from the process that is rank 0. It is known by its number, or by its process group.
     """
     families: defaultdict[ProcessId | None, list[Process]] = defaultdict(list)
+    by_hand: list[Process] = []
     for process in index.snapshot.living():
-        is_by_hand = process.role == "main" and process.sample.rank is not None
-        if process.role not in ("rank", "spawned") and not is_by_hand:
-            continue
-        head = family_head(index, process)
-        families[None if head is None else head.process].append(process)
+        if process.role in ("rank", "spawned"):
+            families[_head(index, process)].append(process)
+        elif process.role == "main" and process.sample.rank is not None:
+            by_hand.append(process)
+    for process in by_hand:
+        starts_ranks = any(each.role == "rank" for each in families.get(process.process, ()))
+        families[process.process if starts_ranks else _head(index, process)].append(process)
     for identity, family in families.items():
         parent = index.snapshot.get(identity) if identity is not None else None
         if (
             parent is not None
             and not parent.is_gone
+            and all(each is not parent for each in family)
             and any(each.role == "rank" for each in family)
             and (has_group(parent) or in_collective(parent) is not None)
         ):
             family.append(parent)
         yield tuple(sorted(family, key=lambda p: (p.sample.rank or 0, p.process.start_ticks)))
+
+
+def _head(index: Index, process: Process) -> ProcessId | None:
+    head = family_head(index, process)
+    return None if head is None else head.process

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from signal import Signals
 from typing import Any
@@ -31,7 +31,7 @@ from mpwatch.diagnose.analysis.exits import (
     reports_a_loss,
 )
 from mpwatch.diagnose.analysis.idle_time import quiet_s
-from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.process_queries import (
     GAP_TICKS,
     WORK_ROLES,
@@ -71,10 +71,13 @@ def check(index: Index) -> Iterator[Finding]:
     """
     alike: defaultdict[tuple[ProcessId | None, str], list[tuple[Process, Ended]]]
     alike = defaultdict(list)
+    done: defaultdict[tuple[ProcessId | None, str], list[tuple[Process, Ended]]] = defaultdict(list)
     for process, ended in ended_workers(index.snapshot):
         if _is_unexpected(index, process, ended):
             head = family_head(index, process)
-            alike[None if head is None else head.process, ended.words].append((process, ended))
+            kind = done if _had_done_its_work(index, process, ended) else alike
+            kind[None if head is None else head.process, ended.words].append((process, ended))
+    yield from (_of_those_done(index, members) for members in done.values())
     if not alike:
         yield from _of_programs(index)
     for members in alike.values():
@@ -99,6 +102,50 @@ def check(index: Index) -> Iterator[Finding]:
         if is_doubtful and _ended_well(index, process):
             found = replace(found, **_with_a_content_parent(index.snapshot, members))
         yield found
+
+
+@derived
+def _codes_after_work(index: Index) -> Mapping[ProcessId | None, object]:
+    """The exit codes of children that an exception ended only after their target had returned.
+
+    The hook notes the exception that leaves `Process.run`, and `os._exit`. If it has noted an exit
+    by neither, the exit code comes from what `BaseProcess._bootstrap` calls afterwards.
+    """
+    raised = {entry.process for entry in index.entries("exception")}
+    return {
+        entry.process: entry.details.get("code")
+        for entry in index.entries("exit")
+        if entry.details.get("how") == "" and entry.process not in raised
+    }
+
+
+def _had_done_its_work(index: Index, process: Process, ended: Ended) -> bool:
+    """Whether a child failed only after its target had returned."""
+    code = _codes_after_work(index).get(process.process)
+    return death_of(ended) == "failed" and code is not None and code == ended.exit_code
+
+
+def _of_those_done(index: Index, members: list[tuple[Process, Ended]]) -> Finding:
+    """The finding about children of one parent that failed after their work."""
+    members.sort(key=lambda member: _order(index, *member))
+    process, ended = members[0]
+    others = [called(other) for other, _ in members[1:]]
+    evidence = [f"{called(process)} ended: {ended.words}; no exception had left what it ran"]
+    if others:
+        evidence.append(f"so did {len(others)} more: {', '.join(others[:4])}")
+    return Finding(
+        rule=RULE,
+        severity=Severity.INFO,
+        process=process.process,
+        subject="after the work",
+        summary=(
+            f"{called(process)}{f' and {len(others)} more' if others else ''} ended after the work "
+            f"was done, but with {ended.words}"
+        ),
+        evidence=tuple(evidence),
+        cause=_AFTER_WORK,
+        advice=_ADVICE_AFTER_WORK,
+    )
 
 
 def _of_programs(index: Index) -> Iterator[Finding]:
@@ -513,6 +560,16 @@ def _advice(index: Index, process: Process, ended: Ended, *, is_known: bool) -> 
     return _ADVICE if process.role == "loader-worker" else _ADVICE_OTHERS
 
 
+_AFTER_WORK = (
+    "What it ran had returned; an exception in the functions that Python calls as a child ends "
+    "(`threading._shutdown`, a flush of standard output) then made the exit code. Python 3.9 to "
+    "3.13 do so in each process that is forked from a thread of a ThreadPoolExecutor: there the "
+    "thread would wait for its own end."
+)
+_ADVICE_AFTER_WORK = (
+    "Nothing that it had sent is lost. If something reads the exit codes: start such processes "
+    "from the main thread or from a `threading.Thread`."
+)
 _KEYBOARD = "KeyboardInterrupt"
 _INTERRUPTED = (
     "The job was interrupted: a ctrl-c reaches every process of the terminal, and Python raises "

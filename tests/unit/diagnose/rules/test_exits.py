@@ -15,7 +15,7 @@ from mpwatch.diagnose.rules.exits import (
 )
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import Point
-from mpwatch.model.ids import ProcessId
+from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.samples import Ended, WaitedOn
 from mpwatch.model.snapshot import Hook, LogEntry, Process
 from tests.builders.snapshots import (
@@ -287,6 +287,25 @@ def test_workers_that_fail_in_the_same_way_are_one_finding() -> None:
     assert first.summary == "loader-worker 200 (200) and 2 more ended unexpectedly: exit code 1"
     assert "loader-worker 202 (202)" in first.evidence[-1]
     assert second.process == pid(203)
+
+
+@pytest.mark.parametrize("role", ["loader-worker", "spawned"])
+def test_children_whose_work_was_done_when_they_failed_are_information(role: Role) -> None:
+    dead = [process(n, role, ended=exited(n, exit_code=1)) for n in (200, 201)]
+    notes = tuple(log("exit", n, "exits", code=1, how="", frames=[]) for n in (200, 201))
+    job = snapshot_of(main(), *dead)
+
+    after = only(worker_exited_unexpectedly.check, replace(job, log=notes))
+    raised = log("exit", 200, "exits", code=1, how="SystemExit", frames=[])
+    during = found(worker_exited_unexpectedly.check, replace(job, log=(raised, notes[1])))
+
+    assert after.severity is Severity.INFO
+    assert f"{role} 200 (200) and 1 more ended after the work was done" in after.summary
+    assert f"so did 1 more: {role} 201 (201)" in after.evidence
+    assert {each.summary.split(" ended ")[1][:12] for each in during} == {
+        "after the wo",
+        "unexpectedly",
+    }
 
 
 def test_a_worker_that_fails_just_before_its_parent_is_the_cause() -> None:
