@@ -32,6 +32,7 @@ from mpwatch.describe.processes import (
     state_word,
     unique_names,
 )
+from mpwatch.describe.progress import progress_sentence
 from mpwatch.model.cmdline import python_program
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.host import Check, CheckState, HostSample
@@ -558,7 +559,7 @@ def account_title(snapshot: Snapshot) -> str:
 
 
 def account_lines(snapshot: Snapshot, style: TextStyle) -> list[str]:
-    """What each process did with its time, how long it was watched, and how sure that is."""
+    """What each process did with its time, the progress, and how sure that is."""
     rows = account_rows(snapshot)
     if not rows:
         return style.wrap(NO_ACCOUNT, "  ", "  ")
@@ -567,6 +568,7 @@ def account_lines(snapshot: Snapshot, style: TextStyle) -> list[str]:
         lines += style.wrap(f"{row.name}: {row.recent}", "  ", "      ")
         if row.whole:
             lines += style.wrap(f"the whole time: {row.whole}", "      ", "      ")
+    lines += style.wrap(progress_sentence(snapshot, unique_names(snapshot)), "  ", "  ")
     return [*lines, *style.wrap(certainty_words(snapshot), "  ", "  ")]
 
 
