@@ -47,7 +47,7 @@ from mpwatch.report.table import Column, Emphasis, TextStyle, table
 
 PLAIN = TextStyle()
 
-_SEVERITY_EMPHASIS: dict[Severity, Emphasis] = {
+SEVERITY_EMPHASIS: dict[Severity, Emphasis] = {
     Severity.CRITICAL: "bad",
     Severity.WARNING: "warning",
     Severity.INFO: "plain",
@@ -208,7 +208,7 @@ def finding_lines(findings: Sequence[Finding], snapshot: Snapshot, style: TextSt
 
 def _finding(finding: Finding, first: Finding, snapshot: Snapshot, style: TextStyle) -> list[str]:
     """One finding; `first` is the one that shows its cause and fix, often itself."""
-    word = style.paint(severity_word(finding.severity), _SEVERITY_EMPHASIS[finding.severity])
+    word = style.paint(severity_word(finding.severity), SEVERITY_EMPHASIS[finding.severity])
     lines = [f"{word}  {finding.rule}  {subject_of(finding, snapshot)}"]
     lines += style.wrap(finding.summary, "  ")
     if finding.eta_s is not None:
