@@ -388,12 +388,12 @@ def replay(arguments: argparse.Namespace) -> int:
         source.stop()
 
 
-def diagnose_recording(arguments: argparse.Namespace) -> int:
+def diagnose_recording(path: str, arguments: argparse.Namespace) -> int:
     """Print the findings of a recording of several nodes, as they were at its end."""
     from mpwatch.nodes.recording import problems_of, replayed_to_end
 
-    with reading(arguments.subject), ProgressBar(f"reading {arguments.subject}") as bar:
-        recording, player, findings = replayed_to_end(arguments.subject, bar.update)
+    with reading(path), ProgressBar(f"reading {path}") as bar:
+        recording, player, findings = replayed_to_end(path, bar.update)
     views, documents = player.views(), player.documents()
     missing = "The recording has only the summary of this node."
     problems = {view.name: missing for view in views if view.name not in documents}

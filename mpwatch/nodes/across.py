@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mpwatch.model.findings import Severity
-from mpwatch.model.units import seconds_text
+from mpwatch.model.units import numbers_text, seconds_text
 from mpwatch.nodes.across_ray import RULE as RAY_STUCK
 from mpwatch.nodes.across_ray import stuck_calls
 from mpwatch.nodes.head import NodeView
@@ -616,19 +616,6 @@ def _list(ranks: Sequence[PlacedRank]) -> str:
     if len(numbers) < len(ranks):
         return _names(each.name for each in ranks)
     return f"rank{'s' if len(numbers) > 1 else ''} {numbers_text(numbers)}"
-
-
-def numbers_text(numbers: Iterable[int]) -> str:
-    """Numbers with runs joined: `0-300, 302-1023`; of many runs the first ones."""
-    runs: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    words = [str(first) if first == last else f"{first}-{last}" for first, last in runs]
-    more = len(words) - NAMES_SHOWN
-    return ", ".join(words[:NAMES_SHOWN]) + (f" and {more} more runs" if more > 0 else "")
 
 
 def _names(names: Iterable[str]) -> str:

@@ -26,6 +26,14 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 def account(job: Program, *arguments: str) -> list[dict[str, Any]]:
     """The processes of the account of a program, as `diagnose --json` tells them."""
+    processes: list[dict[str, Any]] = diagnosis(job, *arguments)["account"]["processes"]
+    for process in processes:
+        assert sum(each["share"] for each in process["last_minute"]) == pytest.approx(1.0)
+    return processes
+
+
+def diagnosis(job: Program, *arguments: str) -> dict[str, Any]:
+    """A program as `diagnose --json` tells it."""
     diagnose = [sys.executable, "-m", "mpwatch", "diagnose", str(job.pid), "--json", *arguments]
     done = subprocess.run(
         [*diagnose, "--for", f"{WATCHED_S:g}"],
@@ -34,10 +42,8 @@ def account(job: Program, *arguments: str) -> list[dict[str, Any]]:
         text=True,
         timeout=120,
     )
-    processes: list[dict[str, Any]] = json.loads(done.stdout)["account"]["processes"]
-    for process in processes:
-        assert sum(each["share"] for each in process["last_minute"]) == pytest.approx(1.0)
-    return processes
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
 
 
 def by_target(shares: list[dict[str, Any]]) -> dict[str, float]:
@@ -63,7 +69,8 @@ def test_main_of_a_slow_loader_waits_for_batches(start: Start, hook: str) -> Non
     job = start("account_of_time.py", "loader")
     job.wait_for("ready")
     before = scheduled(job.pid)
-    main, worker = account(job, hook)
+    document = diagnosis(job, hook)
+    main, worker = document["account"]["processes"]
     elapsed_s, run_s, ready_s = (b - a for a, b in zip(before, scheduled(job.pid), strict=True))
 
     of_main, of_worker = by_target(main["last_minute"]), by_target(worker["last_minute"])
@@ -75,6 +82,13 @@ def test_main_of_a_slow_loader_waits_for_batches(start: Start, hook: str) -> Non
     assert of_main["batch"] <= 1 - runs - waits_for_core + 0.3
     assert of_worker["sleeping"] + of_worker["idle"] + of_worker["core"] > 0.7
     assert of_worker["computing"] < 0.2
+    if hook == "--no-hook":
+        assert not document["progress"]["is_known"]
+    else:
+        batches = document["progress"]["totals"][0]
+        assert (batches["kind"], batches["pids"]) == ("batches", [job.pid])
+        assert batches["now_per_s"] > 0
+        assert batches["total"] > 1
 
 
 @ON_DEMAND

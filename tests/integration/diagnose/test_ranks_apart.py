@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.conftest import PROGRAMS, Program, Start
 from tests.integration.on_demand import ON_DEMAND
+from tests.procfs import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -110,3 +113,30 @@ def test_stalled_ranks_of_two_groups_are_reported_from_outside(start: Start) -> 
     found = findings(job, 45.0)
 
     assert "all 2 ranks are in barrier" in found[0]["summary"]
+
+
+def test_torchs_recorder_is_read_from_worker_servers_and_from_the_files_it_leaves(
+    start: Start, tmp_path: Path
+) -> None:
+    (tmp_path / "dumps").mkdir()
+    first, *_ = findings(apart(start, "operations", f"--recorder={tmp_path}"))
+
+    assert first["rule"] == "collective-mismatch"
+    recorded = [each for each in first["evidence"] if each.startswith("recorded by rank")]
+    assert any(each.endswith("all_reduce of Float [[7]], unfinished") for each in recorded)
+    assert any(each.endswith("broadcast of Float [[7]], unfinished") for each in recorded)
+
+    (tmp_path / "write").touch()
+    names = [f"trace_rank_{rank}" for rank in range(2)]
+    assert eventually(lambda: sorted(os.listdir(tmp_path / "dumps")) == names)
+    done = subprocess.run(
+        [sys.executable, "-m", "mpwatch", "diagnose", str(tmp_path / "dumps"), "--json"],
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    (finding,) = json.loads(done.stdout)["findings"]
+    assert finding["rule"] == "collective-mismatch"
+    assert finding["summary"].endswith("rank 0 in all_reduce, rank 1 in broadcast")
+    assert any("called at ranks_apart.py" in each for each in finding["evidence"])

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from mpwatch.model.findings import Severity
+from mpwatch.model.units import numbers_text
 from mpwatch.nodes.across import (
     DIFFER,
     MISMATCH,
@@ -17,7 +18,6 @@ from mpwatch.nodes.across import (
     JobFinding,
     JobJudge,
     job_findings,
-    numbers_text,
 )
 from mpwatch.nodes.head import NodeState, NodeView
 from mpwatch.nodes.summary import FindingRow, NodeRow, NodeSummary, RankRow

@@ -3,45 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
+from mpwatch.model.collectives import Recorded
 from mpwatch.model.snapshot import Process
 
 ONE_SHAPE = frozenset(("all_reduce", "broadcast", "reduce", "barrier", "all_gather"))
 """Operations for which all ranks give tensors of the same shape and type."""
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """The oldest unfinished collective of a process group, or its newest if all have finished."""
-
-    group: str
-    """Name of the group, the same on all its ranks."""
-    description: str
-    operation: str
-    """`all_reduce`."""
-    number: int
-    """Which of the group's collectives it is, from 1; the same on all its ranks."""
-    sizes: str
-    types: str
-    is_unfinished: bool
-    ranks: frozenset[int] | None
-    """The job's numbers of the ranks in the group; `None` if unknown or too many."""
-
-    @property
-    def words(self) -> str:
-        """`collective 12 of group 0 (default_pg): all_reduce of Float [[3, 4]], unfinished`."""
-        known = self.description not in ("", "undefined")
-        group = f"{self.group} ({self.description})" if known else self.group
-        shape = f" of {self.types} {self.sizes}" if self.types else ""
-        state = "unfinished" if self.is_unfinished else "finished"
-        return f"collective {self.number} of group {group}: {self.operation}{shape}, {state}"
-
-
 def recorded(process: Process) -> tuple[Recorded, ...]:
-    """What the flight recorder of a rank holds of each group; empty without hook or recorder.
+    """What the flight recorder of a rank holds of each group; empty where it was not read.
 
-    The hook tells it once a process has neither begun nor finished a collective for some seconds.
+    The hook tells it once a process has neither begun nor finished a collective for some seconds;
+    without a hook it is read through the worker server of a process that has one.
     """
     gauge = process.gauges.get("collectives")
     if not isinstance(gauge, Mapping):

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from mpwatch.diagnose.analysis.distributed.collectives import (
     ONE_SHAPE,
-    Recorded,
     number_of,
     unfinished,
 )
@@ -27,6 +26,7 @@ from mpwatch.diagnose.analysis.distributed.ranks import (
 from mpwatch.diagnose.analysis.idle_time import are_stalled, quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import all_called, called, family_head
+from mpwatch.model.collectives import Recorded
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process
 from mpwatch.model.units import seconds_text
