@@ -198,9 +198,10 @@ def lightning_families(snapshot: Snapshot) -> dict[ProcessId, dict[str, Any]]:
         world_size = _number(environment.get("WORLD_SIZE"))
         if node is None or not world_size or world_size % count or (node + 1) * count > world_size:
             continue
-        for process, local in [(identity, 0), *((key, each[0]) for key, each in others.items())]:
+        first = (identity, 0)
+        for rank_process, local in (first, *((key, each[0]) for key, each in others.items())):
             rank = node * count + local
-            found[process] = {"rank": rank, "world_size": world_size, "job": _job(environment)}
+            found[rank_process] = {"rank": rank, "world_size": world_size, "job": _job(environment)}
     return found
 
 

@@ -176,14 +176,14 @@ def _python_agents(job: str) -> list[int]:
     return [pid for pid in agents(f"SLURM_JOB_ID={job}") if "python" in procfs.executable(pid)]
 
 
-def _kill_head(head: subprocess.Popen[bytes], _job: str) -> None:
+def _kill_head(head: subprocess.Popen[str], _job: str) -> None:
     head.kill()
 
 
-def _kill_launchers(head: subprocess.Popen[bytes], _job: str) -> None:
+def _kill_launchers(head: subprocess.Popen[str], _job: str) -> None:
     for pid in procfs.children(head.pid):
         os.kill(pid, signal.SIGKILL)
 
 
-def _cancel(_head: subprocess.Popen[bytes], job: str) -> None:
+def _cancel(_head: subprocess.Popen[str], job: str) -> None:
     _output("scancel", job)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from mpwatch.model.findings import Severity
 from mpwatch.model.ids import Role
 from mpwatch.model.samples import Ended
-from mpwatch.model.snapshot import Thread
+from mpwatch.model.snapshot import Process, Thread
 from mpwatch.nodes.framing import FrameReader
 from mpwatch.nodes.messages import (
     Answer,
@@ -331,6 +331,7 @@ def test_a_process_with_the_threads_of_a_process_group_is_a_rank(role: Role, lab
     # accelerate's notebook_launcher and mp.spawn: no number in the environment.
     waiting, other = rank(0, stack=ALL_REDUCE, still_s=30.0), rank(1, stack=SAVE, still_s=30.0)
     group = Thread(1, "gloo_tcp_loop", "S")
+    roles: tuple[tuple[Process, Role], ...] = ((waiting, "spawned"), (other, role))
     made = [
         replace(
             each,
@@ -338,7 +339,7 @@ def test_a_process_with_the_threads_of_a_process_group_is_a_rank(role: Role, lab
             role=of,
             threads=(*each.threads, group),
         )
-        for each, of in ((waiting, "spawned"), (other, role))
+        for each, of in roles
     ]
 
     assert len(Rows().sections([snapshot(made)])["ranks"]) == labels
