@@ -246,6 +246,21 @@ def test_nodes_of_one_job_that_differ() -> None:
     assert found.evidence == ("torch: 2.9.1 on a, b; 2.6.0 on c",)
 
 
+def test_nodes_with_different_gpu_drivers() -> None:
+    moving: dict[str, Any] = {"quiet_s": None, "place": None}
+    old, new = {"driver": "NVIDIA 535.104.05"}, {"driver": "NVIDIA 560.35.03"}
+    found = only(
+        *(node(f"n{n}", row(n, **moving), facts=new) for n in range(3)),
+        node("n3", row(3, **moving), facts=old),
+        # Without a GPU nothing is compared.
+        node("n4", row(4, **moving)),
+    )
+
+    assert (found.rule, found.severity, found.node) == (DIFFER, Severity.INFO, "n3")
+    assert found.summary == "nodes of one job differ in driver"
+    assert found.evidence == ("driver: NVIDIA 560.35.03 on n0, n1, n2; NVIDIA 535.104.05 on n3",)
+
+
 def test_nodes_of_different_jobs_may_differ() -> None:
     moving: dict[str, Any] = {"quiet_s": None, "place": None}
     views = [
