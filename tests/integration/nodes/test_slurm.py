@@ -25,6 +25,7 @@ from tests.integration.nodes.test_job import agents, free_port, until
 
 pytestmark = pytest.mark.slow
 NODES = ("n1", "n2", "n3", "n4")
+RANKS = 2 * len(NODES)
 COMMANDS = ("srun", "squeue", "scontrol", "scancel", "sinfo")
 CONFIGURATION = """\
 ClusterName=test
@@ -106,22 +107,22 @@ def _output(*command: str) -> str:
 
 @pytest.fixture
 def job(slurm: Path) -> Iterator[str]:
-    """The number of a job of four gloo ranks, one on each node; rank 2 is stuck."""
+    """The number of a job of eight gloo ranks, two on each node; rank 5 is stuck."""
     script = slurm / "rank.sh"
     script.write_text(
-        f"#!/bin/sh\nexport RANK=$SLURM_PROCID WORLD_SIZE=4 STUCK=2 MASTER_ADDR=127.0.0.1 "
+        f"#!/bin/sh\nexport RANK=$SLURM_PROCID WORLD_SIZE={RANKS} STUCK=5 MASTER_ADDR=127.0.0.1 "
         f"MASTER_PORT={free_port()}\nexec {sys.executable} {PROGRAMS / 'rank_of_job.py'}\n"
     )
     script.chmod(0o755)
     ranks = subprocess.Popen(
-        ["srun", "-N4", "--ntasks-per-node=1", "--unbuffered", str(script)],
+        ["srun", "-N4", "--ntasks-per-node=2", "--unbuffered", str(script)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
     assert ranks.stdout is not None
     said = ""
-    while said.count("ready") < len(NODES):  # srun joins lines that arrive together
+    while said.count("ready") < RANKS:  # srun joins lines that arrive together
         line = ranks.stdout.readline()
         assert line
         said += line
@@ -149,8 +150,10 @@ def test_a_stuck_rank_of_a_slurm_job_is_named_and_no_fault_leaves_an_agent(job: 
     ]
     (finding,) = document["findings"]
     assert (finding["rule"], finding["node"]) == ("rank-stuck-in-collective", "n3")
-    assert finding["rank"] == 2
+    assert finding["rank"] == 5
+    assert finding["summary"].startswith("7 ranks wait in all_reduce for rank 5 on n3")
     assert "save_checkpoint" in finding["summary"]
+    assert "ranks 0-4, 6-7 on 4 nodes" in finding["evidence"][0]
 
     for fault in (_kill_head, _kill_launchers, _cancel):
         head = subprocess.Popen(
