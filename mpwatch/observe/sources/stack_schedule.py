@@ -11,8 +11,8 @@ it only imports. Processes with a hook take turns. Of the others only the root i
 works, at intervals that double as long as nothing about it changes.
 
 A launcher of ranks, such as torchrun, uses cpu at intervals whatever its ranks do. Below one, each
-rank counts as a root of its own; while few of the ranks have stopped, those that work are not
-taken.
+rank counts as a root of its own. Once half of the ranks have stopped, the others are taken, too:
+those without cpu time for some seconds at once, those that work as a root that works.
 
 `StackRounds` serves diagnoses and recordings without a screen: every process, round after round.
 """
@@ -233,8 +233,10 @@ class SelectedStacks:
         due: list[ProcessId] = []
         heads = heads_of(snapshot)
         stopped = self._stopped(snapshot, heads)
-        # Most ranks wait: for those that work.
         is_waited_for = 2 * len(stopped - {snapshot.root}) >= len(heads) - 1
+        if len(heads) > 1 and is_waited_for:
+            # Most ranks have stopped: what the others wait for is more than their usual pauses.
+            stopped |= {each for each, process in heads.items() if _is_still(process)}
         head_of = _head_finder(snapshot, heads)
         count = 0
         for process in snapshot.living():
@@ -324,6 +326,10 @@ class RootTurn:
             return False
         self._interval_s = min(ROOT_LIMIT_S, 2 * self._interval_s)
         return True
+
+
+def _is_still(process: Process | None) -> bool:
+    return process is not None and (_still_s(process) or 0.0) >= STILL_S
 
 
 class Standstill:

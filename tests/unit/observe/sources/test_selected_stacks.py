@@ -309,12 +309,15 @@ def test_many_young_children_take_turns() -> None:
 RANKS = 64
 
 
-def launched(seconds: int, busy: frozenset[int] = frozenset()) -> list[tuple[float, ProcessId]]:
+def launched(
+    seconds: int, busy: frozenset[int] = frozenset(), pauses: frozenset[int] = frozenset()
+) -> list[tuple[float, ProcessId]]:
     """The stacks taken of a launcher that polls and of its ranks, which stop after 20 s.
 
     Args:
         seconds: How long the job is watched.
         busy: Numbers of ranks that go on.
+        pauses: Numbers of ranks that use cpu every ten seconds only, while they work.
     """
     fold, plan, looked = Fold(), Plan(), []
     for second in range(1, seconds + 1):
@@ -324,6 +327,7 @@ def launched(seconds: int, busy: frozenset[int] = frozenset()) -> list[tuple[flo
         ranks = []
         for number in range(RANKS):
             ticks = second if number in busy else min(second, 20)
+            ticks = ticks // 10 if number in pauses else ticks
             thread = ThreadSample(200 + number, "python", "S", ticks)
             rank = sample(
                 ProcessId(200 + number, 1), at_s, parent=100, role="rank", threads=(thread,)
@@ -349,6 +353,14 @@ def test_stacks_of_a_rank_that_works_are_taken_while_the_others_wait_for_it() ->
 
     assert len(taken) >= 2
     assert taken[1] > 20.0
+
+
+def test_stacks_of_a_rank_with_usual_pauses_are_taken_as_soon_as_most_others_stand() -> None:
+    pausing = ProcessId(237, 1)
+
+    taken = [at_s for at_s, each in launched(60, pauses=frozenset({37})) if each == pausing]
+
+    assert 20.0 < taken[1] <= 20.0 + STILL_S + 1 + REPEATED_READINGS
 
 
 def test_stacks_of_ranks_that_all_work_are_taken_once() -> None:
