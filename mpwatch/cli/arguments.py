@@ -34,7 +34,7 @@ SPEC names the job:
                            ray:HOST:PORT of another one
   slurm:JOBID              one srun step in the job's allocation for each node;
                            slurm: alone inside an allocation
-  k8s:[NAMESPACE/]POD,POD  kubectl exec; LABEL=VALUE in place of pods
+  k8s:[NAMESPACE/]POD,POD[:CONTAINER]  kubectl exec; LABEL=VALUE in place of pods
   local:N                  N agents that share the jobs of this machine"""
 
 _EPILOG = """\
