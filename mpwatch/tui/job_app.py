@@ -119,7 +119,9 @@ class JobApp(App[None]):
         self.post_message(AnswerArrived(answer))
 
     def on_state_arrived(self, message: StateArrived) -> None:
-        """Show the newest state."""
+        """Show the newest state; nothing once the screens have gone, while the app ends."""
+        if not self.screen_stack:
+            return
         if self._termination is not None:
             self._termination.check_terminal()
         self.state = message.state
