@@ -141,10 +141,13 @@ class JobApp(App[None]):
         lines = job.finding_lines(state, width)
         self._finding_lines.display = bool(lines)
         self._finding_lines.show(lines)
-        self._node_table.show(job.node_groups(state), lambda group: job.node_row(group, state))
-        self._rank_table.show(
-            job.ranks_of(state, self._only), lambda rank: job.rank_row(rank, state)
-        )
+        # Only the table on screen: a job of 1,000 nodes has 64,000 ranks.
+        if self._page == "nodes":
+            self._node_table.show(job.node_groups(state), lambda group: job.node_row(group, state))
+        else:
+            self._rank_table.show(
+                job.ranks_of(state, self._only), lambda rank: job.rank_row(rank, state)
+            )
         self._draw_details()
 
     def _draw_details(self) -> None:
