@@ -27,6 +27,7 @@ import resource
 import sys
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -208,7 +209,7 @@ def send_all(stream: Stream, outputs: list[int], ready: int, begin: int, result:
 class TimedApp(JobApp):
     """The dashboard, with the time at which a rank is named on it."""
 
-    CSS_PATH = Path(job_app.__file__).with_name("dashboard.tcss")
+    CSS_PATH = str(Path(job_app.__file__).with_name("dashboard.tcss"))
     rank = -1
     found_s: float | None = None
     shown_s: float | None = None
@@ -291,9 +292,7 @@ def measure(stream: Stream, nodes: int, *, has_screen: bool) -> None:
     hang_s = time.time() + BEFORE_S + 5.0 + nodes / 40
     os.write(begin[1], f"{hang_s}".encode())
     launches = [
-        Launch(
-            name, ("made-up",), open=lambda output=output, errors=errors: Pipe(output[0], errors[0])
-        )
+        Launch(name, ("made-up",), open=partial(Pipe, output[0], errors[0]))
         for name, (output, errors) in zip(node_names(nodes), pipes, strict=True)
     ]
     source = LiveJobSource(f"made-up:{nodes}", launches)
