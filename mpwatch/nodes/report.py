@@ -53,7 +53,7 @@ def node_json(view: NodeView, document: Document, problem: str = "") -> Document
     """One node; what it has not answered is empty.
 
     `last_seen_s` is seconds before the time of the document. `clock_offset_s` is the clock of the
-    node minus the clock here, known to `clock_error_s`.
+    node minus the clock here, known to `clock_error_s`, which grows until it is estimated again.
     """
     own: Document = {
         "name": view.name,
