@@ -61,7 +61,7 @@ class JobApp(App[None]):
         Binding("1", "page('nodes')", "Nodes", id="job.nodes"),
         Binding("2", "page('ranks')", "Ranks", id="job.ranks"),
         Binding("f", "findings", "Findings in full", id="job.findings"),
-        Binding("space", "pause", "Replay: pause or go on", id="job.pause"),
+        Binding("space", "pause", "Replay: pause or resume", id="job.pause"),
         Binding("right_square_bracket", "seek(1)", "Replay: 10 s forward", id="job.forward"),
         Binding("left_square_bracket", "seek(-1)", "Replay: 10 s back", id="job.backward"),
         Binding("plus,equals_sign", "speed(2)", "Replay: faster", id="job.faster"),
@@ -188,7 +188,7 @@ class JobApp(App[None]):
         self.action_page("nodes")
 
     def action_pause(self) -> None:
-        """Pause a replay, or let it go on."""
+        """Pause or resume a replay."""
         if self.state.playback is not None:
             self.source.control(Pause(not self.state.playback.is_paused))
 

@@ -121,7 +121,7 @@ def rank_groups(index: Index) -> tuple[tuple[Process, ...], ...]:
 
     Of a group there may be one left.
 
-    Ranks started by torchrun have their number in the environment; those of mp.spawn are told by
+    Ranks started by torchrun have their number in the environment; those of mp.spawn are known by
     being siblings, and by what they call.
     """
     found = []

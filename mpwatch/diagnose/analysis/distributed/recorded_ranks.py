@@ -260,7 +260,7 @@ def _partner(group: RecordedGroup, transfer: Recorded) -> int | None:
 
 
 def findings_of(records: Sequence[RankRecord]) -> list[Finding]:
-    """What keeps the ranks from going on, the most certain first; nothing if all has finished."""
+    """What keeps the ranks from continuing, the most certain first; nothing if all has finished."""
     if not records:
         return []
     ranks = RecordedRanks(records)
@@ -370,7 +370,7 @@ def _own(ranks: RecordedRanks, rank: int, call: Recorded, done: Sequence[int]) -
         advice=(
             f"Look at the machine of rank {rank}: its own log, the kernel log (Xid), nvidia-smi, "
             "and the state of its network. Start the job without that device to see whether it "
-            "goes on."
+            "continues."
         ),
     )
 

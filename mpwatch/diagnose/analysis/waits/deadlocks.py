@@ -184,7 +184,7 @@ _READS = frozenset(("pipe-read", "poll"))
 _STREAMS = {1: "standard output", 2: "standard error"}
 ADVICE = (
     "Read both outputs of the program at once (communicate(), or a thread for the second), send "
-    "the one nobody needs to a file or to subprocess.DEVNULL, or make the program say less "
+    "the one that is not needed to a file or to subprocess.DEVNULL, or make the program say less "
     "(ffmpeg: -loglevel error)."
 )
 

@@ -144,7 +144,7 @@ def _database(path: str) -> str:
     return path
 
 
-def left_to_heirs(index: Index, path: str, holder: ProcessId) -> str | None:
+def inherited_lock(index: Index, path: str, holder: ProcessId) -> str | None:
     """What to say of a lock that a process holds by a descriptor it has inherited.
 
     Returns:

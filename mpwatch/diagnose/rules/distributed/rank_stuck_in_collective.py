@@ -53,7 +53,7 @@ def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each rank that is elsewhere while the others wait in collectives.
 
     Waiting for the slowest rank for a moment is what collectives do: the others have to be stalled.
-    Where all ranks are in the same collective and none moves, that is told as well.
+    Where all ranks are in the same collective and none makes progress, that is reported as well.
     """
     for ranks in rank_groups(index):
         if not any(is_stalled(rank, index) for rank in ranks):
@@ -89,8 +89,8 @@ def _joining(index: Index) -> Iterator[Finding]:
                 yield _not_complete(joining, since_s)
                 continue
             severity = Severity.WARNING if since_s >= LONG_JOINING_S else Severity.INFO
-            told = _finding(index, joining, missing, "init_process_group", since_s)
-            yield replace(told, severity=severity)
+            finding = _finding(index, joining, missing, "init_process_group", since_s)
+            yield replace(finding, severity=severity)
 
 
 def _are_all_stalled(late: Sequence[Process], index: Index) -> bool:
@@ -191,7 +191,7 @@ def _whereabouts(rank: Process, index: Index) -> _Whereabouts:
     if rank.sample.state in ("T", "t"):
         held = "by a debugger" if rank.sample.state == "t" else "by a signal"
         return _Whereabouts(
-            f"{name} is stopped {held}{at}.", f"Let it go on: kill -CONT {rank.pid}."
+            f"{name} is stopped {held}{at}.", f"Continue it: kill -CONT {rank.pid}."
         )
     if main_shape(rank) == "waits-for-batch":
         return _Whereabouts(
@@ -209,7 +209,7 @@ def _whereabouts(rank: Process, index: Index) -> _Whereabouts:
         return _Whereabouts(
             f"{name} has not called it: it was last seen{at or ' elsewhere'}, and wakes up now and"
             " then.",
-            f"Find out what {name} waits for{at}, and why it does not go on from there.",
+            f"Find out what {name} waits for{at}, and why it does not continue from there.",
             innocent_s=PAUSE_S,
         )
     return _Whereabouts(
@@ -249,7 +249,7 @@ def _all_inside(inside: Sequence[Process], collective: str, since_s: float) -> F
         rule=RULE,
         severity=Severity.WARNING,
         process=inside[0].process,
-        summary=f"all {len(inside)} ranks are in {collective}, and none of them goes on",
+        summary=f"all {len(inside)} ranks are in {collective}, and none of them makes progress",
         evidence=(*evidence, *_record_words(inside[:3])),
         cause=(
             f"All ranks of the job have called {collective}, and no data moves between them. "

@@ -54,8 +54,8 @@ def _growing(process: Process, history: History) -> Iterator[Finding]:
     lent = cuda_lent(process)
     if lent is None or lent.unreleased < WORTH_TELLING or (lent.oldest_s or 0.0) < OLD_S:
         return
-    # Beyond the limit a rising number still shows that it goes on. Tensors shared once and for all,
-    # such as a model's parameters, stay unreleased as long as the job runs.
+    # Beyond the limit a rising number still shows that it continues. Tensors shared once and for
+    # all, such as a model's parameters, stay unreleased as long as the job runs.
     limit = max(BLOCKS_LIMIT, 2 * lent.unreleased)
     line = forecast(history.of(process.process, "cuda_unreleased"), limit)
     if line is None:

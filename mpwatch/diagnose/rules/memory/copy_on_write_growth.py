@@ -47,7 +47,7 @@ def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each set of workers whose private pages grow as shared ones shrink.
 
     Resident memory stays the same meanwhile, because shared pages were counted in it already. That
-    tells it from a cache that fills.
+    distinguishes it from a cache that fills.
     """
     for owner, forked in (*loader_owners(index), *_other_owners(index)):
         workers = [w for w in forked if w.sample.start_method == "fork"]

@@ -116,12 +116,12 @@ def _words(loss: Loss) -> str:
 
 def _volumes(index: Index, found: Sequence[Loss]) -> Iterator[str]:
     """What the processes read and write, and the size of a message that is under way."""
-    told = set()
+    reported = set()
     for loss in found[:SHOWN]:
         process, is_sender = loss.process, _sends(loss)
         per_s = _bytes_per_s(index, process, is_sender)
-        if per_s is not None and (process.process, is_sender) not in told:
-            told.add((process.process, is_sender))
+        if per_s is not None and (process.process, is_sender) not in reported:
+            reported.add((process.process, is_sender))
             verb = "writes" if is_sender else "reads"
             yield f"{called(process)} {verb} {bytes_text(per_s)}/s in files, pipes and sockets"
     sizes = [
@@ -135,7 +135,7 @@ def _volumes(index: Index, found: Sequence[Loss]) -> Iterator[str]:
 
 
 def _tasks(index: Index) -> Iterator[str]:
-    """The functions that workers of a Pool run, where their hooks tell."""
+    """The functions that workers of a Pool run, where their hooks report them."""
     names = set()
     for process in index.snapshot.living():
         job = process.gauges.get("job")
