@@ -47,12 +47,12 @@ from mpwatch.report.table import Column, Emphasis, TextStyle, table
 
 PLAIN = TextStyle()
 
-SEVERITY_EMPHASIS: dict[Severity, Emphasis] = {
+SEVERITY_EMPHASIS: Mapping[Severity, Emphasis] = {
     Severity.CRITICAL: "bad",
     Severity.WARNING: "warning",
     Severity.INFO: "plain",
 }
-_CHECK_EMPHASIS: dict[CheckState, Emphasis] = {
+_CHECK_EMPHASIS: Mapping[CheckState, Emphasis] = {
     "ok": "good",
     "note": "plain",
     "warning": "warning",

@@ -461,7 +461,7 @@ _ACTIONS = (
     ("batch", "sends that batch"),
     ("a batch", "sends a batch"),
 )
-_ACTIONS_BY_KIND = {
+_ACTIONS_BY_KIND: Mapping[str, str] = {
     "pipe-read": "writes to the pipe it reads",
     "socket-read": "sends to the socket it reads",
     "poll": "sends to what it reads",
@@ -649,7 +649,7 @@ def _one_thread(name: str, thread: Thread, cause: str) -> Mechanism:
     )
 
 
-_MISSING = {
+_MISSING: Mapping[str, str] = {
     "for an item of a queue": "put it",
     "for room in a full queue": "take items out",
     "for an event or condition": "set it",
@@ -756,7 +756,7 @@ _NO_WRITER = (
     "so that the end of the last writer is an end of file; and wait with poll(timeout) or "
     "get(timeout=...)."
 )
-_ADVICE_ALONE = {
+_ADVICE_ALONE: Mapping[str, str] = {
     "pipe-read": _NO_WRITER,
     "socket-read": _NO_WRITER,
     "poll": _NO_WRITER,

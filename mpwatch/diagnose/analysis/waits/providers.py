@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from mpwatch.describe.frames import is_library, own_frames
@@ -53,7 +54,7 @@ class _Facts(NamedTuple):
     """Whether it is in `Queue.get`."""
 
 
-_NO_FACTS = _Facts("", None, {}, False)
+_NO_FACTS = _Facts("", None, MappingProxyType({}), False)
 
 
 class SemaphoreUse(NamedTuple):

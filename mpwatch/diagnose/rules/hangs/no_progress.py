@@ -6,7 +6,7 @@ end may come from outside of the job, by itself, or not at all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from mpwatch.describe.frames import frame_words
 from mpwatch.diagnose.analysis.idle_time import quiet_s
@@ -452,7 +452,7 @@ def _has_timeout(thread: Thread | None) -> bool:
     )
 
 
-_DOES: dict[Reason, str] = {
+_DOES: Mapping[Reason, str] = {
     "sleeps": "sleeps",
     "polls": "sleeps again and again",
     "computes": "computes",
@@ -495,7 +495,7 @@ _ADVICE_UNREAD = (
     "Read it for as long as the other process runs: in a thread of its own, or with communicate() "
     "where it is the output of a subprocess. Or write the output to a file."
 )
-_ADVICE: dict[Reason, str] = {
+_ADVICE: Mapping[Reason, str] = {
     "sleeps": (
         "Look at the line where it sleeps: shorten the sleep, or do it in a process for which no "
         "other one waits."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from mpwatch.diagnose.analysis.forecast import growth, memory_room, severity_of_growth
@@ -151,4 +151,4 @@ def _finding(snapshot: Snapshot, owner: Process, grown: Sequence[_Grown]) -> Fin
     )
 
 
-_COPY = {True: "forked workers copy", False: "forked processes copy"}
+_COPY: Mapping[bool, str] = {True: "forked workers copy", False: "forked processes copy"}

@@ -37,7 +37,7 @@ LARGE_BYTES = 1 << 20
 SLOW_BYTES_PER_S, FAST_BYTES_PER_S = 60e6, 250e6
 """Bytes for a second of cpu time. To pickle and unpickle numbers in lists takes 0.1 s for some
 2 MB, arrays of numpy are copied at more than 500 MB/s (CPython 3.11)."""
-_WORDS = {PICKLING: "pickling", UNPICKLING: "unpickling", COPYING: "copying"}
+_WORDS: Mapping[str, str] = {PICKLING: "pickling", UNPICKLING: "unpickling", COPYING: "copying"}
 
 
 def check(index: Index) -> Iterator[Finding]:
