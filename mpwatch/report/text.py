@@ -408,7 +408,7 @@ def _creator(segment: Segment, snapshot: Snapshot) -> str:
 def _mappers(segment: Segment, names: Mapping[ProcessId, str]) -> str:
     """The processes that map it; a segment in transit is open in its sender and mapped nowhere."""
     if segment.mappers or not segment.holders:
-        return joined_names(segment.mappers, names) or "nobody"
+        return joined_names(segment.mappers, names) or "none"
     return f"in transit, open in {joined_names(segment.holders, names)}"
 
 

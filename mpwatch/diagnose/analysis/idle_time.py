@@ -67,7 +67,7 @@ def _quiet_s(index: Index, identity: ProcessId) -> float | None:
 def _read_nothing_s(index: Index, identity: ProcessId) -> float | None:
     """Seconds since the main thread was seen to have read more; `None` if it never was.
 
-    What it writes does not count: a loop that waits in vain may log that.
+    What it writes does not count: a loop whose waits time out may log that.
     """
     series = index.history.of(identity, "main_read_bytes")
     return index.snapshot.at_s - series[-1].at_s if len(series) > 1 else None

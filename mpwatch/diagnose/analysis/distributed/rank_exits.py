@@ -56,7 +56,7 @@ def ranks_beside(index: Index, process: Process) -> list[Process]:
 def is_started_again(index: Index, process: Process) -> bool:
     """Whether its launcher runs a new rank of the same number after the first that ended.
 
-    A rank that ends once more after that is no accident that a second attempt has mended.
+    A rank that ends again after that has a fault that a restart does not remove.
     """
     head = family_head(index, process)
     if head is None or head.is_gone or process.sample.rank is None:

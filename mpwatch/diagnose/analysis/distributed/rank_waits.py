@@ -51,7 +51,7 @@ def rank_wait(
         process: One of the ranks.
         thread: Its main thread.
         ranks: All that are seen.
-        ends: Who holds which socket.
+        ends: Which processes hold which socket.
     """
     wait = thread.waits_on
     if wait is None:
@@ -92,7 +92,7 @@ def launcher_wait(process: Process, thread: Thread, living: Sequence[Process]) -
 
 
 def world_size(process: Process) -> int | None:
-    """How many ranks there shall be, as far as its environment says."""
+    """The number of ranks of the job according to its environment; `None` if not set."""
     text = process.sample.environment.get("WORLD_SIZE", "")
     return int(text) if text.isascii() and text.isdecimal() else None
 
@@ -120,7 +120,7 @@ def conclusion(process: Process, what: str, ranks: Sequence[Process]) -> str | N
         do = "do" if here > 1 else "does"
         return (
             f"Every rank has to call it, and {here} seen here {do}: others are on another machine,"
-            " were not started, or have not come so far."
+            " were not started, or are not that far yet."
         )
     if here < total:
         return (

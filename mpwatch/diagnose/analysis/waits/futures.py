@@ -44,11 +44,11 @@ _IMPORTLIB = "<frozen importlib._bootstrap>"
 
 
 class Abandoned(NamedTuple):
-    """A result that a main thread waits for in vain."""
+    """A result that a main thread waits for and never gets."""
 
     kind: Kind
     words: str
-    """Why it does not come, as the conclusion of a chain."""
+    """Why it is never set, as the conclusion of a chain."""
 
 
 def awaited_inside(frames: Sequence[Frame]) -> str | None:

@@ -126,7 +126,7 @@ def _distinguished(ranks: Sequence[Process], places: list[str]) -> list[str]:
 
 
 def _finding(groups: Mapping[str, list[Process]], since_s: float) -> Finding:
-    """Put it into words."""
+    """The finding."""
     members = sorted(groups.items(), key=lambda item: -len(item[1]))
     odd = members[-1][1][0]
     evidence = []

@@ -239,7 +239,7 @@ def _record_words(ranks: Sequence[Process]) -> list[str]:
 
 
 def _all_inside(inside: Sequence[Process], collective: str, since_s: float) -> Finding:
-    """Put into words that all ranks of a job are in one collective that does not end."""
+    """The finding that all ranks of a job are in one collective that does not end."""
     lines = sorted({line for rank in inside if (line := called_at(rank))})
     evidence = [f"{all_called(inside)} in {collective} for at least {seconds_text(since_s)}"]
     evidence += [f"called at {' and '.join(lines[:3])}"] if lines else []
@@ -269,7 +269,7 @@ def _all_inside(inside: Sequence[Process], collective: str, since_s: float) -> F
 
 
 def _all_make_groups(inside: Sequence[Process], evidence: Sequence[str]) -> Finding:
-    """Put into words that all ranks of a job are in `new_group`, and do not meet there.
+    """The finding that all ranks of a job are in `new_group`, and do not meet there.
 
     Ranks meet under the name of the group, which contains how many groups the process has made
     before (`_process_group_name` of torch 2.1 to 2.14).
@@ -298,7 +298,7 @@ _ONE_SIDED = ("send", "recv")
 
 
 def _one_sided(inside: Sequence[Process], call: str, since_s: float) -> Finding:
-    """Put into words that all ranks send and none receives, or the other way round."""
+    """The finding that all ranks send and none receives, or the other way round."""
     paths = sorted({path for rank in inside if (path := called_from(rank))})
     other = "recv" if call == "send" else "send"
     evidence = [f"{all_called(inside)} in {call} for at least {seconds_text(since_s)}"]
@@ -339,7 +339,7 @@ def _absent_ranks(ranks: Sequence[Process]) -> str:
 
 
 def _not_complete(ranks: Sequence[Process], since_s: float) -> Finding:
-    """Put into words that all ranks of this job wait for more of them than there are."""
+    """The finding that all ranks of this job wait for more of them than there are."""
     first = ranks[0]
     is_local = _is_on_one_machine(first)
     absent = _absent_ranks(ranks)

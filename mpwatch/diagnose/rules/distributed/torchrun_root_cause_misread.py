@@ -61,7 +61,7 @@ def _culprit(
 
 
 def _finding(first: tuple[Process, Ended], others: list[tuple[Process, Ended]]) -> Finding:
-    """Put it into words."""
+    """The finding."""
     process, ended = first
     evidence = [f"{called(process)} ended first: {ended.words}"]
     evidence += [

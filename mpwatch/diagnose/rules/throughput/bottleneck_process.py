@@ -1,4 +1,4 @@
-"""One process holds up the others: a busy one that they ask, or one that waits in vain."""
+"""One process delays the others: a busy one that they need, or one whose wait times out."""
 
 from __future__ import annotations
 
