@@ -1,7 +1,8 @@
 """A process makes no progress, or takes long, while others wait for it; no other rule says why.
 
 `standing-still` names waits that can never end. This rule names every other wait that lasts: its
-end may come from outside of the job, by itself, or not at all.
+end may come from outside of the job, by itself, or not at all. A process that only computes, while
+no other one works, is information.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mpwatch.describe.frames import frame_words
+from mpwatch.diagnose.analysis.callers import Computation, lonely_computations
 from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.pipes import channels_among
@@ -33,7 +35,7 @@ from mpwatch.diagnose.analysis.waits.providers import is_seen_to_hold
 from mpwatch.diagnose.analysis.waits.threads import is_at_exit
 from mpwatch.diagnose.analysis.waits.verdicts import where
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.ids import SegmentId
+from mpwatch.model.ids import ProcessId, SegmentId
 from mpwatch.model.samples import OPENS
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import seconds_text
@@ -49,6 +51,8 @@ ONE_LINE_S = 60.0
 that waits or tries again."""
 COMPUTES_S = 30.0
 """Until then, a process that computes while others wait for it is not reported."""
+ALONE_COMPUTES_S = 20.0
+"""Until then, a process that computes and does nothing else is not reported."""
 ALONE_S = 60.0
 """Until then, a process that waits for an answer while none waits for it is information."""
 USUAL_FACTOR = 1.5
@@ -59,13 +63,17 @@ SHOWN_WAITERS = 4
 
 def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each process whose lack of progress holds up others, or itself."""
+    told: set[ProcessId] = set()
     quiet = (quiet_s(process, index) for process in index.snapshot.living())
-    if not any(each is not None and each >= TOLD_S for each in quiet):
-        return
-    for blockage in blockages(index):
-        severity = _severity(index, blockage)
-        if severity is not None and not _is_usual(index, blockage):
-            yield _finding(index, blockage, severity)
+    if any(each is not None and each >= TOLD_S for each in quiet):
+        for blockage in blockages(index):
+            told.add(blockage.process.process)
+            severity = _severity(index, blockage)
+            if severity is not None and not _is_usual(index, blockage):
+                yield _finding(index, blockage, severity)
+    for computation in lonely_computations(index, ALONE_COMPUTES_S):
+        if computation.process.process not in told:
+            yield _of_computation(computation)
 
 
 def _severity(index: Index, blockage: Blockage) -> Severity | None:
@@ -165,6 +173,33 @@ def _finding(index: Index, blockage: Blockage, severity: Severity) -> Finding:
         evidence=tuple(_evidence(index, blockage)),
         cause=_cause(index, blockage),
         advice=_advice(index, blockage),
+    )
+
+
+def _of_computation(computation: Computation) -> Finding:
+    """The finding about a process that computes, while nothing shows whether it gets anywhere."""
+    name, time = called(computation.process), seconds_text(computation.for_s)
+    return Finding(
+        rule=RULE,
+        severity=Severity.INFO,
+        process=computation.process.process,
+        subject=str(computation.process.pid),
+        summary=(
+            f"{name} has done nothing but compute for {time}, always inside {computation.function}"
+        ),
+        evidence=(
+            f"all {computation.stacks} stacks taken in this time are in this call",
+            f"it has read and written nothing for {time}, and no other process of the job works",
+        ),
+        cause=(
+            "It is in a loop that does not end, or in a long computation: which of the two cannot "
+            "be seen from outside. It waits for no process, lock or file."
+        ),
+        advice=(
+            "Look at the condition that ends the loop in that function, with the values that it "
+            f"has now: mpwatch dump --locals {computation.process.pid}. Nothing is wrong if this "
+            "part is meant to take so long."
+        ),
     )
 
 
