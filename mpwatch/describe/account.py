@@ -188,12 +188,12 @@ def others_words(account: ProcessAccount, *, whole: bool = False) -> str:
 def process_words(account: ProcessAccount, names: Mapping[ProcessId, str]) -> str:
     """The last minute of a process: of its main thread, and the cpu time of others."""
     words = sentence(account.main.last_minute().shares(), names)
-    inside = _always_inside(account)
+    inside = always_inside(account)
     others = others_words(account)
     return "; ".join(each for each in (words, inside and f"always inside {inside}", others) if each)
 
 
-def _always_inside(account: ProcessAccount) -> str:
+def always_inside(account: ProcessAccount) -> str:
     """The function that the main thread did not leave, if it computes at several of its lines."""
     thread = account.main
     found = thread.inside()

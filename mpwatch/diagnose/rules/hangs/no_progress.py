@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mpwatch.describe.account import always_inside
 from mpwatch.describe.frames import frame_words
 from mpwatch.diagnose.analysis.callers import Computation, lonely_computations
 from mpwatch.diagnose.analysis.idle_time import quiet_s
@@ -347,6 +348,9 @@ def _evidence(index: Index, blockage: Blockage) -> Iterator[str]:
     if blockage.reason in ("computes", "polls", "stopped"):
         watched = "those that wait have made no progress"
     yield f"{watched} for {seconds_text(blockage.waited_s)}"
+    account = index.snapshot.account.processes.get(blockage.process.process)
+    if blockage.reason == "computes" and account is not None and (inside := always_inside(account)):
+        yield f"{called(blockage.process)} has always been inside {inside}"
     if blockage.reason == "thread":
         yield from _other_threads(index, blockage.process)
     if blockage.reason == "fifo":
