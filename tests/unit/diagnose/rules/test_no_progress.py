@@ -482,3 +482,42 @@ def test_a_transaction_that_waits_for_its_own_database_is_told_apart() -> None:
 
     assert "likely it waits for its own lock, by a second connection" in finding.cause
     assert "the connection that began the transaction" in finding.advice
+
+
+ACCEPTS = WaitedOn("accept", "accept4", ("socket:[88]",))
+EVENT_LOOP = ("asyncio/base_events.py:_run_once", "asyncio/runners.py:run", "train.py:main:7")
+
+
+def server() -> Process:
+    """A program that main has started, waiting for a client."""
+    at = thread(CHILD, "data.py:serve:29", waits=ACCEPTS, still_s=60.0)
+    listener = socket(3, 88, None, "tcp listens on 127.0.0.1:4000")
+    links = fds(5, links=[pipe(4, 500, True), listener])
+    return process(CHILD, "other", label="server.py", threads=[at], fds=links, segments=())
+
+
+def test_a_root_that_waits_for_an_idle_process_is_information() -> None:
+    finding = only(no_progress.check, snapshot_of(waiting(40.0), server()))
+
+    assert finding.severity is Severity.INFO
+    assert finding.summary == (
+        f"nothing in this job has moved for 40 s: main ({MAIN}) waits for server.py, which "
+        "waits for something to do"
+    )
+    assert "a request or its answer was lost" in finding.cause
+    assert "asyncio" not in finding.cause
+
+
+def test_tasks_that_ended_are_named_only_where_there_is_an_event_loop() -> None:
+    own = waiting(40.0, READS, *EVENT_LOOP)
+
+    finding = only(no_progress.check, snapshot_of(own, server()))
+
+    assert "Tasks of asyncio that have ended with an exception" in finding.cause
+
+
+def test_a_root_that_waits_for_an_idle_process_while_another_works_is_not_told() -> None:
+    works = process(301, "spawned", threads=[thread(301, "train.py:work:9", still_s=0.5)])
+
+    assert found(no_progress.check, snapshot_of(waiting(40.0), server(), works)) == []
+    assert found(no_progress.check, snapshot_of(waiting(20.0), server())) == []
