@@ -88,7 +88,7 @@ class ReadInterval:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ObservationPlan:
     """How often an observer does what."""
 
     period_s: float
@@ -111,7 +111,7 @@ class Observer:
     def __init__(
         self,
         collectors: Collectors,
-        plan: Plan,
+        plan: ObservationPlan,
         stacks: StackSchedule,
         *,
         keep: Callable[[Input], None] | None = None,
