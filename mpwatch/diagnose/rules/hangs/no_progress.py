@@ -1,14 +1,17 @@
 """A process makes no progress, or takes long, while others wait for it; no other rule says why.
 
 `standing-still` names waits that can never end. This rule names every other wait that lasts: its
-end may come from outside of the job, by itself, or not at all.
+end may come from outside of the job, by itself, or not at all. A process that only computes, while
+no other one works, is information.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from mpwatch.describe.account import always_inside
 from mpwatch.describe.frames import frame_words
+from mpwatch.diagnose.analysis.callers import Computation, lonely_computations
 from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.pipes import channels_among
@@ -21,6 +24,7 @@ from mpwatch.diagnose.analysis.waits.blockages import (
     blockages,
     usual_pause_s,
 )
+from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.analysis.waits.deadlocks import output_of
 from mpwatch.diagnose.analysis.waits.file_locks import (
     LIKELY,
@@ -30,10 +34,10 @@ from mpwatch.diagnose.analysis.waits.file_locks import (
     is_database,
 )
 from mpwatch.diagnose.analysis.waits.providers import is_seen_to_hold
-from mpwatch.diagnose.analysis.waits.threads import is_at_exit
+from mpwatch.diagnose.analysis.waits.threads import is_at_exit, runs_event_loop
 from mpwatch.diagnose.analysis.waits.verdicts import where
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.ids import SegmentId
+from mpwatch.model.ids import ProcessId, SegmentId
 from mpwatch.model.samples import OPENS
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import seconds_text
@@ -49,6 +53,8 @@ ONE_LINE_S = 60.0
 that waits or tries again."""
 COMPUTES_S = 30.0
 """Until then, a process that computes while others wait for it is not reported."""
+ALONE_COMPUTES_S = 20.0
+"""Until then, a process that computes and does nothing else is not reported."""
 ALONE_S = 60.0
 """Until then, a process that waits for an answer while none waits for it is information."""
 USUAL_FACTOR = 1.5
@@ -59,13 +65,19 @@ SHOWN_WAITERS = 4
 
 def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each process whose lack of progress holds up others, or itself."""
+    reported: set[ProcessId] = set()
     quiet = (quiet_s(process, index) for process in index.snapshot.living())
-    if not any(each is not None and each >= REPORTED_S for each in quiet):
-        return
-    for blockage in blockages(index):
-        severity = _severity(index, blockage)
-        if severity is not None and not _is_usual(index, blockage):
-            yield _finding(index, blockage, severity)
+    if any(each is not None and each >= REPORTED_S for each in quiet):
+        for blockage in blockages(index):
+            reported.add(blockage.process.process)
+            severity = _severity(index, blockage)
+            if severity is not None and not _is_usual(index, blockage):
+                yield _finding(index, blockage, severity)
+        if not reported:
+            yield from _waits_for_one_that_is_idle(index)
+    for computation in lonely_computations(index, ALONE_COMPUTES_S):
+        if computation.process.process not in reported:
+            yield _of_computation(computation)
 
 
 def _severity(index: Index, blockage: Blockage) -> Severity | None:
@@ -165,6 +177,84 @@ def _finding(index: Index, blockage: Blockage, severity: Severity) -> Finding:
         evidence=tuple(_evidence(index, blockage)),
         cause=_cause(index, blockage),
         advice=_advice(index, blockage),
+    )
+
+
+def _waits_for_one_that_is_idle(index: Index) -> Iterator[Finding]:
+    """A finding if the root waits for a process that itself waits for work, and nothing moves."""
+    for chain in wait_graph(index).chains:
+        root, end = chain.links[0], chain.links[-1]
+        if chain.verdict != "ordinary" or root.process != index.snapshot.root or root is end:
+            continue
+        if not end.words.startswith(_FOR_WORK):
+            continue  # it is stopped, or a person has to answer
+        times = [quiet_s(each, index) for each in index.snapshot.living()]
+        for_s = min((0.0 if each is None else each for each in times), default=0.0)
+        process = index.snapshot.get(root.process)
+        if for_s < WARNED_S or process is None:
+            continue
+        time = seconds_text(for_s)
+        thread = main_thread(process)
+        tasks = _TASKS if thread is not None and runs_event_loop(thread) else ""
+        yield Finding(
+            rule=RULE,
+            severity=Severity.INFO,
+            process=process.process,
+            subject=str(process.pid),
+            summary=(
+                f"nothing in this job has moved for {time}: {called(process)} waits for {end.who}, "
+                "which waits for something to do"
+            ),
+            evidence=(
+                chain.sentence,
+                *(f"{called(each)} is at {at[2:]}" for each in (process,) if (at := where(each))),
+                f"no process of the job has made progress for {time}",
+            ),
+            cause=(
+                f"{end.who} has nothing to do, so what {called(process)} waits for will not come "
+                "by itself. Nothing is wrong if both wait for a request from elsewhere; otherwise "
+                f"a request or its answer was lost, or was never sent.{tasks}"
+            ),
+            advice=(
+                "If the job should be working, look for what was to be sent: read the log for a "
+                "connection that ended or an exception that was only noted, and give the wait a "
+                "timeout."
+            ),
+        )
+        return
+
+
+_FOR_WORK = ("waits for a client of", "waits for work", "waits for something to do")
+_TASKS = (
+    " Tasks of asyncio that have ended with an exception do not show from outside: whoever waits "
+    "for what they were to send or receive waits for ever."
+)
+
+
+def _of_computation(computation: Computation) -> Finding:
+    """The finding about a process that computes, while nothing shows whether it gets anywhere."""
+    name, time = called(computation.process), seconds_text(computation.for_s)
+    return Finding(
+        rule=RULE,
+        severity=Severity.INFO,
+        process=computation.process.process,
+        subject=str(computation.process.pid),
+        summary=(
+            f"{name} has done nothing but compute for {time}, always inside {computation.function}"
+        ),
+        evidence=(
+            f"all {computation.stacks} stacks taken in this time are in this call",
+            f"it has read and written nothing for {time}, and no other process of the job works",
+        ),
+        cause=(
+            "It is in a loop that does not end, or in a long computation: which of the two cannot "
+            "be seen from outside. It waits for no process, lock or file."
+        ),
+        advice=(
+            "Look at the condition that ends the loop in that function, with the values that it "
+            f"has now: mpwatch dump --locals {computation.process.pid}. Nothing is wrong if this "
+            "part is meant to take so long."
+        ),
     )
 
 
@@ -312,6 +402,9 @@ def _evidence(index: Index, blockage: Blockage) -> Iterator[str]:
     if blockage.reason in ("computes", "polls", "stopped"):
         watched = "those that wait have made no progress"
     yield f"{watched} for {seconds_text(blockage.waited_s)}"
+    account = index.snapshot.account.processes.get(blockage.process.process)
+    if blockage.reason == "computes" and account is not None and (inside := always_inside(account)):
+        yield f"{called(blockage.process)} has always been inside {inside}"
     if blockage.reason == "thread":
         yield from _other_threads(index, blockage.process)
     if blockage.reason == "fifo":
