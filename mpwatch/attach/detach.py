@@ -21,7 +21,7 @@ from mpwatch.hook import wire
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.sanitize import clean
 
-_LOOK_S = 0.005
+_POLL_S = 0.005
 _LEFT_LIMIT = 64
 
 
@@ -103,7 +103,7 @@ def _remains(target: Target, within_s: float) -> Presence:
             return Presence()
         if not there or time.monotonic() > deadline_s:
             return there
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_S)
 
 
 def _left(goodbye: dict[str, object]) -> tuple[str, ...]:

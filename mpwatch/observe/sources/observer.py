@@ -44,7 +44,7 @@ class ReadInterval:
     """Says when the next reading is due.
 
     A child that lives for a quarter of a second falls between two readings a second apart, and with
-    it everything that only a reading tells: what it was, its parent, its descriptors. So readings
+    it everything that only a reading shows: what it was, its parent, its descriptors. So readings
     follow each other sooner after a start or an exit.
     """
 

@@ -77,7 +77,7 @@ class Blockage:
     chain: WaitChain
     """The longest wait chain that ends at it."""
     waiters: tuple[Process, ...]
-    """Processes that cannot go on without it, the root first; empty if it is stuck alone."""
+    """Processes that cannot continue without it, the root first; empty if it is stuck alone."""
     waited_s: float
     """Seconds for which none of them has made progress."""
     edge: WaitEdge | None = None
@@ -316,7 +316,7 @@ def _waits_for_a_person(thread: Thread) -> bool:
 def _held_up(
     index: Index, chain: WaitChain, edges: dict[tuple[ProcessId, int], WaitEdge]
 ) -> Iterator[ProcessId]:
-    """The processes of a chain that cannot go on, without those that wait for one that is idle."""
+    """Processes of a chain that cannot continue, without those that wait for an idle one."""
     links = chain.links
     for place in range(len(links) - 2, -1, -1):
         link, after = links[place], links[place + 1]

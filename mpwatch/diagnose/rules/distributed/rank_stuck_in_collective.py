@@ -53,7 +53,7 @@ def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each rank that is elsewhere while the others wait in collectives.
 
     Waiting for the slowest rank for a moment is what collectives do: the others have to be stalled.
-    Where all ranks are in the same collective and none moves, that is told as well.
+    Where all ranks are in the same collective and none makes progress, that is reported as well.
     """
     for ranks in rank_groups(index):
         if not any(is_stalled(rank, index) for rank in ranks):
@@ -89,8 +89,8 @@ def _joining(index: Index) -> Iterator[Finding]:
                 yield _not_complete(joining, since_s)
                 continue
             severity = Severity.WARNING if since_s >= LONG_JOINING_S else Severity.INFO
-            told = _finding(index, joining, missing, "init_process_group", since_s)
-            yield replace(told, severity=severity)
+            finding = _finding(index, joining, missing, "init_process_group", since_s)
+            yield replace(finding, severity=severity)
 
 
 def _are_all_stalled(late: Sequence[Process], index: Index) -> bool:
@@ -191,7 +191,7 @@ def _whereabouts(rank: Process, index: Index) -> _Whereabouts:
     if rank.sample.state in ("T", "t"):
         held = "by a debugger" if rank.sample.state == "t" else "by a signal"
         return _Whereabouts(
-            f"{name} is stopped {held}{at}.", f"Let it go on: kill -CONT {rank.pid}."
+            f"{name} is stopped {held}{at}.", f"Continue it: kill -CONT {rank.pid}."
         )
     if main_shape(rank) == "waits-for-batch":
         return _Whereabouts(
@@ -209,7 +209,7 @@ def _whereabouts(rank: Process, index: Index) -> _Whereabouts:
         return _Whereabouts(
             f"{name} has not called it: it was last seen{at or ' elsewhere'}, and wakes up now and"
             " then.",
-            f"Find out what {name} waits for{at}, and why it does not go on from there.",
+            f"Find out what {name} waits for{at}, and why it does not continue from there.",
             innocent_s=PAUSE_S,
         )
     return _Whereabouts(
@@ -239,7 +239,7 @@ def _record_words(ranks: Sequence[Process]) -> list[str]:
 
 
 def _all_inside(inside: Sequence[Process], collective: str, since_s: float) -> Finding:
-    """Put into words that all ranks of a job are in one collective that does not end."""
+    """The finding that all ranks of a job are in one collective that does not end."""
     lines = sorted({line for rank in inside if (line := called_at(rank))})
     evidence = [f"{all_called(inside)} in {collective} for at least {seconds_text(since_s)}"]
     evidence += [f"called at {' and '.join(lines[:3])}"] if lines else []
@@ -249,7 +249,7 @@ def _all_inside(inside: Sequence[Process], collective: str, since_s: float) -> F
         rule=RULE,
         severity=Severity.WARNING,
         process=inside[0].process,
-        summary=f"all {len(inside)} ranks are in {collective}, and none of them goes on",
+        summary=f"all {len(inside)} ranks are in {collective}, and none of them makes progress",
         evidence=(*evidence, *_record_words(inside[:3])),
         cause=(
             f"All ranks of the job have called {collective}, and no data moves between them. "
@@ -269,7 +269,7 @@ def _all_inside(inside: Sequence[Process], collective: str, since_s: float) -> F
 
 
 def _all_make_groups(inside: Sequence[Process], evidence: Sequence[str]) -> Finding:
-    """Put into words that all ranks of a job are in `new_group`, and do not meet there.
+    """The finding that all ranks of a job are in `new_group`, and do not meet there.
 
     Ranks meet under the name of the group, which contains how many groups the process has made
     before (`_process_group_name` of torch 2.1 to 2.14).
@@ -298,7 +298,7 @@ _ONE_SIDED = ("send", "recv")
 
 
 def _one_sided(inside: Sequence[Process], call: str, since_s: float) -> Finding:
-    """Put into words that all ranks send and none receives, or the other way round."""
+    """The finding that all ranks send and none receives, or the other way round."""
     paths = sorted({path for rank in inside if (path := called_from(rank))})
     other = "recv" if call == "send" else "send"
     evidence = [f"{all_called(inside)} in {call} for at least {seconds_text(since_s)}"]
@@ -339,7 +339,7 @@ def _absent_ranks(ranks: Sequence[Process]) -> str:
 
 
 def _not_complete(ranks: Sequence[Process], since_s: float) -> Finding:
-    """Put into words that all ranks of this job wait for more of them than there are."""
+    """The finding that all ranks of this job wait for more of them than there are."""
     first = ranks[0]
     is_local = _is_on_one_machine(first)
     absent = _absent_ranks(ranks)

@@ -58,7 +58,7 @@ def _failed(index: Index) -> Iterator[Finding]:
 
 
 def _unjoined(index: Index, parent: Process, children: Sequence[tuple[Process, Ended]]) -> Finding:
-    """Put into words that children of a process have failed, and that it has not joined them."""
+    """The finding that children of a process have failed, and that it has not joined them."""
     ordered = sorted(children, key=lambda pair: (pair[1].at_s, pair[0].process.start_ticks))
     first, ended = ordered[0]
     has_stalled = is_stalled(parent, index)

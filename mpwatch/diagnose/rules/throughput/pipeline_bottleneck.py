@@ -116,7 +116,7 @@ def _is_one_of_equals(index: Index, working: Sequence[Process], waiting: Sequenc
 
 
 def _waits_are_for(index: Index, waiting: Sequence[Process], working: Sequence[Process]) -> bool:
-    """Whether the waits, as far as they are going on at this moment, end at those that work."""
+    """Whether the waits, as far as they last at this moment, end at those that work."""
     ends = ends_of_waits(index)
     ids = {each.process for each in working}
     lasting = {edge.waiter for edge in wait_graph(index).edges if (edge.since_s or 0.0) >= LASTS_S}

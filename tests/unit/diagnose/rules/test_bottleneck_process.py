@@ -225,7 +225,7 @@ def test_children_that_wait_for_tasks_and_ranks_are_no_clients() -> None:
     assert found(check, job(client(200)), past()) == []
 
 
-def test_a_main_process_that_mostly_waits_for_one_busy_process_is_told_alone() -> None:
+def test_a_main_process_that_mostly_waits_for_one_busy_process_is_reported_alone() -> None:
     asks = replace(client(200), role="main", parent=None)
     snapshot = replace(job(asks), root=asks.process)
 

@@ -221,7 +221,7 @@ def test_a_main_that_does_something_else_needs_no_pin_thread() -> None:
     assert found(pin_memory_thread_death.check, snapshot_of(busy, process(200))) == []
 
 
-def test_nearly_all_pids_in_use_is_named_with_who_has_most() -> None:
+def test_nearly_all_pids_in_use_is_named_with_the_process_that_has_most() -> None:
     job = snapshot_of(
         main(thread_count=8),
         process(200, thread_count=70),

@@ -463,7 +463,7 @@ def test_two_processes_that_open_two_fifos_in_different_order_are_named() -> Non
     assert "same order" in second.advice
 
 
-def test_a_transaction_that_waits_for_its_own_database_is_told_apart() -> None:
+def test_a_transaction_that_waits_for_its_own_database_is_distinguished() -> None:
     retries = WaitedOn("timer", "clock_nanosleep", timeout_s=0.1)
     file = "/tmp/study.db"
 

@@ -535,7 +535,7 @@ def test_files_in_memory_that_a_process_had_open_are_reported_with_both_limits()
 
 
 @pytest.mark.parametrize(
-    ("written_per_s", "pattern", "is_told"),
+    ("written_per_s", "pattern", "is_reported"),
     [
         (2 * MIB, "shard-*.npy", True),
         (1.7 * MIB, "shard-*.npy", False),
@@ -546,14 +546,14 @@ def test_files_in_memory_that_a_process_had_open_are_reported_with_both_limits()
     ],
 )
 def test_files_of_other_jobs_of_the_user_are_not_told(
-    written_per_s: float, pattern: str, is_told: bool
+    written_per_s: float, pattern: str, is_reported: bool
 ) -> None:
     files, counts = piling(STAGED, is_memory=True, is_shared=True, pattern=pattern)
     past = history({(200, "written_bytes"): line(900 * MIB, written_per_s, 60)}, files=counts)
 
     told = found(check, snapshot_of(main(), process(200), new_files=(files,)), past)
 
-    assert [each.process for each in told] == ([pid(200)] if is_told else [])
+    assert [each.process for each in told] == ([pid(200)] if is_reported else [])
     if written_per_s and told:
         assert "has written 120M in that time" in told[0].evidence[1]
         assert "likely" in told[0].evidence[1]
@@ -569,7 +569,7 @@ def test_files_of_other_jobs_of_the_user_are_not_told(
         (PARTS, 40 * GIB, "files"),
     ],
 )
-def test_what_is_written_for_good_is_told_only_if_the_disk_is_full_within_a_day(
+def test_what_is_written_for_good_is_reported_only_if_the_disk_is_full_within_a_day(
     key: FilesKey, free_bytes: int, kind: str | None
 ) -> None:
     disk = room(1000 * GIB, free_bytes)
@@ -581,7 +581,7 @@ def test_what_is_written_for_good_is_told_only_if_the_disk_is_full_within_a_day(
     assert all(each.severity is Severity.INFO for each in told)
 
 
-def test_files_in_a_tmpdir_of_the_jobs_own_are_told_without_a_maker() -> None:
+def test_files_in_a_tmpdir_of_the_jobs_own_are_reported_without_a_maker() -> None:
     files, counts = piling(FilesKey("/scratch/run7", "tmp*"), size_bytes=0)
     past = history(files=counts)
 
@@ -609,7 +609,7 @@ def test_a_folder_that_is_kept_short_and_one_that_fills_up_are_quiet() -> None:
         assert found(check, snapshot_of(main(), new_files=(files,)), past) == []
 
 
-def test_the_line_that_makes_files_is_told_where_a_stack_or_a_hook_showed_it() -> None:
+def test_the_line_that_makes_files_is_reported_where_a_stack_or_a_hook_showed_it() -> None:
     staged, of_staged = piling(STAGED, is_memory=True, makers=((200, 3),))
     blocks, of_blocks = piling(BLOCKS, kind="psm", is_memory=True, makers=((MAIN, 1), (200, 1)))
     lines = (
@@ -636,7 +636,7 @@ def test_the_line_that_makes_files_is_told_where_a_stack_or_a_hook_showed_it() -
     assert "mapped or open" in neither.evidence[2]
 
 
-def test_of_several_files_of_one_kind_those_with_most_bytes_are_told() -> None:
+def test_of_several_files_of_one_kind_those_with_most_bytes_are_reported() -> None:
     small, of_small = piling(STAGED, size_bytes=MIB, is_memory=True, makers=((MAIN, 1),))
     other = STAGED._replace(group="big-*.npy")
     large, of_large = piling(other, is_memory=True, makers=((MAIN, 1),))

@@ -107,7 +107,7 @@ def test_a_feeder_thread_that_pickles_most_of_the_time_is_named_with_the_line_th
     assert "shared memory" not in told.advice
 
 
-def test_large_blocks_of_data_are_told_from_many_small_objects() -> None:
+def test_large_blocks_of_data_are_distinguished_from_many_small_objects() -> None:
     past = history({(200, "written_bytes"): line(1e9, per_s=900e6)})
 
     told = only(pickling_cost.check, watched(feeding), past)
@@ -276,11 +276,11 @@ def test_an_occasional_fsync_is_not_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("channel", "is_told"),
+    ("channel", "is_reported"),
     [("jbd2_log_wait_commit", True), ("__vm_munmap", False), ("nv_wait_event", False)],
 )
 def test_waits_for_drivers_and_for_the_own_mappings_are_no_waits_for_a_disk(
-    channel: str, is_told: bool
+    channel: str, is_reported: bool
 ) -> None:
     def make(second: int) -> Snapshot:
         snapshot = syncing(second)
@@ -292,13 +292,13 @@ def test_waits_for_drivers_and_for_the_own_mappings_are_no_waits_for_a_disk(
         own = replace(own, threads=(blocked,))
         return replace(snapshot, processes=(snapshot.processes[0], own))
 
-    assert bool(found(disk_waits.check, watched(make))) == is_told
+    assert bool(found(disk_waits.check, watched(make))) == is_reported
 
 
 @pytest.mark.parametrize(
     ("swapped", "words"), [(900 * MIB, "Use less memory"), (0, "Read the mapped file in order")]
 )
-def test_pages_that_are_read_are_told_apart_from_swapping(swapped: int, words: str) -> None:
+def test_pages_that_are_read_are_distinguished_from_swapping(swapped: int, words: str) -> None:
     def paging(second: int) -> Snapshot:
         snapshot = syncing(second, memory=memory(swap_bytes=swapped))
         own = snapshot.processes[1]
