@@ -14,7 +14,7 @@ from mpwatch.attach import confinement
 from mpwatch.attach.detach import detach
 from mpwatch.attach.inject import inject
 from mpwatch.attach.native import tracer
-from mpwatch.attach.results import Attached, Detached, Refused
+from mpwatch.attach.results import Attached, Begun, Detached, Refused, not_logged
 from mpwatch.collect.job.reader import ReadRequest, TreeCollector
 from mpwatch.collect.process.procfs import age_s, stat_of
 from mpwatch.model.cmdline import python_program
@@ -62,6 +62,7 @@ def inject_tree(
     timeout_s: float = 1.0,
     *,
     again: bool = False,
+    begun: Begun = not_logged,
 ) -> tuple[Attached, ...]:
     """Inject the hook into every Python process of a job; a refusal does not affect the others.
 
@@ -73,6 +74,7 @@ def inject_tree(
         progress: Called on this thread with the outcome of each process as it is known.
         timeout_s: How long to wait for each.
         again: Only repeat pending injections, see `inject`.
+        begun: Called before a target is changed, on any thread.
 
     Returns:
         All outcomes, in the order of the processes, then those of new children.
@@ -80,7 +82,7 @@ def inject_tree(
     outcomes: dict[ProcessId, Attached] = {}
     samples = list(processes)
     for _ in range(GENERATIONS):
-        outcomes |= _inject_all(samples, progress, timeout_s, again)
+        outcomes |= _inject_all(samples, progress, timeout_s, again, begun)
         samples = [] if again else late_children(outcomes)
         if not samples:
             break
@@ -88,17 +90,22 @@ def inject_tree(
 
 
 def detach_tree(
-    processes: Iterable[ProcSample], progress: Callable[[Detached], None], timeout_s: float = 1.0
+    processes: Iterable[ProcSample],
+    progress: Callable[[Detached], None],
+    timeout_s: float = 1.0,
+    *,
+    begun: Begun = not_logged,
 ) -> tuple[Detached, ...]:
     """Detach the hook from every process of a job, children before parents.
 
-    Children that were forked meanwhile from a parent with the hook are included.
+    Children that were forked meanwhile from a parent with the hook are included. `begun` is called
+    before a target is changed, on any thread.
     """
     samples, outcomes = list(processes), dict[ProcessId, Detached]()
     may_be_asleep = False
     for _ in range(GENERATIONS):
         wanted = [s.process for s in samples if s.is_python and s.state not in ("Z", "X")]
-        outcomes |= _detach_all(wanted, progress, timeout_s, may_be_asleep)
+        outcomes |= _detach_all(wanted, progress, timeout_s, may_be_asleep, begun)
         seen = {sample.process for sample in samples} | outcomes.keys()
         samples = [sample for sample in late_children(seen) if why_not(sample) is None]
         if not samples:
@@ -125,6 +132,7 @@ def _inject_all(
     progress: Callable[[Attached], None],
     timeout_s: float,
     again: bool,
+    begun: Begun,
 ) -> dict[ProcessId, Attached]:
     """Inject into each process that is not excluded, several at a time."""
     confined = _confined(samples)
@@ -145,7 +153,7 @@ def _inject_all(
 
     def inject_one(process: ProcessId) -> Attached:
         with turns:
-            return inject(process, timeout_s=timeout_s, again=again, waiting=waiting)
+            return inject(process, timeout_s=timeout_s, again=again, waiting=waiting, begun=begun)
 
     outcomes |= _in_parallel(inject_one, wanted, progress, MAX_WAITING)
     return {sample.process: outcomes[sample.process] for sample in samples}
@@ -188,11 +196,12 @@ def _detach_all(
     progress: Callable[[Detached], None],
     timeout_s: float,
     may_be_asleep: bool,
+    begun: Begun,
 ) -> dict[ProcessId, Detached]:
     """Detach from each process, several at a time."""
 
     def detach_one(process: ProcessId) -> Detached:
-        return detach(process, timeout_s=timeout_s, may_be_asleep=may_be_asleep)
+        return detach(process, timeout_s=timeout_s, may_be_asleep=may_be_asleep, begun=begun)
 
     outcomes = _in_parallel(detach_one, processes[::-1], progress, MAX_DETACHING)
     return {process: outcomes[process] for process in processes}
