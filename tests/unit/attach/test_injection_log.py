@@ -47,7 +47,7 @@ def test_a_line_has_time_user_process_and_result(log: InjectionLog) -> None:
 
 
 def test_the_release_of_the_hook_is_that_of_mpwatch() -> None:
-    assert wire.RELEASE == mpwatch.__version__
+    assert mpwatch.__version__ == wire.RELEASE
 
 
 def test_a_result_takes_the_place_of_the_line_from_before(log: InjectionLog) -> None:
