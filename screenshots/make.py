@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mpwatch.demo import catalogue
-from mpwatch.demo.scenario import Scenario
+from mpwatch.demo.catalogue import Scenario
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.observe.recording.file import Recording

@@ -118,11 +118,16 @@ def kill_group(leader: int) -> None:
     """Kill a process group whose leader was not waited for yet, with all descendants of it.
 
     A launcher starts each rank in a session of its own. Resource trackers are spared: they end by
-    themselves and remove the semaphores.
+    themselves and remove the semaphores. torch_shm_manager is killed too, so that the named
+    segments that it would remove are removed here.
     """
-    for pid in _group(leader):
+    killed = _group(leader)
+    for pid in killed:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
+    for segment in Path("/dev/shm").glob("torch_*"):
+        if segment.name.split("_")[1] in map(str, killed):
+            segment.unlink(missing_ok=True)
 
 
 def _group(leader: int) -> list[int]:

@@ -12,8 +12,8 @@ from mpwatch.attach.detach import detach
 from mpwatch.attach.inject import inject
 from mpwatch.attach.inject_tree import GENERATIONS, MAX_DETACHING, inject_tree, why_not
 from mpwatch.attach.injection_log import InjectionLog
+from mpwatch.attach.outcomes import Attached, Detached
 from mpwatch.attach.plan import plan_injection
-from mpwatch.attach.results import Attached, Detached
 from mpwatch.collect.hook.discovery import has_files
 from mpwatch.collect.job.reader import ReadRequest, TreeCollector
 from mpwatch.model.events import HookStatus

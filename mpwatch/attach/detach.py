@@ -12,12 +12,11 @@ from dataclasses import replace
 
 from mpwatch.attach.inject import blocked_words, deliver, read_frame
 from mpwatch.attach.methods import METHODS, Attempt, cancel_call
+from mpwatch.attach.outcomes import Answer, Begun, Detached, Refused, hook_words, not_logged
 from mpwatch.attach.payload import exchange_dir, install
-from mpwatch.attach.results import Answer, Begun, Detached, Refused, hook_words, not_logged
 from mpwatch.attach.target import Target, read_target
-from mpwatch.collect.hook import discovery, presence
-from mpwatch.collect.hook.discovery import NoHook
-from mpwatch.collect.hook.presence import Presence
+from mpwatch.collect.hook import discovery
+from mpwatch.collect.hook.discovery import NoHook, Presence
 from mpwatch.hook import wire
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.sanitize import clean
@@ -46,7 +45,7 @@ def detach(
     started_s = time.monotonic()
     try:
         target = read_target(process)
-        before = presence.find(target.sample())
+        before = discovery.find(target.sample())
         outcome = _detach(target, before, timeout_s, may_be_asleep, begun)
         tidies = outcome.state == "absent"
         if tidies and _tidy(target, before, begun) and not outcome.method:
@@ -115,7 +114,7 @@ def _remains(target: Target, within_s: float) -> Presence:
     sample, deadline_s = target.sample(), time.monotonic() + within_s
     while True:
         try:
-            there = presence.find(sample)
+            there = discovery.find(sample)
         except (FileNotFoundError, ProcessLookupError):
             return Presence()
         if not there or time.monotonic() > deadline_s:
@@ -144,6 +143,6 @@ def _tidy(target: Target, before: Presence, begun: Begun) -> bool:
         left.remove()
         cancel_call(target)
     if before.folder:
-        presence.remove_left_files(target.sample(), before.folder)
+        discovery.remove_left_files(target.sample(), before.folder)
     install.remove_unused(target)
     return left is not None

@@ -19,10 +19,10 @@ from mpwatch.attach.methods import (
     require_same_clocks,
 )
 from mpwatch.attach.native.tracer import Step, no_step
+from mpwatch.attach.outcomes import Answer, Attached, Begun, Refused, not_logged
 from mpwatch.attach.payload import compiled_payload, exchange_dir, install
 from mpwatch.attach.payload.exchange_dir import ExchangeDir
 from mpwatch.attach.payload.program import LATER
-from mpwatch.attach.results import Answer, Attached, Begun, Refused, not_logged
 from mpwatch.attach.target import Target, read_target
 from mpwatch.collect.hook import discovery
 from mpwatch.collect.hook.discovery import NoHook

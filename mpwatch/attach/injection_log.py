@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import cached_property
 
-from mpwatch.attach.results import Attached, Detached, hook_words
+from mpwatch.attach.outcomes import Attached, Detached, hook_words
 from mpwatch.hook import wire
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.sanitize import clean

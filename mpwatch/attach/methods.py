@@ -16,9 +16,9 @@ from mpwatch.attach.arch import machine_here
 from mpwatch.attach.native import code_cave, cpython_symbols, native_call, pending_call, tracer
 from mpwatch.attach.native.cpython_symbols import Interpreter
 from mpwatch.attach.native.tracer import Step, no_step
-from mpwatch.attach.payload import bootstrap_code
+from mpwatch.attach.outcomes import Begun, Refused, not_logged
+from mpwatch.attach.payload import compiled_payload
 from mpwatch.attach.payload.exchange_dir import ExchangeDir
-from mpwatch.attach.results import Begun, Refused, not_logged
 from mpwatch.attach.target import Target, read_target
 from mpwatch.collect.host import ptrace_access
 from mpwatch.hook import wire
@@ -139,7 +139,7 @@ class RemoteExec:
             raise Refused("this Python was built without sys.remote_exec")
         tracer.require_same(attempt.target.process)
         try:
-            remote_exec(attempt.target.pid, f"{exchange.path}/{bootstrap_code.SCRIPT_NAME}")
+            remote_exec(attempt.target.pid, f"{exchange.path}/{compiled_payload.SCRIPT_NAME}")
         except (OSError, RuntimeError, ValueError) as error:
             raise Refused(f"sys.remote_exec refused: {error}") from error
         return None
@@ -256,7 +256,7 @@ def _install(
     present = native_call.parse(memory.read(block_at, native_call.BLOCK_BYTES))
     if present is not None and present.is_running(ticks):
         raise Refused("an earlier injection has not finished in it", passes=True)
-    text = bootstrap_code.text(exchange.path, attempt.target.pid_inside)
+    text = compiled_payload.bootstrap_text(exchange.path, attempt.target.pid_inside)
     block = native_call.block(code_at, text, ticks, found.address)
     native_call.store(memory.write, block_at, block)
     return code_at, block_at

@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable
 from mpwatch.attach.inject_tree import why_not
 from mpwatch.attach.methods import METHODS, Attempt, Method, require_same_clocks
 from mpwatch.attach.native import native_call
+from mpwatch.attach.outcomes import Refused
 from mpwatch.attach.payload import exchange_dir
-from mpwatch.attach.results import Refused
 from mpwatch.attach.target import Target, read_target
 from mpwatch.collect.hook.discovery import has_files
 from mpwatch.hook import wire

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from mpwatch.attach.results import Refused
+from mpwatch.attach.outcomes import Refused
 from mpwatch.collect.process.identify import uid_inside
 from mpwatch.collect.process.procfs import stat_of
 from mpwatch.hook import wire

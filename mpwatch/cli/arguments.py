@@ -61,6 +61,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.set_defaults(command=("mpwatch.cli.dashboards", "pick"), refresh=1.0, readonly=False)
     commands = parser.add_subparsers(metavar="COMMAND", title="commands")
     _add_dashboards(commands)
+    _add_runs(commands)
     _add_inspecting(commands)
     _add_recording(commands)
     _add_detach(commands)
@@ -111,6 +112,8 @@ def _add_dashboards(commands: argparse._SubParsersAction[argparse.ArgumentParser
     serve.add_argument("--port", type=_port, default=8000, metavar="PORT", help="default 8000")
     serve.set_defaults(command=("mpwatch.cli.dashboards", "serve"))
 
+
+def _add_runs(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     run = commands.add_parser(
         "run", help="run a program with the hook loaded and open the dashboard"
     )

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 
-from mpwatch.attach.results import still_attached
+from mpwatch.attach.outcomes import still_attached
 from mpwatch.cli.failures import EXIT_NOT_PERMITTED, Failure
 from mpwatch.cli.targets import ended_meanwhile, target
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from mpwatch.attach.results import Detached
+    from mpwatch.attach.outcomes import Detached
 
 
 def detach(arguments: argparse.Namespace) -> int:

@@ -1,8 +1,13 @@
-"""Commands that start a program: run, demo."""
+"""Commands that start a program: run, demo.
+
+The program is waited for, signals are forwarded to it, and mpwatch exits with its status.
+"""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import errno
 import importlib.util
 import os
 import re
@@ -11,9 +16,12 @@ import shutil
 import signal
 import subprocess
 import sys
-from typing import NamedTuple
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from types import FrameType
+from typing import IO, NamedTuple
 
-from mpwatch.cli import subprocesses
 from mpwatch.cli.dashboards import watch
 from mpwatch.cli.failures import Failure, check_recordable
 from mpwatch.cli.targets import exiting_on_signals
@@ -25,6 +33,12 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
 
 _CLOSED = "The dashboard is closed; the program still runs. Its output:"
+GRACE_S = 5.0
+"""Time between SIGTERM and SIGKILL when mpwatch ends a program."""
+ENDING_S = 10.0
+"""How long mpwatch waits for a program after it has forwarded SIGTERM or SIGHUP: as long as
+`docker stop` waits by default."""
+_POLL_S = 0.1
 
 
 class _Launch(NamedTuple):
@@ -39,7 +53,7 @@ class _Launch(NamedTuple):
         """The environment of the program; `None`: that of this process."""
         if self.is_python or disabled_by(os.environ):
             return None
-        return {**os.environ, "PYTHONPATH": subprocesses.python_path_with_hook()}
+        return {**os.environ, "PYTHONPATH": python_path_with_hook()}
 
     def identity(self, child: subprocess.Popen[bytes]) -> ProcessId:
         """Identify the started program.
@@ -85,7 +99,7 @@ def _launch(arguments: argparse.Namespace) -> _Launch:
     target = arguments.target
     argv = [target, *arguments.arguments]
     if arguments.is_module:
-        return _Launch(subprocesses.hooked_command(argv, is_module=True), is_python=True)
+        return _Launch(hooked_command(argv, is_module=True), is_python=True)
     found = None if "/" in target else shutil.which(target)
     # A folder may be called like a command: the sources of accelerate, say.
     if os.path.exists(target) and (found is None or not _is_plain_folder(target)):
@@ -97,7 +111,7 @@ def _launch(arguments: argparse.Namespace) -> _Launch:
     python = interpreter(found)
     if python is None:
         return _Launch(argv, is_python=False)
-    return _Launch(subprocesses.hooked_command(argv, python=python), is_python=True)
+    return _Launch(hooked_command(argv, python=python), is_python=True)
 
 
 def _is_plain_folder(path: str) -> bool:
@@ -107,13 +121,13 @@ def _is_plain_folder(path: str) -> bool:
 def _launch_of_file(argv: list[str]) -> _Launch:
     """How to start a program that is named by its path, which need not be executable."""
     path = argv[0]
-    python = subprocesses.hooked_command(argv)
+    python = hooked_command(argv)
     if os.path.isdir(path) or path.endswith((".py", ".pyc", ".pyz", ".zip")):
         return _Launch(python, is_python=True)
     is_executable = os.access(path, os.X_OK)
     words = interpreter(path)
     if words is not None:
-        own = subprocesses.hooked_command(argv, python=words) if is_executable else python
+        own = hooked_command(argv, python=words) if is_executable else python
         return _Launch(own, is_python=True)
     head = _first_lines(path)[0]
     if head.startswith((b"#!", b"\x7fELF")) and is_executable:
@@ -150,16 +164,16 @@ def demo(arguments: argparse.Namespace) -> int:
             f"mpwatch demo {scenario.name}",
         )
     _, *argv = catalogue.command(scenario, sys.executable, mended=arguments.mended)
-    launch = _Launch(subprocesses.hooked_command(argv), is_python=True)
-    with subprocesses.captured() as output, exiting_on_signals():
-        child = subprocesses.start(launch.command, output)
+    launch = _Launch(hooked_command(argv), is_python=True)
+    with captured() as output, exiting_on_signals():
+        child = start(launch.command, output)
         try:
             if _has_terminal():
                 return watch(launch.identity(child), refresh_hz=arguments.refresh)
             print(_report(child, launch, scenario.shows_s, output.name))
             return 0
         finally:
-            subprocesses.end(child)
+            end(child)
 
 
 def _has_terminal() -> bool:
@@ -168,9 +182,9 @@ def _has_terminal() -> bool:
 
 def _behind_dashboard(launch: _Launch, arguments: argparse.Namespace) -> int:
     """Run a program with its output in a file while the dashboard uses the terminal."""
-    with subprocesses.captured() as output:
-        child = subprocesses.start(launch.command, output, launch.environment)
-        with subprocesses.forwarding_signals(child) as signals:
+    with captured() as output:
+        child = start(launch.command, output, launch.environment)
+        with forwarding_signals(child) as signals:
             code = watch(
                 launch.identity(child),
                 refresh_hz=arguments.refresh,
@@ -180,9 +194,7 @@ def _behind_dashboard(launch: _Launch, arguments: argparse.Namespace) -> int:
             if code > 128 and signals.first is None:
                 signals.forward(code - 128)  # the dashboard handled the signal
             is_left_running = child.poll() is None and signals.first is None
-            subprocesses.copy_output(
-                output.name, child, signals, _CLOSED if is_left_running else ""
-            )
+            copy_output(output.name, child, signals, _CLOSED if is_left_running else "")
             return signals.wait()
 
 
@@ -191,8 +203,8 @@ def _recorded(launch: _Launch, arguments: argparse.Namespace) -> int:
     from mpwatch.observe.recording.file import RecordingWriter
     from mpwatch.observe.sources.oneshot import LookOptions, watch_for
 
-    child = subprocesses.start(launch.command, environment=launch.environment)
-    with subprocesses.forwarding_signals(child) as signals:
+    child = start(launch.command, environment=launch.environment)
+    with forwarding_signals(child) as signals:
         try:
             process = launch.identity(child)
         except Failure:
@@ -204,7 +216,7 @@ def _recorded(launch: _Launch, arguments: argparse.Namespace) -> int:
                 365 * 86_400.0,
                 LookOptions(),
                 keep=writer.write,
-                stop=lambda: subprocesses.has_ended(child) or signals.is_time_over,
+                stop=lambda: has_ended(child) or signals.is_time_over,
                 period_s=1.0 / arguments.refresh,
             )
         finally:
@@ -284,3 +296,225 @@ def _words(line: bytes) -> list[str]:
         return shlex.split(os.fsdecode(line))
     except ValueError:
         return []
+
+
+def hooked_command(
+    argv: Sequence[str], *, is_module: bool = False, python: Sequence[str] = (sys.executable,)
+) -> list[str]:
+    """The command line that runs a Python program with the hook loaded.
+
+    Args:
+        argv: The program or module, and its arguments.
+        is_module: It is a module.
+        python: The interpreter, with options.
+    """
+    from mpwatch.hook.run import command
+
+    return [*python, *command([*(["-m"] if is_module else []), *argv])[1:]]
+
+
+def python_path_with_hook() -> str:
+    """PYTHONPATH that has the Python programs among a program's descendants load the hook.
+
+    Raises:
+        Failure: The hook must not be loaded from where it is installed.
+    """
+    from mpwatch.hook.lifecycle import path_loader
+    from mpwatch.hook.startup import sitecustomize
+
+    directory = os.path.dirname(sitecustomize.DIRECTORY)
+    problem = path_loader.untrusted(directory)
+    if not problem and ":" in directory:
+        problem = f"{directory} has a colon in it, so it cannot be a part of PYTHONPATH"
+    if problem:
+        raise Failure(f"The hook cannot be loaded: {problem}.", "mpwatch doctor")
+    return sitecustomize.added(os.environ.get(sitecustomize.VARIABLE))
+
+
+def start(
+    command: Sequence[str],
+    output: IO[bytes] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> subprocess.Popen[bytes]:
+    """Start a program; its output goes to a file if one is given.
+
+    Args:
+        command: The program and its arguments.
+        output: The file.
+        environment: Of the program, if not this process's.
+
+    Raises:
+        Failure: The program cannot be started.
+    """
+    try:
+        return subprocess.Popen(
+            command,
+            stdin=None if output is None else subprocess.DEVNULL,
+            stdout=output,
+            stderr=None if output is None else subprocess.STDOUT,
+            env=environment,
+        )
+    except OSError as error:
+        raise Failure(
+            f"{command[0]} cannot be started: {error.strerror}.", f"ls -l {command[0]}"
+        ) from None
+
+
+class ForwardedSignals:
+    """Forwards SIGTERM and SIGHUP of this process to its child.
+
+    Attributes:
+        first: The first forwarded signal, or `None`.
+    """
+
+    def __init__(self, child: subprocess.Popen[bytes]) -> None:
+        self._child = child
+        self._forwarded_s: float | None = None
+        self.first: signal.Signals | None = None
+
+    def forward(self, number: int, _frame: FrameType | None = None) -> None:
+        """Forward a signal to the child."""
+        if self.first is None:
+            self.first, self._forwarded_s = signal.Signals(number), time.monotonic()
+        with contextlib.suppress(ProcessLookupError):
+            self._child.send_signal(number)
+
+    @property
+    def is_time_over(self) -> bool:
+        """Whether `ENDING_S` has passed since the first forwarded signal."""
+        forwarded_s = self._forwarded_s
+        return forwarded_s is not None and time.monotonic() - forwarded_s > ENDING_S
+
+    def wait(self) -> int:
+        """Wait for the child; after a signal only for `ENDING_S`.
+
+        Returns:
+            The exit code for this process: the child's, or 128 + n if the child does not end in
+            time. The child is not killed then: it may be writing a checkpoint.
+        """
+        while True:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return exit_like(self._child.wait(_POLL_S))
+            if self.is_time_over and self.first is not None:
+                with contextlib.suppress(OSError):
+                    print(
+                        f"mpwatch: process {self._child.pid} still runs {ENDING_S:.0f} s after "
+                        f"{self.first.name}; it is left running.",
+                        file=sys.stderr,
+                        flush=True,
+                    )
+                return 128 + self.first
+
+
+@contextlib.contextmanager
+def forwarding_signals(child: subprocess.Popen[bytes]) -> Iterator[ForwardedSignals]:
+    """Forward SIGTERM and SIGHUP to the child; the terminal sends it SIGINT for Ctrl-C."""
+    signals = ForwardedSignals(child)
+    before = {
+        number: signal.signal(number, signals.forward) for number in (signal.SIGTERM, signal.SIGHUP)
+    }
+    before[signal.SIGINT] = signal.signal(signal.SIGINT, _do_nothing)
+    try:
+        yield signals
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _do_nothing(_number: int, _frame: FrameType | None) -> None:
+    """Ignore SIGINT: the child handles it. A handler, because the child would inherit SIG_IGN."""
+
+
+def has_ended(child: subprocess.Popen[bytes]) -> bool:
+    """Whether a program has exited; its exit status stays available.
+
+    `poll` would reap it, and before Linux 6.15 only the process that reaps it gets the exit code.
+    """
+    try:
+        return os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return True
+
+
+def end(child: subprocess.Popen[bytes]) -> None:
+    """End a program: SIGTERM, and SIGKILL after `GRACE_S`."""
+    if child.poll() is None:
+        child.terminate()
+    try:
+        child.wait(GRACE_S)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
+
+
+def exit_like(returncode: int) -> int:
+    """The exit code of this process for a child's return code.
+
+    If the child was killed by a signal, this process kills itself with the same signal, so that
+    shells and launchers see no difference; if that signal does not kill it, the code is 128 + n.
+    """
+    if returncode >= 0:
+        return returncode
+    number = -returncode
+    if number not in (signal.SIGKILL, signal.SIGSTOP):
+        signal.signal(number, signal.SIG_DFL)
+    _without_core()
+    sys.stdout.flush()
+    os.kill(os.getpid(), number)
+    return 128 + number
+
+
+def _without_core() -> None:
+    """Disable our core dump, which would overwrite the child's."""
+    import resource
+
+    _, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
+
+
+@contextlib.contextmanager
+def captured() -> Iterator[IO[bytes]]:
+    """A temporary file for the output of a program that runs behind the dashboard."""
+    with tempfile.NamedTemporaryFile(prefix="mpwatch-output-") as file:
+        yield file
+
+
+def copy_output(
+    path: str, child: subprocess.Popen[bytes], signals: ForwardedSignals, notice: str
+) -> None:
+    """Copy a growing file to standard output until its writer has ended.
+
+    Returns also when `ENDING_S` has passed after a signal, or when the terminal is gone, which
+    counts as SIGHUP.
+
+    Args:
+        path: The file.
+        child: Its writer.
+        signals: The signals that were forwarded to the child.
+        notice: Printed first, on standard error; may be empty.
+    """
+    with open(path, "rb") as file:
+        try:
+            if notice:
+                print(notice, file=sys.stderr, flush=True)
+            while not signals.is_time_over:
+                is_over = child.poll() is not None
+                shutil.copyfileobj(file, sys.stdout.buffer)
+                sys.stdout.buffer.flush()
+                if is_over:
+                    return
+                time.sleep(_POLL_S)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            _drop_output()
+            if signals.first is None:
+                signals.forward(signal.SIGHUP)
+
+
+def _drop_output() -> None:
+    """Redirect standard output and error to /dev/null: flushing them at exit would fail."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)

@@ -115,18 +115,23 @@ def new(rule: str, chapter: str, root: str) -> list[str]:
         f"tests/unit/diagnose/rules/test_{stem}.py": TEST.format(chapter=chapter, stem=stem),
     }
     rows = {
-        f"mpwatch/demo/entries/{chapter}.py": (ENTRY, ")\n"),
-        "tests/integration/demo/signals.py": (SIGNAL, "}\n"),
+        "mpwatch/demo/catalogue.py": (ENTRY, f"\n{chapter.upper()} = (\n", "\n)\n"),
+        "tests/integration/demo/signals.py": (
+            SIGNAL,
+            "\nSIGNALS: dict[str, Signal] = {\n",
+            "\n}\n",
+        ),
     }
     for path in whole:
         if os.path.exists(os.path.join(root, path)):
             raise ValueError(f"{path} exists already")
-    for path, (row, end) in rows.items():
+    for path, (row, begin, end) in rows.items():
         with open(os.path.join(root, path), encoding="utf-8") as file:
             text = file.read()
-        if f'"{rule}"' in text or not text.endswith(f"\n{end}"):
-            raise ValueError(f"{path} has this rule already, or ends in another way than expected")
-        whole[path] = text.removesuffix(end) + row.format(rule=rule) + end
+        at = text.find(end, text.find(begin)) + 1
+        if f'"{rule}"' in text or begin not in text or not at:
+            raise ValueError(f"{path} has this rule already, or lacks the table that it belongs to")
+        whole[path] = text[:at] + row.format(rule=rule) + text[at:]
     for path, text in whole.items():
         with open(os.path.join(root, path), "w", encoding="utf-8") as file:
             file.write(text)

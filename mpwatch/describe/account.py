@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from mpwatch.describe.names import ROLE_PLURALS, joined_names, unique_names
+from mpwatch.describe.processes import ROLE_PLURALS, joined_names, unique_names
 from mpwatch.model.account import (
     BUCKET_S,
     LAST_MINUTE_S,
@@ -52,7 +52,7 @@ def activity_words(activity: Activity, names: Mapping[ProcessId, str]) -> str:
 
     Args:
         activity: What a thread does.
-        names: From `mpwatch.describe.names.unique_names`.
+        names: From `mpwatch.describe.processes.unique_names`.
     """
     verb, what = _VERBS[activity.kind], activity.what
     if not what:
@@ -142,7 +142,7 @@ def sentence(shares: Sequence[Share], names: Mapping[ProcessId, str]) -> str:
 
     Args:
         shares: From `Tally.shares`.
-        names: From `mpwatch.describe.names.unique_names`.
+        names: From `mpwatch.describe.processes.unique_names`.
     """
     parts = parts_of(shares)
     if not parts:

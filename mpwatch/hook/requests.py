@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from . import wire
-from .points.start_method import start_method
+from .points.processes import start_method
 from .safe import one_call
 
 TYPE_CHECKING = False

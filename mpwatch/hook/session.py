@@ -20,8 +20,8 @@ from .transport import runtime_dir
 from .transport.notes import Notes, Problems
 from .transport.ring import Ring, make_record
 from .transport.ring_copy import SAVE_EVERY_S, RingCopy
+from .transport.runtime_dir import StaleFiles
 from .transport.server import Server
-from .transport.stale_files import StaleFiles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -248,6 +248,8 @@ ASKS = ("ping", "stacks", "gauges", "detach")
   `queues` [{`key`: as in QUEUE_PUT, `maxsize`: null if unbounded, `depth`: null of a SimpleQueue,
   `is_being_read`: whether a reader holds the lock}], fullest first, the queues that this process
   has used;
+  `locks` {`known`: how many locks between processes this one has, `held`: the addresses, in this
+  process, of the semaphores of those that it has acquired and not released};
   `pools` [{`kind`: Pool or ProcessPoolExecutor, `outstanding`: calls without a result, `oldest`
   of their numbers, `queued`: not yet received by a worker, `pids`}];
   `job` {`job`: number of the call or null, `part` of it, `function`, `since_ns`, `done`}, in the

@@ -9,8 +9,7 @@ import msgspec
 
 from mpwatch.describe.findings import unresolved
 from mpwatch.describe.frames import RAY_WORKER_FILE, waits_for_ray_call
-from mpwatch.describe.names import unique_names
-from mpwatch.describe.states import process_state
+from mpwatch.describe.processes import process_state, unique_names
 from mpwatch.diagnose.analysis.distributed.collectives import Recorded, number_of, recorded
 from mpwatch.diagnose.analysis.distributed.rank_waits import is_rank
 from mpwatch.diagnose.analysis.distributed.ranks import called_at, is_joining, place_of

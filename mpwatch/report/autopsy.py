@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from mpwatch.collect.hook.files import BlackBox, folders_of_user, has_box, read_boxes
+from mpwatch.collect.hook.left_files import BlackBox, folders_of_user, has_box, read_boxes
 from mpwatch.collect.process import procfs
 from mpwatch.describe.findings import effects_below_causes, unresolved
 from mpwatch.diagnose.engine import Engine

@@ -15,16 +15,16 @@ from mpwatch.describe.findings import (
     FORECAST,
     labelled_fields,
     no_findings_words,
+    problems_of,
     severity_word,
     subject_of,
 )
-from mpwatch.describe.names import full_name_of
-from mpwatch.describe.problems import problems_of
+from mpwatch.describe.processes import full_name_of
 from mpwatch.model.findings import Finding
 from mpwatch.model.history import Point
 from mpwatch.model.snapshot import LogEntry, Snapshot
 from mpwatch.model.units import bytes_text, count_text, seconds_text
-from mpwatch.observe.recording.summary import Course
+from mpwatch.observe.recording.timeline import Course
 from mpwatch.report.json import utc_text
 from mpwatch.report.stack_summary import stack_lines
 from mpwatch.report.table import TextStyle

@@ -15,7 +15,7 @@ import msgspec
 
 from mpwatch.collect.job.jobs import Job, JobProcess
 from mpwatch.describe.account import process_words
-from mpwatch.describe.names import unique_names
+from mpwatch.describe.processes import unique_names
 from mpwatch.model.account import LAST_MINUTE_S, Account, ProcessAccount, Share
 from mpwatch.model.findings import Finding
 from mpwatch.model.host import CgroupSample, Check, HostSample, RoomSample
@@ -208,7 +208,7 @@ def account_json(account: Account, names: Mapping[ProcessId, str]) -> Document:
 
     Args:
         account: The account.
-        names: From `mpwatch.describe.names.unique_names`.
+        names: From `mpwatch.describe.processes.unique_names`.
     """
     return {
         "watched_s": _finite(account.watched_s),

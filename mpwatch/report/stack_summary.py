@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from mpwatch.describe.frames import own_frames, place_words
-from mpwatch.describe.names import ROLE_PLURALS, full_name
-from mpwatch.describe.states import state_word
+from mpwatch.describe.processes import ROLE_PLURALS, full_name, state_word
 from mpwatch.diagnose.analysis.stack_merge import MergedStacks, merge
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process, Snapshot, Thread

@@ -18,13 +18,20 @@ from mpwatch.describe.findings import (
     FORECAST,
     labelled_fields,
     no_findings_words,
+    problems_of,
     severity_word,
     subject_of,
     unresolved,
 )
-from mpwatch.describe.names import full_name, full_name_of, joined_names, role_name, unique_names
-from mpwatch.describe.problems import problems_of
-from mpwatch.describe.states import process_state, state_word
+from mpwatch.describe.processes import (
+    full_name,
+    full_name_of,
+    joined_names,
+    process_state,
+    role_name,
+    state_word,
+    unique_names,
+)
 from mpwatch.model.cmdline import python_program
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.host import Check, CheckState, HostSample

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import IO, Any, TypeAlias
 
-from mpwatch.describe.names import role_name
+from mpwatch.describe.processes import role_name
 from mpwatch.hook import wire
 from mpwatch.model.events import HookEvent, HookNote, HookSlice, Input
 from mpwatch.model.ids import ProcessId

@@ -15,21 +15,19 @@ from mpwatch.model.findings import Finding
 from mpwatch.model.ids import ProcessId
 from mpwatch.observe.sources.source import Source
 from mpwatch.tui.actions import JumpProvider, ReplayActions
-from mpwatch.tui.elements.help_text import HelpText, KeyHelp, column_keys
 from mpwatch.tui.hook_question import HookQuestion
 from mpwatch.tui.process_actions import ProcessActions
 from mpwatch.tui.screens.base import (
     LEAST_HEIGHT,
     LEAST_WIDTH,
     LiveScreen,
+    PagesScreen,
     ProcessRequested,
     SnapshotArrived,
     TooSmallScreen,
 )
-from mpwatch.tui.screens.dashboard import Dashboard
-from mpwatch.tui.screens.pages import PagesScreen
-from mpwatch.tui.screens.process import ProcessScreen
-from mpwatch.tui.screens.texts import FindingScreen, HelpScreen
+from mpwatch.tui.screens.dashboard import Dashboard, ProcessScreen
+from mpwatch.tui.screens.texts import FindingScreen, HelpScreen, HelpText, KeyHelp, column_keys
 from mpwatch.tui.termination import Termination
 from mpwatch.tui.view_state import ViewState
 

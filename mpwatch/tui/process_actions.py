@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, TypeVar
 
-from mpwatch.attach.results import still_attached
+from mpwatch.attach.outcomes import still_attached
+from mpwatch.collect.process import procfs
 from mpwatch.describe.frames import frame_words
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ProcSample
@@ -25,14 +26,15 @@ class ActionRefused(Exception):
     """An action was refused; the text is one sentence with the reason."""
 
 
-def _start_ticks(pid: int) -> int | None:
-    """Field 22 of `/proc/PID/stat`, or `None` once the process is gone."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as stat:
-            content = stat.read()
-    except OSError:
-        return None
-    return int(content[content.rindex(b")") + 2 :].split()[19])
+def _check_exists(process: ProcessId) -> None:
+    """Check that exactly this process exists, which its pid alone does not say.
+
+    Raises:
+        ProcessLookupError: It has ended.
+    """
+    stat = procfs.read_stat("/proc", process.pid)
+    if stat is None or stat.process != process:
+        raise ProcessLookupError(process.pid)
 
 
 def _signal_by_pidfd(process: ProcessId, number: int) -> None:
@@ -40,8 +42,7 @@ def _signal_by_pidfd(process: ProcessId, number: int) -> None:
     descriptor = os.pidfd_open(process.pid)
     try:
         # An open pidfd refers to one process for good, so this check stays valid for the signal.
-        if _start_ticks(process.pid) != process.start_ticks:
-            raise ProcessLookupError
+        _check_exists(process)
         signal.pidfd_send_signal(descriptor, number)
     finally:
         os.close(descriptor)
@@ -49,8 +50,7 @@ def _signal_by_pidfd(process: ProcessId, number: int) -> None:
 
 def _raise_limit(process: ProcessId) -> int:
     """Raise the soft limit of descriptors to the hard limit; returns the hard limit."""
-    if _start_ticks(process.pid) != process.start_ticks:
-        raise ProcessLookupError
+    _check_exists(process)
     _, hard = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
     resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (hard, hard))
     return hard
@@ -88,7 +88,7 @@ class ProcessActions:
         """Send a signal; returns a sentence with the result.
 
         Raises:
-            NotDone: The process has ended or belongs to another user.
+            ActionRefused: The process has ended or belongs to another user.
         """
         self._try(lambda: self.send(process, number), process)
         return f"{signal.Signals(number).name} was sent to {process.pid}."
@@ -97,7 +97,7 @@ class ProcessActions:
         """Raise its soft limit of descriptors to the hard limit; returns a sentence.
 
         Raises:
-            NotDone: The process has ended or belongs to another user.
+            ActionRefused: The process has ended or belongs to another user.
         """
         hard = self._try(lambda: self.raise_limit(process), process)
         return f"{process.pid} may now open {hard} descriptors."
@@ -133,7 +133,7 @@ def write_new(path: str, content: str) -> str:
     """Create a file, readable by its user only; returns its path.
 
     Raises:
-        NotDone: It exists, or cannot be written.
+        ActionRefused: It exists, or cannot be written.
     """
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

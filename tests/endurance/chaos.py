@@ -453,7 +453,11 @@ def remove_pids_group(seed: int) -> None:
 def limit_pids(group: Path) -> Callable[[], None]:
     """Let a control group start nothing more; the function that lifts the limit."""
     (group / "pids.max").write_text((group / "pids.current").read_text())
-    return lambda: bool((group / "pids.max").write_text("max")) or None
+
+    def lift() -> None:
+        (group / "pids.max").write_text("max")
+
+    return lift
 
 
 def session_of(pid: int) -> list[int]:

@@ -13,8 +13,8 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from mpwatch.collect.hook import decode
-from mpwatch.collect.hook.ring_decode import decode_slice
-from mpwatch.collect.host import cgroups, port_owners
+from mpwatch.collect.hook.decode import decode_slice
+from mpwatch.collect.host import cgroups, host
 from mpwatch.collect.process import fds, identify, memory, procfs
 from mpwatch.collect.process.maps import parse_mappings
 from mpwatch.collect.process.py_spy import parse_dump
@@ -158,7 +158,7 @@ PROC_FILES: Sequence[Callable[[bytes], object]] = (
     _in("10/io", lambda: procfs.read_io(PROC, 10)),
     _in("10/limits", lambda: fds.limits(PROC, 10)),
     _in("10/smaps_rollup", lambda: memory.read_rollup(PROC, 10, 1.0)),
-    _in("10/net/tcp", lambda: port_owners.port_owners(PROC, 10)),
+    _in("10/net/tcp", lambda: host.port_owners(PROC, 10)),
     _in("10/uid_map", lambda: identify.uid_inside(0, 10, PROC)),
 )
 SAMPLES_OF_PROC = (
@@ -189,7 +189,7 @@ def command_line(data: bytes) -> None:
     assert len(words) <= procfs.ARGUMENT_COUNT_LIMIT + 1
     assert all(map(is_clean, words))
     python_program(words)
-    port_owners.named_ports(PROC, 10)
+    host.named_ports(PROC, 10)
 
 
 def environment(data: bytes) -> None:
@@ -198,7 +198,7 @@ def environment(data: bytes) -> None:
     (FOLDER / "10/environ").write_bytes(data)
     found = procfs.read_environment(PROC, 10, frozenset((b"RANK", b"TMPDIR")))
     assert all(map(is_clean, found.values()))
-    port_owners.named_ports(PROC, 10)
+    host.named_ports(PROC, 10)
 
 
 def text(data: bytes) -> None:

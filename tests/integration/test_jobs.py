@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 from mpwatch.model.samples import TreeSample
-from mpwatch.observe.recording.file import NotARecording, read_recording
+from mpwatch.observe.recording.file import NotARecording
 from tests import procfs
+from tests.builders.recordings import read_recording
 from tests.conftest import Start
 from tests.integration.on_demand import cases
 

@@ -64,7 +64,7 @@ TABLE = (
     Mutation(
         1,
         "a child's exit code is lost",
-        HOOK + "points/process_exit.py",
+        HOOK + "points/exits.py",
         "wrap_bootstrap.bootstrap",
         "return code",
         "return 0",

@@ -43,6 +43,28 @@ def raise_and_exit() -> None:
         sys.exit(1)
 
 
+class Actor(multiprocessing.Process):
+    """Replaces `run`, as many programs do; its parent handles an exception of its own."""
+
+    def __init__(self, fails: bool) -> None:
+        super().__init__()
+        self.fails = fails
+
+    def run(self) -> None:
+        if self.fails:
+            raise LookupError("the real reason")
+
+
+def run_derived(fails: bool) -> None:
+    child = Actor(fails)
+    try:
+        raise OSError("of the parent")
+    except OSError:
+        child.start()
+    child.join()
+    print("code", child.exitcode, flush=True)
+
+
 def run(target: Any, *arguments: Any, method: str = "fork") -> None:
     context: Any = multiprocessing.get_context(method)
     child = context.Process(target=target, args=arguments)
@@ -139,6 +161,8 @@ def main() -> None:
         "at_once": lambda: run(leave_at_once),
         "asked": lambda: run(leave_when_asked),
         "hidden": lambda: run(raise_and_exit),
+        "derived": lambda: run_derived(True),
+        "derived_well": lambda: run_derived(False),
         "spawn": lambda: run(nothing, Unloadable(), method="spawn"),
         "forkserver": lambda: run(nothing, Unloadable(), method="forkserver"),
         "main": die_in_main,

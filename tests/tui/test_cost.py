@@ -13,7 +13,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from mpwatch.tui.app import MpwatchApp
-from mpwatch.tui.elements import sparkline, styled_text
+from mpwatch.tui.elements import styled_text
 from mpwatch.tui.elements.styled_text import Row
 from mpwatch.tui.pages import tree
 from mpwatch.tui.screens.base import SnapshotArrived
@@ -165,7 +165,7 @@ async def test_a_trend_is_drawn_again_only_if_visible_values_have_changed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     drawn: list[int] = []
-    original = sparkline.trend
+    original = styled_text.trend
 
     def draw(values: Any, width: int, **more: Any) -> str:
         drawn.append(width)

@@ -14,7 +14,7 @@ from mpwatch.model.snapshot import Playback, Snapshot
 from mpwatch.observe.sources.source import Pause
 from mpwatch.tui.app import MpwatchApp
 from mpwatch.tui.screens.base import TooSmallScreen
-from mpwatch.tui.screens.process import ProcessScreen
+from mpwatch.tui.screens.dashboard import ProcessScreen
 from mpwatch.tui.screens.texts import FindingScreen, HelpScreen
 from tests.builders.screen_job import MAIN, NOW_S, worker_id
 from tests.tui import scripted

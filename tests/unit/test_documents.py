@@ -48,6 +48,21 @@ def test_the_map_of_the_package_fits_one_screen_and_names_every_part() -> None:
     assert [part for part in parts if f"`mpwatch/{part}/`" not in text] == []
 
 
+def test_the_map_of_the_package_says_how_many_modules_there_are() -> None:
+    text = (ROOT / "mpwatch/README.md").read_text()
+    paths = [path for path in (ROOT / "mpwatch").rglob("*.py") if path.name != "__init__.py"]
+    rules = [path for path in paths if "diagnose/rules" in path.as_posix()]
+    programs = [path for path in paths if "demo/programs" in path.as_posix()]
+    others = len(paths) - len(rules) - len(programs)
+
+    told = re.findall(r"[Aa]bout (\d+) (modules|rules|programs)", text)
+
+    counts = {"modules": others, "rules": len(rules), "programs": len(programs)}
+    assert {what for _, what in told} == set(counts)
+    for number, what in told:
+        assert abs(int(number) - counts[what]) <= counts[what] / 10, (what, counts[what])
+
+
 def test_a_template_asks_for_what_a_bug_report_needs() -> None:
     template = (ROOT / ".github/ISSUE_TEMPLATE/bug_report.yml").read_text()
 

@@ -7,7 +7,7 @@ import os
 from mpwatch.attach.arch.aarch64 import Aarch64
 from mpwatch.attach.arch.machine import Machine
 from mpwatch.attach.arch.x86_64 import X8664
-from mpwatch.attach.results import Refused
+from mpwatch.attach.outcomes import Refused
 
 
 def machine_here() -> Machine:

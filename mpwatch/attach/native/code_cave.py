@@ -17,7 +17,7 @@ from collections.abc import Iterable
 
 from mpwatch.attach.native import elf, gil_syscalls, native_call
 from mpwatch.attach.native.elf import PAGE_BYTES, Mapping, Module
-from mpwatch.attach.results import Refused
+from mpwatch.attach.outcomes import Refused
 
 _MARGIN_BYTES = 64
 _STEP_BYTES = 64

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from mpwatch.attach.native import elf, native_call
 from mpwatch.attach.native.elf import Layout, Mapping, Module
-from mpwatch.attach.results import Refused
+from mpwatch.attach.outcomes import Refused
 
 _ADD, _IS_UP = "Py_AddPendingCall", "Py_IsInitialized"
 # Functions that hold the lock around the pending calls, or are called while it is held:

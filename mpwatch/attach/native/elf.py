@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, BinaryIO
 
-from mpwatch.attach.results import Refused
+from mpwatch.attach.outcomes import Refused
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _LINE = re.compile(

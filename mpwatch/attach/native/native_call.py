@@ -37,7 +37,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from mpwatch.attach.results import Refused
+from mpwatch.attach.outcomes import Refused
 
 MAGIC = b"mpwatch\x02"
 BLOCK_BYTES = 1472

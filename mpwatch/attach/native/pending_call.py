@@ -26,7 +26,7 @@ from mpwatch.attach.native.code_cave import TargetMemory, mapping_at
 from mpwatch.attach.native.cpython_symbols import Interpreter
 from mpwatch.attach.native.elf import Mapping
 from mpwatch.attach.native.ptrace import NotStopping, Tracee
-from mpwatch.attach.results import Refused
+from mpwatch.attach.outcomes import Refused
 from mpwatch.collect.process.procfs import age_s
 from mpwatch.collect.process.syscall_waits import names
 

@@ -16,7 +16,8 @@ from collections.abc import Callable
 from types import TracebackType
 
 from mpwatch.attach.native import gil_syscalls
-from mpwatch.attach.results import Refused
+from mpwatch.attach.outcomes import Refused
+from mpwatch.collect.process import procfs
 
 # linux/ptrace.h
 _CONT, _DETACH, _SYSCALL = 7, 17, 24
@@ -247,9 +248,8 @@ class Tracee:
     def _state(self) -> str:
         """One letter as in `/proc/PID/stat`; `X` if it is gone."""
         try:
-            with open(f"/proc/{self._tid}/stat", "rb") as file:
-                return file.read().rpartition(b")")[2].split()[0].decode()
-        except OSError:
+            return procfs.stat_of(self._tid).state
+        except (OSError, ValueError):
             return "X"
 
     def _request(self, name: str, request: int, address: int = 0, data: int = 0) -> int:

@@ -33,7 +33,7 @@ from mpwatch.attach.arch import machine_here
 from mpwatch.attach.native import gil_syscalls, pending_call
 from mpwatch.attach.native.code_cave import TargetMemory
 from mpwatch.attach.native.pending_call import NotReady, Plan
-from mpwatch.attach.results import Refused
+from mpwatch.attach.outcomes import Refused
 from mpwatch.collect.process.procfs import stat_of
 from mpwatch.model.ids import ProcessId
 

@@ -1,9 +1,9 @@
-"""The payload of an injection in one file: the program, the hook's modules, and what to do.
+"""The code that a target runs, in one file: the program, the hook's modules, and what to do.
 
 Loading the modules from their own files takes some three hundred system calls. Each releases the
 GIL, and while other threads compute, it is returned only after each of them has run for 5 ms
 (`sys.getswitchinterval`). Besides, a target must not load files by path that another user could
-have replaced; this one it reads from a descriptor that it has checked (`bootstrap_code`).
+have replaced; this one it reads from a descriptor that it has checked.
 
 For a target of this interpreter's version the modules are compiled here, 0.15 s once for a job. A
 target of another version compiles their sources itself. Its own interpreter is not run for that:
@@ -17,6 +17,15 @@ The file is a marshalled dict, in a version of the format that every supported P
   package itself has the empty name; marshalled if compiled;
 - `action`, `hook_directory`, `name` (of the exchange directory), `version` (of the hook, see
   `wire.sources_version`).
+
+What a target runs first is a text (`bootstrap_text`) that opens its exchange directory and runs
+that file. The text names the directory that the observer made, and the process that it was made
+for; nothing is found by convention or in the environment. However the path was resolved, the
+directory is accepted only if it belongs to the user of the process and is closed to others, and
+the payload only if it is a regular file of that user, opened within that directory without
+following links. Both are checked on open descriptors, so names cannot be swapped between check and
+use. Other users than root can therefore not supply any part of the code. It runs on a thread of its
+own (`native_call`), or on the main thread by `sys.remote_exec`, in a namespace of its own.
 """
 
 from __future__ import annotations
@@ -34,11 +43,55 @@ from typing import Any
 import mpwatch
 from mpwatch.hook import strip_docs, wire
 
+PAYLOAD_NAME = "payload"
+SCRIPT_NAME = "bootstrap.py"
+MAX_PAYLOAD_BYTES = 4 << 20
+
+_BOOTSTRAP = """\
+import marshal,posix as p
+n=p.O_NOFOLLOW|p.O_CLOEXEC|p.O_NONBLOCK
+d=p.open(%(path)a,n|p.O_DIRECTORY)
+try:
+ u=p.getuid();s=p.fstat(d)
+ if (p.getpid(),s.st_uid,s.st_mode&63)!=(%(pid)d,u,0):raise OSError(1)
+ f=p.open("payload",n,dir_fd=d)
+ try:
+  s=p.fstat(f);b=b""
+  if (s.st_uid,s.st_mode&0o170077)!=(u,0o100000) or s.st_size>%(most)d:raise OSError(1)
+  while c:=p.read(f,s.st_size):b+=c
+ finally:p.close(f)
+ b=marshal.loads(b);t=b["text"]
+ import sys
+ if b["magic"]==sys.modules["_frozen_importlib_external"].MAGIC_NUMBER:t=marshal.loads(b["code"])
+ exec(t,{"__name__":"mpwatch_payload","folder":d,"contents":b})
+finally:p.close(d)
+"""
 _FORMAT = 2
 """Version of the marshal format: Python 2.5 and later."""
 _KEPT = 8
 NOT_IN_IT = ("run.py", "startup/__init__.py", "startup/sitecustomize.py")
 """Modules that a target does not import."""
+
+
+def bootstrap_text(directory: str, pid: int) -> bytes:
+    """The bootstrap code for one process.
+
+    Args:
+        directory: Its exchange directory, as the target names it.
+        pid: The process id, as the target sees it: a forked child that inherits a queued call runs
+            the same text and must not use its parent's directory.
+    """
+    filled = _BOOTSTRAP % {"path": directory, "pid": pid, "most": MAX_PAYLOAD_BYTES}
+    return filled.encode("ascii")
+
+
+def bootstrap_script(directory: str, pid: int) -> bytes:
+    """The same as a file for `sys.remote_exec`, which runs it on the main thread.
+
+    It only starts a thread for the rest, and adds no name to `__main__`.
+    """
+    inner = f"try:exec({bootstrap_text(directory, pid).decode()!r},{{}})\nexcept BaseException:pass"
+    return f"__import__('_thread').start_new_thread(exec,({inner!r},{{}}))\n".encode()
 
 
 def installed() -> str:

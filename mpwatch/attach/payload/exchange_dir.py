@@ -19,8 +19,8 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from mpwatch.attach.payload import bootstrap_code
-from mpwatch.attach.results import Answer, Refused
+from mpwatch.attach.outcomes import Answer, Refused
+from mpwatch.attach.payload import compiled_payload
 from mpwatch.attach.target import Target
 from mpwatch.collect.process.procfs import stat_of
 from mpwatch.hook import wire
@@ -142,8 +142,10 @@ def create(target: Target, runtime: str, payload: bytes, proc: str = "/proc") ->
     """
     name = name_for(target)
     contents = {
-        bootstrap_code.PAYLOAD_NAME: payload,
-        bootstrap_code.SCRIPT_NAME: bootstrap_code.script(f"{runtime}/{name}", target.pid_inside),
+        compiled_payload.PAYLOAD_NAME: payload,
+        compiled_payload.SCRIPT_NAME: compiled_payload.bootstrap_script(
+            f"{runtime}/{name}", target.pid_inside
+        ),
     }
     hidden = f".{name}.{os.getpid()}.{time.monotonic_ns()}"
     try:

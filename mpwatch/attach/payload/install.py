@@ -15,9 +15,9 @@ import os
 import stat
 from collections.abc import Iterator
 
+from mpwatch.attach.outcomes import Refused
 from mpwatch.attach.payload import compiled_payload, exchange_dir
 from mpwatch.attach.payload.compiled_payload import installed
-from mpwatch.attach.results import Refused
 from mpwatch.attach.target import Target
 from mpwatch.hook import wire
 

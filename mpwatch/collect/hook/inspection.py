@@ -8,7 +8,7 @@ import socket
 import time
 from typing import Any
 
-from mpwatch.collect.hook import decode, discovery, presence
+from mpwatch.collect.hook import decode, discovery
 from mpwatch.collect.hook.discovery import NoHook
 from mpwatch.collect.process import procfs
 from mpwatch.collect.process.identify import uid_inside
@@ -20,7 +20,6 @@ from mpwatch.model.sanitize import clean
 from mpwatch.model.units import seconds_text
 
 HELLO_WITHIN_S = 0.5
-_MAPS_BYTES_LIMIT = 64 << 20
 _SHOWN = 12
 
 
@@ -103,7 +102,7 @@ def _patched(hello: dict[str, Any] | None) -> Check:
 
 def _outside(sample: ProcSample, proc: str) -> tuple[Check, ...]:
     """Threads, mappings, sockets and files of a hook, by procfs."""
-    pid, stem = sample.process.pid, presence.stem(sample)
+    pid, stem = sample.process.pid, discovery.stem(sample)
     files = [
         f"{folder.removeprefix(f'{proc}/{pid}/root')}/{stem}{suffix}"
         for folder in discovery.folders(sample, proc)
@@ -112,7 +111,7 @@ def _outside(sample: ProcSample, proc: str) -> tuple[Check, ...]:
     ]
     listed = _listed("hook files", files, "Files of a hook in its runtime directory.")
     try:
-        found = presence.find(sample, proc)
+        found = discovery.find(sample, proc)
     except OSError as error:
         hidden = f"Its descriptors and mappings are not readable: {error.strerror}."
         return listed, Check("hook parts", "note", "unknown", hidden)

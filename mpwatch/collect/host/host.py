@@ -1,15 +1,19 @@
-"""The machine or container of a job, in the namespaces of its root process."""
+"""The machine or container of a job, in the namespaces of its root process.
+
+Of its ports only those are examined that the job names for its rendezvous: another job, or an
+orphan of one, may listen there.
+"""
 
 from __future__ import annotations
 
 import math
 import os
 import re
+from collections.abc import Iterator
 
 from mpwatch.collect.host.cgroups import CgroupReader
 from mpwatch.collect.host.new_files import NewFilesReader, shm_kind, tmp_kind
 from mpwatch.collect.host.orphans import left_segments
-from mpwatch.collect.host.port_owners import port_owners
 from mpwatch.collect.process import procfs
 from mpwatch.collect.process.procfs import DescriptorBudget, OpenFiles
 from mpwatch.model.host import CgroupSample, HostSample, NewFiles, PortOwner, RoomSample
@@ -26,6 +30,15 @@ NO_FILES = NewFiles(0, 0, "")
 PUBLIC_TMP = ("/tmp", "/tmp/", "/var/tmp", "/var/tmp/")
 """Directories in which files of one user may be of any job: they are not counted."""
 _MEMORY = re.compile(rb"^(MemTotal|MemAvailable):\s+(\d+) kB", re.M)
+DEFAULT_PORT = 29500
+"""The rendezvous port of torch.distributed where a job names none."""
+COMMAND_CHARS = 200
+"""Limit for the command line of the process that listens on a port."""
+_LISTEN = b"0A"
+_OPTIONS = re.compile(
+    rb"--(?:master[-_]port|rdzv[-_]endpoint|rdzv[-_]backend[-_]endpoint)(?:=|\0)(?:[^\0]*:)?(\d+)"
+)
+_VARIABLE = re.compile(rb"(?:^|\0)MASTER_PORT=(\d+)")
 
 
 def room(path: str, shown: str) -> RoomSample:
@@ -197,3 +210,61 @@ def _usable(affinity: int | None, cgroup: CgroupSample | None) -> int | None:
         return affinity
     quota = max(1, math.ceil(cgroup.cpu_quota_cpus))
     return quota if affinity is None else min(affinity, quota)
+
+
+def named_ports(proc: str, pid: int) -> frozenset[int]:
+    """The rendezvous ports in a command line or environment, and torch's default one."""
+    words = b""
+    for name in ("environ", "cmdline"):
+        try:
+            words += b"\0" + procfs.read(f"{proc}/{pid}/{name}")
+        except OSError:
+            continue
+    found = (*_OPTIONS.findall(words), *_VARIABLE.findall(words))
+    return frozenset((DEFAULT_PORT, *(int(port) for port in found if len(port) < 6)))
+
+
+def port_owners(proc: str, pid: int) -> tuple[PortOwner, ...] | None:
+    """The listeners on the ports a job names.
+
+    Args:
+        proc: Path of procfs.
+        pid: A process of the job; its network namespace counts.
+
+    Returns:
+        One owner for each process and port; `None` if the tables cannot be read.
+    """
+    ports = named_ports(proc, pid)
+    try:
+        listening = dict(_listeners(proc, pid, ports))
+    except OSError:
+        return None
+    return tuple(_holders(proc, listening)) if listening else ()
+
+
+def _listeners(proc: str, pid: int, ports: frozenset[int]) -> Iterator[tuple[bytes, int]]:
+    """The listening sockets on some ports: the text of a link to each, and its port."""
+    for table in ("tcp", "tcp6"):
+        for line in procfs.read(f"{proc}/{pid}/net/{table}").splitlines()[1:]:
+            fields = line.split()
+            # sl, local address, remote address, state, ..., inode: proc(5), the same in both.
+            if len(fields) > 9 and fields[3] == _LISTEN:
+                port = procfs.number(fields[1].rpartition(b":")[2], 16)
+                if port in ports:
+                    yield b"socket:[" + fields[9] + b"]", port
+
+
+def _holders(proc: str, listening: dict[bytes, int]) -> Iterator[PortOwner]:
+    """The processes that hold one of these sockets, as far as they may be read."""
+    for name in filter(str.isdigit, os.listdir(proc)):
+        folder = f"{proc}/{name}/fd"
+        try:
+            links = {os.readlink(os.fsencode(f"{folder}/{fd}")) for fd in os.listdir(folder)}
+            ports = {listening[link] for link in links & listening.keys()}
+            if ports:
+                words = procfs.read(f"{proc}/{name}/cmdline").replace(b"\0", b" ").strip()
+                parent = procfs.parent_in(procfs.read_stat_line(proc, int(name)))
+                for port in sorted(ports):
+                    yield PortOwner(port, int(name), clean(words, COMMAND_CHARS), parent)
+        except OSError:
+            continue  # it has exited, or belongs to another user

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeVar
 
 from mpwatch.collect.job.roles import RoleAssignment
-from mpwatch.collect.process import fds, maps, memory, procfs, segments, threads
+from mpwatch.collect.process import fds, maps, memory, procfs, threads
 from mpwatch.collect.process.fds import Descriptors, LockedFiles, SocketTable
-from mpwatch.collect.process.maps import Mappings
+from mpwatch.collect.process.maps import CreatorOf, ExtentCache, Mappings
 from mpwatch.collect.process.procfs import (
     NO_COUNTERS,
     DescriptorBudget,
@@ -30,7 +30,6 @@ from mpwatch.collect.process.schedule import (
     count_change,
     memory_change,
 )
-from mpwatch.collect.process.segments import CreatorOf, ExtentCache
 from mpwatch.collect.process.static_facts import StaticFacts
 from mpwatch.collect.process.syscall_waits import WaitResolver
 from mpwatch.model.ids import ProcessId, SegmentUse
@@ -227,7 +226,7 @@ class ProcessReader:
                 self._take_mappings(mappings)
             results.mappings_mark = self._mappings_mark(signs) if signs is not None else ()
         if descriptors is not None or mappings is not None:
-            results.segments = segments.join(
+            results.segments = maps.join_segments(
                 self._process.pid,
                 results.descriptors.held if results.descriptors is not None else (),
                 results.mappings.files if results.mappings is not None else (),

@@ -34,10 +34,9 @@ from mpwatch.model.account import (
     ThreadAccount,
 )
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.loader_polls import is_loader_poll, loader_wait
 from mpwatch.model.samples import Frame, ThreadSample, WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot, Thread
-from mpwatch.model.waits import WaitEdge, WaitGraph
+from mpwatch.model.waits import WaitEdge, WaitGraph, is_loader_poll, loader_wait
 
 MANY = 16
 EVERY_S = 2.25

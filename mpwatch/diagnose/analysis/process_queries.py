@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from mpwatch.describe.names import full_name
+from mpwatch.describe.processes import full_name
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.snapshot import Process, Snapshot
@@ -69,6 +69,20 @@ def children_started_by(index: Index, process: Process) -> Iterator[Process]:
             head = family_head(index, other)
             if head is not None and head.process == process.process:
                 yield other
+
+
+def is_sibling(index: Index, one: Process, other: Process) -> bool:
+    """Whether two processes run the same function, started by the same process."""
+    if one.process == other.process or one.role != other.role or one.role == "main":
+        return False
+    if label_stem(one) != label_stem(other):
+        return False
+    return family_head(index, one) == family_head(index, other)
+
+
+def label_stem(process: Process) -> str:
+    """The label of a process without its number: `worker` of `worker 3`."""
+    return process.label.rstrip("0123456789 ")
 
 
 @derived

@@ -5,9 +5,16 @@ hook is in. An exception in one of them would be printed and lost by the interpr
 a signal handler of the program raised; such a signal's handler runs again once the fork is over.
 
 Python 3.12 and later warn when a process of several threads forks, and some of them count the
-threads only after these functions have run (`counts_late`). There the thread of a process that has
-no other starts again as `os.fork` returns (`points.forking`), or with the next record where the
-program kept the original `os.fork` from before the hook came in.
+threads only after these functions have run, as the last step of a fork (`counts_late`). There the
+thread of a process that has no other starts again as `os.fork` returns (`wrap_fork`), or with the
+next record where the program kept the original `os.fork` from before the hook was attached. The
+replacement has no frame of its own, so warnings and tracebacks still point to the program's line.
+
+`unshare(CLONE_NEWUSER)` and `setns` to a user namespace fail with EINVAL in a process of several
+threads (unshare(2), setns(2)). So the hook's thread ends before `os.unshare` and `os.setns`, which
+Python has since 3.12, and starts again after them. Calls of the C library by ctypes or from an
+extension cannot be seen: they fail while the hook is attached, also in forked children, whose
+thread starts with their first record.
 """
 
 from __future__ import annotations
@@ -31,8 +38,8 @@ if TYPE_CHECKING:
 
     from ..context import Context
     from ..transport.ring import Ring
+    from ..transport.runtime_dir import StaleFiles
     from ..transport.server import Server
-    from ..transport.stale_files import StaleFiles
 
     class Forking(Context, Protocol):
         """The hook of a process that forks."""
@@ -275,3 +282,38 @@ def shielded(step: Callable[[Forking], None], forks: ForkSteps) -> Callable[[], 
     grow(_FORKING_THREADS)
     taken = map(operator.itemgetter(1), iter(free.popitem, None))
     return functools.partial(next, map(next, taken))
+
+
+def wrap_fork(original: Callable[[], Any], session: Context) -> Callable[[], Any]:
+    """Start the hook's thread again once the original has returned in the parent."""
+
+    def returned(result: Any) -> Any:
+        # In the child this does nothing: there the hook starts with the first record.
+        session.resume()
+        return result
+
+    # The iterator calls the original once for each `next`, without end: it never returns None.
+    return functools.partial(next, map(returned, iter(original, None)))
+
+
+def wrap_single_threaded(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
+    """End the hook's thread for the time of one call."""
+
+    def single_threaded(*args: Any, **kwargs: Any) -> Any:
+        session.stop_thread()
+        try:
+            return original(*args, **kwargs)
+        except BaseException as error:
+            foreign_exceptions.unframe(error)
+            raise
+        finally:
+            if session.state == "on":
+                session.start_thread()
+
+    return single_threaded
+
+
+SINGLE_THREADED = tuple(name for name in ("unshare", "setns") if hasattr(posix, name))
+"""Functions of `os` that the kernel may refuse to a process of several threads; Python 3.12."""
+FORKS = ("fork", "forkpty") if counts_late(sys.version_info[:3]) else ()
+"""Functions of `os` after which the hook's thread has to be started by a wrapper."""

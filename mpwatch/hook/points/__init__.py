@@ -10,21 +10,20 @@ from __future__ import annotations
 
 import sys
 
+from ..lifecycle import fork
 from ..lifecycle.patcher import Point, attribute
 from . import (
     collectives,
     cuda,
-    forking,
+    exits,
     loader,
+    locks,
     pickling,
     pools,
-    process_exit,
     processes,
     queues,
     rendezvous,
     sharing,
-    start_method,
-    thread_errors,
 )
 
 _PROCESS = "multiprocessing.process"
@@ -42,22 +41,28 @@ TABLE = (
     # Point(name, module, how, since): `attribute(path, wrap)` replaces one attribute of the module
     # by what `wrap` returns; any other function does something else once the module is imported.
 
-    # processes.py: records PROCESS_START, PROCESS_JOIN; notes birth
+    # processes.py: records PROCESS_START, PROCESS_JOIN; notes birth, exception
     Point("handed models", _PROCESS, processes.stop_model_checks),
     Point("Process.start", _PROCESS, attribute("BaseProcess.start", processes.wrap_start)),
     Point("Process.join", _PROCESS, attribute("BaseProcess.join", processes.wrap_join)),
     Point("get_preparation_data", "multiprocessing.spawn",
           attribute("get_preparation_data", processes.wrap_get_preparation_data)),
+    Point("start method", "multiprocessing.context", processes.watch_start_method),
 
-    # process_exit.py: notes exit
-    Point("Process.run", _PROCESS, attribute("BaseProcess.run", process_exit.wrap_run)),
+    # exits.py: notes exit, thread-died, exception
+    Point("Process.run", _PROCESS, attribute("BaseProcess.run", exits.wrap_run)),
+    Point("exit functions", "multiprocessing.util",
+          attribute("_exit_function", exits.wrap_exit_function)),
     Point("Process._bootstrap", _PROCESS,
-          attribute("BaseProcess._bootstrap", process_exit.wrap_bootstrap)),
-    Point("os._exit", "os", attribute("_exit", process_exit.wrap_os_exit)),
-    Point("end of main", "threading", process_exit.call_when_main_ends),
-
-    # start_method.py: notes exception
-    Point("start method", "multiprocessing.context", start_method.install),
+          attribute("BaseProcess._bootstrap", exits.wrap_bootstrap)),
+    Point("os._exit", "os", attribute("_exit", exits.wrap_os_exit)),
+    Point("end of main", "threading", exits.call_when_main_ends),
+    Point("threading.excepthook", "threading",
+          attribute("excepthook", exits.wrap_excepthook)),
+    Point("resource sharer", _SHARER, exits.note_uncaught_in("resource sharer")),
+    # It also reports what a child cannot unpickle or import: the server's loop is still running.
+    Point("forkserver child", "multiprocessing.forkserver",
+          exits.note_uncaught_in("main", "forkserver")),
 
     # queues.py: records QUEUE_PUT, QUEUE_GET; notes lost-item; gauges sites, queues, job
     Point("queue gauges", _QUEUES, queues.add_gauges),
@@ -69,16 +74,11 @@ TABLE = (
     Point("Queue._on_queue_feeder_error", _QUEUES,
           attribute("Queue._on_queue_feeder_error", queues.wrap_feeder_error)),
 
+    # locks.py: gauges locks
+    Point("locks gauge", "multiprocessing.synchronize", locks.add_gauge),
+
     # pools.py: gauges pools
     Point("pools gauge", "multiprocessing.util", pools.add_gauge),
-
-    # thread_errors.py: notes thread-died, exception
-    Point("threading.excepthook", "threading",
-          attribute("excepthook", thread_errors.wrap_excepthook)),
-    Point("resource sharer", _SHARER, thread_errors.note_uncaught_in("resource sharer")),
-    # It also reports what a child cannot unpickle or import: the server's loop is still running.
-    Point("forkserver child", "multiprocessing.forkserver",
-          thread_errors.note_uncaught_in("main", "forkserver")),
 
     # pickling.py: notes unpicklable, many-storages
     Point("reduction.dump", "multiprocessing.reduction", attribute("dump", pickling.wrap_dump)),
@@ -127,11 +127,11 @@ TABLE = (
     # collectives.py: gauges collectives
     Point("process groups", "torch.distributed.distributed_c10d", collectives.install),
 
-    # forking.py: ends the hook's thread before a call and starts it again afterwards
-    *(Point(f"os.{name}", "os", attribute(name, forking.wrap_single_threaded), "3.12")
-      for name in forking.SINGLE_THREADED),
-    *(Point(f"os.{name}", "os", attribute(name, forking.wrap_fork), "3.12")
-      for name in forking.FORKS),
+    # lifecycle/fork.py: ends the hook's thread before a call and starts it again afterwards
+    *(Point(f"os.{name}", "os", attribute(name, fork.wrap_single_threaded), "3.12")
+      for name in fork.SINGLE_THREADED),
+    *(Point(f"os.{name}", "os", attribute(name, fork.wrap_fork), "3.12")
+      for name in fork.FORKS),
 
     # environment.py: under `mpwatch run` only, see `table`; passes the hook on to programs
 )

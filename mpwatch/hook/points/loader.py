@@ -12,7 +12,7 @@ from .. import checks, wire
 from ..lifecycle.patcher import attribute
 from ..safe import foreign_exceptions
 from ..safe.exact import is_a
-from .thread_errors import nothing_to_undo
+from .exits import nothing_to_undo
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

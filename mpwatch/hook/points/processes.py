@@ -1,16 +1,19 @@
-"""Starts and joins of processes by multiprocessing, and how the hook is loaded in spawned ones."""
+"""Starts and joins of processes by multiprocessing, and how the hook is loaded in spawned ones.
+
+Also the default start method, and where it was fixed before a call tries to change it.
+"""
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import zlib
 
 from .. import wire
 from ..safe import foreign_exceptions
-from ..safe.exact import attributes, full_name, in_class
+from ..safe.exact import attributes, full_name, in_class, is_a, text
 from ..state.call_sites import place_here
-from .start_method import start_method
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,10 +24,104 @@ if TYPE_CHECKING:
     from ..context import Context
     from ..lifecycle.patcher import Undo
 
+CHOOSING = ("set_start_method", "get_start_method", "get_context")
+"""The methods that fix the start method; reading it or making a queue fixes it as well."""
+HOLDERS = ("multiprocessing", "multiprocessing.spawn", "torch.multiprocessing")
+"""Modules that hold methods bound to the default context."""
 METHODS = {"fork": 1, "spawn": 2, "forkserver": 3}
 """`aux` of PROCESS_START."""
 _WORKER_ID, _RESULT_QUEUE = 10, 3
 """Positions in the arguments of `_worker_loop`, torch 2.1 to 2.15."""
+
+
+def start_method() -> str | None:
+    """The start method in force, or `None` while none was chosen or needed.
+
+    The attribute is read directly: asking `get_start_method` would fix the default.
+    """
+    context = sys.modules.get("multiprocessing.context")
+    actual = getattr(getattr(context, "_default_context", None), "_actual_context", None)
+    return getattr(actual, "_name", None)
+
+
+class Choice:
+    """Where the start method was fixed."""
+
+    __slots__ = ("site",)
+
+    def __init__(self) -> None:
+        self.site: str | None = None
+
+
+def _wrap_choosing(
+    original: Callable[..., Any], session: Context, choice: Choice
+) -> Callable[..., Any]:
+    def choose(self: Any, *args: Any, **kwargs: Any) -> Any:
+        before = self._actual_context
+        try:
+            result = original(self, *args, **kwargs)
+        except BaseException as error:
+            if before is not None and is_a(error, RuntimeError):
+                asked = args[0] if args else kwargs.get("method")
+                _too_late(session, choice, before, text(asked), error)
+            foreign_exceptions.unframe(error)
+            raise
+        if self._actual_context is not before:
+            choice.site = place_here()
+        return result
+
+    return choose
+
+
+def _too_late(
+    session: Context, choice: Choice, fixed: Any, asked: str, error: BaseException
+) -> None:
+    """Note a call that asked for another start method than the one in force."""
+    method = getattr(fixed, "_name", None)
+    if method == asked:
+        return
+    where = f" at {choice.site}" if choice.site else ""
+    session.note(
+        "exception",
+        where="set_start_method",
+        type=type(error).__name__,
+        text=foreign_exceptions.text_of(error),
+        frames=foreign_exceptions.frames_here(2),
+        tid=session.system.get_native_id(),
+        method=asked[:32],
+        detail=f"{method} was chosen before{where}",
+    )
+
+
+def watch_start_method(module: ModuleType, session: Context) -> Undo:
+    """Wrap the methods that fix the start method, also where modules hold them."""
+    kind, default = module.DefaultContext, module._default_context
+    choice = Choice()
+    theirs = {name: vars(kind)[name] for name in CHOOSING}
+    ours = {name: _wrap_choosing(function, session, choice) for name, function in theirs.items()}
+    # Modules hold methods that were bound when the modules were imported.
+    bound = vars(sys.modules["multiprocessing"])
+    before = {name: bound[name] for name in CHOOSING if name in bound}
+    for name in CHOOSING:
+        setattr(kind, name, functools.update_wrapper(ours[name], theirs[name]))
+    _rebind(theirs, {name: getattr(default, name) for name in CHOOSING})
+
+    def undo() -> None:
+        for name in CHOOSING:
+            if vars(kind).get(name) is ours[name]:
+                setattr(kind, name, theirs[name])
+        _rebind(ours, {name: getattr(default, name) for name in CHOOSING} | before)
+
+    return undo
+
+
+def _rebind(old: dict[str, Any], new: dict[str, Any]) -> None:
+    """Replace the methods bound to old functions, wherever modules hold them."""
+    for holder in HOLDERS:
+        module = sys.modules.get(holder)
+        for name, function in old.items():
+            if getattr(getattr(module, name, None), "__func__", None) is function:
+                setattr(module, name, new[name])
 
 
 def wrap_start(original: Callable[..., Any], session: Context) -> Callable[..., Any]:

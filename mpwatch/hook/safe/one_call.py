@@ -53,8 +53,6 @@ RESERVE = 3 * AT_A_TIME
 WAIT_S = 1.0
 """After this time a reply is made without a reserve, so that a program that has stopped allocating
 does not appear to hang."""
-SHOWN_THREADS = 100
-"""`faulthandler` shows the newest threads up to this number (MAX_NTHREADS of `traceback.c`)."""
 _PAUSE_S = 0.0005
 _TEXT_BYTES = 4 << 20
 _THREAD = re.compile(r"(?:Current thread|Thread) 0x([0-9a-f]+)")
@@ -134,8 +132,8 @@ room = Room()
 def frames() -> Iterator[tuple[int, int, str, str, int]]:
     """The frames of all other threads: thread identifier, depth, function, file and line.
 
-    Innermost first. At most `SHOWN_THREADS` threads with 100 frames each; names are cut at 500
-    characters. One tuple at a time, because the collector counts tuples.
+    Innermost first. At most the 100 newest threads (MAX_NTHREADS of `traceback.c`) with 100 frames
+    each; names are cut at 500 characters. One tuple at a time, because the collector counts tuples.
 
     Raises:
         OSError: No descriptor is left.

@@ -581,17 +581,6 @@ def is_of_several_nodes(path: str) -> bool:
     return kind_of(lines.partition(b"\n")[0]) == JOB_KIND
 
 
-def read_recording(path: str) -> Iterator[Input]:
-    """All inputs of a recording in order; of a cut one as many as are complete.
-
-    Raises:
-        OSError: The file cannot be opened.
-        NotARecording: It is none, or it was made by a later mpwatch.
-    """
-    with Recording(path) as recording:
-        yield from recording.inputs()
-
-
 class MemberLines:
     """Lines that are not written yet, and the times they cover."""
 

@@ -6,12 +6,18 @@ import os
 import queue
 import resource
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from mpwatch.collect.hook.client import HookClients
-from mpwatch.collect.hook.files import BlackBox, folders_of_user, has_box, read_box
+from mpwatch.collect.hook.left_files import (
+    BlackBox,
+    folders_of_user,
+    has_box,
+    last_boxes,
+    read_box,
+)
 from mpwatch.collect.job.reader import ReadRequest, TreeCollector
 from mpwatch.collect.process.exits import ExitWatch
 from mpwatch.collect.process.py_spy import StackCollector
@@ -22,6 +28,9 @@ from mpwatch.observe.state.event_log import ReceivedNotes
 
 HookUse: TypeAlias = Literal["use", "inject", "ignore"]
 """`use` an attached hook, `inject` one if there is none, or `ignore` it."""
+EARLIER_LIMIT = 16
+"""Processes that exited before this observer came whose files are read, the last ones; each takes
+some 20 ms."""
 READS_AFTER_EXIT = 3
 """Of a socket: the hello, what follows it, and its end, at which the ring is read."""
 
@@ -64,6 +73,8 @@ class Collectors:
         self.has_changed = False
         """Whether a process has started or exited since the last reading."""
         self._post_mortem = PostMortem()
+        self._present: tuple[ProcessId, ...] = ()
+        self._has_looked_back = False
 
     def read(self, request: ReadRequest) -> TreeSample | None:
         """Read the tree once; `None` once the root and all its descendants are gone."""
@@ -71,7 +82,7 @@ class Collectors:
         tree = self.tree.collect(request)
         if tree is None:
             return None
-        present = [sample.process for sample in tree.processes]
+        present = self._present = tuple(sample.process for sample in tree.processes)
         self.exits.watch(present)
         self.exits.forget_collected(present)
         if self.hooks is not None:
@@ -86,6 +97,9 @@ class Collectors:
     def poll(self, timeout_s: float) -> list[Input]:
         """Inputs from hooks and exits of processes; waits at most this long."""
         inputs = self._poll_hooks(timeout_s)
+        if self.has_hooks and not self._has_looked_back:
+            self._has_looked_back = True
+            inputs.extend(self._post_mortem.left_earlier(self._present))
         # Where hooks are ignored, it waits for exits instead.
         found = self.exits.poll(timeout_s) if self.hooks is None else []
         # Children that live for less than the time between two readings are found here.
@@ -209,6 +223,18 @@ class PostMortem:
         box = read_box(folder, inside)
         if not box.is_alive:
             yield from _missing(box, received, ended)
+
+    def left_earlier(self, present: Collection[ProcessId]) -> Iterator[Input]:
+        """What children left in files that exited before they were observed.
+
+        Args:
+            present: The processes of the job; only files of their children are read.
+        """
+        folders = {each.folder for each in self._received.values() if each.folder is not None}
+        for box in last_boxes(folders, set(present), EARLIER_LIMIT):
+            if not box.is_alive and box.parent in present:
+                at_s = box.last_ns / 1e9
+                yield from _missing(box, _Received(), Ended(box.process, at_s))
 
 
 def _missing(box: BlackBox, received: _Received, ended: Ended) -> Iterator[Input]:

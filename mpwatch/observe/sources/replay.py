@@ -10,8 +10,7 @@ from typing import TypeAlias
 
 from mpwatch.model.snapshot import Playback, Snapshot
 from mpwatch.observe.recording.file import Recording
-from mpwatch.observe.recording.summary import Course
-from mpwatch.observe.recording.timeline import Timeline
+from mpwatch.observe.recording.timeline import Course, Timeline
 from mpwatch.observe.sources.source import (
     Command,
     Deliver,

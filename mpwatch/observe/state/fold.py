@@ -20,9 +20,8 @@ from mpwatch.observe.state.flows import FlowTable
 from mpwatch.observe.state.history import HistoryKeeper
 from mpwatch.observe.state.hook_state import HookTable, with_queues
 from mpwatch.observe.state.process_builder import EqualStacks, build_process, label, program_frames
-from mpwatch.observe.state.process_table import ProcessRecord, ProcessTable
+from mpwatch.observe.state.process_table import ProcessRecord, ProcessTable, ShortLived
 from mpwatch.observe.state.segments import CallSites, SegmentTable
-from mpwatch.observe.state.short_lived import ShortLived
 
 ENDED_KEPT = 256
 """Exited processes shown at most: a job that starts workers at every epoch has thousands."""

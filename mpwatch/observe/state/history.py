@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 
 from mpwatch.model.history import History, HostMetric, ProcessMetric, Track
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.loader_polls import loader_wait
 from mpwatch.model.samples import MemorySample, ProcSample, TreeSample
 from mpwatch.model.snapshot import Segment, Trends
+from mpwatch.model.waits import loader_wait
 
 POINTS_KEPT = 240
 RATE_S = 0.4

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames, waits_for_ray_call
-from mpwatch.describe.names import role_name
-from mpwatch.describe.states import state_explanation
+from mpwatch.describe.processes import role_name, state_explanation
 from mpwatch.model.cmdline import python_program
 from mpwatch.model.ids import Role
 from mpwatch.model.samples import (

@@ -10,7 +10,6 @@ from mpwatch.model.cmdline import python_program
 from mpwatch.model.host import HostSample
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.units import bytes_text, count_text, percent_text, seconds_text
-from mpwatch.tui.elements.sparkline import trend
 from mpwatch.tui.elements.styled_text import (
     Line,
     Span,
@@ -214,18 +213,6 @@ def _gpu_parts(snapshot: Snapshot) -> list[StatusPart]:
             StatusPart(line(f"gpu{gpu.index} ", (f"{used}/{total}", share_tone(share))), 3)
         )
     return parts
-
-
-def approach(share: float | None, eta_s: float | None) -> str:
-    """The distance to a limit as text: `full in 6 min`, else the share used."""
-    if eta_s is not None:
-        return f"full in {seconds_text(eta_s)}"
-    return "" if share is None else f"{share:.0%} used"
-
-
-def activity(values: tuple[float | None, ...], width: int = 4) -> str:
-    """Cpu percentages as block characters; 100 percent is a full block."""
-    return trend(values, width, top=100.0)
 
 
 class Tab(NamedTuple):

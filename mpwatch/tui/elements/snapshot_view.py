@@ -8,8 +8,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar
 
-from mpwatch.describe.names import full_name_of, unique_names
-from mpwatch.describe.states import STATE_WORDS, process_state
+from mpwatch.describe.processes import STATE_WORDS, full_name_of, process_state, unique_names
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process, Snapshot

@@ -1,9 +1,11 @@
-"""Screens of scrolling text: a finding, the help, the plan of an injection."""
+"""Screens of scrolling text, and the text of help: a finding, help, the plan of an injection."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import ClassVar, NamedTuple, TypeVar
 
+from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
@@ -11,13 +13,86 @@ from textual.screen import Screen
 from mpwatch.model.findings import Finding
 from mpwatch.model.injection import InjectionPlan
 from mpwatch.tui.elements.header import header
-from mpwatch.tui.elements.help_text import HelpText
-from mpwatch.tui.elements.styled_text import cell
+from mpwatch.tui.elements.styled_text import Line, ScreenColumn, cell, headed, line, wrapped
 from mpwatch.tui.hook_question import plan_lines
 from mpwatch.tui.pages.findings import in_full
 from mpwatch.tui.screens.base import LiveScreen, ProcessRequested
 from mpwatch.tui.view_state import ViewState
 from mpwatch.tui.widgets.line_view import LineView, ScrollingLines
+
+T = TypeVar("T")
+
+EVERYWHERE = (
+    "Top line: job, mode, processes with the hook ready of those that can have it, hook events",
+    "  overwritten before they were read, and the cpu used by mpwatch and by its hooks.",
+    "Green, yellow and red always come with a word or a letter: C critical, w warning, i info.",
+    "A dash is a number that could not be read, never zero.",
+    "Rows keep their order while keys are pressed; the cursor stays on its process.",
+)
+_KEY_WIDTH = 16
+
+
+class KeyHelp(NamedTuple):
+    """Keys and their action."""
+
+    keys: str
+    words: str
+
+
+def column_keys(columns: Sequence[ScreenColumn]) -> list[KeyHelp]:
+    """The letters that sort by a column, in one line; empty if no column has one."""
+    found = [column for column in columns if column.letter]
+    if not found:
+        return []
+    letters = " ".join(column.letter for column in found)
+    names = ", ".join(column.name for column in found)
+    return [KeyHelp(letters, f"Sort by {names}; again: reverse the order")]
+
+
+MOVING = (
+    KeyHelp("up down  k j", "move the cursor; page up, page down, home g, end G"),
+    KeyHelp("left right  h l", "fold and unfold in the tree; sideways in text"),
+    KeyHelp("enter", "open what is under the cursor; a second click does the same"),
+    KeyHelp("tab", "to the findings on top, the rows, or the text below if it is cut"),
+)
+
+
+class HelpText(NamedTuple):
+    """The help of one screen."""
+
+    title: str
+    about: Sequence[str]
+    keys: Sequence[KeyHelp]
+
+    def lines(self, width: int) -> tuple[Line, ...]:
+        """The whole help text, wrapped to the width."""
+        lines: list[Line] = [line((f"mpwatch: {self.title}", "title")), cell("")]
+        lines += _paragraphs(self.about, width)
+        lines += [cell(""), line(("Keys", "title"))]
+        for key in (*MOVING, *self.keys):
+            lines += headed(f"  {key.keys:<{_KEY_WIDTH}} ", "accent", key.words, width)
+        lines += [cell(""), line(("Everywhere", "title"))]
+        lines += _paragraphs(EVERYWHERE, width)
+        lines += [cell(""), cell("esc goes back", "dim")]
+        return tuple(lines)
+
+
+def _paragraphs(texts: Sequence[str], width: int) -> list[Line]:
+    """Wrapped sentences; continuation lines are aligned with the text after the term."""
+    lines: list[Line] = []
+    for text in texts:
+        if cell_len(text) <= width:
+            lines.append(cell(text))
+            continue
+        words = text.lstrip()
+        gap = words.find("  ") if words == text else 0
+        head = text[: len(text) - len(words[gap:].lstrip())] if 0 <= gap <= _KEY_WIDTH else ""
+        lines += (
+            headed(head, "", text[len(head) :], width)
+            if head
+            else wrapped(text, width, indent="  ")
+        )
+    return lines
 
 
 class FindingScreen(LiveScreen):
@@ -84,16 +159,8 @@ MARGIN = 5
 NARROW = 40
 
 
-class HelpScreen(Screen[None]):
-    """The help text; the usual keys close it."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,question_mark,q,enter", "dismiss", "Back", id="help.back"),
-    ]
-
-    def __init__(self, help_text: HelpText) -> None:
-        super().__init__()
-        self._help_text = help_text
+class TextScreen(Screen[T]):
+    """A text that is wrapped to the width."""
 
     def compose(self) -> ComposeResult:
         """The text."""
@@ -105,17 +172,34 @@ class HelpScreen(Screen[None]):
 
     def on_resize(self) -> None:
         """Wrap the text to the new width."""
-        text = self.query_one(ScrollingLines)
-        text.show(self._help_text.lines(max(NARROW, self.size.width - MARGIN)))
+        lines = self.lines(max(NARROW, self.size.width - MARGIN))
+        self.query_one(ScrollingLines).show(lines)
+
+    def lines(self, width: int) -> Sequence[Line]:
+        """The text in lines of at most this width."""
+        raise NotImplementedError
+
+
+class HelpScreen(TextScreen[None]):
+    """The help text; the usual keys close it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,question_mark,q,enter", "dismiss", "Back", id="help.back"),
+    ]
+
+    def __init__(self, help_text: HelpText) -> None:
+        super().__init__()
+        self._help_text = help_text
+
+    def lines(self, width: int) -> Sequence[Line]:
+        """The help text."""
+        return self._help_text.lines(width)
 
     def show_snapshot(self) -> None:
         """Draw nothing: help does not depend on the snapshot."""
 
 
-"""Cells at the sides of the text, and its scrollbar."""
-
-
-class InjectionScreen(Screen[bool]):
+class InjectionScreen(TextScreen[bool]):
     """The plan; closes with the answer, or without one on `esc`."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -128,18 +212,9 @@ class InjectionScreen(Screen[bool]):
         super().__init__()
         self._plan = plan
 
-    def compose(self) -> ComposeResult:
-        """The text."""
-        yield ScrollingLines(classes="sheet")
-
-    def on_mount(self) -> None:
-        """Focus the text."""
-        self.query_one(ScrollingLines).focus()
-
-    def on_resize(self) -> None:
-        """Wrap the text to the new width."""
-        text = self.query_one(ScrollingLines)
-        text.show(plan_lines(self._plan, max(NARROW, self.size.width - MARGIN)))
+    def lines(self, width: int) -> Sequence[Line]:
+        """The plan."""
+        return plan_lines(self._plan, width)
 
     def action_answer(self, yes: bool) -> None:
         """Close with the answer."""

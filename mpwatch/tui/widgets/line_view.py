@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
@@ -13,7 +13,7 @@ from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from mpwatch.tui.elements.styled_text import Line, text_of, width_of
+from mpwatch.tui.elements.styled_text import Line, Tone, text_of, width_of
 
 Align = Literal["left", "right"]
 _PREFIX = "canvas--"
@@ -37,22 +37,7 @@ class LineCanvas(ScrollView):
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         f"{_PREFIX}{name}"
-        for name in (
-            "title",
-            "dim",
-            "good",
-            "accent",
-            "trend",
-            "chosen",
-            "warning",
-            "critical",
-            "block",
-            "block-other",
-            "header",
-            "sorted",
-            "cursor",
-            "cursor-blurred",
-        )
+        for name in (*filter(None, get_args(Tone)), "header", "sorted", "cursor", "cursor-blurred")
     }
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:

@@ -12,7 +12,7 @@ from mpwatch.attach.detach import detach
 from mpwatch.attach.inject import inject
 from mpwatch.attach.inject_tree import detach_tree, inject_tree
 from mpwatch.attach.native import elf
-from mpwatch.attach.results import Attached, Detached
+from mpwatch.attach.outcomes import Attached, Detached
 from mpwatch.collect.process.procfs import stat_of
 from mpwatch.model.samples import ProcSample
 from tests import procfs

@@ -13,7 +13,7 @@ import pytest
 from mpwatch.attach.detach import detach
 from mpwatch.attach.inject import inject
 from mpwatch.attach.target import read_target
-from mpwatch.collect.hook import presence
+from mpwatch.collect.hook import discovery
 from tests.integration.attach.conftest import Running, Start
 from tests.procfs import eventually, hook_threads
 
@@ -45,7 +45,7 @@ def test_a_hook_is_found_and_detached_where_the_environment_is_out_of_date(
 ) -> None:
     running = start_elsewhere(start, way, tmp_path)
     sample = read_target(running.process).sample()
-    found = presence.find(sample)
+    found = discovery.find(sample)
     assert found.tids
     assert found.ring
     assert found.socket
@@ -54,9 +54,9 @@ def test_a_hook_is_found_and_detached_where_the_environment_is_out_of_date(
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(f"{running.pid}: the hook is detached\n")
     assert hook_threads(running.pid) == 0
-    assert not presence.find(sample)
+    assert not discovery.find(sample)
     folder = Path(f"/proc/{running.pid}/root{found.folder}")
-    assert list(folder.glob(f"{presence.stem(sample)}*")) == []
+    assert list(folder.glob(f"{discovery.stem(sample)}*")) == []
 
 
 def test_a_process_without_a_hook_is_not_reported_as_detached(start: Start) -> None:

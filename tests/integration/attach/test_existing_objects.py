@@ -129,13 +129,13 @@ def everything(watch: Observer, hooks: int) -> None:
 
 
 def early(start: Start) -> Observed:
-    running = start("attach_stock", "early")
+    running = start("attach_existing_objects", "early")
     step(running, STEPS_BEFORE)
     return observe(running, lambda watch: None)
 
 
 def late(start: Start) -> Observed:
-    running = start("attach_stock", "late")
+    running = start("attach_existing_objects", "late")
     step(running, STEPS_BEFORE)
 
     def bring(watch: Observer) -> None:
@@ -216,7 +216,7 @@ def test_a_job_attached_late_shows_the_same_as_one_with_the_hook_from_its_start(
 
 
 def test_existing_queues_and_loaders_are_known_at_once(start: Start, runtime: Path) -> None:
-    running = start("attach_stock", "late")
+    running = start("attach_existing_objects", "late")
     step(running, 2)
     assert eventually(lambda: waits_for_a_line(running.pid))
     attached = inject(running.process, timeout_s=0.1)
@@ -240,7 +240,7 @@ def test_existing_queues_and_loaders_are_known_at_once(start: Start, runtime: Pa
 def test_a_hook_from_the_start_does_not_search_for_older_objects(
     start: Start, runtime: Path
 ) -> None:
-    running = start("attach_stock", "early")
+    running = start("attach_existing_objects", "early")
     with Client(wait_for_sockets(runtime, 1)[running.pid]) as client:
         stock = client.hello()["stock"]
     assert (stock["loaders"], stock["queues"], stock["storages"]) == (0, 0, 0)

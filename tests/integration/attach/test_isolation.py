@@ -11,7 +11,7 @@ import pytest
 
 from mpwatch.attach.detach import detach
 from mpwatch.attach.inject import inject
-from mpwatch.attach.results import Attached
+from mpwatch.attach.outcomes import Attached
 from mpwatch.collect.process.procfs import stat_of
 from tests import interpreters, procfs
 from tests.procfs import eventually

@@ -15,7 +15,7 @@ import pytest
 from mpwatch.attach.detach import detach
 from mpwatch.attach.inject import inject
 from mpwatch.attach.inject_tree import inject_tree
-from mpwatch.attach.results import Attached
+from mpwatch.attach.outcomes import Attached
 from mpwatch.model.samples import ProcSample
 from tests import interpreters, procfs
 from tests.integration.attach.conftest import Start

@@ -10,7 +10,7 @@ import pytest
 
 from mpwatch.attach.inject import inject
 from mpwatch.attach.inject_tree import detach_tree, inject_tree, late_children
-from mpwatch.attach.results import Attached
+from mpwatch.attach.outcomes import Attached
 from mpwatch.collect.process.procfs import stat_of
 from mpwatch.model.ids import ProcessId
 from tests import procfs
@@ -34,7 +34,7 @@ def born_before(process: ProcessId, at_s: float) -> bool:
 def test_a_child_forked_before_its_parent_is_injected_is_injected_too(
     start: Start,
 ) -> None:
-    running = start("attach_births", "0.1", "20")
+    running = start("attach_short_children", "0.1", "20")
     listed = [sample(running.pid)]  # the children are not in the list that is injected
     assert eventually(lambda: len(children(running.pid)) >= 3)
     hooked_s: dict[ProcessId, float] = {}
@@ -54,7 +54,7 @@ def test_a_child_forked_before_its_parent_is_injected_is_injected_too(
 def test_after_a_detach_no_child_started_meanwhile_keeps_the_hook(
     start: Start, runtime: Path
 ) -> None:
-    running = start("attach_births", "0.1", "20")
+    running = start("attach_short_children", "0.1", "20")
     inject_tree([sample(running.pid)], lambda outcome: None, timeout_s=60)
     gone = detach_tree([sample(running.pid)], lambda outcome: None, timeout_s=60)
     assert {outcome.state for outcome in gone} == {"absent"}, gone
@@ -65,7 +65,7 @@ def test_after_a_detach_no_child_started_meanwhile_keeps_the_hook(
 
 
 def test_children_without_python_are_excluded(start: Start) -> None:
-    running = start("attach_births", "0.2", "20", "non-python")
+    running = start("attach_short_children", "0.2", "20", "non-python")
     assert eventually(lambda: len(children(running.pid)) >= 2)
     outcomes = inject_tree([sample(running.pid)], lambda outcome: None, timeout_s=10)
     assert outcomes[0].state == "ready"

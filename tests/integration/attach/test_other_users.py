@@ -15,7 +15,7 @@ import pytest
 
 from mpwatch.attach.detach import detach
 from mpwatch.attach.inject import inject
-from mpwatch.attach.results import Attached
+from mpwatch.attach.outcomes import Attached
 from mpwatch.collect.process.procfs import stat_of
 from mpwatch.model.ids import ProcessId
 from tests import interpreters

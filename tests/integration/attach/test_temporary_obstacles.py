@@ -11,7 +11,7 @@ import pytest
 from mpwatch.attach import inject as inject_module
 from mpwatch.attach.inject import inject
 from mpwatch.attach.native.ptrace import Tracee
-from mpwatch.attach.results import Refused
+from mpwatch.attach.outcomes import Refused
 from tests import procfs
 from tests.integration.attach.conftest import Start
 from tests.procfs import eventually

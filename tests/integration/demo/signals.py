@@ -226,12 +226,24 @@ def grandchild_was_spawned(program: Program) -> bool:
     return any("spawn_main" in procfs.text(pid, "cmdline") for pid in procfs.children(trainer))
 
 
-def main_waits_for_batches(program: Program) -> bool:
+def main_is_blocked(program: Program) -> bool:
     """The main thread is blocked in most of twenty readings."""
     looks: list[bool] = []
 
     def looked_twenty_times() -> bool:
         looks.append(procfs.call(program.pid) not in (None, *NANOSLEEP))
+        return len(looks) >= 20
+
+    return eventually(looked_twenty_times) and sum(looks) > 10
+
+
+def one_holds_the_lock_of_the_others(program: Program) -> bool:
+    """In most of twenty readings, all children but one wait for a semaphore."""
+    looks: list[bool] = []
+
+    def looked_twenty_times() -> bool:
+        calls = [procfs.call(child) for child in procfs.children(program.pid)]
+        looks.append(sum(call == FUTEX for call in calls) >= len(calls) - 1 > 1)
         return len(looks) >= 20
 
     return eventually(looked_twenty_times) and sum(looks) > 10
@@ -374,7 +386,7 @@ SIGNALS: dict[str, Signal] = {
     "prefetch-memory-blowup": batches_wait_in_shared_memory,
     "loader-iterator-leak": child_count_reaches(4),
     "compile-worker-pool": descendant_runs("compile_worker"),
-    "loader-starvation": main_waits_for_batches,
+    "loader-starvation": main_is_blocked,
     "straggler-worker": one_worker_is_slow,
     "cpu-oversubscription": workers_have_many_threads,
     "cpu-affinity-collapse": workers_share_a_core,
@@ -389,4 +401,6 @@ SIGNALS: dict[str, Signal] = {
     "torchrun-agent-killed-orphans": ranks_outlive_their_agent,
     "torchrun-sighup": has_a_terminal,
     "store-port-in-use": says("cannot start: The server socket has failed to listen"),
+    "lock-contention": one_holds_the_lock_of_the_others,
+    "pipeline-bottleneck": main_is_blocked,
 }

@@ -17,6 +17,7 @@ import pytest
 from mpwatch.cli.failures import EXIT_INTERRUPTED
 from tests.conftest import Start
 from tests.integration import on_demand
+from tests.integration.observe.commands import of_this_job
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -64,7 +65,8 @@ def test_a_stalled_job_is_named(start: Start, case: str) -> None:
     job = start("stuck_jobs.py", case)
     job.wait_for("ready")
 
-    found = findings(job.pid, RETRIED_S if case == "flock_of_a_child" else WATCHED_S)
+    watched_s = RETRIED_S if case == "flock_of_a_child" else WATCHED_S
+    found = of_this_job(findings(job.pid, watched_s))
 
     assert [each["rule"] for each in found[:1]] == [rule]
     first = found[0]
@@ -78,7 +80,7 @@ def test_a_job_that_is_idle_by_design_is_clean(start: Start, case: str) -> None:
     job = start("stuck_jobs.py", case)
     job.wait_for("ready")
 
-    assert findings(job.pid) == []
+    assert of_this_job(findings(job.pid)) == []
 
 
 @on_demand.ON_DEMAND

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.collect.hook.ring_decode import read_ring
+from mpwatch.collect.hook.decode import read_ring
 from mpwatch.hook import wire
 from mpwatch.hook.transport.server import CONNECTIONS
 from tests import procfs

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.collect.hook.files import read_boxes
+from mpwatch.collect.hook.left_files import read_boxes
 from tests.conftest import PROGRAMS, kill_group
 from tests.integration.hook.client import Client, wait_for_sockets
 

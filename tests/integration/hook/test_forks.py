@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mpwatch.hook import wire
-from mpwatch.hook.transport.stale_files import EVERY, KEEP_DEAD_BYTES
+from mpwatch.hook.transport.runtime_dir import KEEP_DEAD_BYTES, SWEEP_EVERY
 from tests.conftest import Start
 from tests.integration.hook.client import Client, sockets, wait_for_sockets
 
@@ -133,7 +133,7 @@ def test_files_of_killed_children_are_bounded_while_their_parent_runs(
 
     left = list((runtime / "mpwatch").iterdir())
     assert sum(path.lstat().st_blocks * 512 for path in left) < KEEP_DEAD_BYTES * 1.5
-    assert len([path for path in left if path.suffix == ".sock"]) < 2 * EVERY
+    assert len([path for path in left if path.suffix == ".sock"]) < 2 * SWEEP_EVERY
 
 
 def test_children_of_many_threads_work_while_their_parent_puts_and_is_watched(

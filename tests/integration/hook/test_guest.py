@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.collect.hook import link
+from mpwatch.collect.hook import client
 from mpwatch.hook import wire
 from tests.integration.hook.client import Client, ring_records, sockets, wait_for_sockets
 from tests.integration.hook.guest import Guest
@@ -288,10 +288,10 @@ def test_on_a_disk_an_observer_receives_the_ring_and_reads_all_of_it_after_a_kil
         path = wait_for_sockets(runtime, 1)[pid]
         with socket.socket(socket.AF_UNIX) as observer:
             observer.connect(str(path))
-            data, fd = link.receive(observer, 1 << 16)
+            data, fd = client.receive(observer, 1 << 16)
             assert fd is not None
             hello = json.loads(data[wire.FRAME.size :][: wire.FRAME.unpack_from(data)[0]])
-            ring = link.RingMemory(fd)
+            ring = client.RingMemory(fd)
             guest.tell("3")
             guest.hear()
             guest.process.kill()

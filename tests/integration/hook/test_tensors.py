@@ -175,7 +175,7 @@ def test_a_child_that_cannot_import_mpwatch_has_the_hook_and_an_unchanged_path(
 def test_shared_memory_is_known_by_the_line_that_made_it(
     method: str, waiting: list[subprocess.Popen[str]], runtime: Path
 ) -> None:
-    program = PROGRAMS / "hook_origins.py"
+    program = PROGRAMS / "hook_call_sites.py"
     text = program.read_text().splitlines()
     begin([sys.executable, str(program), method], waiting)
     sites = set()
@@ -191,7 +191,7 @@ def test_shared_memory_is_known_by_the_line_that_made_it(
         return next(number for number, each in enumerate(text, 1) if words in each)
 
     assert sites == {
-        f"hook_origins.py:{line('share_memory_()')}",
-        f"hook_origins.py:{line('# the line')}",
-        f"hook_origins.py:{line('def __getitem__')} Noise.__getitem__",
+        f"hook_call_sites.py:{line('share_memory_()')}",
+        f"hook_call_sites.py:{line('# the line')}",
+        f"hook_call_sites.py:{line('def __getitem__')} Noise.__getitem__",
     }

@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from mpwatch.diagnose.rules.transport.file_system_strategy_leak import OTHER_JOBS
+
 Document = dict[str, Any]
 
 
@@ -39,6 +41,14 @@ def diagnosed(file: Path) -> Document:
     assert done.returncode == 0, done.stderr
     document: Document = json.loads(done.stdout)
     return document
+
+
+def of_this_job(findings: list[Document]) -> list[Document]:
+    """The findings without those about what other jobs left on this machine.
+
+    Tests that run at the same time, or that were killed, leave segments in /dev/shm.
+    """
+    return [each for each in findings if each["subject"] != OTHER_JOBS]
 
 
 def rules(document: Document, least: str = "info") -> set[str]:

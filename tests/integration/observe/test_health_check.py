@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Start
-from tests.integration.observe.commands import mpwatch
+from tests.integration.observe.commands import mpwatch, of_this_job
 
 pytestmark = pytest.mark.slow
 
@@ -75,8 +75,9 @@ def test_a_job_without_a_finding_passes(start: Start, threshold: str) -> None:
 
     done = check(job.pid, "--fail-on", threshold)
 
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["findings"] == []
+    findings = json.loads(done.stdout)["findings"]
+    assert of_this_job(findings) == []
+    assert done.returncode == (threshold == "info" and bool(findings)), done.stderr
 
 
 @pytest.mark.parametrize(
@@ -99,8 +100,10 @@ def test_a_job_that_exits_with_0_passes_and_the_watch_ends_with_it(start: Start)
         start, EXIT, "diagnose", "--for", "600", "--json", "--fail-on", "info"
     )
 
-    assert code == 0, out
-    assert json.loads(out)["ended"] == []
+    document = json.loads(out)
+    assert document["ended"] == []
+    assert code == bool(document["findings"]), out
+    assert of_this_job(document["findings"]) == []
 
 
 def test_a_missing_process_does_not_pass() -> None:

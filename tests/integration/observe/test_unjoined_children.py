@@ -12,7 +12,7 @@ import pytest
 
 from mpwatch.model.events import HookNote
 from mpwatch.model.samples import Ended, TreeSample
-from mpwatch.observe.recording.file import read_recording
+from tests.builders.recordings import read_recording
 
 from .commands import diagnosed, mpwatch, rules
 

@@ -9,7 +9,7 @@ import pytest
 from mpwatch.attach import attach_session
 from mpwatch.attach.attach_session import AttachSession, descended
 from mpwatch.attach.injection_log import InjectionLog
-from mpwatch.attach.results import Detached
+from mpwatch.attach.outcomes import Detached
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ProcSample
 

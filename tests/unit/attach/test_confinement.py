@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.attach import confinement
+from mpwatch.attach import inject_tree
 
 ROOT, OTHER = 10, 11
 Write = Callable[..., None]
@@ -45,7 +45,9 @@ def write(tmp_path: Path) -> Write:
 
 def reason(tmp_path: Path) -> str | None:
     proc = str(tmp_path)
-    return confinement.why_left_out(confinement.read(OTHER, proc), confinement.read(ROOT, proc))
+    return inject_tree.why_too_confined(
+        inject_tree.read_confinement(OTHER, proc), inject_tree.read_confinement(ROOT, proc)
+    )
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from mpwatch.attach.outcomes import Answer, Refused
 from mpwatch.attach.payload import exchange_dir, install
 from mpwatch.attach.payload.compiled_payload import installed
-from mpwatch.attach.results import Answer, Refused
 from mpwatch.attach.target import Target
 from mpwatch.model.ids import ProcessId
 

@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from mpwatch.attach import inject
-from mpwatch.attach.results import Answer
+from mpwatch.attach.outcomes import Answer
 from mpwatch.collect.hook import discovery
 from mpwatch.collect.hook.discovery import NoHook
 from mpwatch.collect.process.procfs import stat_of

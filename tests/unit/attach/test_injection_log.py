@@ -12,7 +12,7 @@ import pytest
 
 import mpwatch
 from mpwatch.attach.injection_log import LIMIT_BYTES, InjectionLog, default_folder, is_completed
-from mpwatch.attach.results import Attached, Detached
+from mpwatch.attach.outcomes import Attached, Detached
 from mpwatch.hook import wire
 from mpwatch.model.ids import ProcessId
 

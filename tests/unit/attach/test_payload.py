@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from mpwatch.attach.payload import bootstrap_code, program
-from mpwatch.attach.results import Answer
+from mpwatch.attach.outcomes import Answer
+from mpwatch.attach.payload import compiled_payload, program
 
 STOWAWAY = """
 reason = ""
@@ -216,7 +216,7 @@ def bootstrap(folder: Path, pid: int = 0) -> set[str]:
     before = set(os.listdir(folder))
     names: dict[str, object] = {}
     try:
-        exec(bootstrap_code.text(str(folder), pid or os.getpid()), names)
+        exec(compiled_payload.bootstrap_text(str(folder), pid or os.getpid()), names)
     except OSError:
         assert os.listdir("/proc/self/fd")
     return set(os.listdir(folder)) - before
@@ -276,7 +276,7 @@ def test_the_script_for_remote_exec_leaves_no_name_and_raises_nothing(folder: Pa
     (folder / "payload").chmod(0o600)
     for path in (folder, folder / "missing"):
         names: dict[str, object] = {}
-        exec(bootstrap_code.script(str(path), os.getpid()), names)
+        exec(compiled_payload.bootstrap_script(str(path), os.getpid()), names)
         assert set(names) == {"__builtins__"}
     deadline = threading.Event()
     while not (folder / "compiled").exists():

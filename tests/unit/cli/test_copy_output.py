@@ -9,10 +9,10 @@ import sys
 
 POUR = """\
 import signal, subprocess, sys
-from mpwatch.cli import subprocesses
+from mpwatch.cli import run
 child = subprocess.Popen(["sleep", "60"])
-signals = subprocesses.ForwardedSignals(child)
-subprocesses.copy_output("/dev/null", child, signals, "the dashboard is closed")
+signals = run.ForwardedSignals(child)
+run.copy_output("/dev/null", child, signals, "the dashboard is closed")
 sys.exit(0 if child.wait() == -signal.SIGHUP else 3)
 """
 

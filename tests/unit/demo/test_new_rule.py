@@ -15,14 +15,14 @@ from mpwatch.demo.__main__ import CHAPTERS, new
 from tests.builders.snapshots import found, main, snapshot_of
 
 ROOT = Path(mpwatch.demo.__file__).parents[2]
+CATALOGUE = "mpwatch/demo/catalogue.py"
 SIGNALS = "tests/integration/demo/signals.py"
 FOLDERS = ("mpwatch/demo/programs", "tests/unit/diagnose/rules")
 
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    copied = [SIGNALS, *(f"mpwatch/demo/entries/{chapter}.py" for chapter in CHAPTERS)]
-    for path in copied:
+    for path in (SIGNALS, CATALOGUE):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / path, tmp_path / path)
     for folder in (*FOLDERS, *(f"mpwatch/diagnose/rules/{chapter}" for chapter in CHAPTERS)):
@@ -37,8 +37,8 @@ def test_a_new_rule_begins_as_five_files_that_can_be_loaded(checkout: Path, chap
     assert len(paths) == 5
     trees = {path: ast.parse((checkout / path).read_text()) for path in paths}
     assert '"some-failure": says(' in ast.unparse(trees[SIGNALS]).replace("'", '"')
-    entries = runpy.run_path(str(checkout / f"mpwatch/demo/entries/{chapter}.py"))
-    assert entries["SCENARIOS"][-1].expected == ("some-failure",)
+    tables = runpy.run_path(str(checkout / CATALOGUE))
+    assert tables[chapter.upper()][-1].expected == ("some-failure",)
     rule = runpy.run_path(str(checkout / f"mpwatch/diagnose/rules/{chapter}/some_failure.py"))
     assert rule["RULE"] == "some-failure"
     assert found(rule["check"], snapshot_of(main())) == []

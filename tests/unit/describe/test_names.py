@@ -6,8 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from mpwatch.describe.names import full_name_of, joined_names, role_name, unique_names
-from mpwatch.describe.states import process_state, state_explanation, state_word
+from mpwatch.describe.processes import (
+    full_name_of,
+    joined_names,
+    process_state,
+    role_name,
+    state_explanation,
+    state_word,
+    unique_names,
+)
 from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.waits import WaitEdge
 from tests.builders.report_job import MAIN, WORKER, job, main, worker

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mpwatch.collect.host.gpu import GpuCollector
-from mpwatch.describe.problems import problems_of
+from mpwatch.describe.findings import problems_of
 from mpwatch.model.samples import FdSample, MapSample
 from mpwatch.model.snapshot import GpuUse, Snapshot
 from mpwatch.report.html import report_html

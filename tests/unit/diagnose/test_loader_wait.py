@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from mpwatch.model.loader_polls import loader_wait
 from mpwatch.model.samples import ThreadSample, WaitedOn
+from mpwatch.model.waits import loader_wait
 from tests.builders.snapshots import process
 
 POLL = WaitedOn("poll", "poll", ("pipe:[5]",), timeout_s=5.0)

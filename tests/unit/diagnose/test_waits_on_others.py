@@ -130,6 +130,30 @@ def test_a_holder_that_computes_is_found_as_well() -> None:
     assert chain_of(job, "replica 300").endswith("<- replica 302 runs, data.py:40 pack")
 
 
+def test_the_hook_tells_which_process_holds_a_lock() -> None:
+    """The parent that made the lock, and sleeps, does not hold it."""
+    use = SegmentUse(SEMAPHORE, "/dev/shm/sem.x", "semaphore", False, None, (), ((4096, 8192),))
+    waits, other = party(300), party(301, waits=POLLS)
+    holds = party(302, "data.py:write:40", waits=POLLS)
+    held = {"known": 3, "held": [99, 4128]}
+    holds = replace(holds, sample=replace(holds.sample, segments=(use,)), gauges={"locks": held})
+    own = main(threads=[thread(MAIN, waits=POLLS)], segments=(), fds=fds(3, links=()))
+    job = snapshot_of(own, waits, other, holds, segments=(semaphore(MAIN, 300, 301, 302),))
+
+    edge = next(e for e in wait_graph(Index(job)).edges if e.waiter == waits.process)
+
+    assert edge.providers == (holds.process,)
+    assert chain_of(job, "replica 300").endswith("<- replica 302 sleeps, data.py:40 write")
+
+
+def test_a_parent_is_the_last_to_be_taken_for_the_holder_of_a_lock() -> None:
+    own = main(threads=[thread(MAIN, waits=POLLS)], segments=(), fds=fds(3, links=()))
+    users = (semaphore(MAIN, 300, 302),)
+    job = snapshot_of(own, party(300), party(302, waits=POLLS), segments=users)
+
+    assert chain_of(job, "replica 300").endswith("<- replica 302 sleeps")
+
+
 def test_an_old_stack_does_not_show_what_a_process_waits_for() -> None:
     waits = party(300, *BARRIER)
     moved = replace(waits, threads=(replace(waits.threads[0], stack_age_s=9.0, waits_s=2.0),))

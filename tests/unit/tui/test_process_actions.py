@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from mpwatch.attach import inject_tree
-from mpwatch.attach.results import Detached
+from mpwatch.attach.outcomes import Detached
 from mpwatch.model.ids import ProcessId
 from mpwatch.tui.process_actions import ActionRefused, ProcessActions, stacks_text, write_new
-from mpwatch.tui.source_lines import SourceLines
+from mpwatch.tui.view_state import SourceLines
 from tests import procfs
 from tests.tui.scripted import loader_job
 
@@ -128,7 +128,7 @@ def test_a_process_with_a_pending_detach_is_not_reported_as_detached(
         Detached(ProcessId(101, 1), "pending", "it is detached when it runs Python code again"),
     ]
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr(inject_tree, "detach_tree", lambda *_: outcomes)
+    monkeypatch.setattr(inject_tree, "detach_tree", lambda *_, **__: outcomes)
 
     words = ProcessActions().detach([])
 

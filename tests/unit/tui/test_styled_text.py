@@ -6,17 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mpwatch.tui.elements.sparkline import bar, drift, trend
 from mpwatch.tui.elements.styled_text import (
     ScreenColumn,
     Span,
     StatusPart,
+    bar,
     cell,
     cut,
+    drift,
     fitted,
     line,
     place,
     text_of,
+    trend,
     width_of,
     wrapped,
 )

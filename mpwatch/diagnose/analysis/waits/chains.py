@@ -245,3 +245,20 @@ def wait_graph(index: Index) -> WaitGraph:
     around = surroundings(index)
     edges = tuple(edge for process in index.snapshot.living() for edge in edges_of(around, process))
     return WaitGraph(edges, ChainBuilder(around, edges).chains())
+
+
+@derived
+def ends_of_waits(index: Index) -> Mapping[ProcessId, frozenset[ProcessId]]:
+    """For each process that waits now, the processes at the ends of its wait chains that progress.
+
+    A process that waits is part of one chain at least: those that are the end of a longer one are
+    shown in that one only.
+    """
+    found: dict[ProcessId, set[ProcessId]] = {}
+    for chain in wait_graph(index).chains:
+        last = chain.links[-1].process
+        if chain.verdict == "progress" and last is not None:
+            for link in chain.links[:-1]:
+                if link.process is not None:
+                    found.setdefault(link.process, set()).add(last)
+    return {process: frozenset(ends) for process, ends in found.items()}

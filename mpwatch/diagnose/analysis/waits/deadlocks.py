@@ -18,11 +18,10 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     user_frame,
 )
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.loader_polls import PIN_THREAD
 from mpwatch.model.samples import ThreadSample
 from mpwatch.model.snapshot import Process, Snapshot, Thread
 from mpwatch.model.units import bytes_text, seconds_text
-from mpwatch.model.waits import WaitChain, WaitEdge, WaitGraph
+from mpwatch.model.waits import PIN_THREAD, WaitChain, WaitEdge, WaitGraph
 
 Reason: TypeAlias = Literal["lock", "openmp", "library", "pin-thread"]
 

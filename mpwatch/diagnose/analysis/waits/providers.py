@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from mpwatch.describe.frames import is_library, own_frames
 from mpwatch.diagnose.analysis.index import Index, derived
-from mpwatch.diagnose.analysis.process_queries import WORK_ROLES, family_head
+from mpwatch.diagnose.analysis.process_queries import WORK_ROLES, family_head, label_stem
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread
 from mpwatch.model.ids import ProcessId, SegmentId
 from mpwatch.model.samples import Frame
@@ -136,13 +136,34 @@ def _what(frames: Sequence[Frame]) -> str:
     return ""
 
 
+@derived
+def lock_holders(index: Index) -> Mapping[SegmentId, ProcessId]:
+    """The process that holds each lock between processes, as far as hooks have told it.
+
+    A hook is asked about once a second, so it says nothing of locks that are held for less.
+    """
+    found: dict[SegmentId, ProcessId] = {}
+    for process in index.snapshot.living():
+        gauge = process.gauges.get("locks")
+        held = gauge.get("held") if isinstance(gauge, Mapping) else None
+        if not isinstance(held, Sequence):
+            continue
+        addresses = {each for each in held if isinstance(each, int)}
+        for use in process.sample.segments or () if addresses else ():
+            for begin, end in use.ranges:
+                if use.kind == "semaphore" and any(begin <= each < end for each in addresses):
+                    found[use.segment] = process.process
+    return found
+
+
 def likeliest_first(
     index: Index, process: Process, users: Sequence[ProcessId], segment: SegmentId
 ) -> tuple[ProcessId, ...]:
     """The processes that may release a semaphore, the likeliest first.
 
     Who waits for the semaphore as well will not release it; what runs the same as the one that
-    waits takes part; a child of that one, or a parent that joins, likely does not.
+    waits takes part; a child of that one, or a parent that joins, likely does not. A parent maps
+    the semaphore in any case, because it made it for its children.
 
     Args:
         index: The snapshot.
@@ -151,9 +172,13 @@ def likeliest_first(
         segment: The semaphore.
 
     Returns:
-        Those that have not reached it, of a barrier at which some of the processes that run the
-        same have not arrived; otherwise all users.
+        The holder alone, of a lock whose holder is known; those that have not reached it, of a
+        barrier at which some of the processes that run the same have not arrived; otherwise all
+        users.
     """
+    holder = lock_holders(index).get(segment)
+    if holder is not None and holder != process.process:
+        return (holder,)
     uses = semaphore_uses(index)
     mine = uses.get(process.process)
     if mine is not None and mine.what == BARRIER:
@@ -161,15 +186,16 @@ def likeliest_first(
         if late:
             return late
 
-    def rank(user: ProcessId) -> tuple[bool, bool, bool, bool]:
+    def rank(user: ProcessId) -> tuple[bool, ...]:
         use, other = uses.get(user), index.snapshot.get(user)
         if use is None or other is None:
-            return True, False, False, False
+            return (True,)
         return (
             not (mine is not None and _is_ahead(mine, use)),
             use.segment == segment,
             use.joins,
-            _stem(other) != _stem(process) and other.sample.parent_pid == process.pid,
+            other.pid == process.sample.parent_pid,
+            label_stem(other) != label_stem(process) and other.sample.parent_pid == process.pid,
         )
 
     return tuple(sorted(users, key=rank))
@@ -180,13 +206,13 @@ def _late(
 ) -> tuple[ProcessId, ...]:
     """The processes that run the same as one at a barrier, and are not at that barrier."""
     uses, head = semaphore_uses(index), family_head(index, process)
-    stem = _stem(process)
+    stem = label_stem(process)
     found = []
     for user in users:
         other = index.snapshot.get(user)
         if other is None or uses[user].segment == segment or other.role not in WORK_ROLES:
             continue
-        if _stem(other) == stem and family_head(index, other) == head:
+        if label_stem(other) == stem and family_head(index, other) == head:
             found.append(user)
     return tuple(found)
 
@@ -205,8 +231,3 @@ def _is_ahead(waiter: SemaphoreUse, other: SemaphoreUse) -> bool:
         return False
     line = other.facts.inside.get((place.file, place.function))
     return line is not None and line > place.line
-
-
-def _stem(process: Process) -> str:
-    """The label of a process without its number."""
-    return process.label.rstrip("0123456789 ")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames
-from mpwatch.describe.names import full_name
+from mpwatch.describe.processes import full_name
 from mpwatch.diagnose.analysis.distributed.rank_waits import conclusion
 from mpwatch.diagnose.analysis.idle_time import is_stalled
 from mpwatch.diagnose.analysis.index import Index

@@ -11,9 +11,9 @@ from mpwatch.diagnose.analysis.process_queries import called, counted, loader_ow
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread
 from mpwatch.diagnose.known_errors import evidence_of, tagged
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.loader_polls import PIN_THREAD
 from mpwatch.model.snapshot import Process
 from mpwatch.model.units import seconds_text
+from mpwatch.model.waits import PIN_THREAD
 
 RULE = "pin-memory-thread-death"
 

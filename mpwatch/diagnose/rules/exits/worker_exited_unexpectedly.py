@@ -44,10 +44,10 @@ from mpwatch.diagnose.analysis.stack_patterns import calls, main_shape, main_thr
 from mpwatch.diagnose.known_errors import contains, evidence_of
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.loader_polls import is_loader_poll
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.units import seconds_text
+from mpwatch.model.waits import is_loader_poll
 
 RULE = "worker-exited-unexpectedly"
 IN_A_ROW = 4

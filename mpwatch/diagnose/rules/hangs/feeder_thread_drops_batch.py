@@ -13,9 +13,9 @@ from mpwatch.diagnose.analysis.stack_patterns import main_shape, main_thread
 from mpwatch.diagnose.known_errors import contains, evidence_of, tagged
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.loader_polls import is_loader_poll
 from mpwatch.model.snapshot import Loader, LogEntry, Process, Snapshot
 from mpwatch.model.units import seconds_text
+from mpwatch.model.waits import is_loader_poll
 
 RULE = "feeder-thread-drops-batch"
 

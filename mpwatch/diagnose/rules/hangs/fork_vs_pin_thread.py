@@ -8,10 +8,10 @@ from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import all_called, called, loader_owners
 from mpwatch.diagnose.analysis.waits.deadlocks import forked_alone
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.loader_polls import PIN_THREAD
 from mpwatch.model.samples import ThreadSample
 from mpwatch.model.snapshot import Process
 from mpwatch.model.units import seconds_text
+from mpwatch.model.waits import PIN_THREAD
 
 RULE = "fork-vs-pin-thread"
 

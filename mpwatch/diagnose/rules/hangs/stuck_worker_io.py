@@ -13,10 +13,10 @@ from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.analysis.waits.deadlocks import ADVICE as READ_BOTH
 from mpwatch.diagnose.analysis.waits.deadlocks import UnreadPipe, unread_by
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.loader_polls import is_loader_poll
 from mpwatch.model.samples import WaitKind
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import seconds_text
+from mpwatch.model.waits import is_loader_poll
 
 RULE = "stuck-worker-io"
 BLOCKED_S = 15.0

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from mpwatch.describe.names import full_name_of
+from mpwatch.describe.processes import full_name_of
 from mpwatch.diagnose.analysis.growing import (
     FileKind,
     Growing,

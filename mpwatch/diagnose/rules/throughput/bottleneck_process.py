@@ -37,6 +37,8 @@ WAITING = 1.0
 runnable threads than cores they wait for a core as well, which is not counted."""
 WAIT_SHARE = 0.2
 """A client waits at least this part of the time."""
+MAIN_SHARE = 0.5
+"""Where main itself waits so much, it need not be one of several clients."""
 BUSY_PERCENT = 50.0
 BUSY_IF_CROWDED_PERCENT = 25.0
 """Of a core. Where more threads can run than there are cores, no process gets a whole one."""
@@ -76,7 +78,8 @@ def check(index: Index) -> Iterator[Finding]:
             and share >= WAIT_SHARE
             and (mean_cpu_percent(client, index.history, OVER_S) or 0.0) <= LESS_BUSY * busy
         }
-        if len(waits) >= CLIENTS and sum(waits.values()) >= WAITING:
+        is_main = waits.get(index.snapshot.root or server, 0.0) >= MAIN_SHARE
+        if is_main or (len(waits) >= CLIENTS and sum(waits.values()) >= WAITING):
             clients = [each for each in index.snapshot.living() if each.process in waits]
             yield _finding(process, busy, clients, sum(waits.values()))
     yield from _waits_in_vain(index)
@@ -320,25 +323,32 @@ def _finding(server: Process, busy: float, clients: Sequence[Process], waiting: 
         for client in clients
         for thread in client.threads
     )
-    evidence = [
+    asks = (
         f"{all_called(clients)} ask it; on average {waiting:.1f} of them wait for its answer at "
-        "any moment",
+        "any moment"
+        if len(clients) > 1
+        else f"{called(clients[0])} asks it, and waits for its answers {waiting:.0%} of the time"
+    )
+    evidence = [
+        asks,
         f"{called(server)} used {busy:.0f} % of a core in the last {OVER_S:.0f} s, more than any "
         "of them",
         *(f"{called(each)} asks at {lines}" for each in clients[:2] if (lines := own_lines(each))),
     ]
     if (lines := own_lines(server)) is not None:
         evidence.append(f"{called(server)} is at {lines}")
+    is_one = len(clients) == 1
+    waiters = f"{called(clients[0])} waits" if is_one else f"{len(clients)} processes wait"
     return Finding(
         rule=RULE,
         severity=Severity.INFO,
         process=server.process,
         summary=(
-            f"{len(clients)} processes wait for the answers of {'the Manager ' * is_manager}"
-            f"{called(server)}, which is busy: it is the bottleneck"
+            f"{waiters} for the answers of {'the Manager ' * is_manager}{called(server)}, which is "
+            "busy: it is the bottleneck"
         ),
         evidence=tuple(evidence),
-        cause=_CAUSE + (_CAUSE_MANAGER if is_manager else ""),
+        cause=(_CAUSE_ONE if is_one else _CAUSE) + (_CAUSE_MANAGER if is_manager else ""),
         advice=_ADVICE_MANAGER if is_manager else _ADVICE,
     )
 
@@ -346,6 +356,10 @@ def _finding(server: Process, busy: float, clients: Sequence[Process], waiting: 
 _CAUSE = (
     "All of them send their requests to one process, which is busy answering. Together they cannot "
     "be faster than that process, however many there are."
+)
+_CAUSE_ONE = (
+    "It sends requests to another process and waits until that has made, packed and sent each "
+    "answer, so of the two only one works at a time."
 )
 _CAUSE_MANAGER = (
     " It is the process of a multiprocessing Manager: each access to a proxy is a message to it "

@@ -20,6 +20,7 @@ from mpwatch.diagnose.analysis.shares import (
     core_share,
     doing_words,
     imported_until_s,
+    times_faster,
     work_place,
     working_share,
 )
@@ -53,8 +54,6 @@ START_SHARE = 0.3
 STARTS = 2
 SHOWN = 2
 """Workers whose time is shown."""
-MOST_SHARE = 0.98
-"""A share this large is shown without an exact ratio."""
 MAIN_PART = 0.5
 """A line with this part of the work whose line is known is named."""
 ALL_CPUS = 0.85
@@ -162,7 +161,7 @@ def _finding(
         if (words := doing_words(index, worker)) is not None:
             evidence.append(f"{called(worker)}: {words}")
     if share is not None and share < 1:
-        evidence.append(f"without this wait main would be at most {_times(share)} as fast")
+        evidence.append(f"without this wait main would be at most {times_faster(share)} as fast")
     limit = _limit(index, owner, workers, loads)
     place = work_place(index, workers)
     at = f": they work mostly at {place.words}" if place and place.part >= MAIN_PART else ""
@@ -194,11 +193,6 @@ def _of_workers(workers: Sequence[Process], at: str) -> str:
         return ""
     subject = "its worker works" if len(workers) == 1 else f"its {len(workers)} workers work"
     return f": {subject}{at.removeprefix(': they work')}"
-
-
-def _times(share: float) -> str:
-    """How much faster a loop is without a share of its time."""
-    return "50 times" if share >= MOST_SHARE else f"{1 / (1 - share):.1f} times"
 
 
 class _Starts(NamedTuple):
@@ -282,7 +276,7 @@ def _finding_of_starts(owner: Process, starts: _Starts) -> Finding:
             f"workers were started{by} {len(starts.waits_s)} times in the last "
             f"{seconds_text(starts.span_s)}",
             f"main waited after each start until it had a batch: {waits}",
-            f"without this wait main would be at most {_times(starts.share)} as fast",
+            f"without this wait main would be at most {times_faster(starts.share)} as fast",
             *((f"{called(owner)} is at {lines}",) if lines else ()),
         ),
         cause=(

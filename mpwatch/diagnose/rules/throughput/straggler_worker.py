@@ -1,17 +1,34 @@
-"""One slow worker holds back the others, because batches are delivered in order."""
+"""One slow worker holds back the others: of a DataLoader, or of processes that work in rounds."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from mpwatch.describe.frames import frame_words
 from mpwatch.diagnose.analysis.forecast import median
 from mpwatch.diagnose.analysis.idle_time import wait_share
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import called, counted, loader_owners
+from mpwatch.diagnose.analysis.process_queries import (
+    all_called,
+    called,
+    counted,
+    family_head,
+    label_stem,
+    loader_owners,
+)
+from mpwatch.diagnose.analysis.shares import (
+    doing_words,
+    shares,
+    times_faster,
+    waiting_share,
+    work_place,
+    working_share,
+)
 from mpwatch.diagnose.analysis.stack_patterns import main_thread, user_frame
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
+from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Loader, Process
 from mpwatch.model.units import seconds_text
 
@@ -24,6 +41,11 @@ FIRST_TASK_S = 5.0
 WAITING = 0.55
 WORKING = 0.3
 """Shares of the samples in which a process waits: often, or hardly ever."""
+SLOW_SHARE = 0.75
+"""A process that works this part of the time hardly waits for its siblings."""
+OWNER_WAITS = 0.5
+TURN_SHARE = 0.005
+"""A sibling that works less has done nothing: perhaps it has no task at all."""
 
 
 def check(index: Index) -> Iterator[Finding]:
@@ -41,6 +63,153 @@ def check(index: Index) -> Iterator[Finding]:
             yield from _by_times(timed, loader)
         elif not timed:
             yield from _by_samples(owner, workers, index.history)
+    yield from _among_siblings(index)
+    yield from _among_ranks(index)
+
+
+def _among_siblings(index: Index) -> Iterator[Finding]:
+    """The one of several equal children that works while the others and their parent wait.
+
+    The others have worked a little: they do their part of each round, and wait for its end.
+    """
+    families: defaultdict[tuple[ProcessId, str], list[Process]] = defaultdict(list)
+    for process in index.snapshot.living():
+        head = family_head(index, process) if process.role == "spawned" else None
+        if head is not None and not head.is_gone:
+            families[head.process, label_stem(process)].append(process)
+    for (parent, _), siblings in families.items():
+        owner = index.snapshot.get(parent)
+        slow = [each for each in siblings if working_share(index, each) >= SLOW_SHARE]
+        others = [each for each in siblings if each not in slow]
+        if owner is None or len(slow) != 1 or not others:
+            continue
+        waited = _waited_for(index, owner, slow[0])
+        works = [working_share(index, each) for each in others]
+        waits = [waiting_share(index, each) for each in others]
+        if waited < OWNER_WAITS or min(waits) < WAITING or max(works) > SLOW_SHARE / FACTOR:
+            continue
+        if max(works) >= TURN_SHARE:
+            yield _finding_of_rounds(index, owner, slow[0], others, waited)
+
+
+def _among_ranks(index: Index) -> Iterator[Finding]:
+    """The one rank that works while all others spend most of their time in collectives."""
+    ranks = [each for each in index.snapshot.living() if each.role == "rank"]
+    waits = {each.process: _collective_share(index, each) for each in ranks}
+    slow = [each for each in ranks if working_share(index, each) >= SLOW_SHARE]
+    others = [each for each in ranks if each not in slow]
+    if len(slow) != 1 or not others or min(waits[each.process] for each in others) < OWNER_WAITS:
+        return
+    works = [working_share(index, each) for each in others]
+    if TURN_SHARE <= max(works) <= SLOW_SHARE / FACTOR:
+        waited = sum(waits[each.process] for each in others) / len(others)
+        yield _finding_of_ranks(index, slow[0], others, waited)
+
+
+def _collective_share(index: Index, rank: Process) -> float:
+    """The share of the time that a rank waits in collectives.
+
+    Such a wait is one for a condition of its own process (gloo), and few stacks are taken: where
+    those that were show a collective, the waits without a stack count as well.
+    """
+    waits = [each for each in shares(index, rank) if each.activity.kind == "waiting"]
+    seen = sum(each.share for each in waits if each.activity.target == "collective")
+    alike = [each for each in waits if each.activity.target == "lock"]
+    if not seen or any(each.activity.place for each in alike):
+        return seen
+    return seen + sum(each.share for each in alike)
+
+
+def _finding_of_ranks(
+    index: Index, slow: Process, others: Sequence[Process], waited: float
+) -> Finding:
+    """Describe the rank for which the others wait in each step."""
+    place = work_place(index, [slow])
+    at = f" at {place.words}" if place is not None else ""
+    evidence = [
+        f"{called(each)}: {words}"
+        for each in (slow, *others[:3])
+        if (words := doing_words(index, each)) is not None
+    ]
+    evidence.append(
+        "if all ranks were as fast as the others, a step would take at least "
+        f"{1 - waited:.0%} of its present time"
+    )
+    waits = "waits" if len(others) == 1 else "wait"
+    return Finding(
+        rule=RULE,
+        severity=Severity.INFO,
+        process=slow.process,
+        others=tuple(each.process for each in others),
+        subject="ranks",
+        summary=(
+            f"{all_called(others, 3)} {waits} {waited:.0%} of the time in collectives for "
+            f"{called(slow)}, which works{at}"
+        ),
+        evidence=tuple(evidence),
+        cause=(
+            f"A collective ends when all ranks have entered it. {called(slow)} does more before it "
+            "enters than the others, in each step; the ranks that wait are not the cause."
+        ),
+        advice=(
+            f"Look at what {called(slow)} does{at} that the others do not, or do faster: metrics, "
+            "logging or checkpoints of one rank only, more or longer samples, a busy core. Do it "
+            "less often, share it between the ranks, or do it in another process."
+        ),
+    )
+
+
+def _waited_for(index: Index, owner: Process, slow: Process) -> float:
+    """The share of the time in which a process waits for another, as far as its waits are known.
+
+    Waits for an item of a queue do not say which process has to put it.
+    """
+    return sum(
+        each.share
+        for each in shares(index, owner)
+        if each.activity.kind == "waiting"
+        and each.activity.target in ("pipe", "socket", "queue", "event")
+        and (not each.activity.providers or slow.process in each.activity.providers)
+    )
+
+
+def _finding_of_rounds(
+    index: Index, owner: Process, slow: Process, others: Sequence[Process], waited: float
+) -> Finding:
+    """Describe the process for whose part of each round all others wait."""
+    place = work_place(index, [slow])
+    at = f" at {place.words}" if place is not None else ""
+    idle = sum(waiting_share(index, each) for each in others) / len(others)
+    evidence = [
+        f"{called(each)}: {words}"
+        for each in (slow, owner, *others[:2])
+        if (words := doing_words(index, each)) is not None
+    ]
+    evidence.append(
+        f"without that wait {called(owner)} would be at most {times_faster(waited)} as fast"
+    )
+    return Finding(
+        rule=RULE,
+        severity=Severity.WARNING,
+        process=slow.process,
+        others=tuple(each.process for each in others),
+        subject="rounds",
+        summary=(
+            f"{called(owner)} waits {waited:.0%} of the time for {called(slow)}{at}, and "
+            f"{counted(len(others), 'process', 'processes')} that do the same work wait with it"
+        ),
+        evidence=tuple(evidence),
+        cause=(
+            f"They work in rounds, and a round ends when the last of them has done its part. "
+            f"{called(slow)} takes far longer for its part than the others, which wait "
+            f"{idle:.0%} of the time. More processes do not help."
+        ),
+        advice=(
+            f"Look at what is different in {called(slow)}{at}: its data or its "
+            "configuration. Share the work more evenly, or let the parent take results as they "
+            "come, without waiting for all in each round."
+        ),
+    )
 
 
 def _usual_s(worker: Process) -> float | None:

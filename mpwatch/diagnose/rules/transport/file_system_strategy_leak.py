@@ -12,11 +12,15 @@ from mpwatch.model.snapshot import Segment, Snapshot
 from mpwatch.model.units import bytes_text
 
 RULE = "file-system-strategy-leak"
+OTHER_JOBS = "other jobs"
+"""The subject of the finding about segments of other jobs."""
 SETTLED_S = 10.0
 """torch_shm_manager removes the files of its clients 2 s after the last client has exited."""
 WORTH_BYTES = 2**20
 WORTH_FILES = 100
 """Less than this is not reported."""
+WORTH_OF_OTHERS_BYTES = 8 * 2**20
+"""What other jobs left concerns this job only as room that it takes, and small files take none."""
 WORTH_WARNING = 0.1
 """Part of /dev/shm from which leaked segments are a warning."""
 
@@ -38,9 +42,9 @@ def check(index: Index) -> Iterator[Finding]:
     own_pids = {process.pid for process in index.snapshot.processes}
     ours = [segment for segment in known.values() if segment.creator_pid in own_pids]
     others = [segment for segment in known.values() if segment.creator_pid not in own_pids]
-    if _is_worth(ours):
+    if _is_worth(ours, WORTH_BYTES):
         yield _ours(index.snapshot, ours)
-    if _is_worth(others):
+    if _is_worth(others, WORTH_OF_OTHERS_BYTES):
         yield _others(others)
 
 
@@ -48,9 +52,9 @@ def _held_bytes(left: Sequence[Segment | SegmentUse]) -> int:
     return segment_bytes(left)
 
 
-def _is_worth(left: Sequence[Segment | SegmentUse]) -> bool:
+def _is_worth(left: Sequence[Segment | SegmentUse], least_bytes: int) -> bool:
     """Whether the segments are worth a finding."""
-    return len(left) >= WORTH_FILES or _held_bytes(left) >= WORTH_BYTES
+    return len(left) >= WORTH_FILES or _held_bytes(left) >= least_bytes
 
 
 def _ours(snapshot: Snapshot, left: Sequence[Segment | SegmentUse]) -> Finding:
@@ -75,7 +79,7 @@ def _others(left: Sequence[Segment | SegmentUse]) -> Finding:
     return Finding(
         rule=RULE,
         severity=Severity.INFO,
-        subject="other jobs",
+        subject=OTHER_JOBS,
         summary=(
             f"not of this job: {_count(left)} of exited processes of other jobs on this machine "
             f"{'holds' if len(left) == 1 else 'hold'} {bytes_text(_held_bytes(left))} of /dev/shm"

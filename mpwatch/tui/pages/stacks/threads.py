@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 from rich.cells import cell_len, set_cell_size
 
 from mpwatch.describe.frames import frame_words, place_words
-from mpwatch.describe.states import state_word
+from mpwatch.describe.processes import state_word
 from mpwatch.diagnose.analysis.stack_patterns import HOOK_THREAD, user_frame
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame, WaitedOn

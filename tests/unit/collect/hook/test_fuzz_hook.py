@@ -13,10 +13,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from mpwatch.collect.hook import client as ring_memory
 from mpwatch.collect.hook import decode
-from mpwatch.collect.hook import link as ring_memory
-from mpwatch.collect.hook.link import Delivered, Link
-from mpwatch.collect.hook.ring_decode import CLOCK_LIMIT_NS, decode_slice, parse_ring
+from mpwatch.collect.hook.client import Delivered, Link
+from mpwatch.collect.hook.decode import CLOCK_LIMIT_NS, decode_slice, parse_ring
 from mpwatch.hook import wire
 from mpwatch.model.events import HookSlice, HookStatus, Input
 from tests.builders.hook_server import ME, ObservedHooks, records

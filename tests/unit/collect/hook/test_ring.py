@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.collect.hook.ring_decode import decode_slice, parse_ring, read_ring
+from mpwatch.collect.hook.decode import decode_slice, parse_ring, read_ring
 from mpwatch.hook import wire
 
 

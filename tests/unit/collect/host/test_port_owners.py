@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.collect.host.port_owners import named_ports, port_owners
+from mpwatch.collect.host.host import named_ports, port_owners
 from mpwatch.model.host import PortOwner
 
 HEADER = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  inode"

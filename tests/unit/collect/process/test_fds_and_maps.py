@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.collect.process import fds, maps, segments
+from mpwatch.collect.process import fds, maps
 from mpwatch.collect.process.fds import HeldFile
 from mpwatch.model.ids import SegmentId
 from mpwatch.model.samples import inode_of
@@ -195,7 +195,7 @@ def test_an_address_leads_to_the_file_it_lies_in() -> None:
     ],
 )
 def test_segments_are_known_by_name(path: str, is_linked: bool, kind: str) -> None:
-    assert segments.kind_of(path, is_linked) == kind
+    assert maps.segment_kind(path, is_linked) == kind
 
 
 def test_a_segment_held_and_mapped_is_one_with_size_and_creator(tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_a_segment_held_and_mapped_is_one_with_size_and_creator(tmp_path: Path) 
     held = [HeldFile(9, "/dev/shm/torch_7_1_0 (deleted)", segment, stat)]
     mapped = [maps.MappedFile(segment, "/dev/shm/torch_7_1_0 (deleted)", ((4096, 12288),))]
 
-    (use,) = segments.join(1, held, mapped, segments.ExtentCache(), lambda pid: pid + 1000, 5.0)
+    (use,) = maps.join_segments(1, held, mapped, maps.ExtentCache(), lambda pid: pid + 1000, 5.0)
 
     assert use.segment == segment
     assert use.fds == (9,)
@@ -221,7 +221,7 @@ def test_a_segment_held_and_mapped_is_one_with_size_and_creator(tmp_path: Path) 
 def test_a_segment_that_cannot_be_examined_has_its_mapped_length(proc: FakeProc) -> None:
     mapped = [maps.MappedFile(SegmentId(1, 2), "/dev/shm/torch_7_1_0 (deleted)", ((0, 8192),))]
 
-    (use,) = segments.join(42, [], mapped, segments.ExtentCache(str(proc)), lambda pid: None, 5.0)
+    (use,) = maps.join_segments(42, [], mapped, maps.ExtentCache(str(proc)), lambda pid: None, 5.0)
 
     assert use.size_bytes == 8192
     assert use.allocated_bytes is None
@@ -234,7 +234,7 @@ def test_a_named_segment_is_examined_by_name_only_if_it_is_the_same_file(proc: F
     stat = (proc.root / "42/root/dev/shm/torch_7_1_0").stat()
     same = maps.MappedFile(SegmentId(stat.st_dev, stat.st_ino), "/dev/shm/torch_7_1_0", ((0, 1),))
     other = same._replace(segment=SegmentId(stat.st_dev, stat.st_ino + 1))
-    cache = segments.ExtentCache(str(proc))
+    cache = maps.ExtentCache(str(proc))
 
     assert cache.examine(42, other, 1.0) is None
     found = cache.examine(42, same, 1.0)
@@ -243,7 +243,7 @@ def test_a_named_segment_is_examined_by_name_only_if_it_is_the_same_file(proc: F
 
 
 def test_facts_that_were_not_used_for_long_are_forgotten(tmp_path: Path) -> None:
-    cache = segments.ExtentCache(str(tmp_path))
+    cache = maps.ExtentCache(str(tmp_path))
     cache.learn(SegmentId(1, 2), tmp_path.stat(), 5.0)
     gone = maps.MappedFile(SegmentId(1, 2), "/x", ((0, 1),))
 

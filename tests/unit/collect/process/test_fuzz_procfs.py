@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from mpwatch.collect.host import cgroups, port_owners
+from mpwatch.collect.host import cgroups, host
 from mpwatch.collect.host.cgroups import CgroupReader, parse_membership, parse_mounts
 from mpwatch.collect.process import fds, identify, memory, procfs, syscall_waits
 from mpwatch.collect.process.fds import read_sockets
@@ -184,7 +184,7 @@ def test_command_lines_and_environments(place: Proc, cmdline: bytes, environ: by
     found = procfs.read_environment(proc, 10, frozenset((b"RANK", b"TMPDIR")))
     assert found.keys() <= {"RANK", "TMPDIR"}
     assert all(map(is_clean, found.values()))
-    assert all(0 <= port < 100_000 for port in port_owners.named_ports(proc, 10))
+    assert all(0 <= port < 100_000 for port in host.named_ports(proc, 10))
 
 
 @FUZZ
@@ -193,7 +193,7 @@ def test_listening_ports(place: Proc, tcp: bytes, tcp6: bytes) -> None:
     for name, data in (("net/tcp", tcp), ("net/tcp6", tcp6), ("cmdline", b""), ("environ", b"")):
         place.write(f"10/{name}", data)
 
-    assert port_owners.port_owners(str(place), 10) == ()
+    assert host.port_owners(str(place), 10) == ()
 
 
 @FUZZ

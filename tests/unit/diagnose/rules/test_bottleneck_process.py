@@ -236,3 +236,15 @@ def test_children_that_wait_for_tasks_and_ranks_are_no_clients() -> None:
     assert found(check, job(*children), past()) == []
     assert found(check, job(*ranks), past()) == []
     assert found(check, job(client(200)), past()) == []
+
+
+def test_a_main_process_that_mostly_waits_for_one_busy_process_is_told_alone() -> None:
+    asks = replace(client(200), role="main", parent=None)
+    snapshot = replace(job(asks), root=asks.process)
+
+    told = only(check, snapshot, past())
+
+    assert told.process == pid(SERVER)
+    assert "waits for the answers of spawned 150 (150), which is busy" in told.summary
+    assert "waits for its answers 71% of the time" in told.evidence[0]
+    assert "only one works at a time" in told.cause

@@ -178,7 +178,8 @@ def left(inode: int = 1, **fields: Any) -> Segment:
 
 
 def test_named_segments_of_exited_processes_are_named() -> None:
-    job = snapshot_of(main(), segments=(left(1), left(2)), shm=room(64 * MIB, MIB))
+    segments = (left(1, allocated_bytes=4 * MIB), left(2, allocated_bytes=4 * MIB))
+    job = snapshot_of(main(), segments=segments, shm=room(64 * MIB, MIB))
 
     finding = only(file_system_strategy_leak.check, job)
 
@@ -187,7 +188,7 @@ def test_named_segments_of_exited_processes_are_named() -> None:
 
 
 def test_segments_that_an_earlier_job_left_are_named() -> None:
-    earlier = replace(uses(1, creator=777)[0], is_linked=True, allocated_bytes=MIB)
+    earlier = replace(uses(1, creator=777)[0], is_linked=True, allocated_bytes=8 * MIB)
     young = replace(uses(1, creator=778, first_inode=2)[0], changed_wall_s=WALL_S - 1)
     used = uses(1, creator=779, first_inode=3)
     ours = left(3, mappers=(pid(100),))
@@ -199,6 +200,14 @@ def test_segments_that_an_earlier_job_left_are_named() -> None:
         "not of this job: 1 segment of exited processes of other jobs"
     )
     assert "made by pid 777 (not of this job" in finding.evidence[0]
+
+
+def test_a_few_small_segments_of_another_job_are_not_told() -> None:
+    earlier = replace(uses(1, creator=777)[0], is_linked=True, allocated_bytes=4 * MIB)
+
+    assert (
+        found(file_system_strategy_leak.check, snapshot_of(main(), left_segments=(earlier,))) == []
+    )
 
 
 def test_named_segments_that_fill_much_of_dev_shm_are_a_warning() -> None:

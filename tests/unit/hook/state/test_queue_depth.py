@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import multiprocessing
 
-from mpwatch.hook.state import queue_depth
-from mpwatch.hook.state.queue_depth import QueueDepths
+from mpwatch.hook.state import queue_sampling
+from mpwatch.hook.state.queue_sampling import QueueDepths
 
 
 def test_a_queue_has_its_number_of_items_and_its_limit() -> None:
@@ -44,8 +44,8 @@ def test_a_queue_that_ended_is_forgotten() -> None:
 def test_no_more_queues_are_followed_than_the_limit() -> None:
     seen = QueueDepths()
     context = multiprocessing.get_context("fork")
-    queues = [context.SimpleQueue() for _ in range(queue_depth.LIMIT + 3)]
+    queues = [context.SimpleQueue() for _ in range(queue_sampling.QUEUES_LIMIT + 3)]
     for queue in queues:
         seen.add(queue)
 
-    assert len(seen.known) == queue_depth.LIMIT
+    assert len(seen.known) == queue_sampling.QUEUES_LIMIT

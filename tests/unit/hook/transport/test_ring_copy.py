@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mpwatch.collect.hook.ring_decode import read_ring
+from mpwatch.collect.hook.decode import read_ring
 from mpwatch.hook import wire
 from mpwatch.hook.safe.unpatched import System
 from mpwatch.hook.transport.ring import Ring, make_record

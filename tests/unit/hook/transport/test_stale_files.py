@@ -9,8 +9,8 @@ import pytest
 
 from mpwatch.hook import wire
 from mpwatch.hook.safe.unpatched import System
-from mpwatch.hook.transport import runtime_dir, stale_files
-from mpwatch.hook.transport.stale_files import EVERY, KEEP_DEAD_S, StaleFiles, sweep
+from mpwatch.hook.transport import runtime_dir
+from mpwatch.hook.transport.runtime_dir import KEEP_DEAD_S, SWEEP_EVERY, StaleFiles, sweep
 
 PAGE = 4096
 
@@ -42,7 +42,7 @@ def test_old_files_are_removed_and_recent_ones_stay(tmp_path: Path) -> None:
 def test_above_the_size_limit_the_oldest_files_are_removed_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stale_files, "KEEP_DEAD_BYTES", 3 * PAGE)
+    monkeypatch.setattr(runtime_dir, "KEEP_DEAD_BYTES", 3 * PAGE)
     files = [leave(tmp_path, number, age_s=number) for number in range(10)]
 
     assert sweep_all(tmp_path) == {path.name for path in files[:3]}
@@ -101,9 +101,9 @@ def test_a_search_is_interrupted_by_a_fork_and_continued_after_it(tmp_path: Path
     [
         ("run", 1, True),
         ("attach", 1, True),
-        ("fork", EVERY, False),
-        ("spawn", EVERY, True),
-        ("forkserver", EVERY + 1, False),
+        ("fork", SWEEP_EVERY, False),
+        ("spawn", SWEEP_EVERY, True),
+        ("forkserver", SWEEP_EVERY + 1, False),
     ],
 )
 def test_attached_processes_and_some_spawned_children_begin_a_search(
@@ -124,7 +124,7 @@ def test_one_fork_in_many_begins_a_search(tmp_path: Path) -> None:
     sweeper = StaleFiles(System())
     sweeper.directory = str(tmp_path)
 
-    for _ in range(EVERY - 1):
+    for _ in range(SWEEP_EVERY - 1):
         sweeper.count_fork()
     sweeper.work(lambda: False)
     assert list(tmp_path.iterdir())

@@ -23,8 +23,8 @@ from mpwatch.observe.recording.file import (
     Recording,
     RecordingWriter,
     pack,
-    read_recording,
 )
+from tests.builders.recordings import read_recording
 from tests.builders.samples import MAIN, START_S, shared_batches, small_job
 
 

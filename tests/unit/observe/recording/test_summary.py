@@ -15,7 +15,7 @@ from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.observe.recording.summary import POINTS_LIMIT, Curve
+from mpwatch.observe.recording.timeline import POINTS_LIMIT, Curve
 from mpwatch.observe.sources.replay import replay_course, replay_to_end
 from tests.builders.samples import MAIN, START_S, WORKER_0, small_job
 from tests.unit.observe.recording.conftest import Recorded

@@ -102,3 +102,31 @@ def test_events_reported_after_an_exit_are_forgotten(folder: Path) -> None:
 
     assert told(words)[1] == ["no 3"]
     assert told(words)[1] == ["no 1", "no 3"]
+
+
+PARENT = ProcessId(4_200_009, 55)
+
+
+def earlier(folder: Path, *present: ProcessId) -> list[tuple[ProcessId, str]]:
+    """The notes of processes that exited before the observer came, by process."""
+    words = PostMortem(lambda: ())
+    ring = f"{folder}/{wire.stem(*PARENT)}{wire.RING_SUFFIX}"
+    words.received(HookHello(PARENT, 50.0, 1, "3.11", None, PARENT.pid, data={"ring": ring}))
+    found = words.left_earlier(present)
+    return [(each.process, each.data["text"]) for each in found if isinstance(each, HookNote)]
+
+
+def test_what_children_wrote_before_the_observer_came_is_read(tmp_path: Path) -> None:
+    notes = [{"kind": "exception", "ms": 1, "text": "queue.Full"}]
+    write_hook_files(tmp_path, DEAD, [(wire.SHARE, 1)], notes, origin=(*PARENT, b"actor-0"))
+
+    assert earlier(tmp_path, PARENT) == [(DEAD, "queue.Full")]
+
+
+def test_files_of_processes_of_other_jobs_and_of_present_ones_are_not_read(tmp_path: Path) -> None:
+    notes = [{"kind": "exception", "ms": 1, "text": "no"}]
+    elsewhere = ProcessId(4_200_003, 9)
+    write_hook_files(tmp_path, elsewhere, [], notes, origin=(4_200_004, 1, b""))
+    write_hook_files(tmp_path, DEAD, [], notes, origin=(*PARENT, b""))
+
+    assert earlier(tmp_path, PARENT, DEAD) == []

@@ -54,7 +54,7 @@ def test_a_report_without_a_target_gives_no_label(birth: object) -> None:
         # A forked child keeps the frames of its parent below its own.
         ([("act", "x.py"), *BOOT, ("start", LIB), ("main", "train.py")], "x.act 1"),
         ([("start", LIB), ("act", "x.py"), *BOOT], "x.act 1"),
-        ([("start", "/x/mpwatch/hook/points/process_exit.py"), *BOOT], None),
+        ([("start", "/x/mpwatch/hook/points/exits.py"), *BOOT], None),
         ([("wait", "/py/threading.py"), ("_exit_function", UTIL), BOOT[-1]], None),
         (BOOT, None),
         ([("main", "train.py")], None),

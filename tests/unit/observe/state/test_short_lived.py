@@ -47,6 +47,23 @@ def test_a_child_that_failed_between_two_readings_is_known_from_its_parent(
     assert child.ended.words == words
 
 
+def test_a_child_that_left_notes_of_its_own_is_the_process_that_wrote_them() -> None:
+    itself = ProcessId(CHILD, 1207)
+    note = HookNote(itself, int(12.05e9), "exception", {"text": "queue.Full"})
+
+    (child,) = children(birth(12.0), note, joined(12.1, 1))
+
+    assert child.process == itself
+
+
+def test_notes_of_an_earlier_process_with_the_pid_are_not_those_of_the_child() -> None:
+    note = HookNote(ProcessId(CHILD, 400), int(5e9), "exception", {"text": "queue.Full"})
+
+    (child,) = children(birth(12.0), note, joined(12.1, 1))
+
+    assert child.process == ProcessId(CHILD, 1200)
+
+
 def test_a_short_lived_loader_worker_has_its_role() -> None:
     (child,) = children(birth(12.0, worker_id=3), joined(12.1, 1))
 

@@ -1,1 +1,0 @@
-"""The scenarios as data, one module for each part of the catalogue of failures."""

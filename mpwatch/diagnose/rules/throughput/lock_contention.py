@@ -1,0 +1,135 @@
+"""Several processes spend most of their time waiting for one lock, so only one works at a time."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
+from typing import NamedTuple
+
+from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, called, counted
+from mpwatch.diagnose.analysis.shares import (
+    shares,
+    times_faster,
+    work_place,
+    working_share,
+)
+from mpwatch.diagnose.analysis.waits.file_locks import LOCK_ON
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.snapshot import Process
+
+RULE = "lock-contention"
+WAITS_SHARE = 0.3
+"""A process counts if it waits for the lock this part of its time."""
+SEEN_SHARE = 0.1
+"""Stacks have to show it taking a lock this part of its time. Without a stack the lock of a queue's
+readers looks the same, and to wait there is to be idle."""
+TURNS_SHARE = 0.02
+"""A process that works less than this gets no turn: rules for hangs name that."""
+ONE_AT_A_TIME = 1.35
+"""What all of them work together, in units of one process' time; more is no mutual exclusion. The
+part above 1 is work outside of the lock, and the error of the shares."""
+WARNED_SHARE = 0.5
+SHOWN = 4
+_SEMAPHORE = "semaphore "
+
+
+class _Wait(NamedTuple):
+    """The waits of one process for one lock."""
+
+    share: float
+    place: str
+    """The line that takes the lock, most of the time."""
+
+
+def check(index: Index) -> Iterator[Finding]:
+    """Yield a finding for each lock for which two or more processes wait much of their time.
+
+    All of them get turns. Together they work hardly more than one of them could: while one works,
+    the others wait.
+    """
+    found: defaultdict[str, list[tuple[Process, _Wait]]] = defaultdict(list)
+    for process in index.snapshot.living():
+        if process.role not in SERVICE_ROLES:
+            for lock, wait in _waits(index, process).items():
+                found[lock].append((process, wait))
+    for lock, waits in found.items():
+        works = [working_share(index, process) for process, _ in waits]
+        has_turns = sum(each >= TURNS_SHARE for each in works) >= 2
+        if len(waits) >= 2 and has_turns and sum(works) <= ONE_AT_A_TIME:
+            yield _finding(index, lock, waits, works)
+
+
+def _waits(index: Index, process: Process) -> Mapping[str, _Wait]:
+    """The locks for which the main thread waits much of its time, as far as stacks show a lock."""
+    total: defaultdict[str, float] = defaultdict(float)
+    places: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
+    queues = 0.0
+    for activity, share in shares(index, process):
+        if activity.kind != "waiting":
+            continue
+        if activity.target == "queue":
+            queues += share
+        if activity.target == "lock" and activity.what.startswith((_SEMAPHORE, LOCK_ON)):
+            total[activity.what] += share
+            if activity.place:
+                places[activity.what][activity.place] += share
+    return {
+        lock: _Wait(share, max(places[lock].items(), key=itemgetter(1))[0])
+        for lock, share in total.items()
+        if share >= WAITS_SHARE and sum(places[lock].values()) >= max(SEEN_SHARE, queues)
+    }
+
+
+def _finding(
+    index: Index, lock: str, waits: Sequence[tuple[Process, _Wait]], works: Sequence[float]
+) -> Finding:
+    """Describe the processes, their waits, and where they work meanwhile."""
+    processes = [process for process, _ in waits]
+    mean = sum(wait.share for _, wait in waits) / len(waits)
+    name = _name(lock)
+    place = work_place(index, processes)
+    at = f", at {place.words}" if place is not None else ""
+    evidence = [
+        f"{called(process)}: {wait.share:.0%} waiting for it at {wait.place}, {work:.0%} at work"
+        for (process, wait), work in list(zip(waits, works, strict=True))[:SHOWN]
+    ]
+    if len(waits) > SHOWN:
+        evidence.append(f"{len(waits) - SHOWN} more wait for it as much")
+    evidence.append(
+        f"together they work as much as {sum(works):.1f} processes would that never wait"
+        f"{f'; most of it at {place.words}' if place is not None else ''}"
+    )
+    evidence.append(
+        f"without these waits they would be at most {times_faster(mean)} as fast, if there are "
+        "cores for all of them"
+    )
+    return Finding(
+        rule=RULE,
+        severity=Severity.WARNING if mean >= WARNED_SHARE else Severity.INFO,
+        process=processes[0].process,
+        others=tuple(each.process for each in processes[1:]),
+        subject=lock,
+        summary=(
+            f"{counted(len(waits), 'process', 'processes')} wait {mean:.0%} of the time for "
+            f"{name}: one of them works at a time{at}"
+        ),
+        evidence=tuple(evidence),
+        cause=(
+            f"They share {name} and hold it while they work, so they work one after the other. "
+            "More processes do not make this faster."
+        ),
+        advice=(
+            "Work without the lock, and take it only to read or change what is shared: look at "
+            f"what is done after {waits[0][1].place}. Or give each process its own part of the "
+            "data, and combine the parts at the end."
+        ),
+    )
+
+
+def _name(lock: str) -> str:
+    """The lock in words."""
+    if lock.startswith(LOCK_ON):
+        return lock
+    return f"one lock ({lock.removesuffix(' between processes')})"

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import pytest
+
+from mpwatch.diagnose.rules.throughput.lock_contention import check
+from mpwatch.model.account import Activity
+from mpwatch.model.findings import Severity
+from mpwatch.model.snapshot import Snapshot
+from tests.builders.accounts import COMPUTES, SLEEPS, WAITS_IN_QUEUE, waits_for_lock, with_shares
+from tests.builders.snapshots import found, main, only, pid, process, snapshot_of
+
+LOCK = waits_for_lock(77)
+FILE_LOCK = Activity("waiting", "the lock on /data/cache.db", "lock", (), "cache.py:12 put")
+
+
+def job(works: float, lock: Activity = LOCK, count: int = 4, **more: Activity) -> Snapshot:
+    """Main that sleeps and workers that work or wait for a lock."""
+    numbers = range(200, 200 + count)
+    shares = {
+        f"p{n}": {COMPUTES: works, lock: 1 - works, **dict.fromkeys(more.values(), 0.3)}
+        for n in numbers
+    }
+    processes = [process(n, "spawned") for n in numbers]
+    return with_shares(snapshot_of(main(), *processes), p100={SLEEPS: 1.0}, **shares)
+
+
+def test_processes_that_work_one_at_a_time_under_one_lock_are_named() -> None:
+    told = only(check, job(works=0.25))
+
+    assert told.severity is Severity.WARNING
+    assert told.process == pid(200)
+    assert told.others == (pid(201), pid(202), pid(203))
+    assert told.summary == (
+        "4 processes wait 75% of the time for one lock (semaphore 1b:77): one of them works at a "
+        "time, at train.py:30 step"
+    )
+    assert told.evidence[0] == (
+        "spawned 200 (200): 75% waiting for it at train.py:34 run, 25% at work"
+    )
+    assert told.evidence[-2].startswith("together they work as much as 1.0 processes would")
+    assert "at most 4.0 times as fast" in told.evidence[-1]
+    assert "after train.py:34 run" in told.advice
+
+
+def test_a_lock_on_a_file_is_called_one() -> None:
+    told = only(check, job(works=0.5, lock=FILE_LOCK, count=2))
+
+    assert "2 processes wait 50% of the time for the lock on /data/cache.db" in told.summary
+
+
+def test_a_lock_that_costs_less_than_half_of_the_time_is_information() -> None:
+    assert only(check, job(works=0.62, count=2)).severity is Severity.INFO
+
+
+@pytest.mark.parametrize(
+    "healthy",
+    [
+        pytest.param(job(works=0.8), id="the lock is held for short times"),
+        pytest.param(job(works=0.6), id="several work at a time: a semaphore with a count"),
+        pytest.param(job(works=0.25, lock=waits_for_lock(77, "")), id="no stack shows a lock"),
+        pytest.param(
+            job(works=0.1, lock=waits_for_lock(77, ""), queue=WAITS_IN_QUEUE),
+            id="the lock of a queue's readers",
+        ),
+        pytest.param(job(works=0.0), id="nobody works: a deadlock has other rules"),
+        pytest.param(job(works=0.25, count=1), id="one process"),
+    ],
+)
+def test_other_waits_for_semaphores_are_not_contention(healthy: Snapshot) -> None:
+    assert found(check, healthy) == []

@@ -1,0 +1,117 @@
+"""A stage that works while the others wait for it, and jobs that only look like one."""
+
+from __future__ import annotations
+
+import pytest
+
+from mpwatch.diagnose.rules.throughput.pipeline_bottleneck import check
+from mpwatch.model.findings import Severity
+from mpwatch.model.ids import Role
+from mpwatch.model.samples import WaitedOn
+from mpwatch.model.snapshot import Snapshot
+from tests.builders.accounts import (
+    COMPUTES,
+    IS_AHEAD,
+    JOINS,
+    SLEEPS,
+    WAITS_IN_QUEUE,
+    with_shares,
+)
+from tests.builders.snapshots import fds, found, main, only, pid, pipe, process, snapshot_of, thread
+
+GETS = ("multiprocessing/connection.py:_recv", "multiprocessing/queues.py:get", "train.py:main:44")
+
+
+def learner(waits: float = 0.98, works: float = 0.95, since_s: float = 0.1) -> Snapshot:
+    """Main that reads a pipe to which two actors write, which sleep in a simulator."""
+    reads = WaitedOn("pipe-read", "read", ("pipe:[77]",), (4,))
+    gets = thread(100, *GETS, waits=reads, waits_s=since_s, still_s=since_s, stack_age_s=0.0)
+    sleeps = WaitedOn("timer", "clock_nanosleep")
+    actors = [
+        process(
+            number,
+            "spawned",
+            threads=[thread(number, "env.py:step:24", waits=sleeps, stack_age_s=0.0)],
+            fds=fds(9, links=[pipe(5, 77, True)]),
+        )
+        for number in (200, 201)
+    ]
+    job = snapshot_of(main(threads=[gets], fds=fds(9, links=[pipe(4, 77, False)])), *actors)
+    rest = {WAITS_IN_QUEUE: 1 - works}
+    return with_shares(
+        job,
+        p100={WAITS_IN_QUEUE: waits, COMPUTES: 1 - waits},
+        p200={SLEEPS: works, **rest},
+        p201={SLEEPS: works, **rest},
+    )
+
+
+def feeder(works: float = 0.97, waits: float = 0.95, role: Role = "spawned") -> Snapshot:
+    """Main that computes, and two children that wait for an item of its queue."""
+    computes = thread(100, "train.py:step:30", state="R", stack_age_s=0.0)
+    reads = WaitedOn("pipe-read", "read", ("pipe:[77]",), (4,))
+    encoders = [
+        process(
+            number,
+            role,
+            threads=[thread(number, *GETS, waits=reads, waits_s=0.1, still_s=0.1, stack_age_s=0.0)],
+            fds=fds(9, links=[pipe(4, 77, False)]),
+        )
+        for number in (200, 201)
+    ]
+    own = main(threads=[computes], fds=fds(9, links=[pipe(5, 77, True)]))
+    share = {WAITS_IN_QUEUE: waits, COMPUTES: 1 - waits}
+    mine = {COMPUTES: works, WAITS_IN_QUEUE: 1 - works}
+    return with_shares(snapshot_of(own, *encoders), p100=mine, p200=share, p201=share)
+
+
+def test_producers_that_do_not_keep_up_with_their_consumer_are_named() -> None:
+    told = only(check, learner())
+
+    assert told.severity is Severity.INFO
+    assert told.process == pid(200)
+    assert told.others == (pid(201),)
+    assert told.summary == (
+        "main (100) waits 98% of the time for spawned 200 (200) and spawned 201 (201), which work "
+        "all the time at env.py:24 step"
+    )
+    assert "main (100) would be at most 50 times as fast" in told.evidence[-1]
+    assert "95% of that time is sleep, which needs no core" in told.cause
+    assert told.advice.startswith("Start more processes of that kind than 2")
+    assert "nothing is wrong" in told.advice
+
+
+def test_a_parent_that_cannot_feed_its_children_is_named() -> None:
+    told = only(check, feeder())
+
+    assert told.process == pid(100)
+    assert told.summary.startswith(
+        "spawned 200 (200) and spawned 201 (201) wait 95% of the time for main (100), which works "
+        "all the time at train.py:30 step"
+    )
+    assert "sleep" not in told.cause
+    assert told.advice.startswith("Move work of main (100) at train.py:30 step into the processes")
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        pytest.param(
+            with_shares(feeder(), p100={COMPUTES: 1.0}, p200={IS_AHEAD: 1.0}, p201={IS_AHEAD: 1.0}),
+            id="children that wait for room in the queue of a parent that computes",
+        ),
+        pytest.param(learner(waits=0.5), id="the consumer keeps up"),
+        pytest.param(learner(works=0.6), id="the producers wait, too"),
+        pytest.param(learner(since_s=30.0), id="nothing comes any more: rules for hangs"),
+        pytest.param(feeder(works=0.8), id="the parent waits for its children, too"),
+        pytest.param(feeder(waits=0.75), id="the children work much of the time"),
+        pytest.param(feeder(role="rank"), id="ranks"),
+        pytest.param(feeder(role="loader-worker"), id="workers of a DataLoader"),
+        pytest.param(
+            with_shares(feeder(), p100={JOINS: 1.0}, p200={COMPUTES: 1.0}, p201={COMPUTES: 1.0}),
+            id="a parent that joins children that work",
+        ),
+    ],
+)
+def test_other_jobs_have_no_slow_stage(job: Snapshot) -> None:
+    assert found(check, job) == []

@@ -1,0 +1,111 @@
+"""One of several equal processes for which the others and their parent wait in each round."""
+
+from __future__ import annotations
+
+import pytest
+
+from mpwatch.diagnose.rules.throughput.straggler_worker import check
+from mpwatch.model.account import Activity
+from mpwatch.model.findings import Severity
+from mpwatch.model.snapshot import Snapshot
+from tests.builders.accounts import (
+    COMPUTES,
+    IN_A_CONDITION,
+    IN_ALL_REDUCE,
+    SLEEPS,
+    answers_from,
+    with_shares,
+)
+from tests.builders.snapshots import found, main, only, pid, process, snapshot_of
+
+WORKS = {SLEEPS: 0.97, answers_from(100): 0.03}
+WAITS = {answers_from(100, "env.py:12 worker"): 0.95, SLEEPS: 0.05}
+
+
+def job(
+    slow: dict[Activity, float] = WORKS,
+    other: dict[Activity, float] = WAITS,
+    owner: float = 0.94,
+    label: str = "env 1",
+    waits_for: int = 201,
+) -> Snapshot:
+    """Main that gathers from three environments, of which 201 is the slow one."""
+    names = {200: "env 0", 201: label, 202: "env 2"}
+    environments = [process(n, "spawned", label=name) for n, name in names.items()]
+    mine = {answers_from(waits_for): owner, COMPUTES: 1 - owner}
+    return with_shares(
+        snapshot_of(main(), *environments), p100=mine, p200=other, p201=slow, p202=other
+    )
+
+
+def test_the_one_environment_that_all_others_wait_for_is_named() -> None:
+    told = only(check, job())
+
+    assert told.severity is Severity.WARNING
+    assert told.process == pid(201)
+    assert told.others == (pid(200), pid(202))
+    assert told.summary == (
+        "main (100) waits 94% of the time for env 1 (201) at env.py:24 step, and 2 processes that "
+        "do the same work wait with it"
+    )
+    assert "at most 16.7 times as fast" in told.evidence[-1]
+    assert "wait 95% of the time" in told.cause
+
+
+@pytest.mark.parametrize(
+    "healthy",
+    [
+        pytest.param(job(slow=WAITS), id="all wait as much"),
+        pytest.param(job(other=WORKS), id="all work as much"),
+        pytest.param(job(owner=0.3), id="the parent hardly waits"),
+        pytest.param(job(label="evaluator"), id="it does other work than the others"),
+        pytest.param(job(other={answers_from(100): 1.0}), id="the others have no work at all"),
+        pytest.param(job(waits_for=200), id="the parent waits for another one"),
+    ],
+)
+def test_processes_that_wait_for_other_reasons_have_no_straggler(healthy: Snapshot) -> None:
+    assert found(check, healthy) == []
+
+
+def ranks(slow: float = 0.95, waits: float = 0.7, works: float = 0.2) -> Snapshot:
+    """Rank 0, which computes, and two others."""
+    job = [process(n, "rank", label=f"rank {n - 200}") for n in (200, 201, 202)]
+    other = {IN_ALL_REDUCE: waits, COMPUTES: works, SLEEPS: 1 - waits - works}
+    mine = {COMPUTES: slow, IN_ALL_REDUCE: 1 - slow}
+    return with_shares(snapshot_of(main(), *job), p200=mine, p201=other, p202=other)
+
+
+def test_a_rank_that_works_while_the_others_wait_in_collectives_is_named() -> None:
+    told = only(check, ranks(waits=0.79))
+
+    assert told.severity is Severity.INFO
+    assert told.process == pid(200)
+    assert told.summary == (
+        "rank 1 (201) and rank 2 (202) wait 79% of the time in collectives for rank 0 (200), which "
+        "works at train.py:30 step"
+    )
+    assert "at least 21% of its present time" in told.evidence[-1]
+
+
+@pytest.mark.parametrize(
+    "healthy",
+    [
+        pytest.param(ranks(waits=0.3), id="the others wait a little"),
+        pytest.param(ranks(slow=0.6), id="it waits, too"),
+        pytest.param(ranks(waits=1.0, works=0.0), id="a stall has other rules"),
+    ],
+)
+def test_ranks_that_wait_for_each_other_have_no_straggler(healthy: Snapshot) -> None:
+    assert found(check, healthy) == []
+
+
+def test_waits_of_ranks_without_a_stack_count_where_those_with_one_are_in_a_collective() -> None:
+    job = [process(n, "rank", label=f"rank {n - 200}") for n in (200, 201)]
+    waits = {IN_A_CONDITION: 0.9, COMPUTES: 0.05}
+
+    def told(other: dict[Activity, float]) -> int:
+        snapshot = with_shares(snapshot_of(main(), *job), p200={COMPUTES: 1.0}, p201=other)
+        return len(found(check, snapshot))
+
+    assert told({**waits, IN_ALL_REDUCE: 0.05}) == 1
+    assert told({**waits, SLEEPS: 0.05}) == 0
