@@ -34,6 +34,7 @@ REMEDIES = (
     ("cannot be read by others", "an installation that other users can read"),
     ("every user can run", "apt install python3"),
     ("x86-64", "an x86-64 processor"),
+    ("needs a tmpfs", "a writable /dev/shm"),
     ("lie in memory", "TMPDIR on a disk"),
     ("others need no ctypes", "Python 3.10"),
     ("no table of columns", "Python 3.11"),

@@ -768,6 +768,40 @@ THROUGHPUT = (
         shows_s=25,
         is_alone=True,
     ),
+    Scenario(
+        name="pickling-cost",
+        title="send frames as lists of numbers through a queue",
+        neighbour="sends them as tensors",
+        expected=("pickling-cost",),
+        layer="stacks",
+        shows_s=25,
+        is_alone=True,
+    ),
+    Scenario(
+        name="many-small-tensors",
+        title="load batches of a thousand tensors of a few numbers each",
+        neighbour="concatenates them in collate_fn",
+        expected=("many-small-tensors",),
+        layer="stacks",
+        shows_s=25,
+        is_alone=True,
+    ),
+    Scenario(
+        name="disk-waits",
+        title="write a log record by record, each through to the disk",
+        neighbour="leaves writing to the kernel",
+        expected=("disk-waits",),
+        shows_s=20,
+        is_alone=True,
+    ),
+    Scenario(
+        name="page-fault-cost",
+        title="allocate a large work buffer anew for each sample",
+        neighbour="allocates it once",
+        expected=("page-fault-cost",),
+        shows_s=20,
+        is_alone=True,
+    ),
 )
 
 # Silently wrong results.

@@ -10,6 +10,7 @@ from mpwatch.describe.processes import ROLE_PLURALS, joined_names, unique_names
 from mpwatch.model.account import (
     BUCKET_S,
     LAST_MINUTE_S,
+    TRANSFERS,
     Activity,
     ActivityKind,
     ProcessAccount,
@@ -59,7 +60,7 @@ def activity_words(activity: Activity, names: Mapping[ProcessId, str]) -> str:
         return verb
     match activity.kind:
         case "computing" | "spinning":
-            return f"{verb} in {what}"
+            return what if what in TRANSFERS else f"{verb} in {what}"
         case "waiting":
             providers = joined_names(activity.providers, names)
             if activity.target == "child" and providers:
@@ -107,12 +108,13 @@ class Part(NamedTuple):
 def parts_of(shares: Sequence[Share]) -> list[Part]:
     """The shares without places, the largest first; each with those of its places.
 
-    Python and native code are one activity, named after the one that most stacks show.
+    Python and native code are one activity, named after the one that most stacks show. To pass
+    objects to other processes is another one.
     """
     found: dict[Activity, list[Share]] = {}
     for each in shares:
         key = each.activity._replace(place="")
-        if key.kind == "computing":
+        if key.kind == "computing" and key.what not in TRANSFERS:
             key = key._replace(what="")
         found.setdefault(key, []).append(each)
     parts = [_part(activity, alike) for activity, alike in found.items()]

@@ -115,7 +115,13 @@ CAUSES_OF: Mapping[str, tuple[str, ...]] = {
         "stuck-worker-io",
         "unreused-buffers-copied",
         "bottleneck-process",
+        "many-small-tensors",
+        "pickling-cost",
+        "disk-waits",
+        "page-fault-cost",
     ),
+    "bottleneck-process": ("pickling-cost",),
+    "pipeline-bottleneck": ("pickling-cost", "disk-waits", "page-fault-cost"),
     "straggler-worker": ("stuck-worker-io",),
     "pin-memory-thread-death": ("fd-exhaustion-receiver", "max-map-count"),
     "resource-tracker-leaks": ("worker-oom-killed", "worker-segfault", "main-killed"),
@@ -142,7 +148,7 @@ CAUSES_OF: Mapping[str, tuple[str, ...]] = {
 GROWTH = "steady-growth"
 GROWTH_LEADS_TO: Mapping[str, frozenset[str]] = {
     "worker-oom-killed": frozenset(("memory", "queue")),
-    "shm-full-enospc": frozenset(("shared-memory files", "shared memory")),
+    "shm-full-enospc": frozenset(("shared-memory files", "shared memory", "files in memory")),
     "pids-limit": frozenset(("threads", "child processes")),
 }
 """The resources whose steady growth can lead to a failure, by its rule."""

@@ -57,7 +57,7 @@ class Activity(NamedTuple):
 
     kind: ActivityKind
     what: str = ""
-    """What it waits for, by whom it was stopped, or why nothing is known."""
+    """What it waits for or computes, by whom it was stopped, or why nothing is known."""
     target: Target = ""
     providers: tuple[ProcessId, ...] = ()
     """The processes that can end a wait, where they are known and few."""
@@ -79,6 +79,17 @@ JOB_WORKS = Activity("unknown", "some process works, or waits for something outs
 IMPORTS = "imports"
 """`Activity.what` of a thread that runs the code of a module for the first time."""
 RUNNING_KINDS = frozenset(("computing", "spinning"))
+PICKLING = "pickling"
+UNPICKLING = "unpickling"
+COPYING = "copying messages through pipes or sockets"
+SHARING = "moving tensors into shared memory"
+RECEIVING = "opening shared tensors"
+TRANSFERS = frozenset((PICKLING, UNPICKLING, COPYING, SHARING, RECEIVING))
+"""`Activity.what` of a thread that computes only to pass objects from one process to another."""
+DESCRIPTORS = "descriptors of shared tensors"
+"""`Activity.what` of a wait that is part of `RECEIVING`."""
+SYNC_CALLS = ("fsync", "fdatasync", "msync", "sync_file_range", "sync", "syncfs")
+"""System calls that return when data is on the disk; `Activity.what` begins with their name."""
 
 
 class Tally(NamedTuple):

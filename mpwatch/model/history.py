@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Literal, NamedTuple, TypeAlias, overload
 
+from mpwatch.model.host import FilesKey
 from mpwatch.model.ids import ProcessId
 
 ProcessMetric: TypeAlias = Literal[
@@ -26,10 +27,14 @@ ProcessMetric: TypeAlias = Literal[
     "children",
     "threads",
     "minor_faults",
+    "major_faults",
+    "system_ticks",  # cpu time in the kernel
     "involuntary_switches",
     "voluntary_switches",
     "loader_wait",  # 1 while the main thread waits in a DataLoader for a batch or for work, else 0
-    "read_bytes",  # by system calls, pipes included; only of resource trackers
+    # By system calls, pipes included: a point after each MiB or more, of resource trackers always.
+    "read_bytes",
+    "written_bytes",  # by system calls, pipes included; a point each time it has written more
     "main_read_bytes",  # of the main thread; a point each time it has read more, see `ProcSample`
     "queue_backlog",  # items in its queues without a bound, counted by the hook
     "answer_wait",  # 1 while the main thread reads from a socket, else 0; from the first 1 on
@@ -47,9 +52,6 @@ HostMetric: TypeAlias = Literal[
     "runnable",
     "segment_bytes",
     "zombies",
-    "psm_files",
-    "semaphore_files",
-    "tmp_files",
 ]
 
 
@@ -179,6 +181,8 @@ class History:
     host: Mapping[HostMetric, Series] = field(default_factory=dict)
     started_at_s: float | None = None
     """When observation began."""
+    files: Mapping[FilesKey, Series] = field(default_factory=dict)
+    """The number of new files of each kind that the last reading has."""
 
     def of(self, process: ProcessId, metric: ProcessMetric) -> Series:
         """The series of one process, oldest first; empty if never read."""

@@ -50,14 +50,41 @@ class PortOwner(NamedTuple):
     """1 if its parent has ended."""
 
 
+FilesKind: TypeAlias = Literal["psm", "semaphore", "file"]
+"""Blocks of `multiprocessing.shared_memory`, named semaphores, anything else."""
+
+
+class FilesKey(NamedTuple):
+    """Which files are counted together."""
+
+    folder: str
+    """As the job names it."""
+    group: str
+    """What their names have in common: the letters that they begin with, and the suffix."""
+
+
 class NewFiles(NamedTuple):
-    """Files of one kind in one directory, made by the user of a job since the job began."""
+    """Files of one folder with similar names, made by the user of a job since the job began."""
 
     total: int
     size_bytes: int
     """What they occupied when each was first seen."""
     example: str
     """Path of the last one found."""
+    key: FilesKey = FilesKey("", "")
+    kind: FilesKind = "file"
+    pattern: str = ""
+    """Their names, `shard-*.npy`."""
+    room: RoomSample | None = None
+    """The file system that they are in."""
+    is_memory: bool = False
+    """Whether that is a tmpfs, whose files are memory."""
+    is_shared: bool = False
+    """Whether other jobs of the user are likely to use the folder: /tmp, /dev/shm, and what is
+    below them."""
+    makers: tuple[tuple[int, int], ...] = ()
+    """Pids of processes of the job that had one of them open for writing, and in how many
+    readings; most first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +111,8 @@ class HostSample:
     """Named torch segments in its /dev/shm whose creator has ended; `None` if unreadable."""
     port_owners: tuple[PortOwner, ...] | None = None
     """Listeners on the rendezvous ports of the root process; `None` if unreadable."""
-    new_psm: NewFiles | None = None
-    """`multiprocessing.shared_memory` blocks in its /dev/shm; `None` if not counted."""
-    new_semaphores: NewFiles | None = None
-    """Named semaphores in its /dev/shm."""
-    new_tmp: NewFiles | None = None
-    """Files in the directory for temporary files that its TMPDIR names."""
+    new_files: tuple[NewFiles, ...] | None = None
+    """Files that may be of this job, those with most first; `None` if none were counted."""
     problems: tuple[str, ...] = ()
 
 

@@ -211,6 +211,8 @@ class ProcSample:
     """`3.11`, from the executable or libpython."""
     torch_loaded: bool | None = None
     cpu_ticks: int | None = None
+    system_ticks: int | None = None
+    """The part of `cpu_ticks` in the kernel: system calls and page faults."""
     uid: int | None = None
     nice: int | None = None
     exe: str | None = None
@@ -233,6 +235,7 @@ class ProcSample:
     voluntary_switches: int | None = None
     involuntary_switches: int | None = None
     read_bytes: int | None = None
+    """By system calls from files, pipes and sockets; as `written_bytes`."""
     written_bytes: int | None = None
     main_read_bytes: int | None = None
     """What its main thread has read by system calls from files and pipes; not of loader workers."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from mpwatch.model.account import Account
 from mpwatch.model.findings import Finding
@@ -37,6 +37,8 @@ class Thread:
     stack_age_s: float | None = None
     """Seconds from the stack to the sample of the thread."""
     has_gil: bool | None = None
+    is_active: bool | None = None
+    """Whether it ran when its stack was taken; `None` of a stack from the hook."""
     still_s: float | None = None
     """How long it has used no cpu, within the time observed."""
     waits_s: float | None = None
@@ -218,6 +220,17 @@ class Segment:
         return None if self.changed_wall_s is None else max(0.0, wall_s - self.changed_wall_s)
 
 
+class FileLine(NamedTuple):
+    """A line of the program that makes files or shared memory, and how often that was seen."""
+
+    process: ProcessId
+    place: str
+    """`staging.py:24 stage`."""
+    times: int
+    size_bytes: int | None
+    """What it made, where a hook reported it; `None` if a stack showed it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Flow:
     """Tensors from one process to another, from the hook's records on both sides."""
@@ -287,6 +300,8 @@ class Snapshot:
     processes: tuple[Process, ...]
     """Root first, parents before children; also processes that have ended."""
     segments: tuple[Segment, ...] = ()
+    file_lines: tuple[FileLine, ...] = ()
+    """Lines seen to make files, the most frequent first; bounded."""
     gpus: tuple[GpuSample, ...] | None = None
     flows: tuple[Flow, ...] = ()
     loaders: tuple[Loader, ...] = ()

@@ -7,12 +7,15 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from mpwatch.diagnose.analysis.account import advanced
 from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.known_errors import tags_of
 from mpwatch.diagnose.registry import RULES
+from mpwatch.model.account import Account
 from mpwatch.model.findings import Finding
 from mpwatch.model.history import History, HostMetric, Point, ProcessMetric
-from mpwatch.model.host import CgroupSample, HostSample, RoomSample
+from mpwatch.model.host import CgroupSample, FilesKey, HostSample, RoomSample
 from mpwatch.model.ids import ProcessId, Role, SegmentId, SegmentUse
 from mpwatch.model.samples import (
     Ended,
@@ -257,12 +260,31 @@ def history(
     processes: Mapping[tuple[int, ProcessMetric], Sequence[Point]] | None = None,
     host: Mapping[HostMetric, Sequence[Point]] | None = None,
     started_at_s: float = NOW_S - 300,
+    files: Mapping[FilesKey, Sequence[Point]] | None = None,
 ) -> History:
     taken = {(pid(number), metric): s for (number, metric), s in (processes or {}).items()}
-    return History(taken, host or {}, started_at_s)
+    return History(taken, host or {}, started_at_s, files or {})
 
 
 NO_HISTORY = history()
+
+
+def accounted(*snapshots: Snapshot) -> Snapshot:
+    """The last snapshot, with the account of time of all."""
+    spent = Account()
+    for each in snapshots:
+        index = Index(each, NO_HISTORY)
+        spent = advanced(spent, index, wait_graph(index))
+    return replace(snapshots[-1], account=spent)
+
+
+def ticked(process: Process, ticks: Mapping[int, int]) -> Process:
+    """The process with these cpu times of its threads, in ticks."""
+    threads = tuple(
+        ThreadSample(each.tid, each.name, each.state, ticks.get(each.tid, 0))
+        for each in process.threads
+    )
+    return replace(process, sample=replace(process.sample, threads=threads))
 
 
 def exited(number: int, *, at_s: float = NOW_S - 5, **how: Any) -> Ended:

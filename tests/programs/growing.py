@@ -1,6 +1,7 @@
 """One resource that grows in one way, by the first argument; `--seconds N` limits it.
 
-The ways that are not faults: `cache` fills up and stays, `sawtooth` collects and clears.
+The ways that are not faults: `cache` fills up and stays, `sawtooth` collects and clears, `newest`
+removes what it does not need any more.
 """
 
 import argparse
@@ -120,6 +121,27 @@ def shm(seconds: float) -> None:
         shared_memory.SharedMemory(name).unlink()
 
 
+def stage(seconds: float, kept: int, size: int) -> None:
+    """Copy shards of a size into /dev/shm, of which those of so many steps stay."""
+    with tempfile.TemporaryDirectory(prefix="stage_", dir="/dev/shm") as folder:
+        for step in steps(seconds):
+            if step % 2 == 0:
+                with open(f"{folder}/shard-{step:06}.npy", "wb") as shard:
+                    shard.write(bytes(size))
+            if step >= kept and step % 2 == 0:
+                os.unlink(f"{folder}/shard-{step - kept:06}.npy")
+
+
+def staged(seconds: float) -> None:
+    """Shards are copied into /dev/shm, and nothing removes them."""
+    stage(seconds, 1 << 30, MIB // 4)
+
+
+def newest(seconds: float) -> None:
+    """Shards are copied into /dev/shm, and the newest twenty stay."""
+    stage(seconds, 40, MIB)
+
+
 def tmp(seconds: float) -> None:
     """A temporary file for each step, never removed by the program: set TMPDIR."""
     for step in steps(seconds):
@@ -153,8 +175,8 @@ def sawtooth(seconds: float) -> None:
 WAYS: dict[str, Callable[[float], None]] = {
     way.__name__: way
     for way in (
-        *(pipes, files, sockets, memory, threads, children, queue, shm, tmp),
-        *(cache, sawtooth),
+        *(pipes, files, sockets, memory, threads, children, queue, shm, staged, tmp),
+        *(cache, sawtooth, newest),
     )
 }
 

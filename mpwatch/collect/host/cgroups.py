@@ -7,7 +7,6 @@ above the mount point, outside a container, are not visible; a problem says so.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -55,7 +54,7 @@ def parse_mounts(mountinfo: bytes) -> tuple[Mount, ...]:
         fields, tail = before.split(" "), after.split(" ")
         if len(fields) < 6 or len(tail) < 3 or tail[0] not in ("cgroup", "cgroup2"):
             continue
-        point, root = _unescape(fields[4]), _unescape(fields[3])
+        point, root = procfs.unescaped(fields[4]), procfs.unescaped(fields[3])
         if "\0" in point:
             continue  # no path that could be opened
         names = frozenset(tail[2].split(",")) if tail[0] == "cgroup" else frozenset[str]()
@@ -155,11 +154,6 @@ def _visible(mount: Mount, path: str) -> tuple[tuple[str, ...], str]:
         folder = os.path.dirname(folder)
         folders.append(folder)
     return tuple(folders), ""
-
-
-def _unescape(text: str) -> str:
-    r"""A path from mountinfo, where blanks are written as `\040`."""
-    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), text)
 
 
 def _number(read: Read, path: str) -> int | None:

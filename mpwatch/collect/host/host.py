@@ -9,15 +9,16 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from mpwatch.collect.host.cgroups import CgroupReader
-from mpwatch.collect.host.new_files import NewFilesReader, shm_kind, tmp_kind
+from mpwatch.collect.host.new_files import SHM, NewFilesReader, room_of
 from mpwatch.collect.host.orphans import left_segments
 from mpwatch.collect.process import procfs
 from mpwatch.collect.process.procfs import DescriptorBudget, OpenFiles
 from mpwatch.model.host import CgroupSample, HostSample, NewFiles, PortOwner, RoomSample
 from mpwatch.model.ids import SegmentUse
+from mpwatch.model.samples import ProcSample
 from mpwatch.model.sanitize import clean
 
 RELOCATE_S = 30.0
@@ -25,10 +26,6 @@ RELOCATE_S = 30.0
 LOOK_AGAIN_S = 2.0
 """How old a list of orphaned segments may become: they may be removed at any time."""
 
-SHM = "/dev/shm"
-NO_FILES = NewFiles(0, 0, "")
-PUBLIC_TMP = ("/tmp", "/tmp/", "/var/tmp", "/var/tmp/")
-"""Directories in which files of one user may be of any job: they are not counted."""
 _MEMORY = re.compile(rb"^(MemTotal|MemAvailable):\s+(\d+) kB", re.M)
 DEFAULT_PORT = 29500
 """The rendezvous port of torch.distributed where a job names none."""
@@ -47,15 +44,7 @@ def room(path: str, shown: str) -> RoomSample:
     Raises:
         OSError: As statvfs(3) says.
     """
-    found = os.statvfs(path)
-    counts_inodes = found.f_files > 0
-    return RoomSample(
-        path=shown,
-        total_bytes=found.f_blocks * found.f_frsize,
-        free_bytes=found.f_bavail * found.f_frsize,
-        total_inodes=found.f_files if counts_inodes else None,
-        free_inodes=found.f_ffree if counts_inodes else None,
-    )
+    return room_of(os.statvfs(path), shown)
 
 
 class HostCollector:
@@ -71,8 +60,7 @@ class HostCollector:
         self._left: tuple[SegmentUse, ...] | None = None
         self._left_at_s = -math.inf
         self._port_owners: tuple[PortOwner, ...] | None = None
-        self._shm_files = NewFilesReader(shm_kind)
-        self._tmp_files = NewFilesReader(tmp_kind)
+        self._new_files = NewFilesReader(proc)
 
     def collect(
         self,
@@ -84,6 +72,7 @@ class HostCollector:
         *,
         uid: int | None = None,
         since_wall_s: float | None = None,
+        others: Iterable[int] = (),
     ) -> HostSample:
         """Read once.
 
@@ -95,15 +84,12 @@ class HostCollector:
             wall_s: CLOCK_REALTIME.
             uid: Its user, whose new files are counted; they are not counted if this is unknown.
             since_wall_s: When it was started, seconds since 1970.
+            others: Further processes of the job, in whose working directories files are counted.
         """
         problems: list[str] = []
-        in_shm: dict[str, NewFiles] | None = None
-        in_tmp: dict[str, NewFiles] | None = None
+        files: tuple[NewFiles, ...] | None = None
         if uid is not None and since_wall_s is not None:
-            root = f"{self._proc}/{pid}/root"
-            in_shm = self._shm_files.read(f"{root}{SHM}", SHM, uid, since_wall_s, at_s)
-            if tmp is not None and tmp not in PUBLIC_TMP:
-                in_tmp = self._tmp_files.read(f"{root}{tmp}", tmp, uid, since_wall_s, at_s)
+            files = self._new_files.read(pid, others, tmp, uid, since_wall_s, at_s)
         cgroup = self._cgroup(pid, at_s, problems)
         load, runnable = self._load(problems)
         memory = self._memory(problems)
@@ -126,11 +112,13 @@ class HostCollector:
             threads_max=self._kernel_limits[1],
             left_segments=self._left,
             port_owners=self._port_owners,
-            new_psm=_of_kind(in_shm, "psm"),
-            new_semaphores=_of_kind(in_shm, "semaphore"),
-            new_tmp=_of_kind(in_tmp, "tmp"),
+            new_files=files,
             problems=tuple(problems),
         )
+
+    def note_files(self, samples: Iterable[ProcSample]) -> None:
+        """Note which files processes have open: their folders are listed from the next look on."""
+        self._new_files.note(samples)
 
     def oom_kills(self) -> int | None:
         """Out-of-memory kills that the control group has counted, also after all processes exited.
@@ -197,11 +185,6 @@ class HostCollector:
             return int(procfs.read(f"{self._proc}/{name}", 64))
         except (OSError, ValueError):
             return None
-
-
-def _of_kind(found: dict[str, NewFiles] | None, kind: str) -> NewFiles | None:
-    """The files of one kind; `None` if nothing was counted."""
-    return None if found is None else found.get(kind, NO_FILES)
 
 
 def _usable(affinity: int | None, cgroup: CgroupSample | None) -> int | None:

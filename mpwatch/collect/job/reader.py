@@ -79,6 +79,7 @@ class TreeCollector:
         self._readers.update(tree, at_s, wall_s)
         host = self._read_host(tree, at_s, wall_s)
         processes = self._readers.read(tree, request, at_s, wall_s, host.max_map_count)
+        self._host.note_files(processes)
         gpus, gpu_problems = self._read_gpus(request)
         return TreeSample(
             at_s=at_s,
@@ -125,6 +126,7 @@ class TreeCollector:
             wall_s,
             uid=static.uid,
             since_wall_s=static.born_wall_s,
+            others=(each.stat.pid for each in tree if each.stat.process != first),
         )
 
     def _read_gpus(

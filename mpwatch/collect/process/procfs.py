@@ -48,6 +48,8 @@ class Stat(NamedTuple):
     """Its identity; of a thread, the thread's own."""
     is_fork: bool = False
     """Forked, and nothing executed since (PF_FORKNOEXEC): it still says so as a zombie."""
+    system_ticks: int = 0
+    """The part of `cpu_ticks` in the kernel: system calls and page faults."""
 
 
 def read(path: str, limit: int = CHUNK_BYTES) -> bytes:
@@ -107,6 +109,7 @@ def parse_stat(line: bytes) -> Stat:
         exit_code=code or None,
         process=ProcessId(pid, start_ticks),
         is_fork=bool(int(fields[6]) & _FORKED_NO_EXEC),
+        system_ticks=int(fields[12]),
     )
 
 
@@ -253,6 +256,7 @@ def boot_wall_s(proc: str) -> float | None:
     return None
 
 
+_ESCAPED = re.compile(r"\\([0-7]{3})")
 _IO = re.compile(rb"^(rchar|wchar): (\d+)$", re.M)
 
 
@@ -303,6 +307,11 @@ def read_io(proc: str, pid: int) -> tuple[int | None, int | None]:
 def read_bytes_of(data: bytes) -> int | None:
     """Bytes read by system calls, by the content of `io` of a process or a thread."""
     return next((number(count) for name, count in _IO.findall(data) if name == b"rchar"), None)
+
+
+def unescaped(text: str) -> str:
+    r"""A path from mountinfo, where blanks are written as `\040`."""
+    return _ESCAPED.sub(lambda match: chr(int(match.group(1), 8)), text)
 
 
 def number(text: bytes | None, base: int = 10) -> int | None:

@@ -357,6 +357,7 @@ class ProcessReader:
             python_version=static.python_version,
             torch_loaded=mappings.has_torch if mappings is not None else None,
             cpu_ticks=stat.cpu_ticks,
+            system_ticks=stat.system_ticks,
             uid=static.uid,
             nice=stat.nice,
             exe=static.exe,

@@ -39,6 +39,9 @@ _RECEIVES = {"recvfrom": 3, "recvmsg": 2, "recvmmsg": 3}
 """Calls that receive, with the index of their flags."""
 _MSG_WAITALL = 0x100  # linux/socket.h
 _PIPE_BUF = 4096  # linux/limits.h: a write of so many bytes to a pipe is done whole or not at all
+_SYNCS = frozenset(("fsync", "fdatasync", "syncfs", "sync_file_range"))
+_ON_DISK = _READS | _WRITES | _SYNCS
+"""Calls that wait for a disk, whose first argument is the descriptor."""
 _EPOLLS = frozenset(("epoll_wait", "epoll_pwait", "epoll_pwait2"))
 _SIGNALS = frozenset(("pause", "rt_sigsuspend", "rt_sigtimedwait"))
 _TIMERS = frozenset(("nanosleep", "clock_nanosleep"))
@@ -192,7 +195,7 @@ class WaitResolver:
         if name in FILE_LOCK_CALLS:
             wait = self._on_fds("unknown", name, (_int32(arguments[0]),))
             return replace(wait, holder=holder_for(self._proc, self._pid))
-        if name in ("ioctl", "fsync", "fdatasync"):
+        if name == "ioctl" or name in _SYNCS:
             return self._on_fds("unknown", name, (_int32(arguments[0]),))
         return WaitedOn("signal" if name in _SIGNALS else "unknown", name)
 
@@ -306,7 +309,7 @@ class WaitResolver:
         """Uninterruptible: a disk or network file system, a driver, a core dump, vfork."""
         targets = [wchan] if wchan else []
         fds: tuple[int, ...] = ()
-        if call is not None and call.arguments and (name in _READS or name in _WRITES):
+        if call is not None and call.arguments and name in _ON_DISK:
             fds = (_int32(call.arguments[0]),)
             targets.insert(0, clean(self._target(fds[0])))
         return WaitedOn("disk", name or "-", tuple(targets), fds)
@@ -356,27 +359,28 @@ def _int32(register: int) -> int:
 
 _X86_64: dict[int, str] = {
     0: "read", 1: "write", 2: "open", 7: "poll", 16: "ioctl", 17: "pread64", 18: "pwrite64",
-    19: "readv", 20: "writev", 23: "select", 34: "pause", 35: "nanosleep", 40: "sendfile",
-    42: "connect", 43: "accept", 44: "sendto", 45: "recvfrom", 46: "sendmsg", 47: "recvmsg",
-    56: "clone", 57: "fork", 58: "vfork", 59: "execve", 61: "wait4", 65: "semop", 69: "msgsnd",
-    70: "msgrcv", 72: "fcntl", 73: "flock", 74: "fsync", 75: "fdatasync", 128: "rt_sigtimedwait",
-    130: "rt_sigsuspend", 202: "futex", 208: "io_getevents", 219: "restart_syscall",
-    220: "semtimedop", 230: "clock_nanosleep", 231: "exit_group", 232: "epoll_wait",
-    243: "mq_timedreceive", 247: "waitid", 257: "openat", 270: "pselect6", 271: "ppoll",
-    275: "splice", 276: "tee", 278: "vmsplice", 281: "epoll_pwait", 288: "accept4", 299: "recvmmsg",
-    307: "sendmmsg", 426: "io_uring_enter", 441: "epoll_pwait2", 449: "futex_waitv",
-    455: "futex_wait",
+    19: "readv", 20: "writev", 23: "select", 26: "msync", 34: "pause", 35: "nanosleep",
+    40: "sendfile", 42: "connect", 43: "accept", 44: "sendto", 45: "recvfrom", 46: "sendmsg",
+    47: "recvmsg", 56: "clone", 57: "fork", 58: "vfork", 59: "execve", 61: "wait4", 65: "semop",
+    69: "msgsnd", 70: "msgrcv", 72: "fcntl", 73: "flock", 74: "fsync", 75: "fdatasync",
+    128: "rt_sigtimedwait", 130: "rt_sigsuspend", 162: "sync", 202: "futex", 208: "io_getevents",
+    219: "restart_syscall", 220: "semtimedop", 230: "clock_nanosleep", 231: "exit_group",
+    232: "epoll_wait", 243: "mq_timedreceive", 247: "waitid", 257: "openat", 270: "pselect6",
+    271: "ppoll", 275: "splice", 276: "tee", 277: "sync_file_range", 278: "vmsplice",
+    281: "epoll_pwait", 288: "accept4", 299: "recvmmsg", 306: "syncfs", 307: "sendmmsg",
+    426: "io_uring_enter", 441: "epoll_pwait2", 449: "futex_waitv", 455: "futex_wait",
 }  # fmt: skip
 
 _AARCH64: dict[int, str] = {
     4: "io_getevents", 22: "epoll_pwait", 25: "fcntl", 29: "ioctl", 32: "flock", 56: "openat",
     63: "read", 64: "write", 65: "readv", 66: "writev", 67: "pread64", 68: "pwrite64",
     71: "sendfile", 72: "pselect6", 73: "ppoll", 75: "vmsplice", 76: "splice", 77: "tee",
-    82: "fsync", 83: "fdatasync", 94: "exit_group", 95: "waitid", 98: "futex", 101: "nanosleep",
-    115: "clock_nanosleep", 128: "restart_syscall", 133: "rt_sigsuspend", 137: "rt_sigtimedwait",
-    183: "mq_timedreceive", 188: "msgrcv", 189: "msgsnd", 192: "semtimedop", 193: "semop",
-    202: "accept", 203: "connect", 206: "sendto", 207: "recvfrom", 211: "sendmsg", 212: "recvmsg",
-    220: "clone", 221: "execve", 242: "accept4", 243: "recvmmsg", 260: "wait4", 269: "sendmmsg",
+    81: "sync", 82: "fsync", 83: "fdatasync", 84: "sync_file_range", 94: "exit_group", 95: "waitid",
+    98: "futex", 101: "nanosleep", 115: "clock_nanosleep", 128: "restart_syscall",
+    133: "rt_sigsuspend", 137: "rt_sigtimedwait", 183: "mq_timedreceive", 188: "msgrcv",
+    189: "msgsnd", 192: "semtimedop", 193: "semop", 202: "accept", 203: "connect", 206: "sendto",
+    207: "recvfrom", 211: "sendmsg", 212: "recvmsg", 220: "clone", 221: "execve", 227: "msync",
+    242: "accept4", 243: "recvmmsg", 260: "wait4", 267: "syncfs", 269: "sendmmsg",
     426: "io_uring_enter", 441: "epoll_pwait2", 449: "futex_waitv", 455: "futex_wait",
 }  # fmt: skip
 

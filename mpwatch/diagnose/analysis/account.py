@@ -19,14 +19,19 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     calls,
     collective_of,
     shape_in,
+    transfer_of,
     user_frame,
 )
 from mpwatch.diagnose.analysis.waits.edges import surroundings
 from mpwatch.diagnose.analysis.waits.file_locks import LOCK_FILE, LOCK_ON
 from mpwatch.model.account import (
+    COPYING,
+    DESCRIPTORS,
     IMPORTS,
     JOB_WORKS,
+    RECEIVING,
     RUNNING_KINDS,
+    SYNC_CALLS,
     Account,
     Activity,
     ProcessAccount,
@@ -99,6 +104,11 @@ _NAMED_BY_CALL = frozenset((("semaphore", "lock"), ("child", "child")))
 _RANK_WAITS = (STORE, MACHINES, ITS_RANKS)
 _FAULT_CHANNELS = ("folio_", "__folio_", "wait_on_page", "__lock_page", "do_swap_page")
 """How kernel functions begin in which a thread waits for a page: mm/filemap.c of Linux."""
+
+_MAPPING_CHANNELS = ("__do_sys_brk", "__vm_munmap", "vm_mmap_pgoff", "do_mprotect", "do_madvise")
+"""Kernel functions that wait for the lock of the address space (mmap_lock, mm/mmap.c of Linux 6):
+other threads of the process fault pages in, or it is being read from outside."""
+MAPPINGS_LOCK = "the lock of its own memory mappings"
 
 
 def advanced(before: Account, index: Index, waits: WaitGraph) -> Account:
@@ -230,7 +240,9 @@ def _process(
         if is_same or _is_stopped_for_stacks(thread):
             accounts.append(last)
             continue
-        now = activity(index, process, thread, sample, edge, _hardly_waits(last))
+        now = activity(
+            index, process, thread, sample, edge, _hardly_waits(last), _waits_for_disks(last)
+        )
         if now == last.now:
             accounts.append(last)
             continue
@@ -263,6 +275,15 @@ def _hardly_waits(account: ThreadAccount) -> bool:
     return seen
 
 
+def _waits_for_disks(account: ThreadAccount) -> bool:
+    """Whether recent readings found a thread waiting for nothing but disks or file servers."""
+    for bucket in account.buckets[-2:]:
+        waits = (each for each in bucket.tally.seen if each.kind not in RUNNING_KINDS)
+        if any(each.target != "file" for each in waits):
+            return False
+    return account.now.target == "file" or account.now.kind in RUNNING_KINDS
+
+
 def _is_stopped_for_stacks(thread: Thread) -> bool:
     """Whether a tracer has stopped it for so short that it may be py-spy, which takes its stack."""
     return thread.state == "t" and (thread.waits_s or 0.0) < TRACED_S
@@ -278,6 +299,7 @@ def activity(
     sample: ThreadSample,
     edge: WaitEdge | None,
     hardly_waits: bool = False,
+    shows_disk: bool = False,
 ) -> Activity:
     """What a thread does now.
 
@@ -288,6 +310,7 @@ def activity(
         sample: The sample of that thread.
         edge: The wait of that thread in the wait graph.
         hardly_waits: Whether readings before found it running as well.
+        shows_disk: Whether a new stack of a wait is one of a wait for a disk.
     """
     if thread.state == "R":
         return _running(index, thread, hardly_waits)
@@ -296,7 +319,7 @@ def activity(
     if edge is not None and edge.is_ordinary and _holds(edge, thread):
         return _idle(edge.what)
     if thread.state == "D":
-        return _blocked(thread, sample)
+        return _blocked(thread, sample, shows_disk)
     stack = thread.stack if is_current(thread) else ()
     shape = shape_in(index, stack) if stack else ""
     known = _batch(index, process, thread, edge, shape)
@@ -345,25 +368,38 @@ def _few(edge: WaitEdge) -> tuple[ProcessId, ...]:
 def _running(index: Index, thread: Thread, hardly_waits: bool) -> Activity:
     """Computing or spinning, and where, as far as a new stack shows.
 
-    The stack may be of a wait between two computations, unless the thread held the GIL or has
-    hardly waited at all. Where cores are short that is not a question of its cpu time.
+    The stack may be of a wait between two computations, unless the thread held the GIL or ran when
+    it was taken, or has hardly waited at all. Where cores are short that is not a question of its
+    cpu time.
     """
     if not thread.stack or (thread.stack_age_s or 0.0) > RECENT_S:
         return _COMPUTING
     percent = thread.cpu_percent or 0.0
-    if not thread.has_gil and percent < MOSTLY_PERCENT and not hardly_waits:
+    ran = thread.has_gil or thread.is_active
+    if not ran and percent < MOSTLY_PERCENT and not hardly_waits:
         return _COMPUTING
-    return _place(index, thread.stack, thread.has_gil, percent >= SPINS_PERCENT)
+    is_busy = percent >= SPINS_PERCENT
+    return _place(index, thread.stack, thread.has_gil, is_busy, thread.is_active)
 
 
 _COMPUTING = Activity("computing")
 
 
 @derived
-def _place(index: Index, stack: tuple[Frame, ...], has_gil: bool | None, is_busy: bool) -> Activity:
+def _place(
+    index: Index,
+    stack: tuple[Frame, ...],
+    has_gil: bool | None,
+    is_busy: bool,
+    is_active: bool | None,
+) -> Activity:
     """The line of the program at which a thread runs, and whether it only polls there."""
     own = own_frames(stack)
     user = user_frame(stack)
+    if (transfer := transfer_of(own)) and (has_gil or is_active is not False):
+        if transfer == COPYING and not is_active:
+            return _COMPUTING  # it may have waited for a message, or for room in the pipe
+        return Activity("computing", transfer, place=frame_words(user) if user else "")
     place = frame_words(user if user is not None else own[0] if own else stack[0])
     if is_busy and any(calls(own[:4], each) for each in _POLLS):
         return Activity("spinning", place=place)
@@ -392,16 +428,33 @@ def _idle(what: str) -> Activity:
     return Activity("idle", what.partition(" on ")[0])
 
 
-def _blocked(thread: Thread, sample: ThreadSample) -> Activity:
-    """Uninterruptible: in a read or write, at a page that is not in memory, or in a driver."""
-    targets = thread.waits_on.targets if thread.waits_on is not None else ()
+def _blocked(thread: Thread, sample: ThreadSample, shows_disk: bool) -> Activity:
+    """Uninterruptible: in a read or write, at a page that is not in memory, or in a driver.
+
+    Such waits are short: a stack is hardly ever of the same one. But where a thread waits for
+    nothing else, the stack of any of its waits shows the line.
+    """
+    wait = thread.waits_on
+    targets = wait.targets if wait is not None else ()
     path = next((target for target in targets if target.startswith("/")), None)
+    is_near = shows_disk and not thread.is_active and (thread.stack_age_s or 0.0) <= RECENT_S
+    place = _at(thread.stack) if is_near or is_current(thread) else ""
+    if wait is not None and wait.call in SYNC_CALLS:
+        return _sync(wait, place)
     if path is not None:
-        return Activity("waiting", f"{path} (a disk or file server)", "file")
+        return Activity("waiting", f"{path} (a disk or file server)", "file", place=place)
     if sample.syscall == -1 and (thread.wchan or "").startswith(_FAULT_CHANNELS):
         return Activity("waiting", "pages that are not in memory (page faults)", "page-faults")
+    if (thread.wchan or "").startswith(_MAPPING_CHANNELS):
+        return Activity("waiting", MAPPINGS_LOCK, place=place)
     where = f" in the kernel's {thread.wchan}" if thread.wchan else ""
-    return Activity("waiting", f"a disk or driver{where}", "file")
+    return Activity("waiting", f"a disk or driver{where}", "file", place=place)
+
+
+def _sync(wait: WaitedOn, place: str) -> Activity:
+    """A wait until data is on the disk."""
+    path = next((target for target in wait.targets if target.startswith("/")), "")
+    return Activity("waiting", f"{wait.call} of {path or 'a file'}", "file", place=place)
 
 
 def _batch(
@@ -465,6 +518,8 @@ def _by_call(
     kind = wait.kind
     if edge is not None and edge.what.startswith(LOCK_ON) and _holds(edge, thread):
         return Activity("waiting", edge.what, "lock", _few(edge), place)
+    if wait.call in SYNC_CALLS:
+        return _sync(wait, place)
     if kind == "timer" or (kind == "poll" and not wait.targets):
         return Activity("sleeping", place=place) if place else _SLEEPING
     if kind == "futex":
@@ -475,7 +530,17 @@ def _by_call(
     is_known = edge is not None and _holds(edge, thread)
     what = edge.what if edge is not None and is_known else _target_words(wait)
     words, target = _words_of_call(wait, what)
+    if target == "socket" and _is_receiving(thread):
+        # Each connection is short, and each has a socket of its own.
+        return Activity("waiting", DESCRIPTORS, target, providers, _at(thread.stack))
     return Activity("waiting", words, target, providers if target in _PROVIDED else (), place)
+
+
+def _is_receiving(thread: Thread) -> bool:
+    """Whether a new stack shows a thread that opens shared tensors, one after the other."""
+    if not thread.stack or (thread.stack_age_s or 0.0) > RECENT_S:
+        return False
+    return transfer_of(own_frames(thread.stack)) == RECEIVING
 
 
 _SLEEPING = Activity("sleeping")

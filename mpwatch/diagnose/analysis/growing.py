@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,14 +21,21 @@ from mpwatch.diagnose.analysis.forecast import (
 )
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.newest import own_place
-from mpwatch.diagnose.analysis.process_queries import WORK_ROLES, age_s
+from mpwatch.diagnose.analysis.process_queries import (
+    WORK_ROLES,
+    age_s,
+    all_called,
+    called,
+    counted,
+)
 from mpwatch.diagnose.analysis.resources import fd_limit, map_limit
 from mpwatch.diagnose.analysis.shares import imported_until_s
 from mpwatch.model.findings import Severity
-from mpwatch.model.history import NO_POINTS, History, HostMetric, ProcessMetric, first_at, rise
+from mpwatch.model.history import NO_POINTS, History, ProcessMetric, first_at, rise
 from mpwatch.model.host import NewFiles, RoomSample
 from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.snapshot import Process, Segment
+from mpwatch.model.units import bytes_text
 
 MIB = 1 << 20
 START_S = 15.0
@@ -39,8 +47,10 @@ Resource: TypeAlias = Literal[
     "child processes", "threads", "queue", "descriptors", "mappings", "memory"
 ]
 """The subject of a finding."""
-FileKind: TypeAlias = Literal["shared-memory files", "semaphores", "temporary files"]
-"""The subject of a finding about files that belong to no single process."""
+FileKind: TypeAlias = Literal[
+    "shared-memory files", "semaphores", "files in memory", "temporary files", "files"
+]
+"""The subject of a finding about files that are made and not removed."""
 
 
 BATCHES = 4
@@ -70,9 +80,19 @@ MEMORY = _Watched("memory", "anon_bytes", Steadiness(24, 32 * MIB, 2 * MIB), 0.0
 SEGMENTS = Steadiness(24, 64 * MIB, 4 * MIB)
 SEGMENTS_SHARE = 0.1
 FILES = Steadiness(30, 12, 2)
-"""Directories are listed every four seconds at most."""
+"""Folders are listed every four seconds at most."""
+TEMPORARY = frozenset(("tmp", "temp", ".tmp", "cache", ".cache", "__cache__"))
+"""Folders of files that are made to be removed."""
+LEAST_WRITTEN, MOST_WRITTEN = 0.88, 1.15
+"""A process that has written so many times what new files occupy makes them, likely. Both numbers
+are read every few seconds; of four programs that wrote nothing else the quotient was 0.97 to 1.03.
+Of two jobs that write as much, one may be taken for the other."""
+SIMILAR = 0.1
+"""A line made these files if what it made differs from their mean size by this part at most."""
 MESSAGE_BYTES = 20
 """`REGISTER:/psm_5f3a01c2:shared_memory` and `REGISTER:/mp-x1y2z3ab:semaphore` are longer."""
+
+_PIDS = re.compile(r"(?<![0-9])[1-9][0-9]{2,9}(?![0-9*])")
 
 CARRIES: Mapping[Resource, frozenset[Resource]] = {
     "child processes": frozenset(("threads", "descriptors", "mappings", "memory")),
@@ -392,49 +412,170 @@ def growing_segments(index: Index) -> GrowingSegments | None:
 
 
 class GrowingFiles(NamedTuple):
-    """Files of one kind that the user of the job makes and no process removes."""
+    """Files with similar names that a job makes and no process removes."""
 
     kind: FileKind
     files: NewFiles
     growth: Growth
-    room: RoomSample | None
-    """The file system that they are in."""
+    """In files."""
+    makers: tuple[Process, ...]
+    """The processes that make them, as far as that is known."""
+    proof: str
+    """How it is known that they are of this job, as a sentence of evidence."""
+    is_use: bool
+    """Whether `makers` are only known to use them: one makes them, and others may read them."""
+    eta_s: float | None
+    """Seconds until the file system or the memory is used up; `None` beyond a day."""
 
     @property
-    def eta_s(self) -> float | None:
-        """Seconds until the file system has no bytes or no inodes left, `None` beyond a day."""
-        if self.room is None or not self.files.total:
-            return None
-        per_s = self.growth.per_s
-        bytes_per_s = per_s * self.files.size_bytes / self.files.total
-        ends = [self.room.free_bytes / bytes_per_s] if bytes_per_s > 0 else []
-        if self.room.free_inodes is not None:
-            ends.append(self.room.free_inodes / per_s)
-        eta_s = min(ends, default=MAX_HORIZON_S + 1)
-        return eta_s if eta_s <= MAX_HORIZON_S else None
+    def bytes_per_s(self) -> float:
+        """The rate in bytes: files of the mean size."""
+        return self.growth.per_s * self.files.size_bytes / max(1, self.files.total)
 
 
 def growing_files(index: Index) -> Iterator[GrowingFiles]:
-    """The kinds of files whose number rises steadily.
+    """The files whose number rises steadily: of each kind those that occupy most.
 
-    Other jobs of the same user may make files in /dev/shm as well. Blocks of shared memory and
-    semaphores are told only of a job whose resource tracker has read a message for each: that is
-    how they are registered (multiprocessing/resource_tracker.py, CPython 3.10 to 3.14).
+    Other jobs of the same user may make files as well. Only those are told that a process of this
+    job had open, whose names hold its pid, that occupy what it has written in the same time, or,
+    of blocks and semaphores, for which its resource tracker has read enough messages: that is how
+    they are registered (multiprocessing/resource_tracker.py, CPython 3.10 to 3.14). What a program
+    writes for good is told only if it fills its file system within a day.
     """
-    host, history = index.snapshot.host, index.history
-    registered_bytes = sum(
-        rise(history.of(process.process, "read_bytes"))
-        for process in index.snapshot.living()
-        if process.role == "resource-tracker"
-    )
-    rows: tuple[tuple[FileKind, HostMetric, NewFiles | None, RoomSample | None], ...] = (
-        ("shared-memory files", "psm_files", host.new_psm, host.shm),
-        ("semaphores", "semaphore_files", host.new_semaphores, host.shm),
-        ("temporary files", "tmp_files", host.new_tmp, host.tmp),
-    )
-    for kind, metric, files, room in rows:
-        growth = steady_growth(history.of_host(metric), FILES)
-        if files is None or growth is None:
+    found: dict[FileKind, GrowingFiles] = {}
+    for files in index.snapshot.host.new_files or ():
+        growth = steady_growth(index.history.files.get(files.key, NO_POINTS), FILES)
+        if growth is None:
             continue
-        if kind == "temporary files" or registered_bytes >= MESSAGE_BYTES * growth.gained:
-            yield GrowingFiles(kind, files, growth, room)
+        traced = _traced(index, files, growth)
+        if traced is None:
+            continue
+        kind, eta_s = _file_kind(index, files), _files_eta_s(index, files, growth)
+        is_use = files.kind == "psm" and not _noted_by_hooks(index, files)
+        each = GrowingFiles(kind, files, growth, *traced, is_use, eta_s)
+        if kind == "files" and eta_s is None:
+            continue
+        if kind not in found or each.bytes_per_s > found[kind].bytes_per_s:
+            found[kind] = each
+    yield from found.values()
+
+
+def _file_kind(index: Index, files: NewFiles) -> FileKind:
+    """The subject of a finding about these files."""
+    if files.kind != "file":
+        return "shared-memory files" if files.kind == "psm" else "semaphores"
+    if files.is_memory:
+        return "files in memory"
+    is_temporary = (
+        files.is_shared
+        or _is_below_tmpdir(index, files)
+        or files.key.group.startswith("tmp*")
+        or any(name in TEMPORARY for name in files.key.folder.split("/"))
+    )
+    return "temporary files" if is_temporary else "files"
+
+
+def _files_eta_s(index: Index, files: NewFiles, growth: Growth) -> float | None:
+    """Seconds until no bytes, inodes or memory are left, `None` beyond a day."""
+    if not files.total:
+        return None
+    bytes_per_s = growth.per_s * files.size_bytes / files.total
+    ends = []
+    if files.room is not None:
+        if bytes_per_s > 0:
+            ends.append(files.room.free_bytes / bytes_per_s)
+        if files.room.free_inodes is not None:
+            ends.append(files.room.free_inodes / growth.per_s)
+    memory = memory_room(index.snapshot) if files.is_memory else None
+    if memory is not None and bytes_per_s > 0:
+        ends.append(memory.free_bytes / bytes_per_s)
+    eta_s = min(ends, default=MAX_HORIZON_S + 1)
+    return eta_s if eta_s <= MAX_HORIZON_S else None
+
+
+def _traced(
+    index: Index, files: NewFiles, growth: Growth
+) -> tuple[tuple[Process, ...], str] | None:
+    """The processes that make some files, and how that is known; `None` if nothing shows it."""
+    living = {process.pid: process for process in index.snapshot.living()}
+    if files.kind == "psm" and (noted := _noted_by_hooks(index, files)):
+        words = " and ".join(f"{called(each)} makes them at {place}" for each, place in noted[:3])
+        return tuple(process for process, _ in noted[:3]), f"{words}, as its hook has seen"
+    seen = [(living[pid], count) for pid, count in files.makers if pid in living]
+    if seen:
+        words = " and ".join(
+            f"{called(process)} had one of them open in {counted(count, 'reading')}"
+            for process, count in seen[:3]
+        )
+        return tuple(process for process, _ in seen[:3]), words
+    if files.kind != "file":
+        return _registered(index, growth)
+    named = [living[pid] for pid in map(int, _PIDS.findall(files.pattern)) if pid in living]
+    if named:
+        return (named[0],), f"their names hold the pid of {called(named[0])}"
+    gained_bytes = growth.gained * files.size_bytes / max(1, files.total)
+    for process in living.values():
+        written = _written_bytes(index.history, process, growth.span_s)
+        if gained_bytes and LEAST_WRITTEN <= written / gained_bytes <= MOST_WRITTEN:
+            words = (
+                f"{called(process)} has written {bytes_text(written)} in that time, about what "
+                f"they occupy: that it makes them is likely, and not certain"
+            )
+            return (process,), words
+    if _is_below_tmpdir(index, files):
+        words = "they are in the TMPDIR of this job; other jobs of the user with the same one count"
+        return (), words
+    return None
+
+
+def _is_below_tmpdir(index: Index, files: NewFiles) -> bool:
+    """Whether files are in the TMPDIR of the job, and that is none that all jobs use."""
+    root = index.snapshot.get(index.snapshot.root)
+    tmp = root.sample.environment.get("TMPDIR") if root is not None else None
+    folder = f"{files.key.folder}/"
+    return tmp is not None and not files.is_shared and folder.startswith(f"{tmp.rstrip('/')}/")
+
+
+def _noted_by_hooks(index: Index, files: NewFiles) -> list[tuple[Process, str]]:
+    """The processes whose hooks have seen them make blocks of this size, and at which line."""
+    mean_bytes = files.size_bytes / max(1, files.total)
+    found: dict[ProcessId, tuple[Process, str]] = {}
+    for line in index.snapshot.file_lines:
+        process = index.snapshot.get(line.process)
+        if line.size_bytes is None or process is None or process.is_gone:
+            continue
+        if abs(line.size_bytes - mean_bytes) <= SIMILAR * mean_bytes:
+            found.setdefault(line.process, (process, line.place))
+    return list(found.values())
+
+
+def _registered(index: Index, growth: Growth) -> tuple[tuple[Process, ...], str] | None:
+    """The processes whose resource trackers were told of so many blocks or semaphores."""
+    snapshot = index.snapshot
+    read = [
+        (process, rise(index.history.of(process.process, "read_bytes")))
+        for process in snapshot.living()
+        if process.role == "resource-tracker"
+    ]
+    if sum(size for _, size in read) < MESSAGE_BYTES * growth.gained:
+        return None
+    trackers = [tracker for tracker, size in read if size >= MESSAGE_BYTES * growth.gained / 2]
+    users = [user for each in trackers if (user := snapshot.get(each.parent)) is not None]
+    if len(users) > 1:
+        words = (
+            f"{all_called(users)} use them: each has a resource tracker, which has read enough "
+            "messages to have registered them"
+        )
+        return tuple(users), words
+    # Children use the resource tracker of the process that started them.
+    words = "the resource tracker of this job has read enough messages to have registered them"
+    return (), words
+
+
+def _written_bytes(history: History, process: Process, span_s: float) -> float:
+    """What a process has written by system calls in the last seconds, pipes included."""
+    series = history.of(process.process, "written_bytes")
+    if len(series) < 2:
+        return 0.0
+    from_s = series[-1].at_s - span_s
+    return series[-1].value - series[max(0, first_at(series, from_s + 1.0) - 1)].value

@@ -6,13 +6,14 @@ closed have the highest ones; threads and processes have a time of start.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, is_library
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.pipes import pipe_ends
+from mpwatch.diagnose.analysis.pipes import all_links, ends_among, pipe_ends
 from mpwatch.diagnose.analysis.process_queries import all_called, counted
 from mpwatch.diagnose.analysis.stack_patterns import calls
 from mpwatch.model.samples import FdKind, FdLink, inode_of
@@ -41,6 +42,12 @@ PUT_DEPTH = 4
 """Frames within which `put` of queue.py is: a wait of threading.py is above it."""
 
 
+FEEDER = "QueueFeederThre"
+"""The name of feeder threads, as far as the kernel keeps it (multiprocessing/queues.py)."""
+_FULL_PIPE = re.compile(r"^room in a full pipe \(.*?pipe (\d+)\)")
+"""The activity of a thread in the account of time."""
+
+
 class BlockedFeeder(NamedTuple):
     """The pipe into which a queue's feeder thread cannot write more."""
 
@@ -49,22 +56,36 @@ class BlockedFeeder(NamedTuple):
 
     def readers(self, index: Index) -> Sequence[Process]:
         """The processes that hold the reading end of the pipe."""
-        ids = pipe_ends(index).readers.get(self.inode, ())
+        ends = pipe_ends(index)  # of the pipes that some thread waits for now
+        if self.inode not in ends.readers:
+            ends = ends_among(all_links(index), {self.inode}, is_complete=ends.is_complete)
+        ids = ends.readers.get(self.inode, ())
         return [process for each in ids if (process := index.snapshot.get(each)) is not None]
 
 
-def blocked_feeder(process: Process) -> BlockedFeeder | None:
-    """The pipe in which a feeder thread of `multiprocessing.Queue` waits for room, if one does."""
+def blocked_feeder(index: Index, process: Process) -> BlockedFeeder | None:
+    """The pipe in which a feeder thread of `multiprocessing.Queue` waits for room, if one does.
+
+    It waits there now, or did for most of the last minute: between two items it does not.
+    """
     for thread in process.threads:
         wait = thread.waits_on
         if wait is None or wait.kind != "pipe-write" or not wait.targets:
             continue
-        is_feeder = thread.name.startswith("QueueFeederThre") or any(
+        is_feeder = thread.name.startswith(FEEDER) or any(
             frame.function == "_feed" for frame in thread.stack
         )
         inode = inode_of(wait.targets[0])
         if is_feeder and inode is not None:
             return BlockedFeeder(wait.targets[0], inode)
+    account = index.snapshot.account.processes.get(process.process)
+    for number, each in enumerate(account.uncounted if account is not None else ()):
+        if account is None or not each.name.startswith(FEEDER):
+            continue
+        for share in account.thread(number).last_minute().shares():
+            found = _FULL_PIPE.search(share.activity.what)
+            if found is not None and share.share >= MOST:
+                return BlockedFeeder(f"pipe:[{found[1]}]", int(found[1]))
     return None
 
 

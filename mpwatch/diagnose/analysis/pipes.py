@@ -52,15 +52,18 @@ def pipe_ends(index: Index) -> PipeEnds:
         if thread.waits_on is not None
         for inode in channels_among(thread.waits_on.targets)
     }
-    is_complete = True
-    held: dict[ProcessId, tuple[FdLink, ...]] = {}
-    for process in living:
-        fds = process.sample.fds
-        if fds is None or fds.links is None:
-            is_complete = is_complete and process.sample.state == "Z"
-        else:
-            held[process.process] = fds.links
+    held = all_links(index)
+    is_complete = all(each.process in held or each.sample.state == "Z" for each in living)
     return ends_among(held, awaited, is_complete=is_complete)
+
+
+def all_links(index: Index) -> Mapping[ProcessId, tuple[FdLink, ...]]:
+    """The descriptors of each living process of which they could be read."""
+    return {
+        process.process: process.sample.fds.links
+        for process in index.snapshot.living()
+        if process.sample.fds is not None and process.sample.fds.links is not None
+    }
 
 
 def ends_among(

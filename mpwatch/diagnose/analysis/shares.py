@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from mpwatch.describe.account import sentence
 from mpwatch.describe.processes import unique_names
 from mpwatch.diagnose.analysis.index import Index, derived
+from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES
 from mpwatch.model.account import (
     BUCKET_S,
+    DESCRIPTORS,
     IMPORTS,
     NO_CORE,
     RUNNING_KINDS,
+    TRANSFERS,
     Activity,
+    ProcessAccount,
     Share,
+    Tally,
     Target,
+    ThreadAccount,
 )
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process
@@ -115,6 +121,175 @@ class Place(NamedTuple):
     """`data.py:25 _load_set`."""
     part: float
     """Of the work whose line is known, 0 to 1."""
+
+
+class Loss(NamedTuple):
+    """The time that one thread spent on something that the job could do without."""
+
+    process: Process
+    thread: ThreadAccount
+    share: float
+    """Of the thread's time, 0 to 1. Waits for a free core are divided as its cpu time is."""
+    cpu_share: float
+    """Of the thread's time, without waits for a core."""
+    kinds: Mapping[str, float]
+    """The same share by `Activity.what`."""
+    place: str
+    """The line of the program at which most of it was; empty where no stack showed one."""
+    readings: float
+
+
+Test: TypeAlias = Callable[[Activity], bool]
+
+
+def losses(index: Index, is_lost: Test) -> list[Loss]:
+    """The time that threads of running processes lost in some activities, the largest share first.
+
+    Only threads that had such an activity in the last seconds are looked at.
+
+    Args:
+        index: The snapshot.
+        is_lost: Whether an activity is one of those; of passing objects on, or waits for files.
+    """
+    found = []
+    for process, account, number in _possible_losses(index):
+        thread = account.uncounted[number]
+        if not _had(thread, is_lost):
+            continue
+        tally = account.thread(number).last_minute()
+        if tally.readings < READINGS or tally.observed_s < OBSERVED_S:
+            continue
+        loss = _loss(process, thread, tally, is_lost)
+        if loss is not None:
+            found.append(loss)
+    return sorted(found, key=lambda loss: -loss.share)
+
+
+@derived
+def _possible_losses(index: Index) -> Sequence[tuple[Process, ProcessAccount, int]]:
+    """The threads that did anything lately that any rule may ask `losses` for.
+
+    Most threads did not: to find that once for all rules takes 0.05 ms for 64 workers.
+    """
+    found = []
+    accounts = index.snapshot.account.processes
+    for process in index.snapshot.living():
+        account = accounts.get(process.process)
+        if account is not None:
+            found += [
+                (process, account, number)
+                for number, thread in enumerate(account.uncounted)
+                if _had(thread, _may_be_lost)
+            ]
+    return found
+
+
+_LOST = TRANSFERS | {DESCRIPTORS}
+
+
+def _may_be_lost(activity: Activity) -> bool:
+    return activity.what in _LOST or activity.target in ("file", "page-faults")
+
+
+def _had(thread: ThreadAccount, is_lost: Test) -> bool:
+    """Whether a thread did one of some activities in the last seconds."""
+    if is_lost(thread.now):
+        return True
+    return bool(thread.buckets) and any(map(is_lost, thread.buckets[-1].tally.seen))
+
+
+def _loss(process: Process, thread: ThreadAccount, tally: Tally, is_lost: Test) -> Loss | None:
+    """What a thread lost; `None` where too little is known of what it computes."""
+    found = tally.shares()
+    part = _lost_part(found, is_lost)
+    lost = [each for each in found if is_lost(each.activity)]
+    if part is None:
+        if any(each.activity.kind in RUNNING_KINDS for each in lost):
+            return None
+        part = 0.0
+    known = sum(map(_known, lost))
+    factor = part * _ready(found) / known if known else 0.0
+    kinds: defaultdict[str, float] = defaultdict(float)
+    places: defaultdict[str, float] = defaultdict(float)
+    for each in lost:
+        share = each.share * (factor if each.activity.kind in RUNNING_KINDS else 1.0)
+        kinds[each.activity.what] += share
+        places[each.activity.place] += share
+    places.pop("", None)
+    place = max(places.items(), key=itemgetter(1))[0] if places else ""
+    total = sum(kinds.values())
+    return Loss(process, thread, total, part * _busy(found), kinds, place, tally.readings)
+
+
+def _lost_part(found: Sequence[Share], is_lost: Test) -> float | None:
+    """The part of the computing that is lost, 0 to 1; `None` where little of it is known."""
+    known, busy = sum(map(_known, found)), _busy(found)
+    if known < KNOWN * busy:
+        return None
+    lost = sum(_known(each) for each in found if is_lost(each.activity))
+    return lost / known if lost else 0.0
+
+
+def _known(share: Share) -> float:
+    """A share of computing of which a stack shows what it was."""
+    activity = share.activity
+    is_shown = activity.place or activity.what
+    return share.share if activity.kind in RUNNING_KINDS and is_shown else 0.0
+
+
+def _busy(found: Sequence[Share]) -> float:
+    return sum(each.share for each in found if each.activity.kind in RUNNING_KINDS)
+
+
+def _ready(found: Sequence[Share]) -> float:
+    """The share in which a thread computed or waited for a core."""
+    return _busy(found) + sum(each.share for each in found if each.activity == NO_CORE)
+
+
+class Speedup(NamedTuple):
+    """How many times as fast a job would be at most without something, `FASTER_LIMIT` if more."""
+
+    sure: float
+    """If all computing of which no stack is known is needed."""
+    most: float
+    """If none of that is."""
+
+
+def speedup_without(index: Index, is_lost: Test) -> Speedup:
+    """How many times as fast the job would be at most without some activities.
+
+    Each thread still needs the time of its other work, and all of them together the cores. Waits
+    for other processes are not work.
+    """
+    longest, cpu = [1 / FASTER_LIMIT] * 2, [0.0] * 2
+    for process in index.snapshot.living():
+        account = index.snapshot.account.processes.get(process.process)
+        if account is None or process.role in SERVICE_ROLES:
+            continue
+        for thread in account.threads:
+            found = thread.last_minute().shares()
+            part = _lost_part(found, is_lost)
+            other = sum(each.share for each in found if _is_other_work(each.activity, is_lost))
+            for number, unknown in enumerate((0.0, 1.0)):
+                needed = 1 - (unknown if part is None else part)
+                longest[number] = max(longest[number], needed * _ready(found) + other)
+                cpu[number] += needed * _busy(found)
+    cores = index.snapshot.host.usable_cpus or 1
+    return Speedup(*(1 / max(each, cpu[n] / cores) for n, each in enumerate(longest)))
+
+
+def _is_other_work(activity: Activity, is_lost: Test) -> bool:
+    """Whether an activity takes time without a core that the job may need."""
+    if activity.kind in RUNNING_KINDS or activity == NO_CORE or is_lost(activity):
+        return False
+    if activity.kind in ("sleeping", "stopped"):
+        return True
+    is_outside = activity.target in ("socket", "") and not activity.providers
+    return activity.target in ("file", "page-faults") or (activity.kind == "waiting" and is_outside)
+
+
+FASTER_LIMIT = 50.0
+"""As `MOST_SHARE`."""
 
 
 def work_place(index: Index, processes: Iterable[Process]) -> Place | None:

@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 
 from mpwatch.describe.frames import is_library, own_frames
 from mpwatch.diagnose.analysis.index import Index, derived
+from mpwatch.model.account import COPYING, PICKLING, RECEIVING, SHARING, UNPICKLING
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process, Thread
 
@@ -220,6 +221,64 @@ def collective_of(frames: Sequence[Frame]) -> str | None:
         if frame.function in COLLECTIVES and frame.file.endswith(_C10D):
             return frame.function
     return None
+
+
+_TRANSFERS: Mapping[str, str] = {
+    "multiprocessing/reduction.py:dumps": PICKLING,
+    "loky/backend/reduction.py:dumps": PICKLING,
+    "loky/backend/reduction.py:dump": PICKLING,
+    "cloudpickle.py:dumps": PICKLING,
+    "cloudpickle_fast.py:dumps": PICKLING,
+    "torch/multiprocessing/queue.py:send": PICKLING,
+    "torch/multiprocessing/queue.py:recv": UNPICKLING,
+    "multiprocessing/queues.py:get": UNPICKLING,
+    "multiprocessing/connection.py:recv": UNPICKLING,
+    "multiprocessing/connection.py:_send": COPYING,
+    "multiprocessing/connection.py:_recv": COPYING,
+    "multiprocessing/resource_sharer.py:detach": RECEIVING,
+    "multiprocessing/resource_sharer.py:_serve": SHARING,
+    "torch/multiprocessing/reductions.py:reduce_storage": SHARING,
+    "torch/multiprocessing/reductions.py:reduce_tensor": SHARING,
+    "torch/multiprocessing/reductions.py:rebuild_storage_fd": RECEIVING,
+    "torch/multiprocessing/reductions.py:rebuild_storage_filename": RECEIVING,
+    "torch/multiprocessing/reductions.py:rebuild_tensor": RECEIVING,
+}
+"""What a stack with this function does to pass an object to another process.
+
+`queues.py:get` and `connection.py:recv` call `loads` of C themselves: while they unpickle, no frame
+of the standard library is above them (CPython 3.10 to 3.14, torch 2.13, loky 3.5).
+"""
+_WAITS_WITHIN = frozenset(("poll", "_poll", "wait", "select", "acquire", "__enter__"))
+"""Functions above `queues.py:get` and `connection.py:recv` while there is no message yet."""
+_TRANSFER_FUNCTIONS = frozenset(each.rpartition(":")[2] for each in _TRANSFERS)
+
+
+def transfer_of(frames: Sequence[Frame]) -> str:
+    """What a running thread does to pass objects between processes: one of `TRANSFERS`.
+
+    Args:
+        frames: Of its own stack, innermost first.
+
+    Returns:
+        The innermost such work; empty if there is none, or if the stack is of a wait.
+    """
+    if not _functions(frames) & _TRANSFER_FUNCTIONS:
+        return ""
+    found = ""
+    for frame in frames:
+        function = _bare(frame)
+        if function in _WAITS_WITHIN and is_library(frame):
+            return found
+        if function in _TRANSFER_FUNCTIONS:
+            file = "/" + frame.file
+            for pattern, work in _TRANSFERS.items():
+                name, _, called = pattern.rpartition(":")
+                # A descriptor is asked for by messages; other messages have been pickled before.
+                if called == function and file.endswith("/" + name):
+                    if work != COPYING and (not found or work in (SHARING, RECEIVING)):
+                        return work
+                    found = found or work
+    return found
 
 
 def main_thread(process: Process) -> Thread | None:

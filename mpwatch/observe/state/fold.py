@@ -21,7 +21,7 @@ from mpwatch.observe.state.history import HistoryKeeper
 from mpwatch.observe.state.hook_state import HookTable, with_queues
 from mpwatch.observe.state.process_builder import EqualStacks, build_process, label, program_frames
 from mpwatch.observe.state.process_table import ProcessRecord, ProcessTable, ShortLived
-from mpwatch.observe.state.segments import CallSites, SegmentTable
+from mpwatch.observe.state.segments import CallSites, FileLines, SegmentTable
 
 ENDED_KEPT = 256
 """Exited processes shown at most: a job that starts workers at every epoch has thousands."""
@@ -49,6 +49,7 @@ class Fold:
         self._short_lived = ShortLived()
         self._equal_stacks = EqualStacks()
         self._call_sites = CallSites()
+        self._file_lines = FileLines()
         self._segment_table = SegmentTable()
         self._targets = TargetTable()
 
@@ -188,6 +189,7 @@ class Fold:
         record.stacks_problem, record.stacks_cost_s = taken.problem, taken.cost_s
         if taken.problem is None or taken.stacks:
             record.stacks = _by_thread(taken.stacks, self._equal_stacks)
+            self._file_lines.add_stacks(taken.stacks)
 
     # --- hooks -----------------------------------------------------------------------------------
 
@@ -223,6 +225,7 @@ class Fold:
         self._short_lived.add_note(note)
         if note.kind == "call-site":
             self._call_sites.add(note)
+            self._file_lines.add_note(note)
         else:
             words = note_words(note.kind, note.data)
             self._log.add(note.at_ns / 1e9, note.kind, note.process, words, note.data)
@@ -242,6 +245,7 @@ class Fold:
             host=tree.host,
             processes=tuple(self._build_processes(tree)),
             segments=self._segments,
+            file_lines=self._file_lines.lines(),
             gpus=tree.gpus,
             flows=self._flows.flows(),
             loaders=tuple(

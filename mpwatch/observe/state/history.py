@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from mpwatch.model.history import History, HostMetric, ProcessMetric, Track
+from mpwatch.model.host import FilesKey, NewFiles
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import MemorySample, ProcSample, TreeSample
 from mpwatch.model.snapshot import Segment, Trends
@@ -17,6 +18,8 @@ RATE_S = 0.4
 """Shortest time for a rate: cpu is counted in ticks of 10 ms, and over less time one tick appears
 as work. More frequent readings, around starts and exits, add no points either."""
 TREND_POINTS = 60
+TRANSFER_BYTES = 1 << 20
+"""Reading less than this is no point: most processes of a job do."""
 FEW_THREADS = 8
 """So few threads of a process are no point: most workers have no more, and none of a series."""
 
@@ -66,6 +69,7 @@ class HistoryKeeper:
         self._series: dict[tuple[ProcessId, ProcessMetric], _Line] = {}
         """The same lines, as rules ask for them."""
         self._host: dict[HostMetric, _Line] = {}
+        self._files: dict[FilesKey, _Line] = {}
         self._started_at_s: float | None = None
 
     @property
@@ -97,22 +101,41 @@ class HistoryKeeper:
             values["children"] = children[process.pid]
             if (is_reading := reads_socket(sample)) or (process, "answer_wait") in self._series:
                 values["answer_wait"] = is_reading
-            if self._has_read(sample):
+            if self._has_moved(process, "main_read_bytes", sample.main_read_bytes):
                 values["main_read_bytes"] = sample.main_read_bytes
+            if sample.role != "resource-tracker" and self._has_read_much(sample):
+                values["read_bytes"] = sample.read_bytes
+            if self._has_moved(process, "written_bytes", sample.written_bytes):
+                values["written_bytes"] = sample.written_bytes
             self._add_all(process, at_s, values)
             memory = sample.memory
             # A value that was carried over from an earlier reading is not a new point.
             read_at_s = memory.read_at_s if memory is not None else None
             if memory is not None and read_at_s is not None and read_at_s >= at_s - 0.5:
                 self._add_all(process, at_s, _memory_values(memory))
+        self._add_files(tree.host.new_files, at_s)
         for name, value in _host_values(tree, segments).items():
             if value is not None:
                 self._host.setdefault(name, _Line()).add(at_s, value)
 
-    def _has_read(self, sample: ProcSample) -> bool:
-        """Whether the main thread of a process has read anything since the last point."""
-        known = self._series.get((sample.process, "main_read_bytes"))
-        return known is None or known.values[-1] != sample.main_read_bytes
+    def _add_files(self, found: Sequence[NewFiles] | None, at_s: float) -> None:
+        """Add a point for each kind of new files; those that the reading lacks are dropped."""
+        before, self._files = self._files, {}
+        for files in found or ():
+            line = self._files[files.key] = before.get(files.key) or _Line()
+            line.add(at_s, files.total)
+
+    def _has_moved(self, process: ProcessId, metric: ProcessMetric, value: float | None) -> bool:
+        """Whether a number differs from its last point."""
+        known = self._series.get((process, metric))
+        return known is None or known.values[-1] != value
+
+    def _has_read_much(self, sample: ProcSample) -> bool:
+        """Whether a process has read much more than at the last point."""
+        known = self._series.get((sample.process, "read_bytes"))
+        if sample.read_bytes is None or known is None:
+            return True
+        return sample.read_bytes - known.values[-1] >= TRANSFER_BYTES
 
     def _add_all(
         self, process: ProcessId, at_s: float, values: Mapping[ProcessMetric, float | None]
@@ -149,6 +172,7 @@ class HistoryKeeper:
             {key: Track(line.moments, line.values) for key, line in self._series.items()},
             {metric: Track(line.moments, line.values) for metric, line in self._host.items()},
             self._started_at_s,
+            {key: Track(line.moments, line.values) for key, line in self._files.items()},
         )
 
 
@@ -166,6 +190,8 @@ def _process_values(sample: ProcSample) -> dict[ProcessMetric, float | None]:
     """The numbers of one process worth remembering."""
     values: dict[ProcessMetric, float | None] = {
         "minor_faults": sample.minor_faults,
+        "major_faults": sample.major_faults,
+        "system_ticks": sample.system_ticks,
         "involuntary_switches": sample.involuntary_switches,
         "voluntary_switches": sample.voluntary_switches,
         "loader_wait": loader_wait(sample),
@@ -203,12 +229,6 @@ def _host_values(tree: TreeSample, segments: tuple[Segment, ...]) -> dict[HostMe
         "segment_bytes": sum(s.size_bytes or 0 for s in segments if s.kind != "semaphore"),
         "zombies": sum(sample.state == "Z" for sample in tree.processes),
     }
-    if host.new_psm is not None:
-        values["psm_files"] = host.new_psm.total
-    if host.new_semaphores is not None:
-        values["semaphore_files"] = host.new_semaphores.total
-    if host.new_tmp is not None:
-        values["tmp_files"] = host.new_tmp.total
     if host.shm is not None:
         values["shm_used_bytes"] = host.shm.total_bytes - host.shm.free_bytes
         if host.shm.total_inodes is not None and host.shm.free_inodes is not None:

@@ -166,6 +166,7 @@ def _thread(
         stack_at_s=stack.at_s if stack else None,
         stack_age_s=max(0.0, at_s - stack.at_s) if stack else None,
         has_gil=stack.has_gil if stack else None,
+        is_active=stack.is_active if stack else None,
         still_s=still_s,
         waits_s=waits_s,
     )

@@ -315,6 +315,41 @@ def has_a_terminal(program: Program) -> bool:
     return procfs.fields(agent)[4] != "0" and bool(caught & 1)
 
 
+def children_write_much(program: Program) -> bool:
+    """The children write tens of megabytes into a pipe."""
+
+    def written() -> int:
+        counts = (procfs.text(child, "io") for child in procfs.children(program.pid))
+        return sum(int(each.split("wchar:")[1].split()[0]) for each in counts)
+
+    return procfs.grows(written, by=20 << 20)
+
+
+def workers_hold_many_tensors(program: Program) -> bool:
+    """A worker has hundreds of descriptors on tensors that main has not fetched."""
+    return eventually(
+        lambda: any(procfs.torch_fds(child) > 300 for child in procfs.children(program.pid))
+    )
+
+
+def children_wait_for_a_disk(program: Program) -> bool:
+    """Children are found in uninterruptible sleep again and again."""
+
+    def waits() -> bool:
+        return any(procfs.fields(child)[0] == "D" for child in procfs.children(program.pid))
+
+    return all(eventually(waits) for _ in range(5))
+
+
+def children_take_fresh_pages(program: Program) -> bool:
+    """Many thousands of pages taken a second by the children."""
+
+    def taken() -> int:
+        return sum(int(procfs.fields(child)[7]) for child in procfs.children(program.pid))
+
+    return procfs.grows(taken, by=100_000)
+
+
 SIGNALS: dict[str, Signal] = {
     "healthy": says("epoch"),
     "fd-exhaustion-receiver": received_tensors_are_kept,
@@ -403,4 +438,8 @@ SIGNALS: dict[str, Signal] = {
     "store-port-in-use": says("cannot start: The server socket has failed to listen"),
     "lock-contention": one_holds_the_lock_of_the_others,
     "pipeline-bottleneck": main_is_blocked,
+    "pickling-cost": children_write_much,
+    "many-small-tensors": workers_hold_many_tensors,
+    "disk-waits": children_wait_for_a_disk,
+    "page-fault-cost": children_take_fresh_pages,
 }

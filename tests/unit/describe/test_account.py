@@ -13,6 +13,7 @@ from mpwatch.describe.account import (
 )
 from mpwatch.model.account import (
     NOTHING,
+    PICKLING,
     Account,
     Activity,
     ProcessAccount,
@@ -185,3 +186,15 @@ def test_a_single_reading_is_said_to_be_no_share_of_time() -> None:
 def test_without_an_account_there_is_nothing_to_be_sure_of() -> None:
     assert certainty_words(job(processes=(main(),))) == ""
     assert NOTHING.shares() == ()
+
+
+def test_passing_objects_on_is_no_other_computing() -> None:
+    shares = [
+        Share(Activity("computing", PICKLING, place="a.py:5 f"), 0.5),
+        Share(Activity("computing", "Python code", place="a.py:9 g"), 0.3),
+        Share(Activity("computing"), 0.2),
+    ]
+
+    words = sentence(shares, NAMES)
+
+    assert words.startswith("50 % pickling at a.py:5 f, 50 % computing, mostly at a.py:9 g")

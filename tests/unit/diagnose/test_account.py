@@ -15,7 +15,7 @@ from mpwatch.diagnose.analysis.account import (
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.engine import Engine
-from mpwatch.model.account import Account, Activity
+from mpwatch.model.account import COPYING, TRANSFERS, UNPICKLING, Account, Activity
 from mpwatch.model.history import History
 from mpwatch.model.ids import SegmentId
 from mpwatch.model.samples import Ended, FdLink, HeldLock, ThreadSample, WaitedOn
@@ -97,6 +97,12 @@ def test_a_stack_that_may_be_out_of_date_gives_no_place(more: dict[str, Any]) ->
     assert doing("train.py:step:57", state="R", **more) == Activity("computing")
 
 
+def test_a_stack_that_was_taken_while_the_thread_ran_is_of_its_computing() -> None:
+    found = doing("train.py:step:57", state="R", is_active=True, has_gil=False, cpu_percent=20.0)
+
+    assert found.place == "train.py:57 step"
+
+
 def test_a_running_thread_whose_stack_is_of_a_wait_has_no_place() -> None:
     assert doing(*WAITING_MAIN, state="R", cpu_percent=60.0) == Activity("computing")
 
@@ -121,6 +127,59 @@ def test_a_poll_that_takes_little_of_a_core_is_not_spinning() -> None:
     stack = ("multiprocessing/queues.py:empty", "train.py:drain:12")
 
     assert doing(*stack, state="R", has_gil=True, cpu_percent=40.0).kind == "computing"
+
+
+def test_a_thread_that_unpickles_does_so_at_the_line_that_receives() -> None:
+    stack = ("multiprocessing/queues.py:get", "train.py:infer:32")
+
+    found = doing(*stack, state="R", has_gil=True, cpu_percent=90.0)
+
+    assert found == Activity("computing", UNPICKLING, place="train.py:32 infer")
+
+
+@pytest.mark.parametrize("call", ["queues.py:get", "connection.py:_recv"])
+def test_a_stack_that_was_taken_in_a_wait_for_a_message_is_not_of_its_transfer(call: str) -> None:
+    stack = (f"multiprocessing/{call}", "train.py:infer:32")
+
+    found = doing(*stack, state="R", has_gil=False, is_active=False, cpu_percent=90.0)
+
+    assert found.what not in TRANSFERS
+
+
+def test_bytes_are_copied_through_a_pipe_where_the_thread_ran_in_the_call() -> None:
+    stack = ("multiprocessing/connection.py:_send", "train.py:acquire:26")
+
+    found = doing(*stack, state="R", has_gil=False, is_active=True, cpu_percent=90.0)
+
+    assert found == Activity("computing", COPYING, place="train.py:26 acquire")
+    assert doing(*stack, state="R", has_gil=False, cpu_percent=90.0) == Activity("computing")
+
+
+def at_disk(call: str, **more: Any) -> Activity:
+    wait = WaitedOn("disk", call, ("/runs/a.log", "folio_wait_bit"), (3,))
+    return doing("train.py:write:12", waits=wait, state="D", **more)
+
+
+def test_a_wait_for_a_disk_names_file_and_call() -> None:
+    assert at_disk("fsync").what == "fsync of /runs/a.log"
+    assert at_disk("read").what == "/runs/a.log (a disk or file server)"
+    assert at_disk("fsync").target == at_disk("read").target == "file"
+
+
+def test_a_stack_of_another_wait_shows_the_line_where_all_waits_are_for_a_disk() -> None:
+    wait = WaitedOn("disk", "fsync", ("/runs/a.log",), (3,))
+    stack: dict[str, Any] = {"stack_age_s": 1.0, "is_active": False, "still_s": 0.0}
+    syncs = main(threads=[thread(MAIN, "train.py:write:12", waits=wait, state="D", **stack)])
+    runs = main(threads=[thread(MAIN, state="R")])
+    sleeps = main(threads=[thread(MAIN, waits=WaitedOn("timer", "clock_nanosleep"))])
+
+    def place(*before: Process) -> str:
+        jobs = [snapshot_of(each, at_s=NOW_S + n) for n, each in enumerate((*before, syncs))]
+        return account(*jobs).processes[pid(MAIN)].main.now.place
+
+    assert place(syncs, runs) == "train.py:12 write"
+    assert place(sleeps) == ""
+    assert place(syncs, sleeps) == ""
 
 
 def test_main_waits_for_batches_and_their_worker() -> None:

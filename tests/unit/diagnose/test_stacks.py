@@ -11,8 +11,10 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     main_shape,
     main_thread,
     shape_of,
+    transfer_of,
     user_frame,
 )
+from mpwatch.model.account import COPYING, PICKLING, RECEIVING, SHARING, UNPICKLING
 from mpwatch.model.snapshot import Process
 from tests.builders.snapshots import (
     FETCHING_WORKER,
@@ -104,6 +106,44 @@ def test_the_innermost_match_is_found() -> None:
 
     assert innermost(stack, "a.py:f") == stack[0]
     assert innermost(stack, "z.py:f") is None
+
+
+REBUILDS = (
+    "torch/multiprocessing/reductions.py:rebuild_storage_fd",
+    "multiprocessing/queues.py:get",
+)
+
+
+@pytest.mark.parametrize(
+    ("stack", "work"),
+    [
+        (("multiprocessing/reduction.py:dumps", "multiprocessing/queues.py:_feed"), PICKLING),
+        (("train.py:__getstate__", "multiprocessing/reduction.py:dumps"), PICKLING),
+        (("joblib/externals/loky/backend/reduction.py:dumps",), PICKLING),
+        (("multiprocessing/queues.py:get", "multiprocessing/pool.py:worker"), UNPICKLING),
+        (("multiprocessing/connection.py:recv", "train.py:ask"), UNPICKLING),
+        (("data.py:__setstate__", "multiprocessing/queues.py:get"), UNPICKLING),
+        (("multiprocessing/connection.py:_send", "multiprocessing/pool.py:_handle_tasks"), COPYING),
+        (("multiprocessing/connection.py:_recv", "multiprocessing/connection.py:recv"), COPYING),
+        (REBUILDS, RECEIVING),
+        (("multiprocessing/connection.py:_recv", *REBUILDS), RECEIVING),
+        (
+            (
+                "torch/multiprocessing/reductions.py:reduce_storage",
+                "multiprocessing/reduction.py:dumps",
+            ),
+            SHARING,
+        ),
+        (("multiprocessing/connection.py:poll", "multiprocessing/queues.py:get"), ""),
+        (("multiprocessing/synchronize.py:__enter__", "multiprocessing/queues.py:get"), ""),
+        (("train.py:get", "train.py:<module>"), ""),
+        (("train.py:reduce_tensor",), ""),
+        (("http/connection.py:recv", "train.py:ask"), ""),
+        ((), ""),
+    ],
+)
+def test_the_work_of_passing_objects_on_is_recognised(stack: tuple[str, ...], work: str) -> None:
+    assert transfer_of(frames(*stack)) == work
 
 
 def test_the_users_own_line_is_distinguished_from_libraries() -> None:

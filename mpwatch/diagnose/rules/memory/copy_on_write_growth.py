@@ -7,9 +7,15 @@ from typing import NamedTuple
 
 from mpwatch.diagnose.analysis.forecast import growth, memory_room, severity_of_growth
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import called, counted, loader_owners
-from mpwatch.model.findings import Finding
+from mpwatch.diagnose.analysis.process_queries import (
+    WORK_ROLES,
+    called,
+    counted,
+    loader_owners,
+)
+from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
+from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.units import bytes_text, rate_text, seconds_text
 
@@ -32,6 +38,8 @@ class _Grown(NamedTuple):
     per_s: float
     """0 if the growth slows down: it stops when all objects read have been copied."""
     shared_lost: float
+    shared_left: float
+    """What is still shared: no more than this can be copied."""
     rss_gained: float
 
 
@@ -41,11 +49,23 @@ def check(index: Index) -> Iterator[Finding]:
     Resident memory stays the same meanwhile, because shared pages were counted in it already. That
     tells it from a cache that fills.
     """
-    for owner, workers in loader_owners(index):
-        forked = [w for w in workers if w.sample.start_method == "fork"]
-        grown = [found for w in forked if (found := _grown(w, index.history)) is not None]
-        if grown and 2 * len(grown) >= len(forked):
+    for owner, forked in (*loader_owners(index), *_other_owners(index)):
+        workers = [w for w in forked if w.sample.start_method == "fork"]
+        grown = [found for w in workers if (found := _grown(w, index.history)) is not None]
+        if grown and 2 * len(grown) >= len(workers):
             yield _finding(index.snapshot, owner, grown)
+
+
+def _other_owners(index: Index) -> Iterator[tuple[Process, Sequence[Process]]]:
+    """Each process with its children that run the program's code and load no data."""
+    owned: dict[ProcessId, list[Process]] = {}
+    for process in index.snapshot.living():
+        if process.role in WORK_ROLES and process.role != "loader-worker" and process.parent:
+            owned.setdefault(process.parent, []).append(process)
+    for parent, children in owned.items():
+        owner = index.snapshot.get(parent)
+        if owner is not None and not owner.is_gone:
+            yield owner, children
 
 
 def _grown(worker: Process, history: History) -> _Grown | None:
@@ -65,7 +85,15 @@ def _grown(worker: Process, history: History) -> _Grown | None:
     steady = growth(private)
     if steady is None and gained < WORTH_SETTLED_BYTES:
         return None
-    return _Grown(worker, gained, span_s, 0.0 if steady is None else steady.per_s, lost, more)
+    return _Grown(
+        worker,
+        gained,
+        span_s,
+        0.0 if steady is None else steady.per_s,
+        lost,
+        shared[-1].value,
+        more,
+    )
 
 
 def _finding(snapshot: Snapshot, owner: Process, grown: Sequence[_Grown]) -> Finding:
@@ -74,6 +102,9 @@ def _finding(snapshot: Snapshot, owner: Process, grown: Sequence[_Grown]) -> Fin
     total = sum(each.gained for each in grown)
     room = memory_room(snapshot)
     severity, eta_s = severity_of_growth(room, per_s)
+    left = sum(each.shared_left for each in grown)
+    if room is not None and left < room.free_bytes:
+        severity, eta_s = Severity.INFO, None
     worst = max(grown, key=lambda each: each.gained)
     evidence = [
         f"private memory of {called(worst.worker)} +{bytes_text(worst.gained)} in "
@@ -81,30 +112,43 @@ def _finding(snapshot: Snapshot, owner: Process, grown: Sequence[_Grown]) -> Fin
         f"its resident memory changed by only {bytes_text(worst.rss_gained)}",
         f"{len(grown)} workers together {rate_text(per_s, 'B')}" if per_s else "it slows down",
     ]
+    evidence.append(f"at most {bytes_text(left)} more can be copied: that is shared now")
     if room is not None:
         evidence.append(f"{bytes_text(room.free_bytes)} of {room.what} left")
     if eta_s is not None:
         evidence.append(f"used up in {seconds_text(eta_s)} if it does not level off")
+    is_loader = worst.worker.role == "loader-worker"
+    noun = "worker" if is_loader else "process"
     hint = "" if owner.hook.state == "ready" else " Attach the hook to see which attribute."
     return Finding(
         rule=RULE,
         severity=severity,
         process=owner.process,
+        others=tuple(each.worker.process for each in grown) if not is_loader else (),
         summary=(
-            f"{counted(len(grown), 'forked worker copies', 'forked workers copy')} memory of "
+            f"{counted(len(grown), f'forked {noun} copies', _COPY[is_loader])} memory of "
             f"{called(owner)} by reading it: "
             f"{bytes_text(total)} copied so far"
         ),
         evidence=tuple(evidence),
         cause=(
             "Reading a Python object writes its reference count, and each page written becomes a "
-            "private copy of that worker. A dataset of lists, dicts and strings ends up copied "
-            "into every worker. The growth stops at the dataset's size times the number of workers."
+            f"private copy of that {noun}. "
+            + (
+                "A dataset of lists, dicts and strings ends up copied into every worker. The "
+                "growth stops at the dataset's size times the number of workers."
+                if is_loader
+                else "Lists, dicts and strings that were made before the fork end up copied into "
+                "every process that reads them. The growth stops when all of them are."
+            )
         ),
         advice=(
             "Store the samples in numpy arrays (fixed width, or bytes and offsets), pyarrow, or "
             "one tensor: few objects, many bytes. Use fewer workers. Spawn does not help: it "
-            "copies everything at once." + hint
+            f"copies everything at once.{hint if is_loader else ''}"
         ),
         eta_s=eta_s,
     )
+
+
+_COPY = {True: "forked workers copy", False: "forked processes copy"}

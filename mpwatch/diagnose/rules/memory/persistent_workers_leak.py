@@ -8,15 +8,17 @@ from mpwatch.diagnose.analysis.forecast import Growth, growth, memory_room, seve
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.newest import own_lines
 from mpwatch.diagnose.analysis.process_queries import age_s, called, counted, loader_owners
+from mpwatch.diagnose.analysis.shares import work_place
 from mpwatch.model.findings import Finding
 from mpwatch.model.history import History
-from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.snapshot import Process
 from mpwatch.model.units import bytes_text, rate_text, seconds_text
 
 RULE = "persistent-workers-leak"
 WORTH_BYTES = 32 * 2**20
 """A bounded cache and the heap around it settle within less, in the first half minute."""
 WATCHED_S = 20.0
+_WHERE = "Look at what {} stores, and at the objects that it is called on. "
 
 
 def check(index: Index) -> Iterator[Finding]:
@@ -28,7 +30,7 @@ def check(index: Index) -> Iterator[Finding]:
     for owner, workers in loader_owners(index):
         grown = [(worker, found) for worker in workers if (found := _grown(index, worker))]
         if grown and 3 * len(grown) >= 2 * len(workers):
-            yield _finding(index.snapshot, owner, grown)
+            yield _finding(index, owner, grown)
 
 
 def _grown(index: Index, worker: Process) -> Growth | None:
@@ -64,12 +66,11 @@ def _shared_gain(worker: Process, history: History, found: Growth) -> float:
     return within[-1] - within[0] if within else 0.0
 
 
-def _finding(
-    snapshot: Snapshot, owner: Process, grown: Sequence[tuple[Process, Growth]]
-) -> Finding:
+def _finding(index: Index, owner: Process, grown: Sequence[tuple[Process, Growth]]) -> Finding:
     """Describe the growth."""
     per_s = sum(found.per_s for _, found in grown)
-    room = memory_room(snapshot)
+    room = memory_room(index.snapshot)
+    place = work_place(index, [each for each, _ in grown])
     severity, eta_s = severity_of_growth(room, per_s)
     worker, most = max(grown, key=lambda each: each[1].gained)
     evidence = [
@@ -80,6 +81,8 @@ def _finding(
         evidence.append(f"{len(grown)} workers together {rate_text(per_s, 'B')}")
     if (lines := own_lines(worker)) is not None:
         evidence.append(f"{called(worker)} when last seen: {lines}")
+    if place is not None:
+        evidence.append(f"{place.part:.0%} of their work whose line is known: {place.words}")
     if room is not None:
         evidence.append(f"{bytes_text(room.free_bytes)} of {room.what} left")
     return Finding(
@@ -93,15 +96,14 @@ def _finding(
         ),
         evidence=tuple(evidence),
         cause=(
-            "The workers keep data from earlier samples: for example a dict of decoded samples, an "
-            "unbounded lru_cache, readers' buffers or a fragmented heap. Each worker keeps its "
-            "own. A bounded cache that is still filling looks the same; its growth slows down and "
-            "ends."
+            "The workers keep what they allocate for earlier samples: in a dict, a list or a cache "
+            "without a limit, of which each has its own. A bounded cache that is still filling "
+            "looks the same; its growth slows down and ends."
         ),
         advice=(
-            "Bound the caches, or share one between workers (a shared tensor, a memory map). If "
-            "the workers are persistent, persistent_workers=False restarts them every epoch, which "
-            "takes time."
+            f"{_WHERE.format(place.words) if place is not None else ''}Bound the caches, or share "
+            "one between workers (a shared tensor, a memory map). If the workers are persistent, "
+            "persistent_workers=False restarts them every epoch, which takes time."
         ),
         eta_s=eta_s,
     )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from mpwatch.describe.processes import full_name_of
+from mpwatch.diagnose.analysis.forecast import memory_room
 from mpwatch.diagnose.analysis.growing import (
     FileKind,
     Growing,
@@ -30,12 +32,14 @@ from mpwatch.diagnose.analysis.newest import (
     newest_threads,
     own_lines,
 )
-from mpwatch.diagnose.analysis.process_queries import WORK_ROLES, all_called, called
+from mpwatch.diagnose.analysis.process_queries import WORK_ROLES, all_called, called, counted
 from mpwatch.diagnose.analysis.shares import shares, work_place
 from mpwatch.diagnose.analysis.stack_patterns import calls
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.samples import FdKind
-from mpwatch.model.snapshot import Process
+from mpwatch.model.host import NewFiles
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import FdKind, inode_of
+from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import bytes_text, count_text, rate_text, seconds_text
 
 RULE = "steady-growth"
@@ -160,43 +164,89 @@ def _finding_of_segments(index: Index, found: GrowingSegments) -> Finding:
 
 
 def _finding_of_files(index: Index, found: GrowingFiles) -> Finding:
-    """Describe files that pile up; which process makes them is not known."""
-    snapshot, growth = index.snapshot, found.growth
-    cause, advice = _FILES[found.kind]
-    folder = found.files.example.rpartition("/")[0]
-    span = seconds_text(growth.span_s)
+    """Describe files that pile up, and the processes that make them where these are known."""
+    growth, files, kind = found.growth, found.files, found.kind
+    cause, advice = _FILES[kind]
+    span, where = seconds_text(growth.span_s), f"{files.key.folder}/{files.pattern}"
+    pace = _pace("threads", growth.per_s)
+    if found.bytes_per_s >= 1:
+        pace += f", {rate_text(found.bytes_per_s, 'B')}"
+    title = f"{kind} {where} pile up and are not removed"
+    if found.makers:
+        is_one = len(found.makers) == 1
+        verb = f"{'uses' if found.is_use else 'makes'} and does not remove"
+        verb = verb if is_one else verb.replace("uses", "use").replace("makes", "make")
+        verb = verb if is_one else verb.replace("does", "do")
+        title = f"{all_called(found.makers)} {verb} {kind}, {where}"
     evidence = [
-        f"{found.files.total} {found.kind} ({bytes_text(found.files.size_bytes)}) in {folder} were "
-        f"made by the user of this job since it began, {growth.gained:.0f} of them in the last "
-        f"{span}; for example {found.files.example}",
+        f"{files.total} of these files ({bytes_text(files.size_bytes)}) were made since the job "
+        f"began, {growth.gained:.0f} of them in the last {span}; for example {files.example}",
+        found.proof,
+        *_making_words(index, found),
+        f"{_in_use(index, files)} of them are mapped or open in processes of this job",
+        *_file_room_words(index, found),
     ]
-    if found.kind == "temporary files":
-        evidence.append("other jobs of the user with the same TMPDIR are counted as well")
-    else:
-        evidence.append(
-            "the resource tracker of this job has read enough messages to have registered them"
-        )
-    if found.kind == "shared-memory files":
-        mapped = sum(s.kind == "psm" and s.is_linked for s in snapshot.segments)
-        evidence.append(f"{mapped} of them are mapped or open in processes of this job")
-    if found.room is not None:
-        left = f"{bytes_text(found.room.free_bytes)} of {bytes_text(found.room.total_bytes)}"
-        when = "more than a day" if found.eta_s is None else seconds_text(found.eta_s)
-        evidence.append(f"{found.room.path}: {left} left, used up in {when} at this rate")
     return Finding(
         rule=RULE,
         severity=urgency(found.eta_s, growth.span_s),
-        process=snapshot.root,
-        subject=found.kind,
-        summary=(
-            f"{found.kind} in {folder} pile up and are not removed: "
-            f"{_pace('threads', growth.per_s)} for {span}"
-        ),
+        process=found.makers[0].process if found.makers else index.snapshot.root,
+        others=tuple(each.process for each in found.makers[1:]),
+        subject=kind,
+        summary=f"{title}: {pace} for {span}",
         evidence=tuple(evidence),
         cause=cause,
         advice=advice,
         eta_s=found.eta_s,
     )
+
+
+def _making_words(index: Index, found: GrowingFiles) -> Iterator[str]:
+    """The lines at which stacks found the makers at work, one of each process."""
+    # A stack does not tell a block that is made from one that is opened: both are in __init__.
+    verb = "made or opened a block" if found.files.kind == "psm" else "made a file"
+    told: set[ProcessId] = set()
+    for line in index.snapshot.file_lines:
+        maker = next((each for each in found.makers if each.process == line.process), None)
+        if maker is None or line.process in told or line.size_bytes is not None:
+            continue
+        told.add(line.process)
+        count = counted(line.times, "stack")
+        yield f"{count} of {called(maker)} taken while it {verb}: {line.place}"
+
+
+def _in_use(index: Index, files: NewFiles) -> int:
+    """How many files of this folder and kind are mapped or open in the job."""
+    folder, lead = files.key.folder, files.pattern.partition("*")[0]
+    start = f"{folder}/{lead}"
+    mapped = {each.path for each in index.snapshot.segments if each.path.startswith(start)}
+    links = (
+        link.target
+        for process in index.snapshot.living()
+        if process.sample.fds is not None
+        for link in process.sample.fds.links or ()
+        if link.kind in ("file", "shm") and link.target.startswith(start)
+    )
+    return len(mapped.union(links))
+
+
+def _file_room_words(index: Index, found: GrowingFiles) -> Iterator[str]:
+    """How much is left of the file system, and of the memory where files are memory."""
+    room, is_memory = found.files.room, found.files.is_memory
+    memory = memory_room(index.snapshot) if is_memory else None
+    when = "more than a day" if found.eta_s is None else seconds_text(found.eta_s)
+    parts = []
+    if room is not None:
+        parts.append(
+            f"{room.path}: {bytes_text(room.free_bytes)} of {bytes_text(room.total_bytes)} left"
+        )
+    if memory is not None:
+        parts.append(f"{memory.what}: {bytes_text(memory.free_bytes)} left")
+    if parts:
+        yield (
+            f"{', '.join(parts)}; at this rate the first of these lasts for {when}"
+            if len(parts) > 1
+            else f"{parts[0]}, used up in {when} at this rate"
+        )
 
 
 def _numbers(found: Growing, story: _Story) -> Iterator[str]:
@@ -376,13 +426,16 @@ def _consumers(index: Index, found: Growing) -> _Consumers | None:
     Of several producers of one queue, one writes and the others wait for their turn. Producers hold
     the reading end as well, but do not read.
     """
-    blocked = next(filter(None, map(blocked_feeder, found.processes)), None)
+    blocked = next(filter(None, (blocked_feeder(index, each) for each in found.processes)), None)
     if blocked is None:
         return None
     producers = {each.process for each in found.processes}
-    work = {(each.parent, each.role) for each in found.processes if each.role in WORK_ROLES}
+    work = {(each.parent, each.role, _task(each)) for each in found.processes}
     holders = [each for each in blocked.readers(index) if each.process not in producers]
-    readers = [each for each in holders if (each.parent, each.role) not in work] or holders
+    readers = [each for each in holders if _has_read(index, each, blocked.inode)]
+    if not readers:
+        others = [each for each in holders if (each.parent, each.role, _task(each)) not in work]
+        readers = [each for each in others if not _reads_elsewhere(each, blocked.inode)] or holders
     subject, is_one = all_called(found.processes), len(found.processes) == 1
     waits = f"{'its' if is_one else 'a'} queue feeder thread waits for room in {blocked.target}"
     fills = f"{subject} {'fills' if is_one else 'fill'} a queue faster than"
@@ -393,6 +446,33 @@ def _consumers(index: Index, found: Growing) -> _Consumers | None:
         f"{fills} {all_called(readers)} {'reads' if len(readers) == 1 else 'read'} it",
         (f"{waits}, read by {all_called(readers)}", *at),
     )
+
+
+def _task(process: Process) -> str:
+    """What a child runs, without its number; processes that run the same have the same role."""
+    return process.label.rstrip("0123456789 ") if process.role in WORK_ROLES else ""
+
+
+def _has_read(index: Index, process: Process, inode: int) -> bool:
+    """Whether a process was seen waiting for data on a pipe, now or within the last minute."""
+    if any(_reads_from(thread) == inode for thread in process.threads):
+        return True
+    pipe = re.compile(rf"^data on .*\bpipe {inode}\b")
+    return any(pipe.match(each.activity.what) for each in shares(index, process))
+
+
+def _reads_elsewhere(process: Process, inode: int) -> bool:
+    """Whether the main thread of a process waits for data on another pipe."""
+    source = _reads_from(process.threads[0]) if process.threads else None
+    return source is not None and source != inode
+
+
+def _reads_from(thread: Thread) -> int | None:
+    """The inode of the pipe from which a thread waits for data."""
+    wait = thread.waits_on
+    if wait is None or wait.kind != "pipe-read" or not wait.targets:
+        return None
+    return inode_of(wait.targets[0])
 
 
 _BOUND_THE_QUEUE = (
@@ -476,19 +556,32 @@ _FILES: Mapping[FileKind, tuple[str, str]] = {
         "a block; its memory stays in use until unlink() removes the file, also after the "
         "processes have exited.",
         "Call unlink() once for each block, in the process that knows that nobody needs it any "
-        "more, or use a SharedMemoryManager, which unlinks its blocks at the end. Reuse blocks "
-        "where messages have one size.",
+        "more: the reader, once it has copied the data. Or reuse a few blocks in turn, or use a "
+        "SharedMemoryManager, which unlinks its blocks at the end.",
     ),
     "semaphores": (
         "Locks, queues and events of multiprocessing are made again and again and kept: each has "
         "named semaphores, which are removed when the object is freed.",
         "Make them once, before the loop, and pass them on; drop those that are not needed.",
     ),
+    "files in memory": (
+        "Files are made in a tmpfs, whose files are memory, and nothing removes them. They keep "
+        "their memory until they are removed, also after the job has ended. A cache that is still "
+        "being filled looks the same; its growth ends.",
+        "Remove each file once it was read, in the process that reads it last, or keep only the "
+        "newest few; remove the folder at the end of the job.",
+    ),
     "temporary files": (
-        "Files are made in the directory for temporary files and not removed. They stay after the "
-        "job has ended.",
-        "Use tempfile.TemporaryDirectory or NamedTemporaryFile in a with-statement, and set TMPDIR "
-        "to a directory of the job that is removed at its end.",
+        "Temporary files are made again and again, and nothing removes them while the job runs. A "
+        "cache that is still being filled looks the same; its growth ends.",
+        "Remove each file after its use: NamedTemporaryFile without delete=False, or "
+        "TemporaryDirectory, in a with-statement for each step and not for the whole run. "
+        "mkstemp() leaves it to the caller.",
+    ),
+    "files": (
+        "The job writes ever more files. If these are its results, the file system is too small "
+        "for them at this rate; if they are intermediate, nothing removes them.",
+        "Keep only the newest few, write less often, or write to a larger file system.",
     ),
 }
 

@@ -8,6 +8,7 @@ import pytest
 
 from mpwatch.collect.host.cgroups import CgroupReader, parse_membership, parse_mounts
 from mpwatch.collect.host.host import RELOCATE_S, HostCollector
+from mpwatch.collect.host.new_files import SHOWN_LEAST
 from mpwatch.collect.process.procfs import DescriptorBudget
 from mpwatch.model.host import CgroupSample
 from tests.unit.collect.conftest import FakeProc
@@ -152,25 +153,22 @@ def test_the_host_is_seen_through_the_processs_own_root(proc: FakeProc) -> None:
     assert host.usable_cpus == 4
 
 
-def test_new_files_are_counted_in_shm_and_in_a_tmpdir_of_the_users_own(proc: FakeProc) -> None:
+def test_new_files_are_counted_for_the_user_of_the_job(proc: FakeProc) -> None:
     for path in ("dev/shm", "scratch", "tmp"):
-        proc.write(f"10/root/{path}/psm_a", "x")
+        for n in range(SHOWN_LEAST):
+            proc.write(f"10/root/{path}/psm_{n}", "x")
+    proc.write("10/mountinfo", "1 0 0:1 / / rw - ext4 none rw\n")
     uid = os.geteuid()
-    reader = HostCollector(str(proc))
 
-    own = reader.collect(10, "/scratch", 4, 1.0, 2.0, uid=uid, since_wall_s=0.0)
-    public = reader.collect(10, None, 4, 1.0, 2.0, uid=uid, since_wall_s=0.0)
-    unknown = reader.collect(10, "/scratch", 4, 1.0, 2.0)
+    own = HostCollector(str(proc)).collect(10, "/scratch", 4, 1.0, 2.0, uid=uid, since_wall_s=0.0)
+    public = HostCollector(str(proc)).collect(10, None, 4, 1.0, 2.0, uid=uid, since_wall_s=0.0)
+    unknown = HostCollector(str(proc)).collect(10, "/scratch", 4, 1.0, 2.0)
 
-    assert own.new_psm is not None
-    assert (own.new_psm.total, own.new_psm.example) == (1, "/dev/shm/psm_a")
-    assert own.new_semaphores is not None
-    assert own.new_semaphores.total == 0
-    assert own.new_tmp is not None
-    assert own.new_tmp.example == "/scratch/psm_a"
-    assert public.new_psm == own.new_psm
-    assert public.new_tmp is None
-    assert (unknown.new_psm, unknown.new_tmp) == (None, None)
+    assert own.new_files is not None
+    assert {each.key.folder for each in own.new_files} == {"/dev/shm", "/scratch"}
+    assert public.new_files is not None
+    assert {each.key.folder for each in public.new_files} == {"/dev/shm", "/tmp"}
+    assert unknown.new_files is None
 
 
 def test_a_quota_leaves_fewer_cpus_than_affinity(groups: Groups, proc: FakeProc) -> None:

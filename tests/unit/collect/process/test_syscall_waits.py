@@ -9,6 +9,7 @@ from mpwatch.collect.process import syscall_waits
 from mpwatch.collect.process.maps import Mappings, parse_mappings
 from mpwatch.collect.process.syscall_waits import BlockedCall, WaitResolver, parse_syscall
 from mpwatch.collect.process.threads import ThreadReading, read_threads, without_unsure
+from mpwatch.model.account import SYNC_CALLS
 from mpwatch.model.ids import SegmentId
 from mpwatch.model.samples import ThreadSample, WaitedOn, WaitKind
 from tests.unit.collect.conftest import FakeProc
@@ -263,6 +264,23 @@ def test_state_decides_before_the_call(proc: FakeProc) -> None:
     assert (stopped.kind, stopped.call) == ("stopped", "read")
     assert (disk.kind, disk.targets) == ("disk", ("/data/big.bin", "folio_wait_bit"))
     assert (fault.kind, fault.targets) == ("disk", ("nfs_wait",))
+
+
+@pytest.mark.parametrize("number", [74, 75, 277, 306])
+def test_a_wait_until_data_is_on_the_disk_names_its_file(proc: FakeProc, number: int) -> None:
+    proc.process(10)
+    proc.fd(10, 3, "/runs/probe.log")
+
+    found = resolver(proc).resolve(BlockedCall(number, (3,)), "D", "folio_wait_bit")
+
+    assert found is not None
+    assert found.call in SYNC_CALLS
+    assert found.targets == ("/runs/probe.log", "folio_wait_bit")
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_every_call_that_waits_for_a_disk_is_known_on_each_machine(machine: str) -> None:
+    assert set(SYNC_CALLS) <= set(syscall_waits.names(machine).values())
 
 
 def test_other_machines_have_other_numbers(proc: FakeProc) -> None:

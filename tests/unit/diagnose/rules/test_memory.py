@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
+from mpwatch.diagnose.analysis.account import advanced
 from mpwatch.diagnose.analysis.forecast import memory_room, severity_of_growth
+from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.rules.memory import (
     compile_worker_pool,
     copy_on_write_growth,
@@ -14,10 +17,11 @@ from mpwatch.diagnose.rules.memory import (
     persistent_workers_leak,
     prefetch_memory_blowup,
 )
+from mpwatch.model.account import Account
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import History, Point
-from mpwatch.model.ids import ProcessId
-from mpwatch.model.samples import ThreadSample
+from mpwatch.model.ids import ProcessId, Role
+from mpwatch.model.samples import ThreadSample, WaitedOn
 from mpwatch.model.snapshot import Hook, Loader, Process, Snapshot
 from tests.builders.snapshots import (
     MAIN,
@@ -56,15 +60,28 @@ def copying(per_s: float = MIB, rss_per_s: float = 0.0, seconds: float = 30.0) -
 
 def test_pages_copied_by_reading_are_named_though_resident_memory_stands() -> None:
     job = snapshot_of(
-        main(), *forked(200, 201), cgroup=cgroup(memory_bytes=GIB, memory_limit_bytes=2 * GIB)
+        main(),
+        *forked(200, 201),
+        cgroup=cgroup(memory_bytes=GIB, memory_limit_bytes=GIB + 300 * MIB),
     )
 
     finding = only(copy_on_write_growth.check, job, copying())
 
     assert finding.severity is Severity.WARNING
-    assert finding.eta_s == pytest.approx(512)
+    assert finding.eta_s == pytest.approx(150)
     assert "2 forked workers copy memory of main (100)" in finding.summary
     assert "hook" in finding.advice
+
+
+@pytest.mark.parametrize("role", ["pool-worker", "spawned"])
+def test_other_forked_children_copy_as_well(role: Role) -> None:
+    children = [process(n, role, start_method="fork") for n in (200, 201)]
+
+    finding = only(copy_on_write_growth.check, snapshot_of(main(), *children), copying())
+
+    assert "2 forked processes copy memory of main (100)" in finding.summary
+    assert "dataset" not in finding.cause
+    assert (finding.process, finding.others) == (pid(MAIN), (pid(200), pid(201)))
 
 
 def test_copying_without_a_limit_in_sight_is_information() -> None:
@@ -74,6 +91,19 @@ def test_copying_without_a_limit_in_sight_is_information() -> None:
 
     assert (finding.severity, finding.eta_s) == (Severity.INFO, None)
     assert "hook" not in finding.advice
+
+
+def test_no_more_is_copied_than_is_shared_now() -> None:
+    job = snapshot_of(
+        main(),
+        *forked(200, 201),
+        cgroup=cgroup(memory_bytes=GIB, memory_limit_bytes=GIB + 500 * MIB),
+    )
+
+    finding = only(copy_on_write_growth.check, job, copying())
+
+    assert (finding.severity, finding.eta_s) == (Severity.INFO, None)
+    assert "at most 400M more can be copied: that is shared now" in finding.evidence
 
 
 def test_copying_that_is_nearly_complete_has_no_forecast() -> None:
@@ -144,6 +174,27 @@ def test_workers_that_only_grow_are_named() -> None:
     assert finding.severity is Severity.WARNING
     assert "grow by +2.0M/s" in finding.summary
     assert "1.0G of the machine's memory left" in finding.evidence
+
+
+def test_the_line_at_which_growing_workers_work_is_named() -> None:
+    account = Account()
+    calls = ("data.py:render:12", "train.py:load:9")
+    for second in range(31):
+        at_s = NOW_S - 30 + second
+        works = thread(200, *calls, waits=WaitedOn("timer", "clock_nanosleep"))
+        works = replace(works, stack_at_s=at_s, stack_age_s=0.0)
+        seen = snapshot_of(main(), process(200, threads=[works]), at_s=at_s)
+        index = Index(seen, History())
+        account = advanced(account, index, wait_graph(index))
+
+    finding = only(
+        persistent_workers_leak.check,
+        replace(snapshot_of(main(), *forked(200)), account=account),
+        leaking(200),
+    )
+
+    assert "100% of their work whose line is known: data.py:12 render" in finding.evidence
+    assert finding.advice.startswith("Look at what data.py:12 render stores")
 
 
 def test_a_bounded_cache_and_the_heap_around_it_are_no_leak() -> None:

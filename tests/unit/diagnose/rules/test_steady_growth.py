@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -16,9 +17,9 @@ from mpwatch.diagnose.rules.memory.steady_growth import check
 from mpwatch.model.account import Account
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import Point, ProcessMetric
-from mpwatch.model.host import NewFiles
+from mpwatch.model.host import FilesKey, NewFiles
 from mpwatch.model.samples import FdLink, ThreadSample, WaitedOn
-from mpwatch.model.snapshot import Process, WorkerLoad
+from mpwatch.model.snapshot import FileLine, Process, Snapshot, WorkerLoad
 from tests.builders.snapshots import (
     MAIN,
     MIB,
@@ -251,6 +252,50 @@ def test_memory_behind_a_full_pipe_is_a_producer_that_outruns_its_consumer() -> 
     assert "maxsize" in told.advice
 
 
+def test_the_readers_of_a_full_pipe_are_those_that_were_seen_to_read_it() -> None:
+    reads = WaitedOn("pipe-read", "read", ("pipe:[77]",), (4,))
+    elsewhere = WaitedOn("pipe-read", "read", ("pipe:[78]",), (6,))
+    ends = fds(9, 1024, [pipe(4, 77, False)])
+    fills = replace(feeder(77), process=pid(201), parent=pid(MAIN), role="spawned", label="read")
+    users = [
+        process(
+            n, "spawned", label=f"process {n}", fds=ends,
+            threads=[thread(n, "run.py:process:22", waits=reads if n == 202 else None)],
+        )
+        for n in (202, 203)
+    ]  # fmt: skip
+    collects = main(fds=ends, threads=[thread(MAIN, "run.py:main:36", waits=elsewhere)])
+    past = history(rising("anon_bytes", 900 * MIB, 5 * MIB, 201))
+
+    seen = only(check, snapshot_of(collects, fills, *users), past)
+    unseen = only(check, snapshot_of(collects, fills, users[1]), past)
+
+    assert "faster than process 202 (202) reads it" in seen.summary
+    assert "faster than process 203 (203) reads it" in unseen.summary
+
+
+def test_a_feeder_that_mostly_waits_for_room_is_known_also_between_two_items() -> None:
+    reader = process(200, "spawned", fds=fds(9, 1024, [pipe(4, 77, False)]))
+    account = Account()
+    for second in range(31):
+        blocked = feeder(77)
+        at_s = NOW_S - 30 + second
+        taken = [replace(each, name="QueueFeederThre") for each in blocked.threads]
+        job = snapshot_of(replace(blocked, threads=tuple(taken)), reader, at_s=at_s)
+        index = Index(job, NO_HISTORY)
+        account = advanced(account, index, wait_graph(index))
+    now = main(threads=[thread(100, "train.py:produce:12")], fds=fds(9, 1024, [pipe(5, 77, True)]))
+
+    told = only(
+        check,
+        replace(snapshot_of(now, reader), account=account),
+        history(rising("anon_bytes", 900 * MIB, 5 * MIB)),
+    )
+
+    assert told.subject == "queue"
+    assert told.summary.startswith("main (100) fills a queue faster than spawned 200 (200) reads")
+
+
 def producer(number: int, *, writes: bool) -> Process:
     """One of several that put items into one queue, of which one writes at a time."""
     wait = WaitedOn("pipe-write", "write", ("pipe:[77]",), (5,)) if writes else None
@@ -406,24 +451,203 @@ def test_a_queue_without_a_bound_is_reported_once_with_its_memory() -> None:
     assert told.subject == "queue"
 
 
+def piling(
+    key: FilesKey, total: int = 150, size_bytes: int = 150 * MIB, **of: Any
+) -> tuple[NewFiles, Mapping[FilesKey, Sequence[Point]]]:
+    """Files of which there are two more each second, for a minute."""
+    suffix = key.group.rpartition("*")[2]
+    files = NewFiles(
+        total, size_bytes, f"{key.folder}/{key.group.replace('*', '00149')}", key,
+        **{"pattern": f"{key.group.partition('*')[0]}*{suffix}", **of},
+    )  # fmt: skip
+    return files, {key: line(total, 2, 60)}
+
+
+BLOCKS = FilesKey("/dev/shm", "psm_*")
+STAGED = FilesKey("/dev/shm/stage_ab", "shard-*.npy")
+CLIPS = FilesKey("/home/me/run/tmp", "tmp*.gif")
+PARTS = FilesKey("/home/me/run/out", "part-*.bin")
+
+
 def test_shared_memory_blocks_that_are_never_unlinked_are_reported() -> None:
-    past = history(
-        {(300, "read_bytes"): line(90_000, 75, 60)}, host={"psm_files": line(150, 2, 60)}
-    )
-    files = NewFiles(150, 150 * MIB, "/dev/shm/psm_ab12")
-    tracker = process(300, "resource-tracker")
     shm = room(400 * MIB, 200 * MIB)
+    files, counts = piling(BLOCKS, kind="psm", room=shm, is_memory=True, is_shared=True)
+    past = history({(300, "read_bytes"): line(90_000, 75, 60)}, files=counts)
+    tracker = process(300, "resource-tracker")
 
-    told = only(check, snapshot_of(main(), tracker, shm=shm, new_psm=files), past)
+    told = only(check, snapshot_of(main(), tracker, shm=shm, new_files=(files,)), past)
 
-    assert "150 shared-memory files (150M) in /dev/shm" in told.evidence[0]
-    assert "/dev/shm/psm_ab12" in told.evidence[0]
-    assert told.evidence[2].startswith("0 of them are mapped")
+    assert told.evidence[0].startswith("150 of these files (150M) were made since the job began")
+    assert "/dev/shm/psm_00149" in told.evidence[0]
+    assert "resource tracker" in told.evidence[1]
+    assert told.evidence[2].startswith("0 of them are mapped or open")
     assert told.eta_s == pytest.approx(100)
     assert told.severity is Severity.WARNING
-    assert found(check, snapshot_of(main(), shm=shm, new_psm=files), past) == []
-    idle = history({(300, "read_bytes"): line(90_000, 0, 60)}, host={"psm_files": line(150, 2, 60)})
-    assert found(check, snapshot_of(main(), tracker, shm=shm, new_psm=files), idle) == []
+    assert told.process == pid(MAIN)
+    assert found(check, snapshot_of(main(), shm=shm, new_files=(files,)), past) == []
+    idle = history({(300, "read_bytes"): line(90_000, 0, 60)}, files=counts)
+    assert found(check, snapshot_of(main(), tracker, shm=shm, new_files=(files,)), idle) == []
+
+
+def test_both_users_of_blocks_are_named_where_each_has_its_own_resource_tracker() -> None:
+    files, counts = piling(BLOCKS, kind="psm", is_memory=True, is_shared=True)
+    read = rising("read_bytes", 9000, 75, 300, 301)
+    camera = process(200, "spawned", label="camera")
+    trackers = (
+        process(300, "resource-tracker", parent=MAIN),
+        process(301, "resource-tracker", parent=200),
+    )
+
+    told = only(
+        check,
+        snapshot_of(main(), camera, *trackers, new_files=(files,)),
+        history(read, files=counts),
+    )
+
+    assert told.summary.startswith(
+        "main (100) and camera (200) use and do not remove shared-memory files, /dev/shm/psm_*: "
+        "+2.0/s, +2.0M/s for 60 s"
+    )
+    assert told.others == (pid(200),)
+
+
+def test_files_in_memory_that_a_process_had_open_are_reported_with_both_limits() -> None:
+    shm = room(40 * GIB, 8 * GIB)
+    files, counts = piling(
+        STAGED, room=shm, is_memory=True, is_shared=True, makers=((200, 3), (999, 1))
+    )
+    stager = process(200, "spawned", label="stager")
+    seen = snapshot_of(
+        main(), stager, new_files=(files,), memory_available_bytes=2 * GIB,
+        memory_total_bytes=64 * GIB,
+    )  # fmt: skip
+
+    told = only(check, seen, history(files=counts))
+
+    assert told.process == pid(200)
+    assert told.summary == (
+        "stager (200) makes and does not remove files in memory, /dev/shm/stage_ab/shard-*.npy: "
+        "+2.0/s, +2.0M/s for 60 s"
+    )
+    assert told.evidence[1] == "stager (200) had one of them open in 3 readings"
+    assert "the machine's memory: 2.0G left" in told.evidence[3]
+    assert told.eta_s == pytest.approx(2 * GIB / (2 * MIB))
+
+
+@pytest.mark.parametrize(
+    ("written_per_s", "pattern", "is_told"),
+    [
+        (2 * MIB, "shard-*.npy", True),
+        (1.7 * MIB, "shard-*.npy", False),
+        (2.4 * MIB, "shard-*.npy", False),
+        (0, "shard-200-*.npy", True),
+        (0, "shard-200*.npy", False),
+        (0, "shard-0200-*.npy", False),
+    ],
+)
+def test_files_of_other_jobs_of_the_user_are_not_told(
+    written_per_s: float, pattern: str, is_told: bool
+) -> None:
+    files, counts = piling(STAGED, is_memory=True, is_shared=True, pattern=pattern)
+    past = history({(200, "written_bytes"): line(900 * MIB, written_per_s, 60)}, files=counts)
+
+    told = found(check, snapshot_of(main(), process(200), new_files=(files,)), past)
+
+    assert [each.process for each in told] == ([pid(200)] if is_told else [])
+    if written_per_s and told:
+        assert "has written 120M in that time" in told[0].evidence[1]
+        assert "likely" in told[0].evidence[1]
+
+
+@pytest.mark.parametrize(
+    ("key", "free_bytes", "kind"),
+    [
+        (CLIPS, 900 * GIB, "temporary files"),
+        (CLIPS._replace(group="clip-*.gif"), 900 * GIB, "temporary files"),
+        (FilesKey("/home/me/run", "tmp*"), 900 * GIB, "temporary files"),
+        (PARTS, 900 * GIB, None),
+        (PARTS, 40 * GIB, "files"),
+    ],
+)
+def test_what_is_written_for_good_is_told_only_if_the_disk_is_full_within_a_day(
+    key: FilesKey, free_bytes: int, kind: str | None
+) -> None:
+    disk = room(1000 * GIB, free_bytes)
+    files, counts = piling(key, room=disk, makers=((MAIN, 1),))
+
+    told = found(check, snapshot_of(main(), new_files=(files,)), history(files=counts))
+
+    assert [each.subject for each in told] == ([kind] if kind else [])
+    assert all(each.severity is Severity.INFO for each in told)
+
+
+def test_files_in_a_tmpdir_of_the_jobs_own_are_told_without_a_maker() -> None:
+    files, counts = piling(FilesKey("/scratch/run7", "tmp*"), size_bytes=0)
+    past = history(files=counts)
+
+    told = only(
+        check, snapshot_of(main(environment={"TMPDIR": "/scratch/"}), new_files=(files,)), past
+    )
+
+    assert told.summary == (
+        "temporary files /scratch/run7/tmp* pile up and are not removed: +2.0/s for 60 s"
+    )
+    assert "other jobs of the user" in told.evidence[1]
+    for elsewhere in ({"TMPDIR": "/scratch/run"}, {}):
+        job = snapshot_of(main(environment=elsewhere), new_files=(files,))
+        assert found(check, job, past) == []
+
+
+def test_a_folder_that_is_kept_short_and_one_that_fills_up_are_quiet() -> None:
+    files, _ = piling(STAGED, is_memory=True, makers=((MAIN, 5),))
+    sawtooth = [Point(NOW_S - 60 + n, 20 + 3 * (n % 15)) for n in range(61)]
+    full = [Point(NOW_S - 60 + n, min(100, 5 * n)) for n in range(61)]
+    few = line(11, 0.15, 60)
+
+    for points in (sawtooth, full, few):
+        past = history(files={STAGED: points})
+        assert found(check, snapshot_of(main(), new_files=(files,)), past) == []
+
+
+def test_the_line_that_makes_files_is_told_where_a_stack_or_a_hook_showed_it() -> None:
+    staged, of_staged = piling(STAGED, is_memory=True, makers=((200, 3),))
+    blocks, of_blocks = piling(BLOCKS, kind="psm", is_memory=True, makers=((MAIN, 1), (200, 1)))
+    lines = (
+        FileLine(pid(MAIN), "train.py:9 save", 4, None),
+        FileLine(pid(200), "staging.py:24 stage", 2, None),
+        FileLine(pid(200), "frames.py:7", 2, 77 * MIB),
+        FileLine(pid(200), "frames.py:8", 2, MIB),
+    )
+
+    def seen(files: NewFiles, *shown: FileLine) -> Snapshot:
+        return snapshot_of(main(), process(200), new_files=(files,), file_lines=shown)
+
+    shards = only(check, seen(staged, *lines), history(files=of_staged))
+    frames = only(check, seen(blocks, *lines[2:]), history(files=of_blocks))
+    neither = only(check, seen(staged), history(files=of_staged))
+
+    assert shards.evidence[2] == (
+        "2 stacks of loader-worker 200 (200) taken while it made a file: staging.py:24 stage"
+    )
+    assert frames.process == pid(200)
+    assert frames.evidence[1] == (
+        "loader-worker 200 (200) makes them at frames.py:8, as its hook has seen"
+    )
+    assert "mapped or open" in neither.evidence[2]
+
+
+def test_of_several_files_of_one_kind_those_with_most_bytes_are_told() -> None:
+    small, of_small = piling(STAGED, size_bytes=MIB, is_memory=True, makers=((MAIN, 1),))
+    other = STAGED._replace(group="big-*.npy")
+    large, of_large = piling(other, is_memory=True, makers=((MAIN, 1),))
+
+    told = only(
+        check,
+        snapshot_of(main(), new_files=(small, large)),
+        history(files={**of_small, **of_large}),
+    )
+
+    assert "big-*.npy" in told.summary
 
 
 def test_shared_memory_that_is_kept_is_reported_with_makers_holders_and_line() -> None:
@@ -467,18 +691,6 @@ def test_workers_that_a_new_main_starts_one_by_one_are_quiet() -> None:
     past = history(rising("children", 30, 0.5))
 
     assert found(check, snapshot_of(main(born_wall_s=WALL_S - 50), *helpers), past) == []
-
-
-def test_temporary_files_are_reported_with_their_directory() -> None:
-    past = history(host={"tmp_files": line(200, 2, 60)})
-    files = NewFiles(200, 200 * 4096, "/scratch/tmpab12")
-
-    told = only(check, snapshot_of(main(), new_tmp=files), past)
-
-    assert told.severity is Severity.INFO
-    assert (
-        told.summary == "temporary files in /scratch pile up and are not removed: +2.0/s for 60 s"
-    )
 
 
 def test_a_small_or_short_rise_is_quiet() -> None:

@@ -4,7 +4,7 @@ import gc
 from dataclasses import replace
 
 from mpwatch.model.history import Point, rise
-from mpwatch.model.host import NewFiles
+from mpwatch.model.host import FilesKey, NewFiles
 from mpwatch.model.samples import MemorySample, ThreadSample, WaitedOn
 from mpwatch.observe.state.history import POINTS_KEPT, TREND_POINTS, HistoryKeeper
 from tests.builders.samples import MAIN, WORKER_0, job, sample, tree
@@ -38,9 +38,10 @@ def test_heap_threads_and_files_of_the_job_are_remembered() -> None:
         seen = tree(at_s, read)
         files = replace(
             seen.host,
-            new_psm=NewFiles(4 + second, 0, ""),
-            new_semaphores=NewFiles(1, 0, ""),
-            new_tmp=NewFiles(9, 0, "") if second else None,
+            new_files=(
+                NewFiles(4 + second, 0, "", FilesKey("/dev/shm", "psm_*")),
+                *((NewFiles(9, 0, "", FilesKey("/tmp", "tmp*")),) if second != 1 else ()),
+            ),
         )
         keeper.add(replace(seen, host=files), (), {})
 
@@ -48,9 +49,11 @@ def test_heap_threads_and_files_of_the_job_are_remembered() -> None:
 
     assert [point.value for point in past.of(MAIN, "anon_bytes")] == [10, 11, 12]
     assert [point.value for point in past.of(MAIN, "threads")] == [9, 10]
-    assert [point.value for point in past.of_host("psm_files")] == [4, 5, 6]
-    assert [point.value for point in past.of_host("semaphore_files")] == [1, 1, 1]
-    assert [point.value for point in past.of_host("tmp_files")] == [9, 9]
+    blocks, others = (
+        past.files[FilesKey(*key)] for key in (("/dev/shm", "psm_*"), ("/tmp", "tmp*"))
+    )
+    assert [point.value for point in blocks] == [4, 5, 6]
+    assert [point.value for point in others] == [9], "they were gone in between"
 
 
 def test_reads_of_a_socket_are_remembered_from_the_first_one_on() -> None:
@@ -78,15 +81,20 @@ def test_a_reading_in_which_main_has_read_nothing_more_is_no_point() -> None:
     assert [tuple(point) for point in past.of(MAIN, "main_read_bytes")] == [(1, 7), (3, 9)]
 
 
-def test_the_count_of_read_bytes_is_kept_of_resource_trackers_only() -> None:
+def test_bytes_read_are_a_point_of_resource_trackers_always_and_of_others_after_a_mebibyte() -> (
+    None
+):
     keeper = HistoryKeeper()
-    tracker = replace(sample(WORKER_0, 0.0, role="resource-tracker"), read_bytes=37)
-    keeper.add(tree(0.0, replace(sample(MAIN, 0.0), read_bytes=99), tracker), (), {})
+    for second, count in enumerate((99, 5000, 1 << 21, (1 << 21) + 7)):
+        tracker = replace(sample(WORKER_0, second, role="resource-tracker"), read_bytes=37)
+        own = replace(sample(MAIN, second), read_bytes=count, written_bytes=None)
+        keeper.add(tree(second, own, tracker), (), {})
 
     past = keeper.history()
 
-    assert [point.value for point in past.of(WORKER_0, "read_bytes")] == [37]
-    assert list(past.of(MAIN, "read_bytes")) == []
+    assert [point.value for point in past.of(WORKER_0, "read_bytes")] == [37] * 4
+    assert [point.value for point in past.of(MAIN, "read_bytes")] == [99, 1 << 21]
+    assert list(past.of(MAIN, "written_bytes")) == []
 
 
 def test_the_rise_of_a_series_is_that_of_its_points() -> None:

@@ -1,0 +1,170 @@
+"""Processes spend their time waiting for a disk: to write, to read, to page memory in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from mpwatch.diagnose.analysis.forecast import slope
+from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.newest import own_lines
+from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called
+from mpwatch.diagnose.analysis.shares import (
+    Loss,
+    Speedup,
+    core_share,
+    doing_words,
+    losses,
+    speedup_without,
+    times_faster,
+)
+from mpwatch.model.account import SYNC_CALLS, Activity
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.history import History
+from mpwatch.model.snapshot import Process
+from mpwatch.model.units import bytes_text
+
+RULE = "disk-waits"
+WAIT_SHARE = 0.35
+"""Of the time in which the thread did not wait for a free core."""
+FASTER = 1.25
+READINGS = 12
+MOSTLY = 0.6
+SHOWN = 2
+
+
+def check(index: Index) -> Iterator[Finding]:
+    """Yield a finding for the processes whose threads wait for a disk much of the time."""
+    found = [
+        each
+        for each in losses(index, _is_disk)
+        if each.share >= WAIT_SHARE * (1 - core_share(index, each.process))
+        and each.readings >= READINGS
+        and each.process.role not in SERVICE_ROLES
+    ]
+    if not found:
+        return
+    faster = speedup_without(index, _is_disk)
+    if faster.sure >= FASTER:
+        yield _finding(index, found, faster)
+
+
+def _is_disk(activity: Activity) -> bool:
+    if activity.kind != "waiting" or activity.target not in ("file", "page-faults"):
+        return False
+    # A driver, such as that of a GPU, is no disk.
+    head, _, channel = activity.what.partition("a disk or driver")
+    return bool(head) or channel.removeprefix(" in the kernel's ").startswith(_IO_CHANNELS)
+
+
+_IO_CHANNELS = (
+    "folio_", "__folio_", "wait_on_", "io_schedule", "blk_", "jbd2_", "ext4_", "xfs_", "btrfs_",
+    "nfs", "rpc_", "fuse_", "__fuse", "ceph_", "cifs", "request_wait", "submit_bio",
+)  # fmt: skip
+"""How kernel functions begin in which a thread waits for a disk or a file server (Linux 6)."""
+
+
+def _is_sync(what: str) -> bool:
+    return what.split(" ", 1)[0] in SYNC_CALLS
+
+
+def _finding(index: Index, found: Sequence[Loss], faster: Speedup) -> Finding:
+    """Describe the waits of all these processes, in the words of the most frequent kind."""
+    most = found[0]
+    what = max(most.kinds, key=lambda each: most.kinds[each])
+    syncs = sum(share for each, share in most.kinds.items() if _is_sync(each))
+    pages = sum(share for each, share in most.kinds.items() if "page" in each)
+    place = most.place
+    at = f" at {place}" if place else ""
+    processes = list({each.process.process: each.process for each in found}.values())
+    is_sync, is_paging = syncs >= MOSTLY * most.share, pages >= MOSTLY * most.share
+    spent = tuple(_evidence(index, processes))
+    is_told = any(what in each for each in spent)
+    for_what = (
+        f"in {what.split(' ', 1)[0]} until its data is on the disk"
+        if is_sync
+        else "for pages that are not in memory"
+        if is_paging
+        else f"for {what}"
+    )
+    return Finding(
+        rule=RULE,
+        severity=Severity.INFO,
+        process=most.process.process,
+        others=tuple(each.process for each in processes[1:]),
+        summary=f"{called(most.process)} waits {most.share:.0%} of the time {for_what}{at}",
+        evidence=(
+            *spent,
+            *(() if is_told else (f"most often it waits for {what}",)),
+            *(_lines(most.process) if not place else ()),
+            *(_paging(index.history, most.process) if is_paging else ()),
+            "without these waits the job would be at most "
+            f"{times_faster(1 - 1 / faster.sure)} as fast",
+        ),
+        cause=_CAUSE_SYNC if is_sync else _CAUSE_PAGES if is_paging else _CAUSE,
+        advice=_ADVICE_SYNC
+        if is_sync
+        else _advice_of_pages(most.process)
+        if is_paging
+        else _ADVICE,
+    )
+
+
+def _evidence(index: Index, processes: Sequence[Process]) -> Iterator[str]:
+    """What each process did with its time."""
+    for each in processes[:SHOWN]:
+        if (words := doing_words(index, each)) is not None:
+            yield f"{called(each)}: {words}"
+    if len(processes) > SHOWN:
+        yield f"the same of {all_called(processes[SHOWN:])}"
+
+
+def _lines(process: Process) -> tuple[str, ...]:
+    lines = own_lines(process)
+    return (f"{called(process)} was last seen at {lines}",) if lines else ()
+
+
+def _paging(history: History, process: Process) -> Iterator[str]:
+    """How many pages are read, and whether the process is swapped out."""
+    per_s = slope(history.of(process.process, "major_faults"), window_s=20)
+    if per_s:
+        yield f"{called(process)} reads {per_s:.0f} pages in each second (major page faults)"
+    swapped = process.sample.memory.swap_bytes if process.sample.memory is not None else None
+    if swapped:
+        yield f"{bytes_text(swapped)} of its memory are swapped out"
+
+
+_CAUSE_SYNC = (
+    "fsync and its like return when the disk has written the data: some milliseconds each time, "
+    "however little it is, and longer while others use the disk."
+)
+_ADVICE_SYNC = (
+    "Call it once for many records, for example every few seconds and at the end, or not at all: "
+    "without it the kernel writes the data within half a minute, and only a crash of the machine "
+    "loses what was written since. A thread of its own can do it beside the work."
+)
+_CAUSE_PAGES = (
+    "The process uses memory whose content is on a disk: of a mapped file that the page cache does "
+    "not hold, or swapped out. Each such page is read when it is first used."
+)
+_CAUSE = (
+    "The process reads or writes files faster than their disk or file server answers; what the "
+    "page cache holds takes no such wait."
+)
+_ADVICE = (
+    "Read and write in larger pieces and in order, keep what is used again in memory or on a local "
+    "disk, or let more workers wait at the same time. An open file with O_SYNC or O_DIRECT waits "
+    "for the disk in each write."
+)
+
+
+def _advice_of_pages(process: Process) -> str:
+    """What helps against reading pages: less memory in use, or reading in order."""
+    if process.sample.memory is not None and process.sample.memory.swap_bytes:
+        return (
+            "Use less memory: fewer workers, smaller batches, or less prefetching; swapped memory "
+            "is a thousand times slower."
+        )
+    return (
+        "Read the mapped file in order and in large pieces, or load it into memory once where it "
+        "fits; random access to a file on a disk reads a page each time."
+    )

@@ -1,0 +1,235 @@
+"""Processes spend their time pickling, copying and unpickling what they send each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.newest import own_lines
+from mpwatch.diagnose.analysis.process_queries import called
+from mpwatch.diagnose.analysis.shares import (
+    Loss,
+    Speedup,
+    losses,
+    speedup_without,
+    times_faster,
+)
+from mpwatch.diagnose.analysis.stack_patterns import calls
+from mpwatch.model.account import COPYING, PICKLING, UNPICKLING, Activity
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.history import Series, first_at, rise
+from mpwatch.model.snapshot import Process, Thread
+from mpwatch.model.units import bytes_text
+
+RULE = "pickling-cost"
+LOST_SHARE = 0.4
+"""Of the time of one thread."""
+FASTER = 1.4
+"""A job that would not become this many times as fast has its time elsewhere."""
+READINGS = 12
+SURE_SHARE, SURE_FASTER, SURE_READINGS = 0.6, 2.0, 40
+SHOWN = 4
+SHOWN_SHARE = 0.05
+OVER_S = 20.0
+LATEST_S = 8.0
+"""A count of bytes that is older does not show what a process transfers now."""
+LARGE_BYTES = 1 << 20
+SLOW_BYTES_PER_S, FAST_BYTES_PER_S = 60e6, 250e6
+"""Bytes for a second of cpu time. To pickle and unpickle numbers in lists takes 0.1 s for some
+2 MB, arrays of numpy are copied at more than 500 MB/s (CPython 3.11)."""
+_WORDS = {PICKLING: "pickling", UNPICKLING: "unpickling", COPYING: "copying"}
+
+
+def check(index: Index) -> Iterator[Finding]:
+    """Yield a finding where a thread does little but pass objects on, and the job needs it."""
+    found = losses(index, _is_transfer)
+    if not found or found[0].share < LOST_SHARE or found[0].readings < READINGS:
+        return
+    faster = speedup_without(index, _is_transfer)
+    if faster.sure >= FASTER:
+        yield _finding(index, [each for each in found if each.share >= SHOWN_SHARE], faster)
+
+
+def _is_transfer(activity: Activity) -> bool:
+    return activity.what in _WORDS and activity.kind == "computing"
+
+
+def _finding(index: Index, found: Sequence[Loss], faster: Speedup) -> Finding:
+    """Describe the thread that loses most, and the others."""
+    most = found[0]
+    thread = _thread(most)
+    line = most.place or own_lines(most.process)
+    at = f" at {line}" if line else ""
+    sends = _sends(most)
+    by = "" if most.thread.tid == most.process.pid else f" in its thread {most.thread.name}"
+    is_sure = (
+        most.share >= SURE_SHARE and faster.sure >= SURE_FASTER and most.readings >= SURE_READINGS
+    )
+    density = _bytes_per_cpu_s(index, found)
+    others = {each.process.process for each in found} - {most.process.process}
+    return Finding(
+        rule=RULE,
+        severity=Severity.WARNING if is_sure else Severity.INFO,
+        process=most.process.process,
+        others=tuple(sorted(others)),
+        summary=(
+            f"{called(most.process)} spends {most.share:.0%} of the time{by} {_kinds(most)} what "
+            f"it {'sends' if sends else 'receives'}{at}"
+        ),
+        evidence=(
+            *(_words(each) for each in found[:SHOWN]),
+            *_volumes(index, found),
+            *_tasks(index),
+            f"without it the job would be at most {times_faster(1 - 1 / faster.most)} as fast",
+        ),
+        cause=_cause(density),
+        advice=_advice(most.process, thread, density),
+    )
+
+
+def _thread(loss: Loss) -> Thread | None:
+    return next((each for each in loss.process.threads if each.tid == loss.thread.tid), None)
+
+
+def _sends(loss: Loss) -> bool:
+    return loss.kinds.get(PICKLING, 0.0) >= loss.kinds.get(UNPICKLING, 0.0)
+
+
+def _kinds(loss: Loss) -> str:
+    """The kinds of work, the most frequent first: `pickling and copying`."""
+    ranked = sorted(loss.kinds.items(), key=lambda item: -item[1])
+    words = [_WORDS[what] for what, share in ranked if share >= loss.share / 10]
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+
+
+def _words(loss: Loss) -> str:
+    """One thread: `acquire (12), thread QueueFeederThread: 62 % pickling`."""
+    ranked = sorted(loss.kinds.items(), key=lambda item: -item[1])
+    kinds = ", ".join(f"{share:.0%} {_WORDS[what]}" for what, share in ranked if share >= 0.01)
+    thread, at = "", f" at {loss.place}" if loss.place else ""
+    if loss.thread.tid != loss.process.pid:
+        thread = f", thread {loss.thread.name}"
+        if not at and (lines := own_lines(loss.process)):
+            at = f"; its main thread is at {lines}"
+    return f"{called(loss.process)}{thread}: {kinds}{at}"
+
+
+def _volumes(index: Index, found: Sequence[Loss]) -> Iterator[str]:
+    """What the processes read and write, and the size of a message that is under way."""
+    told = set()
+    for loss in found[:SHOWN]:
+        process, is_sender = loss.process, _sends(loss)
+        per_s = _bytes_per_s(index, process, is_sender)
+        if per_s is not None and (process.process, is_sender) not in told:
+            told.add((process.process, is_sender))
+            verb = "writes" if is_sender else "reads"
+            yield f"{called(process)} {verb} {bytes_text(per_s)}/s in files, pipes and sockets"
+    sizes = [
+        thread.waits_on.wanted_bytes or 0
+        for process in index.snapshot.living()
+        for thread in process.threads
+        if thread.waits_on is not None and thread.waits_on.kind in ("pipe-read", "pipe-write")
+    ]
+    if max(sizes, default=0) >= LARGE_BYTES:
+        yield f"a message of at least {bytes_text(max(sizes))} is being sent at this moment"
+
+
+def _tasks(index: Index) -> Iterator[str]:
+    """The functions that workers of a Pool run, where their hooks tell."""
+    names = set()
+    for process in index.snapshot.living():
+        job = process.gauges.get("job")
+        if isinstance(job, Mapping) and isinstance(name := job.get("function"), str):
+            names.add(name)
+    if names:
+        yield f"tasks that the workers run: {', '.join(sorted(names)[:SHOWN])}"
+
+
+def _bytes_per_s(index: Index, process: Process, is_sender: bool) -> float | None:
+    """Bytes that a process writes or reads each second; `None` where it hardly does."""
+    series = index.history.of(process.process, "written_bytes" if is_sender else "read_bytes")
+    if len(series) < 2 or index.snapshot.at_s - series[-1].at_s > LATEST_S:
+        return None
+    span_s = _span_s(series)
+    return rise(series, within_s=OVER_S) / span_s if span_s > 0 else None
+
+
+def _span_s(series: Series) -> float:
+    first = first_at(series, series[-1].at_s - OVER_S)
+    return series[-1].at_s - series[min(first, len(series) - 1)].at_s
+
+
+def _bytes_per_cpu_s(index: Index, found: Sequence[Loss]) -> float | None:
+    """How many bytes a second of cpu time passes on; `None` where no bytes were counted."""
+    amounts = [
+        (per_s, loss.cpu_share)
+        for loss in found
+        if loss.cpu_share and (per_s := _bytes_per_s(index, loss.process, _sends(loss)))
+    ]
+    cpu = sum(share for _, share in amounts)
+    return sum(per_s for per_s, _ in amounts) / cpu if cpu else None
+
+
+def _cause(density: float | None) -> str:
+    """Why it takes long, by how many bytes a second of cpu time passes on."""
+    cause = (
+        "An object that goes through a queue, a pipe, a Pool or a Manager is pickled, written to a "
+        "pipe or socket, read, and built anew in the other process, every time."
+    )
+    if density is None:
+        return cause
+    amount = f"{bytes_text(density)} for each second of cpu time"
+    if density <= SLOW_BYTES_PER_S:
+        return f"{cause} Here that is {amount}: many small Python objects, not large arrays."
+    if density >= FAST_BYTES_PER_S:
+        return f"{cause} Here that is {amount}: large blocks of data, such as arrays."
+    return f"{cause} Here that is {amount}."
+
+
+_SMALL = (
+    "Send one array, tensor or bytes object in place of lists, tuples, dicts or objects that hold "
+    "numbers: it is copied as one block."
+)
+_LARGE = (
+    "Keep large arrays in shared memory (multiprocessing.shared_memory, or torch tensors through "
+    "torch.multiprocessing) and send an index."
+)
+_TASKS = (
+    "Each task carries its function and its arguments: a bound method or a functools.partial "
+    "carries its whole object along. Give the workers once what all tasks have in common, by "
+    "initializer= or as a global of the module that a forked worker inherits, and let tasks carry "
+    "only what differs."
+)
+_MANAGER = (
+    "Each call of a Manager's proxy sends its arguments and its result: ask for less in each call, "
+    "or keep the data in the process that uses it."
+)
+_LOADER = "Let collate_fn return few tensors: their data goes through shared memory."
+_LESS = "Send only what the receiver uses, and do not send on what another process has already."
+
+
+def _advice(process: Process, thread: Thread | None, density: float | None) -> str:
+    """What fits the channel and the data that were observed."""
+    stack = () if thread is None else thread.stack
+    is_small = density is not None and density <= SLOW_BYTES_PER_S
+    is_large = density is not None and density >= FAST_BYTES_PER_S
+    data = _SMALL if is_small else _LARGE if is_large else f"{_SMALL} {_LARGE}"
+    if process.role == "loader-worker":
+        return f"{_LOADER} {_LESS}"
+    if process.role == "pool-worker" or _is_of_pool(thread):
+        return f"{_TASKS} {data}"
+    if any(calls(stack, each) for each in ("managers.py:serve_client", "managers.py:_callmethod")):
+        return f"{_MANAGER} {data}"
+    return f"{data} {_LESS}"
+
+
+def _is_of_pool(thread: Thread | None) -> bool:
+    """Whether a thread sends or receives for a Pool or an executor."""
+    if thread is None:
+        return False
+    names = ("_handle_tasks", "_handle_results", "_run_task", "run")
+    return any(
+        calls(thread.stack, f"{file}:{name}")
+        for file in ("pool.py", "concurrent/futures/process.py")
+        for name in names
+    )

@@ -1,0 +1,361 @@
+"""Time that a job loses in pickling, in small tensors, at a disk, and to page faults."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mpwatch.diagnose.rules.throughput import (
+    disk_waits,
+    many_small_tensors,
+    page_fault_cost,
+    pickling_cost,
+)
+from mpwatch.model.findings import Severity
+from mpwatch.model.history import History
+from mpwatch.model.samples import WaitedOn
+from mpwatch.model.snapshot import Flow, Process, Snapshot, Thread
+from tests.builders.snapshots import (
+    IDLE_FEEDER,
+    MAIN,
+    MIB,
+    NOW_S,
+    accounted,
+    found,
+    history,
+    line,
+    main,
+    memory,
+    only,
+    pid,
+    process,
+    segment,
+    snapshot_of,
+    thread,
+    ticked,
+)
+
+SECONDS = 40
+FEEDER = 201
+DUMPS = ("multiprocessing/reduction.py:dumps", "multiprocessing/queues.py:_feed")
+UNPICKLES = ("multiprocessing/queues.py:get", "train.py:infer:32")
+WORKS = ("train.py:infer:33",)
+DECODES = ("data.py:decode:31",)
+TASKS = (
+    "multiprocessing/reduction.py:dumps",
+    "multiprocessing/connection.py:send",
+    "multiprocessing/pool.py:_handle_tasks",
+)
+RUNS: dict[str, Any] = {"state": "R", "stack_age_s": 0.1, "has_gil": True, "cpu_percent": 90.0}
+ITEM = WaitedOn("pipe-read", "read", ("pipe:[77]",), (4,))
+OWN = WaitedOn("futex", "futex", ("futex 0x7f",), address=0x7F, futex_command=9)
+ROOM = WaitedOn("semaphore", "futex", ("sem 1b:9",), value=0)
+
+
+def job(second: int, *processes: Process, **more: Any) -> Snapshot:
+    return snapshot_of(*processes, at_s=NOW_S - SECONDS + second, usable_cpus=2, **more)
+
+
+def watched(make: Callable[[int], Snapshot]) -> Snapshot:
+    """The job after `SECONDS`, made by a function of the second."""
+    return accounted(*(make(second) for second in range(SECONDS + 1)))
+
+
+def waits(number: int = MAIN, *stack: str) -> Thread:
+    return thread(number, *(stack or ("train.py:collect:12",)), waits=ITEM, stack_age_s=0.0)
+
+
+# --- pickling ------------------------------------------------------------------------------------
+
+
+def feeding(second: int, *, feeds: int = 80, of_main: tuple[str, ...] = ()) -> Snapshot:
+    """A process whose feeder thread pickles for so many ticks a second, and main that waits."""
+    feeder = thread(FEEDER, *IDLE_FEEDER, name="QueueFeederThread", waits=OWN, stack_age_s=0.0)
+    if second % 10 < feeds // 10:
+        feeder = thread(FEEDER, *DUMPS, name="QueueFeederThread", **RUNS)
+    fills = thread(200, "multiprocessing/queues.py:put", "train.py:acquire:26", waits=ROOM)
+    source = process(200, "spawned", threads=[fills, feeder])
+    own = main(threads=[thread(MAIN, *of_main, **RUNS) if of_main else waits()])
+    return job(
+        second,
+        ticked(own, {MAIN: 90 * second if of_main else 0}),
+        ticked(source, {FEEDER: feeds * second}),
+    )
+
+
+def test_a_feeder_thread_that_pickles_most_of_the_time_is_named_with_the_line_that_puts() -> None:
+    past = history({(200, "written_bytes"): line(1e9, per_s=20e6)})
+
+    told = only(pickling_cost.check, watched(feeding), past)
+
+    assert told.process == pid(200)
+    assert told.summary == (
+        "spawned 200 (200) spends 80% of the time in its thread QueueFeederThread pickling what it "
+        "sends at train.py:26 acquire"
+    )
+    assert told.evidence[0] == (
+        "spawned 200 (200), thread QueueFeederThread: 80% pickling; its main thread is at "
+        "train.py:26 acquire"
+    )
+    assert told.evidence[1] == "spawned 200 (200) writes 19.1M/s in files, pipes and sockets"
+    assert told.evidence[-1] == "without it the job would be at most 50 times as fast"
+    assert "many small Python objects" in told.cause
+    assert "one array, tensor or bytes object" in told.advice
+    assert "shared memory" not in told.advice
+
+
+def test_large_blocks_of_data_are_told_from_many_small_objects() -> None:
+    past = history({(200, "written_bytes"): line(1e9, per_s=900e6)})
+
+    told = only(pickling_cost.check, watched(feeding), past)
+
+    assert "large blocks of data" in told.cause
+    assert "shared memory" in told.advice
+    assert "lists" not in told.advice
+
+
+def test_neither_is_claimed_where_no_bytes_were_counted() -> None:
+    told = only(pickling_cost.check, watched(feeding))
+
+    assert "Here that is" not in told.cause
+
+
+def test_tasks_of_a_pool_that_carry_much_are_named_as_such() -> None:
+    def make(second: int) -> Snapshot:
+        sends = thread(101, *TASKS, name="Thread-2 (_handle_tasks)", **RUNS)
+        results = waits(MAIN, "threading.py:wait", "pool.py:wait", "train.py:fit:21")
+        wait = WaitedOn("pipe-read", "read", ("pipe:[9]",), (3,), wanted_bytes=22 * MIB)
+        own = ticked(main(threads=[results, sends]), {101: 90 * second})
+        return job(second, own, process(200, "pool-worker", threads=[thread(200, waits=wait)]))
+
+    told = only(pickling_cost.check, watched(make))
+
+    assert "in its thread Thread-2 (_handle_tasks) pickling what it sends at train.py:21 fit" in (
+        told.summary
+    )
+    assert "a message of at least 22.0M is being sent at this moment" in told.evidence
+    assert "bound method" in told.advice
+    assert "initializer=" in told.advice
+
+
+def test_a_receiver_that_unpickles_is_named_with_its_line() -> None:
+    def make(second: int) -> Snapshot:
+        # Of four readings one finds it at its own work.
+        stack = WORKS if second % 4 == 0 else UNPICKLES
+        own = main(threads=[thread(MAIN, *stack, **RUNS)])
+        return job(second, ticked(own, {MAIN: 90 * second}))
+
+    told = only(pickling_cost.check, watched(make))
+
+    assert "unpickling what it receives at train.py:32 infer" in told.summary
+    assert told.severity is Severity.WARNING
+    assert "at most" in told.evidence[-1]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"feeds": 20}, {"of_main": WORKS}],
+    ids=["it pickles little", "main computes all the time in any case"],
+)
+def test_pickling_that_does_not_hold_up_the_job_is_not_told(more: dict[str, Any]) -> None:
+    assert found(pickling_cost.check, watched(lambda second: feeding(second, **more))) == []
+
+
+def test_a_process_that_waits_for_an_item_does_not_unpickle() -> None:
+    gets = ("multiprocessing/connection.py:poll", *UNPICKLES)
+
+    def make(second: int) -> Snapshot:
+        runs = second % 4 == 0
+        own = thread(MAIN, *gets, **RUNS) if runs else waits(MAIN, *gets)
+        return job(second, ticked(main(threads=[own]), {MAIN: 25 * second}))
+
+    assert found(pickling_cost.check, watched(make)) == []
+
+
+# --- many small tensors --------------------------------------------------------------------------
+
+OPENS = (
+    "multiprocessing/connection.py:_recv",
+    "multiprocessing/resource_sharer.py:detach",
+    "torch/multiprocessing/reductions.py:rebuild_storage_fd",
+    "multiprocessing/queues.py:get",
+    "torch/utils/data/dataloader.py:_try_get_data",
+    "train.py:main:39",
+)
+
+
+def opening(second: int, **more: Any) -> Snapshot:
+    """Main that opens shared tensors for two thirds of its time."""
+    own = thread(MAIN, *(OPENS if second % 3 else WORKS), **RUNS)
+    return job(second, ticked(main(threads=[own]), {MAIN: 90 * second}), process(200), **more)
+
+
+SMALL = tuple(segment(n, 200) for n in range(100))
+
+
+def test_small_tensors_that_are_opened_one_by_one_are_named() -> None:
+    told = only(many_small_tensors.check, watched(lambda n: opening(n, segments=SMALL)))
+
+    assert told.process == pid(MAIN)
+    assert "of the time on opening shared tensors at train.py:39 main" in told.summary
+    assert "100 shared tensors exist at this moment, half of them of at most 4.0K" in told.evidence
+    assert "collate_fn" in told.advice
+
+
+def test_the_hook_knows_how_small_they_are_when_none_exists_at_the_moment() -> None:
+    flow = Flow(pid(200), pid(MAIN), 9000, 900_000, 0, tensors_per_s=600.0, bytes_per_s=60_000.0)
+
+    told = only(many_small_tensors.check, watched(lambda n: opening(n, flows=(flow,))))
+
+    assert any("sends 600 tensors each second to main (100)" in each for each in told.evidence)
+
+
+def test_waits_for_descriptors_of_tensors_are_part_of_opening_them() -> None:
+    def make(second: int) -> Snapshot:
+        asks = WaitedOn("socket-read", "read", (f"socket:[{second}]",), (9,))
+        own = thread(MAIN, *OPENS, waits=asks, stack_age_s=1.0, still_s=0.0)
+        if second % 3 == 0:
+            own = thread(MAIN, *OPENS, **RUNS)
+        return job(second, ticked(main(threads=[own]), {MAIN: 30 * second}), segments=SMALL)
+
+    told = only(many_small_tensors.check, watched(make))
+
+    assert "opening shared tensors at train.py:39 main" in told.summary
+    assert "waiting for descriptors of shared tensors" in told.evidence[0]
+
+
+def test_large_tensors_are_not_small_ones() -> None:
+    large = tuple(segment(n, 200, size_bytes=8 * MIB) for n in range(100))
+
+    assert found(many_small_tensors.check, watched(lambda n: opening(n, segments=large))) == []
+    assert found(pickling_cost.check, watched(opening)) == []
+
+
+# --- disks ---------------------------------------------------------------------------------------
+
+STORE = "/runs/probe0.log"
+
+
+def syncing(second: int, *, synced: int = 6, call: str = "fsync", **more: Any) -> Snapshot:
+    """A process that so many of ten readings find at its disk; its stack is of another wait."""
+    wait = WaitedOn("disk", call, (STORE, "folio_wait_bit_common"), (3,))
+    stack: dict[str, Any] = {"stack_age_s": 1.0, "is_active": False}
+    at_disk = thread(200, "train.py:write:12", state="D", waits=wait, **stack)
+    computes = thread(200, "train.py:write:12", state="R", cpu_percent=20.0, **stack)
+    own = process(200, "spawned", threads=[at_disk if second % 10 < synced else computes], **more)
+    joins = WaitedOn("child", "wait4", ("pid 200",))
+    of_main = main(threads=[thread(MAIN, "popen_fork.py:wait", waits=joins)])
+    return job(second, of_main, ticked(own, {200: (10 - synced) * 10 * second}))
+
+
+def test_a_process_that_waits_for_fsync_most_of_the_time_is_named_with_its_line() -> None:
+    told = only(disk_waits.check, watched(syncing))
+
+    assert told.process == pid(200)
+    assert told.summary == (
+        "spawned 200 (200) waits 60% of the time in fsync until its data is on the disk at "
+        "train.py:12 write"
+    )
+    assert f"60 % waiting for fsync of {STORE}" in told.evidence[0]
+    assert told.evidence[-1] == "without these waits the job would be at most 2.5 times as fast"
+    assert "Call it once for many records" in told.advice
+
+
+def test_waits_for_reads_are_not_called_fsync() -> None:
+    told = only(disk_waits.check, watched(lambda n: syncing(n, call="read")))
+
+    assert f"waits 60% of the time for {STORE} (a disk or file server)" in told.summary
+    assert "fsync" not in told.cause + told.advice
+
+
+def test_an_occasional_fsync_is_not_told() -> None:
+    assert found(disk_waits.check, watched(lambda n: syncing(n, synced=2))) == []
+
+
+@pytest.mark.parametrize(
+    ("channel", "is_told"),
+    [("jbd2_log_wait_commit", True), ("__vm_munmap", False), ("nv_wait_event", False)],
+)
+def test_waits_for_drivers_and_for_the_own_mappings_are_no_waits_for_a_disk(
+    channel: str, is_told: bool
+) -> None:
+    def make(second: int) -> Snapshot:
+        snapshot = syncing(second)
+        own = snapshot.processes[1]
+        if own.threads[0].state != "D":
+            return snapshot
+        wait = WaitedOn("disk", "openat", (channel,))
+        blocked = replace(own.threads[0], waits_on=wait, wchan=channel)
+        own = replace(own, threads=(blocked,))
+        return replace(snapshot, processes=(snapshot.processes[0], own))
+
+    assert bool(found(disk_waits.check, watched(make))) == is_told
+
+
+@pytest.mark.parametrize(
+    ("swapped", "words"), [(900 * MIB, "Use less memory"), (0, "Read the mapped file in order")]
+)
+def test_pages_that_are_read_are_told_apart_from_swapping(swapped: int, words: str) -> None:
+    def paging(second: int) -> Snapshot:
+        snapshot = syncing(second, memory=memory(swap_bytes=swapped))
+        own = snapshot.processes[1]
+        if own.threads[0].state != "D":
+            return snapshot
+        fault = replace(own.threads[0], waits_on=WaitedOn("disk", "-", ("folio_wait",)))
+        fault = replace(fault, wchan="folio_wait_bit_common")
+        samples = tuple(replace(each, syscall=-1) for each in own.sample.threads or ())
+        own = replace(own, threads=(fault,), sample=replace(own.sample, threads=samples))
+        return replace(snapshot, processes=(snapshot.processes[0], own))
+
+    past = history({(200, "major_faults"): line(90_000, per_s=300)})
+    told = only(disk_waits.check, watched(paging), past)
+
+    assert "for pages that are not in memory" in told.summary
+    assert any("300 pages in each second" in each for each in told.evidence)
+    assert any("swapped out" in each for each in told.evidence) == bool(swapped)
+    assert words in told.advice
+
+
+# --- page faults ---------------------------------------------------------------------------------
+
+
+def filling(second: int) -> Snapshot:
+    own = process(200, "spawned", threads=[thread(200, "data.py:padded:23", **RUNS)])
+    return job(second, main(threads=[waits()]), ticked(own, {200: 100 * second}))
+
+
+def faults(per_s: float, kernel_percent: float) -> History:
+    return history(
+        {
+            (200, "minor_faults"): line(9e6, per_s=per_s),
+            (200, "system_ticks"): line(9000, per_s=kernel_percent),
+            (200, "cpu_percent"): line(100.0),
+        }
+    )
+
+
+def test_kernel_time_for_fresh_memory_is_named_with_its_line() -> None:
+    told = only(page_fault_cost.check, watched(filling), faults(200_000, 70))
+
+    assert told.process == pid(200)
+    assert told.summary == (
+        "spawned 200 (200) spends 70% of the time in the kernel, which gives it fresh memory at "
+        "data.py:23 padded"
+    )
+    assert told.evidence[0] == (
+        "spawned 200 (200): 70% of its cpu time is kernel time (0.70 of 1.00 cores), at 200,000 "
+        "minor page faults each second: 781M/s of memory mapped anew, at 4 KiB a page"
+    )
+    assert "at most 3.3 times as fast" in told.evidence[-1]
+
+
+@pytest.mark.parametrize(
+    "past",
+    [faults(200_000, 20), faults(3_000, 70), faults(25_000, 70)],
+    ids=["little kernel time", "few faults", "too much kernel time for these faults"],
+)
+def test_other_kernel_time_and_other_faults_are_not_told(past: History) -> None:
+    assert found(page_fault_cost.check, watched(filling), past) == []
