@@ -151,7 +151,13 @@ def _add_inspecting(commands: argparse._SubParsersAction[argparse.ArgumentParser
     dump.set_defaults(command=("mpwatch.cli.inspect", "dump"))
 
     diagnose = commands.add_parser("diagnose", help="print findings: evidence, cause and fix")
-    diagnose.add_argument("subject", nargs="?", metavar="PID|FILE")
+    diagnose.add_argument(
+        "subjects",
+        nargs="*",
+        metavar="PID|FILE",
+        help="a process, a recording, or the files (or their folder) that torch's flight recorder "
+        "has left, one of each rank",
+    )
     _add_job(diagnose)
     diagnose.add_argument(
         "--for",

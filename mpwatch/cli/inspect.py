@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 
@@ -13,6 +14,7 @@ from mpwatch.describe.findings import unresolved
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.host import Check
 from mpwatch.model.ids import ProcessId
+from mpwatch.model.sanitize import clean
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.model.units import seconds_text
 from mpwatch.report import json as json_report
@@ -65,20 +67,27 @@ def dump(arguments: argparse.Namespace) -> int:
 
 
 def diagnose(arguments: argparse.Namespace) -> int:
-    """Watch a job, or read a recording, and print the findings."""
-    if of_job(arguments, arguments.subject, "diagnose"):
+    """Watch a job, or read a recording or dumps of a flight recorder, and print the findings."""
+    subjects: list[str] = arguments.subjects
+    subject = subjects[0] if subjects else None
+    if of_job(arguments, subject, "diagnose"):
         from mpwatch.cli import nodes
 
         return nodes.diagnose(arguments)
-    is_pid = arguments.subject.isascii() and arguments.subject.isdigit()
-    if not is_pid and _is_of_several_nodes(arguments.subject):
+    assert subject is not None  # of_job has refused a command with neither
+    is_pid = subject.isascii() and subject.isdigit()
+    if len(subjects) > 1 and is_pid and not os.path.exists(subject):
+        raise Failure("mpwatch diagnose takes one PID, or several files.", "mpwatch ps")
+    if len(subjects) > 1 or (not is_pid and _is_dump(subject)):
+        return _diagnose_dumps(subjects, arguments)
+    if not is_pid and _is_of_several_nodes(subject):
         from mpwatch.cli import nodes
 
-        return nodes.diagnose_recording(arguments)
+        return nodes.diagnose_recording(subject, arguments)
     if is_pid:
-        snapshot, is_interrupted = _watched(int(arguments.subject), arguments)
+        snapshot, is_interrupted = _watched(int(subject), arguments)
     else:
-        snapshot, is_interrupted = recorded(arguments.subject), False
+        snapshot, is_interrupted = recorded(subject), False
     if arguments.json:
         print(json_report.text_of(json_report.diagnose_json(snapshot)))
     else:
@@ -87,7 +96,46 @@ def diagnose(arguments: argparse.Namespace) -> int:
         print(text_report.diagnose_text(snapshot, style=text_style()))
     if is_interrupted:
         return EXIT_INTERRUPTED
-    return exit_code(snapshot, arguments.fail_on)
+    return exit_code(unresolved(snapshot), arguments.fail_on)
+
+
+def _diagnose_dumps(paths: Sequence[str], arguments: argparse.Namespace) -> int:
+    """Print what keeps the ranks from going on that have left files of torch's flight recorder.
+
+    Raises:
+        Failure: A path cannot be read, or none of the files is such a dump.
+    """
+    from mpwatch.collect.job.recorder_dumps import NotADump, read_dumps
+    from mpwatch.diagnose.analysis.distributed.recorded_ranks import findings_of
+    from mpwatch.report import recorder_dumps as report
+
+    with ProgressBar("reading the files of the ranks") as bar:
+        try:
+            records, problems = read_dumps(paths, bar.update)
+        except NotADump as error:
+            raise Failure(str(error), "mpwatch diagnose FOLDER") from None
+        except OSError as error:
+            name = clean(str(error.filename))
+            raise Failure(f"{name} cannot be read: {error.strerror}.", f"ls -ld {name}") from None
+    if not records:
+        sentence = "No file of torch's flight recorder was found there."
+        raise Failure(problems[0] if problems else sentence, "mpwatch diagnose --help")
+    findings = findings_of(records)
+    if arguments.json:
+        print(json_report.text_of(report.dumps_json(records, findings, problems)))
+    else:
+        print(report.dumps_text(records, findings, problems, style=text_style()))
+    return exit_code(findings, arguments.fail_on)
+
+
+def _is_dump(path: str) -> bool:
+    """Whether a path is a folder, or a file that begins as a dump of a flight recorder does."""
+    from mpwatch.collect.job.recorder_dumps import NotADump, is_dump
+
+    try:
+        return os.path.isdir(path) or is_dump(path)
+    except (OSError, NotADump):
+        return False  # the reader of recordings says why
 
 
 def of_job(arguments: argparse.Namespace, subject: object, command: str) -> bool:
@@ -129,12 +177,12 @@ def recorded(path: str) -> Snapshot:
         return replay_to_end(path, bar.update)
 
 
-def exit_code(snapshot: Snapshot, fail_on: str) -> int:
-    """1 if there is an unresolved finding at or above the threshold, else 0."""
+def exit_code(findings: Sequence[Finding], fail_on: str) -> int:
+    """1 if there is a finding at or above the threshold, else 0."""
     if fail_on == "never":
         return 0
     threshold = Severity[fail_on.upper()]
-    is_found = any(finding.severity >= threshold for finding in unresolved(snapshot))
+    is_found = any(finding.severity >= threshold for finding in findings)
     return EXIT_FINDINGS if is_found else 0
 
 

@@ -175,7 +175,7 @@ class _JobWatch:
         if self._settled_s is None:
             self._settled_s = seconds
         watched_s = seconds - self._settled_s
-        if watched_s >= self.limit_s:
+        if watched_s >= self.limit_s or head.is_over:
             return True
         if seconds - self._judged_s < JUDGE_S:
             return False
@@ -256,10 +256,8 @@ def _watch(
     Raises:
         Failure: No node can be read.
     """
-    from mpwatch.nodes.head import START_S
-
     began_s = time.monotonic()
-    end_s = began_s + START_S + (limit_s or 0.0)
+    end_s = began_s + head.start_s + (limit_s or 0.0)
     while not is_enough(time.monotonic() - began_s) and time.monotonic() < end_s:
         head.step(STEP_S)
         views = head.views()
@@ -390,12 +388,12 @@ def replay(arguments: argparse.Namespace) -> int:
         source.stop()
 
 
-def diagnose_recording(arguments: argparse.Namespace) -> int:
+def diagnose_recording(path: str, arguments: argparse.Namespace) -> int:
     """Print the findings of a recording of several nodes, as they were at its end."""
     from mpwatch.nodes.recording import problems_of, replayed_to_end
 
-    with reading(arguments.subject), ProgressBar(f"reading {arguments.subject}") as bar:
-        recording, player, findings = replayed_to_end(arguments.subject, bar.update)
+    with reading(path), ProgressBar(f"reading {path}") as bar:
+        recording, player, findings = replayed_to_end(path, bar.update)
     views, documents = player.views(), player.documents()
     missing = "The recording has only the summary of this node."
     problems = {view.name: missing for view in views if view.name not in documents}

@@ -42,10 +42,13 @@ BUSY_PERCENT = 20.0
 
 
 def role_name(role: Role, worker_id: int | None, rank: int | None) -> str:
-    """The role with its number, if it has one: `worker 3`, `rank 1`, `main`."""
+    """The role with its number, if it has one: `worker 3`, `rank 1`, `main`.
+
+    A `main` with a number is a rank that no launcher has started.
+    """
     if role == "loader-worker" and worker_id is not None:
         return f"worker {worker_id}"
-    if role == "rank" and rank is not None:
+    if role in ("rank", "main") and rank is not None:
         return f"rank {rank}"
     return role
 

@@ -38,6 +38,8 @@ WaitKind: TypeAlias = Literal[
 
 FILE_LOCK_CALLS = ("flock", "fcntl")
 """System calls that wait for a lock on a file."""
+OPENS = "a process that opens "
+"""Begins the target of a wait in the open of a FIFO, for the process that opens its other end."""
 
 _NUMBERED = re.compile(r"(?:pipe|socket):\[(\d+)\]")
 

@@ -14,6 +14,7 @@ from mpwatch.model.account import Account
 from mpwatch.model.findings import Finding
 from mpwatch.model.host import HostSample
 from mpwatch.model.ids import HookState, ProcessId, Role, SegmentId, SegmentKind
+from mpwatch.model.progress import ProgressSource
 from mpwatch.model.samples import Ended, Frame, GpuSample, ProcSample, StackSource, WaitedOn
 from mpwatch.model.waits import WaitGraph
 
@@ -304,6 +305,8 @@ class Snapshot:
     """Lines seen to make files, the most frequent first; bounded."""
     gpus: tuple[GpuSample, ...] | None = None
     flows: tuple[Flow, ...] = ()
+    progress: tuple[ProgressSource, ...] = ()
+    """Of processes with a hook; what has made no progress yet is not in it."""
     loaders: tuple[Loader, ...] = ()
     waits: WaitGraph = field(default_factory=WaitGraph)
     account: Account = field(default_factory=Account)

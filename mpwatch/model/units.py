@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 DASH = "-"
 _STEPS = ("B", "K", "M", "G", "T", "P")
 
@@ -70,3 +72,19 @@ def rate_text(per_s: float | None, unit: str = "") -> str:
         return DASH
     value = bytes_text(abs(per_s)) if unit == "B" else count_text(abs(per_s))
     return f"{'-' if per_s < 0 else '+'}{value}{'' if unit == 'B' else unit}/s"
+
+
+RUNS_SHOWN = 6
+
+
+def numbers_text(numbers: Iterable[int]) -> str:
+    """Numbers with runs joined: `0-300, 302-1023`; of many runs the first ones."""
+    runs: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    words = [str(first) if first == last else f"{first}-{last}" for first, last in runs]
+    more = len(words) - RUNS_SHOWN
+    return ", ".join(words[:RUNS_SHOWN]) + (f" and {more} more runs" if more > 0 else "")

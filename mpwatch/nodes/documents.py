@@ -38,6 +38,7 @@ EMPTY_DIAGNOSIS: Document = {
     "last_words": [],
     "together": [],
     "account": None,
+    "progress": None,
 }
 """The diagnosis of a node of which nothing is known."""
 
@@ -46,6 +47,7 @@ IDENTITIES: Mapping[str, str] = {"segments": "id", "gpus": "index"}
 LISTS_INSIDE: Mapping[str, tuple[str, ...]] = {
     "waits": ("chains", "edges"),
     "account": ("processes",),
+    "progress": ("totals", "sources"),
 }
 """Objects of which the lists are joined."""
 

@@ -12,7 +12,7 @@ import selectors
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -39,12 +39,13 @@ from mpwatch.nodes.summary import MalformedSummary, NodeSummary, SummaryReader
 STARTING_LIMIT = 16
 """So many agents are started at the same time: sshd refuses more than ten unauthenticated
 connections of one address at random (MaxStartups in sshd_config(5)), a login node dislikes more."""
-START_S = 45.0
-"""How long a node may take from the start of its launcher to its first message."""
 SILENT_S = 10.0
 """A node that has sent nothing for so long is silent; it sends something each second, but where ten
 processes ran for each cpu there were once more than five seconds between two."""
 PING_S = 5.0
+CLOCKS_APART = 1e-3
+"""Seconds by which two clocks may move apart in a second: Linux lets a time server change the rate
+of a clock by 500 parts in a million (MAXFREQ in include/linux/timex.h, Linux 6.12)."""
 GRACE_S = 3.0
 """How long agents may take to end once their input is closed."""
 EXIT_S = 0.3
@@ -86,7 +87,7 @@ class NodeView:
     clock_offset_s: float | None = None
     """Its clock minus the clock of the head; `None` if unknown."""
     clock_error_s: float | None = None
-    """Half of the shortest round trip: the offset is known to that much."""
+    """The offset is known to that much: half of a round trip, and `CLOCKS_APART` since then."""
     received_bytes: int = 0
     check: str = ""
     """A command that shows whether mpwatch runs there."""
@@ -194,6 +195,16 @@ class Head:
         return answer
 
     @property
+    def start_s(self) -> float:
+        """How long the first message of any node may take from the start of its launcher."""
+        return max((node.start_s for node in self._nodes.values()), default=0.0)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more is expected of any node; not so where agents are started again."""
+        return not self._restarts and all(node.is_over for node in self._nodes.values())
+
+    @property
     def is_settled(self) -> bool:
         """Whether each node has sent its first complete reading, or will not."""
         return all(node.is_settled for node in self._nodes.values())
@@ -237,6 +248,29 @@ class Head:
                 starting += 1
 
 
+class _ClockOffset(NamedTuple):
+    """The clock of a node minus the clock of the head, as estimated from one round trip."""
+
+    offset_s: float
+    error_s: float
+    """Half of the round trip."""
+    at_s: float
+    """When it was estimated, by the monotonic clock of the head."""
+
+    def error_at_s(self, now_s: float) -> float:
+        """How far the offset may be wrong by now: the clocks move apart meanwhile."""
+        return self.error_s + CLOCKS_APART * max(0.0, now_s - self.at_s)
+
+    def is_better(self, newer: _ClockOffset) -> bool:
+        """Whether this says more than a newer estimate, and agrees with it.
+
+        Two estimates that exclude each other mean that one of the clocks was set.
+        """
+        error_s = self.error_at_s(newer.at_s)
+        agrees = abs(self.offset_s - newer.offset_s) <= error_s + newer.error_s
+        return agrees and error_s <= newer.error_s
+
+
 class _Node:
     """One node: its launcher's process and what it has sent."""
 
@@ -262,7 +296,7 @@ class _Node:
         self._received_bytes = 0
         self._summaries = SummaryReader()
         self._has_summary = False
-        self._clock_offset: tuple[float, float] | None = None
+        self._offset: _ClockOffset | None = None
         self._reset()
 
     def _reset(self) -> None:
@@ -273,6 +307,11 @@ class _Node:
         self._answers: list[Answer] = []
 
     # --- state -----------------------------------------------------------------------------------
+
+    @property
+    def start_s(self) -> float:
+        """How long its first message may take from the start of its launcher."""
+        return self._launch.start_s
 
     @property
     def is_starting(self) -> bool:
@@ -301,7 +340,7 @@ class _Node:
         """The node as it is known now."""
         last_seen_s = None if self._heard_s is None else self._clock() - self._heard_s
         state, problem = with_silence(self._state, self.problem, last_seen_s)
-        offset = self._clock_offset
+        offset = self._offset
         return NodeView(
             name=self.name,
             state=state,
@@ -310,8 +349,8 @@ class _Node:
             host=self._hello.host if self._hello else "",
             version=self._hello.mpwatch if self._hello else "",
             summary=self._summaries.summary() if self._has_summary else None,
-            clock_offset_s=offset[0] if offset else None,
-            clock_error_s=offset[1] if offset else None,
+            clock_offset_s=offset.offset_s if offset else None,
+            clock_error_s=offset.error_at_s(self._clock()) if offset else None,
             received_bytes=self._received_bytes,
             check=self._launch.check,
         )
@@ -386,10 +425,10 @@ class _Node:
         if self._process is None:
             return
         now_s = self._clock()
-        if self.is_starting and now_s - self._started_s > START_S:
+        if self.is_starting and now_s - self._started_s > self.start_s:
             self.kill()
             told = self._told_words()
-            self._fail(f"It did not answer within {START_S:.0f} s{told and f': {told}'}.")
+            self._fail(f"It did not answer within {self.start_s:.0f} s{told and f': {told}'}.")
         elif self._state == "live" and now_s - self._pinged_s >= PING_S:
             self._pinged_s = now_s
             self.send(Ping(now_s))
@@ -468,6 +507,7 @@ class _Node:
         if isinstance(message, Hello):
             self._hello, self._state, self._failures = message, "live", 0
             self._pinged_s = self._heard_s
+            self._offset = None  # the machine may have been started again
             self.send(Ping(self._heard_s))
             self._kept(message)
         elif isinstance(message, Pong):
@@ -485,11 +525,13 @@ class _Node:
             self._keep(self.name, message)
 
     def _set_clock(self, pong: Pong) -> None:
-        """Estimate the clock of the node from one round trip; the shortest one counts."""
-        round_trip_s = self._clock() - pong.sent_s
-        error_s = round_trip_s / 2
-        if round_trip_s >= 0 and (self._clock_offset is None or error_s < self._clock_offset[1]):
-            self._clock_offset = (pong.wall_s - (time.time() - error_s), error_s)
+        """Estimate the clock of the node from one round trip, and keep the better estimate."""
+        now_s = self._clock()
+        error_s = (now_s - pong.sent_s) / 2
+        if error_s >= 0:
+            found = _ClockOffset(pong.wall_s - (time.time() - error_s), error_s, now_s)
+            if self._offset is None or not self._offset.is_better(found):
+                self._offset = found
 
     def _refuse(self, body: bytes, protocol: int) -> None:
         """Give up on an agent of another protocol; its greeting says which version it is."""
@@ -514,6 +556,11 @@ class _Node:
                     self._told += os.read(process.stderr.fileno(), _TOLD_BYTES) or b""
         was_live = self._state == "live"
         code = self.kill()
+        explain = self._launch.explain
+        why = explain(self._told.decode("utf-8", "replace")) if explain is not None else ""
+        if why:
+            self._fail(why, "failed" if self._heard_s is None else "ended")
+            return
         program = os.path.basename(self._launch.command[0])
         told = self._told_words()
         if code is None:

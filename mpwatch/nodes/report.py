@@ -7,8 +7,8 @@ from html import escape
 
 from mpwatch import __version__
 from mpwatch.describe.findings import CAUSE, EVIDENCE, FIX, severity_word
-from mpwatch.model.units import seconds_text
-from mpwatch.nodes.across import JobFinding, PlacedRank, numbers_text
+from mpwatch.model.units import numbers_text, seconds_text
+from mpwatch.nodes.across import JobFinding, PlacedRank
 from mpwatch.nodes.documents import EMPTY_DUMP, Document
 from mpwatch.nodes.head import NodeView
 from mpwatch.report.html import page, table
@@ -53,7 +53,7 @@ def node_json(view: NodeView, document: Document, problem: str = "") -> Document
     """One node; what it has not answered is empty.
 
     `last_seen_s` is seconds before the time of the document. `clock_offset_s` is the clock of the
-    node minus the clock here, known to `clock_error_s`.
+    node minus the clock here, known to `clock_error_s`, which grows until it is estimated again.
     """
     own: Document = {
         "name": view.name,

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
 from mpwatch.describe.findings import unresolved
 from mpwatch.describe.frames import RAY_WORKER_FILE, waits_for_ray_call
 from mpwatch.describe.processes import process_state, unique_names
-from mpwatch.diagnose.analysis.distributed.collectives import Recorded, number_of, recorded
+from mpwatch.diagnose.analysis.distributed.collectives import number_of, recorded
 from mpwatch.diagnose.analysis.distributed.rank_waits import is_rank
-from mpwatch.diagnose.analysis.distributed.ranks import called_at, is_joining, place_of
+from mpwatch.diagnose.analysis.distributed.ranks import called_at, has_group, is_joining, place_of
 from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.stack_patterns import has_stacks, main_thread
+from mpwatch.model.collectives import Recorded
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.host import RoomSample
 from mpwatch.model.ids import ProcessId
@@ -76,9 +78,13 @@ COMPARED = (
 _STEPS = (
     ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"),
 )
-"""Variables with the number and the count of the tasks that srun(1) and mpirun(1) start. The script
-of a batch job has SLURM_PROCID as well, without the count of a step."""
+"""Variables with the number and the count of the tasks that srun(1), mpirun(1) of Open MPI, and
+those of MPICH and Intel MPI start. The script of a batch job has SLURM_PROCID as well, without the
+count of a step."""
+_MAY_JOIN = frozenset(("main", "spawned", "ray-worker"))
+"""Roles of processes that are ranks where they have the threads of a process group."""
 _STARTED_AS_RANKS = frozenset(("rank", "spawned", "forkserver"))
 
 
@@ -132,7 +138,12 @@ class Rows:
     def _rank_rows(self, index: Index) -> Iterator[tuple[ProcessId, RankRow]]:
         """The ranks of a job; without any, the busy workers of Ray, or else its root."""
         snapshot = index.snapshot
-        processes = [each for each in snapshot.processes if is_rank(each)]
+        families = lightning_families(snapshot)
+        processes = [
+            each
+            for each in snapshot.processes
+            if is_rank(each) or each.process in families or _is_member(each)
+        ]
         processes = processes or [each for each in snapshot.processes if is_busy_ray_worker(each)]
         if not processes:
             processes = [each for each in snapshot.processes if each.process == snapshot.root]
@@ -142,6 +153,8 @@ class Rows:
         worst = _worst(snapshot)
         for process in processes:
             row = _rank_row(process, index, waits.get(process.process, ()), worst)
+            if process.process in families:
+                row = msgspec.structs.replace(row, **families[process.process])
             yield process.process, self._with_quiet(row, process, index)
 
     def _with_quiet(self, row: RankRow, process: Process, index: Index) -> RankRow:
@@ -156,6 +169,45 @@ class Rows:
         if known_s is None or abs(known_s - at_s) >= MOVED_S:
             self._quiet_at_s[key] = known_s = round(at_s, 1)
         return msgspec.structs.replace(row, quiet_at_s=known_s)
+
+
+def lightning_families(snapshot: Snapshot) -> dict[ProcessId, dict[str, Any]]:
+    """Fields of the rows of ranks that Lightning's own launcher has started, and of the first.
+
+    Rank 0 of a node starts ranks 1 to n - 1 of it, with LOCAL_RANK and WORLD_SIZE but without RANK,
+    and gives itself no number that can be seen. A rank's number is NODE_RANK times n and LOCAL_RANK
+    (lightning 2.6: `_SubprocessScriptLauncher`, `DDPStrategy.set_world_ranks`). `LOCAL_RANK`s from
+    1 on without a gap, below a program that is no launcher, are taken for that.
+    """
+    below: dict[ProcessId, dict[ProcessId, tuple[int, Mapping[str, str]]]] = {}
+    for process in snapshot.processes:
+        environment = process.sample.environment
+        local = _number(environment.get("LOCAL_RANK"))
+        if process.role != "rank" or process.parent is None or local is None:
+            continue
+        if "RANK" not in environment:
+            below.setdefault(process.parent, {})[process.process] = (local, environment)
+    found: dict[ProcessId, dict[str, Any]] = {}
+    for identity, others in below.items():
+        parent = snapshot.get(identity)
+        count = len(numbers := {local for local, _ in others.values()}) + 1
+        if parent is None or parent.role != "main" or numbers != set(range(1, count)):
+            continue
+        environment = next(reversed(others.values()))[1]
+        node = _number(environment.get("NODE_RANK", "0"))
+        world_size = _number(environment.get("WORLD_SIZE"))
+        if node is None or not world_size or world_size % count or (node + 1) * count > world_size:
+            continue
+        first = (identity, 0)
+        for rank_process, local in (first, *((key, each[0]) for key, each in others.items())):
+            rank = node * count + local
+            found[rank_process] = {"rank": rank, "world_size": world_size, "job": _job(environment)}
+    return found
+
+
+def _is_member(process: Process) -> bool:
+    """Whether a process has a process group, whatever has started it."""
+    return process.role in _MAY_JOIN and not process.is_gone and has_group(process)
 
 
 def is_busy_ray_worker(process: Process) -> bool:

@@ -6,7 +6,7 @@ process name is only shown.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import escape
 
 from mpwatch import __version__
@@ -19,7 +19,14 @@ from mpwatch.describe.findings import (
     severity_word,
     subject_of,
 )
-from mpwatch.describe.processes import full_name_of
+from mpwatch.describe.processes import full_name_of, unique_names
+from mpwatch.describe.progress import (
+    KIND_NAMES,
+    pace_name,
+    pace_words,
+    progress_of,
+    progress_sentence,
+)
 from mpwatch.model.findings import Finding
 from mpwatch.model.history import Point
 from mpwatch.model.snapshot import LogEntry, Snapshot
@@ -41,6 +48,8 @@ from mpwatch.report.text import (
 EVENTS_SHOWN = 500
 CURVES_SHOWN = 24
 """Of the processes; those with the largest relative change are shown."""
+SOURCES_SHOWN = 16
+"""Processes whose progress is shown one by one."""
 CURVE_WIDTH, CURVE_HEIGHT = 300, 70
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _WIDE = TextStyle(width=110)
@@ -131,6 +140,30 @@ def _account(snapshot: Snapshot) -> Iterator[str]:
     yield f'<p class="note">{escape(certainty_words(snapshot))}</p>'
     titles = ("Process", "~Last minute", "~The whole time")
     yield from table(titles, ((False, (row.name, row.recent, row.whole)) for row in rows))
+    yield from _progress(snapshot)
+
+
+def _progress(snapshot: Snapshot) -> Iterator[str]:
+    """The rates of the job and of each process, and those of the last minutes as lines."""
+    names = unique_names(snapshot)
+    totals = progress_of(snapshot)
+    if not totals:
+        yield f"<p>{escape(progress_sentence(snapshot, names))}</p>"
+        return
+    rows = []
+    for total in totals:
+        rows.append((False, (pace_name(total, names, snapshot.root), pace_words(total))))
+        if 1 < len(total.processes) <= SOURCES_SHOWN:
+            for process in total.processes:
+                (own,) = (p for p in progress_of(snapshot, process) if p.kind == total.kind)
+                name = names.get(process, str(process.pid))
+                rows.append((False, (f"\u2003{name}", pace_words(own))))
+    yield from table(("Progress", "~Rate"), rows)
+    for total in totals:
+        points = [Point(-ago_s, rate) for ago_s, rate in total.recent]
+        if len(points) > 1:
+            title = f"{KIND_NAMES[total.kind]} a second"
+            yield _curve(title, points, lambda per_s: f"{per_s:.3g}")
 
 
 def _processes(snapshot: Snapshot) -> Iterator[str]:
@@ -150,13 +183,17 @@ def _curves(snapshot: Snapshot, course: Course) -> Iterator[str]:
     for (process, name), curve in moved[:CURVES_SHOWN]:
         what = name.removesuffix("_bytes").replace("_", " ")
         curves.append((f"{full_name_of(process, snapshot)}: {what}", curve.points, name))
-    shown = [_curve(*each) for each in curves if len(each[1]) > 1]
+    shown = [
+        _curve(title, points, bytes_text if "bytes" in name else count_text)
+        for title, points, name in curves
+        if len(points) > 1
+    ]
     if shown:
         yield "<h2>Over time</h2>"
         yield "".join(shown)
 
 
-def _curve(title: str, points: Sequence[Point], name: str) -> str:
+def _curve(title: str, points: Sequence[Point], text: Callable[[float], str]) -> str:
     """One series as a line, with its range as caption."""
     low, high = min(p.value for p in points), max(p.value for p in points)
     first_s, last_s = points[0].at_s, points[-1].at_s
@@ -166,7 +203,6 @@ def _curve(title: str, points: Sequence[Point], name: str) -> str:
         f"{CURVE_HEIGHT - 2 - (p.value - low) / tall * (CURVE_HEIGHT - 4):.1f}"
         for p in points
     )
-    text = bytes_text if "bytes" in name else count_text
     words = f"{title}, {text(low)} to {text(high)} in {seconds_text(last_s - first_s)}"
     return (
         f'<figure><svg viewBox="0 0 {CURVE_WIDTH} {CURVE_HEIGHT}" width="{CURVE_WIDTH}"'

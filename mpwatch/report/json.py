@@ -16,10 +16,13 @@ import msgspec
 from mpwatch.collect.job.jobs import Job, JobProcess
 from mpwatch.describe.account import process_words
 from mpwatch.describe.processes import unique_names
+from mpwatch.describe.progress import has_hook, moment_of, pace_words, progress_of
 from mpwatch.model.account import LAST_MINUTE_S, Account, ProcessAccount, Share
 from mpwatch.model.findings import Finding
 from mpwatch.model.host import CgroupSample, Check, HostSample, RoomSample
 from mpwatch.model.ids import ProcessId
+from mpwatch.model.progress import RECENT_S, Pace
+from mpwatch.model.progress import pace as pace_of
 from mpwatch.model.samples import GpuSample
 from mpwatch.model.snapshot import Flow, Loader, Process, Segment, Snapshot, Thread, WorkerLoad
 from mpwatch.model.waits import WaitGraph
@@ -69,7 +72,7 @@ def snapshot_json(snapshot: Snapshot, *, with_stacks: bool) -> Document:
 
 
 def diagnose_json(snapshot: Snapshot) -> Document:
-    """Findings, waits, merged stacks and the account of time, without the samples."""
+    """Findings, waits, merged stacks, the account of time and progress, without the samples."""
     return {
         "schema": SCHEMA,
         "at": utc_text(snapshot.wall_s),
@@ -104,6 +107,7 @@ def diagnose_json(snapshot: Snapshot) -> Document:
             for name, merged in merged_stacks(snapshot)
         ],
         "account": account_json(snapshot.account, unique_names(snapshot)),
+        "progress": progress_json(snapshot),
     }
 
 
@@ -242,6 +246,61 @@ def _account_of(account: ProcessAccount, names: Mapping[ProcessId, str]) -> Docu
             for thread in threads
         ],
         "omitted_threads": account.omitted,
+    }
+
+
+def progress_json(snapshot: Snapshot) -> Document:
+    """Batches, collectives, queue calls and tensors per second, as far as hooks reported them.
+
+    `totals` has the whole job and `sources` each process; what was never seen to progress is in
+    neither. `is_known` is false if no process had a hook: then nothing is known of progress.
+    Times are relative to that of the document, or to the end of the job if it has ended.
+    """
+    names = unique_names(snapshot)
+    return {
+        "is_known": has_hook(snapshot),
+        "recent_s": RECENT_S,
+        "totals": [
+            {"pids": [each.pid for each in pace.processes], **_pace(pace)}
+            for pace in progress_of(snapshot)
+        ],
+        "sources": [
+            {
+                "pid": source.process.pid,
+                "start_ticks": source.process.start_ticks,
+                "name": names.get(source.process, str(source.process.pid)),
+                **_pace(pace_of((source,), moment_of(snapshot))),
+            }
+            for source in snapshot.progress
+            if source.process is not None
+        ],
+    }
+
+
+def _pace(pace: Pace) -> Document:
+    """The rates of one kind, per second.
+
+    `idle_s` is the time since the last one, `before_per_s` the rate up to that one. `change` is
+    null where the rate has not changed, or is 0. `recent` has the last minutes as pairs, oldest
+    first: the rate over five seconds, and how long ago these ended.
+    """
+    change = pace.change
+    return {
+        "kind": pace.kind,
+        "words": pace_words(pace),
+        "total": pace.total,
+        "span_s": _finite(pace.span_s),
+        "now_per_s": _finite(pace.now_per_s),
+        "whole_per_s": _finite(pace.whole_per_s),
+        "idle_s": _finite(pace.idle_s),
+        "before_per_s": _finite(pace.before_per_s),
+        "change": change
+        and {
+            "ago_s": _finite(change.ago_s),
+            "before_per_s": _finite(change.before_per_s),
+            "since_per_s": _finite(change.since_per_s),
+        },
+        "recent": [[_finite(ago_s), _finite(rate)] for ago_s, rate in pace.recent],
     }
 
 

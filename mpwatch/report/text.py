@@ -32,6 +32,7 @@ from mpwatch.describe.processes import (
     state_word,
     unique_names,
 )
+from mpwatch.describe.progress import progress_sentence
 from mpwatch.model.cmdline import python_program
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.host import Check, CheckState, HostSample
@@ -46,7 +47,7 @@ from mpwatch.report.table import Column, Emphasis, TextStyle, table
 
 PLAIN = TextStyle()
 
-_SEVERITY_EMPHASIS: dict[Severity, Emphasis] = {
+SEVERITY_EMPHASIS: dict[Severity, Emphasis] = {
     Severity.CRITICAL: "bad",
     Severity.WARNING: "warning",
     Severity.INFO: "plain",
@@ -207,7 +208,7 @@ def finding_lines(findings: Sequence[Finding], snapshot: Snapshot, style: TextSt
 
 def _finding(finding: Finding, first: Finding, snapshot: Snapshot, style: TextStyle) -> list[str]:
     """One finding; `first` is the one that shows its cause and fix, often itself."""
-    word = style.paint(severity_word(finding.severity), _SEVERITY_EMPHASIS[finding.severity])
+    word = style.paint(severity_word(finding.severity), SEVERITY_EMPHASIS[finding.severity])
     lines = [f"{word}  {finding.rule}  {subject_of(finding, snapshot)}"]
     lines += style.wrap(finding.summary, "  ")
     if finding.eta_s is not None:
@@ -558,7 +559,7 @@ def account_title(snapshot: Snapshot) -> str:
 
 
 def account_lines(snapshot: Snapshot, style: TextStyle) -> list[str]:
-    """What each process did with its time, how long it was watched, and how sure that is."""
+    """What each process did with its time, the progress, and how sure that is."""
     rows = account_rows(snapshot)
     if not rows:
         return style.wrap(NO_ACCOUNT, "  ", "  ")
@@ -567,6 +568,7 @@ def account_lines(snapshot: Snapshot, style: TextStyle) -> list[str]:
         lines += style.wrap(f"{row.name}: {row.recent}", "  ", "      ")
         if row.whole:
             lines += style.wrap(f"the whole time: {row.whole}", "      ", "      ")
+    lines += style.wrap(progress_sentence(snapshot, unique_names(snapshot)), "  ", "  ")
     return [*lines, *style.wrap(certainty_words(snapshot), "  ", "  ")]
 
 

@@ -58,6 +58,7 @@ OF_DIAGNOSIS = {
     "last_words": LIST,
     "together": LIST,
     "account": OBJECT + NULL,
+    "progress": OBJECT + NULL,
 }
 JOB_FINDING = {**FINDING, "node": STR + NULL, "rank": INT + NULL}
 

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from mpwatch.model.host import Check
-from mpwatch.model.snapshot import WorkerLoad
+from mpwatch.model.snapshot import Hook, WorkerLoad
 from mpwatch.report.json import diagnose_json, doctor_json, ps_json, snapshot_json, text_of
+from tests.builders.progress import source as progress_source
 from tests.builders.report_job import DEAD, MAIN, WORKER, account, job, listed_job
 
 INT, STR, BOOL, NUMBER = (int,), (str,), (bool,), (int, float)
@@ -310,6 +311,49 @@ def test_an_account_before_the_first_reading_is_empty() -> None:
     read = json.loads(text_of(diagnose_json(job())))["account"]
 
     assert (read["watched_s"], read["readings"], read["processes"]) == (0, 0, [])
+
+
+def test_a_diagnosis_has_the_progress_of_the_job_and_of_each_process() -> None:
+    batches = progress_source(12.0, 200, 3.0, 100, begin_s=200.0, process=MAIN)
+    gone = batches._replace(process=None, kind="puts")
+
+    read = json.loads(text_of(diagnose_json(replace(job(), progress=(gone, batches)))))["progress"]
+
+    assert_shape(read, {"is_known": BOOL, "recent_s": NUMBER, "totals": LIST, "sources": LIST})
+    rates = {
+        "kind": STR,
+        "words": STR,
+        "total": INT,
+        "span_s": NUMBER,
+        "now_per_s": NUMBER + NULL,
+        "whole_per_s": NUMBER + NULL,
+        "idle_s": NUMBER,
+        "before_per_s": NUMBER + NULL,
+        "change": OBJECT + NULL,
+        "recent": LIST,
+    }
+    total, puts = read["totals"]
+    assert_shape(total, {"pids": LIST, **rates})
+    assert (total["kind"], total["pids"], puts["kind"], puts["pids"]) == (
+        "batches",
+        [MAIN.pid],
+        "puts",
+        [],
+    )
+    (source,) = read["sources"]
+    assert_shape(source, {"pid": INT, "start_ticks": INT, "name": STR, **rates})
+    assert (source["pid"], source["name"], source["total"]) == (MAIN.pid, "main", 2700)
+    assert_shape(source["change"], {"ago_s": NUMBER, "before_per_s": NUMBER, "since_per_s": NUMBER})
+    assert source["recent"][0] == [290.0, 12.0]
+    assert source["recent"][-1] == [0.0, 3.0]
+
+
+def test_without_a_hook_progress_is_unknown_and_not_zero() -> None:
+    processes = tuple(replace(process, hook=Hook()) for process in job().processes)
+
+    read = json.loads(text_of(diagnose_json(replace(job(), processes=processes))))["progress"]
+
+    assert read == {"is_known": False, "recent_s": 300.0, "totals": [], "sources": []}
 
 
 def test_doctor_has_one_object_for_each_check() -> None:

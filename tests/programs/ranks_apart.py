@@ -1,18 +1,21 @@
 """Two ranks over gloo that call different collectives after some steps, in the way that the first
 argument names.
 
-`--torchrun` has torchrun start them instead of `mp.spawn`.
+`--torchrun` has torchrun start them instead of `mp.spawn`. With `--recorder=FOLDER` each rank has a
+worker server, and writes what torch's flight recorder holds to a file when it is asked to.
 """
 
 import os
 import sys
 import tempfile
+import threading
 import time
 
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch import nn
+from torch._C import _distributed_c10d as c10d
 from torch.nn.parallel import DistributedDataParallel
 
 STEPS = 5
@@ -60,8 +63,29 @@ def validation(rank, step, evens):
 WAYS = {way.__name__: way for way in (backward, operations, groups, checkpoint, validation)}
 
 
+servers: list[object] = []
+"""A worker server ends with its last reference."""
+
+
+def record(rank, folder):
+    """Make the worker server of a rank, and its file once there is a file named `write`."""
+    servers.append(c10d._WorkerServer(f"{folder}/rank_{rank}.sock"))
+
+    def write():
+        while not os.path.exists(f"{folder}/write"):
+            time.sleep(0.2)
+        with open(f"{folder}/unfinished_{rank}", "wb") as file:
+            file.write(c10d._dump_fr_trace())  # type: ignore[attr-defined]
+        os.replace(f"{folder}/unfinished_{rank}", f"{folder}/dumps/trace_rank_{rank}")
+
+    threading.Thread(target=write, daemon=True).start()
+
+
 def train(rank, way):
     torch.set_num_threads(1)
+    for argument in sys.argv:
+        if argument.startswith("--recorder="):
+            record(rank, argument.partition("=")[2])
     evens = dist.new_group([0, 1])
     model = DistributedDataParallel(nn.Linear(64, 8))
 

@@ -10,10 +10,11 @@ from mpwatch.model.account import Account, Activity, ProcessAccount, ThreadAccou
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.tui.app import MpwatchApp
+from tests.builders.progress import source as progress_source
 from tests.builders.screen_job import MAIN, NOW_S, worker_id
 from tests.tui.golden_text import check_golden
 from tests.tui.screen_text import screen_text
-from tests.tui.scripted import ScriptedSource, ended_job, loader_job
+from tests.tui.scripted import ScriptedSource, ended_job, loader_job, without_hook
 
 SIZES = ((80, 24), (200, 60))
 BATCHES = Activity("waiting", "batches", "batch", (worker_id(3),))
@@ -57,7 +58,9 @@ def accounted(job: Snapshot) -> Snapshot:
     slow = thread(worker_id(3).pid, "MainThread", *[(FILE, 14), (DECODE, 6)] * 5)
     accounts.append(process(worker_id(3), slow))
     account = Account(MAIN, NOW_S - 100.0, NOW_S, 200, {each.process: each for each in accounts})
-    return replace(job, account=account)
+    batches = progress_source(12.0, 160, 3.0, 100, begin_s=NOW_S - 260.0, process=MAIN)
+    tensors = progress_source(24.0, 219, begin_s=NOW_S - 260.0, process=MAIN)
+    return replace(job, account=account, progress=(batches, tensors._replace(kind="tensors")))
 
 
 async def shown(job: Snapshot, *keys: str, size: tuple[int, int] = (120, 36)) -> str:
@@ -73,6 +76,25 @@ async def test_the_page_matches_its_golden_text(size: tuple[int, int]) -> None:
     text = await shown(accounted(loader_job()), size=size)
 
     check_golden(f"time-{size[0]}x{size[1]}", text)
+
+
+async def test_a_process_of_several_shows_its_own_progress() -> None:
+    job = accounted(loader_job())
+    other = progress_source(2.0, 260, begin_s=NOW_S - 260.0, process=worker_id(0))
+
+    text = await shown(replace(job, progress=(*job.progress, other)), size=(130, 40))
+    alone = await shown(job, size=(130, 40))
+
+    assert "batches of 2 processes" in text
+    assert text.count("3.0/s for 100 s") == 1  # of main alone; together they are 5.0
+    assert "5.0/s for 100 s, 14/s before that" in text
+    assert " progress" not in alone
+
+
+async def test_without_the_hook_progress_is_unknown() -> None:
+    job = accounted(without_hook())
+
+    assert "Progress is unknown without the hook." in await shown(replace(job, progress=()))
 
 
 async def test_right_shows_the_threads_of_a_process_and_left_hides_them() -> None:

@@ -19,7 +19,8 @@ RoleFacts used, checked against CPython 3.10 to 3.14 and torch 2.1 to 2.13:
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -89,7 +90,29 @@ def assign(facts: Sequence[RoleFacts]) -> dict[ProcessId, RoleAssignment]:
         if number is None and role.role == "rank":
             number = _number(fact.environment.get("LOCAL_RANK"))
         roles[fact.process] = role._replace(rank=number)
+    for process in list(_first_ranks(known, roles)):
+        roles[process] = roles[process]._replace(rank=0)
     return roles
+
+
+def _first_ranks(
+    known: Mapping[ProcessId, RoleFacts], roles: Mapping[ProcessId, RoleAssignment]
+) -> Iterator[ProcessId]:
+    """Programs that start the other ranks from 1 on: each of them is rank 0 itself.
+
+    On a later node of several, whose numbers are those of the node, none is.
+    """
+    started: defaultdict[ProcessId, set[int | None]] = defaultdict(set)
+    for fact in known.values():
+        is_rank = roles[fact.process].role == "rank"
+        if is_rank and fact.parent is not None and fact.parent in roles:
+            started[fact.parent].add(_number(fact.environment.get("LOCAL_RANK")))
+    for process, numbers in started.items():
+        role, environment = roles[process], known[process].environment
+        is_unnumbered = role.role == "main" and role.rank is None
+        is_first_node = environment.get("NODE_RANK", "0") == "0"
+        if is_unnumbered and is_first_node and 1 in numbers and 0 not in numbers:
+            yield process
 
 
 def _is_below_a_program(

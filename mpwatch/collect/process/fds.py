@@ -45,6 +45,10 @@ _INET_BYTES = 72
 _INET_INODE = struct.Struct("=I")
 _ATTRIBUTE = struct.Struct("=HH")
 
+_ANY_HOSTS = ("0.0.0.0", "::")
+_ANY = "0.0.0.0"
+"""Listeners on any address, of version 4 or 6, are noted under this one."""
+
 Address = tuple[str, int]
 Ask = Callable[[bytes], Iterator[bytes]]
 
@@ -55,7 +59,10 @@ class SocketEnd(NamedTuple):
     address: str
     """`unix /run/a.sock`, `tcp 127.0.0.1:4000 > 127.0.0.1:29500`, `tcp listens on *:29500`."""
     peer: int | None = None
-    """Inode of the other end, if that is on this machine and in this namespace."""
+    """Inode of the other end, if that is on this machine and in this namespace.
+
+    Of a connection that is not accepted yet it is that of the listening socket.
+    """
 
 
 class SocketTable:
@@ -88,19 +95,25 @@ def read_sockets(ask: Ask) -> dict[int, SocketEnd]:
     """
     found: dict[int, SocketEnd] = {}
     connections: dict[int, tuple[Address, Address]] = {}
+    pending: set[tuple[Address, Address]] = set()
+    listeners: dict[Address, int] = {}
     try:
         request = _UNIX_REQUEST.pack(socket.AF_UNIX, 0, 0, 0xFFFFFFFF, 0, _SHOW_NAME_AND_PEER, 0, 0)
         for body in ask(request):
             _take_unix(body, found)
         for family in (socket.AF_INET, socket.AF_INET6):
             for body in ask(_INET_REQUEST.pack(family, socket.IPPROTO_TCP, 0, 0, _STATES)):
-                _take_tcp(body, found, connections)
+                _take_tcp(body, connections, listeners, pending)
     except (OSError, struct.error):
         pass  # a sandbox without netlink: sockets stay unknown
+    for here, inode in listeners.items():
+        found[inode] = SocketEnd(f"tcp listens on {_words(here)}")
     inodes = {pair: inode for inode, pair in connections.items()}
     for inode, (here, there) in connections.items():
-        words = f"tcp {_words(here)} > {_words(there)}"
-        found[inode] = SocketEnd(words, inodes.get((there, here)))
+        peer = inodes.get((there, here))
+        if peer is None and (there, here) in pending:
+            peer = listeners.get(there) or listeners.get((_ANY, there[1]))
+        found[inode] = SocketEnd(f"tcp {_words(here)} > {_words(there)}", peer)
     return found
 
 
@@ -121,20 +134,30 @@ def _take_unix(body: bytes, found: dict[int, SocketEnd]) -> None:
 
 
 def _take_tcp(
-    body: bytes, found: dict[int, SocketEnd], connections: dict[int, tuple[Address, Address]]
+    body: bytes,
+    connections: dict[int, tuple[Address, Address]],
+    listeners: dict[Address, int],
+    pending: set[tuple[Address, Address]],
 ) -> None:
-    """One TCP socket: a listener, or one end of a connection."""
+    """One TCP socket: a listener, or one end of a connection.
+
+    A connection that no process has accepted yet has no inode at the end of the listener
+    (inet_diag_msg_common_fill, net/ipv4/inet_diag.c of Linux; seen on 6.18).
+    """
     family, state, _, _ = _INET_ANSWER.unpack_from(body)
     (inode,) = _INET_INODE.unpack_from(body, _INET_BYTES - 4)
-    if not inode:
-        return
     own_port, other_port = _PORTS.unpack_from(body, 4)
     size = 4 if family == socket.AF_INET else 16
     here = _host(body[8 : 8 + size]), own_port
     if state == _TCP_LISTEN:
-        found[inode] = SocketEnd(f"tcp listens on {_words(here)}")
+        if inode:
+            listeners[_ANY if here[0] in _ANY_HOSTS else here[0], own_port] = inode
+        return
+    there = _host(body[24 : 24 + size]), other_port
+    if inode:
+        connections[inode] = here, there
     else:
-        connections[inode] = here, (_host(body[24 : 24 + size]), other_port)
+        pending.add((here, there))
 
 
 def _host(raw: bytes) -> str:
@@ -148,7 +171,7 @@ def _host(raw: bytes) -> str:
 def _words(address: Address) -> str:
     """`127.0.0.1:29500`, `[::1]:29500`, `*:29500` for any address."""
     host, port = address
-    if host in ("0.0.0.0", "::"):
+    if host in _ANY_HOSTS:
         return f"*:{port}"
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 

@@ -113,6 +113,18 @@ class ProcessMemory:
         data = self.read(address, 4)
         return int.from_bytes(data, "little") if data is not None else None
 
+    def text(self, address: int, limit: int) -> bytes | None:
+        """A string of C, without its end; `None` if it is longer than the limit.
+
+        It is read in two parts: what lies behind a short string may not be mapped.
+        """
+        page = 4096 - address % 4096
+        data = self.read(address, min(page, limit)) or b""
+        if b"\0" not in data and page < limit:
+            data += self.read(address + page, limit - page) or b""
+        found, end, _ = data.partition(b"\0")
+        return found if end else None
+
     def timespec_s(self, address: int) -> float | None:
         """Seconds in a `struct timespec` of a 64-bit process."""
         data = self.read(address, 16)

@@ -18,7 +18,14 @@ from mpwatch.collect.process import procfs
 from mpwatch.collect.process.fds import LOCKS_BYTES, kind_of
 from mpwatch.collect.process.maps import Mappings
 from mpwatch.collect.process.memory import ProcessMemory
-from mpwatch.model.samples import FILE_LOCK_CALLS, LockHolder, WaitedOn, WaitKind, inode_of
+from mpwatch.model.samples import (
+    FILE_LOCK_CALLS,
+    OPENS,
+    LockHolder,
+    WaitedOn,
+    WaitKind,
+    inode_of,
+)
 from mpwatch.model.sanitize import clean
 
 FDS_LIMIT = 256
@@ -42,6 +49,10 @@ _PIPE_BUF = 4096  # linux/limits.h: a write of so many bytes to a pipe is done w
 _SYNCS = frozenset(("fsync", "fdatasync", "syncfs", "sync_file_range"))
 _ON_DISK = _READS | _WRITES | _SYNCS
 """Calls that wait for a disk, whose first argument is the descriptor."""
+_FIFO_CHANNEL = "wait_for_partner"
+"""The kernel function in which the open of a FIFO waits (fs/pipe.c of Linux; seen on 6.18)."""
+_PATH_BYTES = 4096
+_TO_READ, _TO_WRITE = "for reading", "for writing"
 _EPOLLS = frozenset(("epoll_wait", "epoll_pwait", "epoll_pwait2"))
 _SIGNALS = frozenset(("pause", "rt_sigsuspend", "rt_sigtimedwait"))
 _TIMERS = frozenset(("nanosleep", "clock_nanosleep"))
@@ -157,6 +168,8 @@ class WaitResolver:
         if call is None or not name:
             return None
         arguments = (call.arguments + (0,) * 6)[:6]
+        if name in ("open", "openat") and wchan == _FIFO_CHANNEL:
+            return self._fifo(name, arguments)
         return self._by_name(name, arguments)
 
     def _name(self, call: BlockedCall | None, wchan: str | None) -> str:
@@ -198,6 +211,14 @@ class WaitResolver:
         if name == "ioctl" or name in _SYNCS:
             return self._on_fds("unknown", name, (_int32(arguments[0]),))
         return WaitedOn("signal" if name in _SIGNALS else "unknown", name)
+
+    def _fifo(self, name: str, arguments: Sequence[int]) -> WaitedOn:
+        """The open of a FIFO, which returns when another process opens the other end."""
+        address, flags = arguments[:2] if name == "open" else arguments[1:3]
+        path = self._memory.text(address, _PATH_BYTES)
+        writes = flags & os.O_ACCMODE == os.O_WRONLY
+        what = f"{OPENS}{clean(path) if path else 'that FIFO'} {_TO_READ if writes else _TO_WRITE}"
+        return WaitedOn("unknown", name, (what,))
 
     def _futex(self, arguments: Sequence[int]) -> WaitedOn:
         """A lock: in a mapped file it is a semaphore that processes share."""

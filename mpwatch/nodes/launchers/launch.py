@@ -17,6 +17,8 @@ from mpwatch.model.sanitize import clean
 QUERY_S = 20.0
 """How long an engine may take to list the nodes of a job."""
 OUTPUT_BYTES_LIMIT = 1 << 20
+START_S = 45.0
+"""How long a node may take from the start of its launcher to its first message."""
 
 
 class Pipes(Protocol):
@@ -95,6 +97,11 @@ class Launch(NamedTuple):
     open: Callable[[], Pipes] | None = None
     """Makes the pipes where no process of this machine leads to the node; `command` then only says
     what was called. Raises `CannotLaunch` where there is no node any more."""
+    start_s: float = START_S
+    """How long its first message may take from the start."""
+    explain: Callable[[str], str] | None = None
+    """Says in one sentence why the way to the agent has ended, by what the engine's program has
+    printed to standard error; an empty string if that says nothing more."""
 
     def start(self) -> Pipes:
         """Make the pipes to an agent.

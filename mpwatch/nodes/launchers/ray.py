@@ -31,6 +31,9 @@ from mpwatch.nodes.launchers.launch import AgentCommand, CannotLaunch, Launch
 INSTALL = "pip install 'mpwatch[ray]'"
 CONNECT_S = 45.0
 """How long the connection to a cluster may take; on an idle machine it takes three seconds."""
+START_S = 100.0
+"""How long a node may take to its first message: longer than its helper waits for the actor
+(`mpwatch.nodes.launchers.ray_helper.BEGIN_S`), which then says what is wrong."""
 ANSWER_S = 5.0
 END_S = 5.0
 """How long the helper may take to end its actors and itself."""
@@ -93,7 +96,7 @@ class RayNodes:
         if self._helper is not None:
             self._take(self._helper.news())
         return [
-            Launch(name, ("ray", "actor", identity), CHECK, partial(self._open, identity))
+            Launch(name, ("ray", "actor", identity), CHECK, partial(self._open, identity), START_S)
             for identity, name in self._shown()
         ]
 

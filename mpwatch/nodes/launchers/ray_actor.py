@@ -23,6 +23,10 @@ READ_BYTES = 1 << 16
 through the object store (`max_direct_call_object_size`, Ray 2.60)."""
 END_S = 2.0
 """How long the agent may take to end once its input is closed."""
+RAYLET_S = 2.0
+"""Interval at which an actor looks whether its raylet runs. Ray ends the workers of a raylet that
+is gone, but takes one for running that was killed and is still a zombie (Ray 2.60): in a container,
+the first process often reaps nothing."""
 EXIT_S = 1.0
 COMPLAINTS_BYTES = 4096
 FOLDER = "mpwatch-node-"
@@ -86,6 +90,8 @@ class MpwatchNode:
         self._agent: subprocess.Popen[bytes] | None = None
         self._complaints = b""
         self._lock = threading.Lock()
+        self._raylet = os.environ.get("RAY_RAYLET_PID") or str(os.getppid())
+        threading.Thread(target=self._end_with_raylet, name="mpwatch-raylet", daemon=True).start()
 
     def begin(self, arguments: list[str], command: str = "") -> str:
         """Start the agent, after the end of the one before.
@@ -99,8 +105,7 @@ class MpwatchNode:
         """
         with self._lock:
             self._end()
-            raylet = os.environ.get("RAY_RAYLET_PID") or str(os.getppid())
-            arguments = [*arguments, f"--raylet={raylet}"]
+            arguments = [*arguments, f"--raylet={self._raylet}"]
             if command:
                 return self._start(["sh", "-c", f'exec {command} "$@"', "sh", *arguments])
             if self._kind != kind_of_python():
@@ -152,6 +157,17 @@ class MpwatchNode:
         with self._lock:
             self._end()
 
+    def _end_with_raylet(self) -> None:
+        """End the agent and this process once the raylet has ended."""
+        began = _began(self._raylet)
+        if began is None:
+            return  # its number is that of another pid namespace
+        while _began(self._raylet) == began:
+            time.sleep(RAYLET_S)
+        with self._lock:
+            self._end()
+        os._exit(1)
+
     def _start(self, command: list[str], *descriptors: int) -> str:
         self._complaints = b""
         try:
@@ -196,6 +212,16 @@ class MpwatchNode:
         how = f"by signal {-code}" if code is not None and code < 0 else f"with status {code}"
         lines = [line for line in self._complaints.split(b"\n") if line.strip()]
         return b": ".join([f"The agent ended {how}".encode(), *lines[-1:]])
+
+
+def _began(pid: str) -> "bytes | None":
+    """When a process was started, in ticks since the boot; `None` if it has ended."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in (b"Z", b"X") else fields[19]
 
 
 def _remove_unused() -> None:

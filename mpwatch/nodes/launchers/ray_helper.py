@@ -29,8 +29,10 @@ NODES_S = 2.0
 """Interval at which the nodes of the cluster are read."""
 READ_S = 5.0
 """How long a node waits for output of its agent before it answers that there is none."""
-CALL_S = 30.0
-"""How long an actor may take to answer a call that does not wait."""
+BEGIN_S = 90.0
+"""How long an actor may take to start and to begin its agent. Ray itself gives the process of a
+worker 60 s to report (`worker_register_timeout_seconds`, Ray 2.60); where the cpus of a node are
+busy with the job, it takes most of them."""
 END_S = 2.0
 CHUNK_BYTES = 1 << 16
 LINE_BYTES = 4096
@@ -148,7 +150,7 @@ async def _serve(cluster: _Cluster, channel: socket.socket) -> None:
     carriers: set[asyncio.Task[None]] = set()
     try:
         async for node, descriptors in _requests(channel):
-            task = asyncio.create_task(_carry(cluster, node, descriptors))
+            task = asyncio.create_task(carry(cluster, node, descriptors))
             carriers.add(task)
             task.add_done_callback(carriers.discard)
     finally:
@@ -193,14 +195,17 @@ async def _requests(channel: socket.socket) -> Any:
         ready.set()  # there may be more than one read has taken
 
 
-async def _carry(cluster: _Cluster, node: str, descriptors: tuple[int, ...]) -> None:
+async def carry(cluster: _Cluster, node: str, descriptors: tuple[int, ...]) -> None:
     """Carry the bytes of one agent until it ends, or the head closes its input."""
     given, output, complaint = descriptors
     told = ""
     try:
-        told = await asyncio.wait_for(cluster.begin(node), CALL_S)
+        told = await asyncio.wait_for(cluster.begin(node), BEGIN_S)
         if not told:
             told = await _both_ways(cluster, node, given, output)
+    except (TimeoutError, asyncio.TimeoutError):  # two classes before Python 3.11
+        told = f"Ray has not started an actor on this node within {BEGIN_S:.0f} s."
+        cluster.forget(node)
     except Exception as error:  # noqa: BLE001 - Ray raises many kinds, and all are one sentence
         told = f"Ray: {_sentence(error)}"
         if not isinstance(error, cluster._ray.exceptions.ActorUnavailableError):

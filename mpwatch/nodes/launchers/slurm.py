@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import replace
+from functools import partial
 
+from mpwatch.model.sanitize import clean
 from mpwatch.nodes.launchers.launch import (
     AgentCommand,
     CannotLaunch,
@@ -16,6 +18,11 @@ from mpwatch.nodes.launchers.launch import (
 
 INSTALL = "apt-get install slurm-client"
 _JOB = re.compile(r"[0-9]{1,18}(?:[_+][0-9]{1,9})?")
+_CANCELLED = re.compile(r"\*\*\* STEP \S+ ON \S+ CANCELLED AT \S+(?: DUE TO ([^*\n]+?))? \*\*\*")
+"""What slurmstepd prints about a step that ends with its job, whether the job has ended by itself,
+by scancel(1) or at its time limit (seen with Slurm 22.05)."""
+_EXPIRED = re.compile(r"Slurm job \S+ has expired|Invalid job id specified")
+"""What srun prints where the job has ended before."""
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,252}")
 
 
@@ -52,6 +59,20 @@ def launches(rest: str, agent: AgentCommand) -> list[Launch]:
             name,
             (srun, *options, "-w", name, "sh", "-c", own.shell_line()),
             f"srun --overlap --jobid={job} -w {name} {own.check}",
+            explain=partial(_why_ended, number),
         )
         for name in names
     ]
+
+
+def _why_ended(job: str, told: str) -> str:
+    """What slurmstepd and srun have printed, in one sentence; empty if the job may still run."""
+    cancelled = _CANCELLED.search(told)
+    if cancelled is None:
+        return f"Slurm job {job} has ended." if _EXPIRED.search(told) else ""
+    reason = cancelled.group(1)
+    if reason is None:
+        return f"Slurm cancelled the agent, as it does when job {job} ends."
+    if reason == "TIME LIMIT":
+        return f"Slurm cancelled the agent: job {job} has reached its time limit."
+    return f"Slurm cancelled the agent: {clean(reason).lower()}."

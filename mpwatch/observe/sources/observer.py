@@ -23,6 +23,7 @@ from mpwatch.observe.sources.stack_schedule import (
     StackThreads,
     has_ready_hook,
 )
+from mpwatch.observe.sources.worker_servers import WorkerServers
 from mpwatch.observe.state.fold import Fold
 
 SOON_S = 0.1
@@ -87,7 +88,7 @@ class ReadInterval:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ObservationPlan:
     """How often an observer does what."""
 
     period_s: float
@@ -110,7 +111,7 @@ class Observer:
     def __init__(
         self,
         collectors: Collectors,
-        plan: Plan,
+        plan: ObservationPlan,
         stacks: StackSchedule,
         *,
         keep: Callable[[Input], None] | None = None,
@@ -142,6 +143,7 @@ class Observer:
         self._queue = InputQueue()
         self._threads = StackThreads(collectors, self._queue.put, threads=plan.stack_threads)
         self._gauges_asked_s: dict[ProcessId, float] = {}
+        self._worker_servers = WorkerServers(self._queue.put)
 
     # --- the loop --------------------------------------------------------------------------------
 
@@ -304,6 +306,7 @@ class Observer:
             self._injection.start_due(self._fold.snapshot(), self._queue.put)
         self.take(self.stacks.due(self._fold.snapshot(), self._excluded()))
         self.ask_gauges()
+        self._worker_servers.start_due(self._fold.snapshot())
         return cost_s
 
     def _take_between(self) -> None:

@@ -21,6 +21,7 @@ from mpwatch.observe.state.history import HistoryKeeper
 from mpwatch.observe.state.hook_state import HookTable, with_queues
 from mpwatch.observe.state.process_builder import EqualStacks, build_process, label, program_frames
 from mpwatch.observe.state.process_table import ProcessRecord, ProcessTable, ShortLived
+from mpwatch.observe.state.progress import ProgressTable
 from mpwatch.observe.state.segments import CallSites, FileLines, SegmentTable
 
 ENDED_KEPT = 256
@@ -42,6 +43,7 @@ class Fold:
         self._processes = ProcessTable()
         self._hooks = HookTable()
         self._flows = FlowTable()
+        self._progress = ProgressTable()
         self._history = HistoryKeeper()
         self._log = EventLog()
         self._hook_log = HookStateLog()
@@ -159,6 +161,7 @@ class Fold:
         self._history.forget(process)
         self._targets.forget(process)
         self._flows.forget(process)
+        self._progress.forget(process)
         self._hook_log.forget(process)
 
     # --- exits and stacks ------------------------------------------------------------------------
@@ -200,9 +203,11 @@ class Fold:
         match input:
             case HookHello():
                 hook.add_hello(input)
+                self._progress.add_hello(input)
             case HookSlice():
                 events = hook.add_slice(input)
                 self._event_rate.add(len(events))
+                self._progress.add_events(input, events)
                 for event in events:
                     self._flows.add(input.process, event)
                     self._short_lived.add_event(input.process, event)
@@ -211,6 +216,7 @@ class Fold:
                     self._add_new_note(input)
             case HookGauges():
                 hook.add_gauges(input)
+                self._progress.add_gauges(input)
                 if (unreleased := hook.cuda_unreleased()) is not None:
                     self._history.add_point(
                         input.process, "cuda_unreleased", input.at_s, unreleased
@@ -248,6 +254,7 @@ class Fold:
             file_lines=self._file_lines.lines(),
             gpus=tree.gpus,
             flows=self._flows.flows(),
+            progress=self._progress.sources(),
             loaders=tuple(
                 loader
                 for process, hook in self._hooks.items()

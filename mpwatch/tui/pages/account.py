@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
+
+from rich.cells import cell_len, set_cell_size
 
 from mpwatch.describe.account import (
     activity_words,
@@ -15,8 +17,17 @@ from mpwatch.describe.account import (
     share_text,
     span_words,
 )
+from mpwatch.describe.progress import (
+    KIND_NAMES,
+    pace_name,
+    pace_words,
+    progress_of,
+    progress_sentence,
+    resampled,
+)
 from mpwatch.model.account import ActivityKind, ProcessAccount, Share, Tally, ThreadAccount
 from mpwatch.model.ids import ProcessId
+from mpwatch.model.progress import Pace
 from mpwatch.model.snapshot import Process
 from mpwatch.tui.elements.page import Page
 from mpwatch.tui.elements.snapshot_view import MARKS, SnapshotView
@@ -28,9 +39,13 @@ from mpwatch.tui.elements.styled_text import (
     cell,
     headed,
     line,
+    trend,
     wrapped,
 )
 
+PACES_SHOWN = 3
+"""Kinds of progress above the table."""
+LEAST_BLOCKS = 6
 COLUMNS = (
     ScreenColumn("PROCESS", 12, keep=9, most=18),
     ScreenColumn("CPU", 5, align="right", keep=8, letter="C"),
@@ -124,8 +139,39 @@ def _name(item: TimeRow, view: SnapshotView) -> Line:
 
 
 def _above(view: SnapshotView, width: int) -> tuple[Line, ...]:
+    room = max(20, width - 2)
     words = certainty_words(view.snapshot)
-    return tuple(line(" ", *content) for content in wrapped(words, max(20, width - 2), "dim"))
+    lines = [line(" ", *content) for content in wrapped(words, room, "dim")]
+    found = progress_of(view.snapshot, view.scope)[:PACES_SHOWN]
+    if not found and view.snapshot.account.processes:
+        words = progress_sentence(view.snapshot, view.names)
+        lines += [line(" ", *content) for content in wrapped(words, room, "dim")]
+    return (*lines, *_pace_lines(found, view, width))
+
+
+def _pace_lines(found: Sequence[Pace], view: SnapshotView, width: int) -> list[Line]:
+    """A line for each kind of progress: its name, the last minutes as blocks, and the rates."""
+    root = view.snapshot.root
+    names = [pace_name(pace, view.names, root) for pace in found]
+    words = [pace_words(pace) for pace in found]
+    room = width - 6 - max(map(len, words), default=0)
+    if max(map(cell_len, names), default=0) + LEAST_BLOCKS > room:
+        names = [KIND_NAMES[pace.kind] for pace in found]
+    longest = max(map(cell_len, names), default=0)
+    blocks = room - longest
+    known = max((len(pace.recent) for pace in found), default=0)
+    blocks = min(blocks, known) if blocks >= LEAST_BLOCKS else 0
+    lines = []
+    for pace, name, text in zip(found, names, words, strict=True):
+        rates = resampled([rate for _, rate in pace.recent], blocks)
+        lines.append(
+            line(
+                (f" {set_cell_size(name, longest)}  ", "title"),
+                (f"{trend(rates, blocks)}  " if blocks else "", "trend"),
+                text,
+            )
+        )
+    return lines
 
 
 def _details(item: TimeRow, view: SnapshotView, width: int) -> tuple[Line, ...]:
@@ -137,12 +183,21 @@ def _details(item: TimeRow, view: SnapshotView, width: int) -> tuple[Line, ...]:
     place = f" at {thread.now.place}" if thread.now.place else ""
     lines = [cell(head, "title"), cell(f" now {now}{place}", "dim")]
     lines += _parts(minute, view.names, width)
+    if item.number == 0:
+        lines += _own_progress(item.process.process, view, width)
     if whole.observed_s > minute.observed_s + 1:
         lines.append(cell(f" the whole time, {span_words(whole)}", "title"))
         lines += _parts(whole, view.names, width)
     if item.number == 0 and item.account.omitted:
         lines.append(cell(f" {item.account.omitted} more threads are not accounted for", "dim"))
     return tuple(lines)
+
+
+def _own_progress(process: ProcessId, view: SnapshotView, width: int) -> list[Line]:
+    """What one process of several has done; nothing where the lines above the table tell it."""
+    others = {source.kind for source in view.snapshot.progress if source.process != process}
+    found = [each for each in progress_of(view.snapshot, process) if each.kind in others]
+    return [cell(" progress", "title"), *_pace_lines(found, view, width)] if found else []
 
 
 def _parts(tally: Tally, names: Mapping[ProcessId, str], width: int) -> list[Line]:
@@ -197,5 +252,7 @@ PAGE: Page[TimeRow] = Page(
         "IDLE    waits by design: a worker without work, a helper process without requests",
         "OTHER   sleeps, is stopped, or what it does could not be read",
         "Waits are sampled, once in each reading: the line on top says how exact that is.",
+        "Above the table is the progress that hooks count: batches of DataLoader workers, finished",
+        "collectives, calls of queues, received tensors; the blocks are the last five minutes.",
     ),
 )

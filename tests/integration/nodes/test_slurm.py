@@ -20,8 +20,8 @@ from pathlib import Path
 import pytest
 
 from tests import procfs
-from tests.conftest import PROGRAMS, Start
-from tests.integration.nodes.test_job import agents, free_port, until
+from tests.conftest import PROGRAMS, Start, free_port
+from tests.integration.nodes.test_job import agents, until
 
 pytestmark = pytest.mark.slow
 NODES = ("n1", "n2", "n3", "n4")
@@ -120,7 +120,11 @@ def job(slurm: Path) -> Iterator[str]:
         text=True,
     )
     assert ranks.stdout is not None
-    assert [ranks.stdout.readline() for _ in NODES] == ["ready\n"] * 4
+    said = ""
+    while said.count("ready") < len(NODES):  # srun joins lines that arrive together
+        line = ranks.stdout.readline()
+        assert line
+        said += line
     number = _output("squeue", "-h", "-o", "%A")
     yield number
     _output("scancel", number)
@@ -151,31 +155,35 @@ def test_a_stuck_rank_of_a_slurm_job_is_named_and_no_fault_leaves_an_agent(job: 
     for fault in (_kill_head, _kill_launchers, _cancel):
         head = subprocess.Popen(
             mpwatch("diagnose", "--job", spec, "--for", "300"),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
         try:
             until(lambda: len(_python_agents(job)) == 4)
             time.sleep(1.0)
             fault(head, job)
             until(lambda: _python_agents(job) == [])
+            said = head.communicate(timeout=60)[0]
         finally:
             head.kill()
             head.wait()
+    # The last fault was the end of the allocation.
+    assert f"Slurm cancelled the agent, as it does when job {job} ends." in said
 
 
 def _python_agents(job: str) -> list[int]:
     return [pid for pid in agents(f"SLURM_JOB_ID={job}") if "python" in procfs.executable(pid)]
 
 
-def _kill_head(head: subprocess.Popen[bytes], _job: str) -> None:
+def _kill_head(head: subprocess.Popen[str], _job: str) -> None:
     head.kill()
 
 
-def _kill_launchers(head: subprocess.Popen[bytes], _job: str) -> None:
+def _kill_launchers(head: subprocess.Popen[str], _job: str) -> None:
     for pid in procfs.children(head.pid):
         os.kill(pid, signal.SIGKILL)
 
 
-def _cancel(_head: subprocess.Popen[bytes], job: str) -> None:
+def _cancel(_head: subprocess.Popen[str], job: str) -> None:
     _output("scancel", job)

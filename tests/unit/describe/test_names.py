@@ -29,6 +29,7 @@ RANKS = ProcessId(7, 1), ProcessId(8, 1)
         ("loader-worker", None, None, "loader-worker"),
         ("rank", 0, 1, "rank 1"),
         ("main", None, None, "main"),
+        ("main", None, 0, "rank 0"),
     ],
 )
 def test_a_role_with_its_number(

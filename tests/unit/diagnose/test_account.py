@@ -482,3 +482,15 @@ def test_the_account_is_kept_where_the_root_was_never_read() -> None:
     found = account(*orphans)
 
     assert (found.readings, found.watched_s) == (3, 2.0)
+
+
+@pytest.mark.parametrize(("name", "what"), [("gloo_tcp_loop", "the backward pass"), ("python", "")])
+def test_a_rank_that_waits_in_the_backward_pass_waits_for_a_collective(
+    name: str, what: str
+) -> None:
+    backward = ("torch/autograd/graph.py:_engine_run_backward", "train.py:step:33")
+    waits = thread(MAIN, *backward, waits=OWN_LOCK, stack_age_s=0.1, waits_s=9.0)
+    found = now(main(threads=[waits, thread(MAIN + 1, name=name)]))
+
+    assert (found.target == "collective", found.what == what) == (bool(what), bool(what))
+    assert found.place == "train.py:33 step"

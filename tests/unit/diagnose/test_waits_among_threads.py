@@ -7,9 +7,21 @@ from typing import Any
 import pytest
 
 from mpwatch.diagnose.rules.hangs import standing_still
+from mpwatch.model.history import Point
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Snapshot, Thread
-from tests.builders.snapshots import MAIN, fds, found, main, snapshot_of, thread
+from tests.builders.snapshots import (
+    MAIN,
+    NOW_S,
+    fds,
+    found,
+    history,
+    main,
+    pipe,
+    process,
+    snapshot_of,
+    thread,
+)
 from tests.builders.waits import chain
 
 LOCK = WaitedOn("futex", "futex", ("futex 0x7f00",), futex_command=9)
@@ -100,3 +112,91 @@ def test_the_monitor_of_progress_bars_ends_no_wait_of_another_thread() -> None:
 @pytest.mark.parametrize(("caught", "verdict"), [(SIGTERM, "unknown"), (0, "dead-end")])
 def test_an_event_that_a_signals_handler_may_set_is_left_open(caught: int, verdict: str) -> None:
     assert chain(job(waiting(MAIN, *WAITS_FOR_EVENT), signals_caught=caught)).verdict == verdict
+
+
+def with_pipe(*threads: Thread, writers: tuple[int, ...] = (), **fields: Any) -> Snapshot:
+    """The same of a process that holds both ends of a pipe; `writers` hold the writing end too."""
+    one = main(
+        fds=fds(4, links=[pipe(3, 500, False), pipe(4, 500, True)]),
+        segments=(),
+        threads=threads,
+        thread_count=len(threads),
+        signals_caught=fields.pop("signals_caught", 0),
+    )
+    others = [
+        process(each, "spawned", fds=fds(4, links=[pipe(4, 500, True)]), segments=())
+        for each in writers
+    ]
+    return snapshot_of(one, *others)
+
+
+READS_PIPE = WaitedOn("pipe-read", "read", ("pipe:[500]",))
+JOINS_THREAD = ("threading.py:join", "data.py:main:52")
+RECEIVES = ("multiprocessing/connection.py:_recv", "data.py:run:20")
+
+
+def test_a_thread_that_reads_a_pipe_to_which_only_its_process_can_write_never_ends() -> None:
+    stuck = with_pipe(
+        waiting(MAIN, *JOINS_THREAD), waiting(101, *RECEIVES, waits=READS_PIPE, name="watch-0")
+    )
+
+    [finding] = found(standing_still.check, stuck)
+
+    assert "waits for its thread watch-0, which reads a pipe" in finding.summary
+    assert "keeps the writing end open" in finding.cause
+    assert "writer.close()" in finding.advice
+
+
+@pytest.mark.parametrize(
+    ("writers", "caught"), [((200,), 0), ((), SIGTERM)], ids=["another writer", "a handler"]
+)
+def test_a_pipe_that_may_still_be_written_to_leaves_the_wait_open(
+    writers: tuple[int, ...], caught: int
+) -> None:
+    seen = with_pipe(
+        waiting(MAIN, *JOINS_THREAD),
+        waiting(101, *RECEIVES, waits=READS_PIPE),
+        writers=writers,
+        signals_caught=caught,
+    )
+
+    assert chain(seen).verdict == "unknown"
+
+
+def test_a_reader_whose_thread_is_gone_is_told_of_the_traceback() -> None:
+    [finding] = found(standing_still.check, job(waiting(MAIN, *READS_QUEUE)))
+
+    assert "and the thread that was to put it is gone" in finding.summary
+    assert "traceback is on standard error" in finding.cause
+
+
+def test_an_event_loop_that_waits_for_a_lock_of_threading_is_explained() -> None:
+    loop = ("asyncio/events.py:_run", "asyncio/base_events.py:_run_once")
+    waits_for_child = waiting(
+        101,
+        "asyncio/unix_events.py:_do_waitpid",
+        waits=WaitedOn("child", "wait4", ("pid 300",)),
+        name="asyncio-waitpid-0",
+    )
+    idle = waiting(102, "concurrent/futures/thread.py:_worker", name="asyncio_0")
+    stuck = job(waiting(MAIN, "data.py:_acquire:30", *loop), waits_for_child, idle)
+
+    [finding] = found(standing_still.check, stuck)
+
+    assert "the main thread waits for a lock at data.py:30 _acquire" in finding.cause
+    assert "no coroutine goes on" in finding.cause
+    assert "asyncio.Lock" in finding.advice
+
+
+def test_a_signal_that_wakes_a_thread_again_and_again_changes_nothing() -> None:
+    again = waiting(MAIN, "data.py:flush:35", "data.py:flush:35", still_s=15.0, waits_s=15.0)
+    past = history(
+        {
+            (MAIN, "voluntary_switches"): [Point(NOW_S - 20 + n, 40.0 * n) for n in range(21)],
+            (MAIN, "cpu_percent"): [Point(NOW_S - 20 + n, 0.0) for n in range(21)],
+        }
+    )
+
+    [finding] = found(standing_still.check, job(again), past)
+
+    assert "It holds this lock itself" in finding.summary

@@ -7,17 +7,16 @@ from typing import Any
 
 import pytest
 
+from mpwatch.diagnose.analysis.distributed.collectives import MISMATCH, STUCK
 from mpwatch.model.findings import Severity
+from mpwatch.model.units import numbers_text
 from mpwatch.nodes.across import (
     DIFFER,
-    MISMATCH,
     NOT_ANSWERING,
     STRAGGLER,
-    STUCK,
     JobFinding,
     JobJudge,
     job_findings,
-    numbers_text,
 )
 from mpwatch.nodes.head import NodeState, NodeView
 from mpwatch.nodes.summary import FindingRow, NodeRow, NodeSummary, RankRow

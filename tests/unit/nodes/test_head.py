@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from mpwatch.nodes import head as head_module
-from mpwatch.nodes.head import Head, NodeView
+from mpwatch.nodes.head import CLOCKS_APART, Head, NodeView, _ClockOffset
 from mpwatch.nodes.launchers.launch import Launch
 from tests import procfs
 
@@ -93,16 +93,38 @@ def test_each_way_to_fail_is_one_sentence() -> None:
     assert "not understood" in views["nonsense"].problem
 
 
-def test_a_host_that_does_not_answer_has_failed_after_a_limit(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(head_module, "START_S", 0.5)
-    with job(a=("sh", "-c", "echo connecting >&2; sleep 1000 & wait")) as head:
-        view = settled(head)["a"]
+def test_a_host_that_does_not_answer_has_failed_after_the_limit_of_its_engine() -> None:
+    hung = ("sh", "-c", "echo connecting >&2; sleep 1000 & wait")
+    head = Head([Launch("a", hung, start_s=0.5), Launch("b", hung, start_s=100.0)])
+    try:
+        until(head, lambda: head.views()[0].state == "failed")
+        view, other = head.views()
+        assert head.start_s == 100.0
+    finally:
+        head.close()
 
-    assert view.state == "failed"
+    assert other.state == "starting"
+
     assert view.problem.startswith("It did not answer within")
     assert "connecting" in view.problem
+
+
+def test_an_engine_may_explain_what_it_has_printed() -> None:
+    printed = "say(hello + full); os.write(2, b'STEP 5.1 CANCELLED\\nTerminated\\n')"
+    head = Head(
+        [
+            Launch("a", agent(printed), explain=lambda told: f"Explained: {told.splitlines()}."),
+            Launch("b", agent(printed), explain=lambda _told: ""),
+        ]
+    )
+    try:
+        until(head, lambda: [view.state for view in head.views()] == ["ended", "ended"])
+        explained, unexplained = head.views()
+    finally:
+        head.close()
+
+    assert explained.problem == "Explained: ['STEP 5.1 CANCELLED', 'Terminated']."
+    assert unexplained.problem.endswith("ended with status 0: Terminated.")
 
 
 def test_a_node_whose_agent_exits_has_ended_and_one_that_stops_is_silent(
@@ -185,6 +207,60 @@ while data := os.read(0, 65536):
     assert (unknown.clock_offset_s, unknown.clock_error_s) == (None, None)
 
 
+ANSWERS = """
+from mpwatch.nodes.framing import HEAD_LIMIT_BYTES, FrameReader
+from mpwatch.nodes.messages import Ping, Pong, message_of_head
+reader = FrameReader(HEAD_LIMIT_BYTES)
+say(hello + full)
+walls = [time.time(), time.time() + 3600.0]
+while data := os.read(0, 65536):
+    for frame in reader.feed(data):
+        message = message_of_head(frame.body)
+        if isinstance(message, Ping) and walls:
+            say(node_frame(Pong(message.sent_s, walls.pop(0))))
+"""
+"""Answers two pings; before the second one its clock is set an hour ahead."""
+
+
+def test_the_offset_of_a_clock_is_known_less_and_less_until_it_is_estimated_again() -> None:
+    now_s = 1000.0
+    head = Head([Launch("a", agent(ANSWERS))], clock=lambda: now_s)
+    try:
+        until(head, lambda: head.views()[0].clock_offset_s is not None)
+        first = head.views()[0]
+        assert first.clock_error_s == 0.0
+
+        now_s += 4.0
+        assert head.views()[0].clock_offset_s == first.clock_offset_s
+        assert head.views()[0].clock_error_s == pytest.approx(4 * CLOCKS_APART)
+
+        now_s += 1.0
+        until(head, lambda: head.views()[0].clock_offset_s != first.clock_offset_s)
+        assert head.views()[0].clock_offset_s == pytest.approx(3600.0, abs=60.0)
+        assert head.views()[0].clock_error_s == 0.0
+
+        now_s += 100.0
+        assert head.views()[0].state == "silent"
+        assert head.views()[0].clock_error_s == pytest.approx(100 * CLOCKS_APART)
+    finally:
+        head.close()
+
+
+@pytest.mark.parametrize(
+    ("newer", "is_kept"),
+    [
+        pytest.param((0.25, 0.010, 105.0), True, id="a longer round trip soon after"),
+        pytest.param((0.25, 0.010, 120.0), False, id="a longer round trip much later"),
+        pytest.param((0.25, 0.001, 105.0), False, id="a shorter round trip"),
+        pytest.param((9.25, 0.010, 105.0), False, id="a clock that was set"),
+    ],
+)
+def test_the_better_estimate_of_a_clock_is_kept(
+    newer: tuple[float, float, float], is_kept: bool
+) -> None:
+    assert _ClockOffset(0.251, 0.002, 100.0).is_better(_ClockOffset(*newer)) is is_kept
+
+
 def test_closing_leaves_no_agent_behind() -> None:
     hung, before = "say(hello + full)\nwhile True: time.sleep(1)\n", set(_children())
     with job(ends="say(hello + full); until_eof()", hung=hung) as head:
@@ -221,3 +297,17 @@ def test_ctrl_c_does_not_reach_the_agents() -> None:
 
     assert groups
     assert os.getpgid(0) not in groups
+
+
+def test_a_job_is_over_when_no_node_is_left_and_none_is_started_again() -> None:
+    with job(gone="say(hello + full)", fine="say(hello + full); os.read(0, 65536)") as head:
+        until(head, lambda: head.is_settled and head.views()[0].state == "ended")
+        assert head.is_over == (head.views()[1].state == "ended")
+        until(head, lambda: head.is_over)
+
+    head = Head([Launch("a", ("sh", "-c", "exit 3"))], restarts=True)
+    try:
+        until(head, lambda: head.views()[0].state == "failed")
+        assert not head.is_over
+    finally:
+        head.close()

@@ -93,6 +93,42 @@ def test_a_slurm_job_is_one_step_for_each_of_its_nodes(programs: Path) -> None:
     assert "--match=SLURM_JOB_ID=4711" in first.command[-1]
 
 
+@pytest.mark.parametrize(
+    ("told", "sentence"),
+    [
+        (
+            "slurmstepd-n1: error: *** STEP 4711.2 ON n1 CANCELLED AT 2026-11-23T18:37:14 ***\n"
+            "srun: error: n1: task 0: Terminated",
+            "Slurm cancelled the agent, as it does when job 4711 ends.",
+        ),
+        (
+            "slurmstepd: error: *** STEP 4711.1 ON n1 CANCELLED AT 2026-11-23T18:38:28 "
+            "DUE TO TIME LIMIT ***\nsrun: error: n1: task 0: Terminated",
+            "Slurm cancelled the agent: job 4711 has reached its time limit.",
+        ),
+        (
+            "slurmstepd: error: *** STEP 4711.1 ON n1 CANCELLED AT 2026-11-23T18:38:28 "
+            "DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***",
+            "Slurm cancelled the agent: node failure, see slurmctld log for details.",
+        ),
+        ("srun: error: Slurm job 4711 has expired", "Slurm job 4711 has ended."),
+        (
+            "srun: error: Unable to confirm allocation for job 4711: Invalid job id specified",
+            "Slurm job 4711 has ended.",
+        ),
+        ("srun: error: n1: task 0: Killed", ""),
+    ],
+)
+def test_the_end_of_an_allocation_is_one_sentence(programs: Path, told: str, sentence: str) -> None:
+    stand_in(programs, "srun", "exit 0")
+    stand_in(programs, "squeue", 'echo "4711 node7"')
+    stand_in(programs, "scontrol", "echo node7")
+    (launch,) = launches("slurm:4711", AGENT)
+
+    assert launch.explain is not None
+    assert launch.explain(told) == sentence
+
+
 def test_inside_an_allocation_the_job_need_not_be_named(
     programs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,8 +14,10 @@ import msgspec
 import pytest
 
 from mpwatch.nodes.launchers import ray as launcher
+from mpwatch.nodes.launchers import ray_helper
 from mpwatch.nodes.launchers.launch import AgentCommand, CannotLaunch
 from mpwatch.nodes.launchers.ray import RayNodes
+from tests import procfs
 
 HOST = {"host": "node7", "alive": True}
 
@@ -92,3 +99,72 @@ def test_the_helper_ends_with_the_head() -> None:
     nodes = RayNodes("auto", AgentCommand())
     nodes.close()
     assert Helper.has_been_ended
+
+
+class SlowCluster:
+    """A cluster whose actors do not start."""
+
+    def __init__(self) -> None:
+        self.forgotten: list[str] = []
+
+    async def begin(self, _node: str) -> str:
+        await asyncio.sleep(1000.0)
+        return ""
+
+    def forget(self, node: str) -> None:
+        self.forgotten.append(node)
+
+
+def test_an_actor_that_does_not_start_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_helper, "BEGIN_S", 0.05)
+    cluster, pipes = SlowCluster(), [os.pipe() for _ in range(3)]
+    descriptors = (pipes[0][0], pipes[1][1], pipes[2][1])
+
+    asyncio.run(ray_helper.carry(cluster, "a", descriptors))  # type: ignore[arg-type]
+
+    assert os.read(pipes[2][0], 4096) == b"Ray has not started an actor on this node within 0 s."
+    assert cluster.forgotten == ["a"]
+    for descriptor in (pipes[0][1], pipes[1][0], pipes[2][0]):
+        os.close(descriptor)
+
+
+def test_the_head_waits_longer_for_a_node_than_its_helper_for_the_actor() -> None:
+    # Otherwise the head would give up before the reason is known.
+    say({"id": "a", **HOST})
+    (launch,) = RayNodes("auto", AgentCommand()).launches()
+
+    assert launch.start_s > ray_helper.BEGIN_S
+
+
+ACTOR = """
+import time
+from mpwatch.nodes.launchers import ray_actor
+ray_actor.RAYLET_S = 0.05
+node = ray_actor.MpwatchNode(None, "")
+assert node.begin([], "sh -c 'echo $$; exec cat'") == ""
+print(node.read(60.0)[1:].decode(), flush=True)
+time.sleep(60.0)
+"""
+
+
+def test_an_actor_and_its_agent_end_with_a_raylet_that_nobody_reaps() -> None:
+    raylet = subprocess.Popen(["sleep", "1000"])
+    actor = subprocess.Popen(
+        [sys.executable, "-c", ACTOR],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "RAY_RAYLET_PID": str(raylet.pid)},
+    )
+    try:
+        assert actor.stdout is not None
+        agent = int(actor.stdout.readline())
+        assert procfs.executable(agent)
+
+        os.kill(raylet.pid, signal.SIGKILL)  # a zombie until `wait` below
+        assert actor.wait(30.0) == 1
+        assert not procfs.executable(agent)
+    finally:
+        actor.kill()
+        actor.communicate()
+        raylet.kill()
+        raylet.wait()

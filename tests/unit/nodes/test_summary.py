@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import math
 import random
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 import pytest
@@ -15,6 +17,7 @@ from hypothesis import strategies as st
 from mpwatch.model.findings import Severity
 from mpwatch.model.ids import Role
 from mpwatch.model.samples import Ended
+from mpwatch.model.snapshot import Process, Thread
 from mpwatch.nodes.framing import FrameReader
 from mpwatch.nodes.messages import (
     Answer,
@@ -38,7 +41,7 @@ from mpwatch.nodes.summary import (
     SummaryWriter,
     row_of,
 )
-from tests.unit.nodes.jobs import ALL_REDUCE, finding, rank, snapshot
+from tests.unit.nodes.jobs import ALL_REDUCE, SAVE, finding, rank, snapshot
 
 
 def sent(message: Summary) -> Summary:
@@ -247,6 +250,7 @@ def task(children: tuple[Role, ...] = (), **environment: str) -> RankRow:
 
 
 STEP = {"SLURM_PROCID": "5", "SLURM_STEP_NUM_TASKS": "8", "SLURM_JOB_ID": "7"}
+PMI = {"PMI_RANK": "1", "PMI_SIZE": "2"}
 MPI = {"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "4"}
 
 
@@ -256,6 +260,7 @@ MPI = {"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "4"}
         (STEP, (), (5, 8)),
         (STEP, ("loader-worker",), (5, 8)),
         (MPI, (), (2, 4)),
+        (PMI, (), (1, 2)),
         # mp.spawn in each task: the children are the ranks.
         (STEP, ("spawned", "spawned"), (None, None)),
         # The script of a batch job is no task of a step.
@@ -271,6 +276,73 @@ def test_a_task_of_slurm_or_mpi_is_a_rank_unless_it_starts_ranks(
     row = task(children=children, **environment)
 
     assert (row.rank, row.world_size) == place
+
+
+def lightning(
+    node: str = "0", *, numbers: Sequence[int] = (1,), world_size: str = "4", role: Role = "main"
+) -> list[RankRow]:
+    """The ranks that Lightning starts on one node; the first process has no number."""
+    first = rank(0, stack=SAVE, still_s=30.0)
+    first = replace(first, sample=replace(first.sample, rank=None, role=role, environment={}))
+    first = replace(first, role=role, label="main")
+    common = {"NODE_RANK": node, "WORLD_SIZE": world_size, "MASTER_ADDR": "a", "MASTER_PORT": "1"}
+    others = []
+    for number in numbers:
+        made = rank(number, stack=ALL_REDUCE, still_s=30.0)
+        environment = {**common, "LOCAL_RANK": str(number)}
+        sample = replace(made.sample, environment=environment)
+        others.append(replace(made, sample=sample, parent=first.process))
+    rows = Rows().sections([snapshot([first, *others])])["ranks"].values()
+    return [msgspec.convert(row, RankRow) for row in rows]
+
+
+@pytest.mark.parametrize(("node", "numbers"), [("0", [0, 1]), ("1", [2, 3])])
+def test_the_process_that_starts_the_ranks_of_lightning_is_the_first_of_them(
+    node: str, numbers: list[int]
+) -> None:
+    first, second = lightning(node)
+
+    assert [first.rank, second.rank] == numbers
+    assert (first.world_size, first.job) == (second.world_size, second.job) == (4, "a:1")
+    assert (first.place, first.line) == (None, "train.py:91 save")
+
+
+@pytest.mark.parametrize(
+    ("changes", "numbers"),
+    [
+        # Rank 0 is a process of its own.
+        ({"numbers": (0, 1)}, [0, 1]),
+        # A rank in between was not seen: how many there are is not known.
+        ({"numbers": (1, 3)}, [1, 3]),
+        ({"role": "launcher"}, [1]),
+        # The nodes have different numbers of ranks, or there are more than were told.
+        ({"node": "1", "world_size": "5"}, [None]),
+        ({"node": "2"}, [None]),
+    ],
+)
+def test_no_process_is_called_a_rank_without_evidence(
+    changes: dict[str, Any], numbers: list[int | None]
+) -> None:
+    assert [row.rank for row in lightning(**changes)] == numbers
+
+
+@pytest.mark.parametrize(("role", "labels"), [("spawned", 2), ("main", 2), ("loader-worker", 1)])
+def test_a_process_with_the_threads_of_a_process_group_is_a_rank(role: Role, labels: int) -> None:
+    # accelerate's notebook_launcher and mp.spawn: no number in the environment.
+    waiting, other = rank(0, stack=ALL_REDUCE, still_s=30.0), rank(1, stack=SAVE, still_s=30.0)
+    group = Thread(1, "gloo_tcp_loop", "S")
+    roles: tuple[tuple[Process, Role], ...] = ((waiting, "spawned"), (other, role))
+    made = [
+        replace(
+            each,
+            sample=replace(each.sample, rank=None, environment={}),
+            role=of,
+            threads=(*each.threads, group),
+        )
+        for each, of in roles
+    ]
+
+    assert len(Rows().sections([snapshot(made)])["ranks"]) == labels
 
 
 @pytest.mark.parametrize(("node", "number"), [("0", 3), ("1", None)])

@@ -6,9 +6,11 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 
+from mpwatch.model.snapshot import Hook
 from mpwatch.observe.sources.replay import replay_course
 from mpwatch.report.html import report_html
-from tests.builders.report_job import account, finding, job
+from tests.builders.progress import source as progress_source
+from tests.builders.report_job import MAIN, WORKER, account, finding, job
 from tests.builders.samples import START_S, small_job
 from tests.unit.observe.recording.conftest import Recorded, recorded
 
@@ -124,6 +126,29 @@ def test_a_page_has_the_account_of_time_with_its_error() -> None:
     assert "What the job is doing" in page.words
     assert "100 % waiting for batches from worker 0" in page.words
     assert "Watched for 30 s, 60 readings." in page.words
+
+
+def test_a_page_has_the_progress_of_the_job_and_of_each_process() -> None:
+    batches = [
+        progress_source(4.0, 100, begin_s=400.0, process=MAIN),
+        progress_source(2.0, 60, begin_s=400.0, process=WORKER),
+    ]
+
+    text = report_html(replace(job(), account=account(), progress=tuple(batches)))
+
+    words = Page(text).words
+    assert "batches of 2 processes4.0/s now, 5.2/s over 100 s" in words
+    assert "main4.0/s now, 4.0/s over 100 s" in words
+    assert "worker 00/s for 40 s, 2.0/s before that" in words
+    assert "batches a second, 4 to 6 in 95 s" in words
+
+
+def test_a_page_without_a_hook_says_that_progress_is_unknown() -> None:
+    processes = tuple(replace(process, hook=Hook()) for process in job().processes)
+
+    page = Page(report_html(replace(job(), account=account(), processes=processes)))
+
+    assert "Progress is unknown without the hook." in page.words
 
 
 def test_a_page_without_an_account_has_the_reason() -> None:

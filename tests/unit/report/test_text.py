@@ -11,6 +11,7 @@ from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Hook, Snapshot
 from mpwatch.report.table import TextStyle, cell_width
 from mpwatch.report.text import diagnose_text, doctor_text, dump_text, ps_text
+from tests.builders.progress import source as progress_source
 from tests.builders.report_job import MAIN, account, finding, job, listed_job, worker
 
 
@@ -308,9 +309,21 @@ def test_a_diagnosis_ends_with_what_the_job_is_doing() -> None:
     assert text.split("\n\n")[-1] == (
         "WHAT THE JOB IS DOING\n"
         "  main: 100 % waiting for batches from worker 0\n"
+        "  The hook has seen no batch, collective, queue call or received tensor yet.\n"
         "  Watched for 30 s, 60 readings. CPU time is exact; a share of waiting may be off by 13 "
         "percentage\n"
         "  points."
+    )
+
+
+def test_beside_the_account_is_the_progress() -> None:
+    batches = progress_source(12.0, 100, 3.0, 50, begin_s=350.0, process=MAIN)
+    snapshot = replace(job(), account=account(), progress=(batches,))
+
+    text = diagnose_text(snapshot)
+
+    assert (
+        "  Progress: batches 3.0/s for 50 s, 12/s before that, 9.0/s over 2 min.\n  Watched" in text
     )
 
 

@@ -3,45 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
+from mpwatch.model.collectives import Recorded
 from mpwatch.model.snapshot import Process
 
+STUCK = "rank-stuck-in-collective"
+MISMATCH = "collective-mismatch"
+"""The rules about ranks that wait for each other, whatever the source of a finding is."""
 ONE_SHAPE = frozenset(("all_reduce", "broadcast", "reduce", "barrier", "all_gather"))
 """Operations for which all ranks give tensors of the same shape and type."""
 
-
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """The oldest unfinished collective of a process group, or its newest if all have finished."""
-
-    group: str
-    """Name of the group, the same on all its ranks."""
-    description: str
-    operation: str
-    """`all_reduce`."""
-    number: int
-    """Which of the group's collectives it is, from 1; the same on all its ranks."""
-    sizes: str
-    types: str
-    is_unfinished: bool
-    ranks: frozenset[int] | None
-    """The job's numbers of the ranks in the group; `None` if unknown or too many."""
-
-    @property
-    def words(self) -> str:
-        """`collective 12 of group 0 (default_pg): all_reduce of Float [[3, 4]], unfinished`."""
-        known = self.description not in ("", "undefined")
-        group = f"{self.group} ({self.description})" if known else self.group
-        shape = f" of {self.types} {self.sizes}" if self.types else ""
-        state = "unfinished" if self.is_unfinished else "finished"
-        return f"collective {self.number} of group {group}: {self.operation}{shape}, {state}"
+# Sentences of findings, the same for a running job and for the files that a dead one has left.
+WAIT_FOR_TIMEOUT = (
+    "None of them can continue: they wait until the timeout of the process group expires."
+)
+DIFFERENT_SHAPES = "The ranks call the same collective with tensors of a different shape or type."
+SAME_SHAPES = "Give tensors of one shape and type on all ranks: pad the last batch, or drop it."
+COMPARE_CALLS = (
+    "Compare the lines above: all ranks have to call the same collectives in the same order. "
+    "TORCH_DISTRIBUTED_DEBUG=DETAIL checks each call and names the first difference, at a cost in "
+    "speed."
+)
 
 
 def recorded(process: Process) -> tuple[Recorded, ...]:
-    """What the flight recorder of a rank holds of each group; empty without hook or recorder.
+    """What the flight recorder of a rank holds of each group; empty where it was not read.
 
-    The hook tells it once a process has neither begun nor finished a collective for some seconds.
+    The hook tells it once a process has neither begun nor finished a collective for some seconds;
+    without a hook it is read through the worker server of a process that has one.
     """
     gauge = process.gauges.get("collectives")
     if not isinstance(gauge, Mapping):

@@ -17,8 +17,18 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     user_frame,
 )
 from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process
 
+ALL_STALLED_S = 20.0
+"""Where most ranks are elsewhere: so long none of those may have made progress either."""
+ALL_INSIDE_S = 30.0
+"""All ranks in one collective without cpu time: a slow network moves some data in this time."""
+WORKING_S = 300.0
+"""Half of the shortest default timeout of a process group (10 minutes with NCCL, 30 with gloo,
+torch 2.1 to 2.13): until then a rank that works is reported as information only."""
+WORKING_PERCENT = 10.0
+"""CPU use of a rank that works; one that polls stays below it."""
 _BACKWARD = "_engine_run_backward"
 _THREADS_OF_A_GROUP = ("gloo_", "pt_nccl_")
 """Prefixes of the names of a process group's threads (torch 2.13)."""
@@ -39,8 +49,13 @@ def is_in_backward(process: Process) -> bool:
     That happens in native code: one that computes looks the same, but uses the cpu.
     """
     thread = main_thread(process)
-    own = own_frames(thread.stack) if thread is not None else ()
-    return bool(own) and own[0].function == _BACKWARD and has_group(process)
+    return thread is not None and waits_in_backward(thread.stack) and has_group(process)
+
+
+def waits_in_backward(stack: Sequence[Frame]) -> bool:
+    """Whether native code of autograd runs, or waits, at the top of a stack."""
+    own = own_frames(stack)
+    return bool(own) and own[0].function == _BACKWARD
 
 
 BACKWARD = "the backward pass"
@@ -164,23 +179,32 @@ def has_joined(process: Process) -> bool:
 def _families(index: Index) -> Iterator[tuple[Process, ...]]:
     """The living ranks of each parent, by number.
 
-    A parent that has a process group itself is the first of them: Lightning starts the other ranks
-    of a machine from the process that is rank 0, which has no number in its environment.
+    A parent that is a rank itself is the first of them: Lightning starts the other ranks of a
+    machine from the process that is rank 0. It is known by its number, or by its process group.
     """
     families: defaultdict[ProcessId | None, list[Process]] = defaultdict(list)
+    by_hand: list[Process] = []
     for process in index.snapshot.living():
-        is_by_hand = process.role == "main" and process.sample.rank is not None
-        if process.role not in ("rank", "spawned") and not is_by_hand:
-            continue
-        head = family_head(index, process)
-        families[None if head is None else head.process].append(process)
+        if process.role in ("rank", "spawned"):
+            families[_head(index, process)].append(process)
+        elif process.role == "main" and process.sample.rank is not None:
+            by_hand.append(process)
+    for process in by_hand:
+        starts_ranks = any(each.role == "rank" for each in families.get(process.process, ()))
+        families[process.process if starts_ranks else _head(index, process)].append(process)
     for identity, family in families.items():
         parent = index.snapshot.get(identity) if identity is not None else None
         if (
             parent is not None
             and not parent.is_gone
+            and all(each is not parent for each in family)
             and any(each.role == "rank" for each in family)
             and (has_group(parent) or in_collective(parent) is not None)
         ):
             family.append(parent)
         yield tuple(sorted(family, key=lambda p: (p.sample.rank or 0, p.process.start_ticks)))
+
+
+def _head(index: Index, process: Process) -> ProcessId | None:
+    head = family_head(index, process)
+    return None if head is None else head.process

@@ -25,10 +25,11 @@ from mpwatch.diagnose.analysis.stack_patterns import (
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.analysis.waits.edges import ReadContext, is_busy, surroundings
 from mpwatch.diagnose.analysis.waits.file_locks import LOCK_FILE, LOCK_ON
+from mpwatch.diagnose.analysis.waits.threads import is_at_exit
 from mpwatch.model.account import Activity
 from mpwatch.model.history import columns
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.samples import FILE_LOCK_CALLS, WaitKind
+from mpwatch.model.samples import FILE_LOCK_CALLS, OPENS, WaitKind
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.waits import WaitChain, WaitEdge
 
@@ -41,12 +42,14 @@ Reason: TypeAlias = Literal[
     "pipe",
     "file-lock",
     "disk",
+    "fifo",
     "thread",
     "other",
 ]
 """What the last process of a chain does. `polls`: sleeps again and again; `pipe`: reads a file that
-is a pipe of which no process of the job has the writing end; `thread`: waits for another thread of
-its own; `other`: waits for something outside of the job."""
+is a pipe of which no process of the job has the writing end; `fifo`: opens a FIFO of which no
+process opens the other end; `thread`: waits for another thread of its own; `other`: waits for
+something outside of the job."""
 
 _FOR_WORK: frozenset[WaitKind] = frozenset(
     ("pipe-read", "socket-read", "poll", "semaphore", "futex", "accept", "unknown")
@@ -253,6 +256,8 @@ def _reason_of_wait(index: Index, end: Process, thread: Thread) -> Reason | None
         return None
     if calls(own_frames(thread.stack), "filelock/_api.py:acquire") or wait.call in FILE_LOCK_CALLS:
         return "file-lock"
+    if any(target.startswith(OPENS) for target in wait.targets):
+        return "fifo"
     if wait.kind == "timer":
         quiet = quiet_s(end, index)
         return "sleeps" if quiet is not None and quiet >= 1.0 else "polls"
@@ -333,14 +338,16 @@ def _is_stuck_alone(index: Index, process: Process, reason: Reason) -> bool:
     """Whether what a process waits for is no work, so that it is stuck also if none waits for it.
 
     A process that sleeps or computes is not; nor is a thread that waits for another one with
-    something of threading: servers do so for their whole life.
+    something of threading: servers do so for their whole life. Only at the end of the program it is
+    worth to know.
     """
     if reason == "thread":
         thread = main_thread(process)
         frames = own_frames(thread.stack) if thread is not None else ()
         timeout_s = thread.waits_on.timeout_s if thread and thread.waits_on else None
-        return bool(frames) and timeout_s is None and not is_library(frames[0])
-    return reason in ("socket", "pipe", "file-lock", "disk")
+        is_own = bool(frames) and not is_library(frames[0])
+        return timeout_s is None and (is_own or (thread is not None and is_at_exit(thread)))
+    return reason in ("socket", "pipe", "file-lock", "disk", "fifo")
 
 
 def _reads_to_the_end(around: ReadContext, thread: Thread) -> bool:

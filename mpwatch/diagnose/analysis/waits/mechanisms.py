@@ -24,6 +24,7 @@ from mpwatch.diagnose.analysis.process_queries import (
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_shape
 from mpwatch.diagnose.analysis.waits.deadlocks import ADVICE as READ_BOTH
 from mpwatch.diagnose.analysis.waits.deadlocks import output_of, unread_pipe
+from mpwatch.diagnose.analysis.waits.edges import surroundings
 from mpwatch.diagnose.analysis.waits.futures import Kind, abandoned
 from mpwatch.diagnose.analysis.waits.providers import (
     BARRIER,
@@ -34,6 +35,10 @@ from mpwatch.diagnose.analysis.waits.providers import (
 )
 from mpwatch.diagnose.analysis.waits.threads import (
     is_at_exit,
+    others_that_wait,
+    purpose,
+    reads_own_end,
+    runs_event_loop,
     sentence,
     threads_that_wait_for_each_other,
 )
@@ -335,6 +340,21 @@ def _joins_one_that_waits_for_it(case: _Case) -> Mechanism | None:
         )
     if child.edge.kind not in _READS:
         return None
+    others = others_that_wait(case.index, joining.process, joining.edge.tid)
+    if others:
+        return Mechanism(
+            cause=(
+                f"{parent} waits for the exit of {name}, which waits for an answer. A thread of "
+                f"{parent} may be the one that has to answer, and waits itself: "
+                f"{sentence(joining.process, others[0])}."
+            ),
+            advice=(
+                "Look at the line of that thread: what it waits for has to come from yet another "
+                "thread. A server that is told to shut down by its own handler waits for itself: "
+                "call shutdown() in a thread of its own, after the answer was sent."
+            ),
+            headline=f"{parent} waits for the exit of {name}, which waits for something from it.",
+        )
     return Mechanism(
         cause=(
             f"{parent} waits for the exit of {name}, and sends nothing meanwhile. {name} waits "
@@ -489,6 +509,10 @@ def _own_queue(case: _Case) -> Mechanism | None:
 def _only_thread(case: _Case) -> Mechanism | None:
     if case.chain.conclusion != ONLY_THREAD:
         return None
+    last = case.members[-1].thread if case.members else None
+    if last is not None and runs_event_loop(last):
+        evidence = tuple(_frames_of_main(case))
+        return Mechanism(cause=_LOOP_BLOCKED, advice=_ADVICE_LOOP, evidence=evidence)
     return Mechanism(
         cause=(
             "A Lock that is taken twice by one thread blocks it for ever, also where the second "
@@ -566,34 +590,88 @@ def _waits_for_own_threads(case: _Case) -> Mechanism | None:
     waiting = threads_that_wait_for_each_other(case.index, last)
     if not waiting:
         return None
-    is_exit = is_at_exit(waiting[0])
     each = "; ".join(sentence(process, thread) for thread in waiting[:NAMED])
     more = f"; and {len(waiting) - NAMED} more" if len(waiting) > NAMED else ""
     name = called(process)
     cause = f"In {name}, {each}{more}. "
+    around = surroundings(case.index)
+    reader = next((each for each in waiting if reads_own_end(around, process, each)), None)
+    if reader is not None:
+        cause += (
+            f"{name} itself keeps the writing end open, so that no end of file comes either: a "
+            "reader gets one once all copies of the writing end are closed."
+        )
+        return Mechanism(
+            cause=cause,
+            advice=_ADVICE_OWN_END,
+            headline=(
+                f"{name} waits for its thread {reader.name}, which reads a pipe to which no "
+                "process but itself can write."
+                if len(waiting) > 1
+                else ""
+            ),
+        )
     if len(waiting) == 1:
-        cause += "Only another thread of the process could end that, and there is none."
-    else:
-        cause += (
-            "Each of these waits ends only by what another thread of the process does, and none of "
-            "its threads runs."
-        )
-    if is_exit:
-        cause += (
-            " The program itself has come to its end: Python joins all threads that are not "
-            "daemons, and those of concurrent.futures, before it calls the functions of atexit."
-        )
+        return _one_thread(name, waiting[0], cause)
+    cause += (
+        "Each of these waits ends only by what another thread of the process does, and none of "
+        "its threads runs."
+    )
+    if runs_event_loop(waiting[0]):
+        return Mechanism(cause=f"{cause} {_LOOP_BLOCKED}", advice=_ADVICE_LOOP)
+    if not is_at_exit(waiting[0]):
+        return Mechanism(cause=cause, advice=_ADVICE_FOR_THREADS)
     return Mechanism(
-        cause=cause,
-        advice=_ADVICE_AT_EXIT if is_exit else _ADVICE_FOR_THREADS,
-        headline=(
-            f"{name} has come to its end and waits for a thread that does not end."
-            if is_exit
-            else ""
+        cause=(
+            f"{cause} The program itself has come to its end: Python joins all threads that are "
+            "not daemons, and those of concurrent.futures, before it calls the functions of atexit."
         ),
+        advice=_ADVICE_AT_EXIT,
+        headline=f"{name} has come to its end and waits for a thread that does not end.",
     )
 
 
+def _one_thread(name: str, thread: Thread, cause: str) -> Mechanism:
+    """Only one thread of a process is left, and it waits for another."""
+    cause += "Only another thread of the process could end that, and there is none."
+    if runs_event_loop(thread):
+        return Mechanism(cause=f"{cause} {_LOOP_BLOCKED}", advice=_ADVICE_LOOP)
+    what = purpose(thread)
+    if what not in _BROUGHT:
+        return Mechanism(cause=cause, advice=_ADVICE_FOR_THREADS)
+    return Mechanism(
+        cause=(
+            f"{cause} The thread that was to {_BROUGHT[what]} has ended or was never started. An "
+            "exception in a thread ends that thread alone; its traceback is on standard error."
+        ),
+        advice=_ADVICE_THREAD_ENDED,
+        headline=f"{name} waits {what}, and the thread that was to {_BROUGHT[what]} is gone.",
+    )
+
+
+_BROUGHT = {
+    "for an item of a queue": "put it",
+    "for room in a full queue": "take items out",
+    "for an event or condition": "set it",
+}
+"""What another thread would have to do, by the purpose of a wait."""
+_LOOP_BLOCKED = (
+    "The thread runs an event loop of asyncio: while it waits, no coroutine goes on. A coroutine "
+    "that has taken a lock of threading and is in an await cannot come back to release it."
+)
+_ADVICE_LOOP = (
+    "Use asyncio.Lock in coroutines, or do not await anything while a lock of threading is held; "
+    "take blocking locks in a thread (asyncio.to_thread)."
+)
+_ADVICE_OWN_END = (
+    "Close the writing end in this process once the child that writes has been started "
+    "(writer.close()). Or let the writer send an item that tells the reader to end."
+)
+_ADVICE_THREAD_ENDED = (
+    "Read standard error for the traceback of the thread. In the thread, catch exceptions and pass "
+    "them on (put the exception or an end mark in a finally block), so that the reader ends too; a "
+    "get() with a timeout can check whether the thread is alive."
+)
 _ADVICE_AT_EXIT = (
     "Tell the thread to end before the last line of the program (put the item that ends its loop, "
     "set its event, shut its pool down), not in a function of atexit or __del__, which come later; "

@@ -201,6 +201,15 @@ def likeliest_first(
     return tuple(sorted(users, key=rank))
 
 
+def is_seen_to_hold(index: Index, waiter: ProcessId, other: ProcessId, segment: SegmentId) -> bool:
+    """Whether a hook or a stack shows that a process has the semaphore that another waits for."""
+    if segment in lock_holders(index):
+        return lock_holders(index)[segment] == other
+    uses = semaphore_uses(index)
+    mine, its = uses.get(waiter), uses.get(other)
+    return mine is not None and its is not None and _is_ahead(mine, its)
+
+
 def _late(
     index: Index, process: Process, users: Sequence[ProcessId], segment: SegmentId
 ) -> tuple[ProcessId, ...]:

@@ -1,7 +1,8 @@
 """Waits among the threads of one process, which no other process can end.
 
-A lock, condition or queue of `threading` is a futex of its process alone. If every thread of the
-process waits for one without a time limit, none of them is left to wake another.
+A lock, condition or queue of `threading` is a futex of its process alone; so is a pipe of which no
+other process has the writing end. If every thread of the process waits for one without a time
+limit, none of them is left to wake another.
 """
 
 from __future__ import annotations
@@ -9,14 +10,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mpwatch.describe.frames import frame_words, own_frames
+from mpwatch.diagnose.analysis.idle_time import is_stalled
 from mpwatch.diagnose.analysis.index import Index, derived
+from mpwatch.diagnose.analysis.pipes import channels_among
+from mpwatch.diagnose.analysis.process_queries import age_s
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, own_threads, user_frame
-from mpwatch.diagnose.analysis.waits.edges import stands_for_s
+from mpwatch.diagnose.analysis.waits.edges import ReadContext, stands_for_s, surroundings
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process, Thread
 
-_WAKES_NOBODY = ("tqdm/_monitor.py:run",)
-"""Threads that wake up now and then, and never end the wait of another thread."""
+_WAKES_NOBODY = ("tqdm/_monitor.py:run", "asyncio/unix_events.py:_do_waitpid")
+"""Threads that wake up now and then, and never end the wait of another thread: asyncio's thread for
+the exit of a child calls back through the event loop."""
 _HANDLED = sum(1 << (number - 1) for number in (1, 10, 12, 14, 15, 26, 27))
 """SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, SIGTERM, SIGVTALRM and SIGPROF in a mask of signals: those
 whose handlers programs use to set an event. Python itself catches SIGINT in every program."""
@@ -35,6 +40,10 @@ _PURPOSES: Sequence[tuple[tuple[str, ...], str]] = (
 )
 """What a thread waits for, by functions of the standard library on its stack (CPython 3.10 to
 3.14), the first that is there."""
+_LOOP = "asyncio/base_events.py:_run_once"
+YOUNG_S = 60.0
+"""Longer than a child of spawn needs to import torch on a loaded machine."""
+YOUNG_QUIET_S = 3.0
 
 
 @derived
@@ -47,19 +56,20 @@ def threads_that_wait_for_each_other(index: Index, identity: ProcessId) -> tuple
 
     Returns:
         Nothing if a thread runs, has run within two seconds, waits with a time limit, waits for
-        what comes from outside of the process (a pipe, a child), could not be read, or if a
-        signal's handler may end the wait.
+        what comes from outside of the process (a child, a pipe that another process can write to),
+        could not be read, or if a signal's handler may end the wait.
     """
     process = index.snapshot.get(identity)
     if process is None or not _is_complete(process):
         return ()
+    around = surroundings(index)
     own = own_threads(index, process)
-    if not all(_waits_for_ever(each) or calls(each.stack, *_WAKES_NOBODY) for each in own):
+    if not all(_waits_for_ever(around, process, each) or _wakes_nobody(each) for each in own):
         return ()
     main = main_thread(process)
-    if main is None or not main.stack or _may_be_woken_by_a_signal(process, main):
+    if main is None or not main.stack or _may_be_woken_by_a_signal(process, main, own):
         return ()
-    return tuple(each for each in own if each.stack and not calls(each.stack, *_WAKES_NOBODY))
+    return tuple(each for each in own if each.stack and not _wakes_nobody(each))
 
 
 def _is_complete(process: Process) -> bool:
@@ -68,29 +78,94 @@ def _is_complete(process: Process) -> bool:
     return count is not None and 0 < count <= len(process.threads)
 
 
-def _waits_for_ever(thread: Thread) -> bool:
+def _wakes_nobody(thread: Thread) -> bool:
+    return any(calls(thread.stack, each) for each in _WAKES_NOBODY)
+
+
+def _waits_for_ever(around: ReadContext, process: Process, thread: Thread) -> bool:
     wait = thread.waits_on
-    if wait is None or wait.kind != "futex" or wait.timeout_s is not None:
+    if wait is None or wait.timeout_s is not None:
+        return False
+    if wait.kind != "futex" and not reads_own_end(around, process, thread):
         return False
     return (stands_for_s(thread) or 0.0) >= SETTLED_S
 
 
-def _may_be_woken_by_a_signal(process: Process, main: Thread) -> bool:
-    """Whether a handler may set the event that the main thread waits for.
+def reads_own_end(around: ReadContext, process: Process, thread: Thread) -> bool:
+    """Whether a thread waits for data on a pipe whose writing end its own process alone has.
+
+    It gets neither data nor an end of file for as long as the process keeps that end open and no
+    thread of it writes.
+    """
+    wait = thread.waits_on
+    if wait is None or wait.kind not in ("pipe-read", "socket-read") or not around.is_complete:
+        return False
+    channels = channels_among(wait.targets)
+    if not channels or len(channels) < len(wait.targets):
+        return False
+    is_own = all(around.pipes.writers.get(each) == (process.process,) for each in channels)
+    return is_own and not may_still_receive(around.index, process)
+
+
+def may_still_receive(index: Index, process: Process) -> bool:
+    """Whether a young process may be about to get the other end of something.
+
+    A child of spawn or forkserver has what it was given only once it has imported the program; a
+    forked child has it from the start.
+    """
+    snapshot = index.snapshot
+    return any(
+        other.process != process.process
+        and other.role not in ("resource-tracker", "shm-manager")
+        and other.sample.start_method != "fork"
+        and other.sample.state != "Z"
+        and (age := age_s(snapshot, other)) is not None
+        and age < YOUNG_S
+        and not is_stalled(other, index, YOUNG_QUIET_S)
+        for other in snapshot.living()
+    )
+
+
+def _may_be_woken_by_a_signal(process: Process, main: Thread, own: Sequence[Thread]) -> bool:
+    """Whether a handler may set the event that the main thread waits for, or write to a pipe.
 
     Handlers of Python run in the main thread; a server may wait like this for SIGTERM.
     """
     caught = process.sample.signals_caught
+    reads = any(each.waits_on is not None and each.waits_on.kind != "futex" for each in own)
     waits_for_event = purpose(main) == "for an event or condition"
-    return waits_for_event and (caught is None or bool(caught & _HANDLED))
+    return (waits_for_event or reads) and (caught is None or bool(caught & _HANDLED))
+
+
+def runs_event_loop(thread: Thread) -> bool:
+    """Whether a thread waits in a coroutine or callback of asyncio, so that no other one runs."""
+    return calls(own_frames(thread.stack), _LOOP)
 
 
 def purpose(thread: Thread) -> str:
     """What a thread that waits for another thread waits for: `for an item of a queue`."""
     frames = own_frames(thread.stack)
+    wait = thread.waits_on
+    if wait is not None and wait.kind != "futex" and wait.targets:
+        return f"for data on {wait.targets[0]}, whose writing end only this process has"
     if calls(frames[:1], "concurrent/futures/thread.py:_worker"):
         return "for work, idle in its pool"
     return next((words for pattern, words in _PURPOSES if calls(frames, *pattern)), "for a lock")
+
+
+def others_that_wait(index: Index, process: Process, tid: int | None) -> tuple[Thread, ...]:
+    """The threads besides main and one other that wait for another thread in code of the program.
+
+    One of them may be the one that was to answer another process.
+    """
+    return tuple(
+        thread
+        for thread in own_threads(index, process)
+        if thread.tid not in (tid, process.pid)
+        and thread.waits_on is not None
+        and thread.waits_on.kind == "futex"
+        and user_frame(thread.stack) is not None
+    )
 
 
 def is_at_exit(thread: Thread) -> bool:

@@ -9,10 +9,9 @@ from itertools import pairwise
 from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.describe.processes import full_name
 from mpwatch.diagnose.analysis.distributed.rank_waits import conclusion
-from mpwatch.diagnose.analysis.idle_time import is_stalled
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.pipes import channels_among
-from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, age_s
+from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES
 from mpwatch.diagnose.analysis.stack_patterns import (
     HOOK_THREAD,
     main_shape,
@@ -36,8 +35,11 @@ from mpwatch.diagnose.analysis.waits.futures import (
     awaited_inside,
     importing,
 )
-from mpwatch.diagnose.analysis.waits.threads import threads_that_wait_for_each_other
-from mpwatch.model.samples import FILE_LOCK_CALLS, Frame, WaitKind
+from mpwatch.diagnose.analysis.waits.threads import (
+    may_still_receive,
+    threads_that_wait_for_each_other,
+)
+from mpwatch.model.samples import FILE_LOCK_CALLS, OPENS, Frame, WaitKind
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import seconds_text
 from mpwatch.model.waits import Verdict, WaitEdge
@@ -53,14 +55,12 @@ _LOCK_FILE_ENDS = (
 )
 
 
+_FIFO_ENDS = "The open of a FIFO returns when another process opens its other end; none has."
 _HOLDER_HIDDEN = (
     "The kernel shows no holder: it is in another container or on another machine, or the lock "
     "changes hands at this moment."
 )
 
-YOUNG_S = 60.0
-"""Longer than a child of spawn needs to import torch on a loaded machine."""
-YOUNG_QUIET_S = 3.0
 ONE_THREAD = "Only another thread of the process could end this wait, and there is none."
 ALL_THREADS = "All threads of the process wait for another one: none is left to end this wait."
 OWN_LOCK = "It holds this lock itself: the same function is on its stack twice, and took it before."
@@ -168,6 +168,8 @@ def _end_of_edge(around: ReadContext, process: Process, edge: WaitEdge) -> WaitE
         return WaitEnd("unknown", words, _HOLDER_HIDDEN)
     if edge.what.startswith(LOCK_FILE):
         return WaitEnd("unknown", words, _LOCK_FILE_ENDS)
+    if edge.what.startswith(OPENS):
+        return WaitEnd("unknown", words, _FIFO_ENDS)
     if _is_new(around, process, edge):
         how = "It has just been opened: the next reading shows which process has the other end."
         return WaitEnd("unknown", words, how)
@@ -330,7 +332,7 @@ def _is_alone(around: ReadContext, process: Process, edge: WaitEdge) -> bool:
     wait = thread.waits_on if thread is not None else None
     if not around.is_complete or wait is None or wait.timeout_s is not None:
         return False
-    if wait.call.startswith("epoll") or _may_still_receive(around.index, process):
+    if wait.call.startswith("epoll") or may_still_receive(around.index, process):
         return False  # an event loop also waits for signals
     if edge.kind == "semaphore":
         return len(own_threads(around.index, process)) == 1
@@ -341,25 +343,6 @@ def _is_alone(around: ReadContext, process: Process, edge: WaitEdge) -> bool:
         return False
     is_own = all(process.process in ends.get(channel, ()) for channel in channels)
     return is_own and not _has_other_threads(around.index, process, edge.tid)
-
-
-def _may_still_receive(index: Index, process: Process) -> bool:
-    """Whether a young process may be about to get the other end of something.
-
-    A child of spawn or forkserver has what it was given only once it has imported the program; a
-    forked child has it from the start.
-    """
-    snapshot = index.snapshot
-    return any(
-        other.process != process.process
-        and other.role not in ("resource-tracker", "shm-manager")
-        and other.sample.start_method != "fork"
-        and other.sample.state != "Z"
-        and (age := age_s(snapshot, other)) is not None
-        and age < YOUNG_S
-        and not is_stalled(other, index, YOUNG_QUIET_S)
-        for other in snapshot.living()
-    )
 
 
 def _has_other_threads(index: Index, process: Process, tid: int) -> bool:

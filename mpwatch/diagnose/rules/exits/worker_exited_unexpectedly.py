@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from signal import Signals
 from typing import Any
@@ -31,7 +31,7 @@ from mpwatch.diagnose.analysis.exits import (
     reports_a_loss,
 )
 from mpwatch.diagnose.analysis.idle_time import quiet_s
-from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.process_queries import (
     GAP_TICKS,
     WORK_ROLES,
@@ -71,12 +71,15 @@ def check(index: Index) -> Iterator[Finding]:
     """
     alike: defaultdict[tuple[ProcessId | None, str], list[tuple[Process, Ended]]]
     alike = defaultdict(list)
+    done: defaultdict[tuple[ProcessId | None, str], list[tuple[Process, Ended]]] = defaultdict(list)
     for process, ended in ended_workers(index.snapshot):
         if _is_unexpected(index, process, ended):
             head = family_head(index, process)
-            alike[None if head is None else head.process, ended.words].append((process, ended))
+            kind = done if _had_done_its_work(index, process, ended) else alike
+            kind[None if head is None else head.process, ended.words].append((process, ended))
+    yield from (_of_those_done(index, members) for members in done.values())
     if not alike:
-        yield from _of_main(index)
+        yield from _of_programs(index)
     for members in alike.values():
         # The finding names the first exit, which stays the first when more workers exit.
         members.sort(key=lambda member: _order(index, *member))
@@ -101,34 +104,125 @@ def check(index: Index) -> Iterator[Finding]:
         yield found
 
 
-def _of_main(index: Index) -> Iterator[Finding]:
-    """Yield a finding for a main process that ended by an exception of its own.
+@derived
+def _codes_after_work(index: Index) -> Mapping[ProcessId | None, object]:
+    """The exit codes of children that an exception ended only after their target had returned.
+
+    The hook notes the exception that leaves `Process.run`, and `os._exit`. If it has noted an exit
+    by neither, the exit code comes from what `BaseProcess._bootstrap` calls afterwards.
+    """
+    raised = {entry.process for entry in index.entries("exception")}
+    return {
+        entry.process: entry.details.get("code")
+        for entry in index.entries("exit")
+        if entry.details.get("how") == "" and entry.process not in raised
+    }
+
+
+def _had_done_its_work(index: Index, process: Process, ended: Ended) -> bool:
+    """Whether a child failed only after its target had returned."""
+    code = _codes_after_work(index).get(process.process)
+    return death_of(ended) == "failed" and code is not None and code == ended.exit_code
+
+
+def _of_those_done(index: Index, members: list[tuple[Process, Ended]]) -> Finding:
+    """The finding about children of one parent that failed after their work."""
+    members.sort(key=lambda member: _order(index, *member))
+    process, ended = members[0]
+    others = [called(other) for other, _ in members[1:]]
+    evidence = [f"{called(process)} ended: {ended.words}; no exception had left what it ran"]
+    if others:
+        evidence.append(f"so did {len(others)} more: {', '.join(others[:4])}")
+    return Finding(
+        rule=RULE,
+        severity=Severity.INFO,
+        process=process.process,
+        subject="after the work",
+        summary=(
+            f"{called(process)}{f' and {len(others)} more' if others else ''} ended after the work "
+            f"was done, but with {ended.words}"
+        ),
+        evidence=tuple(evidence),
+        cause=_AFTER_WORK,
+        advice=_ADVICE_AFTER_WORK,
+    )
+
+
+def _of_programs(index: Index) -> Iterator[Finding]:
+    """Yield a finding for a main process, or a program that it runs, that ended by an exception.
 
     Not where the exception is a known error, which other rules explain, or where it reports that
-    another process has ended.
+    another process has ended. A program that the job runs may fail on purpose: that is information,
+    unless the exit status was lost on its way.
     """
     for entry in index.entries("exception"):
         process = index.snapshot.get(entry.process)
-        if process is None or process.role != "main" or process.ended is None:
+        if process is None or process.role not in ("main", "other") or process.ended is None:
             continue
         kind = entry.details.get("type")
         is_own = entry.details.get("where") == "main" and not reports_a_loss(entry)
         if death_of(process.ended) != "failed" or not is_own or kind == _KEYBOARD:
             continue
-        yield Finding(
-            rule=RULE,
-            severity=Severity.WARNING,
-            process=process.process,
-            subject="main",
-            summary=f"{called(process)} ended by an uncaught {kind}",
-            evidence=(*evidence_of(entry), f"{called(process)} ended: {process.ended.words}"),
-            cause=(
-                "No code of the program caught this exception, so the main process ended, and its "
-                "children with it. An exception that a pool or a future has carried here was "
-                "raised in a worker: the first traceback on standard error is that worker's."
-            ),
-            advice="Fix the code at the line shown, or at the end of the first traceback.",
-        )
+        evidence = (*evidence_of(entry), f"{called(process)} ended: {process.ended.words}")
+        if process.role == "main":
+            yield Finding(
+                rule=RULE,
+                severity=Severity.WARNING,
+                process=process.process,
+                subject="main",
+                summary=f"{called(process)} ended by an uncaught {kind}",
+                evidence=evidence,
+                cause=(
+                    "No code of the program caught this exception, so the main process ended, and "
+                    "its children with it. An exception that a pool or a future has carried here "
+                    "was raised in a worker: the first traceback on standard error is that "
+                    "worker's."
+                ),
+                advice="Fix the code at the line shown, or at the end of the first traceback.",
+            )
+        elif (root := index.snapshot.get(index.snapshot.root)) is not None and not root.is_gone:
+            yield _of_program(index, process, f"{kind}", evidence)
+
+
+def _of_program(index: Index, process: Process, kind: str, evidence: tuple[str, ...]) -> Finding:
+    """The finding about a program that a job runs, which has failed while the job goes on."""
+    parent = index.snapshot.get(process.original_parent)
+    end = parent.ended if parent is not None else None
+    lost = end is not None and end.exit_code == 0
+    if lost and parent is not None and end is not None:
+        evidence += (f"{called(parent)}, which started it, ended: {end.words}",)
+    return Finding(
+        rule=RULE,
+        severity=Severity.WARNING if lost else Severity.INFO,
+        process=process.process,
+        subject="program",
+        summary=(
+            f"{called(process)} ended by an uncaught {kind}, and the job goes on"
+            f"{': its exit status was lost' if lost else ''}"
+        ),
+        evidence=evidence,
+        cause=_CAUSE_LOST if lost else _CAUSE_PROGRAM,
+        advice=_ADVICE_LOST if lost else _ADVICE_PROGRAM,
+    )
+
+
+_CAUSE_LOST = (
+    "The process that started it ended with status 0 all the same, so nothing above it knows of "
+    "the failure. A shell reports the status of the last command of a pipeline (train.py | tee "
+    "log) and of a list (a; b). Whatever needs the results of this program may wait for ever."
+)
+_ADVICE_LOST = (
+    "Fix the code at the line shown. Let the shell pass the failure on (set -o pipefail, set -e), "
+    "or start the program without a shell and check its exit status."
+)
+_CAUSE_PROGRAM = (
+    "No code of that program caught the exception. The process that started it may expect this; if "
+    "not, whatever needs the results of this program waits for them in vain."
+)
+_ADVICE_PROGRAM = (
+    "Fix the code at the line shown if the failure was not expected, and check the exit status of "
+    "the programs that are started (subprocess.run(..., check=True))."
+)
 
 
 def _order(index: Index, process: Process, ended: Ended) -> tuple[bool, float, int]:
@@ -466,6 +560,16 @@ def _advice(index: Index, process: Process, ended: Ended, *, is_known: bool) -> 
     return _ADVICE if process.role == "loader-worker" else _ADVICE_OTHERS
 
 
+_AFTER_WORK = (
+    "What it ran had returned; an exception in the functions that Python calls as a child ends "
+    "(`threading._shutdown`, a flush of standard output) then made the exit code. Python 3.9 to "
+    "3.13 do so in each process that is forked from a thread of a ThreadPoolExecutor: there the "
+    "thread would wait for its own end."
+)
+_ADVICE_AFTER_WORK = (
+    "Nothing that it had sent is lost. If something reads the exit codes: start such processes "
+    "from the main thread or from a `threading.Thread`."
+)
 _KEYBOARD = "KeyboardInterrupt"
 _INTERRUPTED = (
     "The job was interrupted: a ctrl-c reaches every process of the terminal, and Python raises "

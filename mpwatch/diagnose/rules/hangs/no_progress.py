@@ -1,14 +1,17 @@
 """A process makes no progress, or takes long, while others wait for it; no other rule says why.
 
 `standing-still` names waits that can never end. This rule names every other wait that lasts: its
-end may come from outside of the job, by itself, or not at all.
+end may come from outside of the job, by itself, or not at all. A process that only computes, while
+no other one works, is information.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mpwatch.describe.account import always_inside
 from mpwatch.describe.frames import frame_words
+from mpwatch.diagnose.analysis.callers import Computation, lonely_computations
 from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.pipes import channels_among
@@ -21,6 +24,7 @@ from mpwatch.diagnose.analysis.waits.blockages import (
     blockages,
     usual_pause_s,
 )
+from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.analysis.waits.deadlocks import output_of
 from mpwatch.diagnose.analysis.waits.file_locks import (
     LIKELY,
@@ -29,10 +33,15 @@ from mpwatch.diagnose.analysis.waits.file_locks import (
     is_database,
     left_to_heirs,
 )
+from mpwatch.diagnose.analysis.waits.providers import is_seen_to_hold
+from mpwatch.diagnose.analysis.waits.threads import is_at_exit, runs_event_loop
 from mpwatch.diagnose.analysis.waits.verdicts import where
 from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.ids import ProcessId, SegmentId
+from mpwatch.model.samples import OPENS
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import seconds_text
+from mpwatch.model.waits import WaitEdge
 
 RULE = "no-progress"
 TOLD_S = 10.0
@@ -44,6 +53,8 @@ ONE_LINE_S = 60.0
 that waits or tries again."""
 COMPUTES_S = 30.0
 """Until then, a process that computes while others wait for it is not reported."""
+ALONE_COMPUTES_S = 20.0
+"""Until then, a process that computes and does nothing else is not reported."""
 ALONE_S = 60.0
 """Until then, a process that waits for an answer while none waits for it is information."""
 USUAL_FACTOR = 1.5
@@ -54,13 +65,19 @@ SHOWN_WAITERS = 4
 
 def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each process whose lack of progress holds up others, or itself."""
+    told: set[ProcessId] = set()
     quiet = (quiet_s(process, index) for process in index.snapshot.living())
-    if not any(each is not None and each >= TOLD_S for each in quiet):
-        return
-    for blockage in blockages(index):
-        severity = _severity(index, blockage)
-        if severity is not None and not _is_usual(index, blockage):
-            yield _finding(index, blockage, severity)
+    if any(each is not None and each >= TOLD_S for each in quiet):
+        for blockage in blockages(index):
+            told.add(blockage.process.process)
+            severity = _severity(index, blockage)
+            if severity is not None and not _is_usual(index, blockage):
+                yield _finding(index, blockage, severity)
+        if not told:
+            yield from _waits_for_one_that_is_idle(index)
+    for computation in lonely_computations(index, ALONE_COMPUTES_S):
+        if computation.process.process not in told:
+            yield _of_computation(computation)
 
 
 def _severity(index: Index, blockage: Blockage) -> Severity | None:
@@ -81,6 +98,8 @@ def _severity(index: Index, blockage: Blockage) -> Severity | None:
         return Severity.INFO if waited_s >= COMPUTES_S else None
     if waited_s < TOLD_S:
         return None
+    if _is_at_exit(blockage):
+        return Severity.INFO
     if not blockage.waiters:
         return Severity.WARNING if waited_s >= ALONE_S else Severity.INFO
     if waited_s < WARNED_S or not _holds_up_the_job(index, blockage):
@@ -154,10 +173,88 @@ def _finding(index: Index, blockage: Blockage, severity: Severity) -> Finding:
         process=first.process,
         others=tuple(each.process for each in blockage.waiters[1:]) if path is not None else (),
         subject=path or str(blockage.process.pid),
-        summary=_summary(blockage),
+        summary=_summary(index, blockage),
         evidence=tuple(_evidence(index, blockage)),
         cause=_cause(index, blockage),
         advice=_advice(index, blockage),
+    )
+
+
+def _waits_for_one_that_is_idle(index: Index) -> Iterator[Finding]:
+    """A finding if the root waits for a process that itself waits for work, and nothing moves."""
+    for chain in wait_graph(index).chains:
+        root, end = chain.links[0], chain.links[-1]
+        if chain.verdict != "ordinary" or root.process != index.snapshot.root or root is end:
+            continue
+        if not end.words.startswith(_FOR_WORK):
+            continue  # it is stopped, or a person has to answer
+        times = [quiet_s(each, index) for each in index.snapshot.living()]
+        for_s = min((0.0 if each is None else each for each in times), default=0.0)
+        process = index.snapshot.get(root.process)
+        if for_s < WARNED_S or process is None:
+            continue
+        time = seconds_text(for_s)
+        thread = main_thread(process)
+        tasks = _TASKS if thread is not None and runs_event_loop(thread) else ""
+        yield Finding(
+            rule=RULE,
+            severity=Severity.INFO,
+            process=process.process,
+            subject=str(process.pid),
+            summary=(
+                f"nothing in this job has moved for {time}: {called(process)} waits for {end.who}, "
+                "which waits for something to do"
+            ),
+            evidence=(
+                chain.sentence,
+                *(f"{called(each)} is at {at[2:]}" for each in (process,) if (at := where(each))),
+                f"no process of the job has made progress for {time}",
+            ),
+            cause=(
+                f"{end.who} has nothing to do, so what {called(process)} waits for will not come "
+                "by itself. Nothing is wrong if both wait for a request from elsewhere; otherwise "
+                f"a request or its answer was lost, or was never sent.{tasks}"
+            ),
+            advice=(
+                "If the job should be working, look for what was to be sent: read the log for a "
+                "connection that ended or an exception that was only noted, and give the wait a "
+                "timeout."
+            ),
+        )
+        return
+
+
+_FOR_WORK = ("waits for a client of", "waits for work", "waits for something to do")
+_TASKS = (
+    " Tasks of asyncio that have ended with an exception do not show from outside: whoever waits "
+    "for what they were to send or receive waits for ever."
+)
+
+
+def _of_computation(computation: Computation) -> Finding:
+    """The finding about a process that computes, while nothing shows whether it gets anywhere."""
+    name, time = called(computation.process), seconds_text(computation.for_s)
+    return Finding(
+        rule=RULE,
+        severity=Severity.INFO,
+        process=computation.process.process,
+        subject=str(computation.process.pid),
+        summary=(
+            f"{name} has done nothing but compute for {time}, always inside {computation.function}"
+        ),
+        evidence=(
+            f"all {computation.stacks} stacks taken in this time are in this call",
+            f"it has read and written nothing for {time}, and no other process of the job works",
+        ),
+        cause=(
+            "It is in a loop that does not end, or in a long computation: which of the two cannot "
+            "be seen from outside. It waits for no process, lock or file."
+        ),
+        advice=(
+            "Look at the condition that ends the loop in that function, with the values that it "
+            f"has now: mpwatch dump --locals {computation.process.pid}. Nothing is wrong if this "
+            "part is meant to take so long."
+        ),
     )
 
 
@@ -171,7 +268,13 @@ def _advice(index: Index, blockage: Blockage) -> str:
     if path is not None:
         if left_to_heirs(index, path, blockage.process.process) is not None:
             return _ADVICE_HEIR
+        if _waits_for_itself(index, blockage, path):
+            return _ADVICE_OWN_DATABASE
         return _ADVICE_DATABASE if is_database(index, path) else _ADVICE_HELD
+    if _is_held_unseen(index, blockage):
+        return _ADVICE_UNSEEN
+    if _is_at_exit(blockage):
+        return _ADVICE_AT_EXIT
     return _ADVICE[blockage.reason]
 
 
@@ -183,11 +286,21 @@ def _locked_path(blockage: Blockage) -> str | None:
     return None if prefix is None else what.removeprefix(prefix)
 
 
-def _summary(blockage: Blockage) -> str:
+def _waits_for_itself(index: Index, blockage: Blockage, path: str) -> bool:
+    """Whether the holder of a database's lock sleeps where the others try to get it."""
+    if blockage.reason not in ("sleeps", "polls") or not is_database(index, path):
+        return False
+    place = where(blockage.process)
+    return bool(place) and any(where(each) == place for each in blockage.waiters)
+
+
+def _summary(index: Index, blockage: Blockage) -> str:
     """Which processes wait, for how long, for which process, and what that process does."""
     end, waiters = blockage.process, blockage.waiters
     time = seconds_text(blockage.waited_s)
     what = f"{_does(blockage)}{where(end).replace(', ', ' at ', 1)}"
+    if _is_at_exit(blockage):
+        return f"{called(end)} has come to its end and has waited {time} for its other threads"
     if not waiters:
         return f"{called(end)} has made no progress for {time}: it {what}"
     names, have = called(waiters[0]), "has"
@@ -205,7 +318,49 @@ def _summary(blockage: Blockage) -> str:
         return (
             f"{names} {have} waited {time} for the lock on {path}: {called(end)} has it and {what}"
         )
+    if _is_held_unseen(index, blockage):
+        return (
+            f"{names} {have} waited {time} for a lock between processes that no process is seen to "
+            "hold"
+        )
     return f"{names} {have} waited {time} for {called(end)}, which {what}"
+
+
+def _is_at_exit(blockage: Blockage) -> bool:
+    """Whether a program has come to its end and waits for threads that run on."""
+    thread = blockage.thread
+    return blockage.reason == "thread" and thread is not None and is_at_exit(thread)
+
+
+def _is_held_unseen(index: Index, blockage: Blockage) -> bool:
+    """Whether processes wait for a lock of multiprocessing whose holder nothing shows.
+
+    The last process of the chain has the semaphore open, as all have that were started with it.
+    """
+    edge = blockage.edge
+    if edge is None or edge.kind != "semaphore" or not edge.what.startswith("semaphore "):
+        return False
+    segment = _segment(index, edge)
+    end = blockage.process.process
+    return segment is not None and not is_seen_to_hold(index, edge.waiter, end, segment)
+
+
+def _segment(index: Index, edge: WaitEdge) -> SegmentId | None:
+    """The semaphore that a wait is for."""
+    waiter = index.snapshot.get(edge.waiter)
+    thread = next((t for t in waiter.threads if t.tid == edge.tid), None) if waiter else None
+    return thread.waits_on.segment if thread is not None and thread.waits_on is not None else None
+
+
+def _ended_users(index: Index, edge: WaitEdge) -> list[str]:
+    """The processes that have ended and had the semaphore of a wait, with how they ended."""
+    segment = _segment(index, edge)
+    return [
+        f"{called(process)} ({process.ended.words})"
+        for process in index.snapshot.processes
+        if process.ended is not None
+        and any(use.segment == segment for use in process.sample.segments or ())
+    ]
 
 
 def _unread_words(blockage: Blockage) -> str:
@@ -247,8 +402,30 @@ def _evidence(index: Index, blockage: Blockage) -> Iterator[str]:
     if blockage.reason in ("computes", "polls", "stopped"):
         watched = "those that wait have made no progress"
     yield f"{watched} for {seconds_text(blockage.waited_s)}"
+    account = index.snapshot.account.processes.get(blockage.process.process)
+    if blockage.reason == "computes" and account is not None and (inside := always_inside(account)):
+        yield f"{called(blockage.process)} has always been inside {inside}"
     if blockage.reason == "thread":
         yield from _other_threads(index, blockage.process)
+    if blockage.reason == "fifo":
+        yield from _others_that_open(index, blockage.process)
+    if blockage.edge is not None and _is_held_unseen(index, blockage):
+        at = where(blockage.process).replace(", ", " at ", 1)
+        yield f"{called(blockage.process)}, which has this lock too, {_does(blockage)}{at}"
+        if ended := _ended_users(index, blockage.edge):
+            yield f"these had it and have ended: {', '.join(ended[:SHOWN_WAITERS])}"
+
+
+def _others_that_open(index: Index, process: Process) -> Iterator[str]:
+    """The other processes that open a FIFO as well, which may be the ones that are waited for."""
+    for other in index.snapshot.living():
+        thread = main_thread(other)
+        wait = thread.waits_on if thread is not None else None
+        if other is process or wait is None:
+            continue
+        for target in wait.targets:
+            if target.startswith(OPENS):
+                yield f"{called(other)} waits for {target}{where(other).replace(', ', ' at ', 1)}"
 
 
 def _other_threads(index: Index, process: Process) -> Iterator[str]:
@@ -271,7 +448,25 @@ def _cause(index: Index, blockage: Blockage) -> str:
     if path is not None:
         held = left_to_heirs(index, path, blockage.process.process)
         left = _left(thread) if blockage.reason == "sleeps" else ""
+        if held is None and _waits_for_itself(index, blockage, path):
+            return (
+                f"{end} holds the lock on {path}, and is at the same line as the processes that "
+                "wait for it: likely it waits for its own lock, by a second connection to the "
+                "database. A transaction of SQLite belongs to one connection, not to the process."
+            )
         return held or f"{end} holds the lock on {path} while it {_does(blockage)}{left}."
+    if _is_at_exit(blockage):
+        return (
+            "Python joins all threads that are not daemons before it exits. If such a thread is "
+            "meant to go on, nothing is wrong. If not, nothing has told it to end: an exception in "
+            "the main thread also skips the lines that would have."
+        )
+    if _is_held_unseen(index, blockage):
+        return (
+            f"The kernel does not show who holds such a lock. If {end} does not hold it at that "
+            "line, a process that has ended took it and did not release it: a lock of "
+            "multiprocessing stays locked when its holder is killed, and the others wait for ever."
+        )
     if _is_unread(blockage) and blockage.edge is not None:
         what = blockage.edge.what.removeprefix("a reader of ")
         return (
@@ -370,10 +565,24 @@ _ADVICE_DATABASE = (
     "Commit or roll back before the slow part, so that a transaction that writes is short; the "
     "others raise 'database is locked' when the timeout of their connection is over."
 )
+_ADVICE_OWN_DATABASE = (
+    "Use the connection that began the transaction for everything inside of it, or commit before "
+    "a function is called that opens a connection of its own."
+)
 _ADVICE_HELD = (
     "Look at the line where the holder is: do the slow part outside of the lock, and release the "
     "lock in a finally or a with block. Give the attempts of the others a limit, after which they "
     "raise."
+)
+_ADVICE_UNSEEN = (
+    "Look whether a process that uses this lock was killed (terminate(), kill(), a watchdog, the "
+    "kernel for memory). End such processes by a message or an event instead, or let the others "
+    "acquire with a timeout. With the hook (mpwatch run) the holder is known."
+)
+_ADVICE_AT_EXIT = (
+    "Read standard error for a traceback of the main thread. End such a thread in a finally block "
+    "(set the event or flag that its loop checks, then join it), or start it with daemon=True if "
+    "it may be cut off at any line."
 )
 _ADVICE_UNREAD = (
     "Read it for as long as the other process runs: in a thread of its own, or with communicate() "
@@ -405,6 +614,10 @@ _ADVICE: dict[Reason, str] = {
     "file-lock": (
         "Look which process has the lock (lslocks shows it), and end it if it is left over from an "
         "earlier run; take the lock with a timeout, so that the wait is reported."
+    ),
+    "fifo": (
+        "Let both sides open the same FIFOs in the same order, or open them with O_RDWR or "
+        "O_NONBLOCK, which do not wait; check that the other side runs and uses the same path."
     ),
     "disk": (
         "Check the storage that the line reads (dmesg, mount): the process goes on only when the "

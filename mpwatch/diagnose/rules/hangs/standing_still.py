@@ -9,10 +9,12 @@ from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.stack_patterns import main_thread, user_frame
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
+from mpwatch.diagnose.analysis.waits.edges import stands_for_s
 from mpwatch.diagnose.analysis.waits.mechanisms import Mechanism, mechanism_of
+from mpwatch.diagnose.analysis.waits.threads import others_that_wait, sentence
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.snapshot import Process
 from mpwatch.model.units import seconds_text
 from mpwatch.model.waits import WaitChain, WaitLink
 
@@ -23,6 +25,7 @@ WRITING_S = 8.0
 """Enough for a cycle that cannot be a moment of a job that goes on, see `Mechanism.is_certain`."""
 CERTAIN_S = 3.0
 """Enough where the last process of the chain lives and no process can end its wait."""
+SHOWN_THREADS = 2
 _ADVICE = (
     "Look at the lines at which these processes wait, and give each wait a timeout, so that the "
     "end of another process becomes an error."
@@ -31,8 +34,7 @@ _ADVICE = (
 
 def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each cycle or dead end that has lasted long enough."""
-    quiet = (quiet_s(process, index) for process in index.snapshot.living())
-    if not any(each is not None and each >= CERTAIN_S for each in quiet):
+    if not any(_may_stand(index, process) for process in index.snapshot.living()):
         return
     waits = wait_graph(index)
     told: list[WaitChain] = []
@@ -46,6 +48,9 @@ def check(index: Index) -> Iterator[Finding]:
             continue
         links = chain.links if certain is None else chain.links[-1:]
         stood = _stood_s(index, links)
+        if certain is not None and stood is not None:
+            # A signal that comes again and again wakes it up, and changes nothing.
+            stood = max(stood, links[0].since_s or 0.0)
         if stood is None or stood < CERTAIN_S:
             continue
         why = mechanism_of(index, waits, chain)
@@ -59,7 +64,14 @@ def check(index: Index) -> Iterator[Finding]:
             ends.add(certain.process)
         if why is not None and why.headline:
             headlines.add(why.headline)
-        yield _finding(index.snapshot, chain, why, stood, is_certain=certain is not None)
+        yield _finding(index, chain, why, stood, is_certain=certain is not None)
+
+
+def _may_stand(index: Index, process: Process) -> bool:
+    """Whether a process has made no progress for a while, or its main thread waits for as long."""
+    quiet, main = quiet_s(process, index), main_thread(process)
+    waited = stands_for_s(main) if main is not None else None
+    return max(quiet or 0.0, waited or 0.0) >= CERTAIN_S
 
 
 def _leads_into(chain: WaitChain, told: Sequence[WaitChain]) -> bool:
@@ -103,7 +115,7 @@ def _stood_s(index: Index, links: Sequence[WaitLink]) -> float | None:
 
 
 def _finding(
-    snapshot: Snapshot, chain: WaitChain, why: Mechanism | None, stood_s: float, *, is_certain: bool
+    index: Index, chain: WaitChain, why: Mechanism | None, stood_s: float, *, is_certain: bool
 ) -> Finding:
     """The finding for one chain.
 
@@ -115,7 +127,7 @@ def _finding(
     evidence = [
         chain.sentence,
         f"none of these processes has made progress for {seconds_text(stood_s)}",
-        *_places(snapshot, chain),
+        *_places(index, chain),
         *(why.evidence if why is not None else ()),
     ]
     cause = (
@@ -147,14 +159,19 @@ def _blocked(who: str, chain: WaitChain) -> str:
     return f"{who} is blocked and cannot make progress: {chain.conclusion}"
 
 
-def _places(snapshot: Snapshot, chain: WaitChain) -> Iterator[str]:
-    """The user-code line of each process of a chain, unless the chain's sentence names it."""
+def _places(index: Index, chain: WaitChain) -> Iterator[str]:
+    """The user-code line of each process of a chain, unless the chain's sentence names it.
+
+    Also what its other threads wait for: one of them may be the one that was to answer.
+    """
     seen: set[ProcessId] = set()
     for link in chain.links:
-        process = snapshot.get(link.process)
+        process = index.snapshot.get(link.process)
         if process is None or process.is_gone or process.process in seen:
             continue
         seen.add(process.process)
         frame = user_frame(thread.stack) if (thread := main_thread(process)) is not None else None
         if frame is not None and frame_words(frame) not in chain.sentence:
             yield f"{link.who} is at {frame_words(frame)}"
+        for thread in others_that_wait(index, process, link.tid)[:SHOWN_THREADS]:
+            yield f"{link.who}: {sentence(process, thread)}"

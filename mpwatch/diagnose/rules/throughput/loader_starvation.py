@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 from mpwatch.diagnose.analysis.idle_time import are_stalled, mean_cpu_percent, wait_share, waiting_s
@@ -20,6 +21,7 @@ from mpwatch.diagnose.analysis.shares import (
     core_share,
     doing_words,
     imported_until_s,
+    shares,
     times_faster,
     work_place,
     working_share,
@@ -48,6 +50,8 @@ STALL_S, STALLED_S = 3.0, 5.0
 in the last seconds counts, and not how busy they were before."""
 IDLE_SHARE = 0.35
 """A worker that waits for work more than this part of the time has time to spare."""
+ASKED_SHARE = 0.4
+"""Workers that wait so much for one process would be faster without it than with more workers."""
 CORE_SHARE = 0.25
 """Workers that wait for a free core this part of the time leave none for further workers."""
 START_SHARE = 0.3
@@ -124,8 +128,8 @@ def _looks_starved(owner: Process, workers: Sequence[Process], index: Index) -> 
     waited_s = waiting_s(owner, index.history)
     if waited_s >= STALL_S and not _are_busy(index, workers, waited_s):
         return False
-    shares = (wait_share(worker, index.history) for worker in workers)
-    return all(share is not None and share <= IDLE_SHARE for share in shares)
+    idle = (wait_share(worker, index.history) for worker in workers)
+    return all(share is not None and share <= IDLE_SHARE for share in idle)
 
 
 def _all_of(workers: Sequence[Process]) -> str:
@@ -165,7 +169,10 @@ def _finding(
     limit = _limit(index, owner, workers, loads)
     place = work_place(index, workers)
     at = f": they work mostly at {place.words}" if place and place.part >= MAIN_PART else ""
-    less_work = _LESS_WORK_AT.format(place=place.words) if at and place else _LESS_WORK
+    if limit is not None and limit.provider:
+        at = f": they wait mostly for {limit.provider}"
+    is_at_place = place is not None and place.part >= MAIN_PART
+    less_work = _LESS_WORK_AT.format(place=place.words) if is_at_place and place else _LESS_WORK
     if limit is not None:
         evidence.append(limit.evidence)
     return Finding(
@@ -175,6 +182,8 @@ def _finding(
         summary=(
             f"{called(owner)} waits for data {share:.0%} of the time{_of_workers(workers, at)}"
             if share is not None
+            else f"{called(owner)} waits for data, and {_all_of(workers)} not idle{at}"
+            if limit is not None and limit.provider
             else f"{called(owner)} waits for data, and {_all_of(workers)} at work{at}"
         ),
         evidence=tuple(evidence),
@@ -191,8 +200,10 @@ def _of_workers(workers: Sequence[Process], at: str) -> str:
     """The workers' line as the end of a summary: `, its 2 workers work mostly at data.py:25 f`."""
     if not at:
         return ""
-    subject = "its worker works" if len(workers) == 1 else f"its {len(workers)} workers work"
-    return f": {subject}{at.removeprefix(': they work')}"
+    verb, _, rest = at.removeprefix(": they ").partition(" ")
+    if len(workers) == 1:
+        return f": its worker {verb}s {rest}"
+    return f": its {len(workers)} workers {verb} {rest}"
 
 
 class _Starts(NamedTuple):
@@ -299,6 +310,8 @@ class _Limit(NamedTuple):
     cause: str
     advice: str
     """Empty where less work is the only remedy."""
+    provider: str = ""
+    """The process that the workers wait for much of the time."""
 
 
 def _limit(
@@ -312,6 +325,9 @@ def _limit(
             "They use all cpus, so more workers would not be faster.",
             "",
         )
+    asked = _asked(index, owner, workers)
+    if asked is not None:
+        return asked
     waited = [core_share(index, worker) for worker in workers]
     if waited and sum(waited) >= CORE_SHARE * len(workers):
         runnable = index.snapshot.host.runnable
@@ -338,9 +354,40 @@ def _limit(
     return _Limit(
         f"{count} of {len(workers)} workers wait for {name}",
         f"Most workers wait for {name}, one after the other: more workers would wait as well.",
-        f"Reduce what the workers ask of {name}: keep a copy in each worker, ask for many items at "
-        "once, or hold the lock for less time. The workers' stacks show the line.",
+        _ASK_LESS.format(name=name),
     )
+
+
+def _asked(index: Index, owner: Process, workers: Sequence[Process]) -> _Limit | None:
+    """The one process for whose answers the workers wait much of the time."""
+    found: defaultdict[ProcessId, float] = defaultdict(float)
+    for worker in workers:
+        for each in shares(index, worker):
+            providers = each.activity.providers
+            if each.activity.kind == "waiting" and len(providers) == 1:
+                found[providers[0]] += each.share / len(workers)
+    for process in (owner, *workers):
+        found.pop(process.process, None)
+    identity, share = max(found.items(), key=itemgetter(1), default=(None, 0.0))
+    provider = index.snapshot.get(identity)
+    if provider is None or share < ASKED_SHARE:
+        return None
+    name = called(provider)
+    words = doing_words(index, provider)
+    return _Limit(
+        f"the workers wait {share:.0%} of the time for {name}{f': {words}' if words else ''}",
+        f"The workers wait for {name}, which answers one after the other: more workers would wait "
+        "as well.",
+        _ASK_LESS.format(name=name),
+        name,
+    )
+
+
+_ASK_LESS = (
+    "Reduce what the workers ask of {name}: keep a copy in each worker, ask for many items at once "
+    "and only for what is needed, or hold the lock for less time. The workers' stacks show the "
+    "line."
+)
 
 
 _MORE_WORKERS = (

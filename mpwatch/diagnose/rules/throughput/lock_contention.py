@@ -15,6 +15,7 @@ from mpwatch.diagnose.analysis.shares import (
     work_place,
     working_share,
 )
+from mpwatch.diagnose.analysis.waits.blockages import without_progress_s
 from mpwatch.diagnose.analysis.waits.file_locks import LOCK_ON
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process
@@ -30,6 +31,8 @@ TURNS_SHARE = 0.02
 ONE_AT_A_TIME = 1.35
 """What all of them work together, in units of one process' time; more is no mutual exclusion. The
 part above 1 is work outside of the lock, and the error of the shares."""
+KEPT_S = 10.0
+"""After this time without progress of all that wait, rules for hangs name the lock's holder."""
 WARNED_SHARE = 0.5
 SHOWN = 4
 _SEMAPHORE = "semaphore "
@@ -57,8 +60,18 @@ def check(index: Index) -> Iterator[Finding]:
     for lock, waits in found.items():
         works = [working_share(index, process) for process, _ in waits]
         has_turns = sum(each >= TURNS_SHARE for each in works) >= 2
-        if len(waits) >= 2 and has_turns and sum(works) <= ONE_AT_A_TIME:
+        if len(waits) < 2 or not has_turns or sum(works) > ONE_AT_A_TIME:
+            continue
+        if not _is_kept(index, [process for process, _ in waits]):
             yield _finding(index, lock, waits, works)
+
+
+def _is_kept(index: Index, waiting: Sequence[Process]) -> bool:
+    """Whether none of these processes gets turns any more: another one keeps the lock.
+
+    Their shares are those of the last minute, when they may have worked.
+    """
+    return all((without_progress_s(each, index) or 0.0) >= KEPT_S for each in waiting)
 
 
 def _waits(index: Index, process: Process) -> Mapping[str, _Wait]:

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from mpwatch.describe.frames import frame_words
+from mpwatch.diagnose.analysis.distributed.ranks import has_group, in_collective, is_in_backward
 from mpwatch.diagnose.analysis.forecast import median
 from mpwatch.diagnose.analysis.idle_time import wait_share
 from mpwatch.diagnose.analysis.index import Index
@@ -94,7 +95,7 @@ def _among_siblings(index: Index) -> Iterator[Finding]:
 
 def _among_ranks(index: Index) -> Iterator[Finding]:
     """The one rank that works while all others spend most of their time in collectives."""
-    ranks = [each for each in index.snapshot.living() if each.role == "rank"]
+    ranks = [each for each in index.snapshot.living() if each.role == "rank" or has_group(each)]
     waits = {each.process: _collective_share(index, each) for each in ranks}
     slow = [each for each in ranks if working_share(index, each) >= SLOW_SHARE]
     others = [each for each in ranks if each not in slow]
@@ -110,12 +111,14 @@ def _collective_share(index: Index, rank: Process) -> float:
     """The share of the time that a rank waits in collectives.
 
     Such a wait is one for a condition of its own process (gloo), and few stacks are taken: where
-    those that were show a collective, the waits without a stack count as well.
+    those that were show a collective, or the last one does, the waits without a stack count as
+    well.
     """
     waits = [each for each in shares(index, rank) if each.activity.kind == "waiting"]
     seen = sum(each.share for each in waits if each.activity.target == "collective")
     alike = [each for each in waits if each.activity.target == "lock"]
-    if not seen or any(each.activity.place for each in alike):
+    is_shown = seen > 0 or in_collective(rank) is not None or is_in_backward(rank)
+    if not is_shown or any(each.activity.place for each in alike):
         return seen
     return seen + sum(each.share for each in alike)
 

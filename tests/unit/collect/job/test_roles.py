@@ -345,9 +345,14 @@ def test_what_any_launcher_starts_with_a_number_of_its_own_is_a_rank() -> None:
     assert [part.rank for part in parts.values()] == [None, None, 0, 1, 1]
 
 
-def test_the_ranks_that_rank_0_starts_itself_carry_their_local_rank() -> None:
+@pytest.mark.parametrize(
+    ("environment", "first"), [({}, 0), ({"NODE_RANK": "0"}, 0), ({"NODE_RANK": "1"}, None)]
+)
+def test_a_program_that_starts_the_ranks_from_1_on_is_rank_0(
+    environment: dict[str, str], first: int | None
+) -> None:
     facts = [
-        program(1, None, *TRAIN),
+        program(1, None, *TRAIN)._replace(environment=environment),
         program(2, 1, *TRAIN[:-1], "0.2", LOCAL_RANK="1", NODE_RANK="0"),
         program(3, 1, *TRAIN[:-1], "0.2", LOCAL_RANK="2", NODE_RANK="0"),
     ]
@@ -355,7 +360,17 @@ def test_the_ranks_that_rank_0_starts_itself_carry_their_local_rank() -> None:
     parts = assign(facts)
 
     assert [part.role for part in parts.values()] == ["main", "rank", "rank"]
-    assert [part.rank for part in parts.values()] == [None, 1, 2]
+    assert [part.rank for part in parts.values()] == [first, 1, 2]
+
+
+def test_a_program_that_starts_all_ranks_is_none_of_them() -> None:
+    facts = [
+        program(1, None, *TRAIN),
+        program(2, 1, *TRAIN[:-1], "0.2", LOCAL_RANK="0"),
+        program(3, 1, *TRAIN[:-1], "0.2", LOCAL_RANK="1"),
+    ]
+
+    assert [part.rank for part in assign(facts).values()] == [None, 0, 1]
 
 
 def test_ranks_that_a_shell_starts_one_by_one_stay_main() -> None:

@@ -380,3 +380,26 @@ def test_only_futexes_that_may_be_shared_are_resolved_again_with_new_mappings() 
     }
 
     assert without_unsure(kept) == {1: kept[1], 3: kept[3]}
+
+
+@pytest.mark.parametrize(
+    ("flags", "end"), [(os.O_WRONLY | os.O_CREAT, "for reading"), (os.O_RDONLY, "for writing")]
+)
+def test_the_open_of_a_fifo_waits_for_a_process_that_opens_its_other_end(
+    proc: FakeProc, flags: int, end: str
+) -> None:
+    proc.process(10)
+    path = b"/t/a\x1b[31m.fifo\0" + bytes(4096)
+    Memory(proc, 10).put(0x2FFE, path)  # over the end of a page
+    call = BlockedCall(257, (0xFFFFFF9C, 0x2FFE, flags))
+
+    found = resolver(proc).resolve(call, "S", "wait_for_partner")
+
+    assert found is not None
+    assert found.targets == (f"a process that opens /t/a.fifo {end}",)
+
+
+def test_the_open_of_another_file_is_only_named(proc: FakeProc) -> None:
+    found = resolver(proc).resolve(BlockedCall(257, (0xFFFFFF9C, 0x2FFE, 0)), "S", "nfs_wait")
+
+    assert found == WaitedOn("unknown", "openat")

@@ -15,8 +15,8 @@ from mpwatch.diagnose.rules.exits import (
 )
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import Point
-from mpwatch.model.ids import ProcessId
-from mpwatch.model.samples import WaitedOn
+from mpwatch.model.ids import ProcessId, Role
+from mpwatch.model.samples import Ended, WaitedOn
 from mpwatch.model.snapshot import Hook, LogEntry, Process
 from tests.builders.snapshots import (
     MAIN,
@@ -289,6 +289,25 @@ def test_workers_that_fail_in_the_same_way_are_one_finding() -> None:
     assert second.process == pid(203)
 
 
+@pytest.mark.parametrize("role", ["loader-worker", "spawned"])
+def test_children_whose_work_was_done_when_they_failed_are_information(role: Role) -> None:
+    dead = [process(n, role, ended=exited(n, exit_code=1)) for n in (200, 201)]
+    notes = tuple(log("exit", n, "exits", code=1, how="", frames=[]) for n in (200, 201))
+    job = snapshot_of(main(), *dead)
+
+    after = only(worker_exited_unexpectedly.check, replace(job, log=notes))
+    raised = log("exit", 200, "exits", code=1, how="SystemExit", frames=[])
+    during = found(worker_exited_unexpectedly.check, replace(job, log=(raised, notes[1])))
+
+    assert after.severity is Severity.INFO
+    assert f"{role} 200 (200) and 1 more ended after the work was done" in after.summary
+    assert f"so did 1 more: {role} 201 (201)" in after.evidence
+    assert {each.summary.split(" ended ")[1][:12] for each in during} == {
+        "after the wo",
+        "unexpectedly",
+    }
+
+
 def test_a_worker_that_fails_just_before_its_parent_is_the_cause() -> None:
     job = snapshot_of(dead_main(exit_code=1), dead_worker(exit_code=3))
 
@@ -550,3 +569,28 @@ def test_workers_that_a_failing_program_kills_are_not_its_cause() -> None:
     assert (own.process, own.severity) == (pid(MAIN), Severity.WARNING)
     assert own.summary == "main (100) ended by an uncaught MemoryError"
     assert only(check, snapshot_of(failed, killed, log=(lost,))).process == killed.process
+
+
+@pytest.mark.parametrize(
+    ("shell", "severity", "words"),
+    [
+        (exited(150, exit_code=0), Severity.WARNING, "its exit status was lost"),
+        (None, Severity.INFO, "and the job goes on"),
+    ],
+)
+def test_a_program_that_failed_while_the_job_goes_on_is_told(
+    shell: Ended | None, severity: Severity, words: str
+) -> None:
+    raised = log("exception", 200, where="main", type="KeyError", text="'x'")
+    failed = process(200, "other", label="tokenize.py", ended=exited(200, exit_code=1))
+    failed = replace(failed, original_parent=pid(150))
+    starter = process(150, "other", label="sh", ended=shell)
+    check = worker_exited_unexpectedly.check
+
+    finding = only(check, snapshot_of(main(), starter, failed, log=(raised,)))
+
+    assert finding.severity is severity
+    assert finding.summary.startswith("tokenize.py (200) ended by an uncaught KeyError")
+    assert words in finding.summary
+    ended = dead_main(NOW_S - 0.2, exit_code=0)
+    assert found(check, snapshot_of(ended, starter, failed, log=(raised,))) == []

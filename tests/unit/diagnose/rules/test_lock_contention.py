@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from mpwatch.diagnose.rules.throughput.lock_contention import check
@@ -7,7 +9,7 @@ from mpwatch.model.account import Activity
 from mpwatch.model.findings import Severity
 from mpwatch.model.snapshot import Snapshot
 from tests.builders.accounts import COMPUTES, SLEEPS, WAITS_IN_QUEUE, waits_for_lock, with_shares
-from tests.builders.snapshots import found, main, only, pid, process, snapshot_of
+from tests.builders.snapshots import found, main, only, pid, process, snapshot_of, thread
 
 LOCK = waits_for_lock(77)
 FILE_LOCK = Activity("waiting", "the lock on /data/cache.db", "lock", (), "cache.py:12 put")
@@ -46,6 +48,19 @@ def test_a_lock_on_a_file_is_called_one() -> None:
     told = only(check, job(works=0.5, lock=FILE_LOCK, count=2))
 
     assert "2 processes wait 50% of the time for the lock on /data/cache.db" in told.summary
+
+
+def test_a_lock_that_one_process_keeps_is_left_to_the_rules_for_hangs() -> None:
+    def stuck(still_s: float) -> Snapshot:
+        taken = job(works=0.25)
+        stopped = [
+            replace(each, threads=(thread(each.pid, "train.py:step", still_s=still_s),))
+            for each in taken.processes
+        ]
+        return replace(taken, processes=tuple(stopped))
+
+    assert len(found(check, stuck(4.0))) == 1
+    assert found(check, stuck(12.0)) == []
 
 
 def test_a_lock_that_costs_less_than_half_of_the_time_is_information() -> None:

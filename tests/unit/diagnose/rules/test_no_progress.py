@@ -9,7 +9,7 @@ from mpwatch.diagnose.rules.hangs import no_progress
 from mpwatch.model.account import Account, Activity, Bucket, ProcessAccount, Tally, ThreadAccount
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import Point
-from mpwatch.model.ids import ProcessId
+from mpwatch.model.ids import ProcessId, SegmentId
 from mpwatch.model.samples import FdLink, HeldLock, LockHolder, WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot
 from tests.builders.snapshots import (
@@ -27,6 +27,7 @@ from tests.builders.snapshots import (
     snapshot_of,
     socket,
     thread,
+    uses,
 )
 
 CHILD = 300
@@ -380,3 +381,143 @@ def test_a_wait_for_a_thread_lock_has_the_lines_of_the_other_threads() -> None:
     assert (
         found(no_progress.check, snapshot_of(main(segments=(), threads=[waits, threads[1]]))) == []
     )
+
+
+LOCK = SegmentId(9, 7)
+WAITS_FOR_LOCK = WaitedOn("semaphore", "futex", segment=LOCK)
+
+
+def shares_lock(number: int, waits: WaitedOn, place: str, **fields: Any) -> Process:
+    """A process that has a semaphore mapped."""
+    use = replace(uses(1, creator=MAIN, first_inode=7)[0], kind="semaphore", ranges=((0, 4096),))
+    takes = "multiprocessing/synchronize.py:__enter__"
+    at = thread(number, takes, place, waits=waits, still_s=70.0)
+    return process(
+        number, "spawned", label=f"reader {number}", segments=(use,), threads=[at], **fields
+    )
+
+
+def test_a_process_that_only_has_a_lock_open_is_not_called_its_holder() -> None:
+    use = replace(uses(1, creator=MAIN, first_inode=7)[0], kind="semaphore", ranges=((0, 4096),))
+    asleep = thread(MAIN, "train.py:main:71", waits=SLEEPS, still_s=70.0)
+    dead = shares_lock(302, WAITS_FOR_LOCK, "data.py:take:40", ended=exited(302, signal=9))
+    job = snapshot_of(
+        main(segments=(use,), threads=[asleep]),
+        shares_lock(300, WAITS_FOR_LOCK, "data.py:push:23"),
+        shares_lock(301, WAITS_FOR_LOCK, "data.py:take:33"),
+        dead,
+    )
+
+    finding = only(no_progress.check, job)
+
+    assert finding.summary == (
+        "reader 300 (300) and 1 other have waited 70 s for a lock between processes that no "
+        "process is seen to hold"
+    )
+    assert "stays locked when its holder is killed" in finding.cause
+    told = " ".join(finding.evidence)
+    assert "main (100), which has this lock too, sleeps at train.py:71 main" in told
+    assert "reader 302 (302) (signal 9 (SIGKILL))" in told
+
+
+def test_a_program_at_its_end_that_waits_for_a_thread_is_information() -> None:
+    waits = WaitedOn("futex", "futex", futex_command=9)
+    leaving = main(
+        segments=(),
+        threads=[
+            thread(MAIN, "threading.py:_shutdown", waits=waits, still_s=90.0),
+            thread(101, "data.py:run:14", name="monitor", waits=SLEEPS, still_s=90.0),
+        ],
+    )
+
+    finding = only(no_progress.check, snapshot_of(leaving))
+
+    assert finding.severity is Severity.INFO
+    assert "has come to its end and has waited 90 s for its other threads" in finding.summary
+    assert "its thread monitor is at data.py:14 run" in finding.evidence
+
+
+def test_two_processes_that_open_two_fifos_in_different_order_are_named() -> None:
+    def opens(path: str, end: str) -> WaitedOn:
+        return WaitedOn("unknown", "openat", (f"a process that opens {path} {end}",))
+
+    own = thread(MAIN, "train.py:start:25", waits=opens("/tmp/meta", "for writing"), still_s=40.0)
+    other = thread(CHILD, "data.py:start:15", waits=opens("/tmp/frames", "for reading"))
+    job = snapshot_of(
+        main(segments=(), threads=[own]),
+        process(
+            CHILD, "spawned", label="camera", segments=(), threads=[replace(other, still_s=40.0)]
+        ),
+    )
+
+    first, second = found(no_progress.check, job)
+
+    assert "it waits for a process that opens /tmp/meta for writing at train.py:25" in first.summary
+    assert any(
+        "camera (300) waits for a process that opens /tmp/frames" in e for e in first.evidence
+    )
+    assert "same order" in second.advice
+
+
+def test_a_transaction_that_waits_for_its_own_database_is_told_apart() -> None:
+    retries = WaitedOn("timer", "clock_nanosleep", timeout_s=0.1)
+    file = "/tmp/study.db"
+
+    def worker(number: int, lock: HeldLock | None) -> Process:
+        at = thread(number, "data.py:transaction:26", waits=retries, still_s=0.1)
+        held = () if lock is None else (lock,)
+        links = replace(fds(4, links=[FdLink(3, "file", file, None, True)]), locks=held)
+        return process(number, "spawned", label=f"worker {number}", fds=links, threads=[at])
+
+    joins = WaitedOn("child", "wait4", ("pid 301",))
+    own = main(segments=(), threads=[thread(MAIN, "train.py:main:7", waits=joins, still_s=90.0)])
+    holder = worker(302, HeldLock(file, "fcntl", True, 302))
+    tries = Activity(
+        "waiting", f"the lock on {file}", "lock", (holder.process,), "data.py:26 transaction"
+    )
+
+    finding = only(
+        no_progress.check, with_account(own, worker(301, None), 60.0, holder, doing=tries)
+    )
+
+    assert "likely it waits for its own lock, by a second connection" in finding.cause
+    assert "the connection that began the transaction" in finding.advice
+
+
+ACCEPTS = WaitedOn("accept", "accept4", ("socket:[88]",))
+EVENT_LOOP = ("asyncio/base_events.py:_run_once", "asyncio/runners.py:run", "train.py:main:7")
+
+
+def server() -> Process:
+    """A program that main has started, waiting for a client."""
+    at = thread(CHILD, "data.py:serve:29", waits=ACCEPTS, still_s=60.0)
+    listener = socket(3, 88, None, "tcp listens on 127.0.0.1:4000")
+    links = fds(5, links=[pipe(4, 500, True), listener])
+    return process(CHILD, "other", label="server.py", threads=[at], fds=links, segments=())
+
+
+def test_a_root_that_waits_for_an_idle_process_is_information() -> None:
+    finding = only(no_progress.check, snapshot_of(waiting(40.0), server()))
+
+    assert finding.severity is Severity.INFO
+    assert finding.summary == (
+        f"nothing in this job has moved for 40 s: main ({MAIN}) waits for server.py, which "
+        "waits for something to do"
+    )
+    assert "a request or its answer was lost" in finding.cause
+    assert "asyncio" not in finding.cause
+
+
+def test_tasks_that_ended_are_named_only_where_there_is_an_event_loop() -> None:
+    own = waiting(40.0, READS, *EVENT_LOOP)
+
+    finding = only(no_progress.check, snapshot_of(own, server()))
+
+    assert "Tasks of asyncio that have ended with an exception" in finding.cause
+
+
+def test_a_root_that_waits_for_an_idle_process_while_another_works_is_not_told() -> None:
+    works = process(301, "spawned", threads=[thread(301, "train.py:work:9", still_s=0.5)])
+
+    assert found(no_progress.check, snapshot_of(waiting(40.0), server(), works)) == []
+    assert found(no_progress.check, snapshot_of(waiting(20.0), server())) == []

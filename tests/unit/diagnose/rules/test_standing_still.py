@@ -190,6 +190,28 @@ def test_a_parent_that_joins_a_worker_which_was_never_told_to_end() -> None:
     assert "one None for each" in finding.advice
 
 
+def test_a_thread_that_should_answer_and_waits_itself_is_named() -> None:
+    parent = one(MAIN, waits_for_child(300), *JOIN, links=(socket(3, 700, 701),))
+    server = thread(
+        101,
+        "threading.py:wait",
+        "socketserver.py:shutdown",
+        "data.py:do_POST:17",
+        waits=WaitedOn("futex", "futex"),
+        name="report-server",
+    )
+    parent = replace(parent, threads=(*parent.threads, server))
+    asks = WaitedOn("socket-read", "recvfrom", ("socket:[701]",))
+    child = one(300, asks, "train.py:post:21", links=(socket(4, 701, 700),))
+
+    finding = only(standing_still.check, snapshot_of(parent, child))
+
+    waits = "thread report-server waits for an event or condition at data.py:17 do_POST"
+    assert f"main: {waits}" in finding.evidence
+    assert waits in finding.cause
+    assert "shutdown() in a thread of its own" in finding.advice
+
+
 def test_a_parent_that_joins_a_child_which_sends_through_a_socket() -> None:
     jobs = [
         one(MAIN, waits_for_child(300), *JOIN, links=(socket(3, 700, 701),)),

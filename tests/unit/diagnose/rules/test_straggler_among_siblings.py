@@ -16,7 +16,7 @@ from tests.builders.accounts import (
     answers_from,
     with_shares,
 )
-from tests.builders.snapshots import found, main, only, pid, process, snapshot_of
+from tests.builders.snapshots import found, main, only, pid, process, snapshot_of, thread
 
 WORKS = {SLEEPS: 0.97, answers_from(100): 0.03}
 WAITS = {answers_from(100, "env.py:12 worker"): 0.95, SLEEPS: 0.05}
@@ -109,3 +109,19 @@ def test_waits_of_ranks_without_a_stack_count_where_those_with_one_are_in_a_coll
 
     assert told({**waits, IN_ALL_REDUCE: 0.05}) == 1
     assert told({**waits, SLEEPS: 0.05}) == 0
+
+
+def test_ranks_of_mp_spawn_are_known_by_their_group_and_their_last_stack() -> None:
+    backward = ("torch/autograd/graph.py:_engine_run_backward", "train.py:step:33")
+
+    def job(*stack: str) -> Snapshot:
+        gloo = thread(299, name="gloo_tcp_loop")
+        spawned = [
+            process(n, "spawned", label=f"rank {n - 200}", threads=[thread(n, *calls), gloo])
+            for n, calls in ((200, ()), (201, stack))
+        ]
+        waits = {IN_A_CONDITION: 0.92, COMPUTES: 0.08}
+        return with_shares(snapshot_of(main(), *spawned), p200={COMPUTES: 1.0}, p201=waits)
+
+    assert only(check, job(*backward)).process == pid(200)
+    assert found(check, job("train.py:load:20")) == []

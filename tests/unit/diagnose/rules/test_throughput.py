@@ -17,6 +17,7 @@ from mpwatch.model.history import History, Point, ProcessMetric
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import FdLink, ThreadSample, WaitedOn
 from mpwatch.model.snapshot import Loader, Process, Snapshot, WorkerLoad
+from tests.builders.accounts import COMPUTES, answers_from, with_shares
 from tests.builders.snapshots import (
     FETCHING_WORKER,
     MAIN,
@@ -120,6 +121,23 @@ def test_the_workers_line_is_named_and_cores_that_are_short_are_no_reason_for_mo
     assert "at most 20.0 times as fast" in " ".join(finding.evidence)
     assert "Use more workers" not in finding.advice
     assert "data.py:31 decode" in finding.advice
+
+
+def test_workers_that_wait_for_one_process_are_not_advised_to_be_more() -> None:
+    job = snapshot_of(
+        main(),
+        *two(*FETCHING_WORKER),
+        process(300, "spawned", label="manager"),
+        loaders=(loader(wait_share=0.95),),
+        usable_cpus=8,
+    )
+    asks = {answers_from(300, "captions.py:27 __getitem__"): 0.6, COMPUTES: 0.2}
+
+    finding = only(loader_starvation.check, with_shares(job, p200=asks, p201=asks), BUSY)
+
+    assert finding.summary.endswith("its 2 workers wait mostly for manager (300)")
+    assert "more workers would wait as well" in finding.cause
+    assert "only for what is needed" in finding.advice
 
 
 @pytest.mark.parametrize(("age_s", "told"), [(600, 1), (10, 0)])

@@ -25,6 +25,8 @@ BOOT = [("run", LIB), ("_bootstrap", LIB)]
         ("multiprocessing.managers.BaseManager._run_server", "SyncManager-1", "manager 1"),
         ("torch.multiprocessing.spawn._wrap", "SpawnProcess-1", "rank 1"),
         ("train.actor", "\x1b[31mred", "red 1"),
+        ("collectors._runner._main_async", "_ProcessNoWarnSpawn-2", "_runner._main_async 1"),
+        ("train.actor", "Processor", "Processor"),
         ("actor", "", "actor 1"),
     ],
 )

@@ -1,0 +1,1 @@
+"""Tile pyramid helpers."""
