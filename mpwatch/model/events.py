@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
+from mpwatch.model.collectives import NcclStatus
 from mpwatch.model.ids import HookState, ProcessId
 from mpwatch.model.samples import Ended, StacksTaken, TreeSample
 
@@ -96,5 +97,13 @@ class HookStatus:
 
 
 Input: TypeAlias = (
-    TreeSample | Ended | StacksTaken | HookHello | HookSlice | HookNote | HookGauges | HookStatus
+    TreeSample
+    | Ended
+    | StacksTaken
+    | HookHello
+    | HookSlice
+    | HookNote
+    | HookGauges
+    | HookStatus
+    | NcclStatus
 )

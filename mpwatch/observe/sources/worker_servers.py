@@ -60,7 +60,7 @@ class WorkerServers:
             return False
         self._look_s = snapshot.at_s + LOOK_S
         found = servers(snapshot)
-        if not any(_stands_still(process) for process, _ in found):
+        if not any(stands_still(process) for process, _ in found):
             # What was told of a rank that has gone on since is no longer so.
             for process, _ in found:
                 if process.process in self._told:
@@ -107,6 +107,7 @@ def servers(snapshot: Snapshot) -> list[tuple[Process, Server]]:
     return found
 
 
-def _stands_still(process: Process) -> bool:
+def stands_still(process: Process) -> bool:
+    """Whether the main thread of a process has stood still for `STILL_S`."""
     main = next((thread for thread in process.threads if thread.tid == process.pid), None)
     return main is not None and main.still_s is not None and main.still_s >= STILL_S
