@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from mpwatch.diagnose.analysis.distributed.collectives import recorded
+from mpwatch.diagnose.analysis.distributed.nccl_words import nccl_words
 from mpwatch.diagnose.analysis.distributed.rank_waits import world_size
 from mpwatch.diagnose.analysis.distributed.ranks import (
     NEW_GROUP,
@@ -76,13 +77,19 @@ def check(index: Index) -> Iterator[Finding]:
         gone = [] if late else _gone(ranks, index)
         names = sorted({f"{places[rank.process]}" for rank in inside})
         if late or gone:
-            yield _finding(index, inside, late or gone, " and ".join(names), min(waits))
+            told = _finding(index, inside, late or gone, " and ".join(names), min(waits))
+            yield _with_nccl(told, index, ranks)
         elif len(names) == 1 and _is_whole_job(ranks):
             if names[0] in _ONE_SIDED:
-                yield _one_sided(inside, names[0], min(waits))
+                yield _with_nccl(_one_sided(inside, names[0], min(waits)), index, inside)
             elif min(waits) >= (MAKES_GROUP_S if names[0] == NEW_GROUP else ALL_INSIDE_S):
-                yield _all_inside(inside, names[0], min(waits))
+                yield _with_nccl(_all_inside(inside, names[0], min(waits)), index, inside)
     yield from _joining(index)
+
+
+def _with_nccl(finding: Finding, index: Index, ranks: Sequence[Process]) -> Finding:
+    """The finding with what NCCL RAS says of its ranks."""
+    return replace(finding, evidence=(*finding.evidence, *nccl_words(index, ranks)))
 
 
 def _joining(index: Index) -> Iterator[Finding]:
