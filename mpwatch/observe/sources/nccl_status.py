@@ -15,7 +15,7 @@ from mpwatch.collect.job.nccl_ras import ask, find_listener, port_of
 from mpwatch.collect.job.worker_server import NoAnswer
 from mpwatch.model.collectives import NcclAnswer, NcclStatus
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.snapshot import Snapshot
 from mpwatch.observe.sources.worker_servers import AGAIN_S, LOOK_S, stands_still
 
 ROLES = ("rank", "spawned", "main")
@@ -48,8 +48,8 @@ class NcclStatuses:
         if snapshot.at_s < self._look_s or (self._thread is not None and self._thread.is_alive()):
             return False
         self._look_s = snapshot.at_s + LOOK_S
-        found = users(snapshot)
-        still = next((p for p in found if p.role in ROLES and stands_still(p)), None)
+        ranks = (process for process in snapshot.living() if process.role in ROLES)
+        still = next((rank for rank in ranks if stands_still(rank) and rank.has_nccl), None)
         if still is None:
             if self._last is not None:
                 self._report(NcclStatus(self._last.process, snapshot.at_s))
@@ -59,7 +59,8 @@ class NcclStatuses:
         if port is None:
             return False
         self._look_s = snapshot.at_s + AGAIN_S
-        others = [process.process for process in found if process is not still]
+        users = [process for process in snapshot.living() if process.has_nccl]
+        others = [process.process for process in users if process is not still]
         self._thread = threading.Thread(
             target=self._run,
             args=([still.process, *others][:PROCESSES], port),
@@ -81,11 +82,6 @@ class NcclStatuses:
         since_s = last.since_s if last is not None and is_same else at_s
         self._last = NcclStatus(processes[0], at_s, answer, since_s)
         self._report(self._last)
-
-
-def users(snapshot: Snapshot) -> list[Process]:
-    """The living processes of a job that have NCCL's library mapped."""
-    return [process for process in snapshot.living() if process.has_nccl]
 
 
 def _ask(processes: Sequence[ProcessId], port: int) -> NcclAnswer | None:
