@@ -7,6 +7,7 @@ import gc
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -17,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from mpwatch.collect.host import ptrace_access
 from tests.skipped import summary
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -173,6 +175,21 @@ def start() -> Iterator[Start]:
     yield run
     for program in running:
         program.end()
+
+
+@pytest.fixture
+def ptrace_allowed() -> None:
+    """Skip the test where this process may not trace its own children."""
+    if not ptrace_access.check(os.getpid()).is_allowed:
+        pytest.skip("this machine forbids ptrace")
+
+
+def free_port() -> int:
+    """A port of this machine on which no process listens."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
 
 
 @pytest.fixture(autouse=True)

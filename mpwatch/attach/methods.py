@@ -253,7 +253,7 @@ def _install(
     return code_at, block_at
 
 
-def _queue(process: ProcessId, plan: pending_call.Plan, step: Step) -> float:
+def _queue(process: ProcessId, plan: pending_call.CallPlan, step: Step) -> float:
     """Queue the call as soon as the interpreter has started."""
     deadline_s = time.monotonic() + STARTED_WITHIN_S
     while True:
@@ -317,7 +317,7 @@ def _has_disabling_option(pid: int) -> bool:
     return False
 
 
-def _queue_once(process: ProcessId, plan: pending_call.Plan, step: Step) -> float:
+def _queue_once(process: ProcessId, plan: pending_call.CallPlan, step: Step) -> float:
     """Queue the call from the tracer, or from here if only this process may trace the target.
 
     Yama's scope 1 allows this for ancestors of the target, see `tracer`.

@@ -202,7 +202,9 @@ def always_inside(account: ProcessAccount) -> str:
     tally = thread.last_minute()
     if tally.cpu_s < MOSTLY * tally.observed_s or not found.frames or found.frames[-1].line:
         return ""
-    return inside_words(found)
+    own = [frame for frame in found.frames if not is_library(frame)]
+    is_all_of_it = len(own) < 2 or own[-2].function == "<module>"
+    return "" if is_all_of_it else inside_words(found)
 
 
 def inside_words(callers: Callers) -> str:

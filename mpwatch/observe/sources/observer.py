@@ -89,7 +89,7 @@ class ReadInterval:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ObservationPlan:
     """How often an observer does what."""
 
     period_s: float
@@ -112,7 +112,7 @@ class Observer:
     def __init__(
         self,
         collectors: Collectors,
-        plan: Plan,
+        plan: ObservationPlan,
         stacks: StackSchedule,
         *,
         keep: Callable[[Input], None] | None = None,

@@ -12,7 +12,7 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.observe.sources.attach_schedule import Inject
 from mpwatch.observe.sources.collectors import Collectors, HookUse
-from mpwatch.observe.sources.observer import Observer, Plan
+from mpwatch.observe.sources.observer import ObservationPlan, Observer
 from mpwatch.observe.sources.stack_schedule import (
     StackRequest,
     StackRounds,
@@ -138,7 +138,7 @@ def new_observer(
     stack_threads: int = 1,
 ) -> Observer:
     """An observer of a job that reads as much as it can, for a caller that drives it."""
-    plan = Plan(
+    plan = ObservationPlan(
         period_s,
         _request,
         poll_s=POLL_S,

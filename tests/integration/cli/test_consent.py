@@ -8,7 +8,6 @@ import json
 import os
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 import urllib.error
@@ -19,20 +18,14 @@ from typing import Any
 
 import pytest
 
-from mpwatch.collect.host import ptrace_access
+from tests.conftest import free_port
 from tests.procfs import eventually, hook_threads
 
 from .terminal import REPOSITORY, Terminal, idle_program
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ptrace_allowed")]
 
 ASKED = "inject the hook into 1 process?"
-
-
-@pytest.fixture(autouse=True)
-def _may_trace() -> None:
-    if not ptrace_access.check(os.getpid()).is_allowed:
-        pytest.skip("this machine forbids ptrace")
 
 
 @pytest.fixture
@@ -353,14 +346,6 @@ async def press_in_browser(port: int, pid: int) -> int:
 def received(message: Any) -> bytes:
     """What a browser gets to paint."""
     return message.data if isinstance(message.data, bytes) else str(message.data).encode()
-
-
-def free_port() -> int:
-    """A port of this machine that nobody listens on."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
 
 
 @pytest.mark.parametrize(

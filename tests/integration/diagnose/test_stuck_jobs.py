@@ -17,7 +17,7 @@ import pytest
 from mpwatch.cli.failures import EXIT_INTERRUPTED
 from tests.conftest import Start
 from tests.integration import on_demand
-from tests.integration.observe.commands import of_this_job
+from tests.integration.observe.commands import of_this_job, watched
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -50,13 +50,8 @@ HEALTHY = ("computing_worker", "idle_pool", "idle_workers", "joined_service", "s
 
 def findings(pid: int, for_s: float = WATCHED_S) -> list[dict[str, Any]]:
     """The findings from outside within some seconds."""
-    command = [sys.executable, "-m", "mpwatch", "diagnose", str(pid), "--no-hook", "--json"]
-    done = subprocess.run(
-        [*command, "--for", f"{for_s:g}"], capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
-    found: list[dict[str, Any]] = json.loads(done.stdout)["findings"]
-    return found
+    found: list[dict[str, Any]] = watched(pid, for_s, "--no-hook")["findings"]
+    return of_this_job(found)
 
 
 @pytest.mark.parametrize("case", on_demand.cases(STUCK, USUAL))
@@ -66,7 +61,7 @@ def test_a_stalled_job_is_named(start: Start, case: str) -> None:
     job.wait_for("ready")
 
     watched_s = RETRIED_S if case == "flock_of_a_child" else WATCHED_S
-    found = of_this_job(findings(job.pid, watched_s))
+    found = findings(job.pid, watched_s)
 
     assert [each["rule"] for each in found[:1]] == [rule]
     first = found[0]
@@ -80,7 +75,7 @@ def test_a_job_that_is_idle_by_design_is_clean(start: Start, case: str) -> None:
     job = start("stuck_jobs.py", case)
     job.wait_for("ready")
 
-    assert of_this_job(findings(job.pid)) == []
+    assert findings(job.pid) == []
 
 
 @on_demand.ON_DEMAND

@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
+from mpwatch.diagnose.analysis.distributed.collectives import MISMATCH, STUCK
 from mpwatch.model.findings import Severity
 from mpwatch.model.units import numbers_text
 from mpwatch.nodes.across import (
     DIFFER,
-    MISMATCH,
     NOT_ANSWERING,
     STRAGGLER,
-    STUCK,
     JobFinding,
     JobJudge,
     job_findings,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -26,16 +25,9 @@ from mpwatch.observe.recording.file import (
     RecordingWriter,
     is_of_several_nodes,
 )
+from tests.builders.clock import Clock
 
 GOLDEN = Path(__file__).parents[2] / "data" / "job-recording-schema-1.mpw"
-
-
-@dataclass
-class Clock:
-    now_s: float = 1000.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 class Job:

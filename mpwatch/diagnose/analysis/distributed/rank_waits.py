@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from mpwatch.describe.frames import own_frames
 from mpwatch.diagnose.analysis.pipes import PipeEnds, channels_among
-from mpwatch.diagnose.analysis.stack_patterns import calls, collective_of, main_thread
+from mpwatch.diagnose.analysis.stack_patterns import calls, current_collective, main_thread
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import WaitKind
 from mpwatch.model.snapshot import Process, Thread
@@ -39,7 +39,7 @@ def is_rank(process: Process) -> bool:
         return True
     if process.role == "loader-worker":  # most of a large job, asked at each look
         return False
-    return _collective(process) is not None or joining_call(process) is not None
+    return current_collective(process) is not None or joining_call(process) is not None
 
 
 def rank_wait(
@@ -68,7 +68,7 @@ def rank_wait(
         late = [
             rank
             for rank in others
-            if joining_call(rank) != call and not (is_first and _collective(rank))
+            if joining_call(rank) != call and not (is_first and current_collective(rank))
         ]
         return f"{OTHERS}{call}", _ids(late)
     if not is_at_store:
@@ -134,12 +134,6 @@ _GROUPS = (
     "Every rank of the job has to call new_group for every group, also for those that it is not in,"
     " and all in the same order: one of them has left a call out, or made them in another order."
 )
-
-
-def _collective(process: Process) -> str | None:
-    """The collective its main thread is in."""
-    thread = main_thread(process)
-    return None if thread is None else collective_of(own_frames(thread.stack))
 
 
 def _is_at_store(process: Process, ends: PipeEnds) -> bool:

@@ -20,6 +20,15 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process
 
+ALL_STALLED_S = 20.0
+"""Where most ranks are elsewhere: so long none of those may have made progress either."""
+ALL_INSIDE_S = 30.0
+"""All ranks in one collective without cpu time: a slow network moves some data in this time."""
+WORKING_S = 300.0
+"""Half of the shortest default timeout of a process group (10 minutes with NCCL, 30 with gloo,
+torch 2.1 to 2.13): until then a rank that works is reported as information only."""
+WORKING_PERCENT = 10.0
+"""CPU use of a rank that works; one that polls stays below it."""
 _BACKWARD = "_engine_run_backward"
 _THREADS_OF_A_GROUP = ("gloo_", "pt_nccl_")
 """Prefixes of the names of a process group's threads (torch 2.13)."""

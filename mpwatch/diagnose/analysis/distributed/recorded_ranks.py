@@ -13,14 +13,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from mpwatch.describe.frames import frame_words
-from mpwatch.diagnose.analysis.distributed.collectives import ONE_SHAPE
+from mpwatch.diagnose.analysis.distributed.collectives import (
+    COMPARE_CALLS,
+    DIFFERENT_SHAPES,
+    MISMATCH,
+    ONE_SHAPE,
+    SAME_SHAPES,
+    STUCK,
+    WAIT_FOR_TIMEOUT,
+)
 from mpwatch.diagnose.analysis.stack_patterns import user_frame
 from mpwatch.model.collectives import RankRecord, Recorded, RecordedGroup
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.units import numbers_text, seconds_text
 
-STUCK = "rank-stuck-in-collective"
-MISMATCH = "collective-mismatch"
 DEFAULT_GROUP = "0"
 """Name of the group of all ranks (`_process_group_name`, torch 2.1 to 2.13)."""
 SURE_S = 60.0
@@ -383,7 +389,7 @@ def _mismatch(ranks: RecordedRanks, calls: Mapping[int, Recorded]) -> Finding:
         words.append(f"{_names(part)} in {what or call.operation}")
     first = next(iter(calls.values()))
     cause = (
-        "The ranks call the same collective with tensors of a different shape or type."
+        DIFFERENT_SHAPES
         if has_one_operation
         else f"The ranks have made the same number of calls before ({first.number - 1}) and then "
         "called different ones: a branch depends on the rank or on its data, or some made another "
@@ -397,14 +403,8 @@ def _mismatch(ranks: RecordedRanks, calls: Mapping[int, Recorded]) -> Finding:
         evidence=tuple(
             line for part in parts for line in _calls(ranks, {r: calls[r] for r in part})
         ),
-        cause=f"{cause} None of them can go on: they wait until the timeout of the process group.",
-        advice=(
-            "Give tensors of one shape and type on all ranks: pad the last batch, or drop it."
-            if has_one_operation
-            else "Compare the lines above: all ranks have to call the same collectives in the same "
-            "order. TORCH_DISTRIBUTED_DEBUG=DETAIL checks each call and names the first "
-            "difference, at a cost in speed."
-        ),
+        cause=f"{cause} {WAIT_FOR_TIMEOUT}",
+        advice=SAME_SHAPES if has_one_operation else COMPARE_CALLS,
     )
 
 
@@ -424,8 +424,8 @@ def _cycle(ranks: RecordedRanks) -> Finding:
         summary=f"{_names(calls)} wait for each other in different collectives",
         evidence=tuple(evidence),
         cause=(
-            "Each of them is in a collective or transfer that another of them has not called. None "
-            "of them can go on: they wait until the timeout of the process group."
+            "Each of them is in a collective or transfer that another of them has not called. "
+            f"{WAIT_FOR_TIMEOUT}"
         ),
         advice=(
             "Call the collectives of several groups in the same order on all ranks. For transfers "

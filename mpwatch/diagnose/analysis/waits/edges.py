@@ -15,6 +15,7 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     HOOK_THREAD,
     Shape,
     collective_of,
+    current_collective,
     main_thread,
     own_threads,
     shape_in,
@@ -115,12 +116,6 @@ def semaphore_users(index: Index) -> Mapping[SegmentId, tuple[ProcessId, ...]]:
 def _segments_known(snapshot: Snapshot) -> bool:
     """Whether the mappings of every living process were read."""
     return all(p.sample.segments is not None for p in snapshot.living() if p.sample.state != "Z")
-
-
-def _collective(process: Process) -> str | None:
-    """The collective its main thread is in."""
-    thread = main_thread(process)
-    return None if thread is None else collective_of(own_frames(thread.stack))
 
 
 def is_busy(thread: Thread) -> bool:
@@ -239,7 +234,7 @@ def _collective_edge(
     """A rank waits for those that are not in the same collective; for any other if all are."""
     mine = collective_of(own_frames(thread.stack)) or ""
     others = [rank for rank in around.ranks if rank.process != process.process]
-    late = [rank for rank in others if _collective(rank) != mine]
+    late = [rank for rank in others if current_collective(rank) != mine]
     providers = tuple(rank.process for rank in late or others)
     return _made(process, thread, kind, f"the other ranks in {mine}", providers, "stack")
 

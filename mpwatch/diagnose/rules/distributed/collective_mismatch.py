@@ -7,7 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from mpwatch.diagnose.analysis.distributed.collectives import (
+    COMPARE_CALLS,
+    DIFFERENT_SHAPES,
     ONE_SHAPE,
+    SAME_SHAPES,
+    WAIT_FOR_TIMEOUT,
     number_of,
     unfinished,
 )
@@ -143,7 +147,7 @@ def _finding(groups: Mapping[str, list[Process]], since_s: float) -> Finding:
         summary="ranks wait for each other in different collectives: "
         + ", ".join(f"{len(group)} in {name}" for name, group in members),
         evidence=tuple(evidence),
-        cause=f"{cause} None of them can go on: they wait until the timeout of the process group.",
+        cause=f"{cause} {WAIT_FOR_TIMEOUT}",
         advice=advice,
     )
 
@@ -178,16 +182,8 @@ def _explained(
             "Call the collectives of several groups in the same order on all ranks.",
         )
     if len(records) > 1 and len({each.operation for each in records}) == 1:
-        return (
-            "The ranks call the same collective with tensors of a different shape or type.",
-            "Give tensors of one shape and type on all ranks: pad the last batch, or drop it.",
-        )
-    return (
-        _why_different(members, records),
-        "Compare the lines above: all ranks have to call the same collectives in the same order. "
-        "TORCH_DISTRIBUTED_DEBUG=DETAIL checks each call and names the first difference, at a cost "
-        "in speed.",
-    )
+        return DIFFERENT_SHAPES, SAME_SHAPES
+    return _why_different(members, records), COMPARE_CALLS
 
 
 def _why_different(

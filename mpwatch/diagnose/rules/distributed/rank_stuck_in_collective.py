@@ -10,7 +10,11 @@ from mpwatch.diagnose.analysis.distributed.collectives import recorded
 from mpwatch.diagnose.analysis.distributed.nccl_words import nccl_words
 from mpwatch.diagnose.analysis.distributed.rank_waits import world_size
 from mpwatch.diagnose.analysis.distributed.ranks import (
+    ALL_INSIDE_S,
+    ALL_STALLED_S,
     NEW_GROUP,
+    WORKING_PERCENT,
+    WORKING_S,
     called_at,
     called_from,
     has_joined,
@@ -30,22 +34,13 @@ from mpwatch.model.snapshot import Process
 from mpwatch.model.units import seconds_text
 
 RULE = "rank-stuck-in-collective"
-ALL_STALLED_S = 20.0
-"""Where most of them are elsewhere: so long none of those may have moved either."""
 JOINING_S = 30.0
 LONG_JOINING_S = 120.0
 """Other machines may take minutes to start: before that it is no more than worth knowing."""
 PAUSE_S = 30.0
 """A rank that does something alone, and wakes up meanwhile, may take this long for it."""
-ALL_INSIDE_S = 30.0
-"""All ranks in one collective without cpu time: a slow network moves some data in this time."""
 MAKES_GROUP_S = 12.0
 """All ranks in `new_group`: they exchange some addresses, which takes less than a second."""
-WORKING_S = 300.0
-"""Half of the shortest default timeout of a process group (10 minutes with NCCL, 30 with gloo,
-torch 2.1 to 2.13): until then a rank that works is worth knowing, and no more."""
-WORKING_PERCENT = 10.0
-"""CPU use of a rank that works; one that polls stays below it."""
 WORKING_OVER_S = 6.0
 MANY_RANKS = 100_000
 """A WORLD_SIZE above this is not believed."""

@@ -25,6 +25,7 @@ from mpwatch.diagnose.analysis.waits.blockages import (
     blockages,
     usual_pause_s,
 )
+from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.analysis.waits.deadlocks import output_of
 from mpwatch.diagnose.analysis.waits.file_locks import (
     LIKELY,
@@ -34,7 +35,7 @@ from mpwatch.diagnose.analysis.waits.file_locks import (
     left_to_heirs,
 )
 from mpwatch.diagnose.analysis.waits.providers import is_seen_to_hold
-from mpwatch.diagnose.analysis.waits.threads import is_at_exit
+from mpwatch.diagnose.analysis.waits.threads import is_at_exit, runs_event_loop
 from mpwatch.diagnose.analysis.waits.verdicts import where
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId, SegmentId
@@ -73,6 +74,8 @@ def check(index: Index) -> Iterator[Finding]:
             severity = _severity(index, blockage)
             if severity is not None and not _is_usual(index, blockage):
                 yield _finding(index, blockage, severity)
+        if not told:
+            yield from _waits_for_one_that_is_idle(index)
     for computation in lonely_computations(index, ALONE_COMPUTES_S):
         if computation.process.process not in told:
             yield _of_computation(computation)
@@ -176,6 +179,57 @@ def _finding(index: Index, blockage: Blockage, severity: Severity) -> Finding:
         cause=_cause(index, blockage),
         advice=_advice(index, blockage),
     )
+
+
+def _waits_for_one_that_is_idle(index: Index) -> Iterator[Finding]:
+    """A finding if the root waits for a process that itself waits for work, and nothing moves."""
+    for chain in wait_graph(index).chains:
+        root, end = chain.links[0], chain.links[-1]
+        if chain.verdict != "ordinary" or root.process != index.snapshot.root or root is end:
+            continue
+        if not end.words.startswith(_FOR_WORK):
+            continue  # it is stopped, or a person has to answer
+        times = [quiet_s(each, index) for each in index.snapshot.living()]
+        for_s = min((0.0 if each is None else each for each in times), default=0.0)
+        process = index.snapshot.get(root.process)
+        if for_s < WARNED_S or process is None:
+            continue
+        time = seconds_text(for_s)
+        thread = main_thread(process)
+        tasks = _TASKS if thread is not None and runs_event_loop(thread) else ""
+        yield Finding(
+            rule=RULE,
+            severity=Severity.INFO,
+            process=process.process,
+            subject=str(process.pid),
+            summary=(
+                f"nothing in this job has moved for {time}: {called(process)} waits for {end.who}, "
+                "which waits for something to do"
+            ),
+            evidence=(
+                chain.sentence,
+                *(f"{called(each)} is at {at[2:]}" for each in (process,) if (at := where(each))),
+                f"no process of the job has made progress for {time}",
+            ),
+            cause=(
+                f"{end.who} has nothing to do, so what {called(process)} waits for will not come "
+                "by itself. Nothing is wrong if both wait for a request from elsewhere; otherwise "
+                f"a request or its answer was lost, or was never sent.{tasks}"
+            ),
+            advice=(
+                "If the job should be working, look for what was to be sent: read the log for a "
+                "connection that ended or an exception that was only noted, and give the wait a "
+                "timeout."
+            ),
+        )
+        return
+
+
+_FOR_WORK = ("waits for a client of", "waits for work", "waits for something to do")
+_TASKS = (
+    " Tasks of asyncio that have ended with an exception do not show from outside: whoever waits "
+    "for what they were to send or receive waits for ever."
+)
 
 
 def _of_computation(computation: Computation) -> Finding:

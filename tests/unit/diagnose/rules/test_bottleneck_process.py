@@ -7,19 +7,15 @@ from typing import Any
 
 import pytest
 
-from mpwatch.diagnose.analysis.account import advanced
-from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.rules.throughput.bottleneck_process import check
-from mpwatch.model.account import Account
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import History, Point
 from mpwatch.model.samples import ThreadSample, WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot
 from tests.builders.snapshots import (
     MAIN,
-    NO_HISTORY,
     NOW_S,
+    accounted,
     cpu,
     fds,
     found,
@@ -107,15 +103,6 @@ def collecting(second: int, *, timeout_s: float | None = 0.7, worker: str = "wai
         ),
         at_s=NOW_S - 40 + second,
     )
-
-
-def accounted(*seconds: Snapshot) -> Snapshot:
-    """The last snapshot, with the account of all."""
-    spent = Account()
-    for each in seconds:
-        index = Index(each, NO_HISTORY)
-        spent = advanced(spent, index, wait_graph(index))
-    return replace(seconds[-1], account=spent)
 
 
 def test_time_lost_in_waits_with_a_limit_while_no_process_works_is_reported() -> None:

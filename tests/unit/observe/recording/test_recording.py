@@ -24,23 +24,14 @@ from mpwatch.observe.recording.file import (
     RecordingWriter,
     pack,
 )
+from tests.builders.clock import Clock
 from tests.builders.recordings import read_recording
 from tests.builders.samples import MAIN, START_S, shared_batches, small_job
 
 
-class Clock:
-    """A clock that a test sets."""
-
-    def __init__(self) -> None:
-        self.now_s = START_S
-
-    def __call__(self) -> float:
-        return self.now_s
-
-
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(START_S)
 
 
 @pytest.fixture
