@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.model.collectives import (
@@ -39,6 +40,54 @@ def nccl_words(index: Index, processes: Iterable[Process]) -> tuple[str, ...]:
     if not index.snapshot.nccl or not any(each.has_nccl for each in processes):
         return ()
     return _words(index)
+
+
+class Late(NamedTuple):
+    """Ranks of a communicator for which the others wait, as NCCL RAS says."""
+
+    communicator: str
+    ranks: tuple[int, ...]
+    """Their numbers in the communicator."""
+    next_call: str
+    """What they have not launched, `AllReduce 48121`; empty where they do not respond."""
+    same_s: float
+    """For how long the answers have been the same."""
+
+    @property
+    def words(self) -> str:
+        """`rank 3 of communicator 0x1f`."""
+        numbers = numbers_text(self.ranks)
+        return f"rank{'s' * (len(self.ranks) > 1)} {numbers} of communicator {self.communicator}"
+
+
+@derived
+def late_ranks(index: Index) -> tuple[Late, ...]:
+    """Ranks that do not respond, or that have launched fewer collectives of one kind than others.
+
+    Only if successive answers were the same. Where ranks differ in several kinds of collectives,
+    none of them is late.
+    """
+    status = index.snapshot.nccl
+    if status is None or status.answer is None or status.since_s is None:
+        return ()
+    same_s = status.at_s - status.since_s
+    if same_s < SAME_S or index.snapshot.at_s - status.at_s > AGE_S:
+        return ()
+    found = (_late(each, same_s) for each in status.answer.communicators)
+    return tuple(late for late in found if late is not None)
+
+
+def _late(communicator: NcclCommunicator, same_s: float) -> Late | None:
+    absent = {r.rank for r in communicator.remarks if r.kind in ("dead", "unresponsive")}
+    if absent:
+        return Late(communicator.name, tuple(sorted(absent)), "", same_s)
+    if communicator.remarks or any(part.what == "status" for part in communicator.parts):
+        return None
+    counts = sorted(communicator.parts, key=lambda part: int(part.value))
+    if len({part.what for part in counts}) != 1 or not counts[0].ranks:
+        return None
+    kind = counts[0].what or "collective"
+    return Late(communicator.name, counts[0].ranks, f"{kind} {int(counts[0].value) + 1}", same_s)
 
 
 @derived

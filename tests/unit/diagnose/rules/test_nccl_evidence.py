@@ -11,12 +11,14 @@ import pytest
 from mpwatch.collect.job.nccl_answers import parse
 from mpwatch.diagnose.rules.distributed import collective_mismatch, rank_stuck_in_collective
 from mpwatch.diagnose.rules.hangs import no_progress
-from mpwatch.model.collectives import NcclAnswer, NcclStatus
+from mpwatch.model.collectives import NcclAnswer, NcclCommunicator, NcclPart, NcclStatus
+from mpwatch.model.findings import Severity
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot
 from tests.builders.snapshots import (
     NOW_S,
     fds,
+    found,
     main,
     maps,
     only,
@@ -165,3 +167,58 @@ def test_a_rank_that_waits_outside_of_collectives_has_it() -> None:
 
     assert finding.subject == "303"
     assert finding.evidence[-1] == BEHIND
+
+
+def in_native_code(nccl: NcclStatus) -> Snapshot:
+    """Ranks that wait for their GPUs: nothing in their stacks shows a collective."""
+    ranks = [rank(n, "train.py:log_loss:44") for n in range(4)]
+    return snapshot_of(main(), *ranks, nccl=nccl)
+
+
+@pytest.mark.parametrize(("same_s", "severity"), [(20.0, Severity.INFO), (61.0, Severity.WARNING)])
+def test_where_only_nccl_tells_the_late_rank_is_a_finding(
+    same_s: float, severity: Severity
+) -> None:
+    told = status("2.30.7-behind.json", since_s=NOW_S - same_s)
+
+    finding = only(rank_stuck_in_collective.check, in_native_code(told))
+
+    assert finding.severity is severity
+    assert finding.summary == (
+        "rank 3 of communicator 0xae94423cfbb2ef4a has launched fewer collectives than the others"
+    )
+    assert finding.evidence[0].startswith(BEHIND)
+    assert "has not launched AllReduce 48121" in finding.cause
+
+
+def test_where_only_nccl_tells_a_rank_without_response_is_a_finding() -> None:
+    told = status("2.28.7-missing.json", since_s=NOW_S - 20.0)
+
+    finding = only(rank_stuck_in_collective.check, in_native_code(told))
+
+    assert finding.summary == (
+        "ranks 2-3 of communicator 0xcf264af53edbe986 do not respond to NCCL RAS"
+    )
+
+
+@pytest.mark.parametrize(
+    ("answer", "same_s"),
+    [
+        ("2.30.7-behind.json", 0.0),
+        ("2.30.7-equal.json", 90.0),
+        ("2.30.7-errors.json", 90.0),
+        ("2.26.2-equal.txt", 90.0),
+    ],
+)
+def test_one_answer_or_equal_ranks_make_no_finding(answer: str, same_s: float) -> None:
+    job = in_native_code(status(answer, since_s=NOW_S - same_s))
+
+    assert found(rank_stuck_in_collective.check, job) == []
+
+
+def test_ranks_that_differ_in_several_kinds_of_collectives_make_no_finding() -> None:
+    parts = [NcclPart(what, value, 2, (0, 1)) for what in ("AllReduce", "Reduce") for value in "12"]
+    answer = NcclAnswer("2.30.7", 1, (NcclCommunicator("0x1", 4, parts=tuple(parts)),))
+    job = in_native_code(status(answer, since_s=NOW_S - 90.0))
+
+    assert found(rank_stuck_in_collective.check, job) == []
