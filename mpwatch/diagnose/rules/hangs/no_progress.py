@@ -102,7 +102,8 @@ def _severity(index: Index, blockage: Blockage) -> Severity | None:
     if _is_at_exit(blockage):
         return Severity.INFO
     if not blockage.waiters:
-        return Severity.WARNING if waited_s >= ALONE_S else Severity.INFO
+        is_met = blockage.reason == "fifo" and any(_others_that_open(index, blockage.process))
+        return Severity.WARNING if is_met or waited_s >= ALONE_S else Severity.INFO
     if waited_s < WARNED_S or not _holds_up_the_job(index, blockage):
         return Severity.INFO
     return Severity.CRITICAL if waited_s >= HOPELESS_S else Severity.WARNING
