@@ -65,9 +65,9 @@ def test_a_stalled_job_is_named(start: Start, case: str) -> None:
 
     assert [each["rule"] for each in found[:1]] == [rule]
     first = found[0]
-    told = " ".join([first["summary"], *first["evidence"], first["cause"], first["advice"]])
-    assert words in told
-    assert place in told
+    text = " ".join([first["summary"], *first["evidence"], first["cause"], first["advice"]])
+    assert words in text
+    assert place in text
 
 
 @pytest.mark.parametrize("case", on_demand.cases(HEALTHY, USUAL_HEALTHY))

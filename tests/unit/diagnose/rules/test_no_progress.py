@@ -417,9 +417,9 @@ def test_a_process_that_only_has_a_lock_open_is_not_called_its_holder() -> None:
         "process is seen to hold"
     )
     assert "stays locked when its holder is killed" in finding.cause
-    told = " ".join(finding.evidence)
-    assert "main (100), which has this lock too, sleeps at train.py:71 main" in told
-    assert "reader 302 (302) (signal 9 (SIGKILL))" in told
+    text = " ".join(finding.evidence)
+    assert "main (100), which has this lock too, sleeps at train.py:71 main" in text
+    assert "reader 302 (302) (signal 9 (SIGKILL))" in text
 
 
 def test_a_program_at_its_end_that_waits_for_a_thread_is_information() -> None:
