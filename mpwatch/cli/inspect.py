@@ -205,7 +205,7 @@ def doctor(arguments: argparse.Namespace) -> int:
 
 def _hook_checks(process: ProcessId) -> Iterator[Check]:
     """Checks of the hook in a process, and the user's attach log about that process."""
-    from mpwatch.attach.injection_log import InjectionLog
+    from mpwatch.attach.injection_log import InjectionLog, is_completed
     from mpwatch.collect.hook.inspection import hook_checks
 
     yield from hook_checks(process)
@@ -214,7 +214,11 @@ def _hook_checks(process: ProcessId) -> Iterator[Check]:
     if not lines:
         yield Check("attach log", "ok", "no entry", f"{log.path} has no line about it.")
     for number, line in enumerate(lines, start=1):
-        yield Check("attach log", "ok", f"{number} of {len(lines)}", line)
+        count = f"{number} of {len(lines)}"
+        if is_completed(line):
+            yield Check("attach log", "ok", count, line)
+        else:
+            yield Check("attach log", "ok", f"{count}, begun: its result is missing", line)
 
 
 LEAST_S = 5.0

@@ -168,6 +168,16 @@ def step(dice, workers, context, generator):
     return action, done.stdout.decode().strip()
 
 
+def rest(pause_s):
+    """Wait between two steps, when no process starts another; for as long as a file asks for it."""
+    time.sleep(pause_s)
+    hold = os.environ.get("CHAOS_HOLD")
+    while hold and os.path.exists(hold):
+        with open(f"{hold}-held", "w"):
+            pass
+        time.sleep(0.02)
+
+
 def main():
     seed, method, strategy, steps = int(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4])
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -184,7 +194,7 @@ def main():
     try:
         for number in range(steps):
             print(number, *step(dice, workers, context, generator), flush=True)
-            time.sleep(dice.random() * 0.2)
+            rest(dice.random() * 0.2)
     except BaseException:
         workers.abandon()
         raise

@@ -163,6 +163,8 @@ def described(state: str, package: Any) -> dict[str, Any]:
     """An answer that says where the hook's files are, as this process names them."""
     session = package.current()
     found = {"state": state, "version": str(package.version() or "")}
+    if hasattr(package, "wire"):
+        found["release"] = package.wire.RELEASE
     if session is not None:
         found["socket"] = str(session.server.path or "")
         found["ring"] = str(session.ring.path or "")

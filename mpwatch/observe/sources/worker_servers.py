@@ -60,7 +60,7 @@ class WorkerServers:
             return False
         self._due_s = snapshot.at_s + INTERVAL_S
         found = servers(snapshot)
-        if not any(_stands_still(process) for process, _ in found):
+        if not any(is_still(process) for process, _ in found):
             # What was read of a rank that has made progress since is outdated.
             for process, _ in found:
                 if process.process in self._told:
@@ -107,6 +107,7 @@ def servers(snapshot: Snapshot) -> list[tuple[Process, Server]]:
     return found
 
 
-def _stands_still(process: Process) -> bool:
+def is_still(process: Process) -> bool:
+    """Whether the main thread of a process has stood still for `STILL_S`."""
     main = next((thread for thread in process.threads if thread.tid == process.pid), None)
     return main is not None and main.still_s is not None and main.still_s >= STILL_S

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from mpwatch.diagnose.analysis.distributed.collectives import (
     COMPARE_CALLS,
@@ -14,6 +15,7 @@ from mpwatch.diagnose.analysis.distributed.collectives import (
     number_of,
     unfinished,
 )
+from mpwatch.diagnose.analysis.distributed.nccl_words import nccl_words
 from mpwatch.diagnose.analysis.distributed.rank_exits import (
     aborted_in_collective,
     last_place,
@@ -56,7 +58,8 @@ def check(index: Index) -> Iterator[Finding]:
         for rank, place in zip(ranks, distinguished, strict=True):
             groups[place].append(rank)
         if len(groups) > 1:
-            yield _finding(groups, since_s)
+            found = _finding(groups, since_s)
+            yield replace(found, evidence=(*found.evidence, *nccl_words(index, ranks)))
     yield from _aborted(index)
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from mpwatch.diagnose.analysis.distributed.collectives import recorded
+from mpwatch.diagnose.analysis.distributed.nccl_words import Late, late_ranks, nccl_words
 from mpwatch.diagnose.analysis.distributed.rank_waits import world_size
 from mpwatch.diagnose.analysis.distributed.ranks import (
     ALL_INSIDE_S,
@@ -41,6 +42,8 @@ PAUSE_S = 30.0
 MAKES_GROUP_S = 12.0
 """All ranks in `new_group`: they exchange some addresses, which takes less than a second."""
 WORKING_OVER_S = 6.0
+NCCL_S = 60.0
+"""Where only NCCL RAS tells of a late rank: until then it is worth knowing, and no more."""
 MANY_RANKS = 100_000
 """A WORLD_SIZE above this is not believed."""
 _SAME_STEPS = (
@@ -53,7 +56,8 @@ def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each rank that is elsewhere while the others wait in collectives.
 
     Waiting for the slowest rank for a moment is what collectives do: the others have to be stalled.
-    Where all ranks are in the same collective and none makes progress, that is reported as well.
+    Where all ranks are in the same collective and none makes progress, that is reported as well;
+    and where no stack shows a collective, what NCCL says.
     """
     for ranks in rank_groups(index):
         if not any(is_stalled(rank, index) for rank in ranks):
@@ -71,13 +75,66 @@ def check(index: Index) -> Iterator[Finding]:
         gone = [] if late else _gone(ranks, index)
         names = sorted({f"{places[rank.process]}" for rank in inside})
         if late or gone:
-            yield _finding(index, inside, late or gone, " and ".join(names), min(waits))
+            told = _finding(index, inside, late or gone, " and ".join(names), min(waits))
+            yield _with_nccl(told, index, ranks)
         elif len(names) == 1 and _is_whole_job(ranks):
             if names[0] in _ONE_SIDED:
-                yield _one_sided(inside, names[0], min(waits))
+                yield _with_nccl(_one_sided(inside, names[0], min(waits)), index, inside)
             elif min(waits) >= (MAKES_GROUP_S if names[0] == NEW_GROUP else ALL_INSIDE_S):
-                yield _all_inside(inside, names[0], min(waits))
+                yield _with_nccl(_all_inside(inside, names[0], min(waits)), index, inside)
     yield from _joining(index)
+    if not rank_groups(index):
+        yield from (_of_nccl(index, each) for each in late_ranks(index))
+
+
+def _of_nccl(index: Index, late: Late) -> Finding:
+    """Put into words for which ranks the others wait, where only NCCL RAS tells.
+
+    A collective of NCCL returns at once, and its ranks wait at any later line that needs the
+    result: their stacks do not show it.
+    """
+    ranks = [p for p in index.snapshot.living() if p.has_nccl and p.role in ("rank", "spawned")]
+    many = len(late.ranks) > 1
+    it, have = ("they", "have") if many else ("it", "has")
+    if late.next_call:
+        summary = f"{late.words} {have} launched fewer collectives than the others"
+        cause = (
+            f"A collective of NCCL ends when all ranks of the communicator have launched it, and "
+            f"{late.words} {have} not launched {late.next_call}. The ranks that wait are not the "
+            "cause, whichever of them reports a timeout."
+        )
+        advice = (
+            "Look where the rank is, in the log of its machine or with mpwatch dump there: the "
+            f"others go on when {it} {have} launched that collective. {_SAME_STEPS}"
+        )
+    else:
+        summary = f"{late.words} {'do' if many else 'does'} not respond to NCCL RAS"
+        cause = (
+            "RAS has a thread of its own in each process, which responds also while the program "
+            "computes or holds the GIL. Possible: the process has ended or is stopped, or its "
+            "machine or the network to it has failed."
+        )
+        advice = (
+            "Look whether the process still runs on its machine, at its log and its exit status. "
+            "The other ranks cannot finish a collective without it."
+        )
+    return Finding(
+        rule=RULE,
+        severity=Severity.WARNING if late.same_s >= NCCL_S else Severity.INFO,
+        subject=f"{late.communicator} {late.ranks[0]}",
+        summary=summary,
+        evidence=(
+            *nccl_words(index, index.snapshot.living()),
+            *([merge(ranks).sentence] if ranks else []),
+        ),
+        cause=cause,
+        advice=advice,
+    )
+
+
+def _with_nccl(finding: Finding, index: Index, ranks: Sequence[Process]) -> Finding:
+    """The finding with what NCCL RAS says of its ranks."""
+    return replace(finding, evidence=(*finding.evidence, *nccl_words(index, ranks)))
 
 
 def _joining(index: Index) -> Iterator[Finding]:

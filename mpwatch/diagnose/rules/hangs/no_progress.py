@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from mpwatch.describe.account import always_inside
 from mpwatch.describe.frames import frame_words
 from mpwatch.diagnose.analysis.callers import Computation, lonely_computations
+from mpwatch.diagnose.analysis.distributed.nccl_words import nccl_words
 from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.pipes import channels_among
@@ -101,7 +102,8 @@ def _severity(index: Index, blockage: Blockage) -> Severity | None:
     if _is_at_exit(blockage):
         return Severity.INFO
     if not blockage.waiters:
-        return Severity.WARNING if waited_s >= ALONE_S else Severity.INFO
+        is_met = blockage.reason == "fifo" and any(_others_that_open(index, blockage.process))
+        return Severity.WARNING if is_met or waited_s >= ALONE_S else Severity.INFO
     if waited_s < WARNED_S or not _holds_up_the_job(index, blockage):
         return Severity.INFO
     return Severity.CRITICAL if waited_s >= HOPELESS_S else Severity.WARNING
@@ -414,6 +416,8 @@ def _evidence(index: Index, blockage: Blockage) -> Iterator[str]:
         yield f"{called(blockage.process)}, which has this lock too, {_does(blockage)}{at}"
         if ended := _ended_users(index, blockage.edge):
             yield f"these had it and have ended: {', '.join(ended[:SHOWN_WAITERS])}"
+    ranks = [p for p in (blockage.process, *waiters) if p.role in ("rank", "spawned")]
+    yield from nccl_words(index, ranks)
 
 
 def _others_that_open(index: Index, process: Process) -> Iterator[str]:

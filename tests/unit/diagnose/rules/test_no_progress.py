@@ -453,7 +453,9 @@ def test_two_processes_that_open_two_fifos_in_different_order_are_named() -> Non
     )
 
     first, second = found(no_progress.check, job)
+    (alone,) = found(no_progress.check, replace(job, processes=job.processes[:1]))
 
+    assert (first.severity, alone.severity) == (Severity.WARNING, Severity.INFO)
     assert "it waits for a process that opens /tmp/meta for writing at train.py:25" in first.summary
     assert any(
         "camera (300) waits for a process that opens /tmp/frames" in e for e in first.evidence
