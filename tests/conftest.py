@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from mpwatch.collect.host import ptrace_access
@@ -29,6 +30,10 @@ READY_S = 60.0
 # A shell that runs tests in the background has them ignore ctrl-C, and with them all they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# How long one example takes depends on what else the machine does.
+hypothesis.settings.register_profile("mpwatch", deadline=None)
+hypothesis.settings.load_profile("mpwatch")
 
 # Hundreds of programs load the hook: compiling it takes 0.15 s of cpu each time, loading it 0.05 s.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -22,7 +22,7 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.sanitize import clean
 
 SOCKET, CALLED_OFF = "socket", "called off"
-_LOOK_S = 0.005
+_POLL_S = 0.005
 _LEFT_LIMIT = 64
 
 
@@ -119,7 +119,7 @@ def _remains(target: Target, within_s: float) -> Presence:
             return Presence()
         if not there or time.monotonic() > deadline_s:
             return there
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_S)
 
 
 def _left(goodbye: dict[str, object]) -> tuple[str, ...]:

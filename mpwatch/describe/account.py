@@ -291,12 +291,12 @@ def account_rows(snapshot: Snapshot) -> list[AccountRow]:
     ]
     counts = Counter(process.role for process, _ in found)
     rows: list[AccountRow] = []
-    told: set[Role] = set()
+    named: set[Role] = set()
     for process, account in found:
         if process.role not in ROLE_PLURALS or counts[process.role] < TOGETHER:
             rows.append(_row(names[process.process], [account], names))
-        elif process.role not in told:
-            told.add(process.role)
+        elif process.role not in named:
+            named.add(process.role)
             alike = [each for other, each in found if other.role == process.role]
             name = f"{len(alike)} {ROLE_PLURALS[process.role]}, on average"
             rows.append(_row(name, alike, names))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 from mpwatch.hook import wire
+from mpwatch.model.collectives import NcclStatus
 from mpwatch.model.ids import HookState, ProcessId
 from mpwatch.model.samples import Ended, StacksTaken, TreeSample
 
@@ -107,5 +108,13 @@ class HookStatus:
 
 
 Input: TypeAlias = (
-    TreeSample | Ended | StacksTaken | HookHello | HookSlice | HookNote | HookGauges | HookStatus
+    TreeSample
+    | Ended
+    | StacksTaken
+    | HookHello
+    | HookSlice
+    | HookNote
+    | HookGauges
+    | HookStatus
+    | NcclStatus
 )

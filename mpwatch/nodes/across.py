@@ -266,7 +266,7 @@ def _advice(first: PlacedRank) -> str:
     if row.is_ended:
         return "Give all ranks the same number of steps (drop_last, or the Join context of DDP)."
     if row.state in _STOPPED:
-        return f"Let it go on: kill -CONT {row.pid} on {first.view.name}."
+        return f"Continue it: kill -CONT {row.pid} on {first.view.name}."
     if first.is_working:
         return (
             "If it is meant to do that alone, set a timeout of the process group that is longer "
@@ -357,7 +357,9 @@ def _all_inside(inside: Sequence[PlacedRank]) -> Iterator[JobFinding]:
         yield JobFinding(
             rule=STUCK,
             severity=Severity.WARNING,
-            summary=f"all {len(inside)} ranks are in {members[0][0]}, and none of them goes on",
+            summary=(
+                f"all {len(inside)} ranks are in {members[0][0]}, and none of them makes progress"
+            ),
             evidence=evidence,
             cause=(
                 "All ranks of the job have called it, and no data moves between them. Possible: "

@@ -28,7 +28,7 @@ from mpwatch.report.table import TextStyle
 from mpwatch.report.text import finding_lines, heading, labelled
 
 NO_EXIT = "no exit was recorded: a signal (SIGKILL, SIGBUS, SIGSEGV), the OOM killer, or os._exit"
-_BEGINS = {wire.LOADER_FETCH_BEGIN: wire.LOADER_FETCH}
+_BEGINS: Mapping[int, int] = {wire.LOADER_FETCH_BEGIN: wire.LOADER_FETCH}
 """Records of the start of a call, with the record of its end on the same thread."""
 
 

@@ -61,7 +61,7 @@ class JobApp(App[None]):
         Binding("1", "page('nodes')", "Nodes", id="job.nodes"),
         Binding("2", "page('ranks')", "Ranks", id="job.ranks"),
         Binding("f", "findings", "Findings in full", id="job.findings"),
-        Binding("space", "pause", "Replay: pause or go on", id="job.pause"),
+        Binding("space", "pause", "Replay: pause or resume", id="job.pause"),
         Binding("right_square_bracket", "seek(1)", "Replay: 10 s forward", id="job.forward"),
         Binding("left_square_bracket", "seek(-1)", "Replay: 10 s back", id="job.backward"),
         Binding("plus,equals_sign", "speed(2)", "Replay: faster", id="job.faster"),
@@ -188,7 +188,7 @@ class JobApp(App[None]):
         self.action_page("nodes")
 
     def action_pause(self) -> None:
-        """Pause a replay, or let it go on."""
+        """Pause or resume a replay."""
         if self.state.playback is not None:
             self.source.control(Pause(not self.state.playback.is_paused))
 
@@ -236,16 +236,11 @@ def run_job(source: JobSource, spec: str) -> int:
     return termination.exit_code or app.return_code or 0
 
 
-class FindingsScreen(Screen[None]):
-    """All findings in full."""
+class TextScreen(Screen[None]):
+    """A text that scrolls, and the keys."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,f,q", "dismiss", "Back", id="findings.back"),
-    ]
-
-    def __init__(self, state: JobState) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._state = state
         self._text = ScrollingLines(classes="sheet")
 
     def compose(self) -> ComposeResult:
@@ -258,6 +253,18 @@ class FindingsScreen(Screen[None]):
         """Focus the text."""
         self._text.focus()
 
+
+class FindingsScreen(TextScreen):
+    """All findings in full."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,f,q", "dismiss", "Back", id="findings.back"),
+    ]
+
+    def __init__(self, state: JobState) -> None:
+        super().__init__()
+        self._state = state
+
     def on_resize(self) -> None:
         """Wrap the text to the new width."""
         self.draw(self._state)
@@ -268,7 +275,7 @@ class FindingsScreen(Screen[None]):
         self._text.show(job.all_findings(state, max(40, self.size.width - 5)))
 
 
-class RankScreen(Screen[None]):
+class RankScreen(TextScreen):
     """One process of a node, asked for while this screen is open."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -281,17 +288,9 @@ class RankScreen(Screen[None]):
         self._node = node
         self._pid = pid
         self._answer: ProcessAnswer | None = None
-        self._text = ScrollingLines(classes="sheet")
-
-    def compose(self) -> ComposeResult:
-        """The text and the keys."""
-        yield self._text
-        yield (keys := LineView(classes="bar"))
-        keys.show((cell(" esc back", "dim"),))
 
     def on_mount(self) -> None:
         """Ask now, and again at intervals."""
-        self._text.focus()
         self._text.show((cell(f"asking {self._node} for process {self._pid}", "dim"),))
         self._ask()
         self.set_interval(ASK_S, self._ask)

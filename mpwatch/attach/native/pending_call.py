@@ -52,8 +52,8 @@ _PLACES_KEPT = 32
 _places: dict[tuple[str, int, int, int, bytes], int] = {}
 """Offset of an instruction sequence in a mapping: processes of a job share their files."""
 
-LOOKS = 6
-_LOOK_S = 0.0004
+ATTEMPTS = 6
+_PAUSE_S = 0.0004
 TRANSFER_OVER_S = 0.3
 """How long a thread must not have been seen in a transfer before it is stopped while it runs."""
 _TRANSFERS_KEPT = 256
@@ -218,7 +218,7 @@ def _stop_safely(plan: CallPlan, tracee: Tracee, memory: TargetMemory) -> Contex
 def _require_no_transfer(pid: int, machine: Machine) -> None:
     """Refuse a thread that seems to be in a transfer between two moments of waiting.
 
-    While it runs, nothing tells from outside which system call it is in, if any: a thread that
+    While it runs, nothing shows from outside which system call it is in, if any: a thread that
     writes much to a pipe or socket runs and waits in turn within one call, and a stop ends that
     call in either state. So a running thread is looked at several times, and one that was
     seen in a transfer is stopped only in another call, or some time later.
@@ -226,9 +226,9 @@ def _require_no_transfer(pid: int, machine: Machine) -> None:
     Raises:
         Refused: As `_require_repeatable`.
     """
-    for look in range(LOOKS):
-        if look:
-            time.sleep(_LOOK_S)
+    for attempt in range(ATTEMPTS):
+        if attempt:
+            time.sleep(_PAUSE_S)
         blocked = _blocked_call(pid)
         if not blocked:
             continue

@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar, get_type_hints
 
 import msgspec
 
+from mpwatch.model.collectives import NcclStatus
 from mpwatch.model.events import HookGauges, HookHello, HookNote, HookSlice, HookStatus, Input
 from mpwatch.model.ids import ProcessId, SegmentUse
 from mpwatch.model.samples import Ended, FdLink, ProcSample, StacksTaken, TreeSample
@@ -32,6 +33,7 @@ KINDS: dict[str, type] = {
     "note": HookNote,
     "gauges": HookGauges,
     "status": HookStatus,
+    "nccl": NcclStatus,
 }
 HEADER_KIND = "header"
 CHANGE_KIND = "change"

@@ -134,7 +134,7 @@ class TargetTable:
     def __init__(self) -> None:
         self._targets: dict[ProcessId, ChildTarget] = {}
         self._searched: dict[ProcessId, object] = {}
-        """What was last looked at in vain: a stack, or a birth."""
+        """The last stack or description by the parent that did not show the target."""
         self._groups: dict[tuple[ProcessId | None, str], list[ProcessId]] = {}
         self._numbers: dict[ProcessId, int | None] = {}
 

@@ -16,8 +16,8 @@ Pair: TypeAlias = tuple[ProcessId, ProcessId]
 OPEN_LIMIT = 16_384
 """Segments with a send or a receipt that is not joined, the most recently used."""
 SETTLED_LIMIT = 16_384
-"""Further segments, the most recently used, to tell a reused buffer from a new one. Every batch is
-a new one, so there are soon that many: some 150 bytes each."""
+"""Further segments, the most recently used, to tell reused buffers from new ones. Every batch
+is a new one, so there are soon that many: some 150 bytes each."""
 LATE_S = 3.0
 """Hooks send ten times a second; a receipt without a send by then has a sender without a hook."""
 LATENCIES_KEPT = 512

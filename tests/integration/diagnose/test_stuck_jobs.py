@@ -29,7 +29,7 @@ STARTED_S = 12.0
 STUCK = {
     "crossed_locks": ("standing-still", "different order", " cross"),
     "database": ("no-progress", "Commit or roll back", "keep_transaction"),
-    "event_of_the_dead": ("standing-still", "nobody is left", "event_of_the_dead"),
+    "event_of_the_dead": ("standing-still", "no process is left", "event_of_the_dead"),
     "exit_with_unread_queue": ("standing-still", "never read", "64 KiB"),
     "flock_of_a_child": ("no-progress", "has closed its own descriptor", "LOCK_UN"),
     "flock_outside": ("no-progress", "(python) outside of this job", "flock_outside"),
@@ -65,9 +65,9 @@ def test_a_stalled_job_is_named(start: Start, case: str) -> None:
 
     assert [each["rule"] for each in found[:1]] == [rule]
     first = found[0]
-    told = " ".join([first["summary"], *first["evidence"], first["cause"], first["advice"]])
-    assert words in told
-    assert place in told
+    text = " ".join([first["summary"], *first["evidence"], first["cause"], first["advice"]])
+    assert words in text
+    assert place in text
 
 
 @pytest.mark.parametrize("case", on_demand.cases(HEALTHY, USUAL_HEALTHY))

@@ -67,7 +67,7 @@ def test_a_process_pool_without_a_manager_brings_no_result() -> None:
 
     finding = only(standing_still.check, snapshot_of(with_threads(WAITS, native)))
 
-    assert "No thread of this process is an executor's, so none brings the result" in (
+    assert "No thread of this process is an executor's, so none returns the result" in (
         finding.summary
     )
     assert "traceback of that thread" in finding.advice

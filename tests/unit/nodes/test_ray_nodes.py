@@ -147,7 +147,7 @@ time.sleep(60.0)
 """
 
 
-def test_an_actor_and_its_agent_end_with_a_raylet_that_nobody_reaps() -> None:
+def test_an_actor_and_its_agent_end_with_a_raylet_that_no_process_reaps() -> None:
     raylet = subprocess.Popen(["sleep", "1000"])
     actor = subprocess.Popen(
         [sys.executable, "-c", ACTOR],

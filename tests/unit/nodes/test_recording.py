@@ -275,7 +275,7 @@ def test_a_recording_that_is_long_enough_takes_no_more_and_says_so(tmp_path: Pat
     assert (tmp_path / "job.mpw").stat().st_size < 4000
 
 
-def test_the_two_kinds_of_recordings_are_told_apart(tmp_path: Path) -> None:
+def test_the_two_kinds_of_recordings_are_distinguished(tmp_path: Path) -> None:
     one, several = tmp_path / "one.mpw", tmp_path / "several.mpw"
     RecordingWriter(str(one), None).close()
     recorded(several, 1)

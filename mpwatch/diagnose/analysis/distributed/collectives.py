@@ -29,7 +29,7 @@ COMPARE_CALLS = (
 def recorded(process: Process) -> tuple[Recorded, ...]:
     """What the flight recorder of a rank holds of each group; empty where it was not read.
 
-    The hook tells it once a process has neither begun nor finished a collective for some seconds;
+    The hook reports it once a process has neither begun nor finished a collective for some seconds;
     without a hook it is read through the worker server of a process that has one.
     """
     gauge = process.gauges.get("collectives")

@@ -1,4 +1,4 @@
-"""What the flight recorders of several ranks say together: which rank the others wait for, and why.
+"""What the flight recorders of several ranks show together: which rank is waited for, and why.
 
 Each rank numbers its calls of a process group, and a collective ends when all ranks of the group
 have called it. So a rank that has an unfinished collective waits for those that have called fewer
@@ -30,7 +30,7 @@ from mpwatch.model.units import numbers_text, seconds_text
 DEFAULT_GROUP = "0"
 """Name of the group of all ranks (`_process_group_name`, torch 2.1 to 2.13)."""
 SURE_S = 60.0
-"""So long a collective takes only if it does not end; the same as for a running job."""
+"""A collective that has lasted this long never ends; the same limit as for a running job."""
 SHORT_S = 10.0
 AGE_LIMIT_S = 7 * 86400.0
 """A file that seems to be written later than this was copied without its time."""
@@ -260,7 +260,7 @@ def _partner(group: RecordedGroup, transfer: Recorded) -> int | None:
 
 
 def findings_of(records: Sequence[RankRecord]) -> list[Finding]:
-    """What keeps the ranks from going on, the most certain first; nothing if all has finished."""
+    """What keeps the ranks from continuing, the most certain first; nothing if all has finished."""
     if not records:
         return []
     ranks = RecordedRanks(records)
@@ -296,7 +296,7 @@ def _awaited(ranks: RecordedRanks) -> Iterator[Finding]:
 
 
 def _stuck(ranks: RecordedRanks, waits: Sequence[RankWait], culprits: Sequence[int]) -> Finding:
-    """Put into words that some ranks wait for others that have not made a call."""
+    """The finding that some ranks wait for others that have not made a call."""
     call, kind = waits[0].call, waits[0].kind
     inside = sorted({wait.rank for wait in waits})
     names, verb = _names(culprits), "has" if len(culprits) == 1 else "have"
@@ -350,7 +350,7 @@ def _stuck(ranks: RecordedRanks, waits: Sequence[RankWait], culprits: Sequence[i
 
 
 def _own(ranks: RecordedRanks, rank: int, call: Recorded, done: Sequence[int]) -> Finding:
-    """Put into words that one rank does not finish what others have finished."""
+    """The finding that one rank does not finish what others have finished."""
     others = ranks.victims([rank])
     evidence = [*_calls(ranks, {rank: call}), f"{_names(done)} finished it"]
     if others:
@@ -370,13 +370,13 @@ def _own(ranks: RecordedRanks, rank: int, call: Recorded, done: Sequence[int]) -
         advice=(
             f"Look at the machine of rank {rank}: its own log, the kernel log (Xid), nvidia-smi, "
             "and the state of its network. Start the job without that device to see whether it "
-            "goes on."
+            "continues."
         ),
     )
 
 
 def _mismatch(ranks: RecordedRanks, calls: Mapping[int, Recorded]) -> Finding:
-    """Put into words that the ranks have made different calls as the same one of a group."""
+    """The finding that the ranks have made different calls as the same one of a group."""
     kinds: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
     for rank, call in calls.items():
         kinds[_kind(call)].append(rank)
@@ -409,7 +409,7 @@ def _mismatch(ranks: RecordedRanks, calls: Mapping[int, Recorded]) -> Finding:
 
 
 def _cycle(ranks: RecordedRanks) -> Finding:
-    """Put into words that all that are waited for wait themselves."""
+    """The finding that all that are waited for wait themselves."""
     awaited = {wait.other for wait in ranks.waits}
     calls = {wait.rank: wait.call for wait in reversed(ranks.waits) if wait.rank in awaited}
     evidence = list(_calls(ranks, calls))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from mpwatch.diagnose.analysis.distributed.collectives import (
     COMPARE_CALLS,
@@ -14,6 +15,7 @@ from mpwatch.diagnose.analysis.distributed.collectives import (
     number_of,
     unfinished,
 )
+from mpwatch.diagnose.analysis.distributed.nccl_words import nccl_words
 from mpwatch.diagnose.analysis.distributed.rank_exits import (
     aborted_in_collective,
     last_place,
@@ -52,11 +54,12 @@ def check(index: Index) -> Iterator[Finding]:
             continue
         since_s = min(quiet_s(rank, index) or 0.0 for rank in ranks)
         groups: defaultdict[str, list[Process]] = defaultdict(list)
-        told_apart = _told_apart(ranks, [f"{place}" for place in places])
-        for rank, place in zip(ranks, told_apart, strict=True):
+        distinguished = _distinguished(ranks, [f"{place}" for place in places])
+        for rank, place in zip(ranks, distinguished, strict=True):
             groups[place].append(rank)
         if len(groups) > 1:
-            yield _finding(groups, since_s)
+            found = _finding(groups, since_s)
+            yield replace(found, evidence=(*found.evidence, *nccl_words(index, ranks)))
     yield from _aborted(index)
 
 
@@ -98,11 +101,11 @@ def _last_words(rank: Process) -> str:
     return f"{called(rank)} {ended}" + (f"; last seen {seen}" if seen else "")
 
 
-def _told_apart(ranks: Sequence[Process], places: list[str]) -> list[str]:
+def _distinguished(ranks: Sequence[Process], places: list[str]) -> list[str]:
     """The places of the ranks; where the function is the same, by what torch has recorded.
 
-    Only a difference that keeps all of them waiting is told: another group of which they all are
-    part, or another operation, shape or type as the same collective of one group.
+    Only a difference that keeps all of them waiting is reported: another group of which they all
+    are part, or another operation, shape or type as the same collective of one group.
     """
     if len(set(places)) > 1:
         return places
@@ -126,7 +129,7 @@ def _told_apart(ranks: Sequence[Process], places: list[str]) -> list[str]:
 
 
 def _finding(groups: Mapping[str, list[Process]], since_s: float) -> Finding:
-    """Put it into words."""
+    """The finding."""
     members = sorted(groups.items(), key=lambda item: -len(item[1]))
     odd = members[-1][1][0]
     evidence = []

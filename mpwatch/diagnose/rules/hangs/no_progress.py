@@ -7,11 +7,12 @@ no other one works, is information.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from mpwatch.describe.account import always_inside
 from mpwatch.describe.frames import frame_words
 from mpwatch.diagnose.analysis.callers import Computation, lonely_computations
+from mpwatch.diagnose.analysis.distributed.nccl_words import nccl_words
 from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.pipes import channels_among
@@ -30,8 +31,8 @@ from mpwatch.diagnose.analysis.waits.file_locks import (
     LIKELY,
     LOCK_FILE,
     LOCK_ON,
+    inherited_lock,
     is_database,
-    left_to_heirs,
 )
 from mpwatch.diagnose.analysis.waits.providers import is_seen_to_hold
 from mpwatch.diagnose.analysis.waits.threads import is_at_exit, runs_event_loop
@@ -44,7 +45,7 @@ from mpwatch.model.units import seconds_text
 from mpwatch.model.waits import WaitEdge
 
 RULE = "no-progress"
-TOLD_S = 10.0
+REPORTED_S = 10.0
 WARNED_S = 30.0
 """The longest pause that is usual for a job of which nothing else is known."""
 HOPELESS_S = 120.0
@@ -65,18 +66,18 @@ SHOWN_WAITERS = 4
 
 def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each process whose lack of progress holds up others, or itself."""
-    told: set[ProcessId] = set()
+    reported: set[ProcessId] = set()
     quiet = (quiet_s(process, index) for process in index.snapshot.living())
-    if any(each is not None and each >= TOLD_S for each in quiet):
+    if any(each is not None and each >= REPORTED_S for each in quiet):
         for blockage in blockages(index):
-            told.add(blockage.process.process)
+            reported.add(blockage.process.process)
             severity = _severity(index, blockage)
             if severity is not None and not _is_usual(index, blockage):
                 yield _finding(index, blockage, severity)
-        if not told:
+        if not reported:
             yield from _waits_for_one_that_is_idle(index)
     for computation in lonely_computations(index, ALONE_COMPUTES_S):
-        if computation.process.process not in told:
+        if computation.process.process not in reported:
             yield _of_computation(computation)
 
 
@@ -85,7 +86,7 @@ def _severity(index: Index, blockage: Blockage) -> Severity | None:
     waited_s = blockage.waited_s
     if _is_unread(blockage) and _is_output(index, blockage):
         if waited_s < WARNED_S:
-            return Severity.INFO if waited_s >= TOLD_S else None
+            return Severity.INFO if waited_s >= REPORTED_S else None
         return Severity.CRITICAL if waited_s >= HOPELESS_S else Severity.WARNING
     path = _locked_path(blockage)
     if path is not None and blockage.reason != "computes":
@@ -96,12 +97,13 @@ def _severity(index: Index, blockage: Blockage) -> Severity | None:
         if is_polling and waited_s >= (ONE_LINE_S if at_one_line >= ONE_LINE_S else HOPELESS_S):
             return Severity.WARNING
         return Severity.INFO if waited_s >= COMPUTES_S else None
-    if waited_s < TOLD_S:
+    if waited_s < REPORTED_S:
         return None
     if _is_at_exit(blockage):
         return Severity.INFO
     if not blockage.waiters:
-        return Severity.WARNING if waited_s >= ALONE_S else Severity.INFO
+        is_met = blockage.reason == "fifo" and any(_others_that_open(index, blockage.process))
+        return Severity.WARNING if is_met or waited_s >= ALONE_S else Severity.INFO
     if waited_s < WARNED_S or not _holds_up_the_job(index, blockage):
         return Severity.INFO
     return Severity.CRITICAL if waited_s >= HOPELESS_S else Severity.WARNING
@@ -110,9 +112,9 @@ def _severity(index: Index, blockage: Blockage) -> Severity | None:
 def _severity_of_lock(index: Index, blockage: Blockage, path: str) -> Severity | None:
     """How bad it is that a process keeps a file lock while others wait for it."""
     waited_s = blockage.waited_s
-    if waited_s < TOLD_S:
+    if waited_s < REPORTED_S:
         return None
-    is_forgotten = left_to_heirs(index, path, blockage.process.process) is not None
+    is_forgotten = inherited_lock(index, path, blockage.process.process) is not None
     if waited_s < WARNED_S or not (is_forgotten or _holds_up_the_job(index, blockage)):
         return Severity.INFO
     return Severity.CRITICAL if waited_s >= HOPELESS_S else Severity.WARNING
@@ -266,7 +268,7 @@ def _advice(index: Index, blockage: Blockage) -> str:
         return _ADVICE_OPEN_END
     path = _locked_path(blockage)
     if path is not None:
-        if left_to_heirs(index, path, blockage.process.process) is not None:
+        if inherited_lock(index, path, blockage.process.process) is not None:
             return _ADVICE_HEIR
         if _waits_for_itself(index, blockage, path):
             return _ADVICE_OWN_DATABASE
@@ -414,6 +416,8 @@ def _evidence(index: Index, blockage: Blockage) -> Iterator[str]:
         yield f"{called(blockage.process)}, which has this lock too, {_does(blockage)}{at}"
         if ended := _ended_users(index, blockage.edge):
             yield f"these had it and have ended: {', '.join(ended[:SHOWN_WAITERS])}"
+    ranks = [p for p in (blockage.process, *waiters) if p.role in ("rank", "spawned")]
+    yield from nccl_words(index, ranks)
 
 
 def _others_that_open(index: Index, process: Process) -> Iterator[str]:
@@ -441,12 +445,12 @@ def _other_threads(index: Index, process: Process) -> Iterator[str]:
 
 
 def _cause(index: Index, blockage: Blockage) -> str:
-    """Who would have to do what for the others to go on, as far as that was observed."""
+    """What a process would have to do for the others to continue, as far as was observed."""
     end = called(blockage.process)
     thread = blockage.thread
     path = _locked_path(blockage)
     if path is not None:
-        held = left_to_heirs(index, path, blockage.process.process)
+        held = inherited_lock(index, path, blockage.process.process)
         left = _left(thread) if blockage.reason == "sleeps" else ""
         if held is None and _waits_for_itself(index, blockage, path):
             return (
@@ -458,8 +462,8 @@ def _cause(index: Index, blockage: Blockage) -> str:
     if _is_at_exit(blockage):
         return (
             "Python joins all threads that are not daemons before it exits. If such a thread is "
-            "meant to go on, nothing is wrong. If not, nothing has told it to end: an exception in "
-            "the main thread also skips the lines that would have."
+            "meant to keep running, nothing is wrong. If not, it was not told to end: an exception "
+            "in the main thread also skips the lines that would have."
         )
     if _is_held_unseen(index, blockage):
         return (
@@ -471,7 +475,7 @@ def _cause(index: Index, blockage: Blockage) -> str:
         what = blockage.edge.what.removeprefix("a reader of ")
         return (
             f"{what} is full, and {end}, which has its reading end, has read nothing from it for "
-            f"{seconds_text(blockage.waited_s)}. The process that writes goes on only when that "
+            f"{seconds_text(blockage.waited_s)}. The process that writes continues only when that "
             "has made room: a pipe holds 64 KiB."
         )
     parent = _left_by(index, blockage)
@@ -481,17 +485,17 @@ def _cause(index: Index, blockage: Blockage) -> str:
             f"of {blockage.edge.what} and still has it open, so its reader gets no end of file."
         )
     if blockage.reason == "sleeps":
-        return f"{end} sleeps{_left(thread)}. {_others_go_on(blockage)}"
+        return f"{end} sleeps{_left(thread)}. {_others_continue(blockage)}"
     if blockage.reason == "polls":
         return (
             f"{end} sleeps again and again, as a loop does that waits for something or tries "
-            f"again. {_others_go_on(blockage)}"
+            f"again. {_others_continue(blockage)}"
         )
     if blockage.reason == "computes":
-        return f"{end} uses the cpu. {_others_go_on(blockage)}"
+        return f"{end} uses the cpu. {_others_continue(blockage)}"
     if blockage.reason == "stopped":
         return (
-            f"A signal (SIGSTOP, SIGTSTP or SIGTTIN) has stopped {end}; only SIGCONT lets it go on."
+            f"A signal (SIGSTOP, SIGTSTP or SIGTTIN) has stopped {end}; only SIGCONT continues it."
         )
     if blockage.reason == "pipe":
         return (
@@ -502,7 +506,7 @@ def _cause(index: Index, blockage: Blockage) -> str:
     if blockage.reason == "socket":
         limit = "" if _has_timeout(thread) else " The system call has no timeout."
         return f"The other end of this connection is outside of the job and sends nothing.{limit}"
-    return f"{blockage.chain.conclusion} {_others_go_on(blockage)}".strip()
+    return f"{blockage.chain.conclusion} {_others_continue(blockage)}".strip()
 
 
 def _left_by(index: Index, blockage: Blockage) -> Process | None:
@@ -521,7 +525,7 @@ def _left_by(index: Index, blockage: Blockage) -> Process | None:
     return parent if has_ended and parent.sample.parent_pid == edge.waiter.pid else None
 
 
-def _others_go_on(blockage: Blockage) -> str:
+def _others_continue(blockage: Blockage) -> str:
     """That the processes that wait depend on this one; empty where none does."""
     if not blockage.waiters:
         return ""
@@ -545,7 +549,7 @@ def _has_timeout(thread: Thread | None) -> bool:
     )
 
 
-_DOES: dict[Reason, str] = {
+_DOES: Mapping[Reason, str] = {
     "sleeps": "sleeps",
     "polls": "sleeps again and again",
     "computes": "computes",
@@ -588,7 +592,7 @@ _ADVICE_UNREAD = (
     "Read it for as long as the other process runs: in a thread of its own, or with communicate() "
     "where it is the output of a subprocess. Or write the output to a file."
 )
-_ADVICE: dict[Reason, str] = {
+_ADVICE: Mapping[Reason, str] = {
     "sleeps": (
         "Look at the line where it sleeps: shorten the sleep, or do it in a process for which no "
         "other one waits."
@@ -620,7 +624,7 @@ _ADVICE: dict[Reason, str] = {
         "O_NONBLOCK, which do not wait; check that the other side runs and uses the same path."
     ),
     "disk": (
-        "Check the storage that the line reads (dmesg, mount): the process goes on only when the "
+        "Check the storage that the line reads (dmesg, mount): the process continues only when the "
         "storage answers, and ignores signals until then."
     ),
     "thread": (

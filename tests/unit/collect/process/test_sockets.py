@@ -67,7 +67,7 @@ def test_a_connection_over_tcp_is_found_whatever_family_its_listener_has() -> No
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", ""])
-def test_a_connection_that_nobody_has_accepted_leads_to_the_listening_socket(host: str) -> None:
+def test_a_connection_that_was_not_accepted_leads_to_the_listening_socket(host: str) -> None:
     with socket.create_server((host, 0)) as listener:
         port = listener.getsockname()[1]
         with socket.create_connection(("127.0.0.1", port)) as client:

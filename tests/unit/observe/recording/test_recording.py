@@ -226,7 +226,7 @@ def test_reading_can_begin_at_every_key_member(path: Path, clock: Clock) -> None
         assert recording.length_s == pytest.approx(99.3)
 
 
-def full_disk_story(
+def record_on_full_disk(
     path: Path, clock: Clock, after: Callable[[RecordingWriter], None]
 ) -> RecordingWriter:
     inputs = ticks(40)
@@ -245,7 +245,7 @@ def full_disk_story(
 
 def test_a_disk_that_is_full_for_a_while_loses_nothing(path: Path, clock: Clock) -> None:
     said: list[str | None] = []
-    writer = full_disk_story(path, clock, lambda writer: said.append(writer.problem))
+    writer = record_on_full_disk(path, clock, lambda writer: said.append(writer.problem))
 
     assert said == [f"The recording {path} waits for its disk: File too large."]
     assert writer.problem is None
@@ -256,7 +256,7 @@ def test_a_disk_that_stays_full_loses_only_the_rest(
     path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mpwatch.observe.recording.file.WAITING_BYTES_LIMIT", 1000)
-    writer = full_disk_story(path, clock, lambda _: None)
+    writer = record_on_full_disk(path, clock, lambda _: None)
 
     read = list(read_recording(str(path)))
 

@@ -150,7 +150,7 @@ def test_stacks_of_a_followed_process_are_shown_between_readings() -> None:
     observer.close()
 
 
-def test_after_the_job_has_ended_snapshots_go_on_and_nothing_is_read() -> None:
+def test_after_the_job_has_ended_snapshots_continue_and_nothing_is_read() -> None:
     world, shown = World(ends_s=105.0), list[Snapshot]()
     observer = observing(world)
 
