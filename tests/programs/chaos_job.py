@@ -40,6 +40,7 @@ def serve(connection):
     """Run as a worker: answer tensors with tensors until a command to crash or to end."""
     torch.set_num_threads(1)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    connection.send("loaded")
     while True:
         action, value = connection.recv()
         if action == "end":
@@ -91,6 +92,9 @@ class Workers:
         try:
             for _ in range(WORKERS):
                 self.pairs.append(self.start())
+            # A limit that is set while a worker imports torch would fail the job itself.
+            for _, connection in self.pairs:
+                connection.recv()
         except BaseException:
             self.abandon()
             raise
@@ -113,6 +117,7 @@ class Workers:
         process.join()
         connection.close()
         self.pairs[index] = self.start()
+        self.pairs[index][1].recv()
         return process.exitcode
 
     def end(self):
