@@ -19,7 +19,7 @@ not end, the stacks, the output and the hooks' files are kept.
   group), or may map hardly more memory (RLIMIT_AS), while mpwatch injects and detaches. The job
   rests then, because at a limit that it hits itself it would also fail alone. Observers have such
   limits at any time.
-- In some rounds the wall clock of job and observers jumps by an hour to and fro
+- In some rounds the wall clock of job and observers jumps by an hour back and forth
   several times a second (a library in LD_PRELOAD, if there is a C compiler; no clock of the machine
   is set), CLOCK_MONOTONIC and CLOCK_BOOTTIME are days ahead of each other (a time
   namespace), and some observers are in another time namespace than the job.

@@ -72,10 +72,10 @@ def played(path: str) -> dict[float, Snapshot]:
     """The snapshots of playing from the beginning, at every moment."""
     shown = {}
     with Recording(path) as recording:
-        tape = Timeline(recording, keeps=False)
+        timeline = Timeline(recording, keeps=False)
         for tenth in range(0, 10 * LENGTH_S, 5):
-            tape.advance(tenth / 10)
-            shown[tenth / 10] = tape.snapshot()
+            timeline.advance(tenth / 10)
+            shown[tenth / 10] = timeline.snapshot()
     return shown
 
 
