@@ -7,6 +7,7 @@ import gc
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -15,8 +16,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
+from mpwatch.collect.host import ptrace_access
 from tests.skipped import summary
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -27,6 +30,10 @@ READY_S = 60.0
 # A shell that runs tests in the background has them ignore ctrl-C, and with them all they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# How long one example takes depends on what else the machine does.
+hypothesis.settings.register_profile("mpwatch", deadline=None)
+hypothesis.settings.load_profile("mpwatch")
 
 # Hundreds of programs load the hook: compiling it takes 0.15 s of cpu each time, loading it 0.05 s.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -173,6 +180,21 @@ def start() -> Iterator[Start]:
     yield run
     for program in running:
         program.end()
+
+
+@pytest.fixture
+def ptrace_allowed() -> None:
+    """Skip the test where this process may not trace its own children."""
+    if not ptrace_access.check(os.getpid()).is_allowed:
+        pytest.skip("this machine forbids ptrace")
+
+
+def free_port() -> int:
+    """A port of this machine on which no process listens."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
 
 
 @pytest.fixture(autouse=True)

@@ -118,9 +118,7 @@ class AttachSession:
             if attached.state in _INJECTED and attached.method not in ("", "already there"):
                 with self._changed:
                     self._injected[attached.process] = sample
-            if not again or attached.stopped_s is not None:
-                command = sample.cmdline if sample else _command(attached.process.pid)
-                self.log.injected(attached, command)
+            self.log.injected(attached, sample.cmdline if sample else None, again=again)
             reason = f"{attached.reason} {attached.fix}".strip()
             report(
                 HookStatus(
@@ -134,12 +132,12 @@ class AttachSession:
 
         try:
             if not self._only:
-                inject_tree(samples, report_one, again=again)
+                inject_tree(samples, report_one, again=again, begun=self.log.injecting)
                 return
             # Not by `inject_tree`, which also injects children.
             for sample in samples:
                 if sample.process.pid in self._only and why_not(sample) is None:
-                    report_one(inject(sample.process, again=again))
+                    report_one(inject(sample.process, again=again, begun=self.log.injecting))
         except BaseException:
             # Interrupted by ctrl-c or a signal: a hook may have been loaded without a report.
             with self._changed:
@@ -168,7 +166,7 @@ class AttachSession:
             wanted = [each for each in chosen if each not in outcomes][::-1]
             if not wanted:
                 break
-            detach_one = partial(detach, may_be_asleep=generation > 0)
+            detach_one = partial(detach, may_be_asleep=generation > 0, begun=self.log.detaching)
             with ThreadPoolExecutor(min(MAX_DETACHING, len(wanted)), "mpwatch-detach") as pool:
                 done = pool.map(detach_one, wanted)
                 for outcome in done:
@@ -231,13 +229,3 @@ def descended(
 
 def _processes(count: int) -> str:
     return "1 process" if count == 1 else f"{count} processes"
-
-
-def _command(pid: int) -> tuple[str, ...]:
-    """The command line of a process that was found while its parent was injected."""
-    try:
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            raw = file.read(4096)
-    except OSError:
-        return ()
-    return tuple(part.decode("utf-8", "replace") for part in raw.rstrip(b"\0").split(b"\0"))

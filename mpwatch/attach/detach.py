@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from mpwatch.attach.inject import blocked_words, deliver, read_frame
 from mpwatch.attach.methods import METHODS, Attempt, cancel_call
-from mpwatch.attach.outcomes import Answer, Detached, Refused
+from mpwatch.attach.outcomes import Answer, Begun, Detached, Refused, hook_words, not_logged
 from mpwatch.attach.payload import exchange_dir, install
 from mpwatch.attach.target import Target, read_target
 from mpwatch.collect.hook import discovery
@@ -21,11 +21,18 @@ from mpwatch.hook import wire
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.sanitize import clean
 
-_LOOK_S = 0.005
+SOCKET, CALLED_OFF = "socket", "called off"
+_POLL_S = 0.005
 _LEFT_LIMIT = 64
 
 
-def detach(process: ProcessId, *, timeout_s: float = 1.0, may_be_asleep: bool = False) -> Detached:
+def detach(
+    process: ProcessId,
+    *,
+    timeout_s: float = 1.0,
+    may_be_asleep: bool = False,
+    begun: Begun = not_logged,
+) -> Detached:
     """Detach the hook from one process: by a request to the hook, else by its interpreter.
 
     Args:
@@ -33,14 +40,16 @@ def detach(process: ProcessId, *, timeout_s: float = 1.0, may_be_asleep: bool = 
         timeout_s: How long each of the two may take.
         may_be_asleep: The process was just forked from one with the hook, so it may have a hook
             without files.
+        begun: Called before the target is changed.
     """
     started_s = time.monotonic()
     try:
         target = read_target(process)
         before = discovery.find(target.sample())
-        outcome = _detach(target, before, timeout_s, may_be_asleep)
-        if outcome.state == "absent" and _tidy(target, before) and not outcome.method:
-            outcome = replace(outcome, method="called off")
+        outcome = _detach(target, before, timeout_s, may_be_asleep, begun)
+        tidies = outcome.state == "absent"
+        if tidies and _tidy(target, before, begun) and not outcome.method:
+            outcome = replace(outcome, method=CALLED_OFF)
     except Refused as refusal:
         ended = refusal.reason == "the process has ended"
         outcome = Detached(process, "absent" if ended else "silent", refusal.reason, refusal.fix)
@@ -49,7 +58,9 @@ def detach(process: ProcessId, *, timeout_s: float = 1.0, may_be_asleep: bool = 
     return replace(outcome, took_s=time.monotonic() - started_s)
 
 
-def _detach(target: Target, before: Presence, timeout_s: float, may_be_asleep: bool) -> Detached:
+def _detach(
+    target: Target, before: Presence, timeout_s: float, may_be_asleep: bool, begun: Begun
+) -> Detached:
     """Ask the hook to detach, else make the interpreter unload it, and check the result."""
     process = target.process
     try:
@@ -57,26 +68,31 @@ def _detach(target: Target, before: Presence, timeout_s: float, may_be_asleep: b
     except NoHook:
         if not before and not may_be_asleep:
             return Detached(process, "absent", had_hook=False)
-        return _unload(target, timeout_s)
+        return _unload(target, timeout_s, begun)
     with client:
-        if read_frame(client, wire.HELLO, timeout_s) is None:
-            return _unload(target, timeout_s)
+        hello = read_frame(client, wire.HELLO, timeout_s)
+        if hello is None:
+            return _unload(target, timeout_s, begun)
+        hook = hook_words(hello.get("release"), hello.get("version"))
+        begun(process, SOCKET, hook)
         try:
             request = json.dumps({"ask": "detach", "id": 1}).encode()
             client.sendall(wire.pack_frame(wire.REQUEST, request))
         except OSError:
-            return _unload(target, timeout_s)
+            return _unload(target, timeout_s, begun)
         goodbye = read_frame(client, wire.GOODBYE, timeout_s) or {}
     if _remains(target, timeout_s):
-        return _unload(target, timeout_s)
-    return Detached(process, "absent", method="socket", left=_left(goodbye))
+        outcome = _unload(target, timeout_s, begun)
+        return outcome if outcome.hook else replace(outcome, hook=hook)
+    return Detached(process, "absent", method=SOCKET, left=_left(goodbye), hook=hook)
 
 
-def _unload(target: Target, timeout_s: float) -> Detached:
+def _unload(target: Target, timeout_s: float, begun: Begun) -> Detached:
     """Make the interpreter unload a hook that does not answer, between two bytecodes."""
-    answer, method, stopped_s = deliver(Attempt(target), "unload", METHODS, timeout_s)
+    answer, method, stopped_s = deliver(Attempt(target, begun=begun), "unload", METHODS, timeout_s)
     outcome = _unloaded(target, answer, timeout_s)
-    return replace(outcome, method=method, stopped_s=stopped_s)
+    hook = "" if answer is None else hook_words(answer.release, answer.version)
+    return replace(outcome, method=method, stopped_s=stopped_s, hook=hook)
 
 
 def _unloaded(target: Target, answer: Answer | None, timeout_s: float) -> Detached:
@@ -103,7 +119,7 @@ def _remains(target: Target, within_s: float) -> Presence:
             return Presence()
         if not there or time.monotonic() > deadline_s:
             return there
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_S)
 
 
 def _left(goodbye: dict[str, object]) -> tuple[str, ...]:
@@ -115,7 +131,7 @@ def _left(goodbye: dict[str, object]) -> tuple[str, ...]:
     return tuple(clean(f"{name}: {reason}", 300) for name, reason in entries)
 
 
-def _tidy(target: Target, before: Presence) -> bool:
+def _tidy(target: Target, before: Presence, begun: Begun) -> bool:
     """Remove the remains of an injection: exchange directory, queued call, files, unused copies.
 
     Returns:
@@ -123,6 +139,7 @@ def _tidy(target: Target, before: Presence) -> bool:
     """
     left = exchange_dir.find(target)
     if left is not None:
+        begun(target.process, CALLED_OFF, "")
         left.remove()
         cancel_call(target)
     if before.folder:

@@ -19,7 +19,7 @@ from mpwatch.attach.methods import (
     require_same_clocks,
 )
 from mpwatch.attach.native.tracer import Step, no_step
-from mpwatch.attach.outcomes import Answer, Attached, Refused
+from mpwatch.attach.outcomes import Answer, Attached, Begun, Refused, not_logged
 from mpwatch.attach.payload import compiled_payload, exchange_dir, install
 from mpwatch.attach.payload.exchange_dir import ExchangeDir
 from mpwatch.attach.payload.program import LATER
@@ -54,6 +54,7 @@ def inject(
     step: Step = no_step,
     again: bool = False,
     waiting: Waiting = contextlib.nullcontext,
+    begun: Begun = not_logged,
 ) -> Attached:
     """Inject the hook into one process.
 
@@ -82,6 +83,7 @@ def inject(
         again: An injection was tried before. It is repeated if it failed for a temporary reason or
             its call was lost, and not if it has been cancelled since.
         waiting: A context entered for as long as this thread only waits for the target.
+        begun: Called before the target is changed.
     """
     started_s = time.monotonic()
     try:
@@ -91,7 +93,7 @@ def inject(
             already = Attached(process, "absent", reason="it was called off")
         if already is None:
             require_same_clocks(target)
-            already = _inject(Attempt(target, step, waiting), methods, timeout_s)
+            already = _inject(Attempt(target, step, waiting, begun), methods, timeout_s)
     except Refused as refusal:
         reason = clean(refusal.reason, 1000)
         already = Attached(process, "absent", reason=reason, fix=refusal.fix, passes=refusal.passes)
@@ -156,6 +158,7 @@ def deliver_once(
     try:
         for method in chosen:
             try:
+                attempt.begin(method.name)
                 stopped_s = method.deliver(attempt, exchange)
                 break
             except Refused:

@@ -22,7 +22,7 @@ from typing import TypeVar
 from mpwatch.attach.detach import detach
 from mpwatch.attach.inject import inject
 from mpwatch.attach.native import tracer
-from mpwatch.attach.outcomes import Attached, Detached, Refused
+from mpwatch.attach.outcomes import Attached, Begun, Detached, Refused, not_logged
 from mpwatch.collect.job.reader import ReadRequest, TreeCollector
 from mpwatch.collect.process.procfs import age_s, stat_of
 from mpwatch.model.cmdline import python_program
@@ -67,6 +67,13 @@ _SEPARATING = ("user", "pid", "mnt")
 """Namespaces that a sandbox creates. Not net: the hook's socket is a file. Not ipc, uts and cgroup:
 nothing of the hook depends on them. The time namespace is compared with that of mpwatch, see
 `methods.require_same_clocks`."""
+_WITH_FILTERS = 2
+_CAP_SYS_ADMIN = 1 << 21
+_FILTERED = "it is sandboxed: a system-call filter (seccomp) that the root process does not have"
+_MAYBE_FILTERED = (
+    "it has system-call filters (seccomp), and this kernel does not say whether it has more of them"
+    " than the root process (Linux 5.9 and later do)"
+)
 
 
 def inject_tree(
@@ -75,6 +82,7 @@ def inject_tree(
     timeout_s: float = 1.0,
     *,
     again: bool = False,
+    begun: Begun = not_logged,
 ) -> tuple[Attached, ...]:
     """Inject the hook into every Python process of a job; a refusal does not affect the others.
 
@@ -86,6 +94,7 @@ def inject_tree(
         progress: Called on this thread with the outcome of each process as it is known.
         timeout_s: How long to wait for each.
         again: Only repeat pending injections, see `inject`.
+        begun: Called before a target is changed, on any thread.
 
     Returns:
         All outcomes, in the order of the processes, then those of new children.
@@ -93,7 +102,7 @@ def inject_tree(
     outcomes: dict[ProcessId, Attached] = {}
     samples = list(processes)
     for _ in range(GENERATIONS):
-        outcomes |= _inject_all(samples, progress, timeout_s, again)
+        outcomes |= _inject_all(samples, progress, timeout_s, again, begun)
         samples = [] if again else late_children(outcomes)
         if not samples:
             break
@@ -101,17 +110,22 @@ def inject_tree(
 
 
 def detach_tree(
-    processes: Iterable[ProcSample], progress: Callable[[Detached], None], timeout_s: float = 1.0
+    processes: Iterable[ProcSample],
+    progress: Callable[[Detached], None],
+    timeout_s: float = 1.0,
+    *,
+    begun: Begun = not_logged,
 ) -> tuple[Detached, ...]:
     """Detach the hook from every process of a job, children before parents.
 
-    Children that were forked meanwhile from a parent with the hook are included.
+    Children that were forked meanwhile from a parent with the hook are included. `begun` is called
+    before a target is changed, on any thread.
     """
     samples, outcomes = list(processes), dict[ProcessId, Detached]()
     may_be_asleep = False
     for _ in range(GENERATIONS):
         wanted = [s.process for s in samples if s.is_python and s.state not in ("Z", "X")]
-        outcomes |= _detach_all(wanted, progress, timeout_s, may_be_asleep)
+        outcomes |= _detach_all(wanted, progress, timeout_s, may_be_asleep, begun)
         seen = {sample.process for sample in samples} | outcomes.keys()
         samples = [sample for sample in late_children(seen) if why_not(sample) is None]
         if not samples:
@@ -138,6 +152,7 @@ def _inject_all(
     progress: Callable[[Attached], None],
     timeout_s: float,
     again: bool,
+    begun: Begun,
 ) -> dict[ProcessId, Attached]:
     """Inject into each process that is not excluded, several at a time."""
     confined = _confined(samples)
@@ -158,7 +173,7 @@ def _inject_all(
 
     def inject_one(process: ProcessId) -> Attached:
         with turns:
-            return inject(process, timeout_s=timeout_s, again=again, waiting=waiting)
+            return inject(process, timeout_s=timeout_s, again=again, waiting=waiting, begun=begun)
 
     outcomes |= _in_parallel(inject_one, wanted, progress, MAX_WAITING)
     return {sample.process: outcomes[sample.process] for sample in samples}
@@ -201,11 +216,12 @@ def _detach_all(
     progress: Callable[[Detached], None],
     timeout_s: float,
     may_be_asleep: bool,
+    begun: Begun,
 ) -> dict[ProcessId, Detached]:
     """Detach from each process, several at a time."""
 
     def detach_one(process: ProcessId) -> Detached:
-        return detach(process, timeout_s=timeout_s, may_be_asleep=may_be_asleep)
+        return detach(process, timeout_s=timeout_s, may_be_asleep=may_be_asleep, begun=begun)
 
     outcomes = _in_parallel(detach_one, processes[::-1], progress, MAX_DETACHING)
     return {process: outcomes[process] for process in processes}
@@ -289,8 +305,11 @@ class Confinement:
 
     seccomp_mode: int
     """0 off, 1 strict, 2 filters: see proc(5), `Seccomp`."""
-    filters: int
-    """How many filters it has; Linux 5.9 and later, else 0."""
+    filters: int | None
+    """How many filters it has; `None` before Linux 5.9."""
+    may_add_filters: bool
+    """Whether it had the right to add one: seccomp(2) takes `no_new_privs`, or CAP_SYS_ADMIN in the
+    user namespace."""
     uids: tuple[int, ...]
     """Real, effective and saved user id."""
     namespaces: tuple[str, ...]
@@ -312,7 +331,8 @@ def read_confinement(pid: int, proc: str = "/proc") -> Confinement:
             fields[name] = value.split()
     return Confinement(
         seccomp_mode=_first(fields.get("Seccomp")),
-        filters=_first(fields.get("Seccomp_filters")),
+        filters=_count(fields.get("Seccomp_filters")),
+        may_add_filters=_may_add_filters(fields),
         uids=tuple(map(int, fields["Uid"][:3])),
         namespaces=tuple(_link(f"{proc}/{pid}/ns/{name}") for name in _SEPARATING),
         label=_label(pid, proc),
@@ -321,8 +341,13 @@ def read_confinement(pid: int, proc: str = "/proc") -> Confinement:
 
 def why_too_confined(process: Confinement, root: Confinement) -> str | None:
     """Why a process is excluded, compared with the root process; `None` if it is not."""
-    if process.filters > root.filters or process.seccomp_mode not in (0, root.seccomp_mode):
-        return "it is sandboxed: a system-call filter (seccomp) that the root process does not have"
+    if process.seccomp_mode not in (0, root.seccomp_mode):
+        return _FILTERED
+    if process.filters is not None and root.filters is not None:
+        if process.filters > root.filters:
+            return _FILTERED
+    elif process.seccomp_mode == _WITH_FILTERS and _may_have_more_filters(process, root):
+        return _MAYBE_FILTERED
     if process.uids != root.uids:
         shown = "/".join(map(str, dict.fromkeys(process.uids)))
         return f"it runs as another user (uid {shown}) than the root process (uid {root.uids[0]})"
@@ -332,6 +357,29 @@ def why_too_confined(process: Confinement, root: Confinement) -> str | None:
     if process.label and root.label and process.label != root.label:
         return f"it has another security label than the root process ({clean(process.label)})"
     return None
+
+
+def _may_have_more_filters(process: Confinement, root: Confinement) -> bool:
+    """Whether a process may have filters that the root process does not have, if none are counted.
+
+    It has not if it never had the right to add one. In a user namespace of its own it would have
+    had all rights.
+    """
+    own, its = process.namespaces[0], root.namespaces[0]
+    return process.may_add_filters or not own or own != its
+
+
+def _may_add_filters(fields: dict[str, list[str]]) -> bool:
+    """Whether a process has `no_new_privs`, or may ever get CAP_SYS_ADMIN (capabilities(7))."""
+    try:
+        bounding = int(fields["CapBnd"][0], 16)
+        return fields["NoNewPrivs"][0] != "0" or bool(bounding & _CAP_SYS_ADMIN)
+    except (KeyError, IndexError, ValueError):
+        return True
+
+
+def _count(values: list[str] | None) -> int | None:
+    return int(values[0]) if values else None
 
 
 def _first(values: list[str] | None) -> int:

@@ -1,25 +1,27 @@
 """The user's own log of injections and detaches: `$XDG_STATE_HOME/mpwatch/attach.log`.
 
-One line each: time, user, process, method, version of the hook, how long the process was
-stopped, and the result. The file is private to the user, holds at most `LIMIT_BYTES` and has one
-predecessor (`attach.log.1`). A log that cannot be written does not prevent an injection.
+A line `injecting` or `detaching`, written before the process is changed: time, user, process,
+method, release and checksum of the hook, and `result=begun`. Then a line `inject` or `detach` with
+the result and how long the process was stopped. If the second is missing, mpwatch was killed, or
+is still doing it: the process may have been changed. The file is private to the user, holds at most
+`LIMIT_BYTES` and has one predecessor (`attach.log.1`). A log that cannot be written does not
+prevent an injection.
 """
 
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import json
 import os
 import pwd
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import cached_property
 
-from mpwatch import __version__
-from mpwatch.attach.outcomes import Attached, Detached
+from mpwatch.attach.outcomes import Attached, Detached, hook_words
+from mpwatch.hook import wire
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.sanitize import clean
 
@@ -32,6 +34,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _UNTRIED = ("", "already there")
+_BEGUN = {"injecting": "inject", "detaching": "detach"}
 
 
 def default_folder() -> str:
@@ -68,29 +71,81 @@ class InjectionLog:
     def __init__(self, folder: str | None = None) -> None:
         self._folder = folder or default_folder()
         self.problem: str | None = None
+        self._begun: set[tuple[str, ProcessId]] = set()
+        """Actions whose first line has been written, and whose second has not."""
 
     @property
     def path(self) -> str:
         """Path of the log."""
         return os.path.join(self._folder, NAME)
 
-    def injected(self, attached: Attached, command: Iterable[str]) -> None:
-        """Log an injection that was tried; without any method tried, nothing is logged."""
-        if attached.method in _UNTRIED:
+    def injecting(self, process: ProcessId, method: str, _hook: str = "") -> None:
+        """Log an injection that is about to change its target."""
+        self._begun.add(("inject", process))
+        self._note("injecting", process, None, method, self._own_hook)
+
+    def injected(
+        self, attached: Attached, command: Iterable[str] | None, *, again: bool = False
+    ) -> None:
+        """Log the result of an injection; one that never changed its target has no line.
+
+        Args:
+            attached: The result.
+            command: The command line; `None` to read it.
+            again: An injection that was logged before has been repeated.
+        """
+        has_begun = self._has_ended("inject", attached.process)
+        if not has_begun and (again or attached.method in _UNTRIED):
             return
         result = attached.state + (f": {attached.reason}" if attached.reason else "")
-        self._note("inject", attached.process, command, attached.method, attached.stopped_s, result)
+        self._note(
+            "inject",
+            attached.process,
+            command,
+            attached.method,
+            self._own_hook,
+            {"stopped_ms": _milliseconds(attached.stopped_s)},
+            result,
+        )
 
-    def detached(self, detached: Detached, command: Iterable[str]) -> None:
-        """Log a detach; a process in which there was nothing to detach is not logged."""
-        if not detached.method and detached.state == "absent":
+    def detaching(self, process: ProcessId, method: str, hook: str = "") -> None:
+        """Log a detach that is about to change its target."""
+        self._begun.add(("detach", process))
+        self._note("detaching", process, None, method, hook)
+
+    def detached(self, detached: Detached, command: Iterable[str] | None) -> None:
+        """Log the result of a detach; a process in which there was nothing to detach has no line.
+
+        Args:
+            detached: The result.
+            command: The command line; `None` to read it.
+        """
+        has_begun = self._has_ended("detach", detached.process)
+        if not has_begun and not detached.method and detached.state == "absent":
             return
         state = "detached" if detached.state == "absent" else detached.state
         result = state + (f": {detached.reason}" if detached.reason else "")
-        self._note("detach", detached.process, command, detached.method, detached.stopped_s, result)
+        self._note(
+            "detach",
+            detached.process,
+            command,
+            detached.method,
+            detached.hook,
+            {"stopped_ms": _milliseconds(detached.stopped_s)},
+            result,
+        )
+
+    def _has_ended(self, action: str, process: ProcessId) -> bool:
+        """Whether the first line of an action was written; the action is over now."""
+        has_begun = (action, process) in self._begun
+        self._begun.discard((action, process))
+        return has_begun
 
     def lines_about(self, process: ProcessId, count: int) -> list[str]:
-        """The last lines about a process, oldest first; none where the log cannot be read."""
+        """The last lines about a process, oldest first; none where the log cannot be read.
+
+        A line `injecting` or `detaching` is among them only if its result is missing.
+        """
         mark = f" pid={process.pid} start_ticks={process.start_ticks} method="
         found: list[str] = []
         with suppress(OSError), self._opened(make=False) as folder:
@@ -99,19 +154,21 @@ class InjectionLog:
                     text = _read(folder, name)
                     # mpwatch writes the fields before `hook`; a hostile command line follows.
                     found += [line for line in text.splitlines() if _is_about(line, mark)]
-        return [clean(line, 2000) for line in found[-count:]]
+        return [clean(line, 2000) for line in _without_completed(found)[-count:]]
 
     def _note(
         self,
         action: str,
         process: ProcessId,
-        command: Iterable[str],
+        command: Iterable[str] | None,
         method: str,
-        stopped_s: float | None,
-        result: str,
+        hook: str,
+        more: Mapping[str, str] | None = None,
+        result: str = "begun",
     ) -> None:
         """Write one line; a failure is stored in `problem`."""
         uid = os.getuid()
+        words = _command(process.pid) if command is None else command
         fields = {
             "uid": str(uid),
             "user": _user(uid),
@@ -119,15 +176,15 @@ class InjectionLog:
             "pid": str(process.pid),
             "start_ticks": str(process.start_ticks),
             "method": method or "none",
-            "hook": f"{__version__}/{self._hook_hash}",
-            "stopped_ms": "none" if stopped_s is None else f"{stopped_s * 1000:.3f}",
+            "hook": hook or "unknown",
+            **(more or {}),
             "result": clean(result, _RESULT_LIMIT),
-            "command": clean(" ".join(command), _COMMAND_LIMIT),
+            "command": clean(" ".join(words), _COMMAND_LIMIT),
         }
         when = datetime.now().astimezone().isoformat(timespec="milliseconds")
-        words = " ".join(f"{name}={_value(value)}" for name, value in fields.items())
+        text = " ".join(f"{name}={_value(value)}" for name, value in fields.items())
         try:
-            self._append(f"{when} {action} {words}\n".encode("ascii"))
+            self._append(f"{when} {action} {text}\n".encode("ascii"))
         except OSError as error:
             self.problem = f"{clean(self.path)} cannot be written: {error.strerror or error}"
 
@@ -171,21 +228,12 @@ class InjectionLog:
             os.close(folder)
 
     @cached_property
-    def _hook_hash(self) -> str:
-        """The first twelve digits of a SHA-256 over the hook's files: their names and contents."""
-        hook = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "hook")
-        digest = hashlib.sha256()
+    def _own_hook(self) -> str:
+        """The hook that this installation injects."""
         try:
-            for folder, folders, names in os.walk(hook):
-                folders.sort()
-                for name in sorted(name for name in names if name.endswith(".py")):
-                    path = os.path.join(folder, name)
-                    digest.update(os.path.relpath(path, hook).encode() + b"\0")
-                    with open(path, "rb") as file:
-                        digest.update(file.read())
+            return hook_words(wire.RELEASE, wire.sources_version(os.path.dirname(wire.__file__)))
         except OSError:
-            return "unknown"
-        return digest.hexdigest()[:12]
+            return hook_words(wire.RELEASE, "")
 
 
 def _own_file(folder: int) -> int:
@@ -231,6 +279,41 @@ def _read(folder: int, name: str) -> str:
 
 def _is_about(line: str, mark: str) -> bool:
     return mark in line.partition(" hook=")[0] + " "
+
+
+def _without_completed(lines: Iterable[str]) -> list[str]:
+    """The lines but those whose action has a result in a later line of the same mpwatch."""
+    kept: list[str] = []
+    begun: dict[tuple[str, str], int] = {}
+    for line in lines:
+        action, by = line.split()[1], line.partition(" mpwatch=")[2].partition(" ")[0]
+        done = _BEGUN.get(action, action)
+        earlier = begun.pop((done, by), None)
+        if earlier is not None:
+            kept[earlier] = ""
+        if action in _BEGUN:
+            begun[done, by] = len(kept)
+        kept.append(line)
+    return [line for line in kept if line]
+
+
+def is_completed(line: str) -> bool:
+    """Whether a line of `lines_about` has a result."""
+    return line.split()[1] not in _BEGUN
+
+
+def _command(pid: int) -> tuple[str, ...]:
+    """The command line of a process; empty if it cannot be read."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            raw = file.read(4096)
+    except OSError:
+        return ()
+    return tuple(part.decode("utf-8", "replace") for part in raw.rstrip(b"\0").split(b"\0"))
+
+
+def _milliseconds(seconds: float | None) -> str:
+    return "none" if seconds is None else f"{seconds * 1000:.3f}"
 
 
 def _user(uid: int) -> str:

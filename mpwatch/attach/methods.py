@@ -16,7 +16,7 @@ from mpwatch.attach.arch import machine_here
 from mpwatch.attach.native import code_cave, cpython_symbols, native_call, pending_call, tracer
 from mpwatch.attach.native.cpython_symbols import Interpreter
 from mpwatch.attach.native.tracer import Step, no_step
-from mpwatch.attach.outcomes import Refused
+from mpwatch.attach.outcomes import Begun, Refused, not_logged
 from mpwatch.attach.payload import compiled_payload
 from mpwatch.attach.payload.exchange_dir import ExchangeDir
 from mpwatch.attach.target import Target, read_target
@@ -42,12 +42,21 @@ class Attempt:
         target: Target,
         step: Step = no_step,
         waiting: Waiting = contextlib.nullcontext,
+        begun: Begun = not_logged,
     ) -> None:
+        self._begun = begun
+        self._methods_begun: set[str] = set()
         self.target = target
         self.step = step
         self.waiting = waiting
         self.block_at: int | None = None
         """Address of the pending call's block in the target's memory, see `native_call`."""
+
+    def begin(self, method: str) -> None:
+        """Report that the target is about to be changed; once for each method."""
+        if method not in self._methods_begun:
+            self._methods_begun.add(method)
+            self._begun(self.target.process, method, "")
 
     def read_again(self) -> None:
         """Read the facts about the target again.
@@ -253,7 +262,7 @@ def _install(
     return code_at, block_at
 
 
-def _queue(process: ProcessId, plan: pending_call.Plan, step: Step) -> float:
+def _queue(process: ProcessId, plan: pending_call.CallPlan, step: Step) -> float:
     """Queue the call as soon as the interpreter has started."""
     deadline_s = time.monotonic() + STARTED_WITHIN_S
     while True:
@@ -317,7 +326,7 @@ def _has_disabling_option(pid: int) -> bool:
     return False
 
 
-def _queue_once(process: ProcessId, plan: pending_call.Plan, step: Step) -> float:
+def _queue_once(process: ProcessId, plan: pending_call.CallPlan, step: Step) -> float:
     """Queue the call from the tracer, or from here if only this process may trace the target.
 
     Yama's scope 1 allows this for ancestors of the target, see `tracer`.

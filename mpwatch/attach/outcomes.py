@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, fields
+from typing import TypeAlias
 
 from mpwatch.model.ids import HookState, ProcessId
 from mpwatch.model.sanitize import clean
@@ -20,7 +22,9 @@ class Answer:
     reason: str = ""
     """Why the action failed; after success, the problems that the hook reports, if any."""
     version: str = ""
-    """Version of the hook: that of its mpwatch installation; empty if not known."""
+    """Version of the hook's sources, see `wire.sources_version`; empty if not known."""
+    release: str = ""
+    """Version of the mpwatch installation that the hook is from; empty if not known."""
     socket: str = ""
     """Path of the hook's socket as the target names it; empty if it has none."""
     ring: str = ""
@@ -95,11 +99,28 @@ class Detached:
     """Whether the process had a hook before the detach."""
     left: tuple[str, ...] = ()
     """Changes of the hook that could not be undone, one sentence each."""
+    hook: str = ""
+    """Release and version of the hook as it says itself, see `hook_words`; empty if it did not."""
 
     @property
     def is_attached(self) -> bool:
         """Whether the process still has the hook, possibly until a queued detach runs."""
         return self.state not in ("absent", "gone")
+
+
+Begun: TypeAlias = Callable[[ProcessId, str, str], None]
+"""Called before a target is changed: with the process, the method, and the hook that is to be
+detached (see `hook_words`; empty if not known, and for an injection)."""
+
+
+def not_logged(_process: ProcessId, _method: str, _hook: str) -> None:
+    """A `Begun` that does nothing."""
+
+
+def hook_words(release: object, version: object) -> str:
+    """A hook for the log: `0.1.0/1a2b3c4d`, release and checksum; empty if neither is known."""
+    words = [clean(text, 40) if isinstance(text, str) else "" for text in (release, version)]
+    return "/".join(word or "unknown" for word in words) if any(words) else ""
 
 
 class Refused(Exception):

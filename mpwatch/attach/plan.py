@@ -19,7 +19,7 @@ from mpwatch.model.sanitize import clean
 
 PASSES_WITHIN_S = 0.3
 """How long to wait for a temporary obstacle: py-spy taking a stack, or a disk read."""
-_LOOK_S = 0.02
+_POLL_S = 0.02
 
 
 def plan_injection(
@@ -93,7 +93,7 @@ def _method_for(sample: ProcSample, methods: tuple[Method, ...]) -> tuple[Target
         except Refused as refusal:
             if not refusal.passes or time.monotonic() > deadline_s:
                 raise
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_S)
 
 
 def _first_usable(attempt: Attempt, methods: tuple[Method, ...]) -> Method:

@@ -7,7 +7,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mpwatch.cli.configuration import HookConsent, read_configuration
 from mpwatch.cli.failures import Failure, check_recordable, reading
@@ -101,14 +101,49 @@ def serve(arguments: argparse.Namespace) -> int:
     """Serve the dashboard of one job to a browser on this machine: read-only, never injects."""
     target(arguments.pid, may_be_hidden=True)
     try:
-        from textual_serve.server import Server
+        server = _server_class()
     except ImportError:
         sentence = "Serving the dashboard to a browser needs the package textual-serve."
         raise Failure(sentence, f"{sys.executable} -m pip install 'mpwatch[serve]'") from None
     command = f"{shlex.quote(sys.executable)} -m mpwatch attach {arguments.pid} --readonly"
     # The page shows command lines and stacks, so it is served to this machine only.
-    Server(command, host="127.0.0.1", port=arguments.port, title=f"mpwatch {arguments.pid}").serve()
+    server(command, host="127.0.0.1", port=arguments.port, title=f"mpwatch {arguments.pid}").serve()
     return 0
+
+
+def _server_class() -> Any:
+    """The server of textual-serve (1.1) that answers pages of this machine only.
+
+    Raises:
+        ImportError: textual-serve is not installed.
+    """
+    from aiohttp import web
+    from textual_serve.server import Server
+
+    from mpwatch.report.loopback import why_refused
+
+    class LoopbackServer(Server):  # type: ignore[misc]
+        """Refuses pages of other sites: see `report.loopback`."""
+
+        def _check(self, request: Any) -> None:
+            headers = request.headers
+            reason = why_refused(headers.get("Host"), headers.get("Origin"), self.port)
+            if reason is not None:
+                raise web.HTTPForbidden(text=reason)
+
+        async def handle_index(self, request: Any) -> Any:
+            self._check(request)
+            return await super().handle_index(request)
+
+        async def handle_websocket(self, request: Any) -> Any:
+            self._check(request)
+            return await super().handle_websocket(request)
+
+        async def handle_download(self, request: Any) -> Any:
+            self._check(request)
+            return await super().handle_download(request)
+
+    return LoopbackServer
 
 
 def need_terminal(instead: str) -> None:

@@ -43,9 +43,9 @@ def dump(arguments: argparse.Namespace) -> int:
         from mpwatch.cli import nodes
 
         return nodes.dump(arguments)
-    from mpwatch.observe.sources.oneshot import LookOptions, look_once
+    from mpwatch.observe.sources.oneshot import OneShotOptions, read_once
 
-    options = LookOptions(
+    options = OneShotOptions(
         stacks=not arguments.no_stacks,
         native=arguments.native,
         locals=arguments.locals,
@@ -53,7 +53,7 @@ def dump(arguments: argparse.Namespace) -> int:
     )
     process = target(arguments.pid)
     with injecting(process, arguments) as inject:
-        snapshot = look_once(process, options, inject=inject)
+        snapshot = read_once(process, options, inject=inject)
     if snapshot is None:
         raise ended_meanwhile(arguments.pid)
     if arguments.json:
@@ -100,7 +100,7 @@ def diagnose(arguments: argparse.Namespace) -> int:
 
 
 def _diagnose_dumps(paths: Sequence[str], arguments: argparse.Namespace) -> int:
-    """Print what keeps the ranks from going on that have left files of torch's flight recorder.
+    """Print what keeps the ranks from continuing that have left files of torch's flight recorder.
 
     Raises:
         Failure: A path cannot be read, or none of the files is such a dump.
@@ -211,7 +211,7 @@ def doctor(arguments: argparse.Namespace) -> int:
 
 def _hook_checks(process: ProcessId) -> Iterator[Check]:
     """Checks of the hook in a process, and the user's attach log about that process."""
-    from mpwatch.attach.injection_log import InjectionLog
+    from mpwatch.attach.injection_log import InjectionLog, is_completed
     from mpwatch.collect.hook.inspection import hook_checks
 
     yield from hook_checks(process)
@@ -220,7 +220,11 @@ def _hook_checks(process: ProcessId) -> Iterator[Check]:
     if not lines:
         yield Check("attach log", "ok", "no entry", f"{log.path} has no line about it.")
     for number, line in enumerate(lines, start=1):
-        yield Check("attach log", "ok", f"{number} of {len(lines)}", line)
+        count = f"{number} of {len(lines)}"
+        if is_completed(line):
+            yield Check("attach log", "ok", count, line)
+        else:
+            yield Check("attach log", "ok", f"{count}, begun: its result is missing", line)
 
 
 LEAST_S = 5.0
@@ -312,9 +316,9 @@ def stalled_words(snapshot: Snapshot) -> str | None:
 
 def _watched(pid: int, arguments: argparse.Namespace) -> tuple[Snapshot, bool]:
     """The job after the watch, and whether the user has interrupted it."""
-    from mpwatch.observe.sources.oneshot import LookOptions, watch_for
+    from mpwatch.observe.sources.oneshot import OneShotOptions, watch_for
 
-    options = LookOptions(hook=hook_use(arguments))
+    options = OneShotOptions(hook=hook_use(arguments))
     process = target(pid)
     with (
         injecting(process, arguments) as inject,

@@ -34,7 +34,7 @@ def detach(arguments: argparse.Namespace) -> int:
         for sentence in detached.left:
             print(f"  remains: {sentence}")
 
-    outcomes = detach_tree(tree.processes, report)
+    outcomes = detach_tree(tree.processes, report, begun=log.detaching)
     staying = [each for each in outcomes if each.is_attached]
     if any(each.state == "absent" and each.had_hook and not each.reason for each in outcomes):
         print("The hook's modules remain imported, but unused, until a process exits.")

@@ -76,11 +76,11 @@ def _own_descriptors() -> tuple[int, int]:
 
 def _look(snapshots: Sequence[Snapshot], ask: Ask) -> list[Snapshot]:
     """Read each job anew; of one that has ended, its last snapshot."""
-    from mpwatch.observe.sources.oneshot import LookOptions, look_once
+    from mpwatch.observe.sources.oneshot import OneShotOptions, read_once
 
-    options = LookOptions(stacks=ask.stacks, native=ask.native, locals=ask.locals)
+    options = OneShotOptions(stacks=ask.stacks, native=ask.native, locals=ask.locals)
     return [
-        each if each.mode == "ended" else look_once(each.root, options) or each
+        each if each.mode == "ended" else read_once(each.root, options) or each
         for each in snapshots
     ]
 

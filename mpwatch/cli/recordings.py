@@ -20,7 +20,7 @@ def record(arguments: argparse.Namespace) -> int:
 
         return nodes.record(arguments)
     from mpwatch.observe.recording.file import RecordingWriter
-    from mpwatch.observe.sources.oneshot import LookOptions, watch_for
+    from mpwatch.observe.sources.oneshot import OneShotOptions, watch_for
 
     process = target(arguments.pid)
     check_recordable(arguments.output)
@@ -34,7 +34,7 @@ def record(arguments: argparse.Namespace) -> int:
             snapshot = watch_for(
                 process,
                 seconds,
-                LookOptions(hook=hook_use(arguments)),
+                OneShotOptions(hook=hook_use(arguments)),
                 inject=inject,
                 keep=writer.write,
                 each=lambda seen: progress.show(f"{len(seen.living())} processes"),

@@ -201,7 +201,7 @@ def _behind_dashboard(launch: _Launch, arguments: argparse.Namespace) -> int:
 def _recorded(launch: _Launch, arguments: argparse.Namespace) -> int:
     """Run a program in the terminal and record it until it ends."""
     from mpwatch.observe.recording.file import RecordingWriter
-    from mpwatch.observe.sources.oneshot import LookOptions, watch_for
+    from mpwatch.observe.sources.oneshot import OneShotOptions, watch_for
 
     child = start(launch.command, environment=launch.environment)
     with forwarding_signals(child) as signals:
@@ -214,7 +214,7 @@ def _recorded(launch: _Launch, arguments: argparse.Namespace) -> int:
             watch_for(
                 process,
                 365 * 86_400.0,
-                LookOptions(),
+                OneShotOptions(),
                 keep=writer.write,
                 stop=lambda: has_ended(child) or signals.is_time_over,
                 period_s=1.0 / arguments.refresh,
@@ -228,7 +228,7 @@ def _recorded(launch: _Launch, arguments: argparse.Namespace) -> int:
 
 def _report(child: subprocess.Popen[bytes], launch: _Launch, shows_s: float, output: str) -> str:
     """The state of the demonstration as text, after the time its failure needs to show."""
-    from mpwatch.observe.sources.oneshot import LookOptions, watch_for
+    from mpwatch.observe.sources.oneshot import OneShotOptions, watch_for
     from mpwatch.report import text as text_report
 
     seconds = shows_s + 10.0
@@ -237,7 +237,7 @@ def _report(child: subprocess.Popen[bytes], launch: _Launch, shows_s: float, out
         def each(seen: Snapshot) -> None:
             progress.show(f"{len(seen.living())} processes")
 
-        snapshot = watch_for(launch.identity(child), seconds, LookOptions(), each=each)
+        snapshot = watch_for(launch.identity(child), seconds, OneShotOptions(), each=each)
     if snapshot is None:
         with open(output, encoding="utf-8", errors="replace") as file:
             sentence = f"The program ended at once and printed: {file.read(2000)}"

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from mpwatch.describe.frames import frame_words, is_library
 from mpwatch.describe.processes import ROLE_PLURALS, joined_names, unique_names
 from mpwatch.model.account import (
     BUCKET_S,
@@ -13,6 +14,7 @@ from mpwatch.model.account import (
     TRANSFERS,
     Activity,
     ActivityKind,
+    Callers,
     ProcessAccount,
     Share,
     Tally,
@@ -29,6 +31,8 @@ MOSTLY = 0.8
 """A place with this part of an activity is shown for all of it."""
 KNOWN = 0.3
 """Places are named where stacks show at least this part of an activity."""
+LEAST_STACKS = 5
+"""With fewer stacks, what they have in common says little."""
 LEAST_SHARE = 0.02
 """A smaller share is summed with others."""
 TOGETHER = 7
@@ -184,8 +188,37 @@ def others_words(account: ProcessAccount, *, whole: bool = False) -> str:
 def process_words(account: ProcessAccount, names: Mapping[ProcessId, str]) -> str:
     """The last minute of a process: of its main thread, and the cpu time of others."""
     words = sentence(account.main.last_minute().shares(), names)
+    inside = always_inside(account)
     others = others_words(account)
-    return f"{words}; {others}" if others else words
+    return "; ".join(each for each in (words, inside and f"always inside {inside}", others) if each)
+
+
+def always_inside(account: ProcessAccount) -> str:
+    """The function that the main thread did not leave, if it computes at several of its lines."""
+    thread = account.main
+    found = thread.inside()
+    if found is None or found.stacks < LEAST_STACKS or account.at_s - found.taken_s > LAST_MINUTE_S:
+        return ""
+    tally = thread.last_minute()
+    if tally.cpu_s < MOSTLY * tally.observed_s or not found.frames or found.frames[-1].line:
+        return ""
+    own = [frame for frame in found.frames if not is_library(frame)]
+    is_all_of_it = len(own) < 2 or own[-2].function == "<module>"
+    return "" if is_all_of_it else inside_words(found)
+
+
+def inside_words(callers: Callers) -> str:
+    """The function of the program that all stacks are in: `fit (a.py), called at b.py:9 main`.
+
+    Empty if they only have the program itself in common.
+    """
+    own = [frame for frame in callers.frames if not is_library(frame)]
+    if not own or own[-1].function == "<module>":
+        return ""
+    last = own[-1]
+    name = last.file.rpartition("/")[2]
+    words = f"{last.function} ({name}:{last.line})" if last.line else f"{last.function} ({name})"
+    return f"{words}, called at {frame_words(own[-2])}" if len(own) > 1 else words
 
 
 def span_words(tally: Tally) -> str:
@@ -258,12 +291,12 @@ def account_rows(snapshot: Snapshot) -> list[AccountRow]:
     ]
     counts = Counter(process.role for process, _ in found)
     rows: list[AccountRow] = []
-    told: set[Role] = set()
+    named: set[Role] = set()
     for process, account in found:
         if process.role not in ROLE_PLURALS or counts[process.role] < TOGETHER:
             rows.append(_row(names[process.process], [account], names))
-        elif process.role not in told:
-            told.add(process.role)
+        elif process.role not in named:
+            named.add(process.role)
             alike = [each for other, each in found if other.role == process.role]
             name = f"{len(alike)} {ROLE_PLURALS[process.role]}, on average"
             rows.append(_row(name, alike, names))

@@ -1,7 +1,7 @@
 """What it means that a process ended by a signal: who sends it, and what to do.
 
 Signals whose default action ends a process, by signal(7) of Linux man-pages 6.9. Crashes and the
-signals that ask for an end (SIGTERM, SIGINT, SIGHUP, SIGQUIT) are told elsewhere.
+signals that ask for an end (SIGTERM, SIGINT, SIGHUP, SIGQUIT) are explained elsewhere.
 """
 
 from __future__ import annotations

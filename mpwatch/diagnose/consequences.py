@@ -216,7 +216,7 @@ def _possible_causes(effect: Finding) -> tuple[str, ...]:
 def _explains(cause: Finding, effect: Finding) -> bool:
     """Whether a finding of a possible cause is about the same thing as its effect.
 
-    Only growths are told apart: there may be several, of different resources and processes.
+    Only growths are distinguished: there may be several, of different resources and processes.
     """
     if cause.rule == GROWTH:
         return effect.rule != GROWTH and cause.subject in GROWTH_LEADS_TO.get(effect.rule, ())

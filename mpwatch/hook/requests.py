@@ -22,6 +22,7 @@ def hello(session: Session) -> dict[str, Any]:
     return {
         "protocol": wire.PROTOCOL,
         "version": session.version,
+        "release": wire.RELEASE,
         "pid": session.identity.pid,
         "start_ticks": session.identity.start_ticks,
         "python": ".".join(map(str, sys.version_info[:3])),

@@ -170,7 +170,7 @@ class Session:
         # Loaded here and not on the thread: loading may start a garbage collection.
         wrapper_ns = checks.load("overhead").wrapper_ns
         self.jobs.append(functools.partial(self._measure_overhead, wrapper_ns))
-        self.jobs.append(self._read_version)
+        self._read_version()
         self.server.start()
         self.server.wait_for_opening(_OPENING_S)
 
@@ -221,7 +221,7 @@ class Session:
                 raise
             self.problems.append(f"socket: {error.strerror or error}")
         self.notes.save(stem + wire.NOTES_SUFFIX, is_deferred=self.is_on_disk)
-        self.sweeper.directory = directory
+        self.sweeper.directory, self.sweeper.may_block = directory, device is None
         self.sweeper.begin_as(self.identity.started_by, self.identity.pid)
 
     def _open_ring_file(self, path: str, device: int) -> bool:
@@ -502,11 +502,19 @@ class Session:
             self.stock = scan.summary
 
     def _read_version(self) -> None:
-        """Read the version of the sources, soon after the modules were loaded from them."""
+        """Read the version of the sources, as soon as the modules were loaded from them.
+
+        Not on the hook's thread, where a program that closes all descriptors when it becomes a
+        daemon would meet one open file of many.
+        """
         if Session.version is None:
             package = sys.modules[__name__.rpartition(".")[0]]
             known: str | None = package.known_version
-            Session.version = known or wire.sources_version(os.path.dirname(__file__))
+            try:
+                Session.version = known or wire.sources_version(os.path.dirname(__file__))
+            except OSError as error:
+                if not foreign_exceptions.is_ours(error):
+                    raise
 
     def _measure_overhead(self, wrapper_ns: Callable[[System], int]) -> None:
         self.wrapper_ns = wrapper_ns(self.system)

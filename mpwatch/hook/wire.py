@@ -163,6 +163,7 @@ HELLO, RECORDS, NOTE, REPLY, GAUGES, GOODBYE = 1, 2, 3, 4, 5, 6
 - `patched`: names of patch points; `missing`: {point: reason}; `waiting`: modules not yet imported;
 - `strategy` (file_descriptor, file_system, null), `start_method` (null while undecided);
 - `version`: of the hook's sources, see `sources_version`; null while or if that is not known;
+  `release`: see `RELEASE`;
 - `ring`: path of its file as the process sees it, or null; `ring_inode`: null if the process maps
   that file; otherwise the file is a copy, and the ring is the memfd with this inode number, whose
   descriptor comes with the first byte of this frame (SCM_RIGHTS, unix(7));
@@ -292,6 +293,11 @@ def runtime_candidates(uid: int, xdg_runtime_dir: str | None) -> tuple[str, ...]
     """Directories where hooks of a user put their files, in order of preference."""
     fallback = f"/tmp/mpwatch-{uid}"
     return (f"{xdg_runtime_dir}/mpwatch", fallback) if xdg_runtime_dir else (fallback,)
+
+
+RELEASE = "0.1.0"
+"""`mpwatch.__version__` of the installation that the hook is from: a hook that was loaded by path
+cannot import it."""
 
 
 def sources_version(directory: str) -> str:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import reduce
 from math import sqrt
 from typing import Literal, NamedTuple, TypeAlias
 
 from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import Frame
 
 ActivityKind: TypeAlias = Literal[
     "computing", "spinning", "waiting", "idle", "sleeping", "stopped", "unknown"
@@ -220,6 +222,47 @@ class Bucket(NamedTuple):
     tally: Tally
 
 
+CALLERS_S = 30.0
+"""Length of a stretch of time of which the common callers are kept."""
+
+
+class Callers(NamedTuple):
+    """The calls that all stacks of a computing thread had in common in a stretch of time."""
+
+    since_s: float
+    """When the first of these stacks was taken, monotonic."""
+    taken_s: float
+    """When the last one was taken."""
+    frames: tuple[Frame, ...]
+    """Outermost first. The last may have line 0: that function was at several lines."""
+    stacks: int
+    installed: int
+    """How many of the stacks ended in the code of an installed package."""
+
+    def with_later(self, other: Callers) -> Callers:
+        """What this stretch of time and a later one have in common."""
+        return Callers(
+            self.since_s,
+            other.taken_s,
+            _common(self.frames, other.frames),
+            self.stacks + other.stacks,
+            self.installed + other.installed,
+        )
+
+
+def _common(one: tuple[Frame, ...], other: tuple[Frame, ...]) -> tuple[Frame, ...]:
+    """The calls in which two stacks agree, outermost first."""
+    found: list[Frame] = []
+    for mine, its in zip(one, other, strict=False):
+        if (mine.function, mine.file) != (its.function, its.file):
+            break
+        if mine.line != its.line:
+            found.append(mine._replace(line=0, locals=()))
+            break
+        found.append(mine)
+    return tuple(found)
+
+
 class ThreadAccount(NamedTuple):
     """The time of one thread.
 
@@ -244,6 +287,8 @@ class ThreadAccount(NamedTuple):
     """The last ones, at most `BUCKETS`, oldest first."""
     basis: tuple[object, ...] = ()
     """What `now` was derived from: equal values mean the same again."""
+    callers: tuple[Callers, ...] = ()
+    """Of the last one or two stretches of `CALLERS_S` in which it computed, oldest first."""
 
     def last_minute(self) -> Tally:
         """The last `LAST_MINUTE_S`, give or take `BUCKET_S`.
@@ -251,6 +296,10 @@ class ThreadAccount(NamedTuple):
         Of an exited process those before its exit.
         """
         return together(bucket.tally for bucket in self.buckets)
+
+    def inside(self) -> Callers | None:
+        """The calls that no stack of its last `CALLERS_S` or more has left; `None` without any."""
+        return reduce(Callers.with_later, self.callers) if self.callers else None
 
     def whole(self) -> Tally:
         """The whole time observed."""
@@ -276,7 +325,16 @@ class ThreadAccount(NamedTuple):
             cpu_s = min(max(0.0, (ticks - self.counted_ticks) / ticks_per_s), elapsed_s)
         older, buckets = self._filled(at_s, elapsed_s, cpu_s, more)
         return ThreadAccount(
-            self.tid, self.name, self.now, at_s, readings, ticks, older, buckets, self.basis
+            self.tid,
+            self.name,
+            self.now,
+            at_s,
+            readings,
+            ticks,
+            older,
+            buckets,
+            self.basis,
+            self.callers,
         )
 
     def _filled(

@@ -1,10 +1,12 @@
-"""Collectives that torch's flight recorder holds of one rank."""
+"""Collectives: what torch's flight recorder holds of a rank, and what NCCL says of its ranks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, TypeAlias
 
+from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame
 
 
@@ -92,3 +94,86 @@ class RankRecord:
     statuses: Mapping[str, int] = field(default_factory=dict)
     """Number of the newest collective or transfer of each group that was called, by the number that
     the group has within the process."""
+
+
+NcclRemarkKind: TypeAlias = Literal["unresponsive", "dead", "no-data", "not-in-it", "error"]
+"""What NCCL RAS says of one rank: it does not respond, is considered dead, sent no data for an
+unknown reason, responds but is not part of the communicator, or reported an error."""
+
+
+class NcclRemark(NamedTuple):
+    """What NCCL RAS says of one rank of a communicator."""
+
+    rank: int
+    """Its number in the communicator."""
+    kind: NcclRemarkKind
+    pid: int | None = None
+    """Of its process, as that process sees itself."""
+    host: str = ""
+    """Address of its machine."""
+    error: str = ""
+
+
+class NcclPart(NamedTuple):
+    """The ranks of a communicator that are equal in one respect, in which others differ."""
+
+    what: str
+    """`AllReduce`, empty for collectives of any kind: the value is how many were launched.
+    `status`: the value is RUNNING, INIT, FINALIZE, ABORT or NOCOMM."""
+    value: str
+    size: int
+    """How many ranks these are."""
+    ranks: tuple[int, ...] = ()
+    """Their numbers in the communicator; empty if unknown, bounded."""
+
+
+@dataclass(frozen=True, slots=True)
+class NcclCommunicator:
+    """A communicator of NCCL whose ranks differ, are missing or have failed."""
+
+    name: str
+    """Its hash, as in NCCL's log: `0xcf264af53edbe986`."""
+    size: int | None = None
+    """How many ranks it has."""
+    missing: int = 0
+    """How many of them sent no data."""
+    remarks: tuple[NcclRemark, ...] = ()
+    parts: tuple[NcclPart, ...] = ()
+    """In order of what they are about; of one `what` the largest first."""
+
+
+class NcclProcess(NamedTuple):
+    """A process that NCCL RAS does not reach."""
+
+    pid: int
+    host: str
+    gpus: str
+    """`5`; of several `0,1`."""
+    is_dead: bool
+    """Whether it is considered dead; else it has not responded yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class NcclAnswer:
+    """What NCCL RAS says of a job, on all its machines."""
+
+    version: str
+    """Of NCCL: `2.28.7`."""
+    total: int
+    """How many communicators there are."""
+    communicators: tuple[NcclCommunicator, ...] = ()
+    """Those of which there is something to tell; bounded."""
+    processes: tuple[NcclProcess, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NcclStatus:
+    """An input: NCCL RAS of a job has answered; see `mpwatch.collect.job.nccl_ras`."""
+
+    process: ProcessId
+    """A process that listens for such requests."""
+    at_s: float
+    answer: NcclAnswer | None = None
+    """`None`: the ranks have gone on since, and the answer before no longer counts."""
+    since_s: float | None = None
+    """When the first of the successive answers was received that are equal to this one."""

@@ -6,8 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
+from mpwatch.hook import wire
+from mpwatch.model.collectives import NcclStatus
 from mpwatch.model.ids import HookState, ProcessId
 from mpwatch.model.samples import Ended, StacksTaken, TreeSample
+
+SENDS = (wire.SHARE, wire.CUDA_SHARE)
+RECEIPTS = (wire.REBUILD, wire.CUDA_REBUILD)
+LOADER_CALLS = (
+    wire.LOADER_NEXT,
+    wire.LOADER_PUT_INDEX,
+    wire.LOADER_FETCH,
+    wire.LOADER_FETCH_BEGIN,
+)
+"""Kinds of records about a task of a DataLoader worker: `aux` is the index of the batch."""
 
 
 class HookEvent(NamedTuple):
@@ -96,5 +108,13 @@ class HookStatus:
 
 
 Input: TypeAlias = (
-    TreeSample | Ended | StacksTaken | HookHello | HookSlice | HookNote | HookGauges | HookStatus
+    TreeSample
+    | Ended
+    | StacksTaken
+    | HookHello
+    | HookSlice
+    | HookNote
+    | HookGauges
+    | HookStatus
+    | NcclStatus
 )

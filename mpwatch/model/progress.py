@@ -136,7 +136,7 @@ class ProgressSource(NamedTuple):
         return Counts(first, counts.width_s, [*before, self.total - total])
 
 
-class Change(NamedTuple):
+class RateChange(NamedTuple):
     """When a rate changed, and the rates before and since, per second."""
 
     ago_s: float
@@ -159,7 +159,7 @@ class Pace(NamedTuple):
     """Since the last one."""
     before_per_s: float | None
     """Over the time up to the last one; where `now_per_s` is 0, the rate before it stopped."""
-    change: Change | None
+    change: RateChange | None
     """Where the present rate differs from an earlier one; `None` where it is 0."""
     recent: tuple[tuple[float, float], ...]
     """The last minutes, oldest first: how long ago each bucket ended, and its rate per second."""
@@ -231,7 +231,7 @@ def _rates(recent: Counts, since_s: float, at_s: float) -> tuple[tuple[float, fl
 
 def _change(
     whole: Counts, recent: Counts, since_s: float, at_s: float, now_per_s: float
-) -> Change | None:
+) -> RateChange | None:
     """The clearest change in the whole time, else in the last minutes, up to the present rate."""
     for counts in (whole, recent):
         width_s = counts.width_s
@@ -243,7 +243,7 @@ def _change(
         if found is None:
             continue
         place, before, since = found
-        change = Change(at_s - width_s * (first + place), before / width_s, since / width_s)
+        change = RateChange(at_s - width_s * (first + place), before / width_s, since / width_s)
         if max(change.since_per_s, now_per_s) < LEAST_RATIO * min(change.since_per_s, now_per_s):
             return change
     return None

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
 from mpwatch.model.account import Account
+from mpwatch.model.collectives import NcclStatus
 from mpwatch.model.findings import Finding
 from mpwatch.model.host import HostSample
 from mpwatch.model.ids import HookState, ProcessId, Role, SegmentId, SegmentKind
@@ -194,6 +195,12 @@ class Process:
         """Whether it has ended."""
         return self.ended is not None
 
+    @property
+    def has_nccl(self) -> bool:
+        """Whether it has NCCL's library mapped; the plugins of NCCL have other names."""
+        maps = self.sample.maps
+        return maps is not None and any(name.startswith("libnccl.so") for name in maps.libraries)
+
 
 @dataclass(frozen=True, slots=True)
 class Segment:
@@ -321,6 +328,8 @@ class Snapshot:
     events_per_s: float | None = None
     ticks_per_s: int = 100
     """The unit of the cpu counters in samples."""
+    nccl: NcclStatus | None = None
+    """What NCCL says of its communicators, while ranks stand still and it answers."""
     mode: SourceMode = "live"
     playback: Playback | None = None
     """Set by replays only."""

@@ -11,6 +11,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from mpwatch.diagnose.analysis.distributed.collectives import MISMATCH, ONE_SHAPE, STUCK
+from mpwatch.diagnose.analysis.distributed.ranks import (
+    ALL_INSIDE_S,
+    ALL_STALLED_S,
+    WORKING_PERCENT,
+    WORKING_S,
+)
+from mpwatch.diagnose.analysis.idle_time import STALLED_S
 from mpwatch.model.findings import Severity
 from mpwatch.model.units import numbers_text, seconds_text
 from mpwatch.nodes.across_ray import RULE as RAY_STUCK
@@ -18,30 +26,16 @@ from mpwatch.nodes.across_ray import stuck_calls
 from mpwatch.nodes.head import NodeView
 from mpwatch.nodes.summary import RankRow
 
-STALLED_S = 8.0
-"""As in `mpwatch.diagnose.analysis.idle_time`: longer than the polls of a DataLoader."""
-ALL_STALLED_S = 20.0
-"""Where most ranks are elsewhere: so long none of those may have moved either."""
-ALL_INSIDE_S = 30.0
-"""All ranks in one collective without progress: a slow network moves some data in this time."""
-WORKING_S = 300.0
-"""Half of the shortest default timeout of a process group: until then a rank that computes is worth
-knowing, and no more."""
-WORKING_PERCENT = 10
 CRITICAL_S = 60.0
 RANKS_LIMIT = 1_000_000
 """A job of more ranks is not believed: WORLD_SIZE comes from an environment."""
 NAMES_SHOWN = 6
 EVIDENCE_SHOWN = 8
 
-STUCK = "rank-stuck-in-collective"
-MISMATCH = "collective-mismatch"
 STANDSTILLS = frozenset((STUCK, MISMATCH, RAY_STUCK))
 """Rules that say why a job makes no progress."""
 NOT_ANSWERING = "node-not-answering"
 DIFFER = "nodes-differ"
-ONE_SHAPE = frozenset(("all_reduce", "broadcast", "reduce", "barrier", "all_gather"))
-"""Operations for which all ranks give tensors of the same shape and type."""
 STRAGGLER = "straggler-rank"
 SAMPLE_S = 4.0
 """A stack of a process that moves is shown for 3 s (`mpwatch.nodes.rows.FRESH_S`): at this interval
@@ -294,7 +288,7 @@ def _advice(first: PlacedRank) -> str:
     if row.is_ended:
         return "Give all ranks the same number of steps (drop_last, or the Join context of DDP)."
     if row.state in _STOPPED:
-        return f"Let it go on: kill -CONT {row.pid} on {first.view.name}."
+        return f"Continue it: kill -CONT {row.pid} on {first.view.name}."
     if first.is_working:
         return (
             "If it is meant to do that alone, set a timeout of the process group that is longer "
@@ -385,7 +379,9 @@ def _all_inside(inside: Sequence[PlacedRank]) -> Iterator[JobFinding]:
         yield JobFinding(
             rule=STUCK,
             severity=Severity.WARNING,
-            summary=f"all {len(inside)} ranks are in {members[0][0]}, and none of them goes on",
+            summary=(
+                f"all {len(inside)} ranks are in {members[0][0]}, and none of them makes progress"
+            ),
             evidence=evidence,
             cause=(
                 "All ranks of the job have called it, and no data moves between them. Possible: "

@@ -15,7 +15,7 @@ from mpwatch.collect.process import procfs
 from mpwatch.describe.findings import effects_below_causes, unresolved
 from mpwatch.diagnose.engine import Engine
 from mpwatch.hook import wire
-from mpwatch.model.events import HookEvent, HookNote, HookSlice, Input
+from mpwatch.model.events import LOADER_CALLS, HookEvent, HookNote, HookSlice, Input
 from mpwatch.model.host import HostSample
 from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.samples import Ended, ProcSample, TreeSample
@@ -28,7 +28,7 @@ from mpwatch.report.table import TextStyle
 from mpwatch.report.text import finding_lines, heading, labelled
 
 NO_EXIT = "no exit was recorded: a signal (SIGKILL, SIGBUS, SIGSEGV), the OOM killer, or os._exit"
-_BEGINS = {wire.LOADER_FETCH_BEGIN: wire.LOADER_FETCH}
+_BEGINS: Mapping[int, int] = {wire.LOADER_FETCH_BEGIN: wire.LOADER_FETCH}
 """Records of the start of a call, with the record of its end on the same thread."""
 
 
@@ -331,7 +331,6 @@ def _sample(one: Dead, root: ProcessId, at_s: float) -> ProcSample:
 LABEL_WIDTH = 11
 EVENTS_SHOWN = 8
 NOTES_SHOWN = 6
-_LOADER = (wire.LOADER_NEXT, wire.LOADER_PUT_INDEX, wire.LOADER_FETCH, wire.LOADER_FETCH_BEGIN)
 COPIED = "the records above are the last copy of a ring in memory; later events are lost"
 _NOTES_OMITTED = ("birth", "call-site")
 
@@ -396,7 +395,7 @@ def _utc(box: BlackBox, at_ns: int) -> str:
 def _call(event: HookEvent) -> str:
     """`share, 16.0K, took 45 us`."""
     parts = [wire.KIND_NAMES.get(event.kind, f"kind {event.kind}")]
-    if event.kind in _LOADER:
+    if event.kind in LOADER_CALLS:
         parts.append(f"batch {event.aux}")
     if event.bytes:
         parts.append(bytes_text(event.bytes))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import math
 import socket
 import threading
@@ -16,6 +15,7 @@ from mpwatch.describe.findings import unresolved
 from mpwatch.model.findings import Severity
 from mpwatch.model.host import HostSample
 from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.report.loopback import is_loopback, why_refused
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
 Sample: TypeAlias = tuple[Labels, float | None]
@@ -190,7 +190,7 @@ def parse_address(text: str) -> tuple[str, int]:
     host = host.strip("[]") or "127.0.0.1"
     if not colon or not port.isascii() or not port.isdigit() or not int(port) < 65536:
         raise CannotServe(f"{text!r} is not HOST:PORT, for example 127.0.0.1:9400.")
-    if host != "localhost" and not _is_loopback(host):
+    if not is_loopback(host):
         raise CannotServe(
             f"{host} can be reached from other machines, and metrics are served without a password:"
             " use 127.0.0.1, ::1 or localhost."
@@ -259,7 +259,11 @@ class MetricsServer:
             def do_GET(self) -> None:
                 """Answer one request."""
                 text = owner._text
-                if self.path.partition("?")[0] not in ("/metrics", "/"):
+                host, origin = self.headers.get("Host"), self.headers.get("Origin")
+                refused = why_refused(host, origin, int(owner._server.server_address[1]))
+                if refused is not None:
+                    self._answer(403, f"{refused}\n")
+                elif self.path.partition("?")[0] not in ("/metrics", "/"):
                     self._answer(404, "Metrics are at /metrics.\n")
                 elif text is None:
                     self._answer(503, "The job has not been read yet.\n")
@@ -278,13 +282,6 @@ class MetricsServer:
                 """Write no log: standard error belongs to the command."""
 
         return Handler
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _family(host: str) -> socket.AddressFamily:

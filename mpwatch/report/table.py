@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import textwrap
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -17,7 +17,7 @@ GAP = "  "
 ELLIPSIS = "~"
 """Marks a cut; ASCII, since reports are piped through other programs."""
 
-_SGR: dict[Emphasis, str] = {
+_SGR: Mapping[Emphasis, str] = {
     "strong": "1",
     "faint": "2",
     "good": "32",

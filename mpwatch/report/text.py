@@ -47,12 +47,12 @@ from mpwatch.report.table import Column, Emphasis, TextStyle, table
 
 PLAIN = TextStyle()
 
-SEVERITY_EMPHASIS: dict[Severity, Emphasis] = {
+SEVERITY_EMPHASIS: Mapping[Severity, Emphasis] = {
     Severity.CRITICAL: "bad",
     Severity.WARNING: "warning",
     Severity.INFO: "plain",
 }
-_CHECK_EMPHASIS: dict[CheckState, Emphasis] = {
+_CHECK_EMPHASIS: Mapping[CheckState, Emphasis] = {
     "ok": "good",
     "note": "plain",
     "warning": "warning",
@@ -408,7 +408,7 @@ def _creator(segment: Segment, snapshot: Snapshot) -> str:
 def _mappers(segment: Segment, names: Mapping[ProcessId, str]) -> str:
     """The processes that map it; a segment in transit is open in its sender and mapped nowhere."""
     if segment.mappers or not segment.holders:
-        return joined_names(segment.mappers, names) or "nobody"
+        return joined_names(segment.mappers, names) or "none"
     return f"in transit, open in {joined_names(segment.holders, names)}"
 
 

@@ -14,16 +14,21 @@ from typing import IO, Any, TypeAlias
 
 from mpwatch.describe.processes import role_name
 from mpwatch.hook import wire
-from mpwatch.model.events import HookEvent, HookNote, HookSlice, Input
+from mpwatch.model.events import (
+    LOADER_CALLS,
+    RECEIPTS,
+    SENDS,
+    HookEvent,
+    HookNote,
+    HookSlice,
+    Input,
+)
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended, ProcSample, StacksTaken, TreeSample
 
 TraceEvent: TypeAlias = dict[str, Any]
 
-_SENDS = (wire.SHARE, wire.CUDA_SHARE)
-_RECEIPTS = (wire.REBUILD, wire.CUDA_REBUILD)
-_TRANSFERS = (*_SENDS, *_RECEIPTS)
-_LOADER = (wire.LOADER_NEXT, wire.LOADER_PUT_INDEX, wire.LOADER_FETCH, wire.LOADER_FETCH_BEGIN)
+_TRANSFERS = (*SENDS, *RECEIPTS)
 _FAR_US = 1e18
 _OPEN_LIMIT = 65_536
 """Sent segments that are remembered; older ones get no arrow."""
@@ -156,7 +161,7 @@ class _Tracer:
         args: dict[str, int] = {"sequence": event.sequence}
         if event.bytes:
             args["bytes"] = event.bytes
-        if event.kind in _LOADER:
+        if event.kind in LOADER_CALLS:
             args["batch"] = event.aux
         if event.flags & wire.FLAG_COPIED:
             args["copied"] = 1
@@ -173,7 +178,7 @@ class _Tracer:
 
     def _arrow(self, process: ProcessId, event: HookEvent) -> TraceEvent:
         """One end of an arrow: the n-th sending of a segment belongs to its n-th receipt."""
-        is_send = event.kind in _SENDS
+        is_send = event.kind in SENDS
         key = (event.key, event.key2)
         own, other = (self._sent, self._received) if is_send else (self._received, self._sent)
         waiting = other.get(key)

@@ -37,7 +37,7 @@ from mpwatch.tui.view_state import ViewState
 SEEK_S = 10.0
 
 
-class JobApp(App[int]):
+class SnapshotApp(App[int]):
     """An application that shows one job; base of the action classes.
 
     Attributes:
@@ -68,7 +68,7 @@ class JobApp(App[int]):
         return screen.finding.process if isinstance(screen, FindingScreen) else None
 
 
-class StackActions(JobApp):
+class StackActions(SnapshotApp):
     """Actions that change nothing in the job: stacks, comparison, copying, files."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

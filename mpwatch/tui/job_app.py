@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
-from textual.screen import Screen
 
 from mpwatch.nodes.across import PlacedRank
 from mpwatch.nodes.job_source import JobSource, JobState, ProcessAnswer
@@ -15,8 +15,9 @@ from mpwatch.observe.sources.source import Pause, Seek, SetSpeed
 from mpwatch.tui.elements.styled_text import Line, cell, line
 from mpwatch.tui.pages import job
 from mpwatch.tui.pages.job import NodeGroup
+from mpwatch.tui.screens.texts import TextScreen
 from mpwatch.tui.termination import Termination
-from mpwatch.tui.widgets.line_view import LineView, ScrollingLines
+from mpwatch.tui.widgets.line_view import LineView
 from mpwatch.tui.widgets.live_table import LiveTable
 
 ASK_S = 2.0
@@ -61,7 +62,7 @@ class JobApp(App[None]):
         Binding("1", "page('nodes')", "Nodes", id="job.nodes"),
         Binding("2", "page('ranks')", "Ranks", id="job.ranks"),
         Binding("f", "findings", "Findings in full", id="job.findings"),
-        Binding("space", "pause", "Replay: pause or go on", id="job.pause"),
+        Binding("space", "pause", "Replay: pause or resume", id="job.pause"),
         Binding("right_square_bracket", "seek(1)", "Replay: 10 s forward", id="job.forward"),
         Binding("left_square_bracket", "seek(-1)", "Replay: 10 s back", id="job.backward"),
         Binding("plus,equals_sign", "speed(2)", "Replay: faster", id="job.faster"),
@@ -127,12 +128,12 @@ class JobApp(App[None]):
         self.state = message.state
         self.draw()
         if isinstance(self.screen, FindingsScreen):
-            self.screen.draw(self.state)
+            self.screen.show(self.state)
 
     def on_answer_arrived(self, message: AnswerArrived) -> None:
         """Show the details of the process on screen."""
         if isinstance(self.screen, RankScreen):
-            self.screen.draw(message.answer)
+            self.screen.show(message.answer)
 
     def draw(self) -> None:
         """Draw everything from the newest state."""
@@ -193,7 +194,7 @@ class JobApp(App[None]):
         self.action_page("nodes")
 
     def action_pause(self) -> None:
-        """Pause a replay, or let it go on."""
+        """Pause or resume a replay."""
         if self.state.playback is not None:
             self.source.control(Pause(not self.state.playback.is_paused))
 
@@ -241,9 +242,10 @@ def run_job(source: JobSource, spec: str) -> int:
     return termination.exit_code or app.return_code or 0
 
 
-class FindingsScreen(Screen[None]):
+class FindingsScreen(TextScreen[None]):
     """All findings in full."""
 
+    KEYS = " esc back"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,f,q", "dismiss", "Back", id="findings.back"),
     ]
@@ -251,31 +253,21 @@ class FindingsScreen(Screen[None]):
     def __init__(self, state: JobState) -> None:
         super().__init__()
         self._state = state
-        self._text = ScrollingLines(classes="sheet")
 
-    def compose(self) -> ComposeResult:
-        """The text and the keys."""
-        yield self._text
-        yield (keys := LineView(classes="bar"))
-        keys.show((cell(" esc back", "dim"),))
-
-    def on_mount(self) -> None:
-        """Focus the text."""
-        self._text.focus()
-
-    def on_resize(self) -> None:
-        """Wrap the text to the new width."""
-        self.draw(self._state)
-
-    def draw(self, state: JobState) -> None:
+    def show(self, state: JobState) -> None:
         """Show a newer state."""
         self._state = state
-        self._text.show(job.all_findings(state, max(40, self.size.width - 5)))
+        self.draw()
+
+    def lines(self, width: int) -> Sequence[Line]:
+        """The findings."""
+        return job.all_findings(self._state, width)
 
 
-class RankScreen(Screen[None]):
-    """One process of a node, asked for while this screen is open."""
+class RankScreen(TextScreen[None]):
+    """One process of a node, requested at intervals while this screen is open."""
 
+    KEYS = " esc back"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "dismiss", "Back", id="rank.back"),
     ]
@@ -286,40 +278,28 @@ class RankScreen(Screen[None]):
         self._node = node
         self._pid = pid
         self._answer: ProcessAnswer | None = None
-        self._text = ScrollingLines(classes="sheet")
-
-    def compose(self) -> ComposeResult:
-        """The text and the keys."""
-        yield self._text
-        yield (keys := LineView(classes="bar"))
-        keys.show((cell(" esc back", "dim"),))
 
     def on_mount(self) -> None:
-        """Ask now, and again at intervals."""
-        self._text.focus()
-        self._text.show((cell(f"asking {self._node} for process {self._pid}", "dim"),))
+        """Request the process now, and again at intervals."""
         self._ask()
         self.set_interval(ASK_S, self._ask)
 
     def _ask(self) -> None:
         self._source.ask(self._node, self._pid)
 
-    def on_resize(self) -> None:
-        """Wrap the text to the new width."""
-        if self._answer is not None:
-            self.draw(self._answer)
-
-    def draw(self, answer: ProcessAnswer) -> None:
+    def show(self, answer: ProcessAnswer) -> None:
         """Show an answer, if it is about this process."""
-        if (answer.node, answer.pid) != (self._node, self._pid):
-            return
-        self._answer = answer
-        width = max(40, self.size.width - 5)
-        if answer.document is None:
-            self._text.show((cell(answer.problem, "warning"),))
-            return
+        if (answer.node, answer.pid) == (self._node, self._pid):
+            self._answer = answer
+            self.draw()
+
+    def lines(self, width: int) -> Sequence[Line]:
+        """The process, or why it is not shown."""
+        if self._answer is None:
+            return (cell(f"asking {self._node} for process {self._pid}", "dim"),)
+        if self._answer.document is None:
+            return (cell(self._answer.problem, "warning"),)
         try:
-            lines = job.process_lines(answer.document, answer.node, width)
+            return job.process_lines(self._answer.document, self._node, width)
         except (KeyError, TypeError, AttributeError) as error:
-            lines = (cell(f"The answer of {answer.node} is not understood: {error!r}", "warning"),)
-        self._text.show(lines)
+            return (cell(f"The answer of {self._node} is not understood: {error!r}", "warning"),)

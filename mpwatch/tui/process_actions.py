@@ -64,7 +64,9 @@ def _detach_hooks(processes: Sequence[ProcSample]) -> str:
     log = InjectionLog()
     commands = {sample.process: sample.cmdline for sample in processes}
     outcomes = detach_tree(
-        processes, lambda found: log.detached(found, commands.get(found.process, ()))
+        processes,
+        lambda found: log.detached(found, commands.get(found.process, ())),
+        begun=log.detaching,
     )
     stayed = [found for found in outcomes if found.is_attached]
     if stayed:

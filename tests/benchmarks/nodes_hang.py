@@ -24,6 +24,7 @@ import copy
 import os
 import random
 import resource
+import signal
 import sys
 import time
 from collections import Counter
@@ -283,7 +284,7 @@ def measure(stream: Stream, nodes: int, *, has_screen: bool) -> None:
             os.close(output[0])
             os.close(errors[0])
         send_all(stream, [output[1] for output, _ in pipes], ready[1], begin[0], result)
-        os._exit(0)
+        os.kill(os.getpid(), signal.SIGKILL)
     for output, errors in pipes:
         os.close(output[1])
         os.close(errors[1])
@@ -334,7 +335,7 @@ def main() -> None:
         child = os.fork()  # the peak of resident memory is of one process
         if child == 0:
             measure(stream, count, has_screen=has_screen)
-            os._exit(0)
+            os.kill(os.getpid(), signal.SIGKILL)
         os.waitpid(child, 0)
 
 

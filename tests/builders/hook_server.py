@@ -13,17 +13,10 @@ from mpwatch.hook import wire
 from mpwatch.model.events import HookHello, HookStatus, Input
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ProcSample
+from tests.builders.clock import Clock
 
 ME = ProcessId(os.getpid(), 12345)
 NAME = wire.stem(*ME) + wire.SOCKET_SUFFIX
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now_s = 100.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 class FakeHook:
@@ -75,7 +68,7 @@ class ObservedHooks:
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "mpwatch"
         self.folder.mkdir(mode=0o700)
-        self.clock = Clock()
+        self.clock = Clock(100.0)
         self.clients = HookClients(clock=self.clock)
         self.sample = ProcSample(
             process=ME,

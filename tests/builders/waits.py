@@ -15,6 +15,7 @@ from tests.builders.snapshots import (
     main,
     pipe,
     process,
+    snapshot_of,
     thread,
 )
 
@@ -57,3 +58,7 @@ def chain(snapshot: Snapshot) -> WaitChain:
     chains = wait_graph(Index(snapshot)).chains
     assert len(chains) == 1, chains
     return chains[0]
+
+
+def chain_of(*processes: Process) -> WaitChain:
+    return chain(snapshot_of(*processes))

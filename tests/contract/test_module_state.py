@@ -3,6 +3,15 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
+import enum
+import functools
+import importlib
+import operator
+import re
+import sys
+import types
+import typing
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -95,6 +104,87 @@ def _name(node: ast.expr) -> str:
     if isinstance(node, ast.Attribute):
         return node.attr
     return node.id if isinstance(node, ast.Name) else ""
+
+
+# --- values ------------------------------------------------------------------------------------
+
+UNCHANGEABLE = (
+    *(bool, int, float, complex, str, bytes, range, slice, types.NoneType),
+    *(re.Pattern, enum.Enum, type, types.FunctionType, types.MappingProxyType),
+    *(types.GenericAlias, types.UnionType, typing.TypeVar, typing.ParamSpec),
+    *(type(typing.Literal[1]), operator.attrgetter),
+)
+
+
+def changeable(module: types.ModuleType, source: str) -> Iterator[str]:
+    """The values that a module defines and that could change, or hold what changes.
+
+    A dictionary is a table if it is declared as a `Mapping`: then mypy refuses to change it. So is
+    each value of a `Mapping[..., Mapping[...]]`.
+    """
+    for name, annotation in _defined(ast.parse(source)):
+        if not _is_unchangeable(getattr(module, name, None), annotation.count("Mapping[")):
+            yield name
+
+
+def _defined(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """The variables of a module, each with its annotation."""
+    for statement in tree.body:
+        if isinstance(statement, ast.Assign):
+            for node in (each for target in statement.targets for each in ast.walk(target)):
+                if isinstance(node, ast.Name):
+                    yield node.id, ""
+        elif isinstance(statement, ast.AnnAssign):
+            yield _name(statement.target), ast.unparse(statement.annotation)
+
+
+def _is_unchangeable(value: object, depth: int = 0) -> bool:
+    """Whether a value cannot change; dictionaries may be nested so deep."""
+    if isinstance(value, dict) and depth > 0:
+        return all(_is_unchangeable(each, depth - 1) for each in (*value, *value.values()))
+    if isinstance(value, tuple | frozenset):
+        return all(_is_unchangeable(each, depth) for each in value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return bool(value.__dataclass_params__.frozen)  # type: ignore[attr-defined]
+    if isinstance(value, functools.partial):
+        return all(map(_is_unchangeable, (*value.args, *value.keywords.values())))
+    return isinstance(value, UNCHANGEABLE)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_no_value_of_a_module_can_change(path: Path) -> None:
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    module = importlib.import_module(".".join(parts).removesuffix(".__init__"))
+
+    assert list(changeable(module, path.read_text())) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "class Store: ...\nKEPT = Store()",
+        "KEPT = {}",
+        "KEPT: dict[int, int] = {}",
+        "from collections.abc import Mapping\nKEPT: Mapping[int, list[int]] = {1: []}",
+        "KEPT = ([],)",
+        "import dataclasses\n@dataclasses.dataclass\nclass Store:\n    n: int = 0\nKEPT = Store()",
+        "import weakref\nKEPT = weakref.WeakKeyDictionary()",
+        "import threading\nKEPT = threading.local()",
+        "import functools\nKEPT = functools.lru_cache(abs)",
+        "import itertools\nKEPT, OTHER = itertools.count(), 1",
+    ],
+)
+def test_each_kind_of_value_that_can_change_is_found(
+    source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = types.ModuleType("made_up")
+    monkeypatch.setitem(sys.modules, "made_up", module)
+    exec(source, vars(module))
+
+    assert list(changeable(module, source)) == ["KEPT"]
+
+
+# --- statements --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))

@@ -15,10 +15,18 @@ not end, the stacks, the output and the hooks' files are kept.
   job needs.
 - Pids are reused at once. The job is stopped and continued, and gets signals that it handles.
 - In some rounds the job may open few descriptors, and has the hook from its start.
+- Between two of its steps the job may start no further thread or process (`pids.max` of a control
+  group), or may map hardly more memory (RLIMIT_AS), while mpwatch injects and detaches. The job
+  rests then, because at a limit that it hits itself it would also fail alone. Observers have such
+  limits at any time.
+- In some rounds the wall clock of job and observers jumps by an hour back and forth
+  several times a second (a library in LD_PRELOAD, if there is a C compiler; no clock of the machine
+  is set), CLOCK_MONOTONIC and CLOCK_BOOTTIME are days ahead of each other (a time
+  namespace), and some observers are in another time namespace than the job.
 
-Each round has mount, pid and IPC namespaces of its own, which takes root. Clocks are not moved: the
-kernel has no namespace for the wall clock. The exit code is 1 if a round failed, 2 if none
-could run.
+Each round has mount, pid and IPC namespaces of its own, which takes root. The exit code is 1 if a
+round failed, 2 if none could run. What a machine does not have (control groups that can be
+written, a compiler) is left out, and the counts at the end show it.
 """
 
 from __future__ import annotations
@@ -58,6 +66,44 @@ FEW_DESCRIPTORS = 96
 METHODS = ["fork"] * 6 + ["forkserver"] * 2 + ["spawn"]
 STRATEGIES = ["file_descriptor", "file_system"]
 RUNTIME = Path("/run/chaos")
+HOLD = Path("/run/chaos-hold")
+HELD_WITHIN_S = 5.0
+LIMITED_WITHIN_S = 20.0
+MIB = 1 << 20
+PIDS_GROUPS = (Path("/sys/fs/cgroup/pids"), Path("/sys/fs/cgroup"))
+"""Control groups with a limit of pids, version 1 and 2."""
+FAR_S = 5 * 86400
+JUMPING_CLOCK = r"""
+#define _GNU_SOURCE
+#include <time.h>
+#include <sys/time.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static long offset(void) {
+    struct timespec now;
+    syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &now);
+    return now.tv_nsec / 250000000 % 2 ? 3600 : -3600;
+}
+int clock_gettime(clockid_t clock, struct timespec *at) {
+    int result = syscall(SYS_clock_gettime, clock, at);
+    if (result == 0 && clock == CLOCK_REALTIME) at->tv_sec += offset();
+    return result;
+}
+int gettimeofday(struct timeval *restrict at, void *restrict zone) {
+    struct timespec now;
+    int result = clock_gettime(CLOCK_REALTIME, &now);
+    at->tv_sec = now.tv_sec;
+    at->tv_usec = now.tv_nsec / 1000;
+    return result;
+}
+time_t time(time_t *at) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (at) *at = now.tv_sec;
+    return now.tv_sec;
+}
+"""
 NAMESPACES = ["unshare", "--mount", "--pid", "--ipc", "--fork", "--kill-child", "--mount-proc"]
 
 
@@ -71,6 +117,8 @@ class Round:
         self.strategy = self.dice.choice(STRATEGIES)
         self.is_hooked = self.dice.random() < 0.4
         self.has_few_descriptors = self.dice.random() < 0.3
+        self.has_jumping_clock = self.dice.random() < 0.3
+        self.group = pids_group(seed)
         self.observers: list[subprocess.Popen[bytes]] = []
         self.clients: list[socket.socket] = []
         self.counts: Counter[str] = Counter()
@@ -83,6 +131,9 @@ class Round:
         expected = self._job_alone()
         job = self._start(self.method, self.is_hooked)
         output: list[bytes] = []
+        if self.has_jumping_clock:
+            self.counts["jumping wall clock"] += "LD_PRELOAD" in self._environment()
+        self.counts["time namespace"] += is_far_ahead(self.seed)
         reader = threading.Thread(target=lambda: output.extend(job.communicate()))
         reader.start()
         deadline_s = time.monotonic() + JOB_WITHIN_S
@@ -138,15 +189,25 @@ class Round:
         def prepare() -> None:
             if self.has_few_descriptors:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (FEW_DESCRIPTORS, FEW_DESCRIPTORS))
+            if self.group is not None:
+                (self.group / "job" / "cgroup.procs").write_text("0")
 
         return subprocess.Popen(
             [sys.executable, *runner, *program],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            env=self._environment(),
             preexec_fn=prepare,
             start_new_session=True,
         )
+
+    def _environment(self) -> dict[str, str]:
+        """The environment of job and observers."""
+        library = Path(tempfile.gettempdir(), "mpwatch-chaos-clock.so")
+        if not self.has_jumping_clock or not library.exists():
+            return dict(os.environ)
+        return {**os.environ, "LD_PRELOAD": str(library)}
 
     def _disturb(self, pid: int) -> None:
         """Disturb the job or its observers once."""
@@ -160,6 +221,8 @@ class Round:
             self._reuse_pids,
             self._stop,
             self._signal,
+            *[self._observe_at_a_limit] * 2,
+            self._limit_observers,
         ]
         what = self.dice.choice(disturbances)
         self.counts[what.__name__.strip("_")] += 1
@@ -180,14 +243,89 @@ class Round:
                 ["detach", str(pid)],
             ]
         )
+        elsewhere = ["unshare", "--time", "--boottime", str(FAR_S), "--fork", "--kill-child"]
+        is_elsewhere = self.dice.random() < 0.1
+        self.counts["in another time namespace"] += is_elsewhere
+        self._start_observer(command, elsewhere if is_elsewhere else [])
+
+    def _start_observer(
+        self, command: list[str], runner: list[str], room_bytes: int | None = None
+    ) -> subprocess.Popen[bytes]:
+        """Start mpwatch; `room_bytes` limits the memory that it may map."""
+
+        def prepare() -> None:
+            if room_bytes is not None:
+                resource.setrlimit(resource.RLIMIT_AS, (room_bytes, room_bytes))
+            if self.group is not None:
+                (self.group / "observers" / "cgroup.procs").write_text("0")
+
         popen = subprocess.Popen(
-            [sys.executable, "-m", "mpwatch", *command],
+            [*runner, sys.executable, "-m", "mpwatch", *command],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
+            env=self._environment(),
+            preexec_fn=prepare,
             start_new_session=True,
         )
         self.observers.append(popen)
+        return popen
+
+    def _observe_at_a_limit(self, pid: int) -> None:
+        """Inject or detach while the job, between two steps, may start or map nothing more."""
+        Path(f"{HOLD}-held").unlink(missing_ok=True)
+        HOLD.touch()
+        try:
+            deadline_s = time.monotonic() + HELD_WITHIN_S
+            while not Path(f"{HOLD}-held").exists():
+                if time.monotonic() > deadline_s or not command_line(pid):
+                    return
+                time.sleep(0.02)
+            lift = self._limit_job(pid)
+            try:
+                command = self.dice.choice(
+                    [["dump", str(pid), "--hook", "--keep", "--no-stacks"], ["detach", str(pid)]]
+                )
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._start_observer(command, []).wait(LIMITED_WITHIN_S)
+            finally:
+                lift()
+        finally:
+            HOLD.unlink()
+
+    def _limit_job(self, pid: int) -> Callable[[], None]:
+        """Limit the pids or the memory of the job; the function that lifts the limit."""
+        if self.group is not None and self.dice.random() < 0.5:
+            self.counts["pid limit of the job"] += 1
+            return limit_pids(self.group / "job")
+        self.counts["memory limit of the job"] += 1
+        room = self.dice.choice([0, 1, 4, 16]) * MIB
+        limited = []
+        for each in session_of(pid):
+            with contextlib.suppress(OSError, ValueError):
+                old = resource.prlimit(each, resource.RLIMIT_AS)
+                size = int(Path(f"/proc/{each}/statm").read_text().split()[0]) * 4096
+                resource.prlimit(each, resource.RLIMIT_AS, (size + room, old[1]))
+                limited.append((each, old))
+
+        def lift() -> None:
+            for each, old in limited:
+                with contextlib.suppress(OSError):
+                    resource.prlimit(each, resource.RLIMIT_AS, old)
+
+        return lift
+
+    def _limit_observers(self, pid: int) -> None:
+        """Let the running observers start nothing more for a moment, or one map little memory."""
+        if self.group is not None and self.dice.random() < 0.5:
+            self.counts["pid limit of observers"] += 1
+            lift = limit_pids(self.group / "observers")
+            time.sleep(self.dice.random() * 0.5)
+            lift()
+            return
+        self.counts["memory limit of an observer"] += 1
+        room = self.dice.choice([60, 120, 250, 500]) * MIB
+        self._start_observer(["dump", str(pid), "--hook", "--keep"], [], room)
 
     def _torment_observer(self, _pid: int) -> None:
         """Stop a running observer for a moment, or kill it with SIGKILL."""
@@ -285,6 +423,67 @@ class Round:
                 self.faults.append(f"{path.name} is left by a process that nobody killed: {text}")
 
 
+def pids_group(seed: int) -> Path | None:
+    """A control group with the groups `job` and `observers`; `None` where none can be made."""
+    for parent in PIDS_GROUPS:
+        group = parent / f"mpwatch-chaos-{seed}"
+        with contextlib.suppress(OSError):
+            if parent.name == "cgroup":
+                if "pids" not in (parent / "cgroup.controllers").read_text().split():
+                    continue
+                (parent / "cgroup.subtree_control").write_text("+pids")
+            group.mkdir(exist_ok=True)
+            if parent.name == "cgroup":
+                (group / "cgroup.subtree_control").write_text("+pids")
+            for name in ("job", "observers"):
+                (group / name).mkdir(exist_ok=True)
+                (group / name / "pids.max").write_text("max")
+            return group
+    return None
+
+
+def remove_pids_group(seed: int) -> None:
+    """Remove the control groups of a round once its processes have exited."""
+    for parent in PIDS_GROUPS:
+        for name in ("job", "observers", ""):
+            with contextlib.suppress(OSError):
+                (parent / f"mpwatch-chaos-{seed}" / name).rmdir()
+
+
+def limit_pids(group: Path) -> Callable[[], None]:
+    """Let a control group start nothing more; the function that lifts the limit."""
+    (group / "pids.max").write_text((group / "pids.current").read_text())
+
+    def lift() -> None:
+        (group / "pids.max").write_text("max")
+
+    return lift
+
+
+def session_of(pid: int) -> list[int]:
+    """The processes of a session."""
+    found = []
+    for each in others():
+        with contextlib.suppress(OSError):
+            if os.getsid(each) == pid:
+                found.append(each)
+    return found
+
+
+def is_far_ahead(seed: int) -> bool:
+    """Whether a round has a time namespace with clocks that are far ahead."""
+    return random.Random(f"clocks {seed}").random() < 0.3
+
+
+def build_jumping_clock() -> None:
+    """Compile the library with the jumping wall clock, if there is a compiler."""
+    library = Path(tempfile.gettempdir(), "mpwatch-chaos-clock.so")
+    command = ["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", f"{library}.{os.getpid()}"]
+    with contextlib.suppress(FileNotFoundError):
+        subprocess.run(command, input=JUMPING_CLOCK.encode(), check=True)
+        os.replace(f"{library}.{os.getpid()}", library)
+
+
 def fill(path: Path, leave_bytes: int) -> None:
     """Make a file that takes what is free on its file system, but for `leave_bytes`."""
     free = shutil.disk_usage(path.parent).free - leave_bytes
@@ -331,9 +530,11 @@ def inside(seed: int) -> int:
     RUNTIME.mkdir(mode=0o700)
     os.environ["XDG_RUNTIME_DIR"] = str(RUNTIME)
     os.environ["OMP_NUM_THREADS"] = "1"
+    os.environ["CHAOS_HOLD"] = str(HOLD)
     one = Round(seed)
     one.run()
     kind = f"{one.method}, {one.strategy}{', hooked' * one.is_hooked}"
+    kind += ", jumping clock" * one.has_jumping_clock + ", far ahead" * is_far_ahead(seed)
     print(json.dumps({"kind": kind, "faults": one.faults, "counts": dict(one.counts)}))
     return 0
 
@@ -349,6 +550,7 @@ def main() -> int:
     if not can_run():
         print("namespaces take root: sudo python -m tests.endurance.chaos", file=sys.stderr)
         return 2
+    build_jumping_clock()
     first = arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(10**6)
     counts: Counter[str] = Counter()
     failed, done, longest_s, began_s = [], 0, 0.0, time.monotonic()
@@ -385,13 +587,18 @@ def can_run() -> bool:
 def one_round(seed: int) -> dict[str, Any]:
     """Run one round in namespaces of its own."""
     command = [sys.executable, "-m", "tests.endurance.chaos", "--inside", "--seed", str(seed)]
+    dice = random.Random(f"far {seed}")
+    ahead = [f"--{name}={dice.randrange(FAR_S)}" for name in ("monotonic", "boottime")]
+    clocks = ["--time", *ahead] if is_far_ahead(seed) else []
     try:
         done = subprocess.run(
-            [*NAMESPACES, *command], capture_output=True, text=True, timeout=ROUND_WITHIN_S
+            [*NAMESPACES, *clocks, *command], capture_output=True, text=True, timeout=ROUND_WITHIN_S
         )
     except subprocess.TimeoutExpired as error:
         fault = f"the round itself did not end within {ROUND_WITHIN_S:.0f} s: {error.stderr!r}"
         return {"kind": "?", "faults": [fault], "counts": {}}
+    finally:
+        remove_pids_group(seed)
     try:
         found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
         return found

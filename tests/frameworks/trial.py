@@ -19,7 +19,7 @@ from mpwatch.describe.findings import labelled_fields, unresolved
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process, Snapshot
-from mpwatch.observe.sources.oneshot import LookOptions, watch_for
+from mpwatch.observe.sources.oneshot import OneShotOptions, watch_for
 from tests.frameworks.catalogue import Failure, Framework, says_all
 
 AFTER_FAULT_S = 45.0
@@ -89,7 +89,7 @@ class Trial:
         watch_for(
             root,
             limit_s,
-            LookOptions(),
+            OneShotOptions(),
             each=keep,
             stop=lambda: stop() or self.process.poll() is not None,
         )

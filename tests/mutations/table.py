@@ -321,7 +321,8 @@ TABLE = (
         "the ring's descriptor stays open",
         HOOK + "transport/ring.py",
         "Ring.open_memory",
-        "if not is_ours:\n    os.close(fd)",
+        "if not is_ours and identity in (None, runtime_dir.identity(self._system, fd)):\n"
+        "    os.close(fd)",
         "pass",
         (COST,),
     ),

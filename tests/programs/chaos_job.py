@@ -40,6 +40,7 @@ def serve(connection):
     """Run as a worker: answer tensors with tensors until a command to crash or to end."""
     torch.set_num_threads(1)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    connection.send("loaded")
     while True:
         action, value = connection.recv()
         if action == "end":
@@ -91,6 +92,9 @@ class Workers:
         try:
             for _ in range(WORKERS):
                 self.pairs.append(self.start())
+            # A limit that is set while a worker imports torch would fail the job itself.
+            for _, connection in self.pairs:
+                connection.recv()
         except BaseException:
             self.abandon()
             raise
@@ -113,6 +117,7 @@ class Workers:
         process.join()
         connection.close()
         self.pairs[index] = self.start()
+        self.pairs[index][1].recv()
         return process.exitcode
 
     def end(self):
@@ -168,6 +173,16 @@ def step(dice, workers, context, generator):
     return action, done.stdout.decode().strip()
 
 
+def rest(pause_s):
+    """Wait between two steps, when no process starts another; for as long as a file asks for it."""
+    time.sleep(pause_s)
+    hold = os.environ.get("CHAOS_HOLD")
+    while hold and os.path.exists(hold):
+        with open(f"{hold}-held", "w"):
+            pass
+        time.sleep(0.02)
+
+
 def main():
     seed, method, strategy, steps = int(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4])
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -184,7 +199,7 @@ def main():
     try:
         for number in range(steps):
             print(number, *step(dice, workers, context, generator), flush=True)
-            time.sleep(dice.random() * 0.2)
+            rest(dice.random() * 0.2)
     except BaseException:
         workers.abandon()
         raise

@@ -1,4 +1,7 @@
-"""A program that closes all descriptors from 3 on, as daemons do: `hook_closed.py fork|exit`."""
+"""A program that closes all descriptors from 3 on, as daemons do: `hook_closed.py fork|exit|early`.
+
+`early` begins at once, while the hook's thread starts, and opens files of its own that must stay.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +12,19 @@ import sys
 import time
 
 import mpwatch
-from mpwatch import hook
 
 assert mpwatch.instrument()
-session = hook.current()
-assert session is not None
-# The hook's thread reads files when it starts. A descriptor that the program closes meanwhile is
-# closed a second time after that.
-while session.version is None or session.jobs:
-    time.sleep(0.001)
-time.sleep(0.2)
+if sys.argv[1] == "early":
+    until = time.monotonic() + 0.2
+    while time.monotonic() < until:
+        os.closerange(3, 64)
+        own = [os.open(__file__, os.O_RDONLY) for _ in range(6)]
+        inode = os.fstat(own[0]).st_ino
+        for _ in range(2_000):
+            pass  # the interpreter may switch to the hook's thread
+        if any(os.fstat(fd).st_ino != inode for fd in own):
+            sys.exit("a descriptor is not the program's any more")
+    sys.exit()
 os.closerange(3, 64)
 if sys.argv[1] == "fork":
     server = socket.socket()  # gets the number of the hook's descriptor

@@ -142,7 +142,7 @@ async def test_rows_are_built_again_only_for_changed_processes(
     made: list[int] = []
     original = tree.new_row
 
-    def make(node: tree.Node, *more: Any) -> Row:
+    def make(node: tree.TreeRow, *more: Any) -> Row:
         made.append(node.process.pid)
         return original(node, *more)
 

@@ -78,7 +78,7 @@ async def test_following_can_be_switched_off() -> None:
     assert asked(source, Follow) == [Follow(MAIN), Follow(None)]
 
 
-async def test_the_source_is_told_which_process_the_cursor_is_on() -> None:
+async def test_the_source_receives_the_process_under_the_cursor() -> None:
     source = ScriptedSource(loader_job())
     app = MpwatchApp(source)
     async with app.run_test(size=SIZE, notifications=True) as pilot:

@@ -52,8 +52,8 @@ _PLACES_KEPT = 32
 _places: dict[tuple[str, int, int, int, bytes], int] = {}
 """Offset of an instruction sequence in a mapping: processes of a job share their files."""
 
-LOOKS = 6
-_LOOK_S = 0.0004
+ATTEMPTS = 6
+_PAUSE_S = 0.0004
 TRANSFER_OVER_S = 0.3
 """How long a thread must not have been seen in a transfer before it is stopped while it runs."""
 _TRANSFERS_KEPT = 256
@@ -69,7 +69,7 @@ class NotReady(Refused):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CallPlan:
     """The addresses a call needs, all found before the thread is stopped."""
 
     interpreter: Interpreter
@@ -90,7 +90,7 @@ class Plan:
 
 def prepare(
     interpreter: Interpreter, machine: Machine, memory: TargetMemory, function: int, block_at: int
-) -> Plan:
+) -> CallPlan:
     """Find the addresses a call needs.
 
     Raises:
@@ -103,11 +103,13 @@ def prepare(
         code, getter, lambda address: int.from_bytes(memory.read(address, 8), "little")
     )
     locking, waiting = interpreter.locking_ranges, interpreter.waiting_ranges
-    return Plan(interpreter, machine, function, block_at, return_to, started_at, locking, waiting)
+    return CallPlan(
+        interpreter, machine, function, block_at, return_to, started_at, locking, waiting
+    )
 
 
 def queue(
-    plan: Plan, memory: TargetMemory, step: Callable[[str], None] = lambda name: None
+    plan: CallPlan, memory: TargetMemory, step: Callable[[str], None] = lambda name: None
 ) -> float:
     """Queue the call; must run on a thread that ends soon afterwards.
 
@@ -150,7 +152,7 @@ def queue(
         return ended_s - stopped_s
 
 
-def _require_started(plan: Plan, memory: TargetMemory) -> None:
+def _require_started(plan: CallPlan, memory: TargetMemory) -> None:
     """Read the flag that `Py_IsInitialized` returns.
 
     A call queued in an interpreter that is still starting would run before `importlib` is loaded,
@@ -169,7 +171,7 @@ def _require_started(plan: Plan, memory: TargetMemory) -> None:
         raise NotReady
 
 
-def _returns(plan: Plan, tracee: Tracee, context: Context) -> bool:
+def _returns(plan: CallPlan, tracee: Tracee, context: Context) -> bool:
     """Wait until the call is about to return through the frame; `False` after the timeout.
 
     A thread that gets no cpu for that long returns by itself, and the call is queued too.
@@ -192,7 +194,7 @@ def _returns(plan: Plan, tracee: Tracee, context: Context) -> bool:
     return False
 
 
-def _stop_safely(plan: Plan, tracee: Tracee, memory: TargetMemory) -> Context:
+def _stop_safely(plan: CallPlan, tracee: Tracee, memory: TargetMemory) -> Context:
     """Stop the thread at a place where it cannot hold the lock around the pending calls.
 
     That lock is taken only to queue or execute a call, so one attempt is nearly always enough. More
@@ -216,7 +218,7 @@ def _stop_safely(plan: Plan, tracee: Tracee, memory: TargetMemory) -> Context:
 def _require_no_transfer(pid: int, machine: Machine) -> None:
     """Refuse a thread that seems to be in a transfer between two moments of waiting.
 
-    While it runs, nothing tells from outside which system call it is in, if any: a thread that
+    While it runs, nothing shows from outside which system call it is in, if any: a thread that
     writes much to a pipe or socket runs and waits in turn within one call, and a stop ends that
     call in either state. So a running thread is looked at several times, and one that was
     seen in a transfer is stopped only in another call, or some time later.
@@ -224,9 +226,9 @@ def _require_no_transfer(pid: int, machine: Machine) -> None:
     Raises:
         Refused: As `_require_repeatable`.
     """
-    for look in range(LOOKS):
-        if look:
-            time.sleep(_LOOK_S)
+    for attempt in range(ATTEMPTS):
+        if attempt:
+            time.sleep(_PAUSE_S)
         blocked = _blocked_call(pid)
         if not blocked:
             continue
@@ -267,7 +269,7 @@ def _require_repeatable(machine: Machine, blocked: tuple[int, ...]) -> None:
         )
 
 
-def _may_hold_lock(plan: Plan, context: Context, tracee: Tracee, memory: TargetMemory) -> bool:
+def _may_hold_lock(plan: CallPlan, context: Context, tracee: Tracee, memory: TargetMemory) -> bool:
     """Whether the thread is inside locking code or a restartable sequence."""
     counter = plan.machine.program_counter(context)
     rseq_at = tracee.rseq_address()
@@ -289,7 +291,7 @@ def _may_hold_lock(plan: Plan, context: Context, tracee: Tracee, memory: TargetM
     return any(start <= word < end for word in near for start, end in ranges)
 
 
-def _is_waiting(plan: Plan, context: Context) -> bool:
+def _is_waiting(plan: CallPlan, context: Context) -> bool:
     """Whether the thread was asleep in a futex call, and still in it when it was stopped."""
     call = context.blocked_call
     if len(call) < 9 or call[0] != plan.machine.futex or call[2] & _FUTEX_COMMAND not in _WAITS:

@@ -32,7 +32,7 @@ from typing import Any
 from mpwatch.attach.arch import machine_here
 from mpwatch.attach.native import gil_syscalls, pending_call
 from mpwatch.attach.native.code_cave import TargetMemory
-from mpwatch.attach.native.pending_call import NotReady, Plan
+from mpwatch.attach.native.pending_call import CallPlan, NotReady
 from mpwatch.attach.outcomes import Refused
 from mpwatch.collect.process.procfs import stat_of
 from mpwatch.model.ids import ProcessId
@@ -74,7 +74,7 @@ class Tracer:
         self.pid = pid
         self._sock = sock
 
-    def queue(self, process: ProcessId, plan: Plan, step: Step) -> float:
+    def queue(self, process: ProcessId, plan: CallPlan, step: Step) -> float:
         """As `pending_call.queue`, in the tracer.
 
         Raises:
@@ -236,7 +236,7 @@ def serve() -> None:
             send(sock, answer)
 
 
-def _answer(process: ProcessId, plan: Plan, step: Step) -> Message:
+def _answer(process: ProcessId, plan: CallPlan, step: Step) -> Message:
     """Serve one request."""
     try:
         return "stopped for", queue_here(process, plan, step)
@@ -250,7 +250,7 @@ def _answer(process: ProcessId, plan: Plan, step: Step) -> Message:
         return "refused", f"the tracer failed: {error!r}", "", False
 
 
-def queue_here(process: ProcessId, plan: Plan, step: Step) -> float:
+def queue_here(process: ProcessId, plan: CallPlan, step: Step) -> float:
     """As `pending_call.queue`, in this process, on a thread that ends with it.
 
     Raises:
@@ -279,7 +279,7 @@ def require_same(process: ProcessId) -> None:
         raise Refused("the process ended during the attempt")
 
 
-def without_mappings(plan: Plan) -> Plan:
+def without_mappings(plan: CallPlan) -> CallPlan:
     """A plan without the thousands of mappings that only its preparation needs, for pickling."""
     found = plan.interpreter
     writable = tuple(m for m in found.mappings if "w" in m.permissions and not m.inode)

@@ -29,8 +29,8 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _MARK_FILE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 _ANSWER_BYTES = 1 << 16
-_LOOK_S = 0.001
-_LOOK_AT_MOST_S = 0.03
+_POLL_S = 0.001
+_LONGEST_POLL_S = 0.03
 _SWEEP_EVERY_S = 10.0
 _REMEMBERED = 64
 PREFIX = "attach-"
@@ -74,13 +74,13 @@ class ExchangeDir:
     def answer_within(self, timeout_s: float) -> Answer | None:
         """Wait for the answer; the directory is opened once and not for each poll."""
         deadline_s = time.monotonic() + timeout_s
-        pause_s = _LOOK_S
+        pause_s = _POLL_S
         with contextlib.suppress(OSError, Refused), self._opened() as folder:
             while _read(folder, "result") is None and os.fstat(folder).st_nlink:
                 if time.monotonic() > deadline_s:
                     break
                 time.sleep(pause_s)
-                pause_s = min(pause_s * 1.3, _LOOK_AT_MOST_S)
+                pause_s = min(pause_s * 1.3, _LONGEST_POLL_S)
         return self.answer()
 
     def handed_over_at(self) -> int | None:

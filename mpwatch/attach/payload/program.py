@@ -113,7 +113,7 @@ def _before_exit(action: Any, contents: dict[str, Any]) -> dict[str, Any]:
 def _uncollected(action: Any, contents: dict[str, Any]) -> dict[str, Any]:
     """Collect no garbage meanwhile.
 
-    Thousands of new objects would bring the collection of all generations about, which takes a
+    Thousands of new objects would cause a collection of all generations, which takes a
     worker of torch 0.1 s and, where it was forked, copies the heap that it shares with its parent.
     """
     was_enabled = gc.isenabled()
@@ -163,6 +163,8 @@ def described(state: str, package: Any) -> dict[str, Any]:
     """An answer that says where the hook's files are, as this process names them."""
     session = package.current()
     found = {"state": state, "version": str(package.version() or "")}
+    if hasattr(package, "wire"):
+        found["release"] = package.wire.RELEASE
     if session is not None:
         found["socket"] = str(session.server.path or "")
         found["ring"] = str(session.ring.path or "")

@@ -77,8 +77,8 @@ def _said(process: ProcessId, hello: dict[str, Any] | None, none: NoHook | None)
     value = f"attached{since}, loaded by {clean(str(hello.get('started_by', '?')), 40)}, {version}"
     ring = clean(str(hello.get("ring") or "none"), 200)
     problems = hello.get("problems")
-    told = "; ".join(clean(str(each), 200) for each in _list(problems))
-    meaning = f"Its ring is {ring}." + (f" It reports: {told}." if told else "")
+    problem_words = "; ".join(clean(str(each), 200) for each in _list(problems))
+    meaning = f"Its ring is {ring}." + (f" It reports: {problem_words}." if problem_words else "")
     return Check("hook", "ok", value, meaning, f"mpwatch detach {process.pid}")
 
 

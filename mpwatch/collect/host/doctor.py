@@ -74,7 +74,7 @@ def gpu_driver(reading: GpuReading) -> Check:
         return Check("GPU", "note", "none", f"{reason} Jobs on the CPU need none.")
     names = ", ".join(sorted({gpu.name for gpu in reading.gpus}))
     value = f"{len(reading.gpus)} x {names}" if reading.gpus else "driver without a device"
-    meaning = "Memory and use of each process are shown where the driver tells them."
+    meaning = "Memory and use of each process are shown where the driver reports them."
     return Check("GPU", "ok", value, meaning)
 
 
@@ -286,7 +286,7 @@ def start_method(version: tuple[int, int] | None) -> Check:
     """The default start method of `multiprocessing` on Linux."""
     name = "start method"
     if version is None:
-        return unknown(name, "the version of Python cannot be told")
+        return unknown(name, "the version of Python is unknown")
     value = f"Python {version[0]}.{version[1]}: "
     if version >= (3, 14):
         meaning = (

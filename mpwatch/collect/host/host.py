@@ -23,7 +23,7 @@ from mpwatch.model.sanitize import clean
 
 RELOCATE_S = 30.0
 """Places of control groups, limits of the kernel and owners of ports hardly ever change."""
-LOOK_AGAIN_S = 2.0
+REREAD_S = 2.0
 """How old a list of orphaned segments may become: they may be removed at any time."""
 
 _MEMORY = re.compile(rb"^(MemTotal|MemAvailable):\s+(\d+) kB", re.M)
@@ -117,7 +117,7 @@ class HostCollector:
         )
 
     def note_files(self, samples: Iterable[ProcSample]) -> None:
-        """Note which files processes have open: their folders are listed from the next look on."""
+        """Note which files are open: their folders are listed from the next reading on."""
         self._new_files.note(samples)
 
     def oom_kills(self) -> int | None:
@@ -144,7 +144,7 @@ class HostCollector:
                 problems.append(f"control group: {error.strerror}")
                 return None
             self._reader_for = (pid, at_s)
-        elif self._left and at_s - self._left_at_s > LOOK_AGAIN_S:
+        elif self._left and at_s - self._left_at_s > REREAD_S:
             self._left, self._left_at_s = left_segments(self._proc, pid), at_s
         if self._reader is None:
             return None

@@ -26,7 +26,7 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import FdSample, ProcSample
 from mpwatch.model.sanitize import clean
 
-LOOK_S = 4.0
+LISTING_S = 4.0
 """Folders are examined at most this often."""
 COST_LIMIT = 1000
 PAUSE_S = 30.0
@@ -34,7 +34,7 @@ PAUSE_S = 30.0
 a cpu, nor for more than `PAUSE_S`. 5,000 names take 3 ms on an idle machine, 140 of which 47 are
 new took 2.4 ms on a busy one. The first listing does not count: it examines every name."""
 NAMES_LIMIT = 20_000
-"""A folder with more names is not listed. In a tmpfs its size still tells how many there are."""
+"""A folder with more names is not listed. In a tmpfs its size still shows how many there are."""
 ENTRY_BYTES, OWN_ENTRIES = 20, 2
 """The size of a folder in a tmpfs: so much for each name, `.` and `..` as well (BOGO_DIRENT_SIZE of
 mm/shmem.c of Linux; seen on 6.18)."""
@@ -198,7 +198,7 @@ class NewFilesReader:
         Returns:
             The files; `None` if no folder can be read.
         """
-        if at_s - self._looked_at_s < LOOK_S:
+        if at_s - self._looked_at_s < LISTING_S:
             return self._found
         self._looked_at_s = at_s
         if at_s - self._places_at_s >= PLACES_S:
@@ -207,12 +207,12 @@ class NewFilesReader:
             self._places = _working_directories(self._proc, (pid, *islice(others, PLACES_LIMIT)))
         tmp = (tmp or "/tmp").rstrip("/") or "/"
         roots = (SHM, tmp, *self._places, *islice(reversed(self._written), WRITTEN_LIMIT))
-        self._look_at(f"{self._proc}/{pid}/root", roots, uid, since_wall_s, at_s)
+        self._list_folders(f"{self._proc}/{pid}/root", roots, uid, since_wall_s, at_s)
         listed = [(path, each) for path, each in self._folders.items() if each.is_listed]
         self._found = tuple(self._shown(pid, listed)) if listed else None
         return self._found
 
-    def _look_at(
+    def _list_folders(
         self, root: str, roots: Iterable[str], uid: int, since_wall_s: float, at_s: float
     ) -> None:
         """Look at the folders and at what is below them, as far as the limits allow."""
@@ -224,14 +224,14 @@ class NewFilesReader:
             if path in self._folders or self._type_of(path) not in LOCAL_TYPES:
                 continue
             folder = before.get(path) or _Folder(depth, is_shared, self._type_of(path))
-            if not self._look(f"{root}{path}", folder, depth, uid, since_wall_s, at_s):
+            if not self._list_folder(f"{root}{path}", folder, depth, uid, since_wall_s, at_s):
                 continue
             self._folders[path] = folder
             if folder.depth < DEPTH_LIMIT:
                 names = _newest(folder, since_wall_s)
                 waiting.extend((f"{path}/{name}", depth + 1, is_shared) for name in names)
 
-    def _look(
+    def _list_folder(
         self,
         path: str,
         folder: _Folder,
@@ -300,7 +300,7 @@ def _list(path: str, folder: _Folder, uid: int, since_wall_s: float, count: int 
         folder: What is known of it.
         uid: The owner whose files count.
         since_wall_s: The time from which they count.
-        count: How many names it has, where its size tells that.
+        count: How many names it has, where its size shows that.
     """
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
     descriptor = os.open(path, flags)

@@ -1,7 +1,15 @@
-"""Python stacks by py-spy, with a time limit; no process stays stopped afterwards."""
+"""Python stacks by py-spy, with a time limit; no process stays stopped afterwards.
+
+py-spy stops all threads of a process. A stop ends a transfer that has begun (a write to a pipe or
+socket with much data) with what was transferred until then, and Python hands that count to the
+program. So a process with a thread in a transfer is read while it runs. What py-spy reads of a
+thread that runs meanwhile may be torn: parts of it are from different moments. A stack is used only
+if its thread was blocked in one system call before and after, or if two readings are equal.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -14,8 +22,9 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from mpwatch.collect.host import ptrace_access
-from mpwatch.collect.host.ptrace_access import resume_if_stopped, stops_of
+from mpwatch.collect.host.ptrace_access import Stops, resume_if_stopped, stops_of
 from mpwatch.collect.process import procfs
+from mpwatch.collect.process.syscall_waits import parse_syscall, transfer_of
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame, StackSample, StacksTaken
 from mpwatch.model.sanitize import NAME_LIMIT, clean
@@ -121,8 +130,29 @@ LOCALS_LIMIT = 64
 STOPPED_THREADS_LIMIT = 500
 """py-spy stops all threads and then reads one after the other: 10,000 were stopped for 5 s."""
 REPR_LIMIT = 200
+READINGS = 3
+"""Readings of a process that is not stopped, until all of its stacks are certain."""
+LOOKS = 4
+LOOK_S = 0.0004
+"""A thread in a transfer runs and waits in turn; while it runs its call cannot be seen."""
+TRANSFER_OVER_S = 5.0
+"""How long after a transfer was seen in a process it is still read without a stop."""
+_TRANSFERS_KEPT = 256
+_LINE_BYTES = 512
 
 _CANNOT_STOP = {"D": "it is in uninterruptible sleep", "T": "it is stopped", "t": "it is traced"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """The system call of a thread at one moment; without values while the thread runs."""
+
+    line: bytes = b""
+    """What the kernel shows: number, arguments, stack pointer and program counter."""
+    switches: bytes = b""
+    """How many times the thread has been given a cpu; empty in a transfer."""
+    transfer: str = ""
+    """The transfer that a stop would end early, in words."""
 
 
 class StackCollector:
@@ -147,6 +177,9 @@ class StackCollector:
         self._clock = clock
         self._run = runner
         self._program = program or find_py_spy()
+        self._machine = os.uname().machine
+        self._transfers: dict[ProcessId, float] = {}
+        """When a process was last seen in a transfer, by the clock."""
 
     def take(
         self,
@@ -160,7 +193,9 @@ class StackCollector:
         """Take the stacks of one process; a problem is in the result, nothing is raised.
 
         The process is stopped for a few milliseconds, unless it cannot or must not be stopped:
-        then, or with `nonblocking`, py-spy reads while it runs, which fails on busy processes.
+        then, or with `nonblocking`, py-spy reads while it runs, which fails on busy processes. A
+        process in a transfer is not stopped; stacks that are not certain are left out, and there
+        are no native ones.
         """
         if self._program is None:
             return self._failed(process, "py-spy is not installed here: pip install py-spy.")
@@ -172,8 +207,21 @@ class StackCollector:
         must_not_stop |= stat.thread_count > STOPPED_THREADS_LIMIT
         command = [self._program, "dump", "--json", "--pid", str(process.pid)]
         command += ["--native"] * native + ["--locals"] * locals
-        command += ["--nonblocking"] * (nonblocking or must_not_stop)
         limit_s = limit_s or (NATIVE_LIMIT_S if native else LIMIT_S)
+        if nonblocking or must_not_stop:
+            return self._take(process, [*command, "--nonblocking"], limit_s, stops)
+        transfer = self._transfer(process)
+        if not transfer:
+            return self._take(process, command, limit_s, stops)
+        if native:
+            reason = f"{transfer}, and py-spy would end that early. Take them without --native."
+            return self._failed(process, f"No native stacks of process {process.pid}: {reason}")
+        return self._take_running(process, [*command, "--nonblocking"], limit_s, stops)
+
+    def _take(
+        self, process: ProcessId, command: Sequence[str], limit_s: float, stops: Stops
+    ) -> StacksTaken:
+        """Run py-spy once."""
         try:
             finished = self._run(command, limit_s)
         except OSError as error:
@@ -182,6 +230,93 @@ class StackCollector:
             resume_if_stopped(self._proc, process, stops)
             return self._failed(process, self._why(process, finished, stops.state), finished.cpu_s)
         return self._taken(process, finished)
+
+    def _take_running(
+        self, process: ProcessId, command: Sequence[str], limit_s: float, stops: Stops
+    ) -> StacksTaken:
+        """Read a process that is not stopped, several times, and keep the stacks that are certain.
+
+        Frames do not change while their thread is in a system call: that, or two equal readings,
+        makes a stack certain.
+        """
+        certain: dict[int, StackSample] = {}
+        previous: dict[int, StackSample] = {}
+        problem, cost_s, began_s = "", 0.0, self._clock()
+        for _ in range(READINGS):
+            before = self._calls(process.pid)
+            taken = self._take(process, command, limit_s, stops)
+            cost_s += taken.cost_s or 0.0
+            problem = taken.problem or ""
+            after = self._calls(process.pid)
+            found = {stack.tid: stack for stack in taken.stacks if stack.tid is not None}
+            for tid, stack in found.items():
+                call = before.get(tid)
+                is_blocked = call is not None and call.line and call == after.get(tid)
+                if is_blocked or _has_frames_of(stack, previous.get(tid)):
+                    certain[tid] = stack
+            previous = found
+            if (found and certain.keys() >= found.keys()) or self._clock() > began_s + limit_s:
+                break
+        if not certain:
+            ran = f"Process {process.pid} ran while its stacks were read, and is in a transfer"
+            return self._failed(process, problem or f"{ran} that a stop would end early.", cost_s)
+        stacks = tuple(certain[tid] for tid in sorted(certain))
+        return StacksTaken(process, self._clock(), "py-spy", stacks, cost_s)
+
+    def _transfer(self, process: ProcessId) -> str:
+        """The transfer of a process that a stop would end early, in words; empty if there is none.
+
+        Also one that was seen some seconds ago: the next may begin before py-spy stops the process.
+        """
+        now_s = self._clock()
+        for look in range(LOOKS):
+            if look:
+                time.sleep(LOOK_S)
+            calls = self._calls(process.pid)
+            for tid, call in calls.items():
+                if call.transfer:
+                    if len(self._transfers) >= _TRANSFERS_KEPT:
+                        self._transfers.clear()
+                    self._transfers[process] = now_s
+                    return f"its thread {tid} is in {call.transfer}"
+            if all(call.line for call in calls.values()):
+                break
+        if not calls and not os.path.exists(
+            f"{self._proc}/{process.pid}/task/{process.pid}/syscall"
+        ):
+            return "the kernel does not show in which system calls its threads are"
+        seen_s = self._transfers.get(process)
+        if seen_s is not None and now_s - seen_s < TRANSFER_OVER_S:
+            return "one of its threads was in a transfer a moment ago"
+        return ""
+
+    def _calls(self, pid: int) -> dict[int, _Call]:
+        """The system call of each thread.
+
+        Threads that may not be read are left out: py-spy needs the same right.
+        """
+        calls: dict[int, _Call] = {}
+        folder = f"{self._proc}/{pid}"
+        with contextlib.suppress(OSError):
+            for name in os.listdir(f"{folder}/task"):
+                with contextlib.suppress(OSError):
+                    calls[int(name)] = self._call(folder, f"{folder}/task/{name}")
+        return calls
+
+    def _call(self, folder: str, thread: str) -> _Call:
+        """The system call of one thread.
+
+        Raises:
+            OSError: It cannot be read.
+        """
+        line = procfs.read(f"{thread}/syscall", _LINE_BYTES)
+        call = parse_syscall(line)
+        if call is None or call.number < 0:
+            return _Call()
+        transfer = transfer_of(call, self._machine, folder) or ""
+        # A thread is switched during a transfer, and Python frames do not change meanwhile.
+        switches = b"" if transfer else procfs.read(f"{thread}/schedstat", _LINE_BYTES).split()[-1]
+        return _Call(line, switches, transfer)
 
     def _taken(self, process: ProcessId, finished: Finished) -> StacksTaken:
         """The output of py-spy as values."""
@@ -219,6 +354,13 @@ class StackCollector:
     def _failed(self, process: ProcessId, problem: str, cost_s: float | None = None) -> StacksTaken:
         """No stacks, with the reason."""
         return StacksTaken(process, self._clock(), "py-spy", cost_s=cost_s, problem=problem)
+
+
+def _has_frames_of(stack: StackSample, other: StackSample | None) -> bool:
+    """Whether two stacks have the same functions at the same lines."""
+    return other is not None and [each[:3] for each in stack.frames] == [
+        each[:3] for each in other.frames
+    ]
 
 
 def find_py_spy() -> str | None:

@@ -39,6 +39,13 @@ _READS = frozenset(("read", "readv", "recvfrom", "recvmsg", "recvmmsg", "pread64
 _WRITES = frozenset(("write", "writev", "sendto", "sendmsg", "pwrite64", "sendfile"))
 _COUNTED = frozenset(("read", "recvfrom", "write", "sendto"))
 """Whose third argument is a number of bytes."""
+_TRANSFERS = frozenset(
+    ("write", "writev", "sendto", "sendmsg", "sendmmsg", "sendfile", "splice", "tee", "vmsplice")
+)
+_RECEIVES = {"recvfrom": 3, "recvmsg": 2, "recvmmsg": 3}
+"""Calls that receive, with the index of their flags."""
+_MSG_WAITALL = 0x100  # linux/socket.h
+_PIPE_BUF = 4096  # linux/limits.h: a write of so many bytes to a pipe is done whole or not at all
 _SYNCS = frozenset(("fsync", "fdatasync", "syncfs", "sync_file_range"))
 _ON_DISK = _READS | _WRITES | _SYNCS
 """Calls that wait for a disk, whose first argument is the descriptor."""
@@ -79,6 +86,37 @@ def parse_syscall(line: bytes) -> BlockedCall | None:
     if number is None or None in arguments:
         return None
     return BlockedCall(number, tuple([each for each in arguments if each is not None]))
+
+
+def transfer_of(call: BlockedCall, machine: str, folder: str) -> str | None:
+    """The transfer that a call has begun and that a stop of the thread may end early.
+
+    Such a call returns how many bytes were transferred until then, as after a signal (write(2),
+    "NOTES"; recv(2), MSG_WAITALL; Linux 6).
+
+    Args:
+        call: The call in which the thread is blocked.
+        machine: As uname(2) calls it.
+        folder: Path of the process in procfs.
+
+    Returns:
+        The call in words, such as `write(5)`; `None` for all others.
+    """
+    name = names(machine).get(call.number, "")
+    if len(call.arguments) < 6:
+        return None
+    flags_at = _RECEIVES.get(name)
+    waits_for_all = flags_at is not None and call.arguments[flags_at] & _MSG_WAITALL
+    if name not in _TRANSFERS and not waits_for_all:
+        return None
+    fd = call.arguments[0]
+    if name == "write" and call.arguments[2] <= _PIPE_BUF:
+        try:
+            if os.readlink(f"{folder}/fd/{fd}").startswith("pipe:"):
+                return None
+        except OSError:
+            pass  # not known to be a pipe
+    return f"{name}({fd})"
 
 
 def may_lie_in_a_mapping(line: bytes) -> bool:

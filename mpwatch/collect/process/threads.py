@@ -142,7 +142,7 @@ def _read_thread(
         line = read(f"{folder}/syscall")
     except ProcessLookupError:
         return None
-    except OSError:  # hidden, or the kernel does not tell (CONFIG_HAVE_ARCH_TRACEHOOK)
+    except OSError:  # hidden, or the kernel does not report it (CONFIG_HAVE_ARCH_TRACEHOOK)
         line = b""
     if before is not None and now and line == before.call and _follows_from_call(before.sample):
         sample, waits = before.sample, before.sample.waits_on

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from mpwatch.describe.frames import frame_words, own_frames
+from mpwatch.diagnose.analysis import callers
 from mpwatch.diagnose.analysis.distributed.rank_waits import ITS_RANKS, MACHINES, OTHERS, STORE
 from mpwatch.diagnose.analysis.distributed.ranks import BACKWARD, has_group, waits_in_backward
 from mpwatch.diagnose.analysis.index import Index, derived
@@ -229,11 +230,10 @@ def _process(
         basis = _basis(thread, edge)
         if known is None or number is None:
             now = activity(index, process, thread, sample, edge)
-            accounts.append(
-                ThreadAccount(
-                    tid, thread.name, now, at_s, readings - 1, sample.cpu_ticks, basis=basis
-                )
+            new = ThreadAccount(
+                tid, thread.name, now, at_s, readings - 1, sample.cpu_ticks, basis=basis
             )
+            accounts.append(_with_callers(new, thread, at_s))
             continue
         last = known.uncounted[number]
         # Quick for a thread that has not run: its wait and its stack are the same objects.
@@ -245,14 +245,22 @@ def _process(
             index, process, thread, sample, edge, _hardly_waits(last), _waits_for_disks(last)
         )
         if now == last.now:
-            accounts.append(last)
+            accounts.append(_with_callers(last, thread, at_s))
             continue
-        past = known.thread(number)
-        accounts.append(past._replace(now=now, name=thread.name, basis=basis))
+        past = known.thread(number)._replace(now=now, name=thread.name, basis=basis)
+        accounts.append(_with_callers(past, thread, at_s))
     omitted = max(0, len(process.threads) - THREADS_LIMIT)
     return ProcessAccount(
         identity, at_s, readings, tuple(accounts), tuple(ticks), ticks_per_s, omitted
     )
+
+
+def _with_callers(account: ThreadAccount, thread: Thread, at_s: float) -> ThreadAccount:
+    """The account with the stack of its thread, if that shows where it computes."""
+    if account.now.kind not in RUNNING_KINDS or not account.now.place:
+        return account
+    found = callers.advanced(account.callers, thread, at_s)
+    return account if found is account.callers else account._replace(callers=found)
 
 
 def _basis(thread: Thread, edge: WaitEdge | None) -> tuple[object, ...]:

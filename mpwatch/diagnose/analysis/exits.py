@@ -244,7 +244,7 @@ def memory_evidence(index: Index) -> tuple[str, ...]:
 def oom_kills(index: Index) -> float | None:
     """Out-of-memory kills counted while the job was watched; `None` without a counter.
 
-    Readings end with the job: what a kill found is told with the death itself.
+    Readings end with the job: what a kill found is reported with the exit itself.
     """
     series = index.history.of_host("cgroup_oom_kills")
     if not series:

@@ -341,7 +341,7 @@ def median(values: Iterable[float]) -> float:
     """The middle value, or the mean of the two in the middle.
 
     The standard library's is the same and loads random numbers, fractions and decimals with it,
-    which takes longer than all rules of a look.
+    which takes longer than one run of all rules.
     """
     ordered = sorted(values)
     middle = len(ordered) // 2
@@ -447,7 +447,7 @@ def approach(
     if share >= worth_forecasting and len(series) > 1:
         if series[-1].at_s - series[0].at_s >= SUSTAINED_S:
             ahead = forecast(series, limit if series_limit is None else series_limit)
-        if ahead is not None and (ahead.severity is None or _is_bold(ahead)):
+        if ahead is not None and (ahead.severity is None or _is_premature(ahead)):
             ahead = None
     if share >= at:
         return Approach(used, limit, Severity.CRITICAL, ahead)
@@ -456,8 +456,8 @@ def approach(
     return Approach(used, limit, Severity.WARNING, None) if share >= near else None
 
 
-def _is_bold(ahead: Forecast) -> bool:
-    """Whether too little has been seen of a rise to say how it goes on for so long."""
+def _is_premature(ahead: Forecast) -> bool:
+    """Whether too little has been seen of a rise to predict it for so long."""
     return ahead.eta_s > MOST_AHEAD * ahead.span_s
 
 
@@ -485,7 +485,7 @@ def memory_room(snapshot: Snapshot) -> MemoryRoom | None:
 
 
 def severity_of_growth(room: MemoryRoom | None, per_s: float) -> tuple[Severity, float | None]:
-    """How bad a growth is and when it uses up the room; a far end is not foretold."""
+    """How bad a growth is and when it uses up the room; a distant end is not predicted."""
     if room is None or per_s <= 0:
         return Severity.INFO, None
     eta_s = room.free_bytes / per_s

@@ -101,7 +101,7 @@ CARRIES: Mapping[Resource, frozenset[Resource]] = {
     "descriptors": frozenset(("mappings",)),
 }
 """What rises together with a resource in the same process, or in one that does the same work; one
-finding tells both. A thread that does not end keeps what it refers to."""
+finding states both. A thread that does not end keeps what it refers to."""
 START_RISES: frozenset[Resource] = frozenset(("descriptors", "mappings", "memory"))
 """What rises while a process imports modules."""
 
@@ -212,7 +212,7 @@ def _of_process(
             rising = {"threads": kept, **rising}
     carried = {effect for cause in rising for effect in CARRIES.get(cause, ())}
     if _is_starting(index, process):
-        rising.pop("child processes", None)  # not told, and neither is what comes with them
+        rising.pop("child processes", None)  # not reported, and neither is what comes with them
     for resource, growth in rising.items():
         if resource not in carried:
             with_it = CARRIES.get(resource, frozenset())
@@ -436,11 +436,11 @@ class GrowingFiles(NamedTuple):
 def growing_files(index: Index) -> Iterator[GrowingFiles]:
     """The files whose number rises steadily: of each kind those that occupy most.
 
-    Other jobs of the same user may make files as well. Only those are told that a process of this
-    job had open, whose names hold its pid, that occupy what it has written in the same time, or,
-    of blocks and semaphores, for which its resource tracker has read enough messages: that is how
-    they are registered (multiprocessing/resource_tracker.py, CPython 3.10 to 3.14). What a program
-    writes for good is told only if it fills its file system within a day.
+    Other jobs of the same user may make files as well. Only those are reported that a process of
+    this job had open, whose names hold its pid, that occupy what it has written in the same time,
+    or, of blocks and semaphores, for which its resource tracker has read enough messages: that is
+    how they are registered (multiprocessing/resource_tracker.py, CPython 3.10 to 3.14). What a
+    program writes permanently is reported only if it fills its file system within a day.
     """
     found: dict[FileKind, GrowingFiles] = {}
     for files in index.snapshot.host.new_files or ():
@@ -550,7 +550,7 @@ def _noted_by_hooks(index: Index, files: NewFiles) -> list[tuple[Process, str]]:
 
 
 def _registered(index: Index, growth: Growth) -> tuple[tuple[Process, ...], str] | None:
-    """The processes whose resource trackers were told of so many blocks or semaphores."""
+    """The processes whose resource trackers have registered so many blocks or semaphores."""
     snapshot = index.snapshot
     read = [
         (process, rise(index.history.of(process.process, "read_bytes")))

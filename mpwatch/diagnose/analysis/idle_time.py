@@ -22,8 +22,8 @@ SHARE_SPAN_S = 12.0
 WAKES = 3
 WAKES_PER_S = 0.6
 """Wake-ups of the main thread that still count as stalled: a DataLoader polls every 5 s."""
-SWITCHES_OF_A_LOOK = 10
-LOOK_S = 1.0
+SWITCHES_PER_SAMPLE = 10
+SAMPLING_S = 1.0
 """Seconds within which py-spy has taken the stacks of a process, also on a loaded machine."""
 COUNTED_S = 3.5
 """Switches are counted every few seconds (`STATUS_S` of `mpwatch.collect.process.reader`): those
@@ -67,7 +67,7 @@ def _quiet_s(index: Index, identity: ProcessId) -> float | None:
 def _read_nothing_s(index: Index, identity: ProcessId) -> float | None:
     """Seconds since the main thread was seen to have read more; `None` if it never was.
 
-    What it writes does not count: a loop that waits in vain may log that.
+    What it writes does not count: a loop whose waits time out may log that.
     """
     series = index.history.of(identity, "main_read_bytes")
     return index.snapshot.at_s - series[-1].at_s if len(series) > 1 else None
@@ -97,7 +97,7 @@ def _idle_s(cpu_percent: Series, enough_s: float | None) -> float:
     return last_s - moments[0]
 
 
-def _rarely_woken_s(switches: Series, looks: Series) -> float:
+def _rarely_woken_s(switches: Series, stack_stops: Series) -> float:
     """Seconds for which the main thread woke up no more often than a poll every few seconds.
 
     Each time py-spy takes its stacks, the process is stopped, which counts as five to ten switches
@@ -107,12 +107,12 @@ def _rarely_woken_s(switches: Series, looks: Series) -> float:
     moments, counts = columns(switches)
     since_s = last_s = moments[-1]
     woken = 0.0
-    told: set[int] = set()
+    matched: set[int] = set()
     for index in range(len(moments) - 1, 0, -1):
         at_s = moments[index - 1]
         more = counts[index] - counts[index - 1]
-        if more > WAKES and _shows_a_look(looks, at_s, moments[index], told):
-            more -= min(more, SWITCHES_OF_A_LOOK)
+        if more > WAKES and _was_sampled(stack_stops, at_s, moments[index], matched):
+            more -= min(more, SWITCHES_PER_SAMPLE)
         woken += max(0.0, more)
         if woken > WAKES + WAKES_PER_S * (last_s - at_s):
             break
@@ -120,20 +120,20 @@ def _rarely_woken_s(switches: Series, looks: Series) -> float:
     return last_s - since_s
 
 
-def _shows_a_look(looks: Series, from_s: float, to_s: float, told: set[int]) -> bool:
+def _was_sampled(stack_stops: Series, from_s: float, to_s: float, matched: set[int]) -> bool:
     """Whether switches counted in between may have been caused by taking stacks.
 
     Args:
-        looks: When stacks were taken.
+        stack_stops: When stacks were taken.
         from_s: When they were counted before.
         to_s: When they were counted again; stacks taken before may be noted a little later.
-        told: Places in `looks` already matched with other switches; the place found is added.
+        matched: Places in `stack_stops` already matched; the place found is added.
     """
-    for place in range(first_at(looks, to_s + LOOK_S) - 1, -1, -1):
-        if looks[place].at_s < from_s - COUNTED_S:
+    for place in range(first_at(stack_stops, to_s + SAMPLING_S) - 1, -1, -1):
+        if stack_stops[place].at_s < from_s - COUNTED_S:
             return False
-        if place not in told:
-            told.add(place)
+        if place not in matched:
+            matched.add(place)
             return True
     return False
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from mpwatch.describe.frames import frame_words, own_frames
@@ -22,7 +22,7 @@ OUTLIER_SHARE = 0.25
 """A group smaller than this part of all processes is an outlier."""
 NAMES_SHOWN = 6
 
-_SHAPE_WORDS: dict[Shape, str] = {
+_SHAPE_WORDS: Mapping[Shape, str] = {
     "worker-idle": "wait for work in Queue.get",
     "worker-collating": "collate",
     "waits-for-batch": "wait for a batch",

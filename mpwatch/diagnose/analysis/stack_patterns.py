@@ -289,6 +289,12 @@ def main_thread(process: Process) -> Thread | None:
     return process.threads[0] if process.threads else None
 
 
+def current_collective(process: Process) -> str | None:
+    """The collective that its main thread is in; `None` if in none."""
+    thread = main_thread(process)
+    return None if thread is None else collective_of(own_frames(thread.stack))
+
+
 HOOK_THREAD = "mpwatch-hook"
 _HELPERS: frozenset[Shape] = frozenset(("sharer", "feeder-idle"))
 

@@ -15,10 +15,14 @@ from __future__ import annotations
 import importlib.util
 import marshal
 import sys
-import zlib
 from types import ModuleType
 
 from .. import strip_docs
+
+try:
+    from zlib import compress, decompress
+except ImportError:  # this Python was built without zlib
+    compress = decompress = bytes  # type: ignore[assignment]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,7 +72,7 @@ def unload(name: str) -> None:
 
 
 def _execute(name: str) -> ModuleType:
-    code = marshal.loads(marshal.loads(zlib.decompress(_code))[name])
+    code = marshal.loads(marshal.loads(decompress(_code))[name])
     module = ModuleType(f"{__name__}.{name}")
     vars(module).update(__package__=__name__, __file__=code.co_filename)
     exec(code, vars(module))
@@ -93,7 +97,7 @@ def _read_all() -> None:
         code = strip_docs.without_docstrings(loader.get_code(full_name))
         code = code.replace(co_consts=(None, *code.co_consts[1:]))  # the module's docstring
         codes[name] = marshal.dumps(code)
-    _code = zlib.compress(marshal.dumps(codes), 6)
+    _code = compress(marshal.dumps(codes))
 
 
 _read_all()

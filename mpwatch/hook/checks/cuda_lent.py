@@ -11,6 +11,7 @@ import collections
 import struct
 
 from ..safe import foreign_exceptions
+from ..transport import runtime_dir
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,9 +57,9 @@ class Lent:
         try:
             held = self._held(opened)
         finally:
-            for fd in opened.values():
+            for name, fd in opened.items():
                 if fd is not None:
-                    self._system.os.close(fd)
+                    runtime_dir.close(self._system, fd, self._path(name))
         now_ns = self._system.monotonic_ns()
         return {
             "sent": self.total,
@@ -84,14 +85,17 @@ class Lent:
 
     def _open(self, name: bytes) -> int | None:
         os = self._system.os
-        path = self._folder.encode() + b"/" + name.lstrip(b"/")
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
-            fd: int = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            fd: int = os.open(self._path(name), flags)
         except OSError as error:
             if not foreign_exceptions.is_ours(error):
                 raise
             return None
         return fd
+
+    def _path(self, name: bytes) -> bytes:
+        return self._folder.encode() + b"/" + name.lstrip(b"/")
 
     def _counter(self, fd: int, number: int) -> int:
         data = self._system.os.pread(fd, COUNTER.size, HEADER_BYTES + number * COUNTER.size)

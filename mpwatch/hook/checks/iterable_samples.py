@@ -6,8 +6,8 @@ shows whether it does: the code for it may be in a library or a `worker_init_fn`
 
 from __future__ import annotations
 
+import binascii
 import sys
-import zlib
 
 from ..safe.exact import class_name
 
@@ -56,7 +56,7 @@ class FirstSamples:
 
 def _summary(values: list[bytes]) -> list[Any]:
     """The hash of a part, the number of its values, and the number of different values."""
-    return [f"{zlib.crc32(repr(values).encode()):08x}", len(values), len(set(values))]
+    return [f"{binascii.crc32(repr(values).encode()):08x}", len(values), len(set(values))]
 
 
 def _leaves(thing: Any, path: str, depth: int) -> Iterator[tuple[str, list[bytes]]]:

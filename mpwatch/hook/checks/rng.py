@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import binascii
 import sys
-import zlib
 from itertools import islice
 
 from ..safe.exact import class_name, module_of_class
@@ -33,10 +33,10 @@ def note_states(session: Context, dataset: Any, worker_id: int) -> None:
     for path, thing in [("random", sys.modules.get("random")), *islice(near, LOOKED_AT)]:
         state = _state_of(thing)
         if state is not None:
-            hashes[path] = f"{zlib.crc32(state):08x}"
+            hashes[path] = f"{binascii.crc32(state):08x}"
     numpy = sys.modules.get("numpy.random")
     if numpy is not None:
-        hashes["numpy.random"] = f"{zlib.crc32(_words_of(numpy)):08x}"
+        hashes["numpy.random"] = f"{binascii.crc32(_words_of(numpy)):08x}"
     session.note(
         "generators", worker_id=worker_id, hashes=hashes, dataset=class_name(type(dataset))
     )

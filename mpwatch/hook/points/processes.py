@@ -8,12 +8,16 @@ from __future__ import annotations
 import functools
 import os
 import sys
-import zlib
 
 from .. import wire
 from ..safe import foreign_exceptions
 from ..safe.exact import attributes, full_name, in_class, is_a, text
 from ..state.call_sites import place_here
+
+try:
+    from zlib import compress, decompress
+except ImportError:  # this Python was built without zlib
+    compress = decompress = bytes  # type: ignore[assignment]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -212,7 +216,7 @@ class HookLoader:
 def wrap_get_preparation_data(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
     """Add to the preparation data of a child an entry that loads the hook there."""
     with open(f"{_directory()}/lifecycle/path_loader.py", encoding="utf-8") as file:
-        text = zlib.compress(file.read().encode())
+        text = compress(file.read().encode())
 
     def get_preparation_data(*args: Any, **kwargs: Any) -> Any:
         data = original(*args, **kwargs)
@@ -221,7 +225,7 @@ def wrap_get_preparation_data(original: Callable[..., Any], session: Context) ->
         # its environment and not their parent's, so the parent's is tested here.
         is_wanted = wire.disabled_by(os.environ) is None
         if birth is not None and session.state == "on" and is_wanted:
-            data["mpwatch"] = HookLoader(zlib.decompress(text).decode(), birth["method"], birth)
+            data["mpwatch"] = HookLoader(decompress(text).decode(), birth["method"], birth)
         return data
 
     return get_preparation_data

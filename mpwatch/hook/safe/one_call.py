@@ -136,14 +136,21 @@ def frames() -> Iterator[tuple[int, int, str, str, int]]:
     each; names are cut at 500 characters. One tuple at a time, because the collector counts tuples.
 
     Raises:
-        OSError: No descriptor is left.
+        OSError: No descriptor is left, or the program closed this one.
     """
     fd = os.memfd_create("mpwatch-stacks", os.MFD_CLOEXEC)
+    inode = 0
     try:
+        # The program may close it at any time, and open a file with a name under this number.
+        found = os.fstat(fd)
+        if found.st_nlink:
+            raise OSError("the program closed the descriptor")
+        inode = found.st_ino
         faulthandler.dump_traceback(fd, True)
         text = os.pread(fd, _TEXT_BYTES, 0).decode("ascii", "replace")
     finally:
-        os.close(fd)
+        if os.fstat(fd).st_ino == inode:
+            os.close(fd)
     room.wait()
     return parse(text)
 

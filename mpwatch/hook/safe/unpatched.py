@@ -32,6 +32,7 @@ class System:
     """The functions of the operating system that the hook uses."""
 
     __slots__ = (
+        "count_threads",
         "get_ident",
         "get_native_id",
         "interrupt_main",
@@ -49,13 +50,14 @@ class System:
 
     def __init__(self) -> None:
         clock = _genuine(time, "monotonic_ns", "time_ns", "sleep", "thread_time_ns")
-        threads = _genuine(_thread, "start_new_thread", "get_ident", "get_native_id")
+        threads = _genuine(_thread, "start_new_thread", "get_ident", "get_native_id", "_count")
         self.os: Any = _genuine(posix, "open", "close", "write", "read", "stat", "getpid", "fork")
         self.monotonic_ns: Callable[[], int] = clock.monotonic_ns
         self.time_ns: Callable[[], int] = clock.time_ns
         self.thread_time_ns: Callable[[], int] = clock.thread_time_ns
         self.sleep: Callable[[float], None] = clock.sleep
         self.start_new_thread: Callable[..., int] = threads.start_new_thread
+        self.count_threads: Callable[[], int] = threads._count  # without the main thread
         self.get_ident: Callable[[], int] = threads.get_ident
         self.get_native_id: Callable[[], int] = threads.get_native_id
         self.interrupt_main: Callable[..., None] = threads.interrupt_main

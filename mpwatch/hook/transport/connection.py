@@ -6,9 +6,10 @@ import json
 import struct
 
 from .. import wire
-from ..safe import foreign_exceptions
 from ..safe.exact import class_name
 from ..safe.one_call import room
+from ..safe.unpatched import System
+from . import runtime_dir
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,8 +80,8 @@ class Connection:
 
     __slots__ = (
         "_cursor",
+        "_identity",
         "_inbox",
-        "_inode",
         "_moved_ns",
         "_note",
         "_outbox",
@@ -92,7 +93,7 @@ class Connection:
     def __init__(self, sock: Any, session: Owner) -> None:
         self.sock = sock
         self._session = session
-        self._inode: int = session.system.os.fstat(sock.fileno()).st_ino
+        self._identity = runtime_dir.identity(session.system, sock.fileno())
         self._inbox = bytearray()
         self._outbox = bytearray()
         # A new observer gets what the ring still holds.
@@ -186,19 +187,11 @@ class Connection:
 
         A descriptor that the program has closed, and may have reused, is not closed.
         """
-        if self.is_its_own():
-            self.sock.close()
-        else:
-            self.sock.detach()
+        runtime_dir.close_socket(self._session.system, self.sock, self._identity)
 
     def is_its_own(self) -> bool:
         """Whether the descriptor still belongs to this connection."""
-        try:
-            return bool(self._session.system.os.fstat(self.sock.fileno()).st_ino == self._inode)
-        except OSError as error:
-            if not foreign_exceptions.is_ours(error):
-                raise
-            return False
+        return runtime_dir.identity(self._session.system, self.sock.fileno()) == self._identity
 
     def _put_records(self) -> None:
         """Append the records since the last call, in slices."""
@@ -265,7 +258,7 @@ def may_connect(sock: Any, uid: int) -> bool:
 def is_nested() -> bool:
     """Whether this process is in a user namespace that does not map all users."""
     try:
-        with open("/proc/self/uid_map", encoding="ascii") as file:
-            return file.read().split() != ["0", "0", "4294967295"]
+        mapped = runtime_dir.read(System(), "/proc/self/uid_map")
     except OSError:
         return False
+    return mapped.split() != [b"0", b"0", b"4294967295"]

@@ -215,8 +215,11 @@ class Notes:
             if not foreign_exceptions.is_ours(error):
                 raise
             return
-        self._file_bytes = size
         try:
+            if not runtime_dir.is_open(self._system, fd, self.path):
+                self._unkept += 1
+                return
+            self._file_bytes = size
             os.write(fd, lines)
             self._unkept = 0
         except OSError as error:
@@ -224,7 +227,7 @@ class Notes:
                 raise
             self._file_bytes = FILE_BYTES + LAST_BYTES + 1
         finally:
-            os.close(fd)
+            runtime_dir.close(self._system, fd, self.path)
 
     def _problem(self, text: str) -> bytes:
         """A line of the file that says what is missing in it."""

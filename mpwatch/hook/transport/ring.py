@@ -141,26 +141,29 @@ class Ring:
         """
         os = self._system.os
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        is_made = False
         (fd,) = runtime_dir.opened(self._system, path, flags, 0o400)
         try:
+            runtime_dir.require_open(self._system, fd, path)
             if device not in (None, os.fstat(fd).st_dev):
                 raise OSError(errno.EXDEV, "the directory is not on the file system expected")
             os.posix_fallocate(fd, 0, self.size)
             found = os.fstat(fd)
             # The mapping will get the lowest free number, as this descriptor does.
             spare = os.dup(fd)
-            os.close(spare)
+            runtime_dir.close(self._system, spare, path)
             memory = self._system.mmap(fd, self.size, **_UNTRACKED)
-        except BaseException:
-            os.unlink(path)
-            raise
+            runtime_dir.require_open(self._system, fd, path)
+            is_made = True
         finally:
-            os.close(fd)
+            runtime_dir.close(self._system, fd, path)
+            if not is_made:
+                os.unlink(path)
         self._write_header(memory, pid, start_ticks, origin)
         self.path = path
         identity = found.st_dev, found.st_ino
         # Otherwise another thread opened a file meanwhile, and the number is not known.
-        if _TRACKS_DESCRIPTOR and _is_file(os, spare, identity):
+        if _TRACKS_DESCRIPTOR and runtime_dir.identity(self._system, spare) == identity:
             self._file_descriptor = spare, identity
         self._move_to(memory)
 
@@ -178,20 +181,23 @@ class Ring:
         os = self._system.os
         fd = _new_memory(os)
         is_ours = False
+        identity: Any = None
         try:
+            found = os.fstat(fd)
+            identity = (found.st_dev, found.st_ino) if found.st_nlink == 0 else (0, 0)
+            if found.st_nlink:  # the program closed it, and opened a file with a name
+                raise OSError("the program closed the descriptor")
             os.ftruncate(fd, self.size)
             # The mapping will get the lowest free number, as this descriptor does.
             spare = os.dup(fd) if _TRACKS_DESCRIPTOR else fd
-            if _TRACKS_DESCRIPTOR:
+            if _TRACKS_DESCRIPTOR and runtime_dir.identity(self._system, spare) == identity:
                 os.close(spare)
             memory = self._system.mmap(fd, self.size, **_UNTRACKED)
             _seal(fd)
-            found = os.fstat(fd)
-            identity = found.st_dev, found.st_ino
             # Otherwise another thread opened a file meanwhile.
-            is_ours = spare == fd or not _is_file(os, spare, identity)
+            is_ours = spare == fd or runtime_dir.identity(self._system, spare) != identity
         finally:
-            if not is_ours:
+            if not is_ours and identity in (None, runtime_dir.identity(self._system, fd)):
                 os.close(fd)
         self._write_header(memory, pid, start_ticks, origin)
         self._identity, self._descriptor, self._is_ours = (
@@ -208,7 +214,7 @@ class Ring:
         """
         if self._descriptor is None:
             return None
-        is_open = _is_file(self._system.os, self._descriptor, self._identity)
+        is_open = runtime_dir.identity(self._system, self._descriptor) == self._identity
         return self._descriptor if is_open else None
 
     @property
@@ -319,7 +325,7 @@ class Ring:
         kept, self._file_descriptor = self._file_descriptor, None
         if self._descriptor is not None and not self._is_ours and fd is None:
             _abandoned.append(mapping)
-        if kept is not None and not _is_file(self._system.os, *kept):
+        if kept is not None and runtime_dir.identity(self._system, kept[0]) != kept[1]:
             _abandoned.append(mapping)
         self.memory, self.path, self._descriptor = self._private, None, None
         if fd is not None and self._is_ours:
@@ -366,17 +372,6 @@ def _seal(fd: int) -> None:
         if error.errno != errno.EINVAL or not foreign_exceptions.is_ours(error):
             raise
         fcntl.fcntl(fd, _F_ADD_SEALS, seals)  # Linux before 5.1
-
-
-def _is_file(os: Any, fd: int, identity: tuple[int, int]) -> bool:
-    """Whether a descriptor is open on the file with this device and inode."""
-    try:
-        found = os.fstat(fd)
-    except OSError as error:
-        if not foreign_exceptions.is_ours(error):
-            raise
-        return False
-    return (found.st_dev, found.st_ino) == identity
 
 
 def _number_in(memory: Any, begin: int) -> int:

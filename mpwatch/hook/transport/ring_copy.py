@@ -13,6 +13,8 @@ from . import runtime_dir
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from ..safe.unpatched import System
     from .ring import Ring
 
@@ -33,7 +35,7 @@ class RingCopy:
 
     def __init__(self, system: System) -> None:
         self._system = system
-        self._fd: int | None = None
+        self._fd: Any = None
         self.restart()
 
     def restart(self) -> None:
@@ -93,7 +95,9 @@ class RingCopy:
             while first < last:
                 offset = ring.offset(first & (ring.slots - 1))
                 data, first = ring.slice_of(first, min(last, first + _PART))
+                runtime_dir.require_open(self._system, self._fd, path)
                 os.pwrite(self._fd, data, offset)
+            runtime_dir.require_open(self._system, self._fd, path)
             os.pwrite(self._fd, wire.COPY.pack(at_ns, last), wire.COPY_AT)
         finally:
             self._close()
@@ -106,7 +110,9 @@ class RingCopy:
         self._saved = 0
         (self._fd,) = runtime_dir.opened(self._system, path, flags)
         try:
+            runtime_dir.require_open(self._system, self._fd, path)
             os.posix_fallocate(self._fd, 0, ring.size)
+            runtime_dir.require_open(self._system, self._fd, path)
             os.pwrite(self._fd, ring.header(), 0)
         except BaseException:
             self._close()
@@ -115,5 +121,5 @@ class RingCopy:
 
     def _close(self) -> None:
         fd, self._fd = self._fd, None
-        if fd is not None:
-            self._system.os.close(fd)
+        if fd is not None and self.path is not None:
+            runtime_dir.close(self._system, fd, self.path)

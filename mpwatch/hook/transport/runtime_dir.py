@@ -8,6 +8,7 @@ after some forks. A search is made in steps, because a fork must not wait for it
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 import sys
@@ -84,7 +85,7 @@ def memory_device(system: System, path: str) -> int | None:
     the opened file has another device.
     """
     try:
-        table = _read(system, "/proc/self/mountinfo", _MOUNTS_BYTES)
+        table = read(system, "/proc/self/mountinfo", _MOUNTS_BYTES)
     except OSError as error:
         if not foreign_exceptions.is_ours(error):
             raise
@@ -118,7 +119,7 @@ def _unescaped(name: bytes) -> bytes:
 def start_ticks(system: System, pid: int | str = "self") -> int | None:
     """Field 22 of a process's stat file, or `None` if the process is not visible."""
     try:
-        fields = _read(system, f"/proc/{pid}/stat")
+        fields = read(system, f"/proc/{pid}/stat")
     except OSError as error:
         if not foreign_exceptions.is_ours(error):
             raise
@@ -144,7 +145,7 @@ def parent_and_name() -> tuple[int, str]:
 def thread_count(system: System) -> int | None:
     """Number of threads in the kernel, including those of native libraries."""
     try:
-        fields = _read(system, "/proc/self/stat")
+        fields = read(system, "/proc/self/stat")
     except OSError as error:
         if not foreign_exceptions.is_ours(error):
             raise
@@ -161,11 +162,13 @@ def name_thread(system: System, tid: int, name: bytes) -> None:
         name: At most 15 bytes.
     """
     try:
-        (fd,) = opened(system, f"/proc/self/task/{tid}/comm", os.O_WRONLY | os.O_CLOEXEC)
+        path = f"/proc/self/task/{tid}/comm"
+        (fd,) = opened(system, path, os.O_WRONLY | os.O_CLOEXEC)
         try:
+            require_open(system, fd, path)
             system.os.write(fd, name)
         finally:
-            system.os.close(fd)
+            close(system, fd, path)
     except OSError as error:
         if not foreign_exceptions.is_ours(error):
             raise
@@ -178,6 +181,44 @@ def opened(system: System, path: str, flags: int, mode: int = 0o600) -> Iterator
     call, it would be lost, and stay open, when a handler raises as the call returns.
     """
     return map(system.os.open, (path,), (flags,), (mode,))
+
+
+def identity(system: System, file: int | str | bytes) -> tuple[int, int] | None:
+    """Device and inode of a descriptor or path; `None` if it is closed or gone."""
+    try:
+        found = system.os.stat(file)
+    except OSError as error:
+        if not foreign_exceptions.is_ours(error):
+            raise
+        return None
+    return found.st_dev, found.st_ino
+
+
+def is_open(system: System, fd: int, path: str | bytes) -> bool:
+    """Whether a descriptor is still open on the file of this path.
+
+    Programs close unknown descriptors (`os.closerange`, daemons), at any time on any thread. The
+    number may then be a file of the program, which must not be written, read or closed. If the path
+    is gone, this is not known, and the descriptor counts as open.
+    """
+    # The descriptor last: the interpreter may switch to another thread in either call.
+    return identity(system, path) in (None, identity(system, fd))
+
+
+def require_open(system: System, fd: int, path: str | bytes) -> None:
+    """Check before a write that the program has not closed the descriptor, see `is_open`.
+
+    Raises:
+        OSError: It has.
+    """
+    if not is_open(system, fd, path):
+        raise OSError(errno.EBADF, "the program closed the descriptor")
+
+
+def close(system: System, fd: int, path: str | bytes) -> None:
+    """Close a descriptor of the hook; one that the program has closed is left alone."""
+    if is_open(system, fd, path):
+        system.os.close(fd)
 
 
 def remove(system: System, path: str | None) -> None:
@@ -210,23 +251,30 @@ def _refuse(system: System, path: str, uid: int) -> str | None:
     return None
 
 
-def _read(system: System, path: str, limit: int = 4096) -> bytes:
-    """The first bytes of a file of procfs."""
-    parts = []
+def read(system: System, path: str, limit: int = 4096) -> bytes:
+    """The first bytes of a file of procfs.
+
+    Raises:
+        OSError: It cannot be read, or the program closed the descriptor meanwhile.
+    """
+    parts: list[bytes] = []
+    size = 0
     (fd,) = opened(system, path, system.os.O_RDONLY | system.os.O_CLOEXEC)
     try:
-        while limit > 0 and (part := system.os.read(fd, min(limit, 4096))):
+        # `pread` takes nothing from a pipe or socket of the program under this number.
+        while size < limit and (part := system.os.pread(fd, min(limit - size, 4096), size)):
             parts.append(part)
-            limit -= len(part)
+            size += len(part)
+        require_open(system, fd, path)
     finally:
-        system.os.close(fd)
+        close(system, fd, path)
     return b"".join(parts)
 
 
 class StaleFiles:
     """Searches for files of dead processes in the directory of this process."""
 
-    __slots__ = ("_forks", "_steps", "_system", "directory")
+    __slots__ = ("_forks", "_steps", "_system", "directory", "may_block")
 
     def __init__(self, system: System) -> None:
         self._system = system
@@ -235,13 +283,21 @@ class StaleFiles:
     def restart(self) -> None:
         """Reset in a forked child."""
         self.directory: str | None = None
+        self.may_block = True
+        """The directory may be on a disk: only the hook's thread accesses it."""
         self._forks = 0
         self._steps: Iterator[None] | None = None
 
     def begin(self) -> None:
-        """Begin a search on the thread if none is running."""
+        """Begin a search on the thread if none is running.
+
+        In a program of one thread the directory is listed here. On the hook's thread the program
+        could meanwhile close the descriptor, and `listdir` would close it a second time.
+        """
         if self._steps is None and self.directory is not None:
             self._steps = sweep(self._system, self.directory)
+            if not self.may_block and self._system.count_threads() == 0:
+                next(self._steps, None)
 
     def begin_as(self, started_by: str, pid: int) -> None:
         """Begin a search when the hook is attached; in one of `SWEEP_EVERY` spawned children."""
@@ -269,10 +325,15 @@ class StaleFiles:
 
 
 def sweep(system: System, directory: str) -> Iterator[None]:
-    """Remove files of dead processes: sockets at once, rings and notes once old or too large."""
+    """Remove files of dead processes: sockets at once, rings and notes once old or too large.
+
+    The first step lists the directory.
+    """
     try:
         names = system.os.listdir(directory)
-    except OSError:
+    except OSError as error:
+        if not foreign_exceptions.is_ours(error):
+            raise
         return
     kept: list[tuple[float, int, str]] = []
     for name in names:
@@ -316,6 +377,7 @@ def _owner(name: str) -> tuple[int, int] | None:
 def _answers(system: System, path: str) -> bool:
     """Whether a process listens on a socket."""
     client: Any = system.socket(_AF_UNIX, _SOCK_STREAM)
+    known = identity(system, client.fileno())
     try:
         client.setblocking(False)
         client.connect(path)
@@ -324,5 +386,19 @@ def _answers(system: System, path: str) -> bool:
     except OSError:
         return False
     finally:
-        client.close()
+        close_socket(system, client, known)
     return True
+
+
+def close_socket(system: System, sock: Any, known: tuple[int, int] | None) -> None:
+    """Close a socket, or only forget it if the program has closed its descriptor, see `is_open`.
+
+    Args:
+        system: The operating system.
+        sock: The socket.
+        known: Its `identity`.
+    """
+    if identity(system, sock.fileno()) == known:
+        sock.close()
+    else:
+        sock.detach()

@@ -60,7 +60,7 @@ class Server:
     __slots__ = (
         "_again_ns",
         "_cpu_before_ns",
-        "_inode",
+        "_identity",
         "_is_broken",
         "_is_wanted",
         "_listener",
@@ -86,7 +86,7 @@ class Server:
                 connection.close()
             self._close_listener()
         self._listener = None
-        self._inode = 0
+        self._identity: tuple[int, int] | None = None
         self.path = None
         self.is_opening = False
         """The thread has not made the socket yet."""
@@ -108,6 +108,7 @@ class Server:
         """
         system = self._session.system
         listener = system.socket(_AF_UNIX, _SOCK_STREAM)
+        self._identity = runtime_dir.identity(system, listener.fileno())
         try:
             with contextlib.suppress(FileNotFoundError):
                 system.os.unlink(path)
@@ -116,10 +117,9 @@ class Server:
             listener.listen(_BACKLOG)
             listener.setblocking(False)
         except BaseException:
-            listener.close()
+            runtime_dir.close_socket(system, listener, self._identity)
             raise
         self._listener, self.path = listener, path
-        self._inode = _inode(system, listener)
 
     def start(self) -> None:
         """Start the thread if it does not run."""
@@ -238,7 +238,10 @@ class Server:
         file or socket of the program.
         """
         listener = self._listener
-        return listener is not None and _inode(self._session.system, listener) == self._inode
+        return (
+            listener is not None
+            and runtime_dir.identity(self._session.system, listener.fileno()) == self._identity
+        )
 
     def _stop_listening(self) -> None:
         """Stop listening: the program closed the descriptor.
@@ -254,10 +257,7 @@ class Server:
 
     def _close_listener(self) -> None:
         """Close the listener, or only forget it if the program has reused its descriptor."""
-        if self._is_its_own():
-            self._listener.close()
-        else:
-            self._listener.detach()
+        runtime_dir.close_socket(self._session.system, self._listener, self._identity)
 
     def _has_ended(self, run: Run) -> bool:
         """Whether the thread has ended for the kernel too, which Python 3.12 asks at a fork."""
@@ -406,13 +406,3 @@ class Server:
             if run.should_stop:
                 return
             self._session.system.sleep(0.005)
-
-
-def _inode(system: Any, sock: Any) -> int:
-    """The inode of a socket, to recognise its descriptor; 0 if it is closed."""
-    try:
-        return int(system.os.fstat(sock.fileno()).st_ino)
-    except OSError as error:
-        if not foreign_exceptions.is_ours(error):
-            raise
-        return 0

@@ -150,7 +150,7 @@ async def _serve(cluster: _Cluster, channel: socket.socket) -> None:
     carriers: set[asyncio.Task[None]] = set()
     try:
         async for node, descriptors in _requests(channel):
-            task = asyncio.create_task(_carry(cluster, node, descriptors))
+            task = asyncio.create_task(carry(cluster, node, descriptors))
             carriers.add(task)
             task.add_done_callback(carriers.discard)
     finally:
@@ -195,7 +195,7 @@ async def _requests(channel: socket.socket) -> Any:
         ready.set()  # there may be more than one read has taken
 
 
-async def _carry(cluster: _Cluster, node: str, descriptors: tuple[int, ...]) -> None:
+async def carry(cluster: _Cluster, node: str, descriptors: tuple[int, ...]) -> None:
     """Carry the bytes of one agent until it ends, or the head closes its input."""
     given, output, complaint = descriptors
     told = ""

@@ -2,8 +2,8 @@
 
 `{"k": "tree", "v": {...}}`. Readers skip kinds and keys they do not know, so newer recordings can
 be read as far as they are understood. Most of a tree does not change from one reading to the next;
-such a tree is written as a change of the one before, see `Change`. A key member begins with a whole
-tree.
+such a tree is written as a change of the one before, see `TreeChange`. A key member begins with a
+whole tree.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar, get_type_hints
 
 import msgspec
 
+from mpwatch.model.collectives import NcclStatus
 from mpwatch.model.events import HookGauges, HookHello, HookNote, HookSlice, HookStatus, Input
 from mpwatch.model.ids import ProcessId, SegmentUse
 from mpwatch.model.samples import Ended, FdLink, ProcSample, StacksTaken, TreeSample
@@ -32,6 +33,7 @@ KINDS: dict[str, type] = {
     "note": HookNote,
     "gauges": HookGauges,
     "status": HookStatus,
+    "nccl": NcclStatus,
 }
 HEADER_KIND = "header"
 CHANGE_KIND = "change"
@@ -255,7 +257,7 @@ class New(msgspec.Struct, Generic[T]):
     new: tuple[T, ...]
 
 
-class Change(msgspec.Struct):
+class TreeChange(msgspec.Struct):
     """A tree without its processes, and the changed fields of each process."""
 
     tree: dict[str, msgspec.Raw]
@@ -263,7 +265,7 @@ class Change(msgspec.Struct):
 
 
 def change_of(tree: TreeSample, before: Before) -> dict[str, object]:
-    """What differs from the samples before, ready to be encoded as a `Change`."""
+    """What differs from the samples before, ready to be encoded as a `TreeChange`."""
     whole = {f.name: getattr(tree, f.name) for f in fields(tree) if f.name != "processes"}
     return {
         "tree": whole,
@@ -278,7 +280,7 @@ def tree_of(raw: msgspec.Raw, before: Before) -> TreeSample:
         ValueError: It does not follow from the samples before it.
         msgspec.MsgspecError: It is no change.
     """
-    change = _change_decoder(Change)(raw)
+    change = _change_decoder(TreeChange)(raw)
     bare: TreeSample = _change_decoder(TreeSample)(
         msgspec.json.encode({**change.tree, "processes": []})
     )

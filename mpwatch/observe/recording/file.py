@@ -279,7 +279,7 @@ class NotARecording(ValueError):
 class LineWriter:
     """Appends lines to a new file of members.
 
-    Not thread-safe. Once made it never raises: errors are in `problem`, and observing goes on.
+    Not thread-safe. Once made it never raises: errors are in `problem`, and observing continues.
     """
 
     def __init__(

@@ -290,10 +290,10 @@ class Course:
     def findings(self, end: Snapshot) -> tuple[Finding, ...]:
         """Every finding: present at the end or at the exit of the process first, then resolved."""
         present = [finding for finding in end.findings if finding.resolved_s is None]
-        told = {finding.key for finding in present}
+        keys = {finding.key for finding in present}
         held, passed = [], []
         for key, (finding, last_s) in self._seen.items():
-            if key in told:
+            if key in keys:
                 continue
             if _died_with_it(finding, last_s, end):
                 held.append(replace(finding, eta_s=None))

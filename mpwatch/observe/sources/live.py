@@ -15,7 +15,7 @@ from mpwatch.model.snapshot import OwnCost, Snapshot
 from mpwatch.observe.recording.file import CannotRecord, RecordingWriter
 from mpwatch.observe.sources.attach_schedule import Inject, Injection
 from mpwatch.observe.sources.collectors import Collectors, HookUse
-from mpwatch.observe.sources.observer import POLL_S, Observer, Plan
+from mpwatch.observe.sources.observer import POLL_S, ObservationPlan, Observer
 from mpwatch.observe.sources.source import (
     Command,
     Deliver,
@@ -72,7 +72,7 @@ class LiveSource:
         self._recorder = Recorder()
         self._observer = Observer(
             collectors or Collectors(root, hooks=options.hook != "ignore"),
-            Plan(1.0 / options.refresh_hz, _request, gauges_s=GAUGES_S),
+            ObservationPlan(1.0 / options.refresh_hz, _request, gauges_s=GAUGES_S),
             StackSchedule(SelectedStacks() if options.stacks else None),
             keep=self._recorder.write,
             injection=self._injection,

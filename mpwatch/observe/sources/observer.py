@@ -17,6 +17,7 @@ from mpwatch.model.samples import StacksTaken
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.observe.sources.attach_schedule import Inject, Injection
 from mpwatch.observe.sources.collectors import Collectors, InputQueue
+from mpwatch.observe.sources.nccl_status import NcclStatuses
 from mpwatch.observe.sources.stack_schedule import (
     StackRequest,
     StackSchedule,
@@ -44,7 +45,7 @@ class ReadInterval:
     """Says when the next reading is due.
 
     A child that lives for a quarter of a second falls between two readings a second apart, and with
-    it everything that only a reading tells: what it was, its parent, its descriptors. So readings
+    it everything that only a reading shows: what it was, its parent, its descriptors. So readings
     follow each other sooner after a start or an exit.
     """
 
@@ -88,7 +89,7 @@ class ReadInterval:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ObservationPlan:
     """How often an observer does what."""
 
     period_s: float
@@ -111,7 +112,7 @@ class Observer:
     def __init__(
         self,
         collectors: Collectors,
-        plan: Plan,
+        plan: ObservationPlan,
         stacks: StackSchedule,
         *,
         keep: Callable[[Input], None] | None = None,
@@ -144,6 +145,7 @@ class Observer:
         self._threads = StackThreads(collectors, self._queue.put, threads=plan.stack_threads)
         self._gauges_asked_s: dict[ProcessId, float] = {}
         self._worker_servers = WorkerServers(self._queue.put)
+        self._nccl = NcclStatuses(self._queue.put)
 
     # --- the loop --------------------------------------------------------------------------------
 
@@ -307,6 +309,7 @@ class Observer:
         self.take(self.stacks.due(self._fold.snapshot(), self._excluded()))
         self.ask_gauges()
         self._worker_servers.start_due(self._fold.snapshot())
+        self._nccl.start_due(self._fold.snapshot())
         return cost_s
 
     def _take_between(self) -> None:

@@ -12,7 +12,7 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.observe.sources.attach_schedule import Inject
 from mpwatch.observe.sources.collectors import Collectors, HookUse
-from mpwatch.observe.sources.observer import Observer, Plan
+from mpwatch.observe.sources.observer import ObservationPlan, Observer
 from mpwatch.observe.sources.stack_schedule import (
     StackRequest,
     StackRounds,
@@ -28,7 +28,7 @@ GAUGES_S = 0.1
 POLL_S = 0.02
 """Interval of polls: a child that lives for longer than this is always seen."""
 STACKS_S = 2.0
-"""How long the first round of stacks, or the last one, may go on after the end of a watch."""
+"""How long the first round of stacks, or the last one, may last after the end of a watch."""
 BETWEEN_S = 0.1
 """Between the two readings that a cpu percentage needs."""
 STACK_THREADS = 4
@@ -37,7 +37,7 @@ PERIOD_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class LookOptions:
+class OneShotOptions:
     """What to read."""
 
     stacks: bool = True
@@ -46,8 +46,8 @@ class LookOptions:
     hook: HookUse = "use"
 
 
-def look_once(
-    root: ProcessId, options: LookOptions, *, inject: Inject | None = None
+def read_once(
+    root: ProcessId, options: OneShotOptions, *, inject: Inject | None = None
 ) -> Snapshot | None:
     """The whole job as it is now; `None` if it had exited before it could be read.
 
@@ -78,7 +78,7 @@ def look_once(
 def watch_for(
     root: ProcessId,
     seconds: float,
-    options: LookOptions,
+    options: OneShotOptions,
     *,
     inject: Inject | None = None,
     keep: Callable[[Input], None] | None = None,
@@ -130,7 +130,7 @@ def _ignore(snapshot: Snapshot) -> None:
 
 def new_observer(
     root: ProcessId,
-    options: LookOptions,
+    options: OneShotOptions,
     *,
     period_s: float = PERIOD_S,
     diagnose: bool = True,
@@ -138,7 +138,7 @@ def new_observer(
     stack_threads: int = 1,
 ) -> Observer:
     """An observer of a job that reads as much as it can, for a caller that drives it."""
-    plan = Plan(
+    plan = ObservationPlan(
         period_s,
         _request,
         poll_s=POLL_S,
@@ -190,7 +190,7 @@ def _request(reading: int) -> ReadRequest:
     return ReadRequest(links_count=None, maps_count=None, memory_count=4)
 
 
-def _inject(observer: Observer, options: LookOptions, inject: Inject | None) -> None:
+def _inject(observer: Observer, options: OneShotOptions, inject: Inject | None) -> None:
     """Inject the hook where there is none, once hooks have had time to connect."""
     if options.hook == "inject" and inject is not None:
         observer.poll_for(HELLO_S)

@@ -115,7 +115,7 @@ class ReplaySource:
     def _guarded(self, goal_s: float, steps: int, until_s: float) -> Snapshot:
         """Move and return what to show; after an error the last snapshot, paused, with the error.
 
-        Seeking, stepping and playing go on working as far as the rest of the recording allows.
+        Seeking, stepping and playing keep working as far as the rest of the recording allows.
         """
         try:
             self._wind(goal_s, steps, until_s)
@@ -129,7 +129,7 @@ class ReplaySource:
             return replace(
                 self._last,
                 playback=self._playback(),
-                problems=(*self._last.problems, f"{problem}. Seek elsewhere to go on."),
+                problems=(*self._last.problems, f"{problem}. Seek elsewhere to continue."),
             )
         return self._last
 

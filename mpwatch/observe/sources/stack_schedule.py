@@ -122,7 +122,7 @@ class StackSchedule:
         """
         self.followed: ProcessId | None = None
         self._automatic = automatic
-        self._focus = Focus()
+        self._focus = FocusIntervals()
         self._requested: queue.SimpleQueue[TakeStacks] = queue.SimpleQueue()
         self._taken_at_s: dict[ProcessId, float] = {}
         """When stacks of each process were last requested, for whatever reason."""
@@ -394,7 +394,7 @@ def _still_s(process: Process) -> float | None:
     return least_s
 
 
-class Focus:
+class FocusIntervals:
     """Intervals of the process under the cursor.
 
     The cursor must stay on a process from one reading to the next before its stacks are taken. The

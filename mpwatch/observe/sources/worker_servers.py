@@ -1,8 +1,8 @@
 """When the worker servers of ranks are asked for what torch's flight recorder holds.
 
-Only where no hook answers, and only while the main thread of one of these ranks stands still: the
+Only where no hook answers, and only while the main thread of one of these ranks is stalled: the
 server makes the answer with the recorder locked. All ranks of the job with such a server are asked
-then, because what differs between them is what tells.
+then, because the difference between them is the evidence.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mpwatch.model.snapshot import Process, Snapshot
 STILL_S = 4.0
 """As long as the hook waits before it reads the entries of its recorder."""
 AGAIN_S = 10.0
-LOOK_S = 2.0
+INTERVAL_S = 2.0
 """Interval at which the job is looked through."""
 RANKS = 64
 """Servers asked at a time, one after another."""
@@ -49,25 +49,25 @@ class WorkerServers:
         """
         self._report = report
         self._ask = ask or _gauge
-        self._look_s = float("-inf")
+        self._due_s = float("-inf")
         self._thread: threading.Thread | None = None
         self._told: set[ProcessId] = set()
         """Processes of which an answer was reported."""
 
     def start_due(self, snapshot: Snapshot) -> bool:
         """Begin to ask, if that is due at this reading; returns whether it is."""
-        if snapshot.at_s < self._look_s or (self._thread is not None and self._thread.is_alive()):
+        if snapshot.at_s < self._due_s or (self._thread is not None and self._thread.is_alive()):
             return False
-        self._look_s = snapshot.at_s + LOOK_S
+        self._due_s = snapshot.at_s + INTERVAL_S
         found = servers(snapshot)
-        if not any(_stands_still(process) for process, _ in found):
-            # What was told of a rank that has gone on since is no longer so.
+        if not any(is_still(process) for process, _ in found):
+            # What was read of a rank that has made progress since is outdated.
             for process, _ in found:
                 if process.process in self._told:
                     self._report(HookGauges(process.process, snapshot.at_s))
             self._told.clear()
             return False
-        self._look_s = snapshot.at_s + AGAIN_S
+        self._due_s = snapshot.at_s + AGAIN_S
         asked = [server for _, server in found[:RANKS]]
         self._thread = threading.Thread(
             target=self._run, args=(asked,), name="mpwatch-recorder", daemon=True
@@ -107,6 +107,7 @@ def servers(snapshot: Snapshot) -> list[tuple[Process, Server]]:
     return found
 
 
-def _stands_still(process: Process) -> bool:
+def is_still(process: Process) -> bool:
+    """Whether the main thread of a process has stood still for `STILL_S`."""
     main = next((thread for thread in process.threads if thread.tid == process.pid), None)
     return main is not None and main.still_s is not None and main.still_s >= STILL_S

@@ -53,7 +53,7 @@ _LOADER_WORKER = ("worker", "_worker_loop")
 """torch.utils.data._utils.worker: has a role and a number of its own."""
 
 
-class Target(NamedTuple):
+class ChildTarget(NamedTuple):
     """What a child runs."""
 
     name: str
@@ -72,7 +72,7 @@ class Target(NamedTuple):
         return self.name if number is None or self.is_unique else f"{self.name} {number}"
 
 
-def target_of_stack(frames: Sequence[Frame], script: str) -> Target | None:
+def target_of_stack(frames: Sequence[Frame], script: str) -> ChildTarget | None:
     """The target by the stack of the main thread; `None` if that does not show it.
 
     Args:
@@ -95,7 +95,7 @@ def target_of_stack(frames: Sequence[Frame], script: str) -> Target | None:
     return _target("__main__" if is_main else file.removesuffix(".py"), frame.function)
 
 
-def target_of_birth(birth: object) -> Target | None:
+def target_of_birth(birth: object) -> ChildTarget | None:
     """The target by the hook's report, see `wire.HELLO`; `None` if there is none."""
     if not isinstance(birth, Mapping):
         return None
@@ -111,20 +111,20 @@ def target_of_birth(birth: object) -> Target | None:
         return found
     if _USUAL_NAME.fullmatch(name) or name.rpartition("-")[0] == function:
         return found
-    return Target(clean(name, NAME_CHARACTERS), is_unique=True)
+    return ChildTarget(clean(name, NAME_CHARACTERS), is_unique=True)
 
 
-def _target(module: str, function: str) -> Target | None:
+def _target(module: str, function: str) -> ChildTarget | None:
     if (module, function) == _LOADER_WORKER:
         return None
     known = _KNOWN.get((module, function))
     if known is not None:
-        return Target(known.name, known.role)
+        return ChildTarget(known.name, known.role)
     name = function if module in _MAIN_MODULES or not module else f"{module}.{function}"
-    return Target(clean(name, NAME_CHARACTERS))
+    return ChildTarget(clean(name, NAME_CHARACTERS))
 
 
-Task: TypeAlias = tuple[Target, int | None]
+Task: TypeAlias = tuple[ChildTarget, int | None]
 """What a child runs, and its number among those that run the same."""
 
 
@@ -132,9 +132,9 @@ class TargetTable:
     """The targets and numbers of a job's processes."""
 
     def __init__(self) -> None:
-        self._targets: dict[ProcessId, Target] = {}
+        self._targets: dict[ProcessId, ChildTarget] = {}
         self._searched: dict[ProcessId, object] = {}
-        """What was last looked at in vain: a stack, or a birth."""
+        """The last stack or description by the parent that did not show the target."""
         self._groups: dict[tuple[ProcessId | None, str], list[ProcessId]] = {}
         self._numbers: dict[ProcessId, int | None] = {}
 
@@ -179,7 +179,7 @@ class TargetTable:
 
     def _search(
         self, process: ProcessId, records: Mapping[ProcessId, ProcessRecord], birth: object
-    ) -> Target | None:
+    ) -> ChildTarget | None:
         record = records[process]
         stack = record.stacks.get(process.pid)
         evidence = birth or (stack.frames if stack is not None else None)
@@ -192,7 +192,7 @@ class TargetTable:
         return found
 
     def _join(
-        self, process: ProcessId, target: Target, records: Mapping[ProcessId, ProcessRecord]
+        self, process: ProcessId, target: ChildTarget, records: Mapping[ProcessId, ProcessRecord]
     ) -> Iterator[ProcessId]:
         """Add a process to those with the same parent and target, and number these by start.
 

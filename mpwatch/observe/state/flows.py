@@ -6,7 +6,7 @@ from collections import OrderedDict, deque
 from typing import NamedTuple, TypeAlias
 
 from mpwatch.hook import wire
-from mpwatch.model.events import HookEvent
+from mpwatch.model.events import RECEIPTS, SENDS, HookEvent
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Flow
 
@@ -16,15 +16,12 @@ Pair: TypeAlias = tuple[ProcessId, ProcessId]
 OPEN_LIMIT = 16_384
 """Segments with a send or a receipt that is not joined, the most recently used."""
 SETTLED_LIMIT = 16_384
-"""Further segments, the most recently used, to tell a reused buffer from a new one. Every batch is
-a new one, so there are soon that many: some 150 bytes each."""
+"""Further segments, the most recently used, to tell reused buffers from new ones. Every batch
+is a new one, so there are soon that many: some 150 bytes each."""
 LATE_S = 3.0
 """Hooks send ten times a second; a receipt without a send by then has a sender without a hook."""
 LATENCIES_KEPT = 512
 RATE_WINDOW_S = 10.0
-
-_SENDS = (wire.SHARE, wire.CUDA_SHARE)
-_RECEIPTS = (wire.REBUILD, wire.CUDA_REBUILD)
 
 
 class _Send(NamedTuple):
@@ -124,14 +121,14 @@ class FlowTable:
         """Add one event of one process; other kinds are ignored."""
         if event.flags & (wire.FLAG_EMPTY | wire.FLAG_SPAWNING | wire.FLAG_RAISED):
             return
-        if event.kind in _SENDS:
+        if event.kind in SENDS:
             entry = self._entry(event)
             # A segment sent for the first time was filled for this send; one that was sent before
             # is a reused buffer.
             is_copy = bool(event.flags & wire.FLAG_COPIED) or entry.is_new
             entry.sends.append(_Send(event.at_ns, process, event.bytes, is_copy))
             entry.last_sender = process
-        elif event.kind in _RECEIPTS:
+        elif event.kind in RECEIPTS:
             entry = self._entry(event)
             entry.receipts.append(_Receipt(event.at_ns, process, event.bytes))
             if not entry.sends:

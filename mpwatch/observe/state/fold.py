@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from mpwatch.model.collectives import NcclStatus
 from mpwatch.model.events import HookGauges, HookHello, HookNote, HookSlice, HookStatus, Input
 from mpwatch.model.history import History
 from mpwatch.model.ids import ProcessId
@@ -54,6 +55,7 @@ class Fold:
         self._file_lines = FileLines()
         self._segment_table = SegmentTable()
         self._targets = TargetTable()
+        self._nccl: NcclStatus | None = None
 
     def apply(self, input: Input) -> None:
         """Apply one input; one about an unknown process is kept until it is known."""
@@ -67,6 +69,8 @@ class Fold:
                 self._add_exit(input)
             case StacksTaken():
                 self._add_stacks(input)
+            case NcclStatus():
+                self._nccl = input if input.answer is not None else None
             case _:
                 self._processes.changed(input.process, self._at_s)
                 self._add_from_hook(input)
@@ -266,6 +270,7 @@ class Fold:
             errors=self._log.errors,
             events_per_s=self._event_rate.per_s() if self._hooks else None,
             ticks_per_s=tree.ticks_per_s,
+            nccl=self._nccl,
             problems=(*tree.problems, *tree.host.problems),
         )
 

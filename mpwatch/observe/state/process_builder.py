@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames, waits_for_ray_call
@@ -194,7 +194,7 @@ def _gpu_uses(pid: int, gpus: Sequence[GpuSample], hook: HookRecord | None) -> t
 CURRENT_S = 2.5
 """The stack of a running thread that is older than this is not shown as what the thread does."""
 
-_WAIT_WORDS = {
+_WAIT_WORDS: Mapping[str, str] = {
     "pipe-read": "reads",
     "pipe-write": "blocked writing to",
     "socket-read": "reads",

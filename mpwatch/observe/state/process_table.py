@@ -180,7 +180,7 @@ def _is_passing(wait: WaitedOn) -> bool:
 def _with_last_resources(sample: ProcSample, earlier: ProcSample) -> ProcSample:
     """A zombie with the resources and threads it had before: the kernel has freed them.
 
-    The threads tell where it was last seen.
+    The threads show where it was last seen.
     """
     if sample.state not in ("Z", "X"):
         return sample
@@ -293,7 +293,7 @@ class ShortLived:
         self._births: dict[tuple[ProcessId, int], HookNote] = {}
         self._codes: dict[tuple[ProcessId, int], tuple[float, int]] = {}
         self._known: dict[int, ProcessId] = {}
-        """Processes that have told something themselves, by pid; the last ones."""
+        """Processes that have sent something themselves, by pid; the last ones."""
 
     @property
     def has_any(self) -> bool:

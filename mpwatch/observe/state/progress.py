@@ -42,7 +42,7 @@ _OF_LOADERS = frozenset(
 )
 _BUCKET_NS = int(BUCKET_S * 1e9)
 INSTANT_S = 0.001
-"""Less than the time between two events that are told apart."""
+"""Less than the time between two events that are distinguished."""
 NUMBERS_END = 1 << 63
 GROUPS_KEPT = 64
 """Process groups of one process whose collectives are followed."""
@@ -116,7 +116,7 @@ class _Source:
         self.is_cut = is_cut
         self.recent = _Buckets(at_s, is_whole=False)
         self.end_s = BUCKET_S * (self.recent.last + 1)
-        """The end of its last bucket, at which `whole` is brought up to date as well."""
+        """The end of its last bucket, up to which `whole` is updated as well."""
         self.whole = _Buckets(at_s, is_whole=True)
         self.taken: ProgressSource | None = None
         """The present state, once it was asked for."""
@@ -181,7 +181,7 @@ class _QueueCalls:
     """Counts the calls of queues by their numbers, since only some of them are recorded.
 
     The queues of one class are counted together by the hook, those of other classes apart, and a
-    record does not tell its class. So the first record of a queue joins the count that it
+    record does not contain its class. So the first record of a queue joins the count that it
     continues, or begins another one.
     """
 

@@ -206,7 +206,7 @@ LINES_LIMIT = 32
 """Of the whole job; the line that was not seen for longest is dropped."""
 DEPTH = 16
 """Frames within which the call has to be."""
-MAKERS = {
+MAKERS: Mapping[str, frozenset[str]] = {
     "tempfile.py": frozenset(
         ("_mkstemp_inner", "mkstemp", "mkdtemp", "NamedTemporaryFile", "TemporaryFile")
     ),

@@ -194,7 +194,7 @@ def _details(item: TimeRow, view: SnapshotView, width: int) -> tuple[Line, ...]:
 
 
 def _own_progress(process: ProcessId, view: SnapshotView, width: int) -> list[Line]:
-    """What one process of several has done; nothing where the lines above the table tell it."""
+    """What one process of several has done; nothing where the lines above the table show it."""
     others = {source.kind for source in view.snapshot.progress if source.process != process}
     found = [each for each in progress_of(view.snapshot, process) if each.kind in others]
     return [cell(" progress", "title"), *_pace_lines(found, view, width)] if found else []

@@ -48,7 +48,7 @@ def _row(process: Process, view: SnapshotView) -> Row:
     row = Row(
         process.process,
         (
-            cell(_who(process, view), "title"),
+            cell(_process_name(process, view), "title"),
             cell(str(process.pid), "dim"),
             cell(seconds_text(load.fetch_p50_s), tone),
             cell(seconds_text(load.fetch_p99_s)),
@@ -62,7 +62,7 @@ def _row(process: Process, view: SnapshotView) -> Row:
     return row if severity is None else Row(row.key, row.cells, mark=MARKS[severity])
 
 
-def _who(process: Process, view: SnapshotView) -> str:
+def _process_name(process: Process, view: SnapshotView) -> str:
     """`worker 3`; `3 of rank 1` if the number is not unique."""
     name = view.name(process.process)
     return name if name == process.label else name.removeprefix("worker ")

@@ -53,7 +53,7 @@ HOOK_TONES: Mapping[HookState, Tone] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class TreeRow:
     """A process at its place in the tree."""
 
     process: Process
@@ -63,13 +63,13 @@ class Node:
     is_folded: bool = False
 
 
-def page(folded: frozenset[ProcessId] = frozenset(), hide_ended: bool = False) -> Page[Node]:
+def page(folded: frozenset[ProcessId] = frozenset(), hide_ended: bool = False) -> Page[TreeRow]:
     """The tree page with the given branches folded."""
 
-    def items(view: SnapshotView) -> list[Node]:
+    def items(view: SnapshotView) -> list[TreeRow]:
         return nodes(view, Order(), folded, hide_ended)
 
-    def arrange(view: SnapshotView, order: Order) -> list[Node]:
+    def arrange(view: SnapshotView, order: Order) -> list[TreeRow]:
         return nodes(view, order, folded, hide_ended)
 
     return replace(PAGE, items=items, arrange=arrange)
@@ -80,9 +80,9 @@ def nodes(
     order: Order,
     folded: frozenset[ProcessId] = frozenset(),
     hide_ended: bool = False,
-) -> list[Node]:
+) -> list[TreeRow]:
     """The tree, parents before children; siblings as ordered, else those with findings first."""
-    found: list[Node] = []
+    found: list[TreeRow] = []
     measure = SORTS.get(order.column or "")
 
     def arranged(siblings: Sequence[Process], depth: int) -> list[tuple[Process, int]]:
@@ -100,7 +100,7 @@ def nodes(
         below = view.children.get(process.process, [])
         is_folded = process.process in folded and bool(below)
         count = _count(view, process.process) if below else 0
-        found.append(Node(process, depth, count, is_folded))
+        found.append(TreeRow(process, depth, count, is_folded))
         if below and not is_folded:
             waiting += arranged(below, depth + 1)
     return found
@@ -133,7 +133,7 @@ def _count(view: SnapshotView, process: ProcessId) -> int:
     return len(below) + sum(_count(view, child.process) for child in below)
 
 
-def _row(node: Node, view: SnapshotView) -> Row:
+def _row(node: TreeRow, view: SnapshotView) -> Row:
     """The row of a process; the row of the previous view if all its inputs are unchanged.
 
     Most processes are idle, and an unchanged process is the same object in the next snapshot.
@@ -148,7 +148,7 @@ def _row(node: Node, view: SnapshotView) -> Row:
     return known[2]
 
 
-def new_row(node: Node, state: str, severity: Severity | None) -> Row:
+def new_row(node: TreeRow, state: str, severity: Severity | None) -> Row:
     """Build the row of a process; `PAGE.row` calls this only for a changed process."""
     process = node.process
     trends = process.trends
@@ -173,7 +173,7 @@ def new_row(node: Node, state: str, severity: Severity | None) -> Row:
     )
 
 
-def _name_cell(node: Node) -> Line:
+def _name_cell(node: TreeRow) -> Line:
     fold = "> " if node.is_folded else "v " if node.children else "  "
     label = node.process.label
     indent = "  " * min(node.depth, 6)
@@ -254,7 +254,7 @@ SORTS: Mapping[str, Callable[[Process], float | None]] = MappingProxyType(
 )
 
 
-def explained(node: Node, view: SnapshotView, width: int) -> tuple[Line, ...]:
+def explained(node: TreeRow, view: SnapshotView, width: int) -> tuple[Line, ...]:
     """Two lines about the process under the cursor, then the stack of its main thread."""
     process = node.process
     words = f" {process.label} ({process.pid})"
@@ -300,17 +300,17 @@ def command(process: Process) -> str:
     return " ".join(process.sample.cmdline) or f"[{process.sample.name}]"
 
 
-def _text(node: Node, view: SnapshotView) -> str:
+def _text(node: TreeRow, view: SnapshotView) -> str:
     p = node.process
     state, hook = view.state(p), f"hook:{p.hook.state}"
     return f"{p.pid} {p.label} {p.role} {state} {hook} {p.doing} {command(p)}"
 
 
-def _of_node(measure: Callable[[Process], float | None]) -> Callable[[Node], float | None]:
+def _of_node(measure: Callable[[Process], float | None]) -> Callable[[TreeRow], float | None]:
     return lambda node: measure(node.process)
 
 
-PAGE: Page[Node] = Page(
+PAGE: Page[TreeRow] = Page(
     name="overview",
     title="Overview",
     short="Job",

@@ -38,7 +38,17 @@ from mpwatch.tui.widgets.overview import Overview
 from mpwatch.tui.widgets.page_view import PageView
 
 
-class Dashboard(PagesScreen):
+class JobScreen(PagesScreen):
+    """Pages about a job; `enter` opens the process of a row, the first one of a group."""
+
+    def on_page_view_opened(self, event: PageView.Opened) -> None:
+        """Open the process of a row."""
+        event.stop()
+        if event.process is not None:
+            self.app.push_screen(ProcessScreen(self.view_state, event.process))
+
+
+class Dashboard(JobScreen):
     """Ten pages about the job; `0` and `esc` go back to the overview."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -84,11 +94,6 @@ class Dashboard(PagesScreen):
         await self.open_page("0")
         self.overview.unfold_to(process)
 
-    def on_page_view_opened(self, event: PageView.Opened) -> None:
-        """Open the process of a row."""
-        if event.process is not None:
-            self.app.push_screen(ProcessScreen(self.view_state, event.process))
-
     def on_overview_finding_opened(self, event: Overview.FindingOpened) -> None:
         """Open a finding."""
         event.stop()
@@ -110,7 +115,7 @@ PAGES: tuple[Any, ...] = (
 )
 
 
-class TimeScreen(PagesScreen):
+class TimeScreen(JobScreen):
     """What each process and thread did with its time."""
 
     def __init__(self, view_state: ViewState) -> None:
@@ -120,14 +125,8 @@ class TimeScreen(PagesScreen):
         """Make the page with its own widget, in which threads unfold."""
         return TimeView(id=f"page-{page.name}")
 
-    def on_page_view_opened(self, event: PageView.Opened) -> None:
-        """Open the process of a row."""
-        event.stop()
-        if event.process is not None:
-            self.app.push_screen(ProcessScreen(self.view_state, event.process))
 
-
-class MergedScreen(PagesScreen):
+class MergedScreen(JobScreen):
     """Merged stacks of all processes."""
 
     def __init__(self, view_state: ViewState) -> None:
@@ -137,14 +136,8 @@ class MergedScreen(PagesScreen):
         """Request the stacks of all processes."""
         self.view_state.ask(TakeStacks())
 
-    def on_page_view_opened(self, event: PageView.Opened) -> None:
-        """Open the first process of a group."""
-        event.stop()
-        if event.process is not None:
-            self.app.push_screen(ProcessScreen(self.view_state, event.process))
 
-
-class CompareScreen(PagesScreen):
+class CompareScreen(JobScreen):
     """The current snapshot against a saved one."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -158,12 +151,6 @@ class CompareScreen(PagesScreen):
         """Replace the saved snapshot by the displayed one."""
         self.view_state.save_snapshot()
         self.show_snapshot()
-
-    def on_page_view_opened(self, event: PageView.Opened) -> None:
-        """Open a process."""
-        event.stop()
-        if event.process is not None:
-            self.app.push_screen(ProcessScreen(self.view_state, event.process))
 
 
 class TimeView(PageView[TimeRow]):

@@ -160,11 +160,16 @@ NARROW = 40
 
 
 class TextScreen(Screen[T]):
-    """A text that is wrapped to the width."""
+    """A text that is wrapped to the width, above a line with the keys if there is one."""
+
+    KEYS: ClassVar[str] = ""
 
     def compose(self) -> ComposeResult:
-        """The text."""
+        """The text, and the keys."""
         yield ScrollingLines(classes="sheet")
+        if self.KEYS:
+            yield (keys := LineView(classes="bar"))
+            keys.show((cell(self.KEYS, "dim"),))
 
     def on_mount(self) -> None:
         """Focus the text."""
@@ -172,6 +177,10 @@ class TextScreen(Screen[T]):
 
     def on_resize(self) -> None:
         """Wrap the text to the new width."""
+        self.draw()
+
+    def draw(self) -> None:
+        """Draw the text again."""
         lines = self.lines(max(NARROW, self.size.width - MARGIN))
         self.query_one(ScrollingLines).show(lines)
 

@@ -12,7 +12,7 @@ from mpwatch.tui.elements.header import host_line, is_over, over_lines
 from mpwatch.tui.elements.snapshot_view import SnapshotView
 from mpwatch.tui.pages import findings, tree
 from mpwatch.tui.pages.findings import FindingLine
-from mpwatch.tui.pages.tree import Node
+from mpwatch.tui.pages.tree import TreeRow
 from mpwatch.tui.widgets.line_view import LineView
 from mpwatch.tui.widgets.live_table import LiveTable
 from mpwatch.tui.widgets.page_view import PageView
@@ -21,7 +21,7 @@ TALL = 30
 """Minimum height at which the stack of the process under the cursor is shown as well."""
 
 
-class Overview(PageView[Node]):
+class Overview(PageView[TreeRow]):
     """The process tree with findings above it and the host below."""
 
     DEFAULT_CSS = """

@@ -14,7 +14,7 @@ from mpwatch.collect.process.identify import identify
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.observe.recording.file import RecordingWriter
 from mpwatch.observe.sources.live import LiveOptions, LiveSource
-from mpwatch.observe.sources.oneshot import LookOptions, watch_for
+from mpwatch.observe.sources.oneshot import OneShotOptions, watch_for
 from mpwatch.observe.sources.replay import ReplaySource, replay_to_end
 from mpwatch.observe.sources.source import Follow, Pause, Seek, SetSpeed, Source, Step
 from mpwatch.observe.state.fold import Fold
@@ -164,7 +164,7 @@ def test_the_last_snapshot_of_a_replay_is_the_last_one_of_the_watch(
     program.wait_for("ready")
     process = identify(program.pid)
     writer = RecordingWriter(str(tmp_path / "job.mpw"), process)
-    watched = watch_for(process, 3.0, LookOptions(), keep=writer.write)
+    watched = watch_for(process, 3.0, OneShotOptions(), keep=writer.write)
     writer.close()
 
     replayed = replay_to_end(str(tmp_path / "job.mpw"))

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.collect.host import ptrace_access
 from mpwatch.collect.process.procfs import stat_of
 from mpwatch.model.ids import ProcessId
 from tests.conftest import kill_group
@@ -83,9 +82,8 @@ Start = Callable[..., Running]
 
 
 @pytest.fixture(autouse=True)
-def _may_trace() -> None:
-    if not ptrace_access.check(os.getpid()).is_allowed:
-        pytest.skip("this machine forbids ptrace")
+def _may_trace(ptrace_allowed: None) -> None:
+    """Every test here traces processes."""
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from mpwatch.attach.inject_tree import inject_tree
 from mpwatch.collect.job.reader import ReadRequest
 from mpwatch.model.snapshot import Loader, Process, Snapshot
 from mpwatch.observe.sources.observer import Observer
-from mpwatch.observe.sources.oneshot import LookOptions, new_observer
+from mpwatch.observe.sources.oneshot import OneShotOptions, new_observer
 from mpwatch.observe.state.flows import LATE_S
 from tests.integration.attach.conftest import Running, Start
 from tests.integration.hook.client import Client, wait_for_sockets
@@ -88,7 +88,7 @@ def flows(observed: Observed) -> Totals:
 def observe(running: Running, samples_to: Callable[[Observer], None]) -> Observed:
     """Let the job do its steps while it is observed."""
     observed = Observed()
-    watch = new_observer(running.process, LookOptions(stacks=False))
+    watch = new_observer(running.process, OneShotOptions(stacks=False))
     try:
         watch.read(ReadRequest.everything())
         assert not watch.is_ended

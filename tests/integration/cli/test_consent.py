@@ -8,7 +8,6 @@ import json
 import os
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 import urllib.error
@@ -19,20 +18,14 @@ from typing import Any
 
 import pytest
 
-from mpwatch.collect.host import ptrace_access
+from tests.conftest import free_port
 from tests.procfs import eventually, hook_threads
 
 from .terminal import REPOSITORY, Terminal, idle_program
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ptrace_allowed")]
 
 ASKED = "inject the hook into 1 process?"
-
-
-@pytest.fixture(autouse=True)
-def _may_trace() -> None:
-    if not ptrace_access.check(os.getpid()).is_allowed:
-        pytest.skip("this machine forbids ptrace")
 
 
 @pytest.fixture
@@ -70,8 +63,12 @@ def dashboard(
 
 
 def log_lines(variables: dict[str, str]) -> list[str]:
+    """The lines with results; one that was written before the process was changed precedes each."""
     path = Path(variables["XDG_STATE_HOME"], "mpwatch", "attach.log")
-    return path.read_text().splitlines() if path.exists() else []
+    lines = path.read_text().splitlines() if path.exists() else []
+    begun = [line for line in lines if line.split()[1] in ("injecting", "detaching")]
+    assert 2 * len(begun) == len(lines)
+    return [line for line in lines if line not in begun]
 
 
 def configured(variables: dict[str, str], answer: str) -> None:
@@ -328,6 +325,55 @@ def test_always_in_the_configuration_is_no_consent_in_a_browser(
     assert len(log_lines(variables)) == 2 * hooks
 
 
+@pytest.mark.parametrize(
+    "headers",
+    [{"Host": "evil.example"}, {"Origin": "http://evil.example"}, {"Origin": "null"}],
+)
+def test_pages_of_other_sites_cannot_see_a_served_dashboard(
+    job: subprocess.Popen[bytes], variables: dict[str, str], headers: dict[str, str]
+) -> None:
+    """Neither its page nor its websocket; the page of this server can."""
+    pytest.importorskip("textual_serve")
+    port = free_port()
+    environment = {**os.environ, **variables, "PYTHONPATH": str(REPOSITORY)}
+    with subprocess.Popen(
+        [sys.executable, "-m", "mpwatch", "serve", str(job.pid), "--port", str(port)],
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as server:
+        try:
+            assert asyncio.run(statuses_of(port, {})) == [200, 101]
+            assert asyncio.run(statuses_of(port, {"Origin": f"http://localhost:{port}"})) == (
+                [200, 101]
+            )
+            assert asyncio.run(statuses_of(port, headers)) == [403, 403]
+        finally:
+            os.killpg(server.pid, signal.SIGTERM)
+            server.wait(30)
+
+
+async def statuses_of(port: int, headers: dict[str, str]) -> list[int]:
+    """The HTTP status of the page and of the websocket of a server, once it answers."""
+    import aiohttp
+
+    place = f"http://127.0.0.1:{port}"
+    async with aiohttp.ClientSession(headers=headers) as session:
+        for _ in range(600):
+            with contextlib.suppress(aiohttp.ClientConnectionError):
+                async with session.get(f"{place}/") as page:
+                    found = [page.status]
+                break
+            await asyncio.sleep(0.05)
+        try:
+            browser = await session.ws_connect(f"{place}/ws?width=80&height=24")
+        except aiohttp.WSServerHandshakeError as error:
+            return [*found, error.status]
+        await browser.close()
+        return [*found, 101]
+
+
 async def press_in_browser(port: int, pid: int) -> int:
     """Press what injects, in a dashboard that a browser shows; the threads of hooks afterwards."""
     import aiohttp
@@ -353,14 +399,6 @@ async def press_in_browser(port: int, pid: int) -> int:
 def received(message: Any) -> bytes:
     """What a browser gets to paint."""
     return message.data if isinstance(message.data, bytes) else str(message.data).encode()
-
-
-def free_port() -> int:
-    """A port of this machine that nobody listens on."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
 
 
 @pytest.mark.parametrize(

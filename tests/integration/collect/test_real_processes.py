@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,7 @@ from mpwatch.collect.process.identify import identify
 from mpwatch.collect.process.py_spy import StackCollector
 from mpwatch.model.samples import Ended, ProcSample, TreeSample, WaitedOn
 from tests import procfs
+from tests.conftest import kill_group
 
 from .conftest import Talker, eventually
 
@@ -302,6 +304,34 @@ def test_stacks_of_a_real_process_name_its_functions(talk: Talk) -> None:
     functions = [frame.function for frame in taken.stacks[0].frames]
     assert functions[-3:] == ["births", "main", "<module>"]
     assert taken.stacks[0].tid == program.pid
+
+
+def test_stacks_of_a_program_that_streams_end_none_of_its_writes_early() -> None:
+    """It writes 1 MiB at a time to a pipe, and a stop would end each write that has begun."""
+    program = Path(__file__).parents[2] / "programs" / "attach_streaming.py"
+    with subprocess.Popen(
+        [sys.executable, str(program)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    ) as popen:
+        try:
+            assert popen.stdin is not None
+            assert popen.stdout is not None
+            assert popen.stdout.readline() == b"ready\n"
+            collector, process = StackCollector(), identify(popen.pid)
+            functions = set()
+            for _ in range(5):
+                taken = collector.take(process)
+                assert taken.problem is None
+                functions |= {frame.function for frame in taken.stacks[0].frames}
+            assert functions == {"<module>"}
+            popen.stdin.write(b"?")
+            popen.stdin.flush()
+            short, count = map(int, popen.stdout.readline().split())
+            assert (short, count > 0) == (0, True)
+        finally:
+            kill_group(popen.pid)
 
 
 def test_a_stack_dump_that_is_cut_short_never_leaves_the_process_stopped(talk: Talk) -> None:

@@ -21,7 +21,7 @@ from mpwatch.collect.process.identify import identify
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.observe.sources.attach_schedule import Inject
-from mpwatch.observe.sources.oneshot import LookOptions, watch_for
+from mpwatch.observe.sources.oneshot import OneShotOptions, watch_for
 from mpwatch.report.json import diagnose_json
 from tests.integration.demo.refusals import refuse_tracing
 
@@ -84,7 +84,7 @@ def main() -> None:
         last = watch_for(
             root,
             options.seconds,
-            LookOptions(hook="inject" if inject else "use"),
+            OneShotOptions(hook="inject" if inject else "use"),
             inject=inject,
             stop=telling.is_over,
             each=telling.tell,

@@ -6,9 +6,6 @@ compared with what the scheduler counted. The other bounds hold on a busy machin
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import time
 from collections import defaultdict
 from pathlib import Path
@@ -17,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Program, Start
+from tests.integration.observe.commands import watched
 from tests.integration.on_demand import ON_DEMAND
 
 WATCHED_S = 15.0
@@ -26,24 +24,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 def account(job: Program, *arguments: str) -> list[dict[str, Any]]:
     """The processes of the account of a program, as `diagnose --json` tells them."""
-    processes: list[dict[str, Any]] = diagnosis(job, *arguments)["account"]["processes"]
+    processes: list[dict[str, Any]] = watched(job.pid, WATCHED_S, *arguments)["account"][
+        "processes"
+    ]
     for process in processes:
         assert sum(each["share"] for each in process["last_minute"]) == pytest.approx(1.0)
     return processes
-
-
-def diagnosis(job: Program, *arguments: str) -> dict[str, Any]:
-    """A program as `diagnose --json` tells it."""
-    diagnose = [sys.executable, "-m", "mpwatch", "diagnose", str(job.pid), "--json", *arguments]
-    done = subprocess.run(
-        [*diagnose, "--for", f"{WATCHED_S:g}"],
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    document: dict[str, Any] = json.loads(done.stdout)
-    return document
 
 
 def by_target(shares: list[dict[str, Any]]) -> dict[str, float]:
@@ -69,7 +55,7 @@ def test_main_of_a_slow_loader_waits_for_batches(start: Start, hook: str) -> Non
     job = start("account_of_time.py", "loader")
     job.wait_for("ready")
     before = scheduled(job.pid)
-    document = diagnosis(job, hook)
+    document = watched(job.pid, WATCHED_S, hook)
     main, worker = document["account"]["processes"]
     elapsed_s, run_s, ready_s = (b - a for a, b in zip(before, scheduled(job.pid), strict=True))
 

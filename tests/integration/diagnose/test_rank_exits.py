@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import signal
-import subprocess
 import sys
 from typing import Any
 
 import pytest
 
-from tests.conftest import PROGRAMS, Program, Start
+from tests.conftest import PROGRAMS, Start
+from tests.integration.observe.commands import open_findings
 from tests.integration.on_demand import ON_DEMAND
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
@@ -20,26 +19,12 @@ TRAINED_S = 15.0
 READY_S = 200.0
 
 
-def findings(job: Program, watched_s: float) -> list[dict[str, Any]]:
-    """The findings of a health check that lasts until the job ends."""
-    diagnose = [sys.executable, "-m", "mpwatch", "diagnose", str(job.pid), "--json"]
-    done = subprocess.run(
-        [*diagnose, "--for", f"{watched_s:g}"],
-        stdout=subprocess.PIPE,
-        text=True,
-        timeout=6 * watched_s,
-        check=True,
-    )
-    found: list[dict[str, Any]] = json.loads(done.stdout)["findings"]
-    return [each for each in found if not each["resolved"]]
-
-
 def ending(start: Start, way: str, *, hook: bool) -> list[dict[str, Any]]:
     before = ["-m", "mpwatch", "run", "--headless"] if hook else []
     program = str(PROGRAMS / "ranks_ending.py")
     job = start([sys.executable, *before, program, way, f"{TRAINED_S:g}"])
     job.wait_for("ready", READY_S)
-    return findings(job, 4 * TRAINED_S)
+    return open_findings(job.pid, 4 * TRAINED_S)
 
 
 def test_the_rank_that_returned_first_is_named_and_not_its_victim(start: Start) -> None:
@@ -86,7 +71,7 @@ def test_a_child_that_was_killed_before_mpwatch_started_is_reported(start: Start
     job = start([sys.executable, "-c", CHILD_OF_BEFORE])
     job.wait_for("ready")
 
-    first, *_ = findings(job, 14.0)
+    first, *_ = open_findings(job.pid, 14.0)
 
     assert first["rule"] == "zombie-processes"
     assert f"signal {signal.SIGKILL:d} (SIGKILL)" in first["summary"]

@@ -7,11 +7,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.conftest import PROGRAMS, Program, Start
+from tests.integration.observe.commands import open_findings
 from tests.integration.on_demand import ON_DEMAND
 from tests.procfs import eventually
 
@@ -20,20 +20,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 WATCHED_S = 20.0
 READY_S = 200.0
 PROGRAM = str(PROGRAMS / "ranks_apart.py")
-
-
-def findings(job: Program, watched_s: float = WATCHED_S) -> list[dict[str, Any]]:
-    """The findings of a health check, without those that are resolved at its end."""
-    diagnose = [sys.executable, "-m", "mpwatch", "diagnose", str(job.pid), "--json"]
-    done = subprocess.run(
-        [*diagnose, "--for", f"{watched_s:g}"],
-        stdout=subprocess.PIPE,
-        text=True,
-        timeout=6 * watched_s,
-        check=True,
-    )
-    found: list[dict[str, Any]] = json.loads(done.stdout)["findings"]
-    return [each for each in found if not each["resolved"]]
 
 
 def apart(start: Start, way: str, *arguments: str, hook: bool = False) -> Program:
@@ -50,7 +36,7 @@ def apart(start: Start, way: str, *arguments: str, hook: bool = False) -> Progra
 def test_a_collective_against_a_backward_pass_is_named_from_outside(
     start: Start, launcher: str
 ) -> None:
-    first, *_ = findings(apart(start, "backward", *filter(None, (launcher,))))
+    first, *_ = open_findings(apart(start, "backward", *filter(None, (launcher,))).pid, WATCHED_S)
 
     assert (first["rule"], first["severity"]) == ("collective-mismatch", "critical")
     assert "1 in the backward pass" in first["summary"]
@@ -78,7 +64,7 @@ def test_a_collective_against_a_backward_pass_is_named_from_outside(
 def test_the_hook_adds_what_torch_has_recorded(
     start: Start, way: str, words: str, record: str
 ) -> None:
-    first, *_ = findings(apart(start, way, hook=True))
+    first, *_ = open_findings(apart(start, way, hook=True).pid, WATCHED_S)
 
     assert first["rule"] == "collective-mismatch"
     assert words in first["summary"]
@@ -87,7 +73,7 @@ def test_the_hook_adds_what_torch_has_recorded(
 
 @ON_DEMAND
 def test_the_rank_that_writes_a_checkpoint_is_the_one_that_is_missing(start: Start) -> None:
-    first, *_ = findings(apart(start, "checkpoint"))
+    first, *_ = open_findings(apart(start, "checkpoint").pid, WATCHED_S)
 
     assert first["rule"] == "rank-stuck-in-collective"
     assert "1 rank waits in barrier" in first["summary"]
@@ -103,14 +89,14 @@ def test_a_rank_that_validates_while_the_other_waits_is_no_warning(
 ) -> None:
     job = apart(start, "validation", hook=hook)
 
-    assert [each for each in findings(job) if each["severity"] != "info"] == []
+    assert [each for each in open_findings(job.pid, WATCHED_S) if each["severity"] != "info"] == []
 
 
 @ON_DEMAND
 def test_stalled_ranks_of_two_groups_are_reported_from_outside(start: Start) -> None:
     job = apart(start, "groups", "--torchrun")
 
-    found = findings(job, 45.0)
+    found = open_findings(job.pid, 45.0)
 
     assert "all 2 ranks are in barrier" in found[0]["summary"]
 
@@ -119,7 +105,7 @@ def test_torchs_recorder_is_read_from_worker_servers_and_from_the_files_it_leave
     start: Start, tmp_path: Path
 ) -> None:
     (tmp_path / "dumps").mkdir()
-    first, *_ = findings(apart(start, "operations", f"--recorder={tmp_path}"))
+    first, *_ = open_findings(apart(start, "operations", f"--recorder={tmp_path}").pid, WATCHED_S)
 
     assert first["rule"] == "collective-mismatch"
     recorded = [each for each in first["evidence"] if each.startswith("recorded by rank")]

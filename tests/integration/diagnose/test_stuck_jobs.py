@@ -17,7 +17,7 @@ import pytest
 from mpwatch.cli.failures import EXIT_INTERRUPTED
 from tests.conftest import Start
 from tests.integration import on_demand
-from tests.integration.observe.commands import of_this_job
+from tests.integration.observe.commands import of_this_job, watched
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -29,7 +29,7 @@ STARTED_S = 12.0
 STUCK = {
     "crossed_locks": ("standing-still", "different order", " cross"),
     "database": ("no-progress", "Commit or roll back", "keep_transaction"),
-    "event_of_the_dead": ("standing-still", "nobody is left", "event_of_the_dead"),
+    "event_of_the_dead": ("standing-still", "no process is left", "event_of_the_dead"),
     "exit_with_unread_queue": ("standing-still", "never read", "64 KiB"),
     "flock_of_a_child": ("no-progress", "has closed its own descriptor", "LOCK_UN"),
     "flock_outside": ("no-progress", "(python) outside of this job", "flock_outside"),
@@ -50,13 +50,8 @@ HEALTHY = ("computing_worker", "idle_pool", "idle_workers", "joined_service", "s
 
 def findings(pid: int, for_s: float = WATCHED_S) -> list[dict[str, Any]]:
     """The findings from outside within some seconds."""
-    command = [sys.executable, "-m", "mpwatch", "diagnose", str(pid), "--no-hook", "--json"]
-    done = subprocess.run(
-        [*command, "--for", f"{for_s:g}"], capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
-    found: list[dict[str, Any]] = json.loads(done.stdout)["findings"]
-    return found
+    found: list[dict[str, Any]] = watched(pid, for_s, "--no-hook")["findings"]
+    return of_this_job(found)
 
 
 @pytest.mark.parametrize("case", on_demand.cases(STUCK, USUAL))
@@ -66,13 +61,13 @@ def test_a_stalled_job_is_named(start: Start, case: str) -> None:
     job.wait_for("ready")
 
     watched_s = RETRIED_S if case == "flock_of_a_child" else WATCHED_S
-    found = of_this_job(findings(job.pid, watched_s))
+    found = findings(job.pid, watched_s)
 
     assert [each["rule"] for each in found[:1]] == [rule]
     first = found[0]
-    told = " ".join([first["summary"], *first["evidence"], first["cause"], first["advice"]])
-    assert words in told
-    assert place in told
+    text = " ".join([first["summary"], *first["evidence"], first["cause"], first["advice"]])
+    assert words in text
+    assert place in text
 
 
 @pytest.mark.parametrize("case", on_demand.cases(HEALTHY, USUAL_HEALTHY))
@@ -80,7 +75,7 @@ def test_a_job_that_is_idle_by_design_is_clean(start: Start, case: str) -> None:
     job = start("stuck_jobs.py", case)
     job.wait_for("ready")
 
-    assert of_this_job(findings(job.pid)) == []
+    assert findings(job.pid) == []
 
 
 @on_demand.ON_DEMAND

@@ -65,9 +65,10 @@ def test_an_interpreter_without_the_gil_does_not_get_the_hook() -> None:
     assert (done.stdout, done.stderr) == ("False\nTrue\n", "")
 
 
-def test_a_python_that_was_built_without_ctypes_gets_the_hook() -> None:
+@pytest.mark.parametrize("missing", ["ctypes", "zlib"])
+def test_a_python_that_was_built_without_optional_modules_gets_the_hook(missing: str) -> None:
     text = (
-        "import os, sys; sys.modules['ctypes'] = None; import mpwatch;"
+        f"import os, sys; sys.modules[{missing!r}] = None; import mpwatch;"
         " print(mpwatch.instrument()); child = os.fork(); child or os._exit(0);"
         " os.waitpid(child, 0); print(mpwatch.uninstrument())"
     )

@@ -19,7 +19,7 @@ pytestmark = [
 ]
 
 
-def test_a_program_that_gives_up_root_goes_on_with_all_its_threads() -> None:
+def test_a_program_that_gives_up_root_continues_with_all_its_threads() -> None:
     with Guest("setuid", program="hook_privileges.py") as guest:
         assert guest.finish() == (0, "['65534']\n0\n")
 

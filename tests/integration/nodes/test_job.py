@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,7 +18,7 @@ from typing import Any
 import pytest
 
 from tests import procfs
-from tests.conftest import PROGRAMS, Program, Start
+from tests.conftest import PROGRAMS, Program, Start, free_port
 
 pytestmark = pytest.mark.slow
 LIMIT_S = 90.0
@@ -62,13 +61,6 @@ def until(is_done: Callable[[], bool], limit_s: float = LIMIT_S) -> None:
     while not is_done():
         assert time.monotonic() < end_s
         time.sleep(0.1)
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
 
 
 def started_apart(start: Start, *command: str, env: dict[str, str]) -> tuple[Program, int]:

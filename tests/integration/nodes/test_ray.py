@@ -206,7 +206,7 @@ def test_each_node_has_the_processes_below_its_raylet(cluster: Cluster) -> None:
     until(lambda: not folders())
 
 
-def test_the_agent_is_brought_by_ray_and_not_installed_on_the_node(cluster: Cluster) -> None:
+def test_the_agent_is_sent_by_ray_and_not_installed_on_the_node(cluster: Cluster) -> None:
     with connected(cluster.spec) as head:
         step_until(head, lambda views: states(views) == ["live", "live"])
         for pid in agents():

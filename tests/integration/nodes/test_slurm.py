@@ -21,8 +21,8 @@ from typing import Any
 import pytest
 
 from tests import procfs
-from tests.conftest import PROGRAMS, Start
-from tests.integration.nodes.test_job import agents, free_port, until
+from tests.conftest import PROGRAMS, Start, free_port
+from tests.integration.nodes.test_job import agents, until
 
 pytestmark = pytest.mark.slow
 NODES = ("n1", "n2", "n3", "n4")

@@ -20,8 +20,8 @@ from mpwatch.nodes.launchers.launch import AgentCommand
 from mpwatch.nodes.launchers.spec import launches
 from mpwatch.nodes.summary import BYTES_PER_S
 from tests import procfs
-from tests.conftest import Start
-from tests.integration.nodes.test_job import agents, command, free_port, run, until
+from tests.conftest import Start, free_port
+from tests.integration.nodes.test_job import agents, command, run, until
 from tests.integration.nodes.test_job import mark as mark
 from tests.integration.nodes.test_job import sleepers as sleepers
 from tests.integration.on_demand import ON_DEMAND

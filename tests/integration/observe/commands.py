@@ -43,6 +43,26 @@ def diagnosed(file: Path) -> Document:
     return document
 
 
+def watched(pid: int, watched_s: float, *arguments: str) -> Document:
+    """The diagnosis of a running job after some seconds."""
+    command = [sys.executable, "-m", "mpwatch", "diagnose", str(pid), "--json", *arguments]
+    done = subprocess.run(
+        [*command, "--for", f"{watched_s:g}"],
+        capture_output=True,
+        text=True,
+        timeout=60 + 6 * watched_s,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    document: Document = json.loads(done.stdout)
+    return document
+
+
+def open_findings(pid: int, watched_s: float) -> list[Document]:
+    """The findings about a running job, without those that are resolved at the end."""
+    return [each for each in watched(pid, watched_s)["findings"] if not each["resolved"]]
+
+
 def of_this_job(findings: list[Document]) -> list[Document]:
     """The findings without those about what other jobs left on this machine.
 

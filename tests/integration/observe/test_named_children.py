@@ -10,7 +10,7 @@ import pytest
 from mpwatch.collect.process.identify import identify
 from mpwatch.hook import run
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.observe.sources.oneshot import LookOptions, watch_for
+from mpwatch.observe.sources.oneshot import OneShotOptions, watch_for
 from tests.conftest import PROGRAMS, Start
 
 pytestmark = pytest.mark.slow
@@ -46,7 +46,7 @@ def names(
     watch_for(
         identify(job.pid),
         60,
-        LookOptions(),
+        OneShotOptions(),
         each=each,
         stop=lambda: found == expected or time.monotonic() > end_s,
         diagnose=False,

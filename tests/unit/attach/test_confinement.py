@@ -23,12 +23,16 @@ def write(tmp_path: Path) -> Write:
         uids: str = "1000 1000 1000 1000",
         namespaces: dict[str, int] | None = None,
         label: bytes | None = b"docker-default (enforce)\n",
+        no_new_privs: int | None = 0,
+        bounding: str = "00000000a80425fb",  # of a container by Docker
     ) -> None:
         folder = tmp_path / str(pid)
         (folder / "ns").mkdir(parents=True)
         (folder / "attr").mkdir()
         lines = ["Name:\tpython", f"Uid:\t{uids}", f"Seccomp:\t{mode}"]
         lines += [] if filters is None else [f"Seccomp_filters:\t{filters}"]
+        lines += [] if no_new_privs is None else [f"NoNewPrivs:\t{no_new_privs}"]
+        lines += [f"CapBnd:\t{bounding}"]
         (folder / "status").write_text("\n".join(lines) + "\n")
         for name, inode in {"user": 1, "pid": 2, "mnt": 3, **(namespaces or {})}.items():
             if inode:
@@ -93,6 +97,30 @@ def test_the_filters_of_a_container_are_the_measure(
     write(ROOT, mode=2, filters=2)
     write(OTHER, mode=2, filters=filters)
     assert (reason(tmp_path) is not None) is is_left_out
+
+
+@pytest.mark.parametrize(
+    ("what", "is_left_out"),
+    [
+        ({}, False),  # a process without these rights cannot have added a filter
+        ({"no_new_privs": 1}, True),
+        ({"no_new_privs": None}, True),  # before Linux 4.10
+        ({"bounding": "000001ffffffffff"}, True),
+        ({"bounding": "nonsense"}, True),
+        ({"namespaces": {"user": 0}}, True),  # hidden: it may have all rights in one of its own
+        ({"mode": 0}, False),
+    ],
+)
+def test_where_the_kernel_does_not_count_filters_one_that_may_have_more_is_left_out(
+    tmp_path: Path, write: Write, what: dict[str, object], is_left_out: bool
+) -> None:
+    """Linux before 5.9."""
+    write(ROOT, mode=2, filters=None)
+    write(OTHER, **{"mode": 2, "filters": None, **what})
+    found = reason(tmp_path)
+    assert (found is not None) is is_left_out
+    if found is not None:
+        assert "this kernel does not say whether it has more of them than the root" in found
 
 
 def test_a_label_of_another_process_cannot_move_the_cursor(tmp_path: Path, write: Write) -> None:

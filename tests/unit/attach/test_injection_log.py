@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.attach.injection_log import LIMIT_BYTES, InjectionLog, default_folder
+import mpwatch
+from mpwatch.attach.injection_log import LIMIT_BYTES, InjectionLog, default_folder, is_completed
 from mpwatch.attach.outcomes import Attached, Detached
+from mpwatch.hook import wire
 from mpwatch.model.ids import ProcessId
 
 TARGET = ProcessId(4242, 99)
@@ -37,11 +39,55 @@ def test_a_line_has_time_user_process_and_result(log: InjectionLog) -> None:
     assert f" uid={os.getuid()} user=" in inject
     assert f" mpwatch={os.getpid()} pid=4242 start_ticks=99 " in inject
     assert ' method="pending call" ' in inject
-    assert re.search(r" hook=\d+\.\d+\.\d+/[0-9a-f]{12} ", inject)
+    assert re.search(r" hook=\d+\.\d+\.\d+/[0-9a-f]{8} ", inject)
     assert ' stopped_ms=0.712 result=ready command="python train.py"' in inject
     assert " detach " in detach
     assert " method=socket " in detach
     assert " stopped_ms=none result=detached " in detach
+
+
+def test_the_release_of_the_hook_is_that_of_mpwatch() -> None:
+    assert mpwatch.__version__ == wire.RELEASE
+
+
+def test_a_result_takes_the_place_of_the_line_from_before(log: InjectionLog) -> None:
+    log.injecting(TARGET, "pending call")
+    (begun,) = log.lines_about(TARGET, 9)
+    assert " injecting " in begun
+    assert " result=begun " in begun
+    assert not is_completed(begun)
+
+    log.injected(READY, None, again=True)
+    log.detaching(TARGET, "socket", "0.0.7/abc")
+    assert [is_completed(line) for line in log.lines_about(TARGET, 9)] == [True, False]
+
+    log.detached(Detached(TARGET, "absent", method="socket", hook="0.0.7/abc"), None)
+    done = log.lines_about(TARGET, 9)
+    assert [line.split()[1] for line in done] == ["inject", "detach"]
+    assert " hook=0.0.7/abc " in done[1]
+    assert len(lines(log)) == 4
+
+
+def test_a_refusal_after_the_line_from_before_is_a_result(log: InjectionLog) -> None:
+    log.injecting(TARGET, "pending call")
+    log.injected(Attached(TARGET, "absent", reason="it is stopped"), [])
+    log.detaching(TARGET, "socket", "")
+    log.detached(Detached(TARGET, "absent", "the process has ended"), [])
+
+    done = log.lines_about(TARGET, 9)
+    assert all(map(is_completed, done))
+    assert ' result="absent: it is stopped" ' in done[0]
+    assert " hook=unknown " in done[1]
+
+
+def test_a_line_of_another_mpwatch_completes_nothing(log: InjectionLog) -> None:
+    log.injecting(TARGET, "pending call")
+    text = Path(log.path).read_text()
+    Path(log.path).write_text(text.replace(f"mpwatch={os.getpid()}", "mpwatch=1"))
+    log.injecting(TARGET, "pending call")
+    log.injected(READY, [])
+
+    assert [is_completed(line) for line in log.lines_about(TARGET, 9)] == [False, True]
 
 
 def test_an_untouched_process_has_no_line(log: InjectionLog) -> None:

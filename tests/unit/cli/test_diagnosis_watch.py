@@ -66,7 +66,7 @@ def test_a_warning_does_not_end_the_watch() -> None:
     assert watched.shown[-1].startswith("2 processes, 1 finding so far; ")
 
 
-def test_the_user_is_told_which_process_makes_no_progress() -> None:
+def test_the_user_sees_which_process_makes_no_progress() -> None:
     watched = Watched()
 
     assert not watched.is_enough(job(READS), LEAST_S + 1)
@@ -85,7 +85,7 @@ def test_the_watch_ends_soon_after_the_first_critical_finding() -> None:
     assert watched.is_enough(critical, 9.0 + LEAST_S)
 
 
-def test_the_watch_goes_on_where_a_critical_finding_did_not_last() -> None:
+def test_the_watch_continues_where_a_critical_finding_did_not_last() -> None:
     told = Finding("standing-still", Severity.CRITICAL, "s", ("e",), "c", "a")
     critical, watched = replace(job(READS), findings=(told,)), Watched()
 

@@ -177,7 +177,7 @@ def test_a_named_cause_that_is_absent_does_not_hide_its_effect() -> None:
     assert len(look(engine([finding("y", effect_of="nowhere")]), 0)) == 1
 
 
-def test_a_rule_that_raises_is_a_finding_and_the_others_go_on() -> None:
+def test_a_rule_that_raises_is_a_finding_and_the_others_continue() -> None:
     def broken(index: Index) -> Iterator[Finding]:
         yield finding("half")
         raise KeyError("fds")
@@ -192,7 +192,7 @@ def test_a_rule_that_raises_is_a_finding_and_the_others_go_on() -> None:
     assert "KeyError: 'fds'" in seen[RULE_FAILED].evidence
 
 
-def test_waits_that_cannot_be_derived_are_a_finding_and_the_rules_go_on() -> None:
+def test_waits_that_cannot_be_derived_are_a_finding_and_the_rules_continue() -> None:
     def broken(index: Index) -> WaitGraph:
         raise RecursionError("too deep")
 

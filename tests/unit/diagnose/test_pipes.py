@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mpwatch.diagnose.analysis.index import Index
@@ -53,7 +53,6 @@ def brute(snapshot: Snapshot, inode: int, is_writable: bool) -> tuple[object, ..
     )
 
 
-@settings(deadline=None)
 @given(st.lists(st.lists(st.lists(LINK, max_size=6), min_size=1, max_size=4), max_size=4))
 def test_ends_follow_every_change_of_what_is_held(readings: list[list[list[FdLink]]]) -> None:
     for reading in readings:

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from mpwatch.collect.job.recorder_dumps import read_dumps, record_of
+from mpwatch.diagnose.analysis.distributed.collectives import MISMATCH, STUCK
 from mpwatch.diagnose.analysis.distributed.recorded_ranks import (
-    MISMATCH,
-    STUCK,
     RecordedRanks,
     findings_of,
 )
@@ -99,7 +98,7 @@ def test_a_rank_that_has_not_called_the_collective_of_the_others_is_named() -> N
     assert "rank 2 has not. In what was recorded it waits for no other rank" in finding.cause
 
 
-def test_different_operations_as_the_same_call_are_told() -> None:
+def test_different_operations_as_the_same_call_are_reported() -> None:
     finding = only(fixture("operation"))
 
     assert finding.rule == MISMATCH
@@ -121,7 +120,7 @@ def test_ranks_in_different_groups_that_wait_for_each_other_are_a_cycle() -> Non
     )
 
 
-def test_different_shapes_are_told_for_operations_that_need_the_same() -> None:
+def test_different_shapes_are_reported_for_operations_that_need_the_same() -> None:
     other = call(3, input_sizes=[[7]])
 
     finding = only(ranks_of([call(3)], [call(3)], [other]))
@@ -155,7 +154,7 @@ def test_only_the_end_of_a_chain_over_groups_is_named() -> None:
     assert finding.summary == "3 ranks wait in all_reduce for rank 1"
 
 
-def test_ranks_that_wait_only_through_others_are_told_as_such() -> None:
+def test_ranks_that_wait_only_through_others_are_reported_as_such() -> None:
     # The files have nothing but unfinished collectives, as with TORCH_INCLUDE_ONLY_ACTIVE.
     records = ranks_of(
         [call(3, group="12")],
@@ -184,7 +183,7 @@ def test_a_rank_that_does_not_finish_what_the_others_have_finished_is_named() ->
     assert "Its own device or process has stopped" in finding.cause
 
 
-def test_a_broadcast_that_its_source_has_finished_blames_nobody() -> None:
+def test_a_broadcast_that_its_source_has_finished_blames_no_rank() -> None:
     records = ranks_of([done(5, "broadcast")], [call(5, "broadcast")])
 
     assert RecordedRanks(records).culprits == ()
@@ -198,7 +197,7 @@ def test_a_rank_that_has_not_called_the_other_side_of_a_transfer_is_named(operat
     assert finding.summary == f"1 rank waits in {operation[:4]} for rank 1"
 
 
-def test_transfers_that_meet_blame_nobody_and_those_in_a_circle_all() -> None:
+def test_matching_transfers_blame_no_rank_and_those_in_a_cycle_all() -> None:
     assert findings_of(ranks_of([call(7, "send 0->1")], [call(7, "recv 1<-0")])) == []
 
     finding = only(ranks_of([call(7, "recv 0<-1")], [call(7, "recv 1<-0")]))
@@ -212,7 +211,7 @@ def test_a_file_written_before_the_newest_call_does_not_blame_its_rank() -> None
     assert RecordedRanks(records).culprits == ()
 
 
-def test_ranks_without_a_file_are_told_where_all_others_have_made_the_call() -> None:
+def test_ranks_without_a_file_are_reported_where_all_others_have_made_the_call() -> None:
     records = ranks_of([call(5)], [call(5)], groups={"0": [0, 1, 2, 3]})
 
     finding = only(records)
@@ -222,7 +221,7 @@ def test_ranks_without_a_file_are_told_where_all_others_have_made_the_call() -> 
     assert finding.severity is Severity.WARNING
 
 
-def test_all_ranks_in_one_call_is_told_without_a_culprit() -> None:
+def test_all_ranks_in_one_call_are_reported_without_a_culprit() -> None:
     finding = only(ranks_of([call(5)], [call(5)]))
 
     assert finding.summary == "all 2 ranks of a group are in all_reduce: not finished"

@@ -33,7 +33,6 @@ def is_present(one: Finding | None) -> bool:
     return one is not None and one.resolved_s is None
 
 
-@settings(deadline=None)
 @given(st.lists(SEVERITIES, max_size=60), STEPS_S)
 def test_a_finding_is_shown_at_once_and_at_least_as_severe_as_the_rule_says(
     found: list[Severity | None], step_s: float
@@ -45,7 +44,6 @@ def test_a_finding_is_shown_at_once_and_at_least_as_severe_as_the_rule_says(
             assert one.severity >= said
 
 
-@settings(deadline=None)
 @given(st.lists(SEVERITIES, max_size=60), STEPS_S)
 def test_a_finding_is_resolved_only_after_it_was_missing_for_long_enough(
     found: list[Severity | None], step_s: float
@@ -57,7 +55,6 @@ def test_a_finding_is_resolved_only_after_it_was_missing_for_long_enough(
             assert at_s - last_seen_s >= LINGER_S
 
 
-@settings(deadline=None)
 @given(st.lists(SEVERITIES, max_size=60), STEPS_S)
 def test_the_first_time_is_kept_while_a_finding_lasts_and_severity_falls_slowly(
     found: list[Severity | None], step_s: float
@@ -75,7 +72,7 @@ def test_the_first_time_is_kept_while_a_finding_lasts_and_severity_falls_slowly(
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.integers(2, 25), STEPS_S)
 def test_a_finding_that_comes_and_goes_is_held(gap: int, step_s: float) -> None:
     every = [Severity.WARNING, *[None] * (gap - 1)]

@@ -163,7 +163,7 @@ def test_a_pipe_that_may_still_be_written_to_leaves_the_wait_open(
     assert chain(seen).verdict == "unknown"
 
 
-def test_a_reader_whose_thread_is_gone_is_told_of_the_traceback() -> None:
+def test_a_reader_whose_thread_has_exited_is_pointed_to_the_traceback() -> None:
     [finding] = found(standing_still.check, job(waiting(MAIN, *READS_QUEUE)))
 
     assert "and the thread that was to put it is gone" in finding.summary
@@ -184,7 +184,7 @@ def test_an_event_loop_that_waits_for_a_lock_of_threading_is_explained() -> None
     [finding] = found(standing_still.check, stuck)
 
     assert "the main thread waits for a lock at data.py:30 _acquire" in finding.cause
-    assert "no coroutine goes on" in finding.cause
+    assert "no coroutine runs" in finding.cause
     assert "asyncio.Lock" in finding.advice
 
 

@@ -13,6 +13,7 @@ from mpwatch.model.samples import Frame, ThreadSample, WaitedOn
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.waits import WaitChain
 from tests.builders.snapshots import MAIN, NOW_S, main, only, process, snapshot_of, thread
+from tests.builders.waits import chain_of
 
 LOCKS = WaitedOn("futex", "futex", ("futex 0x1",), futex_command=9)
 FUTURE = ("threading.py:wait", "concurrent/futures/_base.py:result")
@@ -29,11 +30,6 @@ BUSY = thread(103, "data.py:read:7", *IN_POOL, state="R")
 
 def with_threads(*threads: Thread) -> Process:
     return main(segments=(), threads=threads)
-
-
-def chain(*processes: Process) -> WaitChain:
-    (found,) = wait_graph(Index(snapshot_of(*processes))).chains
-    return found
 
 
 def test_a_pool_whose_threads_all_wait_for_calls_of_the_same_pool_is_a_dead_end() -> None:
@@ -71,7 +67,7 @@ def test_a_process_pool_without_a_manager_brings_no_result() -> None:
 
     finding = only(standing_still.check, snapshot_of(with_threads(WAITS, native)))
 
-    assert "No thread of this process is an executor's, so none brings the result" in (
+    assert "No thread of this process is an executor's, so none returns the result" in (
         finding.summary
     )
     assert "traceback of that thread" in finding.advice
@@ -83,7 +79,7 @@ def test_a_thread_that_is_newer_than_the_stacks_may_bring_the_result() -> None:
 
     def started(at_s: float) -> WaitChain:
         new = ThreadSample(105, "python", "S", 0, start_ticks=round(at_s * 100))
-        return chain(replace(parent, sample=replace(parent.sample, threads=(new,))))
+        return chain_of(replace(parent, sample=replace(parent.sample, threads=(new,))))
 
     assert started(NOW_S - 9).verdict == "dead-end"
     assert started(NOW_S + 0.2).verdict == "unknown"
@@ -93,8 +89,8 @@ def test_a_process_pool_whose_workers_have_exited_is_a_dead_end() -> None:
     parent = with_threads(WAITS, thread(105, *MANAGER))
     worker = process(300, "spawned", threads=[thread(300, "data.py:f", state="R")])
 
-    assert "No worker of its process pool is alive" in chain(parent).conclusion
-    assert chain(parent, worker).verdict == "unknown"
+    assert "No worker of its process pool is alive" in chain_of(parent).conclusion
+    assert chain_of(parent, worker).verdict == "unknown"
 
 
 def test_a_copy_of_a_pool_in_a_forked_child_is_named_as_the_cause() -> None:
@@ -104,7 +100,7 @@ def test_a_copy_of_a_pool_in_a_forked_child_is_named_as_the_cause() -> None:
     own = thread(300, *result, "train.py:f", waits=LOCKS)
     child = process(300, "spawned", start_method="fork", threads=[own, thread(301)], label="worker")
 
-    found = chain(parent, child)
+    found = chain_of(parent, child)
 
     assert found.verdict == "dead-end"
     assert "It was forked from main, which has a pool's threads" in found.conclusion
@@ -123,7 +119,7 @@ def test_a_lock_that_the_only_thread_waits_for_was_taken_by_itself() -> None:
 def test_an_event_that_a_signal_handler_may_set_is_no_dead_end() -> None:
     own = thread(MAIN, "threading.py:wait", "train.py:main:11", waits=LOCKS)
 
-    assert chain(with_threads(own)).verdict == "unknown"
+    assert chain_of(with_threads(own)).verdict == "unknown"
 
 
 def test_a_handler_that_puts_into_the_queue_which_it_interrupts_waits_for_itself() -> None:
@@ -138,7 +134,7 @@ def test_a_handler_that_puts_into_the_queue_which_it_interrupts_waits_for_itself
     assert "SimpleQueue" in finding.advice
     inside = ("queue.py:put", "train.py:on_signal:4", "threading.py:wait", "queue.py:get")
     released = thread(MAIN, *inside, "train.py:main:11", waits=LOCKS)
-    assert chain(with_threads(released, thread(105, "train.py:f"))).verdict == "unknown"
+    assert chain_of(with_threads(released, thread(105, "train.py:f"))).verdict == "unknown"
 
 
 def test_a_wait_for_an_import_names_the_thread_that_imports() -> None:
@@ -148,7 +144,7 @@ def test_a_wait_for_an_import_names_the_thread_that_imports() -> None:
     imports = thread(105, "data.py:<module>:2", name="loader")
     frames = (*imports.stack, Frame("_load_unlocked", importlib, 690))
 
-    found = chain(with_threads(_with(waits, stack), _with(imports, frames)))
+    found = chain_of(with_threads(_with(waits, stack), _with(imports, frames)))
 
     assert "main waits for the lock of a module that is being imported" in found.sentence
     assert "Its thread loader runs the code of that module, at data.py:2 <module>" in (

@@ -52,7 +52,7 @@ def test_a_semaphore_leads_to_those_that_map_it() -> None:
     assert "semaphore 9:77" in found.sentence
 
 
-def test_a_semaphore_nobody_else_maps_is_a_dead_end() -> None:
+def test_a_semaphore_no_other_process_maps_is_a_dead_end() -> None:
     assert chain(snapshot_of(locked(300), segments=(semaphore(300),))).verdict == "dead-end"
 
 

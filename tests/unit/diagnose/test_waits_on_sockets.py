@@ -8,7 +8,6 @@ from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.model.samples import Ended, FdLink, WaitedOn
 from mpwatch.model.snapshot import Process
-from mpwatch.model.waits import WaitChain
 from tests.builders.snapshots import (
     MAIN,
     NOW_S,
@@ -20,6 +19,7 @@ from tests.builders.snapshots import (
     socket,
     thread,
 )
+from tests.builders.waits import chain_of
 
 OURS, THEIRS = 700, 701
 CHILD = 200
@@ -45,20 +45,15 @@ def child(links: Sequence[FdLink] = ()) -> Process:
     )
 
 
-def chain(*processes: Process) -> WaitChain:
-    (found,) = wait_graph(Index(snapshot_of(*processes))).chains
-    return found
-
-
 def test_a_child_waits_for_whoever_holds_the_other_end_of_its_pair() -> None:
-    found = chain(parent(), child())
+    found = chain_of(parent(), child())
 
     assert found.verdict == "progress"
     assert found.sentence == "child waits for socket 701 <- main runs"
 
 
 def test_two_processes_that_both_read_form_a_cycle() -> None:
-    found = chain(parent(reads(OURS)), child())
+    found = chain_of(parent(reads(OURS)), child())
 
     assert found.verdict == "cycle"
     assert "84 s" in found.conclusion
@@ -67,20 +62,20 @@ def test_two_processes_that_both_read_form_a_cycle() -> None:
 def test_a_child_that_holds_the_other_end_itself_is_a_dead_end() -> None:
     both = [socket(3, OURS, THEIRS), socket(4, THEIRS, OURS)]
 
-    found = chain(child(links=both))
+    found = chain_of(child(links=both))
 
     assert found.verdict == "dead-end"
 
 
 def test_a_connection_that_leaves_the_machine_is_named_by_its_address() -> None:
-    found = chain(parent(reads(OURS), [socket(3, OURS, None, TCP)]))
+    found = chain_of(parent(reads(OURS), [socket(3, OURS, None, TCP)]))
 
     assert found.verdict == "unknown"
     assert found.sentence == f"main waits for {TCP}"
 
 
 def test_a_socket_newer_than_the_list_of_descriptors_has_an_unknown_end() -> None:
-    found = chain(parent(reads(999)))
+    found = chain_of(parent(reads(999)))
 
     assert found.sentence == "main waits for socket 999"
     assert "It has just been opened" in found.conclusion
@@ -90,7 +85,7 @@ def test_a_poll_that_a_process_outside_may_end_is_no_cycle() -> None:
     away = socket(5, 900, None, TCP)
     wait = WaitedOn("poll", "poll", (f"socket:[{OURS}]", "socket:[900]"))
 
-    found = chain(parent(wait, [socket(3, OURS, THEIRS), away]), child())
+    found = chain_of(parent(wait, [socket(3, OURS, THEIRS), away]), child())
 
     assert found.verdict == "unknown"
 

@@ -52,6 +52,7 @@ def test_only_modules_of_the_package_are_stripped() -> None:
         assert not each.Thing.size.fget.__annotations__
         assert not each.Thing.loose.__annotations__
         assert each.Thing().plain(3) == 3
+        assert each.Thing.plain.__qualname__ == "plain"
     assert package.outside.__annotations__
     assert other.outside.__annotations__
     assert other.Thing.__doc__ == "A thing."

@@ -29,7 +29,7 @@ def test_a_steady_rate_has_the_same_rate_now_and_over_the_whole_time() -> None:
     assert [rate for _, rate in found.recent] == [pytest.approx(12.0, rel=0.05)] * 40
 
 
-def test_a_rate_that_fell_is_told_with_the_rates_before_and_since() -> None:
+def test_a_rate_that_fell_is_reported_with_the_rates_before_and_since() -> None:
     found = pace([source(12.0, 100, 3.0, 60)], 1160.0)
 
     assert found.now_per_s == pytest.approx(3.0)

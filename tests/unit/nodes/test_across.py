@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
+from mpwatch.diagnose.analysis.distributed.collectives import MISMATCH, STUCK
 from mpwatch.model.findings import Severity
 from mpwatch.model.units import numbers_text
 from mpwatch.nodes.across import (
     DIFFER,
-    MISMATCH,
     NOT_ANSWERING,
     STRAGGLER,
-    STUCK,
     JobFinding,
     JobJudge,
     job_findings,
@@ -145,7 +144,7 @@ def test_a_stopped_rank_is_named_without_a_stack() -> None:
     found = only(node("a", row(0, world=2)), node("b", stopped))
 
     assert "rank 1 on b, which is stopped" in found.summary
-    assert found.advice == "Let it go on: kill -CONT 101 on b."
+    assert found.advice == "Continue it: kill -CONT 101 on b."
 
 
 @pytest.mark.parametrize(
@@ -227,7 +226,7 @@ def test_different_shapes_of_one_collective() -> None:
 def test_all_ranks_in_one_collective_that_does_not_end() -> None:
     found = only(node("a", row(0), row(1)), node("b", row(2), row(3)))
 
-    assert found.summary == "all 4 ranks are in all_reduce, and none of them goes on"
+    assert found.summary == "all 4 ranks are in all_reduce, and none of them makes progress"
 
 
 def test_nodes_that_fail_for_one_reason_are_one_finding() -> None:

@@ -59,7 +59,7 @@ def test_the_only_call_that_does_not_return_is_named() -> None:
     assert "only candidate" in finding.cause
 
 
-def test_several_calls_are_told_as_several() -> None:
+def test_several_calls_are_reported_as_several() -> None:
     (finding,) = judged(DRIVER, STUCK, row("Trainer.step", 13, IN_RAY_TASK, 60.0))
 
     assert "(13) on node7 and 1 other call" in finding.summary

@@ -301,8 +301,7 @@ def test_ctrl_c_does_not_reach_the_agents() -> None:
 
 def test_a_job_is_over_when_no_node_is_left_and_none_is_started_again() -> None:
     with job(gone="say(hello + full)", fine="say(hello + full); os.read(0, 65536)") as head:
-        until(head, lambda: head.views()[0].state == "ended")
-        assert head.is_settled
+        until(head, lambda: head.is_settled and head.views()[0].state == "ended")
         assert head.is_over == (head.views()[1].state == "ended")
         until(head, lambda: head.is_over)
 

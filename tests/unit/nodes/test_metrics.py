@@ -32,7 +32,7 @@ def test_each_series_has_the_label_of_its_node() -> None:
     assert len(types) == len(set(types))
 
 
-def test_nodes_that_do_not_answer_are_told() -> None:
+def test_nodes_that_do_not_answer_are_reported() -> None:
     found = lines({})
 
     assert 'mpwatch_node_up{node="a"} 1.0' in found

@@ -120,7 +120,7 @@ def test_an_actor_that_does_not_start_is_one_sentence(monkeypatch: pytest.Monkey
     cluster, pipes = SlowCluster(), [os.pipe() for _ in range(3)]
     descriptors = (pipes[0][0], pipes[1][1], pipes[2][1])
 
-    asyncio.run(ray_helper._carry(cluster, "a", descriptors))  # type: ignore[arg-type]
+    asyncio.run(ray_helper.carry(cluster, "a", descriptors))  # type: ignore[arg-type]
 
     assert os.read(pipes[2][0], 4096) == b"Ray has not started an actor on this node within 0 s."
     assert cluster.forgotten == ["a"]
@@ -147,7 +147,7 @@ time.sleep(60.0)
 """
 
 
-def test_an_actor_and_its_agent_end_with_a_raylet_that_nobody_reaps() -> None:
+def test_an_actor_and_its_agent_end_with_a_raylet_that_no_process_reaps() -> None:
     raylet = subprocess.Popen(["sleep", "1000"])
     actor = subprocess.Popen(
         [sys.executable, "-c", ACTOR],

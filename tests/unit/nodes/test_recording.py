@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -26,16 +25,9 @@ from mpwatch.observe.recording.file import (
     RecordingWriter,
     is_of_several_nodes,
 )
+from tests.builders.clock import Clock
 
 GOLDEN = Path(__file__).parents[2] / "data" / "job-recording-schema-1.mpw"
-
-
-@dataclass
-class Clock:
-    now_s: float = 1000.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 class Job:
@@ -283,7 +275,7 @@ def test_a_recording_that_is_long_enough_takes_no_more_and_says_so(tmp_path: Pat
     assert (tmp_path / "job.mpw").stat().st_size < 4000
 
 
-def test_the_two_kinds_of_recordings_are_told_apart(tmp_path: Path) -> None:
+def test_the_two_kinds_of_recordings_are_distinguished(tmp_path: Path) -> None:
     one, several = tmp_path / "one.mpw", tmp_path / "several.mpw"
     RecordingWriter(str(one), None).close()
     recorded(several, 1)

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Iterator
 from dataclasses import replace
 from urllib.error import HTTPError
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -122,6 +122,19 @@ def test_errors_have_a_status_and_a_text(server: MetricsServer, path: str, statu
         urlopen(url, timeout=10)
     assert caught.value.code == status
     caught.value.close()
+
+
+@pytest.mark.parametrize(
+    "headers", [{"Host": "evil.example"}, {"Origin": "http://evil.example"}, {"Origin": "null"}]
+)
+def test_a_page_of_another_site_gets_no_metrics(
+    server: MetricsServer, headers: dict[str, str]
+) -> None:
+    server.show_text("mpwatch_secret 1\n")
+    with pytest.raises(HTTPError) as refused:
+        urlopen(Request(server.url, headers=headers), timeout=5)
+    assert refused.value.code == 403
+    assert "secret" not in refused.value.read().decode()
 
 
 def test_an_address_in_use_is_refused(server: MetricsServer) -> None:

@@ -128,7 +128,7 @@ def test_a_process_with_a_pending_detach_is_not_reported_as_detached(
         Detached(ProcessId(101, 1), "pending", "it is detached when it runs Python code again"),
     ]
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr(inject_tree, "detach_tree", lambda *_: outcomes)
+    monkeypatch.setattr(inject_tree, "detach_tree", lambda *_, **__: outcomes)
 
     words = ProcessActions().detach([])
 

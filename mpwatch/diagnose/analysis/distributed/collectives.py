@@ -7,14 +7,29 @@ from collections.abc import Iterator, Mapping
 from mpwatch.model.collectives import Recorded
 from mpwatch.model.snapshot import Process
 
+STUCK = "rank-stuck-in-collective"
+MISMATCH = "collective-mismatch"
+"""The rules about ranks that wait for each other, whatever the source of a finding is."""
 ONE_SHAPE = frozenset(("all_reduce", "broadcast", "reduce", "barrier", "all_gather"))
 """Operations for which all ranks give tensors of the same shape and type."""
+
+# Sentences of findings, the same for a running job and for the files that a dead one has left.
+WAIT_FOR_TIMEOUT = (
+    "None of them can continue: they wait until the timeout of the process group expires."
+)
+DIFFERENT_SHAPES = "The ranks call the same collective with tensors of a different shape or type."
+SAME_SHAPES = "Give tensors of one shape and type on all ranks: pad the last batch, or drop it."
+COMPARE_CALLS = (
+    "Compare the lines above: all ranks have to call the same collectives in the same order. "
+    "TORCH_DISTRIBUTED_DEBUG=DETAIL checks each call and names the first difference, at a cost in "
+    "speed."
+)
 
 
 def recorded(process: Process) -> tuple[Recorded, ...]:
     """What the flight recorder of a rank holds of each group; empty where it was not read.
 
-    The hook tells it once a process has neither begun nor finished a collective for some seconds;
+    The hook reports it once a process has neither begun nor finished a collective for some seconds;
     without a hook it is read through the worker server of a process that has one.
     """
     gauge = process.gauges.get("collectives")

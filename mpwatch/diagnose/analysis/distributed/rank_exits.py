@@ -56,7 +56,7 @@ def ranks_beside(index: Index, process: Process) -> list[Process]:
 def is_started_again(index: Index, process: Process) -> bool:
     """Whether its launcher runs a new rank of the same number after the first that ended.
 
-    A rank that ends once more after that is no accident that a second attempt has mended.
+    A rank that ends again after that has a fault that a restart does not remove.
     """
     head = family_head(index, process)
     if head is None or head.is_gone or process.sample.rank is None:
@@ -94,10 +94,11 @@ def failed_for_a_peer(index: Index, process: Process) -> bool:
         return False
     if death_of(process.ended) not in ("failed", "crash"):
         return False
-    told = exception_of(index, process)
-    if told is not None:
-        return any(contains(told, text) for text in PEER_LOST) or (
-            "timeout" in told.words.lower() and collective_of(_frames_of(told)) is not None
+    exception = exception_of(index, process)
+    if exception is not None:
+        return any(contains(exception, text) for text in PEER_LOST) or (
+            "timeout" in exception.words.lower()
+            and collective_of(_frames_of(exception)) is not None
         )
     return last_place(process) is not None
 
@@ -119,9 +120,9 @@ def left_before(index: Index, process: Process, ended: Ended) -> Left | None:
     """
     if death_of(ended) not in ("failed", "crash") or not is_rank_with_group(process):
         return None
-    is_told = exception_of(index, process) is not None
+    is_reported = exception_of(index, process) is not None
     is_peers = failed_for_a_peer(index, process)
-    if is_told and not is_peers:
+    if is_reported and not is_peers:
         return None
     within_s = AFTER_S if is_peers else SOON_S
     late_s = TEARDOWN_S if is_peers else 0.0
@@ -137,7 +138,7 @@ def left_before(index: Index, process: Process, ended: Ended) -> Left | None:
     if not earlier:
         return None
     *_, rank, end = min(earlier, key=lambda each: each[:2])
-    return Left(rank, end, "certain" if is_told else "likely" if is_peers else "possible")
+    return Left(rank, end, "certain" if is_reported else "likely" if is_peers else "possible")
 
 
 def _failed_later(index: Index, other: Process, ended: Ended) -> bool:
@@ -147,8 +148,8 @@ def _failed_later(index: Index, other: Process, ended: Ended) -> bool:
     """
     if not failed_for_a_peer(index, other):
         return False
-    is_told = exception_of(index, other) is not None
-    return is_told or other.ended is None or other.ended.at_s >= ended.at_s
+    is_reported = exception_of(index, other) is not None
+    return is_reported or other.ended is None or other.ended.at_s >= ended.at_s
 
 
 def aborted_in_collective(index: Index, process: Process) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from mpwatch.describe.frames import own_frames
 from mpwatch.diagnose.analysis.pipes import PipeEnds, channels_among
-from mpwatch.diagnose.analysis.stack_patterns import calls, collective_of, main_thread
+from mpwatch.diagnose.analysis.stack_patterns import calls, current_collective, main_thread
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import WaitKind
 from mpwatch.model.snapshot import Process, Thread
@@ -21,7 +21,7 @@ _AGENT = "elastic/agent/server/api.py"
 _READS: frozenset[WaitKind] = frozenset(("socket-read", "poll"))
 
 Wait = tuple[str, tuple[ProcessId, ...]]
-"""What is waited for, and which processes can bring it."""
+"""What is waited for, and which processes can provide it."""
 
 
 def joining_call(process: Process) -> str | None:
@@ -37,9 +37,9 @@ def is_rank(process: Process) -> bool:
     """Whether it takes part in collectives: started as a rank, or seen in one or at joining."""
     if process.role == "rank" or (process.role == "main" and process.sample.rank is not None):
         return True
-    if process.role == "loader-worker":  # most of a large job, asked at each look
+    if process.role == "loader-worker":  # most of a large job, asked at each reading
         return False
-    return _collective(process) is not None or joining_call(process) is not None
+    return current_collective(process) is not None or joining_call(process) is not None
 
 
 def rank_wait(
@@ -51,7 +51,7 @@ def rank_wait(
         process: One of the ranks.
         thread: Its main thread.
         ranks: All that are seen.
-        ends: Who holds which socket.
+        ends: Which processes hold which socket.
     """
     wait = thread.waits_on
     if wait is None:
@@ -68,7 +68,7 @@ def rank_wait(
         late = [
             rank
             for rank in others
-            if joining_call(rank) != call and not (is_first and _collective(rank))
+            if joining_call(rank) != call and not (is_first and current_collective(rank))
         ]
         return f"{OTHERS}{call}", _ids(late)
     if not is_at_store:
@@ -92,7 +92,7 @@ def launcher_wait(process: Process, thread: Thread, living: Sequence[Process]) -
 
 
 def world_size(process: Process) -> int | None:
-    """How many ranks there shall be, as far as its environment says."""
+    """The number of ranks of the job according to its environment; `None` if not set."""
     text = process.sample.environment.get("WORLD_SIZE", "")
     return int(text) if text.isascii() and text.isdecimal() else None
 
@@ -114,13 +114,13 @@ def conclusion(process: Process, what: str, ranks: Sequence[Process]) -> str | N
     total = world_size(process)
     if what.endswith(JOINS[1]) and here > 1 and total in (None, here):
         unseen = "" if total else " Or others are on another machine, or were not started."
-        likely = f"{here} ranks are in it and none goes on: likely they make different groups."
+        likely = f"{here} ranks are in it and none continues: likely they make different groups."
         return f"{likely} {_GROUPS}{unseen}"
     if total is None:
         do = "do" if here > 1 else "does"
         return (
             f"Every rank has to call it, and {here} seen here {do}: others are on another machine,"
-            " were not started, or have not come so far."
+            " were not started, or are not that far yet."
         )
     if here < total:
         return (
@@ -134,12 +134,6 @@ _GROUPS = (
     "Every rank of the job has to call new_group for every group, also for those that it is not in,"
     " and all in the same order: one of them has left a call out, or made them in another order."
 )
-
-
-def _collective(process: Process) -> str | None:
-    """The collective its main thread is in."""
-    thread = main_thread(process)
-    return None if thread is None else collective_of(own_frames(thread.stack))
 
 
 def _is_at_store(process: Process, ends: PipeEnds) -> bool:

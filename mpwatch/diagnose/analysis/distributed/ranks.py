@@ -20,6 +20,15 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process
 
+ALL_STALLED_S = 20.0
+"""Where most ranks are elsewhere: so long none of those may have made progress either."""
+ALL_INSIDE_S = 30.0
+"""All ranks in one collective without cpu time: a slow network moves some data in this time."""
+WORKING_S = 300.0
+"""Half of the shortest default timeout of a process group (10 minutes with NCCL, 30 with gloo,
+torch 2.1 to 2.13): until then a rank that works is reported as information only."""
+WORKING_PERCENT = 10.0
+"""CPU use of a rank that works; one that polls uses less."""
 _BACKWARD = "_engine_run_backward"
 _THREADS_OF_A_GROUP = ("gloo_", "pt_nccl_")
 """Prefixes of the names of a process group's threads (torch 2.13)."""
@@ -92,8 +101,8 @@ def is_joining(process: Process) -> bool:
 def joining_for_s(ranks: Sequence[Process]) -> float:
     """For how long at least all of them have been waiting to join.
 
-    The one that has the store looks a hundred times a second whether all are there, and its wait
-    seems to begin anew whenever it is met at that; the others wait for bytes.
+    The rank that hosts the store polls a hundred times a second until all have joined, so its wait
+    is always a short one; the others wait for bytes.
     """
     threads = [thread for rank in ranks if (thread := main_thread(rank)) is not None]
     quiet = [t for t in threads if t.waits_on is not None and t.waits_on.kind != "timer"]
@@ -110,9 +119,9 @@ def joining_for_s(ranks: Sequence[Process]) -> float:
 def rank_groups(index: Index) -> tuple[tuple[Process, ...], ...]:
     """Living ranks with a common parent, by number, where any of them may be in a collective.
 
-    Of a group there may be one left.
+    Only one rank of a group may be left.
 
-    Ranks started by torchrun have their number in the environment; those of mp.spawn are told by
+    Ranks started by torchrun have their number in the environment; those of mp.spawn are known by
     being siblings, and by what they call.
     """
     found = []

@@ -1,4 +1,4 @@
-"""What the flight recorders of several ranks say together: which rank the others wait for, and why.
+"""What the flight recorders of several ranks show together: which rank is waited for, and why.
 
 Each rank numbers its calls of a process group, and a collective ends when all ranks of the group
 have called it. So a rank that has an unfinished collective waits for those that have called fewer
@@ -13,18 +13,24 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from mpwatch.describe.frames import frame_words
-from mpwatch.diagnose.analysis.distributed.collectives import ONE_SHAPE
+from mpwatch.diagnose.analysis.distributed.collectives import (
+    COMPARE_CALLS,
+    DIFFERENT_SHAPES,
+    MISMATCH,
+    ONE_SHAPE,
+    SAME_SHAPES,
+    STUCK,
+    WAIT_FOR_TIMEOUT,
+)
 from mpwatch.diagnose.analysis.stack_patterns import user_frame
 from mpwatch.model.collectives import RankRecord, Recorded, RecordedGroup
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.units import numbers_text, seconds_text
 
-STUCK = "rank-stuck-in-collective"
-MISMATCH = "collective-mismatch"
 DEFAULT_GROUP = "0"
 """Name of the group of all ranks (`_process_group_name`, torch 2.1 to 2.13)."""
 SURE_S = 60.0
-"""So long a collective takes only if it does not end; the same as for a running job."""
+"""A collective that has lasted this long never ends; the same limit as for a running job."""
 SHORT_S = 10.0
 AGE_LIMIT_S = 7 * 86400.0
 """A file that seems to be written later than this was copied without its time."""
@@ -254,7 +260,7 @@ def _partner(group: RecordedGroup, transfer: Recorded) -> int | None:
 
 
 def findings_of(records: Sequence[RankRecord]) -> list[Finding]:
-    """What keeps the ranks from going on, the most certain first; nothing if all has finished."""
+    """What keeps the ranks from continuing, the most certain first; nothing if all has finished."""
     if not records:
         return []
     ranks = RecordedRanks(records)
@@ -290,7 +296,7 @@ def _awaited(ranks: RecordedRanks) -> Iterator[Finding]:
 
 
 def _stuck(ranks: RecordedRanks, waits: Sequence[RankWait], culprits: Sequence[int]) -> Finding:
-    """Put into words that some ranks wait for others that have not made a call."""
+    """The finding that some ranks wait for others that have not made a call."""
     call, kind = waits[0].call, waits[0].kind
     inside = sorted({wait.rank for wait in waits})
     names, verb = _names(culprits), "has" if len(culprits) == 1 else "have"
@@ -344,7 +350,7 @@ def _stuck(ranks: RecordedRanks, waits: Sequence[RankWait], culprits: Sequence[i
 
 
 def _own(ranks: RecordedRanks, rank: int, call: Recorded, done: Sequence[int]) -> Finding:
-    """Put into words that one rank does not finish what others have finished."""
+    """The finding that one rank does not finish what others have finished."""
     others = ranks.victims([rank])
     evidence = [*_calls(ranks, {rank: call}), f"{_names(done)} finished it"]
     if others:
@@ -364,13 +370,13 @@ def _own(ranks: RecordedRanks, rank: int, call: Recorded, done: Sequence[int]) -
         advice=(
             f"Look at the machine of rank {rank}: its own log, the kernel log (Xid), nvidia-smi, "
             "and the state of its network. Start the job without that device to see whether it "
-            "goes on."
+            "continues."
         ),
     )
 
 
 def _mismatch(ranks: RecordedRanks, calls: Mapping[int, Recorded]) -> Finding:
-    """Put into words that the ranks have made different calls as the same one of a group."""
+    """The finding that the ranks have made different calls as the same one of a group."""
     kinds: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
     for rank, call in calls.items():
         kinds[_kind(call)].append(rank)
@@ -383,7 +389,7 @@ def _mismatch(ranks: RecordedRanks, calls: Mapping[int, Recorded]) -> Finding:
         words.append(f"{_names(part)} in {what or call.operation}")
     first = next(iter(calls.values()))
     cause = (
-        "The ranks call the same collective with tensors of a different shape or type."
+        DIFFERENT_SHAPES
         if has_one_operation
         else f"The ranks have made the same number of calls before ({first.number - 1}) and then "
         "called different ones: a branch depends on the rank or on its data, or some made another "
@@ -397,19 +403,13 @@ def _mismatch(ranks: RecordedRanks, calls: Mapping[int, Recorded]) -> Finding:
         evidence=tuple(
             line for part in parts for line in _calls(ranks, {r: calls[r] for r in part})
         ),
-        cause=f"{cause} None of them can go on: they wait until the timeout of the process group.",
-        advice=(
-            "Give tensors of one shape and type on all ranks: pad the last batch, or drop it."
-            if has_one_operation
-            else "Compare the lines above: all ranks have to call the same collectives in the same "
-            "order. TORCH_DISTRIBUTED_DEBUG=DETAIL checks each call and names the first "
-            "difference, at a cost in speed."
-        ),
+        cause=f"{cause} {WAIT_FOR_TIMEOUT}",
+        advice=SAME_SHAPES if has_one_operation else COMPARE_CALLS,
     )
 
 
 def _cycle(ranks: RecordedRanks) -> Finding:
-    """Put into words that all that are waited for wait themselves."""
+    """The finding that all that are waited for wait themselves."""
     awaited = {wait.other for wait in ranks.waits}
     calls = {wait.rank: wait.call for wait in reversed(ranks.waits) if wait.rank in awaited}
     evidence = list(_calls(ranks, calls))
@@ -424,8 +424,8 @@ def _cycle(ranks: RecordedRanks) -> Finding:
         summary=f"{_names(calls)} wait for each other in different collectives",
         evidence=tuple(evidence),
         cause=(
-            "Each of them is in a collective or transfer that another of them has not called. None "
-            "of them can go on: they wait until the timeout of the process group."
+            "Each of them is in a collective or transfer that another of them has not called. "
+            f"{WAIT_FOR_TIMEOUT}"
         ),
         advice=(
             "Call the collectives of several groups in the same order on all ranks. For transfers "

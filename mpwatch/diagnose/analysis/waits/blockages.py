@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from mpwatch.describe.frames import is_library, own_frames
-from mpwatch.diagnose.analysis.idle_time import TICK_S, quiet_s
+from mpwatch.diagnose.analysis.idle_time import TICK_S, mean_cpu_percent, quiet_s
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.pipes import channels_among
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, family_head
@@ -26,7 +26,7 @@ from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.analysis.waits.edges import ReadContext, is_busy, surroundings
 from mpwatch.diagnose.analysis.waits.file_locks import LOCK_FILE, LOCK_ON
 from mpwatch.diagnose.analysis.waits.threads import is_at_exit
-from mpwatch.model.account import Activity
+from mpwatch.model.account import Activity, Target
 from mpwatch.model.history import columns
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import FILE_LOCK_CALLS, OPENS, WaitKind
@@ -58,6 +58,10 @@ _HELD_UP: frozenset[Shape] = frozenset(("lock-between-processes", "collective", 
 """Kinds of waits that are never for work, whichever process can end them."""
 _JOINS: frozenset[Shape] = frozenset(("joins-process", "shuts-workers-down"))
 _GENERATIONS_LIMIT = 8
+_READ_FROM: frozenset[Target] = frozenset(("queue", "pipe", "socket"))
+"""What a main thread has to read from to get on."""
+POLLS_PERCENT = 5.0
+"""CPU use of a process that only waits with a time limit, again and again."""
 MOSTLY = 0.9
 """The part of the readings that find a process at the one thing that it does."""
 LEAST_S = 2.5
@@ -73,7 +77,7 @@ class Blockage:
     chain: WaitChain
     """The longest wait chain that ends at it."""
     waiters: tuple[Process, ...]
-    """Processes that cannot go on without it, the root first; empty if it is stuck alone."""
+    """Processes that cannot continue without it, the root first; empty if it is stuck alone."""
     waited_s: float
     """Seconds for which none of them has made progress."""
     edge: WaitEdge | None = None
@@ -113,12 +117,13 @@ def without_progress_s(process: Process, index: Index) -> float | None:
 
     Returns:
         As `quiet_s`; of one that waits for a file lock, or tries for it again and again, the time
-        for which the same process has kept it. `None` if it was not watched.
+        for which the same process has kept it; of one that polls a pipe or socket, the time for
+        which nothing came. `None` if it was not watched.
     """
     quiet = quiet_s(process, index)
     edge = _file_lock_edges(index).get(process.process)
     if edge is None:
-        return quiet
+        return None if quiet is None else max(quiet, _polled_in_vain_s(index, process.process))
     kept_s = _kept_s(index, edge)
     thread = main_thread(process)
     if thread is not None and thread.waits_on is not None and thread.waits_on.kind == "timer":
@@ -155,6 +160,37 @@ def _kept_s(index: Index, edge: WaitEdge) -> float | None:
             break
         seconds += bucket.tally.observed_s
     return seconds
+
+
+@derived
+def _polled_in_vain_s(index: Index, identity: ProcessId) -> float:
+    """Seconds for which a main thread has only waited for one pipe or socket, with a time limit.
+
+    Each time the limit ends, the thread wakes up and waits again: that is no progress as long as it
+    reads nothing. 0 where that is not known.
+    """
+    process = index.snapshot.get(identity)
+    account = index.snapshot.account.processes.get(identity)
+    read = index.history.of(identity, "main_read_bytes")
+    if process is None or account is None or not account.uncounted or not read:
+        return 0.0
+    cpu_percent = mean_cpu_percent(process, index.history)
+    if cpu_percent is None or cpu_percent > POLLS_PERCENT:
+        return 0.0
+    found: set[Activity] = set()
+    seconds = 0.0
+    for bucket in reversed(account.main.buckets):
+        seen = bucket.tally.seen
+        most = max(seen, key=seen.__getitem__, default=None)
+        if most is None or most.kind != "waiting" or most.target not in _READ_FROM:
+            break
+        if seen[most] < MOSTLY * sum(seen.values()):
+            break
+        found.add(most)
+        if len(found) > 1:
+            break
+        seconds += bucket.tally.observed_s
+    return min(seconds, index.snapshot.at_s - read[-1].at_s)
 
 
 def _is_same_lock(activity: Activity, edge: WaitEdge) -> bool:
@@ -280,7 +316,7 @@ def _waits_for_a_person(thread: Thread) -> bool:
 def _held_up(
     index: Index, chain: WaitChain, edges: dict[tuple[ProcessId, int], WaitEdge]
 ) -> Iterator[ProcessId]:
-    """The processes of a chain that cannot go on, without those that wait for one that is idle."""
+    """Processes of a chain that cannot continue, without those that wait for an idle one."""
     links = chain.links
     for place in range(len(links) - 2, -1, -1):
         link, after = links[place], links[place + 1]

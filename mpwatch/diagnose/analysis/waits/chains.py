@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.stack_patterns import main_thread
-from mpwatch.diagnose.analysis.waits.edges import ReadContext, edges_of, stands_for_s, surroundings
+from mpwatch.diagnose.analysis.waits.edges import ReadContext, blocked_for_s, edges_of, surroundings
 from mpwatch.diagnose.analysis.waits.verdicts import end_at
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process
@@ -147,7 +147,7 @@ class ChainBuilder:
     def _last(self, process: Process, words: str) -> WaitLink:
         """The last step of a chain."""
         thread = main_thread(process)
-        since_s = stands_for_s(thread) if thread is not None else None
+        since_s = blocked_for_s(thread) if thread is not None else None
         tid = thread.tid if thread is not None else None
         return WaitLink(process.process, tid, self._names[process.process], words, since_s)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -181,10 +181,10 @@ def _older_threads(head: Process, child: Process) -> tuple[ThreadSample, ...]:
 
 
 _READS = frozenset(("pipe-read", "poll"))
-_STREAMS = {1: "standard output", 2: "standard error"}
+_STREAMS: Mapping[int, str] = {1: "standard output", 2: "standard error"}
 ADVICE = (
     "Read both outputs of the program at once (communicate(), or a thread for the second), send "
-    "the one nobody needs to a file or to subprocess.DEVNULL, or make the program say less "
+    "the one that is not needed to a file or to subprocess.DEVNULL, or make the program say less "
     "(ffmpeg: -loglevel error)."
 )
 

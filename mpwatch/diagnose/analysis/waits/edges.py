@@ -15,6 +15,7 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     HOOK_THREAD,
     Shape,
     collective_of,
+    current_collective,
     main_thread,
     own_threads,
     shape_in,
@@ -117,18 +118,12 @@ def _segments_known(snapshot: Snapshot) -> bool:
     return all(p.sample.segments is not None for p in snapshot.living() if p.sample.state != "Z")
 
 
-def _collective(process: Process) -> str | None:
-    """The collective its main thread is in."""
-    thread = main_thread(process)
-    return None if thread is None else collective_of(own_frames(thread.stack))
-
-
 def is_busy(thread: Thread) -> bool:
     """Whether a thread runs, or did so since the last reading."""
     return thread.state == "R" or (thread.cpu_percent or 0.0) >= BUSY_PERCENT
 
 
-def stands_for_s(thread: Thread) -> float | None:
+def blocked_for_s(thread: Thread) -> float | None:
     """How long a thread has used no cpu and waited for the same; `None` if that is unknown."""
     if thread.still_s is None or thread.waits_s is None:
         return thread.still_s
@@ -220,7 +215,7 @@ def _edge_from_stack(
 
 
 def _batch(around: ReadContext, process: Process) -> tuple[str, tuple[ProcessId, ...]]:
-    """The batch a main process waits for and the workers that can bring it."""
+    """The batch a main process waits for and the workers that can send it."""
     workers = around.workers.get(process.process, ())
     waiting = [x for x in around.loaders.get(process.process, []) if x.waiting_since_s is not None]
     for loader in waiting:
@@ -239,7 +234,7 @@ def _collective_edge(
     """A rank waits for those that are not in the same collective; for any other if all are."""
     mine = collective_of(own_frames(thread.stack)) or ""
     others = [rank for rank in around.ranks if rank.process != process.process]
-    late = [rank for rank in others if _collective(rank) != mine]
+    late = [rank for rank in others if current_collective(rank) != mine]
     providers = tuple(rank.process for rank in late or others)
     return _made(process, thread, kind, f"the other ranks in {mine}", providers, "stack")
 
@@ -254,8 +249,8 @@ def _edge_of_rank(around: ReadContext, process: Process, thread: Thread) -> Wait
         return None
     edge = _made(process, thread, kind, *found, "stack" if thread.stack else "")
     # A poll begins anew each time.
-    looks = thread.waits_on is not None and thread.waits_on.kind == "timer"
-    return replace(edge, since_s=None) if looks else edge
+    is_poll = thread.waits_on is not None and thread.waits_on.kind == "timer"
+    return replace(edge, since_s=None) if is_poll else edge
 
 
 def _edge_from_call(
@@ -457,7 +452,7 @@ def _made(
         kind=kind,
         what=what,
         providers=providers,
-        since_s=stands_for_s(thread),
+        since_s=blocked_for_s(thread),
         evidence=evidence if layer or call else f"state {thread.state}",
         is_ordinary=is_ordinary,
     )

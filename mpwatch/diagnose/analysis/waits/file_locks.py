@@ -1,4 +1,4 @@
-"""Who holds the locks on files, and which processes wait for them or try again and again.
+"""Which processes hold locks on files, wait for them, or try to take them again and again.
 
 The kernel shows a process that is blocked in flock(2) or fcntl(2). Most programs do not block:
 they try, sleep, and try again. Such a process has the file open and holds no lock on it, another
@@ -26,11 +26,11 @@ LOCK_ON = "the lock on "
 LOCK_FILE = "a lock file"
 """Begins the name of a wait in the package filelock, which clients of model hubs use."""
 LIKELY = ", likely "
-"""Stands before the path where it follows only from what other processes hold."""
+"""Precedes a path that is inferred from the locks that other processes hold."""
 
 _FILELOCK = "filelock/_api.py:acquire"
 _SLEEP_LIMIT_S = 10.0
-"""Nobody sleeps longer between two attempts to take a lock."""
+"""A program that sleeps longer than this does not poll for a lock."""
 _DATABASE_SLEEP_S = 0.11
 """SQLite sleeps at most 100 ms between two attempts (sqliteDefaultBusyCallback)."""
 _DATABASES = (".db", ".sqlite", ".sqlite3", "-wal", "-shm", "-journal")
@@ -144,7 +144,7 @@ def _database(path: str) -> str:
     return path
 
 
-def left_to_heirs(index: Index, path: str, holder: ProcessId) -> str | None:
+def inherited_lock(index: Index, path: str, holder: ProcessId) -> str | None:
     """What to say of a lock that a process holds by a descriptor it has inherited.
 
     Returns:

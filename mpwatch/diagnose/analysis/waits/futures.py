@@ -1,4 +1,4 @@
-"""Results that a process waits for and that no thread of it can bring.
+"""Results that a process waits for and that no thread of it can return.
 
 The result of a future is set by a thread of the same process: one of a ThreadPoolExecutor, or the
 manager thread of a ProcessPoolExecutor or of loky; that of a Pool by its thread `_handle_results`.
@@ -44,15 +44,15 @@ _IMPORTLIB = "<frozen importlib._bootstrap>"
 
 
 class Abandoned(NamedTuple):
-    """A result that a main thread waits for in vain."""
+    """A result that a main thread waits for and never gets."""
 
     kind: Kind
     words: str
-    """Why it does not come, as the conclusion of a chain."""
+    """Why it is never set, as the conclusion of a chain."""
 
 
 def awaited_inside(frames: Sequence[Frame]) -> str | None:
-    """The name of a wait for a thread of the same process, where its stack tells more than a lock.
+    """The name of a wait for a thread of the same process, where its stack shows more than a lock.
 
     Args:
         frames: The thread's own stack.
@@ -84,10 +84,10 @@ def awaited_result(frames: Sequence[Frame]) -> str | None:
 
 @derived
 def abandoned(index: Index, identity: ProcessId) -> Abandoned | None:
-    """Why no thread brings the result that the main thread of a process waits for.
+    """Why no thread returns the result that the main thread of a process waits for.
 
     Returns:
-        `None` where it waits for something else or with a timeout, or where some thread may bring
+        `None` where it waits for something else or with a timeout, or where some thread may return
         the result: one that runs code of the program, or an event loop.
     """
     process = index.snapshot.get(identity)
@@ -208,8 +208,8 @@ def _no_thread(index: Index, process: Process, result: str) -> Abandoned:
         return Abandoned(
             "not-forked",
             f"It was forked from {head.label}, which has {what} threads. A fork does not copy "
-            "threads, so no thread of this process brings the result.",
+            "threads, so no thread of this process returns the result.",
         )
     return Abandoned(
-        "no-thread", f"No thread of this process is {what}, so none brings the result."
+        "no-thread", f"No thread of this process is {what}, so none returns the result."
     )

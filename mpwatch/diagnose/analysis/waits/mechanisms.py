@@ -1,4 +1,4 @@
-"""Why the processes of a cycle of waits, or of a chain with a dead end, cannot go on.
+"""Why the processes of a cycle of waits, or of a chain with a dead end, cannot continue.
 
 Each mechanism is recognised by what was observed of every process concerned: its system call, its
 stack, and which of the others could end its wait. Where none is recognised, the cause says for each
@@ -60,7 +60,7 @@ NAMED = 4
 
 @dataclass(frozen=True, slots=True)
 class Mechanism:
-    """Why none of some processes goes on, and what to change."""
+    """Why none of some processes continues, and what to change."""
 
     cause: str
     advice: str
@@ -68,7 +68,7 @@ class Mechanism:
     headline: str = ""
     """What to say in place of the chain's conclusion; empty to keep that."""
     is_certain: bool = False
-    """Whether what was observed cannot be a moment of a job that goes on."""
+    """Whether what was observed cannot be a moment of a job that makes progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class _Case:
 
 
 def mechanism_of(index: Index, waits: WaitGraph, chain: WaitChain) -> Mechanism | None:
-    """Why a chain that is a cycle or a dead end cannot go on.
+    """Why a chain that is a cycle or a dead end cannot continue.
 
     Returns:
         `None` where nothing more is known than that it is one.
@@ -326,7 +326,7 @@ def _joins_one_that_waits_for_it(case: _Case) -> Mechanism | None:
                     "not get to its end."
                 ),
                 advice=READ_BOTH,
-                headline=f"{parent} waits for the exit of {name}, whose {stream} nobody reads.",
+                headline=f"{parent} waits for the exit of {name}, whose {stream} no process reads.",
                 is_certain=True,
             )
         return Mechanism(
@@ -430,7 +430,7 @@ def _step_by_step(case: _Case) -> Mechanism | None:
     if len(members) < 2:
         return None
     steps = [
-        f"{called(each.process)} goes on when {called(after.process)} {_deed(each)}"
+        f"{called(each.process)} continues when {called(after.process)} {_needed_action(each)}"
         for each, after in zip(members, (*members[1:], members[0]), strict=True)
     ]
     return Mechanism(
@@ -442,16 +442,16 @@ def _step_by_step(case: _Case) -> Mechanism | None:
     )
 
 
-def _deed(member: _Member) -> str:
-    """What another process would have to do for one to go on."""
+def _needed_action(member: _Member) -> str:
+    """What another process would have to do for one to continue."""
     edge = member.edge
-    by_name = next((words for name, words in _DEEDS if edge.what.startswith(name)), None)
+    by_name = next((words for name, words in _ACTIONS if edge.what.startswith(name)), None)
     if by_name is not None:
         return by_name
-    return _DEEDS_BY_KIND.get(edge.kind, f"ends its wait for {edge.what}")
+    return _ACTIONS_BY_KIND.get(edge.kind, f"ends its wait for {edge.what}")
 
 
-_DEEDS = (
+_ACTIONS = (
     (BARRIER, "reaches the barrier"),
     (FULL_QUEUE, "gets an item from that queue"),
     (QUEUE_LOCK, "has got its item from that queue"),
@@ -461,7 +461,7 @@ _DEEDS = (
     ("batch", "sends that batch"),
     ("a batch", "sends a batch"),
 )
-_DEEDS_BY_KIND = {
+_ACTIONS_BY_KIND: Mapping[str, str] = {
     "pipe-read": "writes to the pipe it reads",
     "socket-read": "sends to the socket it reads",
     "poll": "sends to what it reads",
@@ -537,7 +537,7 @@ def _frames_of_main(case: _Case) -> Iterator[str]:
 
 
 def _no_result(case: _Case) -> Mechanism | None:
-    """A result that no thread of the process brings."""
+    """A result that no thread of the process returns."""
     at_end = case.index.snapshot.get(case.chain.links[-1].process)
     found = abandoned(case.index, at_end.process) if at_end is not None else None
     if found is None or found.words != case.chain.conclusion:
@@ -637,26 +637,26 @@ def _one_thread(name: str, thread: Thread, cause: str) -> Mechanism:
     if runs_event_loop(thread):
         return Mechanism(cause=f"{cause} {_LOOP_BLOCKED}", advice=_ADVICE_LOOP)
     what = purpose(thread)
-    if what not in _BROUGHT:
+    if what not in _MISSING:
         return Mechanism(cause=cause, advice=_ADVICE_FOR_THREADS)
     return Mechanism(
         cause=(
-            f"{cause} The thread that was to {_BROUGHT[what]} has ended or was never started. An "
+            f"{cause} The thread that was to {_MISSING[what]} has ended or was never started. An "
             "exception in a thread ends that thread alone; its traceback is on standard error."
         ),
         advice=_ADVICE_THREAD_ENDED,
-        headline=f"{name} waits {what}, and the thread that was to {_BROUGHT[what]} is gone.",
+        headline=f"{name} waits {what}, and the thread that was to {_MISSING[what]} is gone.",
     )
 
 
-_BROUGHT = {
+_MISSING: Mapping[str, str] = {
     "for an item of a queue": "put it",
     "for room in a full queue": "take items out",
     "for an event or condition": "set it",
 }
 """What another thread would have to do, by the purpose of a wait."""
 _LOOP_BLOCKED = (
-    "The thread runs an event loop of asyncio: while it waits, no coroutine goes on. A coroutine "
+    "The thread runs an event loop of asyncio: while it waits, no coroutine runs. A coroutine "
     "that has taken a lock of threading and is in an await cannot come back to release it."
 )
 _ADVICE_LOOP = (
@@ -737,7 +737,7 @@ def _reads_after_the_last(case: _Case) -> Mechanism | None:
     )
 
 
-def _nobody_left(case: _Case) -> Mechanism | None:
+def _no_process_left(case: _Case) -> Mechanism | None:
     """A wait for a semaphore, a reader or a writer that no process but the one that waits has."""
     last = case.members[-1] if case.members else None
     if last is None or last.process.is_gone:
@@ -756,7 +756,7 @@ _NO_WRITER = (
     "so that the end of the last writer is an end of file; and wait with poll(timeout) or "
     "get(timeout=...)."
 )
-_ADVICE_ALONE = {
+_ADVICE_ALONE: Mapping[str, str] = {
     "pipe-read": _NO_WRITER,
     "socket-read": _NO_WRITER,
     "poll": _NO_WRITER,
@@ -791,7 +791,7 @@ _OF_DEAD_ENDS: Sequence[_Way] = (
     _no_result,
     _unsent_items,
     _reads_after_the_last,
-    _nobody_left,
+    _no_process_left,
 )
 
 

@@ -1,7 +1,7 @@
 """Which processes can release a semaphore that another one waits for, as far as stacks show it.
 
 Every forked process maps the semaphores of its parent, and most of them never use these. What the
-processes run tells more: the other parties of a barrier run the same function, and whoever holds a
+processes run shows more: the other parties of a barrier run the same function, and whoever holds a
 lock is further down in the function that takes it.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from mpwatch.describe.frames import is_library, own_frames
@@ -37,7 +38,7 @@ _TAKES = re.compile(r"acquire|__enter__|^_?lock$")
 _SAME_S = 0.5
 """A stack is taken within this time of the reading that shows the wait."""
 _RECENT_S = 2.5
-"""A stack of a running thread that is older does not tell where it runs."""
+"""A stack of a running thread that is older does not show where it runs."""
 
 
 class _Facts(NamedTuple):
@@ -53,7 +54,7 @@ class _Facts(NamedTuple):
     """Whether it is in `Queue.get`."""
 
 
-_NO_FACTS = _Facts("", None, {}, False)
+_NO_FACTS = _Facts("", None, MappingProxyType({}), False)
 
 
 class SemaphoreUse(NamedTuple):
@@ -138,7 +139,7 @@ def _what(frames: Sequence[Frame]) -> str:
 
 @derived
 def lock_holders(index: Index) -> Mapping[SegmentId, ProcessId]:
-    """The process that holds each lock between processes, as far as hooks have told it.
+    """The process that holds each lock between processes, as far as hooks have reported it.
 
     A hook is asked about once a second, so it says nothing of locks that are held for less.
     """

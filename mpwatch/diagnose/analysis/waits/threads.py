@@ -15,11 +15,11 @@ from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.pipes import channels_among
 from mpwatch.diagnose.analysis.process_queries import age_s
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, own_threads, user_frame
-from mpwatch.diagnose.analysis.waits.edges import ReadContext, stands_for_s, surroundings
+from mpwatch.diagnose.analysis.waits.edges import ReadContext, blocked_for_s, surroundings
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process, Thread
 
-_WAKES_NOBODY = ("tqdm/_monitor.py:run", "asyncio/unix_events.py:_do_waitpid")
+_WAKING_NO_THREAD = ("tqdm/_monitor.py:run", "asyncio/unix_events.py:_do_waitpid")
 """Threads that wake up now and then, and never end the wait of another thread: asyncio's thread for
 the exit of a child calls back through the event loop."""
 _HANDLED = sum(1 << (number - 1) for number in (1, 10, 12, 14, 15, 26, 27))
@@ -64,12 +64,12 @@ def threads_that_wait_for_each_other(index: Index, identity: ProcessId) -> tuple
         return ()
     around = surroundings(index)
     own = own_threads(index, process)
-    if not all(_waits_for_ever(around, process, each) or _wakes_nobody(each) for each in own):
+    if not all(_waits_for_ever(around, process, each) or _wakes_no_thread(each) for each in own):
         return ()
     main = main_thread(process)
     if main is None or not main.stack or _may_be_woken_by_a_signal(process, main, own):
         return ()
-    return tuple(each for each in own if each.stack and not _wakes_nobody(each))
+    return tuple(each for each in own if each.stack and not _wakes_no_thread(each))
 
 
 def _is_complete(process: Process) -> bool:
@@ -78,8 +78,8 @@ def _is_complete(process: Process) -> bool:
     return count is not None and 0 < count <= len(process.threads)
 
 
-def _wakes_nobody(thread: Thread) -> bool:
-    return any(calls(thread.stack, each) for each in _WAKES_NOBODY)
+def _wakes_no_thread(thread: Thread) -> bool:
+    return any(calls(thread.stack, each) for each in _WAKING_NO_THREAD)
 
 
 def _waits_for_ever(around: ReadContext, process: Process, thread: Thread) -> bool:
@@ -88,7 +88,7 @@ def _waits_for_ever(around: ReadContext, process: Process, thread: Thread) -> bo
         return False
     if wait.kind != "futex" and not reads_own_end(around, process, thread):
         return False
-    return (stands_for_s(thread) or 0.0) >= SETTLED_S
+    return (blocked_for_s(thread) or 0.0) >= SETTLED_S
 
 
 def reads_own_end(around: ReadContext, process: Process, thread: Thread) -> bool:

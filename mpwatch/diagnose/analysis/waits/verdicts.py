@@ -71,7 +71,7 @@ OWN_QUEUE = (
 
 ONLY_THREAD = (
     "It is the only thread of this process, so it has taken this lock itself, or a thread that has "
-    "ended had it: nobody is left to release it."
+    "ended had it: no process is left to release it."
 )
 PYTHON_LOCK = 9
 """The command of a futex that Python's locks use (FUTEX_WAIT_BITSET, futex(2))."""
@@ -325,7 +325,7 @@ def _is_new(around: ReadContext, process: Process, edge: WaitEdge) -> bool:
 def _is_alone(around: ReadContext, process: Process, edge: WaitEdge) -> bool:
     """Whether no other process, of this job or outside, can end a wait.
 
-    A read blocks only while somebody can write: if the reader itself holds a write end, that is
+    A read blocks only while some process can write: if the reader itself holds a write end, that is
     why; if it does not, then a writer exists outside of the job, such as a shell.
     """
     thread = next((t for t in process.threads if t.tid == edge.tid), None)

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from mpwatch.diagnose.analysis.distributed.collectives import (
+    COMPARE_CALLS,
+    DIFFERENT_SHAPES,
     ONE_SHAPE,
+    SAME_SHAPES,
+    WAIT_FOR_TIMEOUT,
     number_of,
     unfinished,
 )
+from mpwatch.diagnose.analysis.distributed.nccl_words import nccl_words
 from mpwatch.diagnose.analysis.distributed.rank_exits import (
     aborted_in_collective,
     last_place,
@@ -48,11 +54,12 @@ def check(index: Index) -> Iterator[Finding]:
             continue
         since_s = min(quiet_s(rank, index) or 0.0 for rank in ranks)
         groups: defaultdict[str, list[Process]] = defaultdict(list)
-        told_apart = _told_apart(ranks, [f"{place}" for place in places])
-        for rank, place in zip(ranks, told_apart, strict=True):
+        distinguished = _distinguished(ranks, [f"{place}" for place in places])
+        for rank, place in zip(ranks, distinguished, strict=True):
             groups[place].append(rank)
         if len(groups) > 1:
-            yield _finding(groups, since_s)
+            found = _finding(groups, since_s)
+            yield replace(found, evidence=(*found.evidence, *nccl_words(index, ranks)))
     yield from _aborted(index)
 
 
@@ -94,11 +101,11 @@ def _last_words(rank: Process) -> str:
     return f"{called(rank)} {ended}" + (f"; last seen {seen}" if seen else "")
 
 
-def _told_apart(ranks: Sequence[Process], places: list[str]) -> list[str]:
+def _distinguished(ranks: Sequence[Process], places: list[str]) -> list[str]:
     """The places of the ranks; where the function is the same, by what torch has recorded.
 
-    Only a difference that keeps all of them waiting is told: another group of which they all are
-    part, or another operation, shape or type as the same collective of one group.
+    Only a difference that keeps all of them waiting is reported: another group of which they all
+    are part, or another operation, shape or type as the same collective of one group.
     """
     if len(set(places)) > 1:
         return places
@@ -122,7 +129,7 @@ def _told_apart(ranks: Sequence[Process], places: list[str]) -> list[str]:
 
 
 def _finding(groups: Mapping[str, list[Process]], since_s: float) -> Finding:
-    """Put it into words."""
+    """The finding."""
     members = sorted(groups.items(), key=lambda item: -len(item[1]))
     odd = members[-1][1][0]
     evidence = []
@@ -140,7 +147,7 @@ def _finding(groups: Mapping[str, list[Process]], since_s: float) -> Finding:
         summary="ranks wait for each other in different collectives: "
         + ", ".join(f"{len(group)} in {name}" for name, group in members),
         evidence=tuple(evidence),
-        cause=f"{cause} None of them can go on: they wait until the timeout of the process group.",
+        cause=f"{cause} {WAIT_FOR_TIMEOUT}",
         advice=advice,
     )
 
@@ -175,16 +182,8 @@ def _explained(
             "Call the collectives of several groups in the same order on all ranks.",
         )
     if len(records) > 1 and len({each.operation for each in records}) == 1:
-        return (
-            "The ranks call the same collective with tensors of a different shape or type.",
-            "Give tensors of one shape and type on all ranks: pad the last batch, or drop it.",
-        )
-    return (
-        _why_different(members, records),
-        "Compare the lines above: all ranks have to call the same collectives in the same order. "
-        "TORCH_DISTRIBUTED_DEBUG=DETAIL checks each call and names the first difference, at a cost "
-        "in speed.",
-    )
+        return DIFFERENT_SHAPES, SAME_SHAPES
+    return _why_different(members, records), COMPARE_CALLS
 
 
 def _why_different(

@@ -31,7 +31,7 @@ def check(index: Index) -> Iterator[Finding]:
 
 
 def _finding(launcher: Process, wedged: list[Process], quiet: float) -> Finding:
-    """Put it into words."""
+    """The finding."""
     channels = sorted({t.wchan for p in wedged for t in p.threads if t.state == "D" and t.wchan})
     return Finding(
         rule=RULE,

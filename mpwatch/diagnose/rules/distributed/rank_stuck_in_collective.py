@@ -7,9 +7,14 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from mpwatch.diagnose.analysis.distributed.collectives import recorded
+from mpwatch.diagnose.analysis.distributed.nccl_words import Late, late_ranks, nccl_words
 from mpwatch.diagnose.analysis.distributed.rank_waits import world_size
 from mpwatch.diagnose.analysis.distributed.ranks import (
+    ALL_INSIDE_S,
+    ALL_STALLED_S,
     NEW_GROUP,
+    WORKING_PERCENT,
+    WORKING_S,
     called_at,
     called_from,
     has_joined,
@@ -29,23 +34,16 @@ from mpwatch.model.snapshot import Process
 from mpwatch.model.units import seconds_text
 
 RULE = "rank-stuck-in-collective"
-ALL_STALLED_S = 20.0
-"""Where most of them are elsewhere: so long none of those may have moved either."""
 JOINING_S = 30.0
 LONG_JOINING_S = 120.0
 """Other machines may take minutes to start: before that it is no more than worth knowing."""
 PAUSE_S = 30.0
 """A rank that does something alone, and wakes up meanwhile, may take this long for it."""
-ALL_INSIDE_S = 30.0
-"""All ranks in one collective without cpu time: a slow network moves some data in this time."""
 MAKES_GROUP_S = 12.0
 """All ranks in `new_group`: they exchange some addresses, which takes less than a second."""
-WORKING_S = 300.0
-"""Half of the shortest default timeout of a process group (10 minutes with NCCL, 30 with gloo,
-torch 2.1 to 2.13): until then a rank that works is worth knowing, and no more."""
-WORKING_PERCENT = 10.0
-"""CPU use of a rank that works; one that polls stays below it."""
 WORKING_OVER_S = 6.0
+NCCL_S = 60.0
+"""Where only NCCL RAS tells of a late rank: until then it is worth knowing, and no more."""
 MANY_RANKS = 100_000
 """A WORLD_SIZE above this is not believed."""
 _SAME_STEPS = (
@@ -58,7 +56,8 @@ def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each rank that is elsewhere while the others wait in collectives.
 
     Waiting for the slowest rank for a moment is what collectives do: the others have to be stalled.
-    Where all ranks are in the same collective and none moves, that is told as well.
+    Where all ranks are in the same collective and none makes progress, that is reported as well;
+    and where no stack shows a collective, what NCCL says.
     """
     for ranks in rank_groups(index):
         if not any(is_stalled(rank, index) for rank in ranks):
@@ -76,13 +75,66 @@ def check(index: Index) -> Iterator[Finding]:
         gone = [] if late else _gone(ranks, index)
         names = sorted({f"{places[rank.process]}" for rank in inside})
         if late or gone:
-            yield _finding(index, inside, late or gone, " and ".join(names), min(waits))
+            told = _finding(index, inside, late or gone, " and ".join(names), min(waits))
+            yield _with_nccl(told, index, ranks)
         elif len(names) == 1 and _is_whole_job(ranks):
             if names[0] in _ONE_SIDED:
-                yield _one_sided(inside, names[0], min(waits))
+                yield _with_nccl(_one_sided(inside, names[0], min(waits)), index, inside)
             elif min(waits) >= (MAKES_GROUP_S if names[0] == NEW_GROUP else ALL_INSIDE_S):
-                yield _all_inside(inside, names[0], min(waits))
+                yield _with_nccl(_all_inside(inside, names[0], min(waits)), index, inside)
     yield from _joining(index)
+    if not rank_groups(index):
+        yield from (_of_nccl(index, each) for each in late_ranks(index))
+
+
+def _of_nccl(index: Index, late: Late) -> Finding:
+    """Put into words for which ranks the others wait, where only NCCL RAS tells.
+
+    A collective of NCCL returns at once, and its ranks wait at any later line that needs the
+    result: their stacks do not show it.
+    """
+    ranks = [p for p in index.snapshot.living() if p.has_nccl and p.role in ("rank", "spawned")]
+    many = len(late.ranks) > 1
+    it, have = ("they", "have") if many else ("it", "has")
+    if late.next_call:
+        summary = f"{late.words} {have} launched fewer collectives than the others"
+        cause = (
+            f"A collective of NCCL ends when all ranks of the communicator have launched it, and "
+            f"{late.words} {have} not launched {late.next_call}. The ranks that wait are not the "
+            "cause, whichever of them reports a timeout."
+        )
+        advice = (
+            "Look where the rank is, in the log of its machine or with mpwatch dump there: the "
+            f"others go on when {it} {have} launched that collective. {_SAME_STEPS}"
+        )
+    else:
+        summary = f"{late.words} {'do' if many else 'does'} not respond to NCCL RAS"
+        cause = (
+            "RAS has a thread of its own in each process, which responds also while the program "
+            "computes or holds the GIL. Possible: the process has ended or is stopped, or its "
+            "machine or the network to it has failed."
+        )
+        advice = (
+            "Look whether the process still runs on its machine, at its log and its exit status. "
+            "The other ranks cannot finish a collective without it."
+        )
+    return Finding(
+        rule=RULE,
+        severity=Severity.WARNING if late.same_s >= NCCL_S else Severity.INFO,
+        subject=f"{late.communicator} {late.ranks[0]}",
+        summary=summary,
+        evidence=(
+            *nccl_words(index, index.snapshot.living()),
+            *([merge(ranks).sentence] if ranks else []),
+        ),
+        cause=cause,
+        advice=advice,
+    )
+
+
+def _with_nccl(finding: Finding, index: Index, ranks: Sequence[Process]) -> Finding:
+    """The finding with what NCCL RAS says of its ranks."""
+    return replace(finding, evidence=(*finding.evidence, *nccl_words(index, ranks)))
 
 
 def _joining(index: Index) -> Iterator[Finding]:
@@ -94,8 +146,8 @@ def _joining(index: Index) -> Iterator[Finding]:
                 yield _not_complete(joining, since_s)
                 continue
             severity = Severity.WARNING if since_s >= LONG_JOINING_S else Severity.INFO
-            told = _finding(index, joining, missing, "init_process_group", since_s)
-            yield replace(told, severity=severity)
+            finding = _finding(index, joining, missing, "init_process_group", since_s)
+            yield replace(finding, severity=severity)
 
 
 def _are_all_stalled(late: Sequence[Process], index: Index) -> bool:
@@ -196,7 +248,7 @@ def _whereabouts(rank: Process, index: Index) -> _Whereabouts:
     if rank.sample.state in ("T", "t"):
         held = "by a debugger" if rank.sample.state == "t" else "by a signal"
         return _Whereabouts(
-            f"{name} is stopped {held}{at}.", f"Let it go on: kill -CONT {rank.pid}."
+            f"{name} is stopped {held}{at}.", f"Continue it: kill -CONT {rank.pid}."
         )
     if main_shape(rank) == "waits-for-batch":
         return _Whereabouts(
@@ -214,7 +266,7 @@ def _whereabouts(rank: Process, index: Index) -> _Whereabouts:
         return _Whereabouts(
             f"{name} has not called it: it was last seen{at or ' elsewhere'}, and wakes up now and"
             " then.",
-            f"Find out what {name} waits for{at}, and why it does not go on from there.",
+            f"Find out what {name} waits for{at}, and why it does not continue from there.",
             innocent_s=PAUSE_S,
         )
     return _Whereabouts(
@@ -244,7 +296,7 @@ def _record_words(ranks: Sequence[Process]) -> list[str]:
 
 
 def _all_inside(inside: Sequence[Process], collective: str, since_s: float) -> Finding:
-    """Put into words that all ranks of a job are in one collective that does not end."""
+    """The finding that all ranks of a job are in one collective that does not end."""
     lines = sorted({line for rank in inside if (line := called_at(rank))})
     evidence = [f"{all_called(inside)} in {collective} for at least {seconds_text(since_s)}"]
     evidence += [f"called at {' and '.join(lines[:3])}"] if lines else []
@@ -254,7 +306,7 @@ def _all_inside(inside: Sequence[Process], collective: str, since_s: float) -> F
         rule=RULE,
         severity=Severity.WARNING,
         process=inside[0].process,
-        summary=f"all {len(inside)} ranks are in {collective}, and none of them goes on",
+        summary=f"all {len(inside)} ranks are in {collective}, and none of them makes progress",
         evidence=(*evidence, *_record_words(inside[:3])),
         cause=(
             f"All ranks of the job have called {collective}, and no data moves between them. "
@@ -274,7 +326,7 @@ def _all_inside(inside: Sequence[Process], collective: str, since_s: float) -> F
 
 
 def _all_make_groups(inside: Sequence[Process], evidence: Sequence[str]) -> Finding:
-    """Put into words that all ranks of a job are in `new_group`, and do not meet there.
+    """The finding that all ranks of a job are in `new_group`, and do not meet there.
 
     Ranks meet under the name of the group, which contains how many groups the process has made
     before (`_process_group_name` of torch 2.1 to 2.14).
@@ -303,7 +355,7 @@ _ONE_SIDED = ("send", "recv")
 
 
 def _one_sided(inside: Sequence[Process], call: str, since_s: float) -> Finding:
-    """Put into words that all ranks send and none receives, or the other way round."""
+    """The finding that all ranks send and none receives, or the other way round."""
     paths = sorted({path for rank in inside if (path := called_from(rank))})
     other = "recv" if call == "send" else "send"
     evidence = [f"{all_called(inside)} in {call} for at least {seconds_text(since_s)}"]
@@ -344,7 +396,7 @@ def _absent_ranks(ranks: Sequence[Process]) -> str:
 
 
 def _not_complete(ranks: Sequence[Process], since_s: float) -> Finding:
-    """Put into words that all ranks of this job wait for more of them than there are."""
+    """The finding that all ranks of this job wait for more of them than there are."""
     first = ranks[0]
     is_local = _is_on_one_machine(first)
     absent = _absent_ranks(ranks)

@@ -41,7 +41,7 @@ def check(index: Index) -> Iterator[Finding]:
 
 
 def _owners(snapshot: Snapshot, port: int | None) -> Iterator[str]:
-    """Who has a port, in words; outside of the job first."""
+    """The processes that have a port, in words; those outside of the job first."""
     own = {process.pid for process in snapshot.processes}
     for owner in snapshot.host.port_owners or ():
         if owner.port == port and owner.pid not in own:
@@ -60,7 +60,8 @@ def _words(owner: PortOwner) -> str:
 def _seen_from_outside(snapshot: Snapshot) -> Iterator[Finding]:
     """A port that the job names on this machine, and that a process outside of it listens on.
 
-    A job that has a connection to it has met there: what is observed is then a part of it only.
+    A job with a connection to that port uses it as its rendezvous: the observed processes are then
+    only a part of the job.
     """
     own = {process.pid for process in snapshot.processes}
     for owner in snapshot.host.port_owners or ():

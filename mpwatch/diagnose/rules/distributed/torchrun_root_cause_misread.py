@@ -33,9 +33,9 @@ def check(index: Index) -> Iterator[Finding]:
         return
     first, others = _culprit(ended)
     if first is not None and others:
-        told = _finding(first, others)
+        finding = _finding(first, others)
         is_past = is_started_again(index, first[0])
-        yield replace(told, severity=Severity.INFO) if is_past else told
+        yield replace(finding, severity=Severity.INFO) if is_past else finding
 
 
 def _head_role(index: Index, process: Process) -> str:
@@ -61,7 +61,7 @@ def _culprit(
 
 
 def _finding(first: tuple[Process, Ended], others: list[tuple[Process, Ended]]) -> Finding:
-    """Put it into words."""
+    """The finding."""
     process, ended = first
     evidence = [f"{called(process)} ended first: {ended.words}"]
     evidence += [

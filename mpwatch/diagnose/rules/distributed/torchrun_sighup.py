@@ -70,7 +70,7 @@ def _beside(index: Index, process: Process, hit: Collection[ProcessId]) -> Itera
 
 
 def _finding(process: Process, severity: Severity, evidence: tuple[str, ...]) -> Finding:
-    """Put it into words."""
+    """The finding."""
     has_happened = severity is not Severity.INFO
     if has_happened and process.sample.tty == 0:
         return _sent(process, evidence)

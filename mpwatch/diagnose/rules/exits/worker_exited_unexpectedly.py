@@ -57,7 +57,7 @@ FIRST_S = 1.5
 COLLECTED_S = 3.0
 """A parent that watches its children collects the exit status within this time."""
 SURVIVED_S = 5.0
-"""A parent that has been quiet for less than this may still go on."""
+"""A parent that has been quiet for less than this may still continue."""
 INTERRUPTED_S = 4.0
 """Time in which a parent exits that the same ctrl-c interrupted."""
 
@@ -87,7 +87,7 @@ def check(index: Index) -> Iterator[Finding]:
         left = left_before(index, process, ended)
         if left is not None and death_of(left.ended) not in ("normal", "unknown"):
             if left.sure != "possible":
-                continue  # told of the rank that ended first
+                continue  # reported for the rank that ended first
             left = None
         is_doubtful = _may_be_interrupted(index, members)
         if _may_be_the_first(index, process, ended) or (
@@ -185,7 +185,7 @@ def _of_programs(index: Index) -> Iterator[Finding]:
 
 
 def _of_program(index: Index, process: Process, kind: str, evidence: tuple[str, ...]) -> Finding:
-    """The finding about a program that a job runs, which has failed while the job goes on."""
+    """The finding about a program that a job runs, which has failed while the job continues."""
     parent = index.snapshot.get(process.original_parent)
     end = parent.ended if parent is not None else None
     lost = end is not None and end.exit_code == 0
@@ -197,7 +197,7 @@ def _of_program(index: Index, process: Process, kind: str, evidence: tuple[str, 
         process=process.process,
         subject="program",
         summary=(
-            f"{called(process)} ended by an uncaught {kind}, and the job goes on"
+            f"{called(process)} ended by an uncaught {kind}, and the job continues"
             f"{': its exit status was lost' if lost else ''}"
         ),
         evidence=evidence,
@@ -248,7 +248,7 @@ def _left_by(found: Finding, left: Left, members: Sequence[tuple[Process, Ended]
         "loop early."
         if is_normal
         else "How it ended was not seen: it may have run fewer steps than the others, or have "
-        "failed, which its standard error would tell."
+        "failed, which its standard error would show."
     )
     sure = "" if left.sure == "certain" else f"{left.sure.capitalize()}: "
     return replace(
@@ -430,7 +430,7 @@ def _finding(
         evidence.append(
             "its launcher has started the ranks again"
             if process.role == "rank"
-            else "its parent goes on"
+            else "its parent continues"
         )
     return Finding(
         rule=RULE,
@@ -447,7 +447,8 @@ def _is_survived(index: Index, process: Process, ended: Ended) -> bool:
     """Whether its parent has collected the exit status, and has not come to a stop since.
 
     A supervisor that ends a task over its time, and a program that tries again, read the status
-    and go on. Workers of a DataLoader and ranks are missed in any case, and a Pool loses the task.
+    and continue. Workers of a DataLoader and ranks are missed in any case, and a Pool loses the
+    task.
     """
     head = family_head(index, process)
     if process.role == "rank":
@@ -538,10 +539,10 @@ def _raised(snapshot: Snapshot, process: Process) -> tuple[str, ...]:
     A launcher's wrapper may turn an exception into `SystemExit`, which is the later of the two.
     """
     own = [entry for entry in snapshot.log if entry.process == process.process]
-    told = [entry for entry in own if entry.kind == "exception"] or [
+    exceptions = [entry for entry in own if entry.kind == "exception"] or [
         entry for entry in own if entry.kind == "exit" and entry.details.get("how")
     ]
-    return evidence_of(told[-1]) if told else ()
+    return evidence_of(exceptions[-1]) if exceptions else ()
 
 
 def _advice(index: Index, process: Process, ended: Ended, *, is_known: bool) -> str:

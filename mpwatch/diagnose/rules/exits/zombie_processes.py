@@ -20,15 +20,21 @@ RULE = "zombie-processes"
 MANY = 5
 VERY_MANY = 50
 LASTING_S = 10.0
+LEAST_GROUP = 3
+"""Equal processes of which one may be missed by nobody; of so many, one may have ended."""
+TOGETHER_S = 5.0
+"""Within this time equal processes are started."""
+WORKS_S = 5.0
 
 
 def check(index: Index) -> Iterator[Finding]:
-    """Yield a finding for many zombies, and for children that failed and were not joined.
+    """Yield a finding for many zombies, and for children whose end nobody may have noticed.
 
     One or two zombies between an exit and its join are normal.
     """
     yield from _many(index)
     yield from _failed(index)
+    yield from _left_the_others(index)
 
 
 def _failed(index: Index) -> Iterator[Finding]:
@@ -52,7 +58,7 @@ def _failed(index: Index) -> Iterator[Finding]:
 
 
 def _unjoined(index: Index, parent: Process, children: Sequence[tuple[Process, Ended]]) -> Finding:
-    """Put into words that children of a process have failed, and that it has not joined them."""
+    """The finding that children of a process have failed, and that it has not joined them."""
     ordered = sorted(children, key=lambda pair: (pair[1].at_s, pair[0].process.start_ticks))
     first, ended = ordered[0]
     has_stalled = is_stalled(parent, index)
@@ -84,6 +90,77 @@ def _unjoined(index: Index, parent: Process, children: Sequence[tuple[Process, E
         advice=(
             "Read the standard error of the job for what the child printed last. Join children, or "
             "check exitcode at intervals, and end the job when one has failed."
+        ),
+    )
+
+
+def _left_the_others(index: Index) -> Iterator[Finding]:
+    """Yield a finding for each parent of equal children of which a few ended well, unnoticed.
+
+    The others, started with them, still work. Where most have ended, the work is nearly done.
+    """
+    groups: defaultdict[ProcessId, list[Process]] = defaultdict(list)
+    for child in index.snapshot.processes:
+        if child.role == "spawned" and child.parent is not None:
+            groups[child.parent].append(child)
+    for identity, children in groups.items():
+        parent = index.snapshot.get(identity)
+        if parent is None or parent.is_gone or len(children) < LEAST_GROUP:
+            continue
+        first = min(child.process.start_ticks for child in children)
+        within = TOGETHER_S * index.snapshot.ticks_per_s
+        together = [c for c in children if c.process.start_ticks - first <= within]
+        left = [child for child in together if _ended_well(index, child)]
+        others = [child for child in together if not child.is_gone and child.sample.state != "Z"]
+        is_few = bool(left) and len(left) * LEAST_GROUP <= len(together)
+        if is_few and len(others) + len(left) == len(together) and _any_works(index, others):
+            yield _unnoticed(index, parent, left, others)
+
+
+def _ended_well(index: Index, child: Process) -> bool:
+    """Whether a child has ended normally for some time, and its parent has not looked."""
+    ended = child.ended
+    if ended is None or child.sample.state != "Z" or death_of(ended) != "normal":
+        return False
+    return index.snapshot.at_s - ended.at_s >= LASTING_S
+
+
+def _any_works(index: Index, children: Sequence[Process]) -> bool:
+    """Whether one of some processes has made progress within the last seconds."""
+    times = (quiet_s(child, index) for child in children)
+    return any(time is not None and time < WORKS_S for time in times)
+
+
+def _unnoticed(
+    index: Index, parent: Process, left: Sequence[Process], others: Sequence[Process]
+) -> Finding:
+    """Put into words that a child has ended with status 0 while its equals work on."""
+    first = left[0]
+    verb = "has" if len(left) == 1 else "have"
+    go = "goes" if len(others) == 1 else "go"
+    ended_s = min(index.snapshot.at_s - child.ended.at_s for child in left if child.ended)
+    return Finding(
+        rule=RULE,
+        severity=Severity.INFO,
+        process=first.process,
+        subject="left the others",
+        summary=(
+            f"{all_called(left)} {verb} ended with exit code 0, while {all_called(others)}, "
+            f"started at the same time, {go} on"
+        ),
+        evidence=(
+            f"{called(parent)} has not collected the exit status for at least "
+            f"{seconds_text(ended_s)}",
+        ),
+        cause=(
+            "Nothing is wrong if its part of the work was done. A function that catches its own "
+            "exceptions returns as well, and its process then ends with exit code 0: the "
+            "exception is only in the log, if there."
+        ),
+        advice=(
+            "If all of them should run as long as the job, look into the log of the one that "
+            "ended, let its function raise what it catches, and check is_alive() and exitcode of "
+            f"the children in {called(parent)}."
         ),
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called, counted
@@ -72,7 +72,7 @@ def _finding(processes: list[Process], summary: str, subject: str) -> Finding:
     )
 
 
-_CAUSES = {
+_CAUSES: Mapping[str, str] = {
     "workers": (
         "A worker creates one when it unpickles a CUDA tensor, calls torch.cuda.set_device, or "
         "moves a tensor to the GPU."
@@ -82,7 +82,7 @@ _CAUSES = {
         "when a thread uses the default device 0."
     ),
 }
-_ADVICE = {
+_ADVICE: Mapping[str, str] = {
     "workers": "Use only the CPU in workers, and move batches to the GPU in main.",
     "strays": (
         "Set CUDA_VISIBLE_DEVICES to one GPU for each process (it then sees it as device 0), or "

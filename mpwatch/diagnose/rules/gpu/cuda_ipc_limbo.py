@@ -17,7 +17,7 @@ from mpwatch.model.units import bytes_text, seconds_text
 RULE = "cuda-ipc-limbo"
 BLOCKS_LIMIT = 1000
 """Freed blocks still held by receivers, beyond which freeing slows down (CudaIPCTypes.h)."""
-WORTH_TELLING = 100
+REPORTED_FROM = 100
 OLD_S = 30.0
 """A receiver that is only a little behind has released what was sent this long ago."""
 _CAUSE = (
@@ -52,10 +52,10 @@ def check(index: Index) -> Iterator[Finding]:
 def _growing(process: Process, history: History) -> Iterator[Finding]:
     """The finding for a process whose sent and unreleased tensors increase."""
     lent = cuda_lent(process)
-    if lent is None or lent.unreleased < WORTH_TELLING or (lent.oldest_s or 0.0) < OLD_S:
+    if lent is None or lent.unreleased < REPORTED_FROM or (lent.oldest_s or 0.0) < OLD_S:
         return
-    # Beyond the limit a rising number still shows that it goes on. Tensors shared once and for all,
-    # such as a model's parameters, stay unreleased as long as the job runs.
+    # Beyond the limit a rising number still shows that it continues. Tensors shared once and for
+    # all, such as a model's parameters, stay unreleased as long as the job runs.
     limit = max(BLOCKS_LIMIT, 2 * lent.unreleased)
     line = forecast(history.of(process.process, "cuda_unreleased"), limit)
     if line is None:

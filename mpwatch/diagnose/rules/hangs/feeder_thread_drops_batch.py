@@ -88,7 +88,7 @@ def _lost(stall: LoaderStall, losses: list[LogEntry]) -> Finding:
         summary=f"{called(stall.owner)} waits for {stall.batch}, which was lost",
         evidence=tuple(evidence),
         cause=f"{_UNKNOWN if loss is None else _reason(loss)} {_CAUSE_LOADER}",
-        advice=f"{_LOOK if loss is None else _fix(loss)} {_ADVICE_LOADER}",
+        advice=f"{_FIND_OUT if loss is None else _fix(loss)} {_ADVICE_LOADER}",
     )
 
 
@@ -207,7 +207,7 @@ _UNKNOWN = (
     "The workers have finished all batches they were given, and this one did not arrive: most "
     "likely the feeder thread of a worker's queue failed to send it."
 )
-_LOOK = (
+_FIND_OUT = (
     "Read the worker's standard error, where the feeder thread printed its error, and fix that "
     "error; the hook also reports it."
 )

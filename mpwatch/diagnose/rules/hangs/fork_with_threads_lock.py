@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, TypeAlias
 
 from mpwatch.describe.frames import is_library, own_frames
@@ -66,12 +66,16 @@ _EXECUTORS = (
 )
 """Functions of CPython 3.10 to 3.14 and of loky that take the lock of an executor."""
 Kind: TypeAlias = Literal["lock", "woken", "executor"]
-_FOR_LOADER = {
+_FOR_LOADER: Mapping[str, str] = {
     "how": 'multiprocessing_context="forkserver" or "spawn"',
     "init": ", or in worker_init_fn",
     "then": "; main then raises 'exited unexpectedly'.",
 }
-_FOR_OTHERS = {"how": 'mp.get_context("forkserver") or "spawn"', "init": "", "then": "."}
+_FOR_OTHERS: Mapping[str, str] = {
+    "how": 'mp.get_context("forkserver") or "spawn"',
+    "init": "",
+    "then": ".",
+}
 
 
 def check(index: Index) -> Iterator[Finding]:

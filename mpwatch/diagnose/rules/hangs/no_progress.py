@@ -1,14 +1,18 @@
 """A process makes no progress, or takes long, while others wait for it; no other rule says why.
 
 `standing-still` names waits that can never end. This rule names every other wait that lasts: its
-end may come from outside of the job, by itself, or not at all.
+end may come from outside of the job, by itself, or not at all. A process that only computes, while
+no other one works, is information.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from mpwatch.describe.account import always_inside
 from mpwatch.describe.frames import frame_words
+from mpwatch.diagnose.analysis.callers import Computation, lonely_computations
+from mpwatch.diagnose.analysis.distributed.nccl_words import nccl_words
 from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.pipes import channels_among
@@ -21,26 +25,27 @@ from mpwatch.diagnose.analysis.waits.blockages import (
     blockages,
     usual_pause_s,
 )
+from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.analysis.waits.deadlocks import output_of
 from mpwatch.diagnose.analysis.waits.file_locks import (
     LIKELY,
     LOCK_FILE,
     LOCK_ON,
+    inherited_lock,
     is_database,
-    left_to_heirs,
 )
 from mpwatch.diagnose.analysis.waits.providers import is_seen_to_hold
-from mpwatch.diagnose.analysis.waits.threads import is_at_exit
+from mpwatch.diagnose.analysis.waits.threads import is_at_exit, runs_event_loop
 from mpwatch.diagnose.analysis.waits.verdicts import where
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.ids import SegmentId
+from mpwatch.model.ids import ProcessId, SegmentId
 from mpwatch.model.samples import OPENS
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import seconds_text
 from mpwatch.model.waits import WaitEdge
 
 RULE = "no-progress"
-TOLD_S = 10.0
+REPORTED_S = 10.0
 WARNED_S = 30.0
 """The longest pause that is usual for a job of which nothing else is known."""
 HOPELESS_S = 120.0
@@ -49,6 +54,8 @@ ONE_LINE_S = 60.0
 that waits or tries again."""
 COMPUTES_S = 30.0
 """Until then, a process that computes while others wait for it is not reported."""
+ALONE_COMPUTES_S = 20.0
+"""Until then, a process that computes and does nothing else is not reported."""
 ALONE_S = 60.0
 """Until then, a process that waits for an answer while none waits for it is information."""
 USUAL_FACTOR = 1.5
@@ -59,13 +66,19 @@ SHOWN_WAITERS = 4
 
 def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each process whose lack of progress holds up others, or itself."""
+    reported: set[ProcessId] = set()
     quiet = (quiet_s(process, index) for process in index.snapshot.living())
-    if not any(each is not None and each >= TOLD_S for each in quiet):
-        return
-    for blockage in blockages(index):
-        severity = _severity(index, blockage)
-        if severity is not None and not _is_usual(index, blockage):
-            yield _finding(index, blockage, severity)
+    if any(each is not None and each >= REPORTED_S for each in quiet):
+        for blockage in blockages(index):
+            reported.add(blockage.process.process)
+            severity = _severity(index, blockage)
+            if severity is not None and not _is_usual(index, blockage):
+                yield _finding(index, blockage, severity)
+        if not reported:
+            yield from _waits_for_one_that_is_idle(index)
+    for computation in lonely_computations(index, ALONE_COMPUTES_S):
+        if computation.process.process not in reported:
+            yield _of_computation(computation)
 
 
 def _severity(index: Index, blockage: Blockage) -> Severity | None:
@@ -73,7 +86,7 @@ def _severity(index: Index, blockage: Blockage) -> Severity | None:
     waited_s = blockage.waited_s
     if _is_unread(blockage) and _is_output(index, blockage):
         if waited_s < WARNED_S:
-            return Severity.INFO if waited_s >= TOLD_S else None
+            return Severity.INFO if waited_s >= REPORTED_S else None
         return Severity.CRITICAL if waited_s >= HOPELESS_S else Severity.WARNING
     path = _locked_path(blockage)
     if path is not None and blockage.reason != "computes":
@@ -84,12 +97,13 @@ def _severity(index: Index, blockage: Blockage) -> Severity | None:
         if is_polling and waited_s >= (ONE_LINE_S if at_one_line >= ONE_LINE_S else HOPELESS_S):
             return Severity.WARNING
         return Severity.INFO if waited_s >= COMPUTES_S else None
-    if waited_s < TOLD_S:
+    if waited_s < REPORTED_S:
         return None
     if _is_at_exit(blockage):
         return Severity.INFO
     if not blockage.waiters:
-        return Severity.WARNING if waited_s >= ALONE_S else Severity.INFO
+        is_met = blockage.reason == "fifo" and any(_others_that_open(index, blockage.process))
+        return Severity.WARNING if is_met or waited_s >= ALONE_S else Severity.INFO
     if waited_s < WARNED_S or not _holds_up_the_job(index, blockage):
         return Severity.INFO
     return Severity.CRITICAL if waited_s >= HOPELESS_S else Severity.WARNING
@@ -98,9 +112,9 @@ def _severity(index: Index, blockage: Blockage) -> Severity | None:
 def _severity_of_lock(index: Index, blockage: Blockage, path: str) -> Severity | None:
     """How bad it is that a process keeps a file lock while others wait for it."""
     waited_s = blockage.waited_s
-    if waited_s < TOLD_S:
+    if waited_s < REPORTED_S:
         return None
-    is_forgotten = left_to_heirs(index, path, blockage.process.process) is not None
+    is_forgotten = inherited_lock(index, path, blockage.process.process) is not None
     if waited_s < WARNED_S or not (is_forgotten or _holds_up_the_job(index, blockage)):
         return Severity.INFO
     return Severity.CRITICAL if waited_s >= HOPELESS_S else Severity.WARNING
@@ -168,6 +182,84 @@ def _finding(index: Index, blockage: Blockage, severity: Severity) -> Finding:
     )
 
 
+def _waits_for_one_that_is_idle(index: Index) -> Iterator[Finding]:
+    """A finding if the root waits for a process that itself waits for work, and nothing moves."""
+    for chain in wait_graph(index).chains:
+        root, end = chain.links[0], chain.links[-1]
+        if chain.verdict != "ordinary" or root.process != index.snapshot.root or root is end:
+            continue
+        if not end.words.startswith(_FOR_WORK):
+            continue  # it is stopped, or a person has to answer
+        times = [quiet_s(each, index) for each in index.snapshot.living()]
+        for_s = min((0.0 if each is None else each for each in times), default=0.0)
+        process = index.snapshot.get(root.process)
+        if for_s < WARNED_S or process is None:
+            continue
+        time = seconds_text(for_s)
+        thread = main_thread(process)
+        tasks = _TASKS if thread is not None and runs_event_loop(thread) else ""
+        yield Finding(
+            rule=RULE,
+            severity=Severity.INFO,
+            process=process.process,
+            subject=str(process.pid),
+            summary=(
+                f"nothing in this job has moved for {time}: {called(process)} waits for {end.who}, "
+                "which waits for something to do"
+            ),
+            evidence=(
+                chain.sentence,
+                *(f"{called(each)} is at {at[2:]}" for each in (process,) if (at := where(each))),
+                f"no process of the job has made progress for {time}",
+            ),
+            cause=(
+                f"{end.who} has nothing to do, so what {called(process)} waits for will not come "
+                "by itself. Nothing is wrong if both wait for a request from elsewhere; otherwise "
+                f"a request or its answer was lost, or was never sent.{tasks}"
+            ),
+            advice=(
+                "If the job should be working, look for what was to be sent: read the log for a "
+                "connection that ended or an exception that was only noted, and give the wait a "
+                "timeout."
+            ),
+        )
+        return
+
+
+_FOR_WORK = ("waits for a client of", "waits for work", "waits for something to do")
+_TASKS = (
+    " Tasks of asyncio that have ended with an exception do not show from outside: whoever waits "
+    "for what they were to send or receive waits for ever."
+)
+
+
+def _of_computation(computation: Computation) -> Finding:
+    """The finding about a process that computes, while nothing shows whether it gets anywhere."""
+    name, time = called(computation.process), seconds_text(computation.for_s)
+    return Finding(
+        rule=RULE,
+        severity=Severity.INFO,
+        process=computation.process.process,
+        subject=str(computation.process.pid),
+        summary=(
+            f"{name} has done nothing but compute for {time}, always inside {computation.function}"
+        ),
+        evidence=(
+            f"all {computation.stacks} stacks taken in this time are in this call",
+            f"it has read and written nothing for {time}, and no other process of the job works",
+        ),
+        cause=(
+            "It is in a loop that does not end, or in a long computation: which of the two cannot "
+            "be seen from outside. It waits for no process, lock or file."
+        ),
+        advice=(
+            "Look at the condition that ends the loop in that function, with the values that it "
+            f"has now: mpwatch dump --locals {computation.process.pid}. Nothing is wrong if this "
+            "part is meant to take so long."
+        ),
+    )
+
+
 def _advice(index: Index, blockage: Blockage) -> str:
     """What to change, by what the processes wait for."""
     if _is_unread(blockage):
@@ -176,7 +268,7 @@ def _advice(index: Index, blockage: Blockage) -> str:
         return _ADVICE_OPEN_END
     path = _locked_path(blockage)
     if path is not None:
-        if left_to_heirs(index, path, blockage.process.process) is not None:
+        if inherited_lock(index, path, blockage.process.process) is not None:
             return _ADVICE_HEIR
         if _waits_for_itself(index, blockage, path):
             return _ADVICE_OWN_DATABASE
@@ -312,6 +404,9 @@ def _evidence(index: Index, blockage: Blockage) -> Iterator[str]:
     if blockage.reason in ("computes", "polls", "stopped"):
         watched = "those that wait have made no progress"
     yield f"{watched} for {seconds_text(blockage.waited_s)}"
+    account = index.snapshot.account.processes.get(blockage.process.process)
+    if blockage.reason == "computes" and account is not None and (inside := always_inside(account)):
+        yield f"{called(blockage.process)} has always been inside {inside}"
     if blockage.reason == "thread":
         yield from _other_threads(index, blockage.process)
     if blockage.reason == "fifo":
@@ -321,6 +416,8 @@ def _evidence(index: Index, blockage: Blockage) -> Iterator[str]:
         yield f"{called(blockage.process)}, which has this lock too, {_does(blockage)}{at}"
         if ended := _ended_users(index, blockage.edge):
             yield f"these had it and have ended: {', '.join(ended[:SHOWN_WAITERS])}"
+    ranks = [p for p in (blockage.process, *waiters) if p.role in ("rank", "spawned")]
+    yield from nccl_words(index, ranks)
 
 
 def _others_that_open(index: Index, process: Process) -> Iterator[str]:
@@ -348,12 +445,12 @@ def _other_threads(index: Index, process: Process) -> Iterator[str]:
 
 
 def _cause(index: Index, blockage: Blockage) -> str:
-    """Who would have to do what for the others to go on, as far as that was observed."""
+    """What a process would have to do for the others to continue, as far as was observed."""
     end = called(blockage.process)
     thread = blockage.thread
     path = _locked_path(blockage)
     if path is not None:
-        held = left_to_heirs(index, path, blockage.process.process)
+        held = inherited_lock(index, path, blockage.process.process)
         left = _left(thread) if blockage.reason == "sleeps" else ""
         if held is None and _waits_for_itself(index, blockage, path):
             return (
@@ -365,8 +462,8 @@ def _cause(index: Index, blockage: Blockage) -> str:
     if _is_at_exit(blockage):
         return (
             "Python joins all threads that are not daemons before it exits. If such a thread is "
-            "meant to go on, nothing is wrong. If not, nothing has told it to end: an exception in "
-            "the main thread also skips the lines that would have."
+            "meant to keep running, nothing is wrong. If not, it was not told to end: an exception "
+            "in the main thread also skips the lines that would have."
         )
     if _is_held_unseen(index, blockage):
         return (
@@ -378,7 +475,7 @@ def _cause(index: Index, blockage: Blockage) -> str:
         what = blockage.edge.what.removeprefix("a reader of ")
         return (
             f"{what} is full, and {end}, which has its reading end, has read nothing from it for "
-            f"{seconds_text(blockage.waited_s)}. The process that writes goes on only when that "
+            f"{seconds_text(blockage.waited_s)}. The process that writes continues only when that "
             "has made room: a pipe holds 64 KiB."
         )
     parent = _left_by(index, blockage)
@@ -388,17 +485,17 @@ def _cause(index: Index, blockage: Blockage) -> str:
             f"of {blockage.edge.what} and still has it open, so its reader gets no end of file."
         )
     if blockage.reason == "sleeps":
-        return f"{end} sleeps{_left(thread)}. {_others_go_on(blockage)}"
+        return f"{end} sleeps{_left(thread)}. {_others_continue(blockage)}"
     if blockage.reason == "polls":
         return (
             f"{end} sleeps again and again, as a loop does that waits for something or tries "
-            f"again. {_others_go_on(blockage)}"
+            f"again. {_others_continue(blockage)}"
         )
     if blockage.reason == "computes":
-        return f"{end} uses the cpu. {_others_go_on(blockage)}"
+        return f"{end} uses the cpu. {_others_continue(blockage)}"
     if blockage.reason == "stopped":
         return (
-            f"A signal (SIGSTOP, SIGTSTP or SIGTTIN) has stopped {end}; only SIGCONT lets it go on."
+            f"A signal (SIGSTOP, SIGTSTP or SIGTTIN) has stopped {end}; only SIGCONT continues it."
         )
     if blockage.reason == "pipe":
         return (
@@ -409,7 +506,7 @@ def _cause(index: Index, blockage: Blockage) -> str:
     if blockage.reason == "socket":
         limit = "" if _has_timeout(thread) else " The system call has no timeout."
         return f"The other end of this connection is outside of the job and sends nothing.{limit}"
-    return f"{blockage.chain.conclusion} {_others_go_on(blockage)}".strip()
+    return f"{blockage.chain.conclusion} {_others_continue(blockage)}".strip()
 
 
 def _left_by(index: Index, blockage: Blockage) -> Process | None:
@@ -428,7 +525,7 @@ def _left_by(index: Index, blockage: Blockage) -> Process | None:
     return parent if has_ended and parent.sample.parent_pid == edge.waiter.pid else None
 
 
-def _others_go_on(blockage: Blockage) -> str:
+def _others_continue(blockage: Blockage) -> str:
     """That the processes that wait depend on this one; empty where none does."""
     if not blockage.waiters:
         return ""
@@ -452,7 +549,7 @@ def _has_timeout(thread: Thread | None) -> bool:
     )
 
 
-_DOES: dict[Reason, str] = {
+_DOES: Mapping[Reason, str] = {
     "sleeps": "sleeps",
     "polls": "sleeps again and again",
     "computes": "computes",
@@ -495,7 +592,7 @@ _ADVICE_UNREAD = (
     "Read it for as long as the other process runs: in a thread of its own, or with communicate() "
     "where it is the output of a subprocess. Or write the output to a file."
 )
-_ADVICE: dict[Reason, str] = {
+_ADVICE: Mapping[Reason, str] = {
     "sleeps": (
         "Look at the line where it sleeps: shorten the sleep, or do it in a process for which no "
         "other one waits."
@@ -527,7 +624,7 @@ _ADVICE: dict[Reason, str] = {
         "O_NONBLOCK, which do not wait; check that the other side runs and uses the same path."
     ),
     "disk": (
-        "Check the storage that the line reads (dmesg, mount): the process goes on only when the "
+        "Check the storage that the line reads (dmesg, mount): the process continues only when the "
         "storage answers, and ignores signals until then."
     ),
     "thread": (

@@ -92,7 +92,7 @@ def _finding(
         evidence=(
             f"{called(parent)} has waited {seconds_text(since_s)} for the exit of {called(child)}",
             f"thread {feeder.name} of {called(child)} is blocked writing to {pipe}{queued}",
-            *([f"nobody reads what {all_called(others)} would send either"] if others else ()),
+            *([f"no process reads what {all_called(others)} would send either"] if others else ()),
         ),
         cause=(
             "Before it exits, a process that has put items on a queue waits until all of them are "

@@ -9,7 +9,7 @@ from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.stack_patterns import main_thread, user_frame
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
-from mpwatch.diagnose.analysis.waits.edges import stands_for_s
+from mpwatch.diagnose.analysis.waits.edges import blocked_for_s
 from mpwatch.diagnose.analysis.waits.mechanisms import Mechanism, mechanism_of
 from mpwatch.diagnose.analysis.waits.threads import others_that_wait, sentence
 from mpwatch.model.findings import Finding, Severity
@@ -19,10 +19,10 @@ from mpwatch.model.units import seconds_text
 from mpwatch.model.waits import WaitChain, WaitLink
 
 RULE = "standing-still"
-STANDING_S = 20.0
+REPORTED_S = 20.0
 """Longer than any other rule needs: a more specific finding is worth more than an early one."""
 WRITING_S = 8.0
-"""Enough for a cycle that cannot be a moment of a job that goes on, see `Mechanism.is_certain`."""
+"""Enough for a cycle that a job with progress never has, see `Mechanism.is_certain`."""
 CERTAIN_S = 3.0
 """Enough where the last process of the chain lives and no process can end its wait."""
 SHOWN_THREADS = 2
@@ -34,54 +34,54 @@ _ADVICE = (
 
 def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each cycle or dead end that has lasted long enough."""
-    if not any(_may_stand(index, process) for process in index.snapshot.living()):
+    if not any(_may_be_stalled(index, process) for process in index.snapshot.living()):
         return
     waits = wait_graph(index)
-    told: list[WaitChain] = []
+    reported: list[WaitChain] = []
     headlines: set[str] = set()
     ends: set[ProcessId | None] = set()
     for chain in waits.chains:
-        if chain.verdict not in ("cycle", "dead-end") or _leads_into(chain, told):
+        if chain.verdict not in ("cycle", "dead-end") or _leads_into(chain, reported):
             continue
         certain = _certain_end(index, chain)
         if certain is not None and certain.process in ends:
             continue
         links = chain.links if certain is None else chain.links[-1:]
-        stood = _stood_s(index, links)
-        if certain is not None and stood is not None:
+        lasted = _lasted_s(index, links)
+        if certain is not None and lasted is not None:
             # A signal that comes again and again wakes it up, and changes nothing.
-            stood = max(stood, links[0].since_s or 0.0)
-        if stood is None or stood < CERTAIN_S:
+            lasted = max(lasted, links[0].since_s or 0.0)
+        if lasted is None or lasted < CERTAIN_S:
             continue
         why = mechanism_of(index, waits, chain)
-        needed = STANDING_S if certain is None else CERTAIN_S
+        needed = REPORTED_S if certain is None else CERTAIN_S
         if chain.verdict == "cycle" and why is not None and why.is_certain:
             needed = WRITING_S
-        if stood < needed or (why is not None and why.headline in headlines):
+        if lasted < needed or (why is not None and why.headline in headlines):
             continue
-        told.append(chain)
+        reported.append(chain)
         if certain is not None:
             ends.add(certain.process)
         if why is not None and why.headline:
             headlines.add(why.headline)
-        yield _finding(index, chain, why, stood, is_certain=certain is not None)
+        yield _finding(index, chain, why, lasted, is_certain=certain is not None)
 
 
-def _may_stand(index: Index, process: Process) -> bool:
+def _may_be_stalled(index: Index, process: Process) -> bool:
     """Whether a process has made no progress for a while, or its main thread waits for as long."""
     quiet, main = quiet_s(process, index), main_thread(process)
-    waited = stands_for_s(main) if main is not None else None
+    waited = blocked_for_s(main) if main is not None else None
     return max(quiet or 0.0, waited or 0.0) >= CERTAIN_S
 
 
-def _leads_into(chain: WaitChain, told: Sequence[WaitChain]) -> bool:
+def _leads_into(chain: WaitChain, reported: Sequence[WaitChain]) -> bool:
     """Whether a chain leads into a cycle that already has a finding.
 
     The end of such a chain is the cycle, entered at the same point (see `wait_chains`).
     """
     return any(
         chain.verdict == each.verdict == "cycle" and chain.links[-len(each.links) :] == each.links
-        for each in told
+        for each in reported
     )
 
 
@@ -93,7 +93,7 @@ def _certain_end(index: Index, chain: WaitChain) -> Process | None:
     return process if chain.verdict == "dead-end" else None
 
 
-def _stood_s(index: Index, links: Sequence[WaitLink]) -> float | None:
+def _lasted_s(index: Index, links: Sequence[WaitLink]) -> float | None:
     """Seconds since any living process of a chain made progress; `None` if one was not watched.
 
     The exit of a process may unblock the others, so only the time since the exit counts.
@@ -115,18 +115,18 @@ def _stood_s(index: Index, links: Sequence[WaitLink]) -> float | None:
 
 
 def _finding(
-    index: Index, chain: WaitChain, why: Mechanism | None, stood_s: float, *, is_certain: bool
+    index: Index, chain: WaitChain, why: Mechanism | None, lasted_s: float, *, is_certain: bool
 ) -> Finding:
     """The finding for one chain.
 
-    It is about the process at the end where that one lives and waits for what nobody can do: the
-    others of its chain only wait for it.
+    It is about the process at the end where that one lives and waits for what no process can do:
+    the others of its chain only wait for it.
     """
     last = chain.links[-1]
     first = last if is_certain else chain.links[0]
     evidence = [
         chain.sentence,
-        f"none of these processes has made progress for {seconds_text(stood_s)}",
+        f"none of these processes has made progress for {seconds_text(lasted_s)}",
         *_places(index, chain),
         *(why.evidence if why is not None else ()),
     ]
@@ -149,7 +149,7 @@ def _finding(
 
 
 def _summary(who: str, headline: str) -> str:
-    """What happened, which says that nothing moves; `it` is the process that is told of."""
+    """The summary; an `it` at the start of the headline is the process of the finding."""
     words = headline.removesuffix(".")
     return f"{who}{words[2:]}" if words.startswith("it ") else words
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from mpwatch.diagnose.analysis.forecast import growth, memory_room, severity_of_growth
@@ -47,7 +47,7 @@ def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each set of workers whose private pages grow as shared ones shrink.
 
     Resident memory stays the same meanwhile, because shared pages were counted in it already. That
-    tells it from a cache that fills.
+    distinguishes it from a cache that fills.
     """
     for owner, forked in (*loader_owners(index), *_other_owners(index)):
         workers = [w for w in forked if w.sample.start_method == "fork"]
@@ -151,4 +151,4 @@ def _finding(snapshot: Snapshot, owner: Process, grown: Sequence[_Grown]) -> Fin
     )
 
 
-_COPY = {True: "forked workers copy", False: "forked processes copy"}
+_COPY: Mapping[bool, str] = {True: "forked workers copy", False: "forked processes copy"}

@@ -56,7 +56,7 @@ NOUNS: Mapping[Resource, str] = {
 }
 
 
-class _Story(NamedTuple):
+class _Explanation(NamedTuple):
     """What is known beyond the numbers."""
 
     noun: str
@@ -82,7 +82,7 @@ def check(index: Index) -> Iterator[Finding]:
     for files in piles:
         yield _finding_of_files(index, files)
     segments = growing_segments(index)
-    if segments is None or _are_descriptors_told(index):
+    if segments is None or _are_descriptors_reported(index):
         return
     is_psm = all(segment.kind == "psm" for segment in segments.newest)
     if not (is_psm and any(files.kind == "shared-memory files" for files in piles)):
@@ -91,11 +91,13 @@ def check(index: Index) -> Iterator[Finding]:
 
 def _finding(index: Index, found: Growing) -> Finding:
     """Describe one growth."""
-    story = _STORIES[found.resource](index, found)
+    explained = _EXPLAINED_BY[found.resource](index, found)
     near = headroom(index, found)
     names = all_called(found.processes)
     is_several = len(found.processes) > 1
-    title = story.title or f"{names} {'have' if is_several else 'has'} ever more {story.noun}"
+    title = (
+        explained.title or f"{names} {'have' if is_several else 'has'} ever more {explained.noun}"
+    )
     summary = (
         f"{title}: {_pace(found.resource, found.per_s)}{' together' if is_several else ''} "
         f"for {seconds_text(found.growth.span_s)}"
@@ -107,16 +109,16 @@ def _finding(index: Index, found: Growing) -> Finding:
         severity=Severity.INFO if near is None else near.severity,
         process=found.processes[0].process,
         others=tuple(each.process for each in found.processes[1:]),
-        subject=story.subject or found.resource,
+        subject=explained.subject or found.resource,
         summary=summary,
-        evidence=(*_numbers(found, story), *story.evidence, _limit_words(near)),
-        cause=story.cause,
-        advice=story.advice,
+        evidence=(*_numbers(found, explained), *explained.evidence, _limit_words(near)),
+        cause=explained.cause,
+        advice=explained.advice,
         eta_s=None if near is None else near.eta_s,
     )
 
 
-def _are_descriptors_told(index: Index) -> bool:
+def _are_descriptors_reported(index: Index) -> bool:
     """Whether a growth of descriptors on shared tensors is reported, which is the same growth."""
     return any(
         found.resource == "descriptors"
@@ -202,14 +204,15 @@ def _finding_of_files(index: Index, found: GrowingFiles) -> Finding:
 
 def _making_words(index: Index, found: GrowingFiles) -> Iterator[str]:
     """The lines at which stacks found the makers at work, one of each process."""
-    # A stack does not tell a block that is made from one that is opened: both are in __init__.
+    # A stack does not distinguish a block that is made from one that is opened: both are in
+    # __init__.
     verb = "made or opened a block" if found.files.kind == "psm" else "made a file"
-    told: set[ProcessId] = set()
+    reported: set[ProcessId] = set()
     for line in index.snapshot.file_lines:
         maker = next((each for each in found.makers if each.process == line.process), None)
-        if maker is None or line.process in told or line.size_bytes is not None:
+        if maker is None or line.process in reported or line.size_bytes is not None:
             continue
-        told.add(line.process)
+        reported.add(line.process)
         count = counted(line.times, "stack")
         yield f"{count} of {called(maker)} taken while it {verb}: {line.place}"
 
@@ -249,12 +252,12 @@ def _file_room_words(index: Index, found: GrowingFiles) -> Iterator[str]:
         )
 
 
-def _numbers(found: Growing, story: _Story) -> Iterator[str]:
+def _numbers(found: Growing, explained: _Explanation) -> Iterator[str]:
     """The growth of the fastest process, and what rises with it."""
     growth, process = found.growth, found.process
     gained = _amount(found.resource, growth.gained)
     yield (
-        f"{called(process)}: {gained} more {story.noun} in the last "
+        f"{called(process)}: {gained} more {explained.noun} in the last "
         f"{seconds_text(growth.span_s)}, without a plateau or a fall"
     )
     for other, rise in found.carried:
@@ -288,8 +291,8 @@ def _limit_words(near: Headroom | None) -> str:
 # --- words for each resource -------------------------------------------------------------------
 
 
-def _of_children(index: Index, found: Growing) -> _Story:
-    return _Story(
+def _of_children(index: Index, found: Growing) -> _Explanation:
+    return _Explanation(
         "child processes",
         newest_children_words(index, found.process, found.growth.gained),
         "It starts processes and does not join them: those that have exited stay as zombies."
@@ -300,10 +303,10 @@ def _of_children(index: Index, found: Growing) -> _Story:
     )
 
 
-def _of_threads(index: Index, found: Growing) -> _Story:
+def _of_threads(index: Index, found: Growing) -> _Explanation:
     newest = newest_threads(found.process, found.growth.gained)
     if newest.fills_queue:
-        return _Story(
+        return _Explanation(
             "threads",
             newest.words,
             "It starts threads that put items into a queue, and leaves them waiting for room in "
@@ -314,7 +317,7 @@ def _of_threads(index: Index, found: Growing) -> _Story:
             "checks (put with a time limit), take what is left in the queue, and join the thread. "
             "Or make the iterator end by itself after as many items as are used.",
         )
-    return _Story(
+    return _Explanation(
         "threads",
         newest.words,
         "It starts threads that do not end. Each has a stack, and counts against the number of "
@@ -324,9 +327,9 @@ def _of_threads(index: Index, found: Growing) -> _Story:
     )
 
 
-def _of_queue(index: Index, found: Growing) -> _Story:
+def _of_queue(index: Index, found: Growing) -> _Explanation:
     slow = _consumers(index, found)
-    return _Story(
+    return _Explanation(
         "items in its queues",
         () if slow is None else slow.evidence,
         "Items are put into a queue faster than they are taken out, and the queue has no maxsize.",
@@ -335,7 +338,7 @@ def _of_queue(index: Index, found: Growing) -> _Story:
     )
 
 
-def _of_memory(index: Index, found: Growing) -> _Story:
+def _of_memory(index: Index, found: Growing) -> _Explanation:
     process = found.process
     slow = _consumers(index, found)
     lines = own_lines(process)
@@ -345,7 +348,7 @@ def _of_memory(index: Index, found: Growing) -> _Story:
         seen.append(f"{place.part:.0%} of its work whose line is known: {place.words}")
     if slow is None and any(other == "queue" for other, _ in found.carried):
         names, is_one = all_called(found.processes), len(found.processes) == 1
-        return _Story(
+        return _Explanation(
             "private memory",
             tuple(seen),
             "Items are put into a queue faster than they are taken out, and the queue has no "
@@ -355,7 +358,7 @@ def _of_memory(index: Index, found: Growing) -> _Story:
             "queue",
         )
     if slow is not None:
-        return _Story(
+        return _Explanation(
             "private memory",
             (*slow.evidence, *seen),
             "Items are put into a queue faster than they are taken out. Its pipe is full, and the "
@@ -365,7 +368,7 @@ def _of_memory(index: Index, found: Growing) -> _Story:
             "queue",
         )
     if _is_manager(process):
-        return _Story(
+        return _Explanation(
             "private memory",
             tuple(_askers(index, process)),
             "It is the server process of a multiprocessing Manager, and holds the objects that "
@@ -377,7 +380,7 @@ def _of_memory(index: Index, found: Growing) -> _Story:
             "Send results through a queue. A manager that is shut down frees everything.",
         )
     is_torch = ", losses or outputs kept as tensors with their autograd graph"
-    return _Story(
+    return _Explanation(
         "private memory",
         tuple(seen),
         "It keeps what it allocates: a list or dict that is only ever added to, an unbounded cache"
@@ -481,8 +484,8 @@ _BOUND_THE_QUEUE = (
 )
 
 
-def _of_mappings(index: Index, found: Growing) -> _Story:
-    return _Story(
+def _of_mappings(index: Index, found: Growing) -> _Explanation:
+    return _Explanation(
         "memory mappings",
         (),
         "It maps memory again and again and keeps the mappings: memory-mapped files that stay "
@@ -491,11 +494,11 @@ def _of_mappings(index: Index, found: Growing) -> _Story:
     )
 
 
-def _of_descriptors(index: Index, found: Growing) -> _Story:
+def _of_descriptors(index: Index, found: Growing) -> _Explanation:
     process, gained = found.process, found.growth.gained
     kind = newest_kind(process, gained)
     noun, cause, advice = _DESCRIPTORS.get(kind, _DESCRIPTORS[None])
-    return _Story(noun, descriptor_words(index, process, gained), cause, advice)
+    return _Explanation(noun, descriptor_words(index, process, gained), cause, advice)
 
 
 _DESCRIPTORS: Mapping[FdKind | None, tuple[str, str, str]] = {
@@ -555,7 +558,7 @@ _FILES: Mapping[FileKind, tuple[str, str]] = {
         "Blocks of multiprocessing.shared_memory are made and never unlinked. close() only unmaps "
         "a block; its memory stays in use until unlink() removes the file, also after the "
         "processes have exited.",
-        "Call unlink() once for each block, in the process that knows that nobody needs it any "
+        "Call unlink() once for each block, in the process that knows that it is not needed any "
         "more: the reader, once it has copied the data. Or reuse a few blocks in turn, or use a "
         "SharedMemoryManager, which unlinks its blocks at the end.",
     ),
@@ -585,7 +588,7 @@ _FILES: Mapping[FileKind, tuple[str, str]] = {
     ),
 }
 
-_STORIES: Mapping[Resource, Callable[[Index, Growing], _Story]] = {
+_EXPLAINED_BY: Mapping[Resource, Callable[[Index, Growing], _Explanation]] = {
     "child processes": _of_children,
     "threads": _of_threads,
     "queue": _of_queue,

@@ -85,7 +85,7 @@ def _source(process: Process) -> str | None:
 def _pool_words(children: Sequence[Process]) -> str:
     """What a Pool does in this case, if there is one."""
     has_pool = any(child.role == "pool-worker" for child in children)
-    return " The Pool goes on starting workers that fail, and waits for ever." if has_pool else ""
+    return " The Pool keeps starting workers that fail, and waits for ever." if has_pool else ""
 
 
 def _advice(process: Process) -> str:

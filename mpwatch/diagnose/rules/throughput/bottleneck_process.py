@@ -1,4 +1,4 @@
-"""One process holds up the others: a busy one that they ask, or one that waits in vain."""
+"""One process delays the others: a busy one that they need, or one whose wait times out."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ ROUNDS_S = 120.0
 ROUNDS_WATCHED_S = 27.0
 SWITCHES = 10
 """Fewer switches of the children in a third of the time prove nothing."""
-SWITCHES_OF_A_LOOK = 8
+SWITCHES_PER_SAMPLE = 8
 """Switches that taking a stack by py-spy causes, 5 to 10."""
 LESS_BUSY = 0.6
 """A client uses at most this part of the cpu time of the process that it waits for."""
@@ -162,9 +162,9 @@ def _switches(index: Index, process: Process, begin_s: float, end_s: float) -> f
     if end - begin < 2:
         return 0.0
     elapsed_s = counts[end - 1].at_s - counts[begin].at_s
-    looks = index.history.of(process.process, "stack_stops")
-    stops = first_at(looks, counts[end - 1].at_s) - first_at(looks, counts[begin].at_s)
-    more = counts[end - 1].value - counts[begin].value - stops * SWITCHES_OF_A_LOOK
+    stack_stops = index.history.of(process.process, "stack_stops")
+    stops = first_at(stack_stops, counts[end - 1].at_s) - first_at(stack_stops, counts[begin].at_s)
+    more = counts[end - 1].value - counts[begin].value - stops * SWITCHES_PER_SAMPLE
     return more * (end_s - begin_s) / elapsed_s if elapsed_s > 0 else 0.0
 
 

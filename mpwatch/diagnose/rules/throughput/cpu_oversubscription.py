@@ -200,9 +200,9 @@ def _advice(crowded: list[Process], environment: Mapping[str, str]) -> str:
 
 
 _SETTINGS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-_CALLS = {"cv2": "cv2.setNumThreads(0)"}
+_CALLS: Mapping[str, str] = {"cv2": "cv2.setNumThreads(0)"}
 """Part of a library's file name, and its own call that limits its threads."""
-_POOLS = {
+_POOLS: Mapping[str, str] = {
     "gomp": "GNU OpenMP",
     "iomp5": "Intel OpenMP",
     "openblas": "OpenBLAS",

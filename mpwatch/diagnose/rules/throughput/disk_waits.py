@@ -78,7 +78,7 @@ def _finding(index: Index, found: Sequence[Loss], faster: Speedup) -> Finding:
     processes = list({each.process.process: each.process for each in found}.values())
     is_sync, is_paging = syncs >= MOSTLY * most.share, pages >= MOSTLY * most.share
     spent = tuple(_evidence(index, processes))
-    is_told = any(what in each for each in spent)
+    is_reported = any(what in each for each in spent)
     for_what = (
         f"in {what.split(' ', 1)[0]} until its data is on the disk"
         if is_sync
@@ -94,7 +94,7 @@ def _finding(index: Index, found: Sequence[Loss], faster: Speedup) -> Finding:
         summary=f"{called(most.process)} waits {most.share:.0%} of the time {for_what}{at}",
         evidence=(
             *spent,
-            *(() if is_told else (f"most often it waits for {what}",)),
+            *(() if is_reported else (f"most often it waits for {what}",)),
             *(_lines(most.process) if not place else ()),
             *(_paging(index.history, most.process) if is_paging else ()),
             "without these waits the job would be at most "

@@ -70,14 +70,14 @@ def check(index: Index) -> Iterator[Finding]:
     With the hook the share is measured; without, it is the share of samples in which main waited
     as a DataLoader does.
     """
-    told = set()
+    reported = set()
     for owner, started in _started_workers(index):
         starts = _start_ups(index, owner, started)
         if starts is not None and starts.share >= START_SHARE:
             yield _finding_of_starts(owner, starts)
-            told.add(owner.process)
+            reported.add(owner.process)
     for owner, workers in loader_owners(index):
-        if owner.process in told:
+        if owner.process in reported:
             continue
         measured = [x for x in index.snapshot.loaders if x.process == owner.process]
         waits = any((x.wait_share or 0.0) >= WAIT_SHARE and x.batches < BATCHES for x in measured)
@@ -87,7 +87,7 @@ def check(index: Index) -> Iterator[Finding]:
             waited_s = max(x.waiting_since_s or 0.0 for x in measured)
             if share >= WAIT_SHARE and _are_busy(index, workers, waited_s):
                 yield _finding(index, owner, workers, share, measured)
-        elif not measured and _looks_starved(owner, workers, index):
+        elif not measured and _seems_starved(owner, workers, index):
             yield _finding(index, owner, workers, None, ())
 
 
@@ -112,14 +112,14 @@ def _are_busy(index: Index, workers: Sequence[Process], waited_s: float) -> bool
     loads = [mean_cpu_percent(worker, index.history, over_s) for worker in workers]
     if any(load is None or load >= BUSY_PERCENT for load in loads):
         return True
-    # A thread that is ready to run now does not stand still.
+    # A thread that is ready to run now is not stalled.
     return any(
         each.threads and each.threads[0].state == "R" and core_share(index, each) >= CORE_SHARE
         for each in workers
     )
 
 
-def _looks_starved(owner: Process, workers: Sequence[Process], index: Index) -> bool:
+def _seems_starved(owner: Process, workers: Sequence[Process], index: Index) -> bool:
     """Whether main mostly waits for a batch while the workers mostly do not wait for work."""
     main = wait_share(owner, index.history)
     if main is None or main < WAIT_SHARE or are_stalled(workers, index):

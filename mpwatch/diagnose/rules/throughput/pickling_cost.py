@@ -37,7 +37,7 @@ LARGE_BYTES = 1 << 20
 SLOW_BYTES_PER_S, FAST_BYTES_PER_S = 60e6, 250e6
 """Bytes for a second of cpu time. To pickle and unpickle numbers in lists takes 0.1 s for some
 2 MB, arrays of numpy are copied at more than 500 MB/s (CPython 3.11)."""
-_WORDS = {PICKLING: "pickling", UNPICKLING: "unpickling", COPYING: "copying"}
+_WORDS: Mapping[str, str] = {PICKLING: "pickling", UNPICKLING: "unpickling", COPYING: "copying"}
 
 
 def check(index: Index) -> Iterator[Finding]:
@@ -116,12 +116,12 @@ def _words(loss: Loss) -> str:
 
 def _volumes(index: Index, found: Sequence[Loss]) -> Iterator[str]:
     """What the processes read and write, and the size of a message that is under way."""
-    told = set()
+    reported = set()
     for loss in found[:SHOWN]:
         process, is_sender = loss.process, _sends(loss)
         per_s = _bytes_per_s(index, process, is_sender)
-        if per_s is not None and (process.process, is_sender) not in told:
-            told.add((process.process, is_sender))
+        if per_s is not None and (process.process, is_sender) not in reported:
+            reported.add((process.process, is_sender))
             verb = "writes" if is_sender else "reads"
             yield f"{called(process)} {verb} {bytes_text(per_s)}/s in files, pipes and sockets"
     sizes = [
@@ -135,7 +135,7 @@ def _volumes(index: Index, found: Sequence[Loss]) -> Iterator[str]:
 
 
 def _tasks(index: Index) -> Iterator[str]:
-    """The functions that workers of a Pool run, where their hooks tell."""
+    """The functions that workers of a Pool run, where their hooks report them."""
     names = set()
     for process in index.snapshot.living():
         job = process.gauges.get("job")

@@ -26,6 +26,7 @@ from mpwatch.diagnose.analysis.shares import (
     work_place,
     working_share,
 )
+from mpwatch.diagnose.analysis.waits.blockages import without_progress_s
 from mpwatch.diagnose.analysis.waits.chains import ends_of_waits, wait_graph
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process
@@ -115,10 +116,11 @@ def _is_one_of_equals(index: Index, working: Sequence[Process], waiting: Sequenc
 
 
 def _waits_are_for(index: Index, waiting: Sequence[Process], working: Sequence[Process]) -> bool:
-    """Whether the waits, as far as they are going on at this moment, end at those that work."""
+    """Whether the waits, as far as they last at this moment, end at those that work."""
     ends = ends_of_waits(index)
     ids = {each.process for each in working}
     lasting = {edge.waiter for edge in wait_graph(index).edges if (edge.since_s or 0.0) >= LASTS_S}
+    lasting |= {p.process for p in waiting if (without_progress_s(p, index) or 0.0) >= LASTS_S}
     now = [each for each in waiting if each.process in ends]
     return bool(now) and all(
         each.process not in lasting and not ids.isdisjoint(ends[each.process]) for each in now

@@ -52,8 +52,8 @@ TURN_SHARE = 0.005
 def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each worker much slower than its siblings, while main waits for it.
 
-    With the hook, the times of fetching tell; without, one worker is busy in all samples while its
-    siblings and main wait.
+    With the hook, the times of fetching show it; without, one worker is busy in all samples while
+    its siblings and main wait.
     """
     for owner, workers in loader_owners(index):
         if len(workers) < 2:

@@ -17,7 +17,7 @@ from mpwatch.model.snapshot import LogEntry, Process, Snapshot
 from mpwatch.model.units import seconds_text
 
 RULE = "producer-exits-before-get"
-SAME_LOOK_S = 0.3
+SAME_READING_S = 0.3
 SETTLED_S = 2.0
 """By then it is known whether the parent starts the next workers of a loader."""
 RECENT_S = 60.0
@@ -73,7 +73,7 @@ def _closed(process: Process, history: History) -> float:
     fds, counts = process.sample.fds, history.of(process.process, "fds")
     if fds is None or fds.read_at_s is None or not counts:
         return 0
-    at_list = [point.value for point in counts if point.at_s <= fds.read_at_s + SAME_LOOK_S]
+    at_list = [point.value for point in counts if point.at_s <= fds.read_at_s + SAME_READING_S]
     return at_list[-1] - counts[-1].value if at_list else 0
 
 

@@ -9,7 +9,7 @@ from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.model.findings import Finding, Severity
 
 RULE = "sharedcache-growth"
-WORTH_TELLING = 1000
+REPORTED_FROM = 1000
 EXPIRED_SHARE = 0.8
 
 
@@ -17,7 +17,7 @@ def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each process whose table is large, with mostly expired entries."""
     for process in index.snapshot.living():
         cache = process.shared_cache
-        if cache is None or cache.expired is None or cache.entries < WORTH_TELLING:
+        if cache is None or cache.expired is None or cache.entries < REPORTED_FROM:
             continue
         if cache.expired < EXPIRED_SHARE * cache.entries:
             continue

@@ -28,7 +28,7 @@ class Sampled(NamedTuple):
     """Innermost first."""
 
 
-class Place(NamedTuple):
+class ProgramFunction(NamedTuple):
     """A function, independent of the sampled line."""
 
     function: str
@@ -39,16 +39,16 @@ class Place(NamedTuple):
 class CallNode:
     """A node of the call tree: a function and the number of samples on this path."""
 
-    place: Place
+    place: ProgramFunction
     count: int = 0
-    below: dict[Place, CallNode] = field(default_factory=dict)
+    below: dict[ProgramFunction, CallNode] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionShare:
     """A function with its share of the samples."""
 
-    place: Place
+    place: ProgramFunction
     line: int
     """The most frequent line."""
     own: int
@@ -60,11 +60,11 @@ class FunctionShare:
 
 def call_tree(samples: Sequence[Sampled]) -> CallNode:
     """The call tree, outermost call at the root."""
-    root = CallNode(Place("all", ""), len(samples))
+    root = CallNode(ProgramFunction("all", ""), len(samples))
     for sample in samples:
         at = root
         for frame in reversed(sample.frames):
-            place = Place(frame.function, frame.file)
+            place = ProgramFunction(frame.function, frame.file)
             branch = at.below.get(place)
             if branch is None:
                 branch = at.below[place] = CallNode(place)
@@ -139,15 +139,15 @@ def _layer_line(layer: Sequence[tuple[CallNode, int, int]], depth: int, everythi
 
 def hottest(samples: Sequence[Sampled]) -> list[FunctionShare]:
     """Functions by number of samples as innermost call, then by number of samples at all."""
-    own: Counter[Place] = Counter()
-    total: Counter[Place] = Counter()
-    lines: dict[Place, Counter[int]] = {}
+    own: Counter[ProgramFunction] = Counter()
+    total: Counter[ProgramFunction] = Counter()
+    lines: dict[ProgramFunction, Counter[int]] = {}
     for sample in samples:
         for depth, frame in enumerate(sample.frames):
-            place = Place(frame.function, frame.file)
+            place = ProgramFunction(frame.function, frame.file)
             own[place] += depth == 0
             lines.setdefault(place, Counter())[frame.line] += 1
-        total.update({Place(frame.function, frame.file) for frame in sample.frames})
+        total.update({ProgramFunction(frame.function, frame.file) for frame in sample.frames})
     found = [
         FunctionShare(place, lines[place].most_common(1)[0][0], own[place], count, len(samples))
         for place, count in total.items()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mpwatch.collect.host import new_files as module
-from mpwatch.collect.host.new_files import LOOK_S, PAUSE_S, PLACES_S, SHM, NewFilesReader
+from mpwatch.collect.host.new_files import LISTING_S, PAUSE_S, PLACES_S, SHM, NewFilesReader
 from mpwatch.model.host import FilesKey, NewFiles
 from mpwatch.model.samples import FdKind, FdLink, FdSample, ProcSample
 from tests.builders.samples import MAIN, sample
@@ -24,7 +24,7 @@ CWD = "/home/me/run"
 
 
 class Job:
-    """A job in a file system of its own, looked at every `LOOK_S`."""
+    """A job in a file system of its own, looked at every `LISTING_S`."""
 
     def __init__(self, proc: FakeProc, clock: Callable[[], float] = lambda: 0.0) -> None:
         self.root = proc.root / f"{PID}/root"
@@ -54,12 +54,17 @@ class Job:
         (self.root / path[1:]).unlink()
 
     def look(
-        self, after_s: float = LOOK_S, *, tmp: str | None = None, uid: int = UID, since_s: float = 0
+        self,
+        after_s: float = LISTING_S,
+        *,
+        tmp: str | None = None,
+        uid: int = UID,
+        since_s: float = 0,
     ) -> tuple[NewFiles, ...] | None:
         self.at_s += after_s
         return self.reader.read(PID, (), tmp, uid, since_s, self.at_s)
 
-    def counts(self, after_s: float = LOOK_S, **how: float) -> dict[str, int]:
+    def counts(self, after_s: float = LISTING_S, **how: float) -> dict[str, int]:
         found = self.look(after_s, uid=int(how.get("uid", UID)), since_s=how.get("since_s", 0))
         return {f"{each.key.folder}/{each.pattern}": each.total for each in found or ()}
 
@@ -115,7 +120,7 @@ def test_what_is_added_and_removed_is_seen_at_the_next_look(job: Job) -> None:
     job.remove("/dev/shm/psm_a")
     job.make("/dev/shm/psm_d")
 
-    assert job.counts(LOOK_S - 1) == {"/dev/shm/psm_*": 2}
+    assert job.counts(LISTING_S - 1) == {"/dev/shm/psm_*": 2}
     assert job.counts(1) == {"/dev/shm/psm_*": 3}
 
 

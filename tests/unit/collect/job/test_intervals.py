@@ -13,6 +13,7 @@ from mpwatch.collect.process import fds, maps, memory, procfs, threads
 from mpwatch.collect.process.schedule import CALM_AFTER_S, MANY
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ProcSample, TreeSample
+from tests.builders.clock import Clock
 from tests.unit.collect.conftest import FakeProc
 
 CHILD = 15
@@ -20,13 +21,6 @@ SLEEPS = "230 0x1 0x1 0x7ffd0 0x0 0x0 0x0 0x7ffd1 0x7f01\n"
 READS = "0 0x3 0x7ffd8 0x4 0x0 0x0 0x0 0x7ffd2 0x7f02\n"
 CHEAP = ReadRequest(links_count=0, maps_count=0, memory_count=0)
 UNTIL_CALM = int(CALM_AFTER_S)
-
-
-class Clock:
-    now_s = 1000.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 class Job:

@@ -6,17 +6,10 @@ import pytest
 
 from mpwatch.collect.job.process_tree import NEW_PIDS_LIMIT, SCAN_INTERVAL_S, ProcessTree
 from mpwatch.model.ids import ProcessId
+from tests.builders.clock import Clock
 from tests.unit.collect.conftest import FakeProc
 
 HELPER = ("python", "-c", "from multiprocessing.resource_tracker import main;main(5)")
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now_s = 0.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 def pids(members: ProcessTree) -> list[int]:
@@ -198,7 +191,7 @@ def test_other_processes_of_the_same_group_do_not_belong_to_the_job(proc: FakePr
 
 
 def test_detached_processes_are_searched_at_intervals(proc: FakeProc) -> None:
-    clock = Clock()
+    clock = Clock(0.0)
     proc.process(1, parent=0, name="init", cmdline=("init",), group=1)
     proc.process(10)
     members = ProcessTree(ProcessId(10, 10), str(proc), clock)

@@ -245,7 +245,7 @@ def test_files_of_an_earlier_job_and_older_ones_of_a_rank_are_left_out(tmp_path:
     ]
 
 
-def test_a_damaged_file_is_told_and_the_others_are_read(tmp_path: Path) -> None:
+def test_a_damaged_file_is_reported_and_the_others_are_read(tmp_path: Path) -> None:
     put(tmp_path, "trace_0", dump(entry()))
     (tmp_path / "trace_1").write_bytes((tmp_path / "trace_0").read_bytes()[:40])
     os.utime(tmp_path / "trace_1", (NOW_S, NOW_S))

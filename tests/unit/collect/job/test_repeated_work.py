@@ -14,16 +14,10 @@ from mpwatch.collect.process import maps, procfs
 from mpwatch.collect.process.maps import parse_mappings
 from mpwatch.collect.process.static_facts import REREAD_S
 from mpwatch.model.ids import ProcessId
+from tests.builders.clock import Clock
 from tests.unit.collect.conftest import FakeProc
 
 CHEAP = ReadRequest(links_count=0, maps_count=0, memory_count=0)
-
-
-class Clock:
-    now_s = 1000.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 def test_static_facts_that_are_read_again_unchanged_change_nothing(

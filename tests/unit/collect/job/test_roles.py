@@ -407,7 +407,7 @@ def test_helpers_of_copies_of_multiprocessing_are_known(package: str) -> None:
     assert is_helper("python", facts[1].cmdline)
 
 
-def test_rays_workers_are_told_from_its_services() -> None:
+def test_rays_workers_are_distinguished_from_its_services() -> None:
     # Titles as Ray 2.60 sets them.
     worker = "/usr/lib/ray/_private/workers/default_worker.py"
     rows = job(

@@ -7,17 +7,10 @@ from mpwatch.collect.job.reader import ReadRequest, TreeCollector, find_jobs
 from mpwatch.collect.process import static_facts
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ProcSample, TreeSample
+from tests.builders.clock import Clock
 from tests.unit.collect.conftest import FakeProc
 
 TORCH_LINE = "7f0000030000-7f0000031000 r-xp 00000000 08:01 12 /x/torch/lib/libtorch_cpu.so\n"
-
-
-class Clock:
-    def __init__(self, now_s: float = 1000.0) -> None:
-        self.now_s = now_s
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 def collector(proc: FakeProc, clock: Clock | None = None) -> TreeCollector:

@@ -8,14 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from mpwatch.collect.process.fds import KNOWN_S, UNKNOWN_S, SocketTable, read_sockets
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now_s = 100.0
-
-    def __call__(self) -> float:
-        return self.now_s
+from tests.builders.clock import Clock
 
 
 class Kernel:
@@ -74,7 +67,7 @@ def test_a_connection_over_tcp_is_found_whatever_family_its_listener_has() -> No
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", ""])
-def test_a_connection_that_nobody_has_accepted_leads_to_the_listening_socket(host: str) -> None:
+def test_a_connection_that_was_not_accepted_leads_to_the_listening_socket(host: str) -> None:
     with socket.create_server((host, 0)) as listener:
         port = listener.getsockname()[1]
         with socket.create_connection(("127.0.0.1", port)) as client:
@@ -101,7 +94,7 @@ def test_a_listener_shows_its_name(name: bytes, shown: str) -> None:
 
 
 def test_an_unknown_socket_is_requested_again_after_an_interval() -> None:
-    clock, kernel = Clock(), Kernel((1, 2), (2, 1))
+    clock, kernel = Clock(100.0), Kernel((1, 2), (2, 1))
     table = SocketTable(clock=clock, ask=kernel)
 
     assert table.end(1) == ("unix", 2)
@@ -115,7 +108,7 @@ def test_an_unknown_socket_is_requested_again_after_an_interval() -> None:
 
 
 def test_a_socket_that_was_connected_since_is_noticed() -> None:
-    clock, kernel = Clock(), Kernel((1, 0))
+    clock, kernel = Clock(100.0), Kernel((1, 0))
     table = SocketTable(clock=clock, ask=kernel)
     assert table.end(1) == ("unix", None)
     kernel.pairs = [(1, 5)]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,7 +9,12 @@ import pytest
 
 from mpwatch.collect.host import ptrace_access
 from mpwatch.collect.host.ptrace_access import Stops, stops_of
-from mpwatch.collect.process.py_spy import Finished, StackCollector, parse_dump
+from mpwatch.collect.process.py_spy import (
+    TRANSFER_OVER_S,
+    Finished,
+    StackCollector,
+    parse_dump,
+)
 from mpwatch.model.ids import ProcessId
 from tests.unit.collect.conftest import FakeProc
 
@@ -107,6 +113,133 @@ def test_a_process_under_a_debugger_is_read_while_it_runs(proc: FakeProc) -> Non
     collector(proc, py_spy).take(TEN)
 
     assert py_spy.commands[0][-1] == "--nonblocking"
+
+
+WRITE = "1 0x5 0x7f00 0x100000 0x0 0x0 0x0 0x7ffe00 0x7f11\n"
+SMALL_WRITE = WRITE.replace("0x100000", "0x1000")
+WAIT = "202 0x7f00 0x189 0x0 0x0 0x0 0xffffffff 0x7ffe00 0x7f11\n"
+on_x86 = pytest.mark.skipif(os.uname().machine != "x86_64", reason="numbers of x86-64")
+
+
+class Answers(PySpy):
+    """Gives one answer after the other, and the last one again."""
+
+    def __init__(self, *outputs: Any) -> None:
+        super().__init__()
+        self.outputs = list(outputs)
+
+    def __call__(self, command: Sequence[str], limit_s: float) -> Finished:
+        output = self.outputs.pop(0) if len(self.outputs) > 1 else self.outputs[0]
+        self.answer = Finished(0, json.dumps(output).encode(), "", 0.02, 5.0)
+        return super().__call__(command, limit_s)
+
+
+@on_x86
+def test_a_process_in_a_transfer_is_read_while_it_runs(proc: FakeProc) -> None:
+    proc.process(10)
+    proc.thread(10, 10, syscall=WAIT)
+    proc.thread(10, 11, syscall=WRITE)
+    py_spy = Answers([thread(10, frame("f", "a.py")), thread(11, frame("g", "a.py"))])
+
+    taken = collector(proc, py_spy).take(TEN)
+
+    assert [command[-1] for command in py_spy.commands] == ["--nonblocking"]
+    assert [stack.tid for stack in taken.stacks] == [10, 11]
+
+
+@on_x86
+def test_stacks_of_threads_that_ran_are_used_only_if_two_readings_are_equal(proc: FakeProc) -> None:
+    proc.process(10)
+    proc.thread(10, 11, syscall=WRITE)
+    proc.thread(10, 12)
+    readings = [
+        [
+            thread(10, frame("f", "a.py", line)),
+            thread(11, frame("g", "a.py", line)),
+            thread(12, frame("h", "a.py", line // 2)),
+        ]
+        for line in (1, 2, 3)
+    ]
+    py_spy = Answers(*readings)
+
+    taken = collector(proc, py_spy).take(TEN)
+
+    assert len(py_spy.commands) == 3
+    assert taken.cost_s == pytest.approx(0.06)
+    assert [stack.tid for stack in taken.stacks] == [11, 12]
+
+
+@on_x86
+def test_without_any_certain_stack_there_is_a_problem(proc: FakeProc) -> None:
+    proc.process(10)
+    proc.thread(10, 11, syscall=WRITE)
+    py_spy = Answers(*[[thread(10, frame("f", "a.py", line))] for line in (1, 2, 3)])
+
+    taken = collector(proc, py_spy).take(TEN)
+
+    assert taken.stacks == ()
+    assert taken.problem is not None
+    assert "in a transfer that a stop would end early" in taken.problem
+
+
+@on_x86
+def test_a_process_seen_in_a_transfer_a_moment_ago_is_not_stopped(proc: FakeProc) -> None:
+    proc.process(10)
+    proc.thread(10, 10, syscall=WRITE)
+    now_s = [7.0]
+    py_spy = Answers([thread(10, frame("f", "a.py"))])
+    stacks = StackCollector(str(proc), lambda: now_s[0], py_spy, "/bin/py-spy")
+    stacks.take(TEN)
+    proc.thread(10, 10, syscall=WAIT)
+    now_s[0] += TRANSFER_OVER_S / 2
+    stacks.take(TEN)
+    now_s[0] += TRANSFER_OVER_S
+    stacks.take(TEN)
+
+    assert ["--nonblocking" in command for command in py_spy.commands] == [True, True, False]
+
+
+@on_x86
+def test_native_stacks_of_a_process_in_a_transfer_are_refused(proc: FakeProc) -> None:
+    proc.process(10)
+    proc.thread(10, 10, syscall=WRITE)
+    py_spy = Answers([])
+
+    taken = collector(proc, py_spy).take(TEN, native=True)
+
+    assert py_spy.commands == []
+    assert taken.problem == (
+        "No native stacks of process 10: its thread 10 is in write(5), and py-spy would end that"
+        " early. Take them without --native."
+    )
+
+
+@on_x86
+@pytest.mark.parametrize(("target", "is_stopped"), [("pipe:[1]", True), ("socket:[1]", False)])
+def test_a_write_that_a_pipe_takes_whole_or_not_at_all_is_no_transfer(
+    proc: FakeProc, target: str, is_stopped: bool
+) -> None:
+    proc.process(10)
+    proc.thread(10, 10, syscall=SMALL_WRITE)
+    proc.fd(10, 5, target)
+    py_spy = Answers([])
+
+    collector(proc, py_spy).take(TEN)
+
+    assert ("--nonblocking" not in py_spy.commands[0]) == is_stopped
+
+
+def test_where_the_kernel_does_not_show_system_calls_the_process_is_not_stopped(
+    proc: FakeProc,
+) -> None:
+    proc.process(10)
+    (proc.root / "10/task/10/syscall").unlink()
+    py_spy = Answers([thread(10, frame("f", "a.py"))])
+
+    taken = collector(proc, py_spy).take(TEN)
+
+    assert [command[-1] for command in py_spy.commands] == ["--nonblocking"] * 2
+    assert len(taken.stacks) == 1
 
 
 @pytest.mark.parametrize(("threads", "is_stopped"), [(500, True), (10_000, False)])

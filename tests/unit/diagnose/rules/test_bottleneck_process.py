@@ -7,19 +7,15 @@ from typing import Any
 
 import pytest
 
-from mpwatch.diagnose.analysis.account import advanced
-from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.rules.throughput.bottleneck_process import check
-from mpwatch.model.account import Account
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import History, Point
 from mpwatch.model.samples import ThreadSample, WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot
 from tests.builders.snapshots import (
     MAIN,
-    NO_HISTORY,
     NOW_S,
+    accounted,
     cpu,
     fds,
     found,
@@ -67,16 +63,16 @@ def past(busy: float = 95.0, own: float = 10.0, share: float = 0.7) -> History:
 
 
 def test_a_busy_process_that_others_wait_for_is_the_bottleneck() -> None:
-    told = only(check, job(*map(client, CLIENTS)), past())
+    finding = only(check, job(*map(client, CLIENTS)), past())
 
-    assert told.severity is Severity.INFO
-    assert told.process == pid(SERVER)
-    assert told.summary.startswith("4 processes wait for the answers of spawned 150 (150)")
-    assert "2.9 of them wait for its answer at any moment" in told.evidence[0]
-    assert "95 % of a core" in told.evidence[1]
-    assert "spawned 200 (200) asks at train.py:31 ask" in told.evidence
-    assert "spawned 150 (150) is at train.py:9 answer" in told.evidence
-    assert "Manager" not in told.cause
+    assert finding.severity is Severity.INFO
+    assert finding.process == pid(SERVER)
+    assert finding.summary.startswith("4 processes wait for the answers of spawned 150 (150)")
+    assert "2.9 of them wait for its answer at any moment" in finding.evidence[0]
+    assert "95 % of a core" in finding.evidence[1]
+    assert "spawned 200 (200) asks at train.py:31 ask" in finding.evidence
+    assert "spawned 150 (150) is at train.py:9 answer" in finding.evidence
+    assert "Manager" not in finding.cause
 
 
 GETS = (
@@ -109,26 +105,17 @@ def collecting(second: int, *, timeout_s: float | None = 0.7, worker: str = "wai
     )
 
 
-def accounted(*seconds: Snapshot) -> Snapshot:
-    """The last snapshot, with the account of all."""
-    spent = Account()
-    for each in seconds:
-        index = Index(each, NO_HISTORY)
-        spent = advanced(spent, index, wait_graph(index))
-    return replace(seconds[-1], account=spent)
-
-
 def test_time_lost_in_waits_with_a_limit_while_no_process_works_is_reported() -> None:
     job = accounted(*(collecting(n, worker="works" if n % 4 < 2 else "waits") for n in range(40)))
 
-    told = only(check, job)
+    finding = only(check, job)
 
-    assert told.process == pid(MAIN)
-    assert told.summary.startswith(
+    assert finding.process == pid(MAIN)
+    assert finding.summary.startswith(
         "main (100) waits with a time limit at train.py:48 gather while no process of the job "
         "works: 51% of the time"
     )
-    assert "at most 2.1 times as fast" in told.evidence[-1]
+    assert "at most 2.1 times as fast" in finding.evidence[-1]
 
 
 @pytest.mark.parametrize(
@@ -173,12 +160,12 @@ def switching(per_round: float) -> History:
 def test_rounds_that_take_ever_more_cpu_time_are_reported() -> None:
     job = accounted(*(learning(n) for n in range(61)))
 
-    told = only(check, job, switching(0.01))
+    finding = only(check, job, switching(0.01))
 
-    assert told.process == pid(MAIN)
-    assert "needs ever more cpu time for each round at train.py:30 update" in told.summary
-    assert "2 processes wait for it 100% of the time" in told.summary
-    assert "goes through at train.py:30 update" in told.advice
+    assert finding.process == pid(MAIN)
+    assert "needs ever more cpu time for each round at train.py:30 update" in finding.summary
+    assert "2 processes wait for it 100% of the time" in finding.summary
+    assert "goes through at train.py:30 update" in finding.advice
     assert found(check, job, switching(0.0)) == []
     assert found(check, job, switching(0.001)) == []
 
@@ -186,11 +173,11 @@ def test_rounds_that_take_ever_more_cpu_time_are_reported() -> None:
 def test_a_manager_is_called_one_where_stacks_show_it() -> None:
     stack = ("connection.py:_recv", "managers.py:_callmethod", "<string>:get", "train.py:ask:31")
 
-    told = only(check, job(*(client(n, *stack) for n in CLIENTS)), past())
+    finding = only(check, job(*(client(n, *stack) for n in CLIENTS)), past())
 
-    assert "the Manager spawned 150 (150)" in told.summary
-    assert "proxy" in told.cause
-    assert "update()" in told.advice
+    assert "the Manager spawned 150 (150)" in finding.summary
+    assert "proxy" in finding.cause
+    assert "update()" in finding.advice
 
 
 def test_clients_that_are_running_at_this_moment_count_by_their_connections() -> None:
@@ -205,9 +192,9 @@ def test_clients_that_are_running_at_this_moment_count_by_their_connections() ->
         for n in CLIENTS[1:]
     ]
 
-    told = only(check, job(asks, *others), past())
+    finding = only(check, job(asks, *others), past())
 
-    assert told.summary.startswith("4 processes")
+    assert finding.summary.startswith("4 processes")
 
 
 @pytest.mark.parametrize(
@@ -238,13 +225,13 @@ def test_children_that_wait_for_tasks_and_ranks_are_no_clients() -> None:
     assert found(check, job(client(200)), past()) == []
 
 
-def test_a_main_process_that_mostly_waits_for_one_busy_process_is_told_alone() -> None:
+def test_a_main_process_that_mostly_waits_for_one_busy_process_is_reported_alone() -> None:
     asks = replace(client(200), role="main", parent=None)
     snapshot = replace(job(asks), root=asks.process)
 
-    told = only(check, snapshot, past())
+    finding = only(check, snapshot, past())
 
-    assert told.process == pid(SERVER)
-    assert "waits for the answers of spawned 150 (150), which is busy" in told.summary
-    assert "waits for its answers 71% of the time" in told.evidence[0]
-    assert "only one works at a time" in told.cause
+    assert finding.process == pid(SERVER)
+    assert "waits for the answers of spawned 150 (150), which is busy" in finding.summary
+    assert "waits for its answers 71% of the time" in finding.evidence[0]
+    assert "only one works at a time" in finding.cause

@@ -93,7 +93,7 @@ def test_a_limit_that_is_set_is_not_advised_again() -> None:
     assert finding.advice.startswith("OMP_NUM_THREADS=1 does not limit these threads")
 
 
-def test_only_loader_workers_are_told_about_the_dataloader() -> None:
+def test_only_loader_workers_get_advice_about_the_dataloader() -> None:
     crowded = [crowd(number, role="pool-worker") for number in (200, 201)]
 
     finding = only(

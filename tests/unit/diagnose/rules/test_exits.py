@@ -117,7 +117,7 @@ def test_a_crash_of_a_bare_process_is_named_as_well() -> None:
 
 
 @pytest.mark.parametrize("role", ["spawned", "loader-worker"])
-def test_only_crashed_loader_workers_are_told_about_the_dataloader(role: str) -> None:
+def test_only_crashed_loader_workers_get_advice_about_the_dataloader(role: str) -> None:
     finding = only(worker_segfault.check, snapshot_of(main(), dead_worker(role=role, signal=11)))
 
     words = finding.cause + finding.advice
@@ -525,7 +525,7 @@ def test_a_worker_of_an_unknown_parent_is_judged_by_its_end_alone() -> None:
     [(0.4, "S", Severity.INFO), (60.0, "S", Severity.CRITICAL), (0.4, "Z", Severity.CRITICAL)],
     ids=["goes on", "stands still", "has not looked"],
 )
-def test_a_child_whose_parent_reads_its_status_and_goes_on_is_information(
+def test_a_child_whose_parent_reads_its_status_and_continues_is_information(
     still_s: float, state: str, severity: Severity
 ) -> None:
     parent = main(threads=[thread(MAIN, "train.py:next_trial:7", still_s=still_s)])
@@ -575,10 +575,10 @@ def test_workers_that_a_failing_program_kills_are_not_its_cause() -> None:
     ("shell", "severity", "words"),
     [
         (exited(150, exit_code=0), Severity.WARNING, "its exit status was lost"),
-        (None, Severity.INFO, "and the job goes on"),
+        (None, Severity.INFO, "and the job continues"),
     ],
 )
-def test_a_program_that_failed_while_the_job_goes_on_is_told(
+def test_a_program_that_failed_while_the_job_continues_is_reported(
     shell: Ended | None, severity: Severity, words: str
 ) -> None:
     raised = log("exception", 200, where="main", type="KeyError", text="'x'")

@@ -218,10 +218,10 @@ def test_a_hidden_system_call_is_judged_only_where_the_stack_shows_a_lock_of_thr
     job = snapshot_of(threaded_main("prefetcher"), child)
 
     assert named(job) == rules
-    told = " ".join(
+    text = " ".join(
         line for module in FORK_RULES for f in found(module.check, job) for line in f.evidence
     )
-    assert "futex" not in told
+    assert "futex" not in text
 
 
 PARKED = ("threading.py:wait", "threading.py:wait", "data.py:serve:40")

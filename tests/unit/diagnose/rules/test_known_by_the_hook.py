@@ -74,13 +74,13 @@ def test_the_exception_of_a_failed_process_is_evidence_and_decides_the_fix() -> 
     dead = process(200, "spawned", ended=exited(200, at_s=NOW_S - 9, exit_code=1))
     said = log("exception", 200, "exception: EOFError")
 
-    told = only(worker_exited_unexpectedly.check, snapshot_of(main(), dead, log=(said,)))
+    finding = only(worker_exited_unexpectedly.check, snapshot_of(main(), dead, log=(said,)))
     silent = only(worker_exited_unexpectedly.check, snapshot_of(main(), dead))
 
-    assert "exception: EOFError" in told.evidence
-    assert "the line shown" in told.advice
+    assert "exception: EOFError" in finding.evidence
+    assert "the line shown" in finding.advice
     assert "standard error" in silent.advice
-    assert "num_workers" not in silent.advice + told.advice
+    assert "num_workers" not in silent.advice + finding.advice
 
 
 def test_the_call_by_which_a_process_exited_is_evidence() -> None:

@@ -299,7 +299,7 @@ def test_equal_generators_in_two_workers_are_named() -> None:
     assert "loader-worker 200 (200) and loader-worker 201 (201)" in finding.evidence[0]
 
 
-def test_generators_that_differ_or_belong_to_one_or_nobody_are_quiet() -> None:
+def test_generators_that_differ_or_belong_to_one_or_no_worker_are_quiet() -> None:
     entries = (
         generators(200, rng="aa"),
         generators(201, rng="bb"),

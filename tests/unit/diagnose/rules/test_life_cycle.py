@@ -18,7 +18,7 @@ from mpwatch.diagnose.rules.exits import (
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import Point
 from mpwatch.model.samples import ThreadSample
-from mpwatch.model.snapshot import Process
+from mpwatch.model.snapshot import Process, Snapshot
 from tests.builders.snapshots import (
     MAIN,
     NOW_S,
@@ -221,7 +221,7 @@ def test_a_main_that_does_something_else_needs_no_pin_thread() -> None:
     assert found(pin_memory_thread_death.check, snapshot_of(busy, process(200))) == []
 
 
-def test_nearly_all_pids_in_use_is_named_with_who_has_most() -> None:
+def test_nearly_all_pids_in_use_is_named_with_the_process_that_has_most() -> None:
     job = snapshot_of(
         main(thread_count=8),
         process(200, thread_count=70),
@@ -292,3 +292,36 @@ def test_old_threads_of_a_process_are_no_pin_threads() -> None:
 
     job = snapshot_of(replace(owner, sample=sample), process(200))
     assert found(pin_memory_thread_death.check, job) == []
+
+
+def actors(*, ended_s: float = 20.0, code: int = 0, still_s: float = 0.5) -> Snapshot:
+    """Three equal processes, of which the first has ended; main has not joined it."""
+    gone = process(
+        200, "spawned", state="Z", ended=exited(200, at_s=NOW_S - ended_s, exit_code=code)
+    )
+    works = [
+        process(number, "spawned", threads=[thread(number, "train.py:act:9", still_s=still_s)])
+        for number in (201, 202)
+    ]
+    return snapshot_of(main(), gone, *works)
+
+
+def test_one_of_several_equal_processes_that_ended_with_status_0_is_information() -> None:
+    finding = only(zombie_processes.check, actors())
+
+    assert finding.severity is Severity.INFO
+    assert finding.summary.startswith("spawned 200 (200) has ended with exit code 0, while ")
+    assert "catches its own exceptions" in finding.cause
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        actors(ended_s=3.0),  # the others may end, too
+        actors(code=1),  # another rule tells
+        actors(still_s=60.0),  # nobody works any more
+        replace(actors(), processes=actors().processes[:3]),  # one of two
+    ],
+)
+def test_an_end_that_may_be_one_of_all_is_not_told(job: Snapshot) -> None:
+    assert [f for f in found(zombie_processes.check, job) if f.subject == "left the others"] == []

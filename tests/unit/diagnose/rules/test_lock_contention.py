@@ -27,27 +27,27 @@ def job(works: float, lock: Activity = LOCK, count: int = 4, **more: Activity) -
 
 
 def test_processes_that_work_one_at_a_time_under_one_lock_are_named() -> None:
-    told = only(check, job(works=0.25))
+    finding = only(check, job(works=0.25))
 
-    assert told.severity is Severity.WARNING
-    assert told.process == pid(200)
-    assert told.others == (pid(201), pid(202), pid(203))
-    assert told.summary == (
+    assert finding.severity is Severity.WARNING
+    assert finding.process == pid(200)
+    assert finding.others == (pid(201), pid(202), pid(203))
+    assert finding.summary == (
         "4 processes wait 75% of the time for one lock (semaphore 1b:77): one of them works at a "
         "time, at train.py:30 step"
     )
-    assert told.evidence[0] == (
+    assert finding.evidence[0] == (
         "spawned 200 (200): 75% waiting for it at train.py:34 run, 25% at work"
     )
-    assert told.evidence[-2].startswith("together they work as much as 1.0 processes would")
-    assert "at most 4.0 times as fast" in told.evidence[-1]
-    assert "after train.py:34 run" in told.advice
+    assert finding.evidence[-2].startswith("together they work as much as 1.0 processes would")
+    assert "at most 4.0 times as fast" in finding.evidence[-1]
+    assert "after train.py:34 run" in finding.advice
 
 
 def test_a_lock_on_a_file_is_called_one() -> None:
-    told = only(check, job(works=0.5, lock=FILE_LOCK, count=2))
+    finding = only(check, job(works=0.5, lock=FILE_LOCK, count=2))
 
-    assert "2 processes wait 50% of the time for the lock on /data/cache.db" in told.summary
+    assert "2 processes wait 50% of the time for the lock on /data/cache.db" in finding.summary
 
 
 def test_a_lock_that_one_process_keeps_is_left_to_the_rules_for_hangs() -> None:

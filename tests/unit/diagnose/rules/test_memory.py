@@ -352,7 +352,7 @@ def test_very_many_sets_of_workers_are_named_without_a_history() -> None:
     assert "8 sets" in only(loader_iterator_leak.check, sets(8)).evidence[0]
 
 
-def test_sets_made_in_quick_succession_are_told_apart_by_the_feeders_between_them() -> None:
+def test_sets_made_in_quick_succession_are_distinguished_by_the_feeders_between_them() -> None:
     born = [1000, 1001, 1050, 1051, 1100, 1101, 1150, 1151]
     workers = [replace(process(n), process=ProcessId(n, n)) for n in born]
     job = snapshot_of(main(fds=fds(100, file=5)), *workers)

@@ -8,10 +8,11 @@ from typing import Any
 from mpwatch.diagnose.rules.hangs import no_progress
 from mpwatch.model.account import Account, Activity, Bucket, ProcessAccount, Tally, ThreadAccount
 from mpwatch.model.findings import Severity
-from mpwatch.model.history import Point
+from mpwatch.model.history import History, Point
 from mpwatch.model.ids import ProcessId, SegmentId
 from mpwatch.model.samples import FdLink, HeldLock, LockHolder, WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot
+from tests.builders.accounts import with_shares
 from tests.builders.snapshots import (
     MAIN,
     NOW_S,
@@ -19,6 +20,7 @@ from tests.builders.snapshots import (
     fds,
     found,
     history,
+    line,
     main,
     only,
     pid,
@@ -415,9 +417,9 @@ def test_a_process_that_only_has_a_lock_open_is_not_called_its_holder() -> None:
         "process is seen to hold"
     )
     assert "stays locked when its holder is killed" in finding.cause
-    told = " ".join(finding.evidence)
-    assert "main (100), which has this lock too, sleeps at train.py:71 main" in told
-    assert "reader 302 (302) (signal 9 (SIGKILL))" in told
+    text = " ".join(finding.evidence)
+    assert "main (100), which has this lock too, sleeps at train.py:71 main" in text
+    assert "reader 302 (302) (signal 9 (SIGKILL))" in text
 
 
 def test_a_program_at_its_end_that_waits_for_a_thread_is_information() -> None:
@@ -451,7 +453,9 @@ def test_two_processes_that_open_two_fifos_in_different_order_are_named() -> Non
     )
 
     first, second = found(no_progress.check, job)
+    (alone,) = found(no_progress.check, replace(job, processes=job.processes[:1]))
 
+    assert (first.severity, alone.severity) == (Severity.WARNING, Severity.INFO)
     assert "it waits for a process that opens /tmp/meta for writing at train.py:25" in first.summary
     assert any(
         "camera (300) waits for a process that opens /tmp/frames" in e for e in first.evidence
@@ -459,7 +463,7 @@ def test_two_processes_that_open_two_fifos_in_different_order_are_named() -> Non
     assert "same order" in second.advice
 
 
-def test_a_transaction_that_waits_for_its_own_database_is_told_apart() -> None:
+def test_a_transaction_that_waits_for_its_own_database_is_distinguished() -> None:
     retries = WaitedOn("timer", "clock_nanosleep", timeout_s=0.1)
     file = "/tmp/study.db"
 
@@ -482,3 +486,80 @@ def test_a_transaction_that_waits_for_its_own_database_is_told_apart() -> None:
 
     assert "likely it waits for its own lock, by a second connection" in finding.cause
     assert "the connection that began the transaction" in finding.advice
+
+
+ACCEPTS = WaitedOn("accept", "accept4", ("socket:[88]",))
+EVENT_LOOP = ("asyncio/base_events.py:_run_once", "asyncio/runners.py:run", "train.py:main:7")
+
+
+def server() -> Process:
+    """A program that main has started, waiting for a client."""
+    at = thread(CHILD, "data.py:serve:29", waits=ACCEPTS, still_s=60.0)
+    listener = socket(3, 88, None, "tcp listens on 127.0.0.1:4000")
+    links = fds(5, links=[pipe(4, 500, True), listener])
+    return process(CHILD, "other", label="server.py", threads=[at], fds=links, segments=())
+
+
+def test_a_root_that_waits_for_an_idle_process_is_information() -> None:
+    finding = only(no_progress.check, snapshot_of(waiting(40.0), server()))
+
+    assert finding.severity is Severity.INFO
+    assert finding.summary == (
+        f"nothing in this job has moved for 40 s: main ({MAIN}) waits for server.py, which "
+        "waits for something to do"
+    )
+    assert "a request or its answer was lost" in finding.cause
+    assert "asyncio" not in finding.cause
+
+
+def test_tasks_that_ended_are_named_only_where_there_is_an_event_loop() -> None:
+    own = waiting(40.0, READS, *EVENT_LOOP)
+
+    finding = only(no_progress.check, snapshot_of(own, server()))
+
+    assert "Tasks of asyncio that have ended with an exception" in finding.cause
+
+
+def test_a_root_that_waits_for_an_idle_process_while_another_works_is_not_told() -> None:
+    works = process(301, "spawned", threads=[thread(301, "train.py:work:9", still_s=0.5)])
+
+    assert found(no_progress.check, snapshot_of(waiting(40.0), server(), works)) == []
+    assert found(no_progress.check, snapshot_of(waiting(20.0), server())) == []
+
+
+POLLS = WaitedOn("poll", "poll", ("pipe:[500]",), timeout_s=0.25)
+POLLED = Activity("waiting", "an item of a queue", "queue", (pid(CHILD),), "train.py:44 main")
+
+
+def polling(doing: Activity = POLLED) -> Snapshot:
+    """Main, which waits for its child a quarter of a second at a time; the child sleeps."""
+    own = waiting(0.1, POLLS)
+    links = (pipe(4, 500, True),)
+    return with_shares(snapshot_of(own, child(links=links)), **{f"p{MAIN}": {doing: 1.0}})
+
+
+def polls(read_ago_s: float = 40.0, cpu_percent: float = 1.0) -> History:
+    read = (Point(NOW_S - 100, 10.0), Point(NOW_S - read_ago_s, 20.0))
+    switches = line(4000.0, per_s=4.0)
+    return history(
+        {
+            (MAIN, "main_read_bytes"): read,
+            (MAIN, "cpu_percent"): line(cpu_percent),
+            (MAIN, "voluntary_switches"): switches,
+        }
+    )
+
+
+def test_a_wait_with_a_time_limit_that_is_begun_again_and_again_is_no_progress() -> None:
+    finding = only(no_progress.check, polling(), polls())
+
+    assert finding.severity is Severity.WARNING
+    assert finding.summary.startswith(f"main ({MAIN}) has waited 40 s for spawned ({CHILD})")
+
+
+def test_a_poll_to_which_something_came_or_which_is_for_something_else_is_progress() -> None:
+    event = POLLED._replace(what="an event or condition between processes", target="event")
+
+    assert found(no_progress.check, polling(), polls(read_ago_s=3.0)) == []
+    assert found(no_progress.check, polling(), polls(cpu_percent=30.0)) == []
+    assert found(no_progress.check, polling(event), polls()) == []

@@ -66,31 +66,33 @@ def feeder(works: float = 0.97, waits: float = 0.95, role: Role = "spawned") -> 
 
 
 def test_producers_that_do_not_keep_up_with_their_consumer_are_named() -> None:
-    told = only(check, learner())
+    finding = only(check, learner())
 
-    assert told.severity is Severity.INFO
-    assert told.process == pid(200)
-    assert told.others == (pid(201),)
-    assert told.summary == (
+    assert finding.severity is Severity.INFO
+    assert finding.process == pid(200)
+    assert finding.others == (pid(201),)
+    assert finding.summary == (
         "main (100) waits 98% of the time for spawned 200 (200) and spawned 201 (201), which work "
         "all the time at env.py:24 step"
     )
-    assert "main (100) would be at most 50 times as fast" in told.evidence[-1]
-    assert "95% of that time is sleep, which needs no core" in told.cause
-    assert told.advice.startswith("Start more processes of that kind than 2")
-    assert "nothing is wrong" in told.advice
+    assert "main (100) would be at most 50 times as fast" in finding.evidence[-1]
+    assert "95% of that time is sleep, which needs no core" in finding.cause
+    assert finding.advice.startswith("Start more processes of that kind than 2")
+    assert "nothing is wrong" in finding.advice
 
 
 def test_a_parent_that_cannot_feed_its_children_is_named() -> None:
-    told = only(check, feeder())
+    finding = only(check, feeder())
 
-    assert told.process == pid(100)
-    assert told.summary.startswith(
+    assert finding.process == pid(100)
+    assert finding.summary.startswith(
         "spawned 200 (200) and spawned 201 (201) wait 95% of the time for main (100), which works "
         "all the time at train.py:30 step"
     )
-    assert "sleep" not in told.cause
-    assert told.advice.startswith("Move work of main (100) at train.py:30 step into the processes")
+    assert "sleep" not in finding.cause
+    assert finding.advice.startswith(
+        "Move work of main (100) at train.py:30 step into the processes"
+    )
 
 
 @pytest.mark.parametrize(

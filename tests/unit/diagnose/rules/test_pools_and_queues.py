@@ -135,7 +135,7 @@ def test_a_pool_waited_for_briefly_is_quiet() -> None:
 JOIN = ("multiprocessing/synchronize.py:wait", "multiprocessing/queues.py:join", "train.py:end:34")
 
 
-def test_a_joinable_queue_nobody_works_on_is_named() -> None:
+def test_a_joinable_queue_no_process_works_on_is_named() -> None:
     job = snapshot_of(main(threads=[thread(MAIN, *JOIN, still_s=STILL)]), pool_worker(300), KILLED)
 
     finding = only(joinablequeue_join_hangs.check, job)
@@ -258,7 +258,7 @@ def test_children_that_are_not_joined_yet_are_part_of_the_same_finding() -> None
 
     assert "main (100) joins spawned 300 (300)" in finding.summary
     assert (
-        "nobody reads what spawned 400 (400) and spawned 500 (500) would send"
+        "no process reads what spawned 400 (400) and spawned 500 (500) would send"
         in (finding.evidence[-1])
     )
 

@@ -274,7 +274,7 @@ def test_ranks_of_one_job_that_are_all_in_one_collective_and_do_not_move() -> No
 
     finding = only(rank_stuck_in_collective.check, job)
 
-    assert finding.summary == "all 2 ranks are in barrier, and none of them goes on"
+    assert finding.summary == "all 2 ranks are in barrier, and none of them makes progress"
     assert "called at train.py:40 step and train.py:77 step" in finding.evidence
     assert "at different lines" in finding.cause
 

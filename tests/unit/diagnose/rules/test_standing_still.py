@@ -171,8 +171,8 @@ def test_a_process_that_waits_for_another_one_at_a_barrier_is_explained_step_by_
 
     finding = only(standing_still.check, snapshot_of(*jobs, segments=segments))
 
-    assert "actor 0 (300) goes on when actor 1 (301) reaches the barrier" in finding.cause
-    assert "actor 1 (301) goes on when actor 0 (300) releases that semaphore" in finding.cause
+    assert "actor 0 (300) continues when actor 1 (301) reaches the barrier" in finding.cause
+    assert "actor 1 (301) continues when actor 0 (300) releases that semaphore" in finding.cause
 
 
 def test_a_parent_that_joins_a_worker_which_was_never_told_to_end() -> None:
@@ -239,7 +239,7 @@ def test_a_parent_that_waits_for_a_program_whose_errors_it_does_not_read() -> No
 
     finding = only(standing_still.check, snapshot_of(*jobs))
 
-    assert "whose standard error nobody reads" in finding.summary
+    assert "whose standard error no process reads" in finding.summary
     assert "communicate()" in finding.advice
 
 

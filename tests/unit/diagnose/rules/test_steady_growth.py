@@ -64,25 +64,25 @@ def test_memory_that_rises_is_reported_with_its_rate_and_the_time_left() -> None
         memory_available_bytes=10 * GIB,
     )
 
-    told = only(check, seen, history(rising("anon_bytes", 900 * MIB, 5 * MIB)))
+    finding = only(check, seen, history(rising("anon_bytes", 900 * MIB, 5 * MIB)))
 
-    assert told.severity is Severity.INFO
-    assert told.process == pid(MAIN)
-    assert told.summary == "main (100) has ever more private memory: +5.0M/s for 60 s"
-    assert told.eta_s == pytest.approx(10 * GIB / (5 * MIB))
-    assert "300M more private memory in the last 60 s" in told.evidence[0]
-    assert "train.py:31 step, called from train.py:57 main" in told.evidence[1]
-    assert "10.0G of 64.0G left, used up in 34 min" in told.evidence[-1]
-    assert "autograd" not in told.cause
+    assert finding.severity is Severity.INFO
+    assert finding.process == pid(MAIN)
+    assert finding.summary == "main (100) has ever more private memory: +5.0M/s for 60 s"
+    assert finding.eta_s == pytest.approx(10 * GIB / (5 * MIB))
+    assert "300M more private memory in the last 60 s" in finding.evidence[0]
+    assert "train.py:31 step, called from train.py:57 main" in finding.evidence[1]
+    assert "10.0G of 64.0G left, used up in 34 min" in finding.evidence[-1]
+    assert "autograd" not in finding.cause
 
 
 def test_autograd_is_a_possible_reason_only_where_torch_is_loaded() -> None:
     seen = snapshot_of(main(torch_loaded=True))
 
-    told = only(check, seen, history(rising("anon_bytes", 900 * MIB, 5 * MIB)))
+    finding = only(check, seen, history(rising("anon_bytes", 900 * MIB, 5 * MIB)))
 
-    assert "autograd" in told.cause
-    assert told.evidence[-1] == "no limit is known"
+    assert "autograd" in finding.cause
+    assert finding.evidence[-1] == "no limit is known"
 
 
 def test_a_limit_of_memory_within_minutes_is_a_warning() -> None:
@@ -93,10 +93,10 @@ def test_a_limit_of_memory_within_minutes_is_a_warning() -> None:
         cgroup=cgroup(memory_bytes=3 * GIB, memory_limit_bytes=4 * GIB),
     )
 
-    told = only(check, seen, history(rising("anon_bytes", 2 * GIB, 5 * MIB)))
+    finding = only(check, seen, history(rising("anon_bytes", 2 * GIB, 5 * MIB)))
 
-    assert told.severity is Severity.WARNING
-    assert told.summary.endswith("the control group's memory is used up in 3 min")
+    assert finding.severity is Severity.WARNING
+    assert finding.summary.endswith("the control group's memory is used up in 3 min")
 
 
 def test_what_a_young_process_reads_at_its_start_is_no_warning() -> None:
@@ -106,18 +106,20 @@ def test_what_a_young_process_reads_at_its_start_is_no_warning() -> None:
         memory_available_bytes=GIB,
     )
 
-    told = only(check, seen, history(rising("anon_bytes", 2 * GIB, 5 * MIB)))
+    finding = only(check, seen, history(rising("anon_bytes", 2 * GIB, 5 * MIB)))
 
-    assert told.severity is Severity.INFO
+    assert finding.severity is Severity.INFO
 
 
 def test_workers_with_the_same_growth_are_one_finding() -> None:
     seen = snapshot_of(main(), *(process(n) for n in (200, 201, 202)))
 
-    told = only(check, seen, history(rising("anon_bytes", 900 * MIB, 2 * MIB, 200, 201, 202)))
+    finding = only(check, seen, history(rising("anon_bytes", 900 * MIB, 2 * MIB, 200, 201, 202)))
 
-    assert "loader-worker 200 (200), loader-worker 201 (201) and loader-worker 202" in told.summary
-    assert "have ever more private memory: +6.0M/s together" in told.summary
+    assert (
+        "loader-worker 200 (200), loader-worker 201 (201) and loader-worker 202" in finding.summary
+    )
+    assert "have ever more private memory: +6.0M/s together" in finding.summary
 
 
 def test_pipes_that_stay_open_are_recognised_by_the_newest_descriptors() -> None:
@@ -125,14 +127,14 @@ def test_pipes_that_stay_open_are_recognised_by_the_newest_descriptors() -> None
     new = [pipe(20 + n, 1000 + n // 2, is_writable=bool(n % 2)) for n in range(180)]
     seen = snapshot_of(main(fds=fds(197, 1024, [*old, *new], pipe=180, file=17)))
 
-    told = only(check, seen, history(rising("fds", 197, 3)))
+    finding = only(check, seen, history(rising("fds", 197, 3)))
 
-    assert told.summary.startswith("main (100) has ever more open pipe ends: +3.0/s for 60 s")
-    assert told.evidence[1] == "its 180 newest descriptors: 180 pipe ends"
-    assert told.evidence[2] == "both ends of 90 pipes are open in this process"
-    assert "the descriptor limit of main: 827 of 1024 left" in told.evidence[-1]
-    assert told.severity is Severity.WARNING
-    assert "pipes" in told.cause
+    assert finding.summary.startswith("main (100) has ever more open pipe ends: +3.0/s for 60 s")
+    assert finding.evidence[1] == "its 180 newest descriptors: 180 pipe ends"
+    assert finding.evidence[2] == "both ends of 90 pipes are open in this process"
+    assert "the descriptor limit of main: 827 of 1024 left" in finding.evidence[-1]
+    assert finding.severity is Severity.WARNING
+    assert "pipes" in finding.cause
 
 
 def test_pipes_to_another_process_are_reported_with_that_process() -> None:
@@ -143,32 +145,32 @@ def test_pipes_to_another_process_are_reported_with_that_process() -> None:
         process(200, fds=fds(90, None, others, pipe=60)),
     )
 
-    told = only(check, seen, history(rising("fds", 80, 1)))
+    finding = only(check, seen, history(rising("fds", 80, 1)))
 
-    assert "the other ends are held by loader-worker 200 (200)" in told.evidence
+    assert "the other ends are held by loader-worker 200 (200)" in finding.evidence
 
 
 def test_a_file_that_is_opened_repeatedly_is_reported_with_its_path() -> None:
     links = [file(n, "/data/train.h5") for n in range(3, 100)]
-    told = only(
+    finding = only(
         check,
         snapshot_of(main(fds=fds(97, 1024, links, file=97))),
         history(rising("fds", 97, 1)),
     )
 
-    assert "60 of them are /data/train.h5" in told.evidence
-    assert "open files" in told.summary
+    assert "60 of them are /data/train.h5" in finding.evidence
+    assert "open files" in finding.summary
 
 
 def test_connections_are_reported_with_their_address_and_a_rare_kind_is_not_explained() -> None:
     links = [socket(n, n, None, "tcp 127.0.0.1:4000 > 10.0.0.7:8080") for n in range(3, 62)]
     seen = snapshot_of(main(fds=fds(60, 1024, [*links, pipe(62, 5, False)], socket=59, pipe=1)))
 
-    told = only(check, seen, history(rising("fds", 60, 0.9)))
+    finding = only(check, seen, history(rising("fds", 60, 0.9)))
 
-    assert "53 of them are connected to 10.0.0.7:8080" in told.evidence
-    assert not any("other ends" in line for line in told.evidence)
-    assert "+54 a minute" in told.summary
+    assert "53 of them are connected to 10.0.0.7:8080" in finding.evidence
+    assert not any("other ends" in line for line in finding.evidence)
+    assert "+54 a minute" in finding.summary
 
 
 def threads_of_a_poller(count: int) -> list[ThreadSample]:
@@ -182,40 +184,40 @@ def test_threads_that_do_not_end_are_reported_with_their_line() -> None:
     sample = replace(grown.sample, threads=tuple(threads_of_a_poller(70)), thread_count=70)
     past = history(rising("threads", 70, 1) | rising("maps", 2140, 5))
 
-    told = only(check, snapshot_of(replace(grown, sample=sample)), past)
+    finding = only(check, snapshot_of(replace(grown, sample=sample)), past)
 
-    assert told.summary == "main (100) has ever more threads: +1.0/s for 60 s"
-    assert "60 of its 60 newest threads are at train.py:9 watch" in told.evidence
-    assert "together with it: memory mappings +5.0/s" in told.evidence
+    assert finding.summary == "main (100) has ever more threads: +1.0/s for 60 s"
+    assert "60 of its 60 newest threads are at train.py:9 watch" in finding.evidence
+    assert "together with it: memory mappings +5.0/s" in finding.evidence
 
 
 def test_children_that_stay_are_reported_with_their_label() -> None:
     helpers = [process(200 + n, "other", label="ffprobe") for n in range(30)]
     past = history(rising("children", 30, 0.5) | rising("fds", 70, 1))
 
-    told = only(check, snapshot_of(main(fds=fds(70)), *helpers), past)
+    finding = only(check, snapshot_of(main(fds=fds(70)), *helpers), past)
 
-    assert "30 of its 30 newest children: ffprobe" in told.evidence
-    assert "together with it: open descriptors +1.0/s" in told.evidence
-    assert "zombies" not in told.cause
+    assert "30 of its 30 newest children: ffprobe" in finding.evidence
+    assert "together with it: open descriptors +1.0/s" in finding.evidence
+    assert "zombies" not in finding.cause
 
 
 def test_children_that_are_not_joined_are_reported_as_zombies() -> None:
     exited = [process(200 + n, "other", label="ffprobe", state="Z") for n in range(30)]
 
-    told = only(check, snapshot_of(main(), *exited), history(rising("children", 30, 0.5)))
+    finding = only(check, snapshot_of(main(), *exited), history(rising("children", 30, 0.5)))
 
-    assert "30 of them have exited and are not joined (zombies)" in told.evidence
-    assert "zombies" in told.cause
+    assert "30 of them have exited and are not joined (zombies)" in finding.evidence
+    assert "zombies" in finding.cause
 
 
 def test_a_queue_whose_items_take_no_memory_here_has_no_limit() -> None:
     counted = {"gauges": {"queues": [{"key": 1, "maxsize": None, "depth": 9000}]}}
     seen = snapshot_of(main(more=counted), memory_total_bytes=GIB, memory_available_bytes=GIB)
 
-    told = only(check, seen, history(rising("queue_backlog", 9000, 100)))
+    finding = only(check, seen, history(rising("queue_backlog", 9000, 100)))
 
-    assert told.evidence[-1] == "no limit is known"
+    assert finding.evidence[-1] == "no limit is known"
 
 
 def feeder(inode: int) -> Process:
@@ -237,19 +239,19 @@ def test_memory_behind_a_full_pipe_is_a_producer_that_outruns_its_consumer() -> 
         fds=fds(9, 1024, [pipe(4, 77, False)]),
     )
 
-    told = only(
+    finding = only(
         check,
         snapshot_of(feeder(77), reader),
         history(rising("anon_bytes", 900 * MIB, 5 * MIB)),
     )
 
-    assert told.summary.startswith(
+    assert finding.summary.startswith(
         "main (100) fills a queue faster than spawned 200 (200) reads it: +5.0M/s for 60 s"
     )
-    assert "waits for room in pipe:[77], read by spawned 200 (200)" in told.evidence[1]
-    assert told.evidence[2] == "spawned 200 (200) is at train.py:40 consume"
-    assert "faster than they are taken out" in told.cause
-    assert "maxsize" in told.advice
+    assert "waits for room in pipe:[77], read by spawned 200 (200)" in finding.evidence[1]
+    assert finding.evidence[2] == "spawned 200 (200) is at train.py:40 consume"
+    assert "faster than they are taken out" in finding.cause
+    assert "maxsize" in finding.advice
 
 
 def test_the_readers_of_a_full_pipe_are_those_that_were_seen_to_read_it() -> None:
@@ -286,14 +288,16 @@ def test_a_feeder_that_mostly_waits_for_room_is_known_also_between_two_items() -
         account = advanced(account, index, wait_graph(index))
     now = main(threads=[thread(100, "train.py:produce:12")], fds=fds(9, 1024, [pipe(5, 77, True)]))
 
-    told = only(
+    finding = only(
         check,
         replace(snapshot_of(now, reader), account=account),
         history(rising("anon_bytes", 900 * MIB, 5 * MIB)),
     )
 
-    assert told.subject == "queue"
-    assert told.summary.startswith("main (100) fills a queue faster than spawned 200 (200) reads")
+    assert finding.subject == "queue"
+    assert finding.summary.startswith(
+        "main (100) fills a queue faster than spawned 200 (200) reads"
+    )
 
 
 def producer(number: int, *, writes: bool) -> Process:
@@ -319,20 +323,20 @@ def test_producers_of_one_queue_are_one_finding_and_do_not_read_it() -> None:
         | rising("queue_backlog", 9000, 100, MAIN, 202)
     )
 
-    told = only(
+    finding = only(
         check,
         snapshot_of(reader, producer(200, writes=False), producer(201, writes=True), few),
         past,
     )
 
-    assert told.subject == "queue"
-    assert told.summary.startswith(
+    assert finding.subject == "queue"
+    assert finding.summary.startswith(
         "spawned 200 (200) and spawned 201 (201) fill a queue faster than main (100) reads it"
     )
-    assert told.evidence[1] == (
+    assert finding.evidence[1] == (
         "a queue feeder thread waits for room in pipe:[77], read by main (100)"
     )
-    assert told.others == (pid(201),)
+    assert finding.others == (pid(201),)
 
 
 def test_memory_that_rises_with_threads_is_reported_with_them_also_for_a_sibling() -> None:
@@ -341,13 +345,13 @@ def test_memory_that_rises_with_threads_is_reported_with_them_also_for_a_sibling
         rising("threads", 40, 0.5, 200) | rising("anon_bytes", 900 * MIB, 5 * MIB, 200, 201)
     )
 
-    told = only(
+    finding = only(
         check, snapshot_of(main(), *ranks, memory_total_bytes=GIB, memory_available_bytes=GIB), past
     )
 
-    assert told.summary.startswith("rank 200 (200) has ever more threads: +30 a minute for 60 s")
-    assert "together with it: private memory +5.0M/s" in told.evidence
-    assert "used up in 3 min at this rate" in told.evidence[-1]
+    assert finding.summary.startswith("rank 200 (200) has ever more threads: +30 a minute for 60 s")
+    assert "together with it: private memory +5.0M/s" in finding.evidence
+    assert "used up in 3 min at this rate" in finding.evidence[-1]
 
 
 def with_kept_threads(*after_s: float) -> Process:
@@ -365,13 +369,13 @@ def with_kept_threads(*after_s: float) -> Process:
 def test_threads_started_one_after_the_other_that_stay_explain_memory_at_once() -> None:
     job = snapshot_of(with_kept_threads(20, 26, 33, 39, 45, 52, 58))
 
-    told = only(check, job, history(rising("anon_bytes", 900 * MIB, 5 * MIB)))
+    finding = only(check, job, history(rising("anon_bytes", 900 * MIB, 5 * MIB)))
 
-    assert told.summary.startswith("main (100) has ever more threads")
-    assert "7 of its 7 newest threads are at train.py:9 fetch" in told.evidence
-    assert "7 of them wait there in Queue.put for room in a full queue" in told.evidence
-    assert "leaves them waiting for room" in told.cause
-    assert "together with it: private memory +5.0M/s" in told.evidence
+    assert finding.summary.startswith("main (100) has ever more threads")
+    assert "7 of its 7 newest threads are at train.py:9 fetch" in finding.evidence
+    assert "7 of them wait there in Queue.put for room in a full queue" in finding.evidence
+    assert "leaves them waiting for room" in finding.cause
+    assert "together with it: private memory +5.0M/s" in finding.evidence
 
 
 @pytest.mark.parametrize(
@@ -382,9 +386,9 @@ def test_threads_started_one_after_the_other_that_stay_explain_memory_at_once() 
 def test_threads_that_do_not_accumulate_are_not_the_cause(after_s: tuple[float, ...]) -> None:
     job = snapshot_of(with_kept_threads(*after_s))
 
-    told = only(check, job, history(rising("anon_bytes", 900 * MIB, 5 * MIB)))
+    finding = only(check, job, history(rising("anon_bytes", 900 * MIB, 5 * MIB)))
 
-    assert told.subject == "memory"
+    assert finding.subject == "memory"
 
 
 @pytest.mark.parametrize(
@@ -404,12 +408,12 @@ def test_samples_collected_for_one_batch_are_no_growth(load: WorkerLoad, told: i
 def test_a_manager_that_grows_is_reported_as_the_holder_of_shared_objects() -> None:
     server = process(200, "spawned", label="manager", torch_loaded=True)
 
-    told = only(
+    finding = only(
         check, snapshot_of(main(), server), history(rising("anon_bytes", 900 * MIB, 5 * MIB, 200))
     )
 
-    assert "server process of a multiprocessing Manager" in told.cause
-    assert "autograd" not in told.cause
+    assert "server process of a multiprocessing Manager" in finding.cause
+    assert "autograd" not in finding.cause
 
 
 def importing(until_s: float) -> Account:
@@ -444,11 +448,11 @@ def test_a_queue_without_a_bound_is_reported_once_with_its_memory() -> None:
     counted = {"gauges": {"queues": [{"key": 1, "maxsize": None, "depth": 9000}]}}
     seen = snapshot_of(main(more=counted), process(200, "spawned", more=counted))
 
-    told = only(check, seen, past)
+    finding = only(check, seen, past)
 
-    assert told.summary.startswith("main (100) fills a queue faster than it is read: +5.0M/s")
-    assert "together with it: items in its queues +100/s" in told.evidence
-    assert told.subject == "queue"
+    assert finding.summary.startswith("main (100) fills a queue faster than it is read: +5.0M/s")
+    assert "together with it: items in its queues +100/s" in finding.evidence
+    assert finding.subject == "queue"
 
 
 def piling(
@@ -475,15 +479,15 @@ def test_shared_memory_blocks_that_are_never_unlinked_are_reported() -> None:
     past = history({(300, "read_bytes"): line(90_000, 75, 60)}, files=counts)
     tracker = process(300, "resource-tracker")
 
-    told = only(check, snapshot_of(main(), tracker, shm=shm, new_files=(files,)), past)
+    finding = only(check, snapshot_of(main(), tracker, shm=shm, new_files=(files,)), past)
 
-    assert told.evidence[0].startswith("150 of these files (150M) were made since the job began")
-    assert "/dev/shm/psm_00149" in told.evidence[0]
-    assert "resource tracker" in told.evidence[1]
-    assert told.evidence[2].startswith("0 of them are mapped or open")
-    assert told.eta_s == pytest.approx(100)
-    assert told.severity is Severity.WARNING
-    assert told.process == pid(MAIN)
+    assert finding.evidence[0].startswith("150 of these files (150M) were made since the job began")
+    assert "/dev/shm/psm_00149" in finding.evidence[0]
+    assert "resource tracker" in finding.evidence[1]
+    assert finding.evidence[2].startswith("0 of them are mapped or open")
+    assert finding.eta_s == pytest.approx(100)
+    assert finding.severity is Severity.WARNING
+    assert finding.process == pid(MAIN)
     assert found(check, snapshot_of(main(), shm=shm, new_files=(files,)), past) == []
     idle = history({(300, "read_bytes"): line(90_000, 0, 60)}, files=counts)
     assert found(check, snapshot_of(main(), tracker, shm=shm, new_files=(files,)), idle) == []
@@ -498,17 +502,17 @@ def test_both_users_of_blocks_are_named_where_each_has_its_own_resource_tracker(
         process(301, "resource-tracker", parent=200),
     )
 
-    told = only(
+    finding = only(
         check,
         snapshot_of(main(), camera, *trackers, new_files=(files,)),
         history(read, files=counts),
     )
 
-    assert told.summary.startswith(
+    assert finding.summary.startswith(
         "main (100) and camera (200) use and do not remove shared-memory files, /dev/shm/psm_*: "
         "+2.0/s, +2.0M/s for 60 s"
     )
-    assert told.others == (pid(200),)
+    assert finding.others == (pid(200),)
 
 
 def test_files_in_memory_that_a_process_had_open_are_reported_with_both_limits() -> None:
@@ -522,20 +526,20 @@ def test_files_in_memory_that_a_process_had_open_are_reported_with_both_limits()
         memory_total_bytes=64 * GIB,
     )  # fmt: skip
 
-    told = only(check, seen, history(files=counts))
+    finding = only(check, seen, history(files=counts))
 
-    assert told.process == pid(200)
-    assert told.summary == (
+    assert finding.process == pid(200)
+    assert finding.summary == (
         "stager (200) makes and does not remove files in memory, /dev/shm/stage_ab/shard-*.npy: "
         "+2.0/s, +2.0M/s for 60 s"
     )
-    assert told.evidence[1] == "stager (200) had one of them open in 3 readings"
-    assert "the machine's memory: 2.0G left" in told.evidence[3]
-    assert told.eta_s == pytest.approx(2 * GIB / (2 * MIB))
+    assert finding.evidence[1] == "stager (200) had one of them open in 3 readings"
+    assert "the machine's memory: 2.0G left" in finding.evidence[3]
+    assert finding.eta_s == pytest.approx(2 * GIB / (2 * MIB))
 
 
 @pytest.mark.parametrize(
-    ("written_per_s", "pattern", "is_told"),
+    ("written_per_s", "pattern", "is_reported"),
     [
         (2 * MIB, "shard-*.npy", True),
         (1.7 * MIB, "shard-*.npy", False),
@@ -546,17 +550,17 @@ def test_files_in_memory_that_a_process_had_open_are_reported_with_both_limits()
     ],
 )
 def test_files_of_other_jobs_of_the_user_are_not_told(
-    written_per_s: float, pattern: str, is_told: bool
+    written_per_s: float, pattern: str, is_reported: bool
 ) -> None:
     files, counts = piling(STAGED, is_memory=True, is_shared=True, pattern=pattern)
     past = history({(200, "written_bytes"): line(900 * MIB, written_per_s, 60)}, files=counts)
 
-    told = found(check, snapshot_of(main(), process(200), new_files=(files,)), past)
+    findings = found(check, snapshot_of(main(), process(200), new_files=(files,)), past)
 
-    assert [each.process for each in told] == ([pid(200)] if is_told else [])
-    if written_per_s and told:
-        assert "has written 120M in that time" in told[0].evidence[1]
-        assert "likely" in told[0].evidence[1]
+    assert [each.process for each in findings] == ([pid(200)] if is_reported else [])
+    if written_per_s and findings:
+        assert "has written 120M in that time" in findings[0].evidence[1]
+        assert "likely" in findings[0].evidence[1]
 
 
 @pytest.mark.parametrize(
@@ -569,30 +573,30 @@ def test_files_of_other_jobs_of_the_user_are_not_told(
         (PARTS, 40 * GIB, "files"),
     ],
 )
-def test_what_is_written_for_good_is_told_only_if_the_disk_is_full_within_a_day(
+def test_what_is_written_for_good_is_reported_only_if_the_disk_is_full_within_a_day(
     key: FilesKey, free_bytes: int, kind: str | None
 ) -> None:
     disk = room(1000 * GIB, free_bytes)
     files, counts = piling(key, room=disk, makers=((MAIN, 1),))
 
-    told = found(check, snapshot_of(main(), new_files=(files,)), history(files=counts))
+    findings = found(check, snapshot_of(main(), new_files=(files,)), history(files=counts))
 
-    assert [each.subject for each in told] == ([kind] if kind else [])
-    assert all(each.severity is Severity.INFO for each in told)
+    assert [each.subject for each in findings] == ([kind] if kind else [])
+    assert all(each.severity is Severity.INFO for each in findings)
 
 
-def test_files_in_a_tmpdir_of_the_jobs_own_are_told_without_a_maker() -> None:
+def test_files_in_a_tmpdir_of_the_jobs_own_are_reported_without_a_maker() -> None:
     files, counts = piling(FilesKey("/scratch/run7", "tmp*"), size_bytes=0)
     past = history(files=counts)
 
-    told = only(
+    finding = only(
         check, snapshot_of(main(environment={"TMPDIR": "/scratch/"}), new_files=(files,)), past
     )
 
-    assert told.summary == (
+    assert finding.summary == (
         "temporary files /scratch/run7/tmp* pile up and are not removed: +2.0/s for 60 s"
     )
-    assert "other jobs of the user" in told.evidence[1]
+    assert "other jobs of the user" in finding.evidence[1]
     for elsewhere in ({"TMPDIR": "/scratch/run"}, {}):
         job = snapshot_of(main(environment=elsewhere), new_files=(files,))
         assert found(check, job, past) == []
@@ -609,7 +613,7 @@ def test_a_folder_that_is_kept_short_and_one_that_fills_up_are_quiet() -> None:
         assert found(check, snapshot_of(main(), new_files=(files,)), past) == []
 
 
-def test_the_line_that_makes_files_is_told_where_a_stack_or_a_hook_showed_it() -> None:
+def test_the_line_that_makes_files_is_reported_where_a_stack_or_a_hook_showed_it() -> None:
     staged, of_staged = piling(STAGED, is_memory=True, makers=((200, 3),))
     blocks, of_blocks = piling(BLOCKS, kind="psm", is_memory=True, makers=((MAIN, 1), (200, 1)))
     lines = (
@@ -636,18 +640,18 @@ def test_the_line_that_makes_files_is_told_where_a_stack_or_a_hook_showed_it() -
     assert "mapped or open" in neither.evidence[2]
 
 
-def test_of_several_files_of_one_kind_those_with_most_bytes_are_told() -> None:
+def test_of_several_files_of_one_kind_those_with_most_bytes_are_reported() -> None:
     small, of_small = piling(STAGED, size_bytes=MIB, is_memory=True, makers=((MAIN, 1),))
     other = STAGED._replace(group="big-*.npy")
     large, of_large = piling(other, is_memory=True, makers=((MAIN, 1),))
 
-    told = only(
+    finding = only(
         check,
         snapshot_of(main(), new_files=(small, large)),
         history(files={**of_small, **of_large}),
     )
 
-    assert "big-*.npy" in told.summary
+    assert "big-*.npy" in finding.summary
 
 
 def test_shared_memory_that_is_kept_is_reported_with_makers_holders_and_line() -> None:
@@ -665,25 +669,25 @@ def test_shared_memory_that_is_kept_is_reported_with_makers_holders_and_line() -
     past = history(host={"segment_bytes": line(200 * MIB, 2 * MIB, 60)})
     seen = snapshot_of(main(), process(200), segments=tuple(kept), shm=room(8 * GIB, 2 * GIB))
 
-    told = only(check, seen, past)
+    finding = only(check, seen, past)
 
-    assert told.process == pid(MAIN)
-    assert told.summary == "shared memory of this job grows steadily: +2.0M/s for 60 s"
-    assert told.evidence[1:4] == (
+    assert finding.process == pid(MAIN)
+    assert finding.summary == "shared memory of this job grows steadily: +2.0M/s for 60 s"
+    assert finding.evidence[1:4] == (
         "the 120 newest segments are made by loader-worker 200 (200) (120)",
         "the 120 newest segments are mapped or open in main (100) (120)",
         "60 of them were allocated at data.py:12",
     )
-    assert told.evidence[4] == "/dev/shm: 2.0G of 8.0G left, used up in 17 min at this rate"
+    assert finding.evidence[4] == "/dev/shm: 2.0G of 8.0G left, used up in 17 min at this rate"
 
 
 def test_descriptors_on_shared_tensors_and_their_memory_are_one_finding() -> None:
     links = [FdLink(n, "torch", f"/dev/shm/torch_7_{n}", n, None) for n in range(3, 303)]
     past = history(rising("fds", 303, 2), host={"segment_bytes": line(300 * MIB, 2 * MIB, 60)})
 
-    told = only(check, snapshot_of(main(fds=fds(303, 65_536, links, torch=300))), past)
+    finding = only(check, snapshot_of(main(fds=fds(303, 65_536, links, torch=300))), past)
 
-    assert told.subject == "descriptors"
+    assert finding.subject == "descriptors"
 
 
 def test_workers_that_a_new_main_starts_one_by_one_are_quiet() -> None:

@@ -39,17 +39,17 @@ def job(
 
 
 def test_the_one_environment_that_all_others_wait_for_is_named() -> None:
-    told = only(check, job())
+    finding = only(check, job())
 
-    assert told.severity is Severity.WARNING
-    assert told.process == pid(201)
-    assert told.others == (pid(200), pid(202))
-    assert told.summary == (
+    assert finding.severity is Severity.WARNING
+    assert finding.process == pid(201)
+    assert finding.others == (pid(200), pid(202))
+    assert finding.summary == (
         "main (100) waits 94% of the time for env 1 (201) at env.py:24 step, and 2 processes that "
         "do the same work wait with it"
     )
-    assert "at most 16.7 times as fast" in told.evidence[-1]
-    assert "wait 95% of the time" in told.cause
+    assert "at most 16.7 times as fast" in finding.evidence[-1]
+    assert "wait 95% of the time" in finding.cause
 
 
 @pytest.mark.parametrize(
@@ -76,15 +76,15 @@ def ranks(slow: float = 0.95, waits: float = 0.7, works: float = 0.2) -> Snapsho
 
 
 def test_a_rank_that_works_while_the_others_wait_in_collectives_is_named() -> None:
-    told = only(check, ranks(waits=0.79))
+    finding = only(check, ranks(waits=0.79))
 
-    assert told.severity is Severity.INFO
-    assert told.process == pid(200)
-    assert told.summary == (
+    assert finding.severity is Severity.INFO
+    assert finding.process == pid(200)
+    assert finding.summary == (
         "rank 1 (201) and rank 2 (202) wait 79% of the time in collectives for rank 0 (200), which "
         "works at train.py:30 step"
     )
-    assert "at least 21% of its present time" in told.evidence[-1]
+    assert "at least 21% of its present time" in finding.evidence[-1]
 
 
 @pytest.mark.parametrize(

@@ -201,9 +201,9 @@ def test_workers_that_cost_little_to_start_are_quiet(
 ) -> None:
     past = first_batches(*ages, wait_s=wait_s)
 
-    told = found(loader_starvation.check, snapshot_of(main(), *epochs(*ages)), past)
+    findings = found(loader_starvation.check, snapshot_of(main(), *epochs(*ages)), past)
 
-    assert [each for each in told if each.subject == "start-up"] == []
+    assert [each for each in findings if each.subject == "start-up"] == []
 
 
 def asking(number: int) -> Process:

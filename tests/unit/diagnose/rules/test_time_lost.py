@@ -89,38 +89,38 @@ def feeding(second: int, *, feeds: int = 80, of_main: tuple[str, ...] = ()) -> S
 def test_a_feeder_thread_that_pickles_most_of_the_time_is_named_with_the_line_that_puts() -> None:
     past = history({(200, "written_bytes"): line(1e9, per_s=20e6)})
 
-    told = only(pickling_cost.check, watched(feeding), past)
+    finding = only(pickling_cost.check, watched(feeding), past)
 
-    assert told.process == pid(200)
-    assert told.summary == (
+    assert finding.process == pid(200)
+    assert finding.summary == (
         "spawned 200 (200) spends 80% of the time in its thread QueueFeederThread pickling what it "
         "sends at train.py:26 acquire"
     )
-    assert told.evidence[0] == (
+    assert finding.evidence[0] == (
         "spawned 200 (200), thread QueueFeederThread: 80% pickling; its main thread is at "
         "train.py:26 acquire"
     )
-    assert told.evidence[1] == "spawned 200 (200) writes 19.1M/s in files, pipes and sockets"
-    assert told.evidence[-1] == "without it the job would be at most 50 times as fast"
-    assert "many small Python objects" in told.cause
-    assert "one array, tensor or bytes object" in told.advice
-    assert "shared memory" not in told.advice
+    assert finding.evidence[1] == "spawned 200 (200) writes 19.1M/s in files, pipes and sockets"
+    assert finding.evidence[-1] == "without it the job would be at most 50 times as fast"
+    assert "many small Python objects" in finding.cause
+    assert "one array, tensor or bytes object" in finding.advice
+    assert "shared memory" not in finding.advice
 
 
-def test_large_blocks_of_data_are_told_from_many_small_objects() -> None:
+def test_large_blocks_of_data_are_distinguished_from_many_small_objects() -> None:
     past = history({(200, "written_bytes"): line(1e9, per_s=900e6)})
 
-    told = only(pickling_cost.check, watched(feeding), past)
+    finding = only(pickling_cost.check, watched(feeding), past)
 
-    assert "large blocks of data" in told.cause
-    assert "shared memory" in told.advice
-    assert "lists" not in told.advice
+    assert "large blocks of data" in finding.cause
+    assert "shared memory" in finding.advice
+    assert "lists" not in finding.advice
 
 
 def test_neither_is_claimed_where_no_bytes_were_counted() -> None:
-    told = only(pickling_cost.check, watched(feeding))
+    finding = only(pickling_cost.check, watched(feeding))
 
-    assert "Here that is" not in told.cause
+    assert "Here that is" not in finding.cause
 
 
 def test_tasks_of_a_pool_that_carry_much_are_named_as_such() -> None:
@@ -131,14 +131,14 @@ def test_tasks_of_a_pool_that_carry_much_are_named_as_such() -> None:
         own = ticked(main(threads=[results, sends]), {101: 90 * second})
         return job(second, own, process(200, "pool-worker", threads=[thread(200, waits=wait)]))
 
-    told = only(pickling_cost.check, watched(make))
+    finding = only(pickling_cost.check, watched(make))
 
     assert "in its thread Thread-2 (_handle_tasks) pickling what it sends at train.py:21 fit" in (
-        told.summary
+        finding.summary
     )
-    assert "a message of at least 22.0M is being sent at this moment" in told.evidence
-    assert "bound method" in told.advice
-    assert "initializer=" in told.advice
+    assert "a message of at least 22.0M is being sent at this moment" in finding.evidence
+    assert "bound method" in finding.advice
+    assert "initializer=" in finding.advice
 
 
 def test_a_receiver_that_unpickles_is_named_with_its_line() -> None:
@@ -148,11 +148,11 @@ def test_a_receiver_that_unpickles_is_named_with_its_line() -> None:
         own = main(threads=[thread(MAIN, *stack, **RUNS)])
         return job(second, ticked(own, {MAIN: 90 * second}))
 
-    told = only(pickling_cost.check, watched(make))
+    finding = only(pickling_cost.check, watched(make))
 
-    assert "unpickling what it receives at train.py:32 infer" in told.summary
-    assert told.severity is Severity.WARNING
-    assert "at most" in told.evidence[-1]
+    assert "unpickling what it receives at train.py:32 infer" in finding.summary
+    assert finding.severity is Severity.WARNING
+    assert "at most" in finding.evidence[-1]
 
 
 @pytest.mark.parametrize(
@@ -197,20 +197,22 @@ SMALL = tuple(segment(n, 200) for n in range(100))
 
 
 def test_small_tensors_that_are_opened_one_by_one_are_named() -> None:
-    told = only(many_small_tensors.check, watched(lambda n: opening(n, segments=SMALL)))
+    finding = only(many_small_tensors.check, watched(lambda n: opening(n, segments=SMALL)))
 
-    assert told.process == pid(MAIN)
-    assert "of the time on opening shared tensors at train.py:39 main" in told.summary
-    assert "100 shared tensors exist at this moment, half of them of at most 4.0K" in told.evidence
-    assert "collate_fn" in told.advice
+    assert finding.process == pid(MAIN)
+    assert "of the time on opening shared tensors at train.py:39 main" in finding.summary
+    assert (
+        "100 shared tensors exist at this moment, half of them of at most 4.0K" in finding.evidence
+    )
+    assert "collate_fn" in finding.advice
 
 
 def test_the_hook_knows_how_small_they_are_when_none_exists_at_the_moment() -> None:
     flow = Flow(pid(200), pid(MAIN), 9000, 900_000, 0, tensors_per_s=600.0, bytes_per_s=60_000.0)
 
-    told = only(many_small_tensors.check, watched(lambda n: opening(n, flows=(flow,))))
+    finding = only(many_small_tensors.check, watched(lambda n: opening(n, flows=(flow,))))
 
-    assert any("sends 600 tensors each second to main (100)" in each for each in told.evidence)
+    assert any("sends 600 tensors each second to main (100)" in each for each in finding.evidence)
 
 
 def test_waits_for_descriptors_of_tensors_are_part_of_opening_them() -> None:
@@ -221,10 +223,10 @@ def test_waits_for_descriptors_of_tensors_are_part_of_opening_them() -> None:
             own = thread(MAIN, *OPENS, **RUNS)
         return job(second, ticked(main(threads=[own]), {MAIN: 30 * second}), segments=SMALL)
 
-    told = only(many_small_tensors.check, watched(make))
+    finding = only(many_small_tensors.check, watched(make))
 
-    assert "opening shared tensors at train.py:39 main" in told.summary
-    assert "waiting for descriptors of shared tensors" in told.evidence[0]
+    assert "opening shared tensors at train.py:39 main" in finding.summary
+    assert "waiting for descriptors of shared tensors" in finding.evidence[0]
 
 
 def test_large_tensors_are_not_small_ones() -> None:
@@ -252,23 +254,23 @@ def syncing(second: int, *, synced: int = 6, call: str = "fsync", **more: Any) -
 
 
 def test_a_process_that_waits_for_fsync_most_of_the_time_is_named_with_its_line() -> None:
-    told = only(disk_waits.check, watched(syncing))
+    finding = only(disk_waits.check, watched(syncing))
 
-    assert told.process == pid(200)
-    assert told.summary == (
+    assert finding.process == pid(200)
+    assert finding.summary == (
         "spawned 200 (200) waits 60% of the time in fsync until its data is on the disk at "
         "train.py:12 write"
     )
-    assert f"60 % waiting for fsync of {STORE}" in told.evidence[0]
-    assert told.evidence[-1] == "without these waits the job would be at most 2.5 times as fast"
-    assert "Call it once for many records" in told.advice
+    assert f"60 % waiting for fsync of {STORE}" in finding.evidence[0]
+    assert finding.evidence[-1] == "without these waits the job would be at most 2.5 times as fast"
+    assert "Call it once for many records" in finding.advice
 
 
 def test_waits_for_reads_are_not_called_fsync() -> None:
-    told = only(disk_waits.check, watched(lambda n: syncing(n, call="read")))
+    finding = only(disk_waits.check, watched(lambda n: syncing(n, call="read")))
 
-    assert f"waits 60% of the time for {STORE} (a disk or file server)" in told.summary
-    assert "fsync" not in told.cause + told.advice
+    assert f"waits 60% of the time for {STORE} (a disk or file server)" in finding.summary
+    assert "fsync" not in finding.cause + finding.advice
 
 
 def test_an_occasional_fsync_is_not_told() -> None:
@@ -276,11 +278,11 @@ def test_an_occasional_fsync_is_not_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("channel", "is_told"),
+    ("channel", "is_reported"),
     [("jbd2_log_wait_commit", True), ("__vm_munmap", False), ("nv_wait_event", False)],
 )
 def test_waits_for_drivers_and_for_the_own_mappings_are_no_waits_for_a_disk(
-    channel: str, is_told: bool
+    channel: str, is_reported: bool
 ) -> None:
     def make(second: int) -> Snapshot:
         snapshot = syncing(second)
@@ -292,13 +294,13 @@ def test_waits_for_drivers_and_for_the_own_mappings_are_no_waits_for_a_disk(
         own = replace(own, threads=(blocked,))
         return replace(snapshot, processes=(snapshot.processes[0], own))
 
-    assert bool(found(disk_waits.check, watched(make))) == is_told
+    assert bool(found(disk_waits.check, watched(make))) == is_reported
 
 
 @pytest.mark.parametrize(
     ("swapped", "words"), [(900 * MIB, "Use less memory"), (0, "Read the mapped file in order")]
 )
-def test_pages_that_are_read_are_told_apart_from_swapping(swapped: int, words: str) -> None:
+def test_pages_that_are_read_are_distinguished_from_swapping(swapped: int, words: str) -> None:
     def paging(second: int) -> Snapshot:
         snapshot = syncing(second, memory=memory(swap_bytes=swapped))
         own = snapshot.processes[1]
@@ -311,12 +313,12 @@ def test_pages_that_are_read_are_told_apart_from_swapping(swapped: int, words: s
         return replace(snapshot, processes=(snapshot.processes[0], own))
 
     past = history({(200, "major_faults"): line(90_000, per_s=300)})
-    told = only(disk_waits.check, watched(paging), past)
+    finding = only(disk_waits.check, watched(paging), past)
 
-    assert "for pages that are not in memory" in told.summary
-    assert any("300 pages in each second" in each for each in told.evidence)
-    assert any("swapped out" in each for each in told.evidence) == bool(swapped)
-    assert words in told.advice
+    assert "for pages that are not in memory" in finding.summary
+    assert any("300 pages in each second" in each for each in finding.evidence)
+    assert any("swapped out" in each for each in finding.evidence) == bool(swapped)
+    assert words in finding.advice
 
 
 # --- page faults ---------------------------------------------------------------------------------
@@ -338,18 +340,18 @@ def faults(per_s: float, kernel_percent: float) -> History:
 
 
 def test_kernel_time_for_fresh_memory_is_named_with_its_line() -> None:
-    told = only(page_fault_cost.check, watched(filling), faults(200_000, 70))
+    finding = only(page_fault_cost.check, watched(filling), faults(200_000, 70))
 
-    assert told.process == pid(200)
-    assert told.summary == (
+    assert finding.process == pid(200)
+    assert finding.summary == (
         "spawned 200 (200) spends 70% of the time in the kernel, which gives it fresh memory at "
         "data.py:23 padded"
     )
-    assert told.evidence[0] == (
+    assert finding.evidence[0] == (
         "spawned 200 (200): 70% of its cpu time is kernel time (0.70 of 1.00 cores), at 200,000 "
         "minor page faults each second: 781M/s of memory mapped anew, at 4 KiB a page"
     )
-    assert "at most 3.3 times as fast" in told.evidence[-1]
+    assert "at most 3.3 times as fast" in finding.evidence[-1]
 
 
 @pytest.mark.parametrize(

@@ -381,9 +381,9 @@ def test_tensors_unfetched_at_their_senders_end_are_information() -> None:
     assert "exited before 3 tensors it sent were received" in finding.summary
 
 
-@pytest.mark.parametrize(("closed", "is_told"), [(0, True), (2, True), (3, False)])
+@pytest.mark.parametrize(("closed", "is_reported"), [(0, True), (2, True), (3, False)])
 def test_descriptors_closed_since_they_were_listed_may_be_those_of_fetched_tensors(
-    closed: int, is_told: bool
+    closed: int, is_reported: bool
 ) -> None:
     listed = replace(fds(20, torch=3), read_at_s=NOW_S - 10)
     counts = [Point(NOW_S - 10, 20.0), Point(NOW_S - 6, 20.0 - closed)]
@@ -391,7 +391,7 @@ def test_descriptors_closed_since_they_were_listed_may_be_those_of_fetched_tenso
 
     job = snapshot_of(main(), sender_gone(fds=listed))
 
-    assert bool(found(producer_exits_before_get.check, job, past)) == is_told
+    assert bool(found(producer_exits_before_get.check, job, past)) == is_reported
 
 
 @pytest.mark.parametrize(

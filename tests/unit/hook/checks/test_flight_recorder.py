@@ -91,7 +91,7 @@ def test_entries_of_a_job_with_long_steps_are_read_at_intervals() -> None:
     assert 2 <= torch.calls.count(True) <= 1 + 10 * STILL_NS // ENTRIES_NS
 
 
-def test_the_oldest_unfinished_collective_of_each_group_is_told_else_its_newest() -> None:
+def test_the_oldest_unfinished_collective_of_each_group_is_reported_else_its_newest() -> None:
     torch = Recorder()
     torch.entries = [
         entry(7, group=1),

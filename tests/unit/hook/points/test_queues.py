@@ -11,23 +11,13 @@ from mpwatch.hook import wire
 from mpwatch.hook.points import queues
 from mpwatch.hook.session import Session
 from mpwatch.hook.state.queue_sampling import APART_NS, EVERY
-
-
-class Clock:
-    """A clock that the test sets, behind that of the records, so that no record ends before it
-    began."""
-
-    def __init__(self) -> None:
-        self.now_ns = 1
-
-    def __call__(self) -> int:
-        return self.now_ns
+from tests.builders.clock import NanosecondClock
 
 
 class Queue:
     """A stand-in for a queue of the standard library, whose calls take as long as a test says."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: NanosecondClock) -> None:
         self.clock = clock
         self.takes_ns = 0
 
@@ -40,17 +30,20 @@ class Queue:
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> NanosecondClock:
+    # Behind the clock of the records, so that no record ends before it began.
+    return NanosecondClock(1)
 
 
 @pytest.fixture
-def session(session: Session, clock: Clock) -> Session:
+def session(session: Session, clock: NanosecondClock) -> Session:
     session.system.monotonic_ns = clock
     return session
 
 
-def wrapped(session: Session, clock: Clock, name: str) -> tuple[Queue, Callable[..., Any]]:
+def wrapped(
+    session: Session, clock: NanosecondClock, name: str
+) -> tuple[Queue, Callable[..., Any]]:
     """A queue, and its `put` or its `get` with the hook in, called once."""
     queue = Queue(clock)
     make = {"put": queues.wrap_put, "get": queues.wrap_get}[name]
@@ -73,7 +66,7 @@ def numbers(session: Session) -> list[int]:
 
 @pytest.mark.parametrize("name", ["put", "get"])
 def test_a_quick_call_is_recorded_with_a_count_once_the_last_record_is_old(
-    session: Session, clock: Clock, name: str
+    session: Session, clock: NanosecondClock, name: str
 ) -> None:
     _, call = wrapped(session, clock, name)
     for _ in range(5):
@@ -88,7 +81,7 @@ def test_a_quick_call_is_recorded_with_a_count_once_the_last_record_is_old(
 
 @pytest.mark.parametrize("name", ["put", "get"])
 def test_a_call_that_was_blocked_is_recorded_whatever_others_do_meanwhile(
-    session: Session, clock: Clock, name: str
+    session: Session, clock: NanosecondClock, name: str
 ) -> None:
     queue, call = wrapped(session, clock, name)
     queue.takes_ns = APART_NS + 1
@@ -101,7 +94,7 @@ def test_a_call_that_was_blocked_is_recorded_whatever_others_do_meanwhile(
 
 @pytest.mark.parametrize("name", ["put", "get"])
 def test_the_first_call_of_each_queue_is_recorded(
-    session: Session, clock: Clock, name: str
+    session: Session, clock: NanosecondClock, name: str
 ) -> None:
     _, call = wrapped(session, clock, name)
     other = Queue(clock)
@@ -112,7 +105,7 @@ def test_the_first_call_of_each_queue_is_recorded(
     assert id(other) in session.items.depths.known
 
 
-def test_one_put_in_some_is_recorded_and_examined(session: Session, clock: Clock) -> None:
+def test_one_put_in_some_is_recorded_and_examined(session: Session, clock: NanosecondClock) -> None:
     _, call = wrapped(session, clock, "put")
     for _ in range(2 * EVERY):
         call()
@@ -122,7 +115,7 @@ def test_one_put_in_some_is_recorded_and_examined(session: Session, clock: Clock
 
 @pytest.mark.parametrize("turn", ["reset_in_child", "start_with_next_record"])
 def test_after_a_fork_the_next_call_is_recorded_in_either_process(
-    session: Session, clock: Clock, turn: str
+    session: Session, clock: NanosecondClock, turn: str
 ) -> None:
     _, call = wrapped(session, clock, "put")
     getattr(session, turn)()
@@ -161,7 +154,9 @@ def test_functions_of_the_standard_library_are_recognised_by_their_arguments() -
 
 
 @pytest.mark.parametrize("name", ["put", "get"])
-def test_a_quick_call_adds_few_bytecodes(session: Session, clock: Clock, name: str) -> None:
+def test_a_quick_call_adds_few_bytecodes(
+    session: Session, clock: NanosecondClock, name: str
+) -> None:
     _, call = wrapped(session, clock, name)
     steps = 0
 

@@ -17,6 +17,7 @@ from mpwatch.hook.state.call_sites import (
     definition,
 )
 from mpwatch.hook.transport.notes import LIMIT, PASSING_LIMIT
+from tests.builders.clock import NanosecondClock
 
 KEY = (7, 27)
 
@@ -32,20 +33,13 @@ class Storage:
         return self.size
 
 
-class Clock:
-    now_ns = 10**12
-
-    def __call__(self) -> int:
-        return self.now_ns
+@pytest.fixture
+def clock() -> NanosecondClock:
+    return NanosecondClock()
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def session(session: Session, clock: Clock) -> Session:
+def session(session: Session, clock: NanosecondClock) -> Session:
     session.system.monotonic_ns = clock
     return session
 
@@ -77,7 +71,7 @@ def test_a_storage_shared_before_and_not_in_the_sample_is_not_noted(
 
 
 def test_after_the_first_ones_one_storage_in_a_mebibyte_is_noted(
-    session: Session, clock: Clock
+    session: Session, clock: NanosecondClock
 ) -> None:
     for number in range(FIRST + 64):
         clock.now_ns += APART_NS
@@ -87,7 +81,7 @@ def test_after_the_first_ones_one_storage_in_a_mebibyte_is_noted(
 
 
 def test_the_rate_of_notes_is_limited_however_much_is_shared(
-    session: Session, clock: Clock
+    session: Session, clock: NanosecondClock
 ) -> None:
     for number in range(1000):
         session.origins.shared(Storage(number, 1), False, 10 * EVERY_BYTES, KEY)
@@ -119,7 +113,7 @@ def walks(monkeypatch: pytest.MonkeyPatch) -> Walks:
 
 
 def test_the_stack_is_walked_four_times_in_a_second_of_large_batches(
-    session: Session, clock: Clock, walks: Walks
+    session: Session, clock: NanosecondClock, walks: Walks
 ) -> None:
     for _ in range(BURST_NS // APART_NS + FIRST):
         session.origins.made(Storage(0, EVERY_BYTES))
@@ -132,7 +126,7 @@ def test_the_stack_is_walked_four_times_in_a_second_of_large_batches(
 
 
 def test_stacks_without_a_line_of_the_program_are_walked_at_a_limited_rate(
-    session: Session, clock: Clock, walks: Walks
+    session: Session, clock: NanosecondClock, walks: Walks
 ) -> None:
     walks.line = None
     for _ in range(100 * IN_VAIN_NS // 100_000):
@@ -161,7 +155,7 @@ def test_small_batches_do_not_read_the_clock_between_samples(
     assert looks == []
 
 
-def test_notes_of_lines_displace_no_other_note(session: Session, clock: Clock) -> None:
+def test_notes_of_lines_displace_no_other_note(session: Session, clock: NanosecondClock) -> None:
     session.note("fork")
     for number in range(LIMIT + PASSING_LIMIT):
         clock.now_ns += APART_NS

@@ -154,6 +154,29 @@ def test_no_record_is_lost_while_the_ring_moves_from_memory_to_memory(tmp_path: 
     ring.close()
 
 
+def test_a_record_is_stored_where_the_ring_is_after_the_clock_was_read(tmp_path: Path) -> None:
+    """Another thread may move the ring in any call; here the clock moves it."""
+    system = System()
+    read_clock = system.monotonic_ns
+    ring = Ring(system, slots=SLOTS)
+    moves = iter(range(5))
+
+    def now() -> int:
+        system.monotonic_ns = read_clock  # moving the ring reads the clock too
+        for number in moves:
+            ring.open_file(str(tmp_path / f"{number}"), 1, 1)
+            break
+        return read_clock()
+
+    system.monotonic_ns = now
+    record, _ = make_record(ring, system)
+    for _ in range(5):
+        record(wire.QUEUE_PUT, 0)
+
+    assert [row[0] for row in rows(ring, 0, 5)] == [1, 2, 3, 4, 5]
+    ring.close()
+
+
 def test_a_ring_in_memory_has_one_descriptor_and_its_size_and_content_are_sealed(
     ring: Ring,
 ) -> None:

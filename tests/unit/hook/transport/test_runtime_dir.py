@@ -139,7 +139,11 @@ def test_file_systems_in_memory_are_recognised_by_the_mount_table(
 ) -> None:
     (tmp_path / "table").write_bytes(MOUNTS)
     system = System()
-    system.os = Os(open=lambda _, *rest: os.open(tmp_path / "table", *rest))
+    table = tmp_path / "table"
+    system.os = Os(
+        open=lambda _, *rest: os.open(table, *rest),
+        stat=lambda file: os.stat(file if isinstance(file, int) else table),
+    )
 
     assert memory_device(system, path) == (None if device is None else os.makedev(*device))
 

@@ -4,27 +4,14 @@ from pathlib import Path
 
 from mpwatch.hook.session import Session
 from mpwatch.hook.transport.server import STOP_S
-
-
-class Clock:
-    """A clock that only sleeping advances."""
-
-    def __init__(self) -> None:
-        self.now_ns = 10**12
-
-    def __call__(self) -> int:
-        return self.now_ns
-
-    def sleep(self, duration_s: float) -> None:
-        self.now_ns += int(duration_s * 1e9)
-        assert self.now_ns < 10**12 + 10**10, "it waits for ever"
+from tests.builders.clock import NanosecondClock
 
 
 def test_a_fork_waits_a_bounded_time_for_a_thread_that_does_not_end(
     session: Session, tmp_path: Path
 ) -> None:
     session.server.listen(str(tmp_path / "s"))
-    clock = Clock()
+    clock = NanosecondClock()
     session.system.monotonic_ns, session.system.sleep = clock, clock.sleep
     session.system.start_new_thread = lambda function, arguments: 0  # it never ends
     session.server.start()

@@ -30,7 +30,7 @@ def test_every_kind_of_input_has_a_name() -> None:
 
 
 @pytest.mark.slow
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.one_of(*INPUTS.values()), max_size=4))
 def test_inputs_are_decoded_as_they_were_encoded(inputs: list[Input]) -> None:
     assert there_and_back(*inputs) == inputs
@@ -38,7 +38,7 @@ def test_inputs_are_decoded_as_they_were_encoded(inputs: list[Input]) -> None:
 
 # Trees have hundreds of fields: on a loaded machine making them is slow.
 @pytest.mark.slow
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(INPUTS[TreeSample], min_size=2, max_size=4))
 def test_changes_between_any_trees_rebuild_the_second(trees: list[TreeSample]) -> None:
     assert there_and_back(*trees) == trees

@@ -24,23 +24,14 @@ from mpwatch.observe.recording.file import (
     RecordingWriter,
     pack,
 )
+from tests.builders.clock import Clock
 from tests.builders.recordings import read_recording
 from tests.builders.samples import MAIN, START_S, shared_batches, small_job
 
 
-class Clock:
-    """A clock that a test sets."""
-
-    def __init__(self) -> None:
-        self.now_s = START_S
-
-    def __call__(self) -> float:
-        return self.now_s
-
-
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(START_S)
 
 
 @pytest.fixture
@@ -235,7 +226,7 @@ def test_reading_can_begin_at_every_key_member(path: Path, clock: Clock) -> None
         assert recording.length_s == pytest.approx(99.3)
 
 
-def full_disk_story(
+def record_on_full_disk(
     path: Path, clock: Clock, after: Callable[[RecordingWriter], None]
 ) -> RecordingWriter:
     inputs = ticks(40)
@@ -254,7 +245,7 @@ def full_disk_story(
 
 def test_a_disk_that_is_full_for_a_while_loses_nothing(path: Path, clock: Clock) -> None:
     said: list[str | None] = []
-    writer = full_disk_story(path, clock, lambda writer: said.append(writer.problem))
+    writer = record_on_full_disk(path, clock, lambda writer: said.append(writer.problem))
 
     assert said == [f"The recording {path} waits for its disk: File too large."]
     assert writer.problem is None
@@ -265,7 +256,7 @@ def test_a_disk_that_stays_full_loses_only_the_rest(
     path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mpwatch.observe.recording.file.WAITING_BYTES_LIMIT", 1000)
-    writer = full_disk_story(path, clock, lambda _: None)
+    writer = record_on_full_disk(path, clock, lambda _: None)
 
     read = list(read_recording(str(path)))
 

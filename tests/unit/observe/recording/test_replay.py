@@ -192,10 +192,10 @@ def test_an_error_while_seeking_is_shown_and_seeking_still_works(
 ) -> None:
     original = Timeline.approach
 
-    def failing(tape: Timeline, to_s: float) -> None:
+    def failing(timeline: Timeline, to_s: float) -> None:
         if to_s == 20.0:
             raise TypeError("no such state")
-        original(tape, to_s)
+        original(timeline, to_s)
 
     monkeypatch.setattr(Timeline, "approach", failing)
     paused.ask(Pause(False))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from mpwatch.model.collectives import NcclStatus
 from mpwatch.model.events import (
     HookEvent,
     HookGauges,
@@ -37,6 +38,10 @@ EVENTS = tuple(
     HookEvent(n, int((START_S + 0.5) * 1e9), 1, WORKER.pid, 1000, 4096, 77 + n, 1, 0, 0)
     for n in range(2)
 )
+
+
+LATER = {NcclStatus}
+"""Kinds of inputs that were added to the schema after the file was written."""
 
 
 def reading(at_s: float, cpu_ticks: int = 5) -> TreeSample:
@@ -80,7 +85,7 @@ def inputs_of_schema_1() -> list[Input]:
 
 def test_a_recording_of_schema_1_reads_as_it_was_written() -> None:
     inputs = inputs_of_schema_1()
-    assert {type(each) for each in inputs} == set(KINDS.values())
+    assert {type(each) for each in inputs} == set(KINDS.values()) - LATER
 
     with Recording(str(SCHEMA_1)) as recording:
         assert recording.header.schema == 1

@@ -72,10 +72,10 @@ def played(path: str) -> dict[float, Snapshot]:
     """The snapshots of playing from the beginning, at every moment."""
     shown = {}
     with Recording(path) as recording:
-        tape = Timeline(recording, keeps=False)
+        timeline = Timeline(recording, keeps=False)
         for tenth in range(0, 10 * LENGTH_S, 5):
-            tape.advance(tenth / 10)
-            shown[tenth / 10] = tape.snapshot()
+            timeline.advance(tenth / 10)
+            shown[tenth / 10] = timeline.snapshot()
     return shown
 
 
@@ -86,7 +86,7 @@ def wandering(path: str) -> Iterator[Timeline]:
         yield Timeline(recording)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(moments_s=st.lists(st.integers(0, 2 * LENGTH_S - 1).map(lambda n: n / 2), max_size=4))
 def test_seeking_anywhere_in_any_order_shows_what_playing_shows(
     wandering: Timeline, played: dict[float, Snapshot], moments_s: list[float]
@@ -102,7 +102,7 @@ def test_the_played_job_has_findings_that_come_and_go(played: dict[float, Snapsh
     assert len(set(counts)) > 2
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(asked=st.lists(st.booleans(), min_size=90, max_size=90))
 def test_snapshots_do_not_depend_on_how_often_they_are_asked_for(asked: list[bool]) -> None:
     often, seldom, engine, other = Fold(), Fold(), Engine(), Engine()

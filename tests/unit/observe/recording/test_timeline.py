@@ -44,10 +44,10 @@ def tape_of(path: str, *, keeps: bool = True) -> Iterator[Timeline]:
 
 
 def test_a_timeline_begins_at_the_first_reading(recorded: Recorded) -> None:
-    with tape_of(recorded([shared_batches(START_S), *job(3)])) as tape:
-        assert tape.at_s == 0.0
-        assert tape.snapshot().at_s == START_S
-        assert tape.length_s == pytest.approx(2.3)
+    with tape_of(recorded([shared_batches(START_S), *job(3)])) as timeline:
+        assert timeline.at_s == 0.0
+        assert timeline.snapshot().at_s == START_S
+        assert timeline.length_s == pytest.approx(2.3)
 
 
 def test_a_recording_without_a_reading_is_refused(recorded: Recorded) -> None:
@@ -62,9 +62,9 @@ def test_at_each_time_a_timeline_shows_what_live_showed(
     recorded: Recorded, moment_s: float
 ) -> None:
     inputs = job(90)
-    with tape_of(recorded(inputs)) as tape:
-        tape.advance(moment_s)
-        shown = tape.snapshot()
+    with tape_of(recorded(inputs)) as timeline:
+        timeline.advance(moment_s)
+        shown = timeline.snapshot()
 
     seen = [one for one in inputs if one.at_s <= START_S + moment_s]  # type: ignore[union-attr]
     assert shown == live(seen)
@@ -113,14 +113,14 @@ def applied(monkeypatch: pytest.MonkeyPatch) -> list[Input]:
 def test_seeking_within_the_part_already_read_folds_a_bounded_number_of_inputs_again(
     recorded: Recorded, applied: list[Input], before_s: float
 ) -> None:
-    with tape_of(recorded(job(300))) as tape:
-        tape.advance(1e9)
-        tape.approach(before_s)
-        tape.advance(before_s)
+    with tape_of(recorded(job(300))) as timeline:
+        timeline.advance(1e9)
+        timeline.approach(before_s)
+        timeline.advance(before_s)
         applied.clear()
-        tape.approach(280.0)
-        tape.advance(280.0)
-        there = tape.snapshot()
+        timeline.approach(280.0)
+        timeline.advance(280.0)
+        there = timeline.snapshot()
 
     assert 0 < len(applied) < 150
     assert there.at_s == pytest.approx(START_S + 280.0)
@@ -137,10 +137,10 @@ def test_kept_folds_are_thinned_when_they_take_too_much(
         with tape_of(path) as tight:
             tight.advance(1e9)
             folded = []
-            for tape in (tight, roomy):
+            for timeline in (tight, roomy):
                 applied.clear()
-                tape.approach(200.0)
-                tape.advance(200.0)
+                timeline.approach(200.0)
+                timeline.advance(200.0)
                 folded.append(len(applied))
 
             assert folded[0] > folded[1]
@@ -148,37 +148,37 @@ def test_kept_folds_are_thinned_when_they_take_too_much(
 
 
 def test_a_timeline_stops_early_on_request_and_continues_from_there(recorded: Recorded) -> None:
-    with tape_of(recorded(job(50))) as tape:
-        assert not tape.advance(40.0, lambda: True)
-        assert tape.at_s < 2.0
-        assert tape.advance(40.0)
-        assert tape.at_s == 40.0
+    with tape_of(recorded(job(50))) as timeline:
+        assert not timeline.advance(40.0, lambda: True)
+        assert timeline.at_s < 2.0
+        assert timeline.advance(40.0)
+        assert timeline.at_s == 40.0
 
 
 def test_a_timeline_steps_from_reading_to_reading(recorded: Recorded) -> None:
-    with tape_of(recorded(job(90))) as tape:
-        tape.step(3)
-        assert tape.at_s == 3.0
-        tape.step(-1)
-        assert tape.at_s == 2.0
-        tape.advance(70.5)
-        tape.step(-1)
-        assert tape.at_s == 70.0
-        tape.step(-100)
-        assert tape.at_s == 0.0
-        tape.step(1000)
-        assert tape.is_at_end
-        assert tape.at_s == pytest.approx(tape.length_s)
+    with tape_of(recorded(job(90))) as timeline:
+        timeline.step(3)
+        assert timeline.at_s == 3.0
+        timeline.step(-1)
+        assert timeline.at_s == 2.0
+        timeline.advance(70.5)
+        timeline.step(-1)
+        assert timeline.at_s == 70.0
+        timeline.step(-100)
+        assert timeline.at_s == 0.0
+        timeline.step(1000)
+        assert timeline.is_at_end
+        assert timeline.at_s == pytest.approx(timeline.length_s)
 
 
 def test_stepping_back_shows_the_reading_itself(recorded: Recorded) -> None:
-    with tape_of(recorded(job(60))) as tape:
-        tape.step(40)
-        before = tape.snapshot()
-        tape.step(10)
-        tape.step(-10)
+    with tape_of(recorded(job(60))) as timeline:
+        timeline.step(40)
+        before = timeline.snapshot()
+        timeline.step(10)
+        timeline.step(-10)
 
-        assert tape.snapshot() == before
+        assert timeline.snapshot() == before
 
 
 def test_an_input_that_the_fold_rejects_is_reported_and_the_rest_is_played(

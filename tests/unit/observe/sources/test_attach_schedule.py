@@ -52,7 +52,7 @@ def test_a_process_with_a_temporary_obstacle_is_tried_again() -> None:
     assert found == [0, 1, 0]
 
 
-def test_a_process_that_was_refused_for_good_is_not_tried_again() -> None:
+def test_a_process_that_was_refused_permanently_is_not_tried_again() -> None:
     schedule = AttachSchedule()
     schedule.due(seen(1.0, "absent"))
     schedule.received(HookStatus(MAIN, 1.1, "absent", "its Python is free-threaded"))

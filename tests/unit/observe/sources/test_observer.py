@@ -15,7 +15,7 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame, StackSample, StacksTaken, ThreadSample, TreeSample
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.observe.sources.attach_schedule import Injection
-from mpwatch.observe.sources.observer import Observer, Plan
+from mpwatch.observe.sources.observer import ObservationPlan, Observer
 from mpwatch.observe.sources.source import TakeStacks
 from mpwatch.observe.sources.stack_schedule import StackSchedule
 from tests.builders.samples import MAIN, WORKER_0, sample, tree
@@ -71,7 +71,7 @@ class World:
 def observing(world: World, *, keep: list[Input] | None = None, **plan: float) -> Observer:
     return Observer(
         world,  # type: ignore[arg-type]
-        Plan(1.0, lambda _: ReadRequest(), **plan),  # type: ignore[arg-type]
+        ObservationPlan(1.0, lambda _: ReadRequest(), **plan),  # type: ignore[arg-type]
         StackSchedule(),
         keep=None if keep is None else keep.append,
         clock=world.clock,
@@ -150,7 +150,7 @@ def test_stacks_of_a_followed_process_are_shown_between_readings() -> None:
     observer.close()
 
 
-def test_after_the_job_has_ended_snapshots_go_on_and_nothing_is_read() -> None:
+def test_after_the_job_has_ended_snapshots_continue_and_nothing_is_read() -> None:
     world, shown = World(ends_s=105.0), list[Snapshot]()
     observer = observing(world)
 
@@ -210,7 +210,7 @@ def test_a_process_that_is_being_injected_is_not_touched_by_py_spy() -> None:
 
     observer = Observer(
         world,  # type: ignore[arg-type]
-        Plan(1.0, lambda _: ReadRequest()),
+        ObservationPlan(1.0, lambda _: ReadRequest()),
         StackSchedule(),
         injection=Injection(inject, is_allowed=True),
         clock=world.clock,

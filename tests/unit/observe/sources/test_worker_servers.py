@@ -8,7 +8,7 @@ from mpwatch.collect.job.worker_server import NoAnswer
 from mpwatch.model.events import HookGauges
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Hook, Snapshot
-from mpwatch.observe.sources.worker_servers import AGAIN_S, LOOK_S, WorkerServers, servers
+from mpwatch.observe.sources.worker_servers import AGAIN_S, INTERVAL_S, WorkerServers, servers
 from tests.builders.snapshots import NOW_S, main, pid, process, snapshot_of, thread
 
 
@@ -51,17 +51,17 @@ def job(at_s: float, *still_s: float, hook: str = "absent") -> Snapshot:
     return snapshot_of(main(), *ranks, at_s=at_s)
 
 
-def test_all_ranks_are_asked_once_one_of_them_stands_still() -> None:
+def test_all_ranks_are_asked_once_one_of_them_is_stalled() -> None:
     world = World()
 
     assert not world.read(job(NOW_S, 0.0, 0.5))
-    assert world.read(job(NOW_S + LOOK_S, 5.0, 0.5))
+    assert world.read(job(NOW_S + INTERVAL_S, 5.0, 0.5))
 
     assert [each.process for each in world.reported] == [pid(200), pid(201)]
     assert world.reported[1].data == {"collectives": {"states": ["/tmp/1"]}}
 
 
-def test_they_are_asked_again_at_an_interval_while_it_stands_still() -> None:
+def test_they_are_asked_again_at_an_interval_while_it_is_stalled() -> None:
     world = World()
 
     asked = [n for n in range(40) if world.read(job(NOW_S + n, 5.0 + n, 5.0))]
@@ -69,7 +69,7 @@ def test_they_are_asked_again_at_an_interval_while_it_stands_still() -> None:
     assert asked == [0, AGAIN_S, 2 * AGAIN_S, 3 * AGAIN_S]
 
 
-def test_an_answer_counts_no_longer_once_the_ranks_go_on() -> None:
+def test_an_answer_counts_no_longer_once_the_ranks_continue() -> None:
     world = World()
     world.read(job(NOW_S, 5.0))
 

@@ -172,7 +172,7 @@ def test_no_point_is_kept_as_an_object_of_its_own() -> None:
     assert points() <= before
 
 
-def test_a_history_stays_as_it_is_while_the_series_go_on_and_are_thinned() -> None:
+def test_a_history_stays_as_it_is_while_the_series_continue_and_are_thinned() -> None:
     keeper = HistoryKeeper()
     for second in range(POINTS_KEPT):
         keeper.add(tree(float(second), sample(MAIN, float(second), fds=second + 1)), (), {})

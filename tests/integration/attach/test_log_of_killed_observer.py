@@ -1,0 +1,145 @@
+"""Injections and detaches leave a line in the log, whenever mpwatch is killed, and say what left.
+
+A line is written before the target is changed, and a second one with the result afterwards.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import mpwatch
+from mpwatch.attach.inject import inject
+from mpwatch.attach.injection_log import InjectionLog
+from mpwatch.collect.hook import decode
+from mpwatch.model.ids import ProcessId
+from tests.integration.attach.conftest import Running, Start
+from tests.procfs import eventually, hook_threads
+
+pytestmark = pytest.mark.slow
+
+# Injects or detaches as the dashboard does, and is killed as soon as the result is known.
+KILLED = """
+import os, signal, sys
+from mpwatch.attach.attach_session import AttachSession
+from mpwatch.attach.injection_log import InjectionLog
+from mpwatch.collect.job.reader import ReadRequest, TreeCollector
+from mpwatch.collect.process.procfs import stat_of
+
+def die(*_, **__):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+setattr(InjectionLog, sys.argv[3], die)
+root = stat_of(int(sys.argv[1])).process
+tree = TreeCollector(root).collect(ReadRequest(threads=False, links_count=0, maps_count=0,
+                                               memory_count=0, gpu=False))
+session = AttachSession(root, log=InjectionLog(sys.argv[2]))
+session.inject(tree.processes, lambda status: None)
+session.end()
+"""
+
+
+def run_killed(running: Running, folder: Path, at: str) -> list[str]:
+    """The lines of the log of an mpwatch that is killed at its first result of a kind."""
+    command = [sys.executable, "-c", KILLED, str(running.pid), str(folder), at]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    return InjectionLog(str(folder)).lines_about(running.process, 9)
+
+
+def test_an_injection_whose_observer_is_killed_has_a_line(start: Start, tmp_path: Path) -> None:
+    running = start("attach_plain", "idle")
+    (line,) = run_killed(running, tmp_path / "log", "injected")
+
+    assert eventually(lambda: hook_threads(running.pid) == 1)
+    assert " injecting " in line
+    assert f" pid={running.pid} " in line
+    assert ' method="pending call" ' in line or " method=remote_exec " in line
+    assert f" hook={mpwatch.__version__}/{decode.own_version()} " in line
+    assert " result=begun " in line
+    assert "attach_plain" in line
+
+
+def test_a_detach_whose_observer_is_killed_has_a_line(start: Start, tmp_path: Path) -> None:
+    running = start("attach_plain", "idle")
+    injected, detaching = run_killed(running, tmp_path / "log", "detached")
+
+    assert eventually(lambda: hook_threads(running.pid) == 0)
+    assert " inject " in injected
+    assert " result=ready " in injected
+    assert " detaching " in detaching
+    assert " method=socket " in detaching
+
+
+@pytest.mark.parametrize("is_silent", [False, True])
+def test_a_detach_names_the_hook_that_was_removed(
+    start: Start, tmp_path: Path, is_silent: bool
+) -> None:
+    """Not the hook that this mpwatch would inject."""
+    running = start("attach_plain", "idle")
+    source = Path(mpwatch.__file__).parent
+    other = tmp_path / "other"
+    shutil.copytree(source, other / "mpwatch", ignore=shutil.ignore_patterns("__pycache__"))
+    wire = other / "mpwatch" / "hook" / "wire.py"
+    wire.write_text(wire.read_text().replace(f'"{mpwatch.__version__}"', '"0.0.7"') + "\n")
+    program = (
+        "import sys\n"
+        "from mpwatch.attach.inject import inject\n"
+        "from mpwatch.collect.hook import decode\n"
+        "from mpwatch.collect.process.procfs import stat_of\n"
+        "done = inject(stat_of(int(sys.argv[1])).process, timeout_s=20)\n"
+        "assert done.state == 'ready', done\n"
+        "print(decode.own_version())\n"
+    )
+    others = [path for path in sys.path if "site-packages" in path]
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(running.pid)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(other), *others])},
+        cwd=other,
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=True,
+    )
+    checksum = done.stdout.strip()
+    assert checksum != decode.own_version()
+    if is_silent:
+        for socket in Path(os.fspath(runtime_of(running))).glob("*.sock"):
+            socket.unlink()
+
+    state = tmp_path / "state"
+    subprocess.run(
+        [sys.executable, "-m", "mpwatch", "detach", str(running.pid)],
+        env={**os.environ, "XDG_STATE_HOME": str(state)},
+        capture_output=True,
+        timeout=90,
+        check=True,
+    )
+
+    (line,) = InjectionLog(str(state / "mpwatch")).lines_about(running.process, 9)
+    assert " detach " in line
+    assert " result=detached " in line
+    assert f" hook=0.0.7/{checksum} " in line
+
+
+def runtime_of(running: Running) -> Path:
+    environment = Path(f"/proc/{running.pid}/environ").read_bytes().split(b"\0")
+    (value,) = (each[16:] for each in environment if each.startswith(b"XDG_RUNTIME_DIR="))
+    return Path(os.fsdecode(value), "mpwatch")
+
+
+def test_an_attach_that_finds_a_hook_leaves_no_line(start: Start, tmp_path: Path) -> None:
+    running = start("attach_plain", "idle")
+    begun: list[tuple[ProcessId, str, str]] = []
+    for _ in range(2):
+        assert inject(running.process, timeout_s=20, begun=lambda *a: begun.append(a)).state == (
+            "ready"
+        )
+
+    assert [each[0] for each in begun] == [running.process]

@@ -1,0 +1,163 @@
+"""The program closes a descriptor that the hook has just opened, and opens a file of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mpwatch.hook.checks import cuda_lent
+from mpwatch.hook.safe import one_call
+from mpwatch.hook.safe.unpatched import System
+from mpwatch.hook.transport import runtime_dir
+from mpwatch.hook.transport.notes import Notes
+from mpwatch.hook.transport.ring import Ring
+from mpwatch.hook.transport.ring_copy import RingCopy
+
+CONTENT = b"a line of the program\n"
+
+
+class Os:
+    """`os`, but a descriptor is the program's file as soon as one of these functions made it."""
+
+    def __init__(self, own: int, *names: str) -> None:
+        self._own, self._names = own, names
+        self.taken: list[int] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return self._opening if name in self._names else getattr(os, name)
+
+    def _opening(self, *args: Any) -> Any:
+        name = self._names[0]
+        made = getattr(os, name)(*args)
+        fd = args[0] if name == "stat" else made
+        if not self.taken and isinstance(fd, int):
+            self.taken.append(fd)
+            os.dup2(self._own, fd, inheritable=False)
+        return made
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[int]:
+    """The program's file."""
+    (tmp_path / "own").write_bytes(CONTENT)
+    fd = os.open(tmp_path / "own", os.O_RDWR)
+    yield fd
+    os.close(fd)
+
+
+def read_procfs(system: System, _: Path) -> None:
+    assert runtime_dir.start_ticks(system) is None
+
+
+def name_thread(system: System, _: Path) -> None:
+    runtime_dir.name_thread(system, os.getpid(), b"mpwatch-hook")
+
+
+def write_note(system: System, folder: Path) -> None:
+    notes = Notes(system)
+    notes.save(str(folder / "notes"))
+    notes.add("fork", {})
+
+
+def copy_ring(system: System, folder: Path) -> None:
+    copy = RingCopy(system)
+    copy.path = str(folder / "copy")
+    copy.save(Ring(system, 16))
+
+
+def open_ring(system: System, folder: Path) -> None:
+    Ring(system, 16).open_file(str(folder / "ring"), 1, 1)
+
+
+def count_lent(system: System, folder: Path) -> None:
+    (folder / "counters").write_bytes(bytes(128))
+    lent = cuda_lent.Lent(system, str(folder))
+    lent.send((0, b"", 8, 0, b"counters", 0, b"", False))
+    lent.show()
+
+
+@pytest.mark.parametrize(
+    "act", [read_procfs, name_thread, write_note, copy_ring, open_ring, count_lent]
+)
+def test_a_file_of_the_program_under_the_number_is_neither_written_nor_closed(
+    act: Callable[[System, Path], None], own: int, tmp_path: Path
+) -> None:
+    system = System()
+    system.os = replaced = Os(own, "open")
+
+    with contextlib.suppress(OSError):
+        act(system, tmp_path)
+
+    require_untouched(replaced.taken, own)
+
+
+def test_a_ring_in_memory_leaves_a_file_of_the_program_alone(own: int) -> None:
+    system = System()
+    system.os = replaced = Os(own, "memfd_create")
+
+    with pytest.raises(OSError, match="closed the descriptor"):
+        Ring(system, 16).open_memory(1, 1)
+
+    require_untouched(replaced.taken, own)
+
+
+def test_stacks_are_not_written_into_a_file_of_the_program(
+    own: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replaced = Os(own, "memfd_create")
+    monkeypatch.setattr(one_call, "os", replaced)
+
+    with pytest.raises(OSError, match="closed the descriptor"):
+        list(one_call.frames())
+
+    require_untouched(replaced.taken, own)
+
+
+def test_a_search_for_listeners_closes_no_file_of_the_program(own: int, tmp_path: Path) -> None:
+    system = System()
+    (tmp_path / "4194305-1.sock").touch()
+    system.os = replaced = Os(own, "stat")
+
+    for _ in runtime_dir.sweep(system, str(tmp_path)):
+        pass
+
+    require_untouched(replaced.taken, own)
+
+
+def test_a_listener_that_cannot_be_bound_closes_no_file_of_the_program(
+    own: int, session: Any, tmp_path: Path
+) -> None:
+    session.system.os = replaced = Os(own, "stat")
+    with pytest.raises(OSError, match="socket"):
+        session.server.listen(str(tmp_path / "hook.sock"))
+    require_untouched(replaced.taken, own)
+
+
+def require_untouched(taken: list[int], own: int) -> None:
+    """The descriptors are the program's file still, with its content and position."""
+    (fd,) = taken
+    assert os.path.sameopenfile(fd, own)
+    os.close(fd)
+    assert os.fstat(own).st_size == len(CONTENT)
+    assert os.pread(own, 100, 0) == CONTENT
+    assert os.lseek(own, 0, os.SEEK_CUR) == 0
+
+
+def test_only_a_socket_of_the_known_identity_is_closed() -> None:
+    system = System()
+    one, other = socket.socketpair()
+    with one, other:
+        known = runtime_dir.identity(system, one.fileno())
+        assert known is not None
+        fd = other.fileno()
+        runtime_dir.close_socket(system, other, known)
+        assert other.fileno() == -1
+        os.close(fd)
+        runtime_dir.close_socket(system, one, known)
+        assert runtime_dir.identity(system, one.fileno()) is None
