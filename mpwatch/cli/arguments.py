@@ -34,7 +34,7 @@ SPEC names the job:
                            ray:HOST:PORT of another one
   slurm:JOBID              one srun step in the job's allocation for each node;
                            slurm: alone inside an allocation
-  k8s:[NAMESPACE/]POD,POD  kubectl exec; LABEL=VALUE in place of pods
+  k8s:[NAMESPACE/]POD,POD[:CONTAINER]  kubectl exec; LABEL=VALUE in place of pods
   local:N                  N agents that share the jobs of this machine"""
 
 _EPILOG = """\
@@ -204,10 +204,20 @@ def _add_recording(commands: argparse._SubParsersAction[argparse.ArgumentParser]
     _add_hook(record)
     record.set_defaults(command=("mpwatch.cli.recordings", "record"))
 
-    report = commands.add_parser("report", help="write a recording as one page of HTML")
-    report.add_argument("file", metavar="FILE")
+    report = commands.add_parser(
+        "report", help="write a recording, or a job on several machines, as one page of HTML"
+    )
+    report.add_argument("file", nargs="?", metavar="FILE", help="a recording")
+    _add_job(report)
+    report.add_argument(
+        "--for",
+        dest="seconds",
+        type=_seconds,
+        metavar="SECONDS",
+        help="with --job: observe for this long first (default: as diagnose)",
+    )
     report.add_argument("-o", dest="output", required=True, metavar="OUT.html")
-    report.set_defaults(command=("mpwatch.cli.recordings", "report"))
+    report.set_defaults(command=("mpwatch.cli.recordings", "report"), hook=False)
 
     trace = commands.add_parser("trace", help="write a recording as a trace for Perfetto")
     trace.add_argument("file", metavar="FILE")

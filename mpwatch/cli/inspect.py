@@ -138,14 +138,20 @@ def _is_dump(path: str) -> bool:
         return False  # the reader of recordings says why
 
 
-def of_job(arguments: argparse.Namespace, subject: object, command: str) -> bool:
+def of_job(arguments: argparse.Namespace, subject: object, command: str, name: str = "PID") -> bool:
     """Whether a command is about a job on several machines.
+
+    Args:
+        arguments: Of the command.
+        subject: What the command is about otherwise.
+        command: Its name.
+        name: What the subject is called.
 
     Raises:
         Failure: Both or neither of `--job` and a subject are given.
     """
     if (arguments.job is None) == (subject is None):
-        sentence = f"mpwatch {command} needs one of PID and --job SPEC."
+        sentence = f"mpwatch {command} needs one of {name} and --job SPEC."
         raise Failure(sentence, f"mpwatch {command} --help")
     if arguments.job is not None and arguments.hook:
         sentence = "Nothing is injected on other machines."

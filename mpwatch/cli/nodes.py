@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import socket
 import sys
 import time
 from collections import Counter
@@ -19,6 +20,7 @@ from mpwatch.cli.failures import (
     Failure,
     check_recordable,
     reading,
+    writing,
 )
 from mpwatch.cli.inspect import LEAST_S, LONGEST_S
 from mpwatch.cli.targets import exiting_on_signals
@@ -136,6 +138,30 @@ def diagnose(arguments: argparse.Namespace) -> int:
     findings = watch.judge.findings(views)
     _print(views, findings, arguments, documents, problems)
     return EXIT_INTERRUPTED if is_interrupted else _exit_code(views, findings, arguments)
+
+
+def report(arguments: argparse.Namespace) -> int:
+    """Watch all nodes of a job as `diagnose` does and write them as one page of HTML."""
+    from mpwatch.model.units import seconds_text
+    from mpwatch.nodes.report import job_html
+    from mpwatch.report.json import utc_text
+
+    watch = _JobWatch(arguments.seconds)
+    began_s, is_interrupted = time.monotonic(), False
+    with _connected(arguments) as (head, progress):
+        try:
+            views = _watch(head, progress, lambda s: watch.is_enough(head, s), watch.limit_s)
+        except KeyboardInterrupt:
+            is_interrupted, views = True, head.views()
+    at = utc_text(time.time())[:19].replace("T", " ") + " UTC"
+    facts = (
+        at,
+        f"read from {socket.gethostname()}",
+        f"observed for {seconds_text(time.monotonic() - began_s)}",
+    )
+    with writing(arguments.output) as file:
+        file.write(job_html(arguments.job, facts, views, watch.judge.findings(views)))
+    return EXIT_INTERRUPTED if is_interrupted else 0
 
 
 def _exit_code(

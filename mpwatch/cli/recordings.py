@@ -54,7 +54,13 @@ def record(arguments: argparse.Namespace) -> int:
 
 
 def report(arguments: argparse.Namespace) -> int:
-    """Write a recording as one page of HTML."""
+    """Write a recording, or a job on several machines, as one page of HTML."""
+    if of_job(arguments, arguments.file, "report", "FILE"):
+        from mpwatch.cli import nodes
+
+        return nodes.report(arguments)
+    if arguments.seconds is not None:
+        raise Failure("--for is for a job on several machines.", "mpwatch report --job SPEC")
     from mpwatch.observe.recording.file import is_of_several_nodes
     from mpwatch.observe.sources.replay import replay_course
     from mpwatch.report.html import report_html

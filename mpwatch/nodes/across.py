@@ -191,11 +191,14 @@ def _of_group(ranks: Sequence[PlacedRank], views: Sequence[NodeView]) -> Iterato
     alive = [each for each in known if not each.row.is_ended]
     inside = [each for each in alive if each.row.place is not None]
     late = [each for each in alive if each.row.place is None]
+    unknown = [each for each in late if not _is_known(each)]
     if not inside or any(each.quiet_s < STALLED_S for each in inside):
         return
     if _is_told_by_its_node(ranks):
         return
-    if any(not each.row.has_stack and each.row.state not in _STOPPED for each in late):
+    # A rank without a stack may be at any line, also in the collective. Where others are known to
+    # be elsewhere, they are waited for in any case, unless one of them goes on.
+    if unknown and (len(unknown) == len(late) or not all(map(_stands, late))):
         return
     if len(inside) < len(late) and any(each.quiet_s < ALL_STALLED_S for each in late):
         return
@@ -204,7 +207,7 @@ def _of_group(ranks: Sequence[PlacedRank], views: Sequence[NodeView]) -> Iterato
     gone = [each for each in known if each.row.is_ended and each.row.rank not in numbers]
     missing = _missing(ranks, alive)
     if late or gone:
-        yield _stuck(inside, late or gone)
+        yield _stuck(inside, [each for each in late if _is_known(each)] or gone, unknown)
     elif missing:
         yield _unseen(inside, missing, ranks, views)
     else:
@@ -229,8 +232,25 @@ def _missing(ranks: Sequence[PlacedRank], alive: Sequence[PlacedRank]) -> list[i
     return [number for number in range(size) if number not in seen] if size <= RANKS_LIMIT else []
 
 
-def _stuck(inside: Sequence[PlacedRank], late: Sequence[PlacedRank]) -> JobFinding:
-    """Ranks wait in a collective for others that are elsewhere or have ended."""
+def _is_known(late: PlacedRank) -> bool:
+    """Whether it is known that a rank is in no collective."""
+    return late.row.has_stack or late.row.state in _STOPPED
+
+
+def _stands(each: PlacedRank) -> bool:
+    return each.quiet_s >= STALLED_S or each.row.state in _STOPPED
+
+
+def _stuck(
+    inside: Sequence[PlacedRank], late: Sequence[PlacedRank], unknown: Sequence[PlacedRank]
+) -> JobFinding:
+    """Ranks wait in a collective for others that are elsewhere or have ended.
+
+    Args:
+        inside: The ranks that wait.
+        late: Those that they wait for.
+        unknown: Those of which no stack is known; they make no progress.
+    """
     since_s = min(each.quiet_s for each in inside)
     place = _place_words(inside)
     first = max(late, key=lambda each: (each.row.has_failed, each.quiet_s))
@@ -243,6 +263,8 @@ def _stuck(inside: Sequence[PlacedRank], late: Sequence[PlacedRank]) -> JobFindi
     others = f" and {len(late) - 1} more" if len(late) > 1 else ""
     evidence = [_inside_words(inside, since_s), *map(_whereabouts, late[:NAMES_SHOWN])]
     evidence += [f"recorded by {each.called}: {words}" for each, words in _records(inside, late)]
+    if unknown:
+        evidence.append(f"no stack is known of {_list(unknown)}, without progress as well")
     return JobFinding(
         rule=STUCK,
         severity=severity,

@@ -19,6 +19,7 @@ MAPS_BYTES_LIMIT = 4 << 20
 _RANK_VARIABLES = frozenset((b"RANK", b"LOCAL_RANK", b"WORLD_SIZE"))
 """RANK is set by torchrun and accelerate, LOCAL_RANK alone by Lightning's own launcher."""
 _TORCH_LIBRARY = re.compile(rb"(/[^\n]*/torch)/lib/libtorch(?:_cpu|_python)?\.so")
+_DRIVER = re.compile(rb"^NVRM version:[^\n]*?\s(\d+(?:\.\d+){1,3})\s", re.MULTILINE)
 _VERSION = re.compile(rb"^__version__\s*=\s*['\"]([^'\"]{1,60})['\"]", re.MULTILINE)
 
 
@@ -141,3 +142,17 @@ def torch_version(pid: int, proc: str = "/proc") -> str | None:
     except OSError:
         return None
     return clean(version.group(1), 60) if version is not None else None
+
+
+def gpu_driver(proc: str = "/proc") -> str | None:
+    """The version of the loaded NVIDIA driver, `NVIDIA 535.104.05`; `None` without one.
+
+    By driver/nvidia/version, whose first line the driver writes (nv_procfs_read_version in
+    nv-procfs.c, drivers 470 to 615): `NVRM version: NVIDIA UNIX x86_64 Kernel Module
+    535.104.05  Sat Aug 19 ...`, or `... Open Kernel Module for x86_64  560.35.03  Release ...`.
+    """
+    try:
+        found = _DRIVER.search(procfs.read(f"{proc}/driver/nvidia/version", VERSION_BYTES_LIMIT))
+    except OSError:
+        return None
+    return f"NVIDIA {found.group(1).decode('ascii')}" if found is not None else None

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.nodes.find import is_there, torch_version
+from mpwatch.nodes.find import gpu_driver, is_there, torch_version
 from mpwatch.observe.sources.live import LiveOptions, LiveSource
 from mpwatch.observe.sources.source import Source
 
@@ -50,6 +50,8 @@ class JobsOfNode:
     new_source: Callable[[ProcessId], Source] = field(
         default=lambda root: LiveSource(root, LiveOptions())
     )
+    driver: str | None = field(default_factory=gpu_driver)
+    """The GPU driver of this machine; another one cannot be loaded while a job uses it."""
     problem: str = ""
     """Why jobs could not be found at the last attempt; empty if they could."""
     has_looked: bool = False
@@ -97,7 +99,7 @@ class JobsOfNode:
             return any(each.newest is None for each in self._observed.values())
 
     def facts(self) -> dict[str, str]:
-        """What snapshots do not have: the version of torch, where all jobs have the same."""
+        """What snapshots do not have: the GPU driver, and the version of torch if jobs agree."""
         with self._lock:
             observed = list(self._observed.values())
         for each in observed:
@@ -106,7 +108,8 @@ class JobsOfNode:
                 versions = (torch_version(p.pid) for p in each.newest.living() if p.role != "other")
                 each.torch = next((version for version in versions if version), None)
         found = {each.torch for each in observed if each.torch is not None}
-        return {"torch": found.pop()} if len(found) == 1 else {}
+        facts = {"driver": self.driver} if self.driver is not None else {}
+        return {**facts, "torch": found.pop()} if len(found) == 1 else facts
 
     def stop(self, limit_s: float) -> None:
         """Stop all sources; returns after at most this many seconds."""

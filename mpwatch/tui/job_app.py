@@ -120,7 +120,9 @@ class JobApp(App[None]):
         self.post_message(AnswerArrived(answer))
 
     def on_state_arrived(self, message: StateArrived) -> None:
-        """Show the newest state."""
+        """Show the newest state; nothing once the screens have gone, while the app ends."""
+        if not self.screen_stack:
+            return
         if self._termination is not None:
             self._termination.check_terminal()
         self.state = message.state
@@ -140,10 +142,13 @@ class JobApp(App[None]):
         lines = job.finding_lines(state, width)
         self._finding_lines.display = bool(lines)
         self._finding_lines.show(lines)
-        self._node_table.show(job.node_groups(state), lambda group: job.node_row(group, state))
-        self._rank_table.show(
-            job.ranks_of(state, self._only), lambda rank: job.rank_row(rank, state)
-        )
+        # Only the table on screen: a job of 1,000 nodes has 64,000 ranks.
+        if self._page == "nodes":
+            self._node_table.show(job.node_groups(state), lambda group: job.node_row(group, state))
+        else:
+            self._rank_table.show(
+                job.ranks_of(state, self._only), lambda rank: job.rank_row(rank, state)
+            )
         self._draw_details()
 
     def _draw_details(self) -> None:

@@ -21,7 +21,7 @@ from mpwatch.nodes.job_source import (
 from mpwatch.nodes.summary import FindingRow, NodeRow, NodeSummary
 from mpwatch.observe.sources.source import Pause, Seek, SetSpeed
 from mpwatch.report.json import finding_json, process_json
-from mpwatch.tui.job_app import JobApp
+from mpwatch.tui.job_app import JobApp, StateArrived
 from tests.builders.report_job import WORKER, job
 from tests.tui.golden_text import check_golden
 from tests.tui.screen_text import screen_text
@@ -152,6 +152,16 @@ async def test_a_newer_state_replaces_the_shown_one() -> None:
 
     assert "node-1" not in before
     assert "node-1" in after
+
+
+async def test_a_state_that_arrives_while_the_app_ends_is_ignored() -> None:
+    app = JobApp(ScriptedJob(), "local:1")
+    async with app.run_test(size=(100, 24)):
+        pass
+
+    app.on_state_arrived(StateArrived(stuck_job()))
+
+    assert app.state.nodes == ()
 
 
 async def test_an_answer_that_is_not_understood_is_reported() -> None:

@@ -1,4 +1,7 @@
-"""`k8s:[NAMESPACE/]POD,POD` or `k8s:[NAMESPACE/]LABEL=VALUE`: kubectl exec, one for each pod."""
+"""`k8s:[NAMESPACE/]POD,POD[:CONTAINER]` or `k8s:[NAMESPACE/]LABEL=VALUE[:CONTAINER]`.
+
+One `kubectl exec` for each pod, in the container that is named or in its default one.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +31,10 @@ def launches(rest: str, agent: AgentCommand) -> list[Launch]:
         namespace, pods = "", rest
     if namespace and not _NAME.fullmatch(namespace):
         raise CannotLaunch(f"{namespace!r} is not a namespace.", "kubectl get namespaces")
+    pods, colon, container = pods.partition(":")
+    if colon and not _NAME.fullmatch(container):
+        raise CannotLaunch(f"{container!r} is no name of a container.", "kubectl describe pod POD")
+    chosen = ["-c", container] if colon else []
     kubectl = engine("kubectl", INSTALL)
     where = ["-n", namespace] if namespace else []
     if "=" in pods:
@@ -40,8 +47,8 @@ def launches(rest: str, agent: AgentCommand) -> list[Launch]:
     return [
         Launch(
             name,
-            (kubectl, "exec", "-i", *where, name, "--", "sh", "-c", agent.shell_line()),
-            " ".join(["kubectl exec", *where, name, "--", agent.check]),
+            (kubectl, "exec", "-i", *where, *chosen, name, "--", "sh", "-c", agent.shell_line()),
+            " ".join(["kubectl exec", *where, *chosen, name, "--", agent.check]),
         )
         for name in names
     ]

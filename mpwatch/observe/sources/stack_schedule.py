@@ -10,11 +10,16 @@ not need one. A child started by spawn is taken a few more times while it is you
 it only imports. Processes with a hook take turns. Of the others only the root is taken while it
 works, at intervals that double as long as nothing about it changes.
 
+A launcher of ranks, such as torchrun, uses cpu at intervals whatever its ranks do. Below one, each
+rank counts as a root of its own. Once half of the ranks have stopped, the others are taken, too:
+those without cpu time for some seconds at once, those that work as a root that works.
+
 `StackRounds` serves diagnoses and recordings without a screen: every process, round after round.
 """
 
 from __future__ import annotations
 
+import math
 import queue
 import threading
 import time
@@ -44,7 +49,9 @@ ROOT_S = 10.0
 ROOT_LIMIT_S = 160.0
 """Shortest and longest interval between stacks of a root that works."""
 REPEATED_PER_READING = 2
-"""Limit for stopped processes without a hook."""
+"""Least limit for stopped processes without a hook."""
+REPEATED_READINGS = 8
+"""In so many readings stacks of all processes are taken, if all have stopped."""
 BUSY_PERCENT = 5.0
 YOUNG_S = 30.0
 YOUNG_AGAIN_S = 2.0
@@ -58,6 +65,8 @@ FOCUS_LIMIT_S = 240.0
 """The interval doubles up to this while the cursor does not move: the user may be absent."""
 FIRST_ROUND_S = 0.3
 """Hooks may connect before the first round: a process with a hook is asked, not stopped."""
+_DEPTH_LIMIT = 16
+"""Processes are not looked for further above others."""
 ROUND_S = 2.0
 """Shortest interval between two rounds."""
 PATIENCE = 10
@@ -201,8 +210,8 @@ class SelectedStacks:
     """The automatic plan of the dashboard; see the module."""
 
     def __init__(self) -> None:
-        self._root_turn = RootTurn()
-        self._standstill = Standstill()
+        self._turns: dict[ProcessId, RootTurn] = {}
+        self._standstills: dict[ProcessId, Standstill] = {}
 
     @property
     def is_pending(self) -> bool:
@@ -222,11 +231,18 @@ class SelectedStacks:
         hooked: list[tuple[float, ProcessId]] = []
         young: list[tuple[float, ProcessId]] = []
         due: list[ProcessId] = []
-        root = snapshot.get(snapshot.root)
-        has_stopped = self._standstill.has_begun(root)
+        heads = heads_of(snapshot)
+        stopped = self._stopped(snapshot, heads)
+        is_waited_for = 2 * len(stopped - {snapshot.root}) >= len(heads) - 1
+        if len(heads) > 1 and is_waited_for:
+            # Most ranks have stopped: what the others wait for is more than their usual pauses.
+            stopped |= {each for each, process in heads.items() if _is_still(process)}
+        head_of = _head_finder(snapshot, heads)
+        count = 0
         for process in snapshot.living():
             if process.process in excluded or not _can_be_taken(process):
                 continue
+            count += 1
             last_s = taken_at_s.get(process.process)
             if last_s is None:
                 first.append(process.process)
@@ -235,16 +251,62 @@ class SelectedStacks:
                     hooked.append((last_s, process.process))
             elif at_s - last_s >= YOUNG_AGAIN_S and _is_young(snapshot, process):
                 young.append((last_s, process.process))
-            elif process is root and not has_stopped:
-                if self._root_turn.is_due(snapshot, process, at_s - last_s):
+            elif process.process in heads and process.process not in stopped:
+                turn = self._turns.setdefault(process.process, RootTurn())
+                may_be_due = process is heads[snapshot.root] or is_waited_for
+                if may_be_due and turn.is_due(snapshot, process, at_s - last_s):
                     due.append(process.process)
-            elif has_stopped and _has_stopped_since(process, at_s - last_s):
+            elif head_of(process) in stopped and _has_stopped_since(process, at_s - last_s):
                 again.append(process.process)
         due.extend(first[:FIRST_PER_READING])
         due.extend(process for _, process in sorted(hooked)[:HOOKED_PER_READING])
         due.extend(process for _, process in sorted(young)[:YOUNG_PER_READING])
-        due.extend(again[:REPEATED_PER_READING])
+        due.extend(again[: max(REPEATED_PER_READING, math.ceil(count / REPEATED_READINGS))])
         return due
+
+    def _stopped(
+        self, snapshot: Snapshot, heads: Mapping[ProcessId, Process | None]
+    ) -> set[ProcessId]:
+        """The heads that have stopped; those that are no more are forgotten."""
+        if self._standstills.keys() != heads.keys():
+            self._standstills = {
+                each: self._standstills.get(each) or Standstill() for each in heads
+            }
+            self._turns = {each: turn for each, turn in self._turns.items() if each in heads}
+        return {each for each, known in self._standstills.items() if known.has_begun(heads[each])}
+
+
+def heads_of(snapshot: Snapshot) -> dict[ProcessId, Process | None]:
+    """The processes by which it is told whether a part of a job has stopped.
+
+    Returns:
+        The root, `None` if it is unknown; of a launcher also the ranks that it has started.
+    """
+    root = snapshot.get(snapshot.root)
+    heads: dict[ProcessId, Process | None] = {snapshot.root: root}
+    if root is not None and root.role == "launcher":
+        for each in snapshot.living():
+            if each.role == "rank" and each.parent == root.process:
+                heads[each.process] = each
+    return heads
+
+
+def _head_finder(
+    snapshot: Snapshot, heads: Mapping[ProcessId, Process | None]
+) -> Callable[[Process], ProcessId]:
+    """Finds the head of a process: itself, or the next one above it."""
+    if len(heads) == 1:
+        return lambda process: snapshot.root
+
+    def head_of(process: Process) -> ProcessId:
+        found: Process | None = process
+        for _ in range(_DEPTH_LIMIT):
+            if found is None or found.process in heads:
+                break
+            found = snapshot.get(found.parent)
+        return found.process if found is not None and found.process in heads else snapshot.root
+
+    return head_of
 
 
 class RootTurn:
@@ -264,6 +326,10 @@ class RootTurn:
             return False
         self._interval_s = min(ROOT_LIMIT_S, 2 * self._interval_s)
         return True
+
+
+def _is_still(process: Process | None) -> bool:
+    return process is not None and (_still_s(process) or 0.0) >= STILL_S
 
 
 class Standstill:
@@ -318,9 +384,14 @@ def _has_stopped_since(process: Process, since_s: float) -> bool:
 
 def _still_s(process: Process) -> float | None:
     """For how long none of its threads has used cpu; `None` if one has, or nothing was read."""
-    stills = [thread.still_s for thread in process.threads]
-    known = [still for still in stills if still is not None]
-    return min(known) if known and len(known) == len(stills) else None
+    least_s: float | None = None
+    for thread in process.threads:
+        still_s = thread.still_s
+        if still_s is None:
+            return None
+        if least_s is None or still_s < least_s:
+            least_s = still_s
+    return least_s
 
 
 class FocusIntervals:

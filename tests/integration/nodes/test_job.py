@@ -126,6 +126,18 @@ def test_a_dump_has_the_processes_of_all_nodes(sleepers: list[int], mark: str) -
     assert [len(node["processes"]) for node in nodes] == [1, 1, 0]
 
 
+def test_a_report_of_a_job_has_its_ranks(sleepers: list[int], mark: str, tmp_path: Path) -> None:
+    page = tmp_path / "job.html"
+    done = run("report", "--job", "local:2", "--for", "1", "-o", str(page), mark=mark)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    text = page.read_text()
+    assert "<h1>mpwatch: local:2</h1>" in text
+    assert "read from" in text
+    assert all(f">{pid}<" in text for pid in sleepers)
+    assert agents(mark) == []
+
+
 def test_a_killed_head_leaves_no_agent(sleepers: list[int], mark: str) -> None:
     head = subprocess.Popen(
         command("diagnose", "--job", "local:2", "--for", "600", mark=mark),
@@ -317,6 +329,8 @@ def read(url: str) -> str:
         (("dump",), 2, "needs one of PID and --job SPEC"),
         (("dump", "1", "--job", "local:1"), 2, "needs one of PID and --job SPEC"),
         (("dump", "--job", "mars:1"), 2, "is not a job"),
+        (("report", "-o", "x.html"), 2, "needs one of FILE and --job SPEC"),
+        (("report", "a.mpw", "--for", "3", "-o", "x.html"), 2, "--for is for a job"),
         (("dump", "--job", "local:1", "--hook"), 2, "Nothing is injected"),
     ],
 )

@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,8 @@ from tests.integration.nodes.test_job import agents, until
 
 pytestmark = pytest.mark.slow
 NODES = ("n1", "n2", "n3", "n4")
-COMMANDS = ("srun", "squeue", "scontrol", "scancel", "sinfo")
+RANKS = 2 * len(NODES)
+COMMANDS = ("sbcast", "srun", "squeue", "scontrol", "scancel", "sinfo")
 CONFIGURATION = """\
 ClusterName=test
 SlurmctldHost={host}(127.0.0.1)
@@ -106,22 +108,22 @@ def _output(*command: str) -> str:
 
 @pytest.fixture
 def job(slurm: Path) -> Iterator[str]:
-    """The number of a job of four gloo ranks, one on each node; rank 2 is stuck."""
+    """The number of a job of eight gloo ranks, two on each node; rank 5 is stuck."""
     script = slurm / "rank.sh"
     script.write_text(
-        f"#!/bin/sh\nexport RANK=$SLURM_PROCID WORLD_SIZE=4 STUCK=2 MASTER_ADDR=127.0.0.1 "
+        f"#!/bin/sh\nexport RANK=$SLURM_PROCID WORLD_SIZE={RANKS} STUCK=5 MASTER_ADDR=127.0.0.1 "
         f"MASTER_PORT={free_port()}\nexec {sys.executable} {PROGRAMS / 'rank_of_job.py'}\n"
     )
     script.chmod(0o755)
     ranks = subprocess.Popen(
-        ["srun", "-N4", "--ntasks-per-node=1", "--unbuffered", str(script)],
+        ["srun", "-N4", "--ntasks-per-node=2", "--unbuffered", str(script)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
     assert ranks.stdout is not None
     said = ""
-    while said.count("ready") < len(NODES):  # srun joins lines that arrive together
+    while said.count("ready") < RANKS:  # srun joins lines that arrive together
         line = ranks.stdout.readline()
         assert line
         said += line
@@ -136,7 +138,9 @@ def mpwatch(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "mpwatch", *arguments]
 
 
-def test_a_stuck_rank_of_a_slurm_job_is_named_and_no_fault_leaves_an_agent(job: str) -> None:
+def test_a_stuck_rank_of_a_slurm_job_is_named_and_no_fault_leaves_an_agent(
+    job: str, slurm: Path
+) -> None:
     # One test for everything: starting the cluster and its ranks takes half a minute.
     spec = f"slurm:{job}"
     done = subprocess.run(
@@ -149,9 +153,12 @@ def test_a_stuck_rank_of_a_slurm_job_is_named_and_no_fault_leaves_an_agent(job: 
     ]
     (finding,) = document["findings"]
     assert (finding["rule"], finding["node"]) == ("rank-stuck-in-collective", "n3")
-    assert finding["rank"] == 2
+    assert finding["rank"] == 5
+    assert finding["summary"].startswith("7 ranks wait in all_reduce for rank 5 on n3")
     assert "save_checkpoint" in finding["summary"]
+    assert "ranks 0-4, 6-7 on 4 nodes" in finding["evidence"][0]
 
+    _check_a_file_that_was_sent(job, slurm)
     for fault in (_kill_head, _kill_launchers, _cancel):
         head = subprocess.Popen(
             mpwatch("diagnose", "--job", spec, "--for", "300"),
@@ -170,6 +177,33 @@ def test_a_stuck_rank_of_a_slurm_job_is_named_and_no_fault_leaves_an_agent(job: 
             head.wait()
     # The last fault was the end of the allocation.
     assert f"Slurm cancelled the agent, as it does when job {job} ends." in said
+
+
+def _check_a_file_that_was_sent(job: str, folder: Path) -> None:
+    """The way of README: sbcast brings the program of the agent to the nodes."""
+    program, sent = folder / "agent", folder / "sent"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m mpwatch "$@"\n')
+    # The four nodes of this test have one file system: the last one that writes has it.
+    done = subprocess.run(
+        ["sbcast", "--force", f"--jobid={job}", str(program), str(sent)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    program.unlink()
+    document = json.loads(
+        _output(*mpwatch("dump", "--job", f"slurm:{job}", "--json", "--agent", f"sh {sent}"))
+    )
+    assert [node["state"] for node in document["nodes"]] == ["live"] * 4
+    assert sorted(each["rank"] for node in document["nodes"] for each in _ranks(node)) == [
+        *range(8)
+    ]
+
+
+def _ranks(node: dict[str, Any]) -> list[dict[str, Any]]:
+    return [each for each in node["processes"] if each["rank"] is not None]
 
 
 def _python_agents(job: str) -> list[int]:

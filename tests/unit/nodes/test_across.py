@@ -129,6 +129,16 @@ def test_a_rank_that_computes_is_information() -> None:
     assert "still working at save.py:9 save" in found.summary
 
 
+def test_a_stuck_rank_is_named_although_of_others_no_stack_is_known() -> None:
+    found = only(
+        node("a", row(0, world=5), row(1, world=5), row(4, world=5)),
+        node("b", elsewhere(2, world=5), elsewhere(3, world=5, has_stack=False, quiet_s=95.0)),
+    )
+
+    assert found.summary.startswith("3 ranks wait in all_reduce for rank 2 on b, which has made no")
+    assert found.evidence[-1] == "no stack is known of rank 3, without progress as well"
+
+
 def test_a_stopped_rank_is_named_without_a_stack() -> None:
     stopped = elsewhere(1, has_stack=False, line="", state="stopped")
     found = only(node("a", row(0, world=2)), node("b", stopped))
@@ -144,6 +154,9 @@ def test_a_stopped_rank_is_named_without_a_stack() -> None:
         (node("a", row(0, quiet_s=3.0), row(1)), node("b", elsewhere(2), row(3))),
         # A rank without a stack yet may be at any line.
         (node("a", row(0), row(1)), node("b", elsewhere(2, has_stack=False), row(3))),
+        # It goes on, and may be what the other one waits for; and the other way round.
+        (node("a", row(0)), node("b", elsewhere(1), elsewhere(2, has_stack=False, quiet_s=None))),
+        (node("a", row(0)), node("b", elsewhere(1, quiet_s=2.0), elsewhere(2, has_stack=False))),
         # Most ranks compute.
         (node("a", row(0), elsewhere(1, quiet_s=None)), node("b", elsewhere(2, quiet_s=None))),
         # No rank waits in a collective.
@@ -243,6 +256,21 @@ def test_nodes_of_one_job_that_differ() -> None:
 
     assert (found.rule, found.severity, found.node) == (DIFFER, Severity.WARNING, "c")
     assert found.evidence == ("torch: 2.9.1 on a, b; 2.6.0 on c",)
+
+
+def test_nodes_with_different_gpu_drivers() -> None:
+    moving: dict[str, Any] = {"quiet_s": None, "place": None}
+    old, new = {"driver": "NVIDIA 535.104.05"}, {"driver": "NVIDIA 560.35.03"}
+    found = only(
+        *(node(f"n{n}", row(n, **moving), facts=new) for n in range(3)),
+        node("n3", row(3, **moving), facts=old),
+        # Without a GPU nothing is compared.
+        node("n4", row(4, **moving)),
+    )
+
+    assert (found.rule, found.severity, found.node) == (DIFFER, Severity.INFO, "n3")
+    assert found.summary == "nodes of one job differ in driver"
+    assert found.evidence == ("driver: NVIDIA 560.35.03 on n0, n1, n2; NVIDIA 535.104.05 on n3",)
 
 
 def test_nodes_of_different_jobs_may_differ() -> None:

@@ -6,10 +6,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from mpwatch.nodes.find import Selection, find_roots, torch_version
+from mpwatch.nodes.find import Selection, find_roots, gpu_driver, torch_version
 
 WAIT = "input()"
 MARK = f"of-{os.getpid()}"
@@ -76,3 +77,30 @@ def test_the_roots_are_divided_into_parts() -> None:
 
 def test_a_process_without_torch_has_no_version(ranks: list[int]) -> None:
     assert torch_version(ranks[0]) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        (
+            "NVRM version: NVIDIA UNIX x86_64 Kernel Module  470.57.02  Tue Jul 13 2021\n"
+            "GCC version:  gcc version 10.2.1 20210110 (Debian 10.2.1-6)\n",
+            "NVIDIA 470.57.02",
+        ),
+        (
+            "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  565.77  Release Build  (x)\n",
+            "NVIDIA 565.77",
+        ),
+        ("GCC version:  gcc version 12.3.0 (Ubuntu 12.3.0-1)\n", None),
+        ("NVRM version: \x1b[31m\n", None),
+        (None, None),
+    ],
+)
+def test_the_gpu_driver_is_read_where_one_is_loaded(
+    tmp_path: Path, text: str | None, version: str | None
+) -> None:
+    if text is not None:
+        (tmp_path / "driver/nvidia").mkdir(parents=True)
+        (tmp_path / "driver/nvidia/version").write_text(text)
+
+    assert gpu_driver(str(tmp_path)) == version

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.nodes import jobs_of_node
@@ -103,3 +105,11 @@ def test_processes_that_cannot_be_listed_are_a_problem_not_an_end() -> None:
 
     assert jobs.problem == "processes cannot be listed: Permission denied"
     assert jobs.has_looked
+
+
+@pytest.mark.parametrize(
+    ("driver", "facts"),
+    [("NVIDIA 535.104.05", {"driver": "NVIDIA 535.104.05"}), (None, {})],
+)
+def test_the_gpu_driver_is_a_value_to_compare(driver: str | None, facts: dict[str, str]) -> None:
+    assert JobsOfNode(list, driver=driver).facts() == facts

@@ -148,7 +148,11 @@ def test_pods_are_named_or_chosen_by_a_label(programs: Path) -> None:
 
     assert [each.name for each in named] == ["train-0", "train-1"]
     assert named == chosen
-    assert named[0].command[1:5] == ("exec", "-i", "-n", "ml")
+    assert named[0].command[1:6] == ("exec", "-i", "-n", "ml", "train-0")
+    for named_one in ("k8s:ml/train-0,train-1:debug", "k8s:ml/app=train:debug"):
+        (of_container, _) = launches(named_one, AGENT)
+        assert of_container.command[1:8] == ("exec", "-i", "-n", "ml", "-c", "debug", "train-0")
+        assert "-n ml -c debug train-0" in of_container.check
 
 
 @pytest.mark.parametrize(
@@ -163,6 +167,8 @@ def test_pods_are_named_or_chosen_by_a_label(programs: Path) -> None:
         ("slurm:../x", "is not the number of a Slurm job"),
         ("k8s:ml/", "names no pod"),
         ("k8s:--kubeconfig=x", "is not LABEL=VALUE"),
+        ("k8s:ml/pod:", "is no name of a container"),
+        ("k8s:ml/pod:-it", "is no name of a container"),
         ("k8s:-x/pod", "is not a namespace"),
         ("ray:", "names no cluster"),
     ],

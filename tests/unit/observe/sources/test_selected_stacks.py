@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from mpwatch.model.events import HookStatus
@@ -12,9 +13,11 @@ from mpwatch.observe.sources.stack_schedule import (
     FIRST_PER_READING,
     HOOKED_PER_READING,
     LONGER,
+    REPEATED_READINGS,
     ROOT_LIMIT_S,
     ROOT_S,
     STILL_LIMIT_S,
+    STILL_S,
     YOUNG_PER_READING,
     YOUNG_S,
     SelectedStacks,
@@ -302,3 +305,71 @@ def test_many_young_children_take_turns() -> None:
 
     for seen in snapshots[1:]:
         assert len(plan.due(seen)) <= first + YOUNG_PER_READING
+
+
+RANKS = 64
+
+
+def launched(
+    seconds: int,
+    busy: frozenset[int] = frozenset(),
+    pauses: frozenset[int] = frozenset(),
+    asked_at_s: Mapping[int, ProcessId] = {},
+) -> list[tuple[float, ProcessId]]:
+    """The stacks taken of a launcher that polls and of its ranks, which stop after 20 s.
+
+    Args:
+        seconds: How long the job is watched.
+        busy: Numbers of ranks that go on.
+        pauses: Numbers of ranks that use cpu every ten seconds only, while they work.
+        asked_at_s: When the user asks for the stacks of a process.
+    """
+    fold, plan, looked = Fold(), Plan(), []
+    for second in range(1, seconds + 1):
+        at_s = float(second)
+        polling = ThreadSample(100, "torchrun", "S", second)
+        root = sample(MAIN, at_s, role="launcher", threads=(polling,))
+        ranks = []
+        for number in range(RANKS):
+            ticks = second if number in busy else min(second, 20)
+            ticks = ticks // 10 if number in pauses else ticks
+            thread = ThreadSample(200 + number, "python", "S", ticks)
+            rank = sample(
+                ProcessId(200 + number, 1), at_s, parent=100, role="rank", threads=(thread,)
+            )
+            ranks.append(replace(rank, is_python=True))
+        fold.apply(tree(at_s, replace(root, is_python=True), *ranks))
+        if second in asked_at_s:
+            plan.schedule.request(TakeStacks(asked_at_s[second]))
+            plan.schedule.due_between(fold.snapshot(), at_s)
+        looked += [(at_s, each) for each in plan.due(fold.snapshot()) if each != MAIN]
+    return looked
+
+
+def test_stacks_of_ranks_that_stop_below_a_launcher_that_polls_are_taken_soon() -> None:
+    taken = [(at_s, process) for at_s, process in launched(40) if at_s > 20.0]
+
+    assert {process.pid for _, process in taken} == set(range(200, 200 + RANKS))
+    assert len(taken) == RANKS
+    assert max(at_s for at_s, _ in taken) - 20.0 <= STILL_S + 1 + REPEATED_READINGS
+
+
+def test_stacks_of_a_rank_that_works_are_taken_while_the_others_wait_for_it() -> None:
+    busy = ProcessId(237, 1)
+
+    taken = [at_s for at_s, process in launched(60, frozenset({37})) if process == busy]
+
+    assert len(taken) >= 2
+    assert taken[1] > 20.0
+
+
+def test_stacks_of_a_rank_with_usual_pauses_are_taken_as_soon_as_most_others_stand() -> None:
+    pausing = ProcessId(200, 1)
+
+    taken = launched(60, pauses=frozenset({0}), asked_at_s={18: pausing})
+
+    assert min(at_s for at_s, each in taken if each == pausing and at_s > 18.0) <= 21.0 + STILL_S
+
+
+def test_stacks_of_ranks_that_all_work_are_taken_once() -> None:
+    assert len(launched(60, frozenset(range(RANKS)))) == RANKS
