@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from mpwatch.describe.frames import frame_words
 from mpwatch.diagnose.analysis.distributed.ranks import has_group, in_collective, is_in_backward
 from mpwatch.diagnose.analysis.forecast import median
-from mpwatch.diagnose.analysis.idle_time import wait_share
+from mpwatch.diagnose.analysis.idle_time import quiet_s, wait_share
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import (
     all_called,
@@ -27,6 +27,7 @@ from mpwatch.diagnose.analysis.shares import (
     working_share,
 )
 from mpwatch.diagnose.analysis.stack_patterns import main_thread, user_frame
+from mpwatch.diagnose.analysis.waits.blockages import usual_pause_s
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
 from mpwatch.model.ids import ProcessId
@@ -45,6 +46,9 @@ WORKING = 0.3
 SLOW_SHARE = 0.75
 """A process that works this part of the time hardly waits for its siblings."""
 OWNER_WAITS = 0.5
+ONE_WAIT_S = 10.0
+USUAL_FACTOR = 1.5
+"""A wait that is so many times longer than any before is not one of a step."""
 TURN_SHARE = 0.005
 """A sibling that works less has done nothing: perhaps it has no task at all."""
 
@@ -102,9 +106,17 @@ def _among_ranks(index: Index) -> Iterator[Finding]:
     if len(slow) != 1 or not others or min(waits[each.process] for each in others) < OWNER_WAITS:
         return
     works = [working_share(index, each) for each in others]
+    if all(_is_in_one_wait(index, each) for each in others):
+        return
     if TURN_SHARE <= max(works) <= SLOW_SHARE / FACTOR:
         waited = sum(waits[each.process] for each in others) / len(others)
         yield _finding_of_ranks(index, slow[0], others, waited)
+
+
+def _is_in_one_wait(index: Index, rank: Process) -> bool:
+    """Whether a rank has waited for longer than it usually does: a stall, and no slow step."""
+    quiet = quiet_s(rank, index) or 0.0
+    return quiet >= ONE_WAIT_S and quiet > USUAL_FACTOR * usual_pause_s(index, rank)
 
 
 def _collective_share(index: Index, rank: Process) -> float:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from mpwatch.diagnose.rules.throughput.straggler_worker import check
 from mpwatch.model.account import Activity
 from mpwatch.model.findings import Severity
+from mpwatch.model.history import Point
 from mpwatch.model.snapshot import Snapshot
 from tests.builders.accounts import (
     COMPUTES,
@@ -16,7 +19,17 @@ from tests.builders.accounts import (
     answers_from,
     with_shares,
 )
-from tests.builders.snapshots import found, main, only, pid, process, snapshot_of, thread
+from tests.builders.snapshots import (
+    NOW_S,
+    found,
+    history,
+    main,
+    only,
+    pid,
+    process,
+    snapshot_of,
+    thread,
+)
 
 WORKS = {SLEEPS: 0.97, answers_from(100): 0.03}
 WAITS = {answers_from(100, "env.py:12 worker"): 0.95, SLEEPS: 0.05}
@@ -99,6 +112,18 @@ def test_ranks_that_wait_for_each_other_have_no_straggler(healthy: Snapshot) -> 
     assert found(check, healthy) == []
 
 
+def test_one_long_wait_is_a_stall_unless_the_steps_are_usually_as_long() -> None:
+    waits = thread(201, waits=None, still_s=25.0), thread(202, waits=None, still_s=25.0)
+    job = ranks(waits=0.79)
+    still = [replace(p, threads=(t,)) for p, t in zip(job.processes[2:], waits, strict=True)]
+    stalled = replace(job, processes=(*job.processes[:2], *still))
+    steps = tuple(Point(NOW_S - 100 + s, 50.0 if s % 24 == 3 else 0.0) for s in range(76))
+    usual = history({(n, "cpu_percent"): steps for n in (201, 202)})
+
+    assert found(check, stalled) == []
+    assert len(found(check, stalled, usual)) == 1
+
+
 def test_waits_of_ranks_without_a_stack_count_where_those_with_one_are_in_a_collective() -> None:
     job = [process(n, "rank", label=f"rank {n - 200}") for n in (200, 201)]
     waits = {IN_A_CONDITION: 0.9, COMPUTES: 0.05}
@@ -116,9 +141,10 @@ def test_ranks_of_mp_spawn_are_known_by_their_group_and_their_last_stack() -> No
 
     def job(*stack: str) -> Snapshot:
         gloo = thread(299, name="gloo_tcp_loop")
+        mains = thread(200, still_s=0.0), thread(201, *stack, still_s=0.5)
         spawned = [
-            process(n, "spawned", label=f"rank {n - 200}", threads=[thread(n, *calls), gloo])
-            for n, calls in ((200, ()), (201, stack))
+            process(own.tid, "spawned", label=f"rank {own.tid - 200}", threads=[own, gloo])
+            for own in mains
         ]
         waits = {IN_A_CONDITION: 0.92, COMPUTES: 0.08}
         return with_shares(snapshot_of(main(), *spawned), p200={COMPUTES: 1.0}, p201=waits)
