@@ -415,6 +415,8 @@ class Round:
         for path in RUNTIME.glob("mpwatch/*"):
             if path.name.startswith("attach-") and self.has_killed:
                 continue  # of an observer that was killed: the next one removes it
+            if path.name.startswith("attach-") and (path / "unattended").exists():
+                continue  # its process ended before it ran the call: the next one removes it
             if path.name.startswith(COPY_PREFIX):
                 continue  # of a job that ended with its hook: it serves the next attach
             if path.name.split("-")[0] not in killed:

@@ -282,11 +282,10 @@ def test_the_page_has_no_element_or_attribute_of_the_job(outputs: dict[str, str]
     assert {"script", "img", "onerror", "link"}.isdisjoint(found)
 
 
-def test_a_line_of_the_log_is_one_injection_or_detach(outputs: dict[str, str]) -> None:
-    lines = outputs["log"].splitlines()
+def test_a_line_of_the_log_is_of_one_injection_or_detach(outputs: dict[str, str]) -> None:
+    kinds = {line.split()[1] for line in outputs["log"].splitlines()}
 
-    assert [line.split()[1] for line in lines if "detach" in line.split()[1]]
-    assert all(line.split()[1] in ("inject", "detach") for line in lines)
+    assert kinds == {"injecting", "inject", "detaching", "detach"}
 
 
 FORBIDDEN: dict[str, Callable[[str], bool]] = {
