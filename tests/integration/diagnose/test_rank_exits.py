@@ -27,6 +27,7 @@ def ending(start: Start, way: str, *, hook: bool) -> list[dict[str, Any]]:
     return open_findings(job.pid, 4 * TRAINED_S)
 
 
+@ON_DEMAND
 def test_the_rank_that_returned_first_is_named_and_not_its_victim(start: Start) -> None:
     """Only with the hook: before a rank ends, its stack and the threads of its group are gone."""
     first, *_ = ending(start, "early", hook=True)

@@ -81,9 +81,8 @@ def test_the_rank_that_writes_a_checkpoint_is_the_one_that_is_missing(start: Sta
     assert "checkpoint" in first["cause"]
 
 
-@pytest.mark.parametrize(
-    "hook", [False, pytest.param(True, marks=ON_DEMAND)], ids=["outside", "hook"]
-)
+@ON_DEMAND
+@pytest.mark.parametrize("hook", [False, True], ids=["outside", "hook"])
 def test_a_rank_that_validates_while_the_other_waits_is_no_warning(
     start: Start, hook: bool
 ) -> None:
