@@ -90,16 +90,23 @@ def map_limit(snapshot: Snapshot, process: Process) -> int | None:
 
 def foreign_share(process: Process) -> float | None:
     """Part of its torch segments that other processes made, 0 to 1; `None` if unknown."""
+    known = sum(
+        use.kind in ("torch", "torch-named") and use.creator_pid is not None
+        for use in process.sample.segments or ()
+    )
+    return foreign_segments(process) / known if known else None
+
+
+def foreign_segments(process: Process) -> int:
+    """How many of its torch segments are known to be made by other processes."""
     inside = process.sample.ns_pid
     own = {process.pid} if inside is None else {process.pid, inside}
-    uses = [
-        use
+    return sum(
+        use.kind in ("torch", "torch-named")
+        and use.creator_pid is not None
+        and use.creator_pid not in own
         for use in process.sample.segments or ()
-        if use.kind in ("torch", "torch-named") and use.creator_pid is not None
-    ]
-    if not uses:
-        return None
-    return sum(use.creator_pid not in own for use in uses) / len(uses)
+    )
 
 
 def creators_in_words(snapshot: Snapshot, process: Process, limit: int = 3) -> str | None:

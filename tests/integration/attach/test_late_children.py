@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from pathlib import Path
@@ -24,7 +25,11 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 def children(pid: int) -> list[ProcessId]:
-    return [stat_of(child).process for child in procfs.children(pid)]
+    found = []
+    for child in procfs.children(pid):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            found.append(stat_of(child).process)
+    return found
 
 
 def born_before(process: ProcessId, at_s: float) -> bool:

@@ -10,6 +10,7 @@ from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.diagnose.analysis.resources import (
     fd_limit,
     fds_used,
+    foreign_segments,
     foreign_share,
     torch_fd_series,
     torch_fds,
@@ -44,8 +45,8 @@ def check(index: Index) -> Iterator[Finding]:
 
 def _is_sender(process: Process, held: int, used: int) -> bool:
     """Whether most descriptors are torch segments that this process made."""
-    if held < 0.5 * used:
-        return False
+    if held < 0.5 * used or foreign_segments(process) >= 0.5 * held:
+        return False  # mappings are read less often than descriptors: new ones may be missing there
     mapped = torch_maps(process)
     if mapped is not None and mapped < 0.7 * held:
         return True

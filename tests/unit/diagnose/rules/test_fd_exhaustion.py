@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from mpwatch.diagnose.rules.transport import fd_exhaustion_producer as producer
@@ -50,6 +51,14 @@ def sender(used: int = 700, torch: int = 650, mapped: int = 1) -> Process:
             )
         ],
     )
+
+
+def test_a_receiver_whose_mappings_were_read_earlier_is_no_sender() -> None:
+    late = main(fds=fds(117, limit=128, torch=108), maps=maps(400, torch=60))
+    own = replace(late, sample=replace(late.sample, segments=uses(108, creator=200)))
+
+    assert found(producer.check, snapshot_of(own, process(200))) == []
+    assert len(found(receiver.check, snapshot_of(own, process(200)))) == 1
 
 
 def test_received_tensors_kept_are_named_before_the_limit_with_the_time_left() -> None:
