@@ -110,17 +110,29 @@ class ExchangeDir:
                 os.close(fd)
 
     def remove(self) -> None:
-        """Remove the directory, unless it is gone."""
+        """Remove the directory, unless it is gone.
+
+        A target may end right after its answer. The directory is then removed as this process sees
+        it, if both see the same files and processes and are of the same user.
+        """
+        target = self.target
         with contextlib.suppress(OSError, Refused):
-            with self._opened() as folder:
-                for name in os.listdir(folder):
-                    os.unlink(name, dir_fd=folder)
-            with opened_runtime(self.target, self.runtime, self.proc) as parent:
-                os.rmdir(self.name, dir_fd=parent)
+            self._remove_seen_by(target.pid)
+            return
+        if target.shares_files and target.shares_pids and target.uid == os.geteuid():
+            with contextlib.suppress(OSError, Refused):
+                self._remove_seen_by(os.getpid())
+
+    def _remove_seen_by(self, pid: int) -> None:
+        with self._opened(pid) as folder:
+            for name in os.listdir(folder):
+                os.unlink(name, dir_fd=folder)
+        with opened_runtime(self.target, self.runtime, self.proc, pid) as parent:
+            os.rmdir(self.name, dir_fd=parent)
 
     @contextlib.contextmanager
-    def _opened(self) -> Iterator[int]:
-        with opened_runtime(self.target, self.runtime, self.proc) as parent:
+    def _opened(self, pid: int | None = None) -> Iterator[int]:
+        with opened_runtime(self.target, self.runtime, self.proc, pid) as parent:
             folder = os.open(self.name, _DIRECTORY, dir_fd=parent)
             try:
                 yield folder
@@ -193,14 +205,22 @@ def runtime_directory(target: Target, proc: str = "/proc") -> str:
 
 
 @contextlib.contextmanager
-def opened_runtime(target: Target, path: str, proc: str = "/proc") -> Iterator[int]:
+def opened_runtime(
+    target: Target, path: str, proc: str = "/proc", pid: int | None = None
+) -> Iterator[int]:
     """A descriptor of a runtime directory that only the target's user can enter.
+
+    Args:
+        target: The process.
+        path: Of the directory.
+        proc: Path of procfs.
+        pid: The process in whose view the path is; the target if not given.
 
     Raises:
         Refused: It belongs to another user, or is open to others.
         OSError: It cannot be opened without following links.
     """
-    with opened(target.pid, path, proc) as folder:
+    with opened(target.pid if pid is None else pid, path, proc) as folder:
         found = os.fstat(folder)
         if found.st_uid != target.uid:
             raise Refused(f"{path} belongs to uid {found.st_uid}", f"rm -r {path}")

@@ -53,6 +53,20 @@ def test_the_directory_is_private_and_is_removed_with_its_files(proc: str, tmp_p
     assert list((tmp_path / "root/run/mpwatch").iterdir()) == []
 
 
+@pytest.mark.parametrize(("shares", "left"), [(True, 0), (False, 1)])
+def test_the_directory_of_a_target_that_has_just_ended_is_removed_where_both_see_it(
+    proc: str, tmp_path: Path, shares: bool, left: int
+) -> None:
+    elsewhere = {"XDG_RUNTIME_DIR": "/tmp"}  # a sweep of the other one is not due twice
+    target = replace(TARGET, shares_files=shares, shares_pids=shares, environment=elsewhere)
+    made = create(proc, target)
+    os.rename(f"{proc}/42", f"{proc}/{os.getpid()}")  # the target is gone; this process is there
+
+    made.remove()
+
+    assert len(list((tmp_path / "root" / made.runtime.lstrip("/")).iterdir())) == left
+
+
 def test_the_answer_is_read_from_the_directory_and_a_removed_directory_is_success(
     proc: str, tmp_path: Path
 ) -> None:
