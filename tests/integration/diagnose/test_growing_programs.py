@@ -23,7 +23,7 @@ pytestmark = [
 PROGRAM = Path(__file__).parents[2] / "programs" / "growing.py"
 RULE = "steady-growth"
 WATCH_S = 100.0
-HEALTHY_S = 60.0 if on_demand.IS_SET else 35.0
+HEALTHY_S = 60.0 if on_demand.IS_SET else 20.0
 SAYS = {
     "pipes": ("open pipe ends", "both ends of"),
     "files": ("open files", "growing.py"),
@@ -38,7 +38,7 @@ SAYS = {
 }
 """Texts that the title and the evidence have to contain."""
 HEALTHY = ("cache", "sawtooth", "newest")
-USUAL = ("memory", "shm")
+USUAL = ("shm",)
 
 
 @pytest.fixture(scope="module")

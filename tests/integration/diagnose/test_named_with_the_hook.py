@@ -19,7 +19,7 @@ NAMES = (
     "queue-join-feeder-deadlock",
     "queue-lock-held-by-dead",
 )
-USUAL = ("fork-with-threads-lock", "pool-hang-after-worker-death")
+USUAL = ("fork-with-threads-lock",)
 SETTLE_S = 2.0
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

@@ -30,9 +30,8 @@ def apart(start: Start, way: str, *arguments: str, hook: bool = False) -> Progra
     return job
 
 
-@pytest.mark.parametrize(
-    "launcher", [pytest.param("", marks=ON_DEMAND), "--torchrun"], ids=["spawn", "torchrun"]
-)
+@ON_DEMAND
+@pytest.mark.parametrize("launcher", ["", "--torchrun"], ids=["spawn", "torchrun"])
 def test_a_collective_against_a_backward_pass_is_named_from_outside(
     start: Start, launcher: str
 ) -> None:

@@ -43,7 +43,7 @@ STUCK = {
     "thread_lock_twice": ("no-progress", "a lock or condition of its own process", "update"),
 }
 """The rule, what it says, and a line that it names."""
-USUAL = ("crossed_locks", "flock_outside")
+USUAL = ("crossed_locks",)
 USUAL_HEALTHY = ("served",)
 HEALTHY = ("computing_worker", "idle_pool", "idle_workers", "joined_service", "served", "turns")
 

@@ -109,13 +109,9 @@ def hold_in_debugger(start: Start, job: Program) -> Program:
     return guest
 
 
+@ON_DEMAND
 @pytest.mark.parametrize(
-    "disturb",
-    [
-        pytest.param(stop_main, marks=ON_DEMAND),
-        stop_workers,
-        pytest.param(hold_in_debugger, marks=(WITH_GDB, ON_DEMAND)),
-    ],
+    "disturb", [stop_main, stop_workers, pytest.param(hold_in_debugger, marks=WITH_GDB)]
 )
 def test_a_job_that_is_held_in_a_debugger_has_no_warning(start: Start, disturb: Disturb) -> None:
     job = healthy(start, "dataloader fork persistent")
@@ -129,9 +125,8 @@ def test_a_job_that_is_held_in_a_debugger_has_no_warning(start: Start, disturb: 
             guest.end()  # first: a traced process cannot be reaped before its tracer exits
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param("dataloader spawn persistent", marks=ON_DEMAND), "ddp torchrun"]
-)
+@ON_DEMAND
+@pytest.mark.parametrize("name", ["dataloader spawn persistent", "ddp torchrun"])
 def test_a_job_that_has_just_been_started_has_no_warning(start: Start, name: str) -> None:
     assert warnings(watching(healthy(start, name))) == []
 
