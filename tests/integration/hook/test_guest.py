@@ -315,6 +315,8 @@ def test_without_free_descriptors_a_program_forks_and_the_hook_answers_once_ther
     with Guest("limits") as guest:
         guest.hear()
         path = wait_for_sockets(runtime, 1)[guest.process.pid]
+        with Client(path) as client:
+            client.hello()  # it listens before there is no descriptor left
         guest.tell("")
         assert [guest.hear(), guest.hear()] == ["full", "forked"]
         with socket.socket(socket.AF_UNIX) as early:
