@@ -23,7 +23,7 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     shape_in,
 )
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
-from mpwatch.diagnose.analysis.waits.edges import ReadContext, is_busy, surroundings
+from mpwatch.diagnose.analysis.waits.edges import ReadContext, blocked_for_s, is_busy, surroundings
 from mpwatch.diagnose.analysis.waits.file_locks import LOCK_FILE, LOCK_ON
 from mpwatch.diagnose.analysis.waits.threads import is_at_exit
 from mpwatch.model.account import Activity, Target
@@ -85,8 +85,8 @@ class Blockage:
 
     @property
     def thread(self) -> Thread | None:
-        """The main thread of the process at the end."""
-        return main_thread(self.process)
+        """The thread that it depends on, of the process at the end: mostly the main thread."""
+        return _deciding_thread(self.process, self.chain)
 
 
 @derived
@@ -269,9 +269,15 @@ def _blockage(
     return Blockage(end, reason, chain, _root_first(index, waiters), min(times), edge)
 
 
+def _deciding_thread(process: Process, chain: WaitChain) -> Thread | None:
+    """The thread of the last process that a chain leads to."""
+    tid = chain.links[-1].tid
+    return next((each for each in process.threads if each.tid == tid), main_thread(process))
+
+
 def _reason(index: Index, end: Process, chain: WaitChain) -> Reason | None:
     """What the last process of a chain does; `None` if it is idle by design."""
-    thread = main_thread(end)
+    thread = _deciding_thread(end, chain)
     if thread is None or end.sample.state in ("Z", "t"):
         return None
     if thread.state == "T":
@@ -295,7 +301,8 @@ def _reason_of_wait(index: Index, end: Process, thread: Thread) -> Reason | None
     if any(target.startswith(OPENS) for target in wait.targets):
         return "fifo"
     if wait.kind == "timer":
-        quiet = quiet_s(end, index)
+        is_main = thread is main_thread(end)
+        quiet = quiet_s(end, index) if is_main else blocked_for_s(thread)
         return "sleeps" if quiet is not None and quiet >= 1.0 else "polls"
     if _awaits_an_answer(surroundings(index), end, thread):
         return "socket"

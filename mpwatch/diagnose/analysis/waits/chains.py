@@ -10,7 +10,8 @@ from typing import NamedTuple
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.stack_patterns import main_thread
 from mpwatch.diagnose.analysis.waits.edges import ReadContext, blocked_for_s, edges_of, surroundings
-from mpwatch.diagnose.analysis.waits.verdicts import end_at
+from mpwatch.diagnose.analysis.waits.lock_holders import held_lock, words_of
+from mpwatch.diagnose.analysis.waits.verdicts import WaitEnd, end_at
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process
 from mpwatch.model.units import seconds_text
@@ -33,13 +34,14 @@ class ChainBuilder:
     """Follows the edges of one snapshot."""
 
     def __init__(self, around: ReadContext, edges: Sequence[WaitEdge]) -> None:
+        self._index = around.index
         self._processes = {process.process: process for process in around.index.snapshot.processes}
         self._names = _names(around.index.snapshot.processes)
         by_waiter: dict[ProcessId, list[WaitEdge]] = {}
         for edge in edges:
             by_waiter.setdefault(edge.waiter, []).append(self._among_known(edge))
         self._edges = {
-            process.process: _telling(process, by_waiter.get(process.process, []))
+            process.process: _telling(around.index, process, by_waiter.get(process.process, []))
             for process in around.index.snapshot.processes
         }
         self._ends = {
@@ -95,7 +97,7 @@ class ChainBuilder:
             process = self._processes[at]
             end = self._ends.get(at)
             if end is not None:
-                links.append(self._last(process, end.words))
+                links.append(self._last(process, end))
                 return _Found(WaitChain(tuple(links), end.verdict, end.conclusion))
             edge = self._deciding_edge(process)
             links.extend(self._step(process, self._edges[at][0], edge))
@@ -142,14 +144,19 @@ class ChainBuilder:
             thread = next((t.name for t in process.threads if t.tid == edge.tid), f"{edge.tid}")
             words = f"waits for {first.what}, by way of its thread {thread}"
             yield WaitLink(process.process, first.tid, name, words, first.since_s)
-        yield WaitLink(process.process, edge.tid, name, f"waits for {edge.what}", edge.since_s)
+        words = f"waits for {edge.what}"
+        lock = held_lock(self._index, process.process)
+        if lock is not None and edge.tid == lock.holder.tid:
+            words = f"{words} in {words_of(process, lock)}"
+        yield WaitLink(process.process, edge.tid, name, words, edge.since_s)
 
-    def _last(self, process: Process, words: str) -> WaitLink:
+    def _last(self, process: Process, end: WaitEnd) -> WaitLink:
         """The last step of a chain."""
-        thread = main_thread(process)
+        by_tid = {thread.tid: thread for thread in process.threads}
+        thread = main_thread(process) if end.tid is None else by_tid[end.tid]
         since_s = blocked_for_s(thread) if thread is not None else None
         tid = thread.tid if thread is not None else None
-        return WaitLink(process.process, tid, self._names[process.process], words, since_s)
+        return WaitLink(process.process, tid, self._names[process.process], end.words, since_s)
 
 
 def _names(processes: Iterable[Process]) -> dict[ProcessId, str]:
@@ -161,12 +168,16 @@ def _names(processes: Iterable[Process]) -> dict[ProcessId, str]:
     }
 
 
-def _telling(process: Process, edges: Sequence[WaitEdge]) -> list[WaitEdge]:
-    """The edges that decide about a process: its main thread's, then others that are not idle."""
-    main = main_thread(process)
-    tid = main.tid if main is not None else None
-    first = [edge for edge in edges if edge.tid == tid]
-    return first + [edge for edge in edges if edge.tid != tid and not edge.is_ordinary]
+def _telling(index: Index, process: Process, edges: Sequence[WaitEdge]) -> list[WaitEdge]:
+    """The edges that decide about a process: its main thread's, then others that are not idle.
+
+    Where its threads wait for a lock, those of the thread that has it come first.
+    """
+    lock, main = held_lock(index, process.process), main_thread(process)
+    first = main if lock is None else lock.holder
+    tid = first.tid if first is not None else None
+    deciding = [edge for edge in edges if edge.tid == tid]
+    return deciding + [edge for edge in edges if edge.tid != tid and not edge.is_ordinary]
 
 
 def _cycle(links: Sequence[WaitLink], back_at: ProcessId, name: str) -> WaitChain:

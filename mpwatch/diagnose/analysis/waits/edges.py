@@ -28,6 +28,7 @@ from mpwatch.diagnose.analysis.waits.file_locks import (
     retried_lock,
 )
 from mpwatch.diagnose.analysis.waits.futures import awaited_inside
+from mpwatch.diagnose.analysis.waits.lock_holders import held_lock
 from mpwatch.diagnose.analysis.waits.providers import likeliest_first, semaphore_uses
 from mpwatch.model.ids import ProcessId, SegmentId
 from mpwatch.model.samples import FILE_LOCK_CALLS, WaitedOn, WaitKind
@@ -133,10 +134,12 @@ def blocked_for_s(thread: Thread) -> float | None:
 def edges_of(around: ReadContext, process: Process) -> Iterator[WaitEdge]:
     """The waits of one process: of its main thread, and of others where they mean something."""
     main = main_thread(process)
+    lock = held_lock(around.index, process.process)
     for thread in process.threads:
         if thread.state in ("R", "Z") or thread.name == HOOK_THREAD:
             continue
-        edge = _edge(around, process, thread, is_main=thread is main)
+        decides = thread is main or (lock is not None and thread is lock.holder)
+        edge = _edge(around, process, thread, is_main=decides)
         if edge is not None:
             yield edge
 

@@ -35,6 +35,12 @@ from mpwatch.diagnose.analysis.waits.futures import (
     awaited_inside,
     importing,
 )
+from mpwatch.diagnose.analysis.waits.lock_holders import (
+    HeldLock,
+    held_lock,
+    thread_words,
+    words_of,
+)
 from mpwatch.diagnose.analysis.waits.threads import (
     may_still_receive,
     threads_that_wait_for_each_other,
@@ -89,6 +95,8 @@ class WaitEnd:
     words: str
     """What that process does, to follow its name."""
     conclusion: str
+    tid: int | None = None
+    """The thread that it depends on; `None`: the main thread."""
 
 
 def end_at(around: ReadContext, process: Process, edges: Sequence[WaitEdge]) -> WaitEnd | None:
@@ -106,6 +114,9 @@ def end_at(around: ReadContext, process: Process, edges: Sequence[WaitEdge]) -> 
     if process.sample.state == "Z":
         how = f"{process.label} has exited (its parent has not reaped it)."
         return WaitEnd("dead-end", "is a zombie", how)
+    lock = held_lock(around.index, process.process)
+    if lock is not None:
+        return _end_of_held_lock(around, process, edges, lock)
     busy = [t for t in process.threads if is_busy(t) and t.name != HOOK_THREAD]
     if busy and (main_thread(process) in busy or not edges):
         return WaitEnd("progress", f"runs{where(process)}", f"{process.label} is working.")
@@ -124,6 +135,25 @@ def end_at(around: ReadContext, process: Process, edges: Sequence[WaitEdge]) -> 
     if any(set(edge.providers) - {process.process} for edge in edges):
         return None
     return _end_of_edge(around, process, _deciding(process, edges))
+
+
+def _end_of_held_lock(
+    around: ReadContext, process: Process, edges: Sequence[WaitEdge], lock: HeldLock
+) -> WaitEnd | None:
+    """What the thread does that has the lock; `None` if it waits for another process."""
+    holder = lock.holder
+    edge = next((each for each in edges if each.tid == holder.tid), None)
+    if edge is not None and set(edge.providers) - {process.process}:
+        return None
+    frame = user_frame(holder.stack)
+    at = "" if frame is None else f" at {frame_words(frame)}"
+    by = words_of(process, lock)
+    how = f"{process.label}: the wait ends when {thread_words(process, holder)} releases its lock."
+    if is_busy(holder) or edge is None:
+        return WaitEnd("progress", f"runs{at} in {by}", how, holder.tid)
+    if edge.kind == "timer":
+        return WaitEnd("progress", f"sleeps{at} in {by}", how, holder.tid)
+    return WaitEnd("unknown", f"waits for {edge.what}{at} in {by}", how, holder.tid)
 
 
 def _deciding(process: Process, edges: Sequence[WaitEdge]) -> WaitEdge:

@@ -34,6 +34,7 @@ from mpwatch.diagnose.analysis.waits.file_locks import (
     inherited_lock,
     is_database,
 )
+from mpwatch.diagnose.analysis.waits.lock_holders import HeldLock, held_lock, thread_words
 from mpwatch.diagnose.analysis.waits.providers import is_seen_to_hold
 from mpwatch.diagnose.analysis.waits.threads import is_at_exit, runs_event_loop
 from mpwatch.diagnose.analysis.waits.verdicts import where
@@ -42,7 +43,7 @@ from mpwatch.model.ids import ProcessId, SegmentId
 from mpwatch.model.samples import OPENS
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import seconds_text
-from mpwatch.model.waits import WaitEdge
+from mpwatch.model.waits import WaitEdge, WaitLink
 
 RULE = "no-progress"
 REPORTED_S = 10.0
@@ -91,7 +92,8 @@ def _severity(index: Index, blockage: Blockage) -> Severity | None:
     path = _locked_path(blockage)
     if path is not None and blockage.reason != "computes":
         return _severity_of_lock(index, blockage, path)
-    if blockage.reason in ("computes", "polls"):
+    holds_lock = held_lock(index, blockage.process.process) is not None
+    if blockage.reason == "computes" or (blockage.reason == "polls" and not holds_lock):
         is_polling = blockage.reason == "polls" and _holds_up_the_job(index, blockage)
         at_one_line = at_one_line_s(index, blockage.process.process) if is_polling else 0.0
         if is_polling and waited_s >= (ONE_LINE_S if at_one_line >= ONE_LINE_S else HOPELESS_S):
@@ -210,6 +212,7 @@ def _waits_for_one_that_is_idle(index: Index) -> Iterator[Finding]:
             evidence=(
                 chain.sentence,
                 *(f"{called(each)} is at {at[2:]}" for each in (process,) if (at := where(each))),
+                *_threads_of_last(index, end),
                 f"no process of the job has made progress for {time}",
             ),
             cause=(
@@ -275,6 +278,8 @@ def _advice(index: Index, blockage: Blockage) -> str:
         return _ADVICE_DATABASE if is_database(index, path) else _ADVICE_HELD
     if _is_held_unseen(index, blockage):
         return _ADVICE_UNSEEN
+    if held_lock(index, blockage.process.process) is not None:
+        return _ADVICE_INSIDE_LOCK
     if _is_at_exit(blockage):
         return _ADVICE_AT_EXIT
     return _ADVICE[blockage.reason]
@@ -301,6 +306,8 @@ def _summary(index: Index, blockage: Blockage) -> str:
     end, waiters = blockage.process, blockage.waiters
     time = seconds_text(blockage.waited_s)
     what = f"{_does(blockage)}{where(end).replace(', ', ' at ', 1)}"
+    if held_lock(index, end.process) is not None:
+        what = blockage.chain.links[-1].words
     if _is_at_exit(blockage):
         return f"{called(end)} has come to its end and has waited {time} for its other threads"
     if not waiters:
@@ -444,6 +451,13 @@ def _other_threads(index: Index, process: Process) -> Iterator[str]:
         yield f"its thread {thread.name} is at {frame_words(frame)}"
 
 
+def _threads_of_last(index: Index, end: WaitLink) -> Iterator[str]:
+    """Where the other threads of an idle process are: one of them may be the one to answer."""
+    process = index.snapshot.get(end.process)
+    if process is not None:
+        yield from (f"{end.who}: {words}" for words in _other_threads(index, process))
+
+
 def _cause(index: Index, blockage: Blockage) -> str:
     """What a process would have to do for the others to continue, as far as was observed."""
     end = called(blockage.process)
@@ -484,6 +498,9 @@ def _cause(index: Index, blockage: Blockage) -> str:
             f"{called(parent)} has ended. {end}, which it started, has inherited the writing end "
             f"of {blockage.edge.what} and still has it open, so its reader gets no end of file."
         )
+    lock = held_lock(index, blockage.process.process)
+    if lock is not None:
+        return _cause_of_lock(blockage, lock)
     if blockage.reason == "sleeps":
         return f"{end} sleeps{_left(thread)}. {_others_continue(blockage)}"
     if blockage.reason == "polls":
@@ -507,6 +524,20 @@ def _cause(index: Index, blockage: Blockage) -> str:
         limit = "" if _has_timeout(thread) else " The system call has no timeout."
         return f"The other end of this connection is outside of the job and sends nothing.{limit}"
     return f"{blockage.chain.conclusion} {_others_continue(blockage)}".strip()
+
+
+def _cause_of_lock(blockage: Blockage, lock: HeldLock) -> str:
+    """Which thread keeps others of its process from their work."""
+    process, count = blockage.process, len(lock.waiters)
+    holder = thread_words(process, lock.holder)
+    names = ", ".join(each.name for each in lock.waiters[:SHOWN_THREADS])
+    those = f"{count} threads ({names})" if count > 1 else thread_words(process, lock.waiters[0])
+    wait = "wait" if count > 1 else "waits"
+    return (
+        f"In {called(process)}, {holder} is further down in the function in which {those} {wait} "
+        "to take a lock, so likely it has that lock. Until it is released, none of them does "
+        f"what it is there for. {_others_continue(blockage)}".strip()
+    )
 
 
 def _left_by(index: Index, blockage: Blockage) -> Process | None:
@@ -582,6 +613,11 @@ _ADVICE_UNSEEN = (
     "Look whether a process that uses this lock was killed (terminate(), kill(), a watchdog, the "
     "kernel for memory). End such processes by a message or an event instead, or let the others "
     "acquire with a timeout. With the hook (mpwatch run) the holder is known."
+)
+_ADVICE_INSIDE_LOCK = (
+    "Do not wait while a lock is held: if what the thread waits for comes from a thread that needs "
+    "the lock, neither continues. threading.Condition.wait_for() releases its lock meanwhile; or "
+    "wait first and take the lock for the change only."
 )
 _ADVICE_AT_EXIT = (
     "Read standard error for a traceback of the main thread. End such a thread in a finally block "
