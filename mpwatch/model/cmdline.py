@@ -53,6 +53,11 @@ def python_program(cmdline: Sequence[str]) -> PythonProgram:
     return PythonProgram("none", "")
 
 
+def command_words(cmdline: Sequence[str]) -> str:
+    """A command line for a narrow column: the program's own path says little, and comes first."""
+    return " ".join((os.path.basename(cmdline[0]), *cmdline[1:])) if cmdline else ""
+
+
 def isolating_option(cmdline: Sequence[str]) -> str:
     """The option by which an interpreter ignores PYTHONPATH or `sitecustomize`; empty if none.
 

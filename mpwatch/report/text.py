@@ -33,7 +33,7 @@ from mpwatch.describe.processes import (
     unique_names,
 )
 from mpwatch.describe.progress import progress_sentence
-from mpwatch.model.cmdline import python_program
+from mpwatch.model.cmdline import command_words, python_program
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.host import Check, CheckState, HostSample
 from mpwatch.model.ids import ProcessId
@@ -145,7 +145,7 @@ def _listed(job: Job) -> Iterator[list[str]]:
                 bytes_text(process.rss_bytes),
                 "yes" if process.has_torch else DASH,
                 "yes" if process.has_hook else DASH,
-                " ".join(process.cmdline) or f"[{process.name}]",
+                command_words(process.cmdline) or f"[{process.name}]",
             ]
 
 

@@ -12,7 +12,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 
 from mpwatch.collect.job.jobs import Job
-from mpwatch.model.cmdline import python_program
+from mpwatch.model.cmdline import command_words, python_program
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.units import bytes_text, seconds_text
 from mpwatch.tui.elements.styled_text import Line, Row, ScreenColumn, cell, cut, line
@@ -163,7 +163,6 @@ def job_row(job: Job, wall_s: float) -> Row:
     root = job.root
     age = None if root.born_wall_s is None else max(0.0, wall_s - root.born_wall_s)
     hooked = sum(process.has_hook for process in job.processes)
-    command = " ".join(root.cmdline)
     return Row(
         root.process,
         (
@@ -173,7 +172,7 @@ def job_row(job: Job, wall_s: float) -> Row:
             cell(str(hooked) if hooked else "no", "good" if hooked else "dim"),
             cell(bytes_text(sum(process.rss_bytes for process in job.processes))),
             cell(seconds_text(age)),
-            cell(command, "dim"),
+            cell(command_words(root.cmdline), "dim"),
         ),
     )
 

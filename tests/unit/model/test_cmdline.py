@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from mpwatch.model.cmdline import isolating_option, python_program
+from mpwatch.model.cmdline import command_words, isolating_option, python_program
 
 
 @pytest.mark.parametrize(
@@ -52,3 +52,10 @@ def test_the_option_that_makes_python_ignore_its_environment_is_found(
     line: str, option: str
 ) -> None:
     assert isolating_option(line.split()) == option
+
+
+def test_a_narrow_column_shows_the_command_without_the_folder_of_the_interpreter() -> None:
+    assert (
+        command_words(("/opt/venv/bin/python", "train.py", "--lr", "1")) == "python train.py --lr 1"
+    )
+    assert command_words(()) == ""
