@@ -642,6 +642,13 @@ EXITS = (
         needs=("cgroup",),
         memory_mib=150,
     ),
+    Scenario(
+        name="task-errors-unread",
+        title="a Pool task raises, and the loop that counts callbacks waits for it",
+        neighbour="no task raises",
+        expected=("task-errors-unread",),
+        layer="hook",
+    ),
 )
 
 # Memory that grows.

@@ -182,11 +182,12 @@ number: a missing one was dropped before it could be sent), and:
   (shared while it was pickled) and the fields of a hello's `birth`;
 - `exit`: `code`, `how` (`os._exit`, or the type of the exception that left `Process.run`, with
   `frames`): this process ends with another code than 0, or by `SystemExit` or `os._exit`;
-- `exception`: `where` (name of the record kind, "main", "run", "resource sharer", "rendezvous" or
-  "set_start_method"), `type`, `text`, `frames` (a list of [function, file, line], innermost first),
-  `tid`, and if known `queue`, `loader`, `batch`, `worker_id`, `target`; of a process that
-  could not be started `site`, `storages` and `path` to the part that holds them; of a start method
-  that another had been chosen before `method` (asked for) and `detail` (which one, and where);
+- `exception`: `where` (name of the record kind, "main", "run", "resource sharer", "rendezvous",
+  "set_start_method", or "task" of a pool's worker, with `count` of those at this line so far),
+  `type`, `text`, `frames` (a list of [function, file, line], innermost first), `tid`, and if known
+  `queue`, `loader`, `batch`, `worker_id`, `target`; of a process that could not be started `site`,
+  `storages` and `path` to the part that holds them; of a start method that another had been chosen
+  before `method` (asked for) and `detail` (which one, and where);
 - `thread-died`: `thread` (its name), `type`, `text`, `frames`, `tid`;
 - `lost-item`: a feeder thread could not pickle an item and dropped it: `type`, `text`, `item` (its
   type), `task` (batch index, if it was a batch), `frames`, `tid`;

@@ -77,8 +77,12 @@ TABLE = (
     # locks.py: gauges locks
     Point("locks gauge", "multiprocessing.synchronize", locks.add_gauge),
 
-    # pools.py: gauges pools
+    # pools.py: notes exception; gauges pools
     Point("pools gauge", "multiprocessing.util", pools.add_gauge),
+    Point("Pool tasks", "multiprocessing.pool",
+          attribute("ExceptionWithTraceback.__init__", pools.wrap_wrapping)),
+    Point("executor tasks", "concurrent.futures.process",
+          attribute("_ExceptionWithTraceback.__init__", pools.wrap_wrapping)),
 
     # pickling.py: notes unpicklable, many-storages
     Point("reduction.dump", "multiprocessing.reduction", attribute("dump", pickling.wrap_dump)),

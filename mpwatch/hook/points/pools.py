@@ -1,8 +1,11 @@
-"""Pools of processes: how many tasks are outstanding, and which processes work on them.
+"""Pools of processes: how many tasks are outstanding, which processes work on them, failed tasks.
 
-Nothing is replaced. A `multiprocessing.pool.Pool` keeps what its finalizer needs in an entry of
-`multiprocessing.util`'s table of finalizers, an executor in its manager thread. Only
+For the gauge nothing is replaced. A `multiprocessing.pool.Pool` keeps what its finalizer needs in
+an entry of `multiprocessing.util`'s table of finalizers, an executor in its manager thread. Only
 numbers are read: a pool or a result that the hook's thread held could be freed there.
+
+A worker wraps the exception of a task for its way to the parent. There it is raised when the
+program asks for the result: if it never does, nobody sees it.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from ..safe.one_call import through
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from types import ModuleType
     from typing import Any
 
@@ -109,6 +112,54 @@ def _executors() -> Iterator[dict[str, Any]]:
             "queued": queued,
             "pids": pids,
         }
+
+
+FAILURES_KEPT = 32
+"""Kinds of failed tasks that a process counts; further ones are counted together."""
+
+
+def wrap_wrapping(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
+    """Note why tasks fail: the first of a kind, the second, the fourth, and so on.
+
+    Both wrappers of exceptions, `multiprocessing.pool.ExceptionWithTraceback` and
+    `concurrent.futures.process._ExceptionWithTraceback`, are made from the exception and its
+    traceback, in the worker, right where the task has failed (CPython 3.10 to 3.15).
+    """
+    counts: dict[Any, int] = {}
+
+    def initialise(self: Any, *args: Any, **kwargs: Any) -> None:
+        fields = None
+        try:
+            fields = _failed_task(counts, args[0])
+        except Exception as error:
+            if not foreign_exceptions.is_ours(error):
+                raise
+        try:
+            original(self, *args, **kwargs)
+        except BaseException as error:
+            foreign_exceptions.unframe(error)
+            raise
+        if fields is not None:
+            session.note("exception", tid=session.system.get_native_id(), **fields)
+
+    return initialise
+
+
+def _failed_task(counts: dict[Any, int], error: BaseException) -> dict[str, Any] | None:
+    """The fields of a note; `None` where failures of this kind have been noted often enough."""
+    frames = foreign_exceptions.frames_of(error)
+    kind: Any = (type(error).__name__, *frames[0][1:]) if frames else type(error).__name__
+    kind = kind if kind in counts or len(counts) < FAILURES_KEPT else ""
+    count = counts[kind] = counts.get(kind, 0) + 1
+    if count & (count - 1):
+        return None
+    return {
+        "where": "task",
+        "type": type(error).__name__,
+        "text": foreign_exceptions.text_of(error),
+        "frames": frames,
+        "count": count,
+    }
 
 
 def add_gauge(module: ModuleType, session: Context) -> Undo:

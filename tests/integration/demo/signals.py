@@ -112,6 +112,16 @@ def children_block_in(number: int, count: int) -> Signal:
     return check
 
 
+def main_sleeps_while_its_children_are_idle(program: Program) -> bool:
+    """One child reads the queue of tasks, the other one waits for its turn; main only sleeps."""
+
+    def idles() -> bool:
+        calls = set(map(procfs.call, procfs.children(program.pid)))
+        return calls == {READ, FUTEX} and procfs.call(program.pid) in NANOSLEEP
+
+    return eventually(idles)
+
+
 def forked_child_has_its_parents_lock(program: Program) -> bool:
     """A child of one thread waits on a futex; its parent has more threads."""
     (child,) = procfs.children(program.pid)
@@ -442,4 +452,5 @@ SIGNALS: dict[str, Signal] = {
     "many-small-tensors": workers_hold_many_tensors,
     "disk-waits": children_wait_for_a_disk,
     "page-fault-cost": children_take_fresh_pages,
+    "task-errors-unread": main_sleeps_while_its_children_are_idle,
 }

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from mpwatch.hook.points import pools
 from mpwatch.hook.points import rendezvous as stores
 from tests.unit.hook.conftest import POINTS
 
@@ -166,3 +167,55 @@ def test_a_program_that_creates_many_blocks_is_sampled() -> None:
 
     assert len(session.notes) == 8
     undo()
+
+
+class Wrapped:
+    """As `ExceptionWithTraceback` of a pool's worker: it drops the traceback."""
+
+    def __init__(self, exc: BaseException, tb: Any) -> None:
+        self.text = f"{type(exc).__name__}: {exc}"
+        exc.__traceback__ = None
+
+
+def wrapped(module: Any, error: type[BaseException], text: str) -> Any:
+    try:
+        raise error(text)
+    except error as raised:
+        return module.ExceptionWithTraceback(raised, raised.__traceback__)
+
+
+def test_failed_tasks_are_noted_with_their_line_and_how_many_there_were() -> None:
+    session: Any = Session()
+    module: Any = ModuleType("multiprocessing.pool")
+    module.ExceptionWithTraceback = type("ExceptionWithTraceback", (Wrapped,), dict(vars(Wrapped)))
+    undo = POINTS["Pool tasks"].install(module, session)
+
+    texts = [wrapped(module, ValueError, f"item {number}").text for number in range(9)]
+    wrapped(module, TypeError, "other")
+
+    assert texts == [f"ValueError: item {number}" for number in range(9)]
+    told = [(n["type"], n["text"], n["count"]) for n in session.notes]
+    assert told == [
+        ("ValueError", "item 0", 1),
+        ("ValueError", "item 1", 2),
+        ("ValueError", "item 3", 4),
+        ("ValueError", "item 7", 8),
+        ("TypeError", "other", 1),
+    ]
+    assert session.notes[0]["where"] == "task"
+    assert session.notes[0]["frames"][0][0] == "wrapped"
+    undo()
+    wrapped(module, ValueError, "unseen")
+    assert len(session.notes) == 5
+
+
+def test_kinds_of_failed_tasks_that_a_process_counts_are_bounded() -> None:
+    session: Any = Session()
+    module: Any = ModuleType("multiprocessing.pool")
+    module.ExceptionWithTraceback = type("ExceptionWithTraceback", (Wrapped,), dict(vars(Wrapped)))
+    POINTS["Pool tasks"].install(module, session)
+
+    for number in range(200):
+        wrapped(module, type(f"Error{number}", (Exception,), {}), "")
+
+    assert len(session.notes) == pools.FAILURES_KEPT + 8

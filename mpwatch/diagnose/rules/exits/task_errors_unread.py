@@ -1,0 +1,158 @@
+"""Tasks of a pool have raised, and nothing shows that the program has asked for their results.
+
+An exception of a task is raised where the program asks for its result. A callback of `apply_async`
+is called for results only, and a future that nobody asks keeps its exception to itself.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from mpwatch.diagnose.analysis.idle_time import mean_cpu_percent, quiet_s
+from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.process_queries import (
+    called,
+    children_started_by,
+    counted,
+    family_head,
+)
+from mpwatch.diagnose.analysis.stack_patterns import main_thread
+from mpwatch.diagnose.analysis.waits.blockages import POLLS_PERCENT
+from mpwatch.diagnose.analysis.waits.verdicts import where
+from mpwatch.diagnose.known_errors import number_of, place_of
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.snapshot import LogEntry, Process
+from mpwatch.model.units import seconds_text
+
+RULE = "task-errors-unread"
+WAITS_S = 15.0
+"""Until then, a process that waits while its pool has nothing to do is not said to wait in vain."""
+POLL_S = 2.0
+"""A longer sleep is a pause of the program rather than a loop that waits."""
+SHOWN = 3
+
+
+def check(index: Index) -> Iterator[Finding]:
+    """Yield a finding for each process whose pool has tasks that have raised."""
+    groups: defaultdict[ProcessId, list[LogEntry]] = defaultdict(list)
+    for entry in index.entries("exception"):
+        if entry.details.get("where") == "task":
+            process = index.snapshot.get(entry.process)
+            head = family_head(index, process) if process is not None else None
+            if head is not None and not head.is_gone:
+                groups[head.process].append(entry)
+    for identity, entries in groups.items():
+        head = index.snapshot.get(identity)
+        if head is not None:
+            yield _finding(index, head, entries)
+
+
+def _finding(index: Index, head: Process, entries: Sequence[LogEntry]) -> Finding:
+    """The finding about one process; a warning once it waits for what does not come."""
+    newest = max(entries, key=lambda each: each.at_s)
+    count = _count(entries)
+    waits_s = _waits_in_vain_s(index, head, newest.at_s)
+    name = called(head)
+    what = (
+        f"{counted(count, 'task')} of the pool of {name} {'has' if count == 1 else 'have'} raised"
+    )
+    kinds = sorted({_error(each) for each in entries})
+    summary = f"{what} {', '.join(kinds[:SHOWN])}"
+    if waits_s is not None:
+        at = where(head).replace(", ", " at ", 1)
+        summary += f", and it waits{at} for {seconds_text(waits_s)}"
+    evidence = [_told(each) for each in _first_of_each(entries)[:SHOWN]]
+    if waits_s is not None:
+        evidence.append(
+            f"since then no task is left in the pool, and its workers are idle: {name} has waited "
+            f"for {seconds_text(waits_s)}"
+        )
+    return Finding(
+        rule=RULE,
+        severity=Severity.INFO if waits_s is None else Severity.WARNING,
+        process=head.process,
+        summary=summary,
+        evidence=tuple(evidence),
+        cause=(
+            "The exception of a task is raised only where the program asks for its result (get(), "
+            "result(), next of imap). A callback of apply_async is not called for such a task, and "
+            "nothing is printed."
+            + (
+                " So a loop that counts callbacks or finished results waits for ever."
+                if waits_s is not None
+                else " Whether the program has asked is not known."
+            )
+        ),
+        advice=(
+            "Give apply_async an error_callback, or keep what it returns and call get() on each; "
+            "call result() on each future. That costs nothing and raises the error where it is "
+            "seen."
+        ),
+    )
+
+
+def _count(entries: Sequence[LogEntry]) -> int:
+    """How many tasks have raised, at least: each note has the number of its kind so far."""
+    most: dict[tuple[object, ...], int] = {}
+    for each in entries:
+        key = (each.process, _error(each), place_of(each.details))
+        most[key] = max(most.get(key, 0), int(number_of(each.details, "count") or 1))
+    return sum(most.values())
+
+
+def _first_of_each(entries: Sequence[LogEntry]) -> list[LogEntry]:
+    """One note of each error and line."""
+    found: dict[tuple[object, ...], LogEntry] = {}
+    for each in entries:
+        found.setdefault((_error(each), place_of(each.details)), each)
+    return list(found.values())
+
+
+def _error(entry: LogEntry) -> str:
+    return str(entry.details.get("type") or "an exception")
+
+
+def _told(entry: LogEntry) -> str:
+    """`ValueError: bad shape, at data.py:12 score`."""
+    text, place = entry.details.get("text"), place_of(entry.details)
+    words = f"{_error(entry)}: {text}" if text else _error(entry)
+    return f"{words}, at {place}" if place else words
+
+
+def _waits_in_vain_s(index: Index, head: Process, failed_at_s: float) -> float | None:
+    """Seconds for which a process has waited while its pool has had nothing to do.
+
+    Returns:
+        `None` while a task is left, a worker works, or the process does something else; also where
+        its pools could not be read.
+    """
+    pools = _outstanding(head)
+    if not pools or any(pools) or not _only_waits(index, head):
+        return None
+    workers = [each for each in children_started_by(index, head) if each.role == "pool-worker"]
+    times = [quiet_s(each, index) or 0.0 for each in workers if not each.is_gone]
+    waits_s = min([*times, index.snapshot.at_s - failed_at_s])
+    return waits_s if waits_s >= WAITS_S else None
+
+
+def _only_waits(index: Index, head: Process) -> bool:
+    """Whether its main thread waits without a limit, or sleeps and looks again and again."""
+    thread = main_thread(head)
+    wait = thread.waits_on if thread is not None else None
+    if wait is None:
+        return False
+    if wait.kind != "timer":
+        return wait.kind == "futex" and wait.timeout_s is None
+    cpu_percent = mean_cpu_percent(head, index.history)
+    is_idle = cpu_percent is not None and cpu_percent <= POLLS_PERCENT
+    return is_idle and (wait.timeout_s or 0.0) <= POLL_S
+
+
+def _outstanding(head: Process) -> list[int]:
+    """The number of tasks that each pool of a process has left, as its hook has said."""
+    gauge = head.gauges.get("pools") if head.gauges else None
+    pools = gauge if isinstance(gauge, list) else []
+    found = [number_of(each, "outstanding") for each in pools if isinstance(each, dict)]
+    return [int(each) for each in found if each is not None]
