@@ -413,8 +413,8 @@ class Round:
             line.split()[1] for line in errors.decode().splitlines() if line.startswith("dies")
         }
         for path in RUNTIME.glob("mpwatch/*"):
-            if path.name.startswith("attach-") and self.has_killed:
-                continue  # of an observer that was killed: the next one removes it
+            if self.has_killed and path.name.startswith(("attach-", ".attach-", ".hook-")):
+                continue  # of an observer that was killed: a later one removes it
             if path.name.startswith("attach-") and (path / "unattended").exists():
                 continue  # its process ended before it ran the call: the next one removes it
             if path.name.startswith(COPY_PREFIX):

@@ -117,8 +117,8 @@ LEAVING = (
         "a directory open to others is used as it is",
         HOOK + "transport/runtime_dir.py",
         "_refuse",
-        "system.os.chmod(path, 0o700)",
-        "pass",
+        "status.st_mode & 0o077",
+        "False",
         (RUNTIME_DIR,),
     ),
     Mutation(
@@ -144,8 +144,8 @@ LEAVING = (
         "the socket is open to all",
         HOOK + "transport/server.py",
         "Server.listen",
-        "system.os.chmod(path, 0o600)",
-        "system.os.chmod(path, 0o666)",
+        "system.os.fchmod(listener.fileno(), 0o600)",
+        "pass",
         (GUEST + "test_records_and_answers_reach_an_observer",),
     ),
     Mutation(

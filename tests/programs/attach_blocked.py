@@ -145,7 +145,7 @@ def connect_with_timeout() -> tuple[int, str]:
     return libc.connect(client.fileno(), address, len(address)), ""
 
 
-def connect_tcp_with_timeout() -> tuple[int, str]:
+def connect_tcp_with_timeout(limit_s: int = 60) -> tuple[int, str]:
     """To a listener whose queue is full: the kernel sends SYN again after one, two, four s."""
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
@@ -155,7 +155,7 @@ def connect_tcp_with_timeout() -> tuple[int, str]:
         other.setblocking(False)
         other.connect_ex(listener.getsockname())
     client = socket.socket()
-    client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 60, 0))
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", limit_s, 0))
     address = struct.pack("<HH", socket.AF_INET, socket.htons(listener.getsockname()[1]))
     address += socket.inet_aton("127.0.0.1") + bytes(8)
 
@@ -166,6 +166,10 @@ def connect_tcp_with_timeout() -> tuple[int, str]:
     on_input(accept_all)
     ready()
     return libc.connect(client.fileno(), address, len(address)), ""
+
+
+def connect_tcp_until_timeout() -> tuple[int, str]:
+    return connect_tcp_with_timeout(int(NAP_S))
 
 
 SENT_BYTES = 1 << 22
@@ -359,7 +363,7 @@ CALLS = (
     read_pipe, recv, recv_with_timeout, epoll_wait, poll, poll_with_timeout, select_with_timeout,
     nanosleep, futex_with_timeout, sem_wait, read_with_timeout, readv_with_timeout,
     recvmsg_with_timeout, splice_with_timeout, recv_all, accept_with_timeout, connect_with_timeout,
-    connect_tcp_with_timeout, write_all, writev_all, send_all, sendmsg_all, sendfile_all, semop,
+    connect_tcp_with_timeout, connect_tcp_until_timeout, write_all, writev_all, send_all, sendmsg_all, sendfile_all, semop,
     semtimedop, msgrcv, inotify, sigtimedwait, io_getevents,
 )  # fmt: skip
 

@@ -59,6 +59,7 @@ class Aarch64:
     futex = _FUTEX
     # write, writev, sendfile, vmsplice, splice, tee, sendto, sendmsg, sendmmsg, pwritev2
     sending = frozenset((64, 66, 71, 75, 76, 77, 206, 211, 269, 287))
+    connect = 203
     receiving: ClassVar[Mapping[int, int]] = {207: 4, 212: 3, 243: 4}  # recvfrom, recvmsg, recvmmsg
     return_code = b"\x68\x11\x80\xd2\x01\x00\x00\xd4"  # mov x8, #139; svc #0
 

@@ -47,6 +47,8 @@ class Machine(Protocol):
     """Number of the system call `futex`."""
     sending: frozenset[int]
     """Numbers of the system calls that return early, partly done, when their thread is stopped."""
+    connect: int
+    """Number of `connect`."""
     receiving: ClassVar[Mapping[int, int]]
     """System calls that do so under MSG_WAITALL; position of their flags argument, from 1."""
     return_code: bytes

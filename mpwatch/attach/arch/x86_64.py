@@ -53,9 +53,9 @@ _RESTARTS = (ERESTARTSYS, ERESTARTNOINTR, ERESTARTNOHAND, ERESTART_RESTARTBLOCK)
 # recvmsg, semop, rt_sigtimedwait, io_getevents, semtimedop, epoll_wait, epoll_pwait, accept4,
 # recvmmsg, sendmmsg, io_pgetevents, io_uring_enter, epoll_pwait2; and on a socket with SO_RCVTIMEO
 # or SO_SNDTIMEO also read, write, readv, writev, sendfile, connect, splice, preadv2, pwritev2
-# (sock_intr_errno of the kernel's include/net/sock.h). All of them can be made again: a connect
-# that is under way is waited for (inet_stream_connect, Linux 6.18). A call with a timeout
-# then waits for the whole timeout again, because the time left cannot be read.
+# (sock_intr_errno of the kernel's include/net/sock.h). All of them can be made again (a connect
+# over TCP with one difference, see `pending_call`). A call with a timeout then waits
+# for the whole timeout again, because the time left cannot be read.
 _EINTR_WHEN_STOPPED = frozenset(
     (
         0, 1, 19, 20, 40, 42, 43, 44, 45, 46, 47, 65, 128, 208, 220, 232, 275, 281, 288, 299, 307,
@@ -118,6 +118,7 @@ class X8664:
     futex = 202
     # write, writev, sendfile, sendto, sendmsg, splice, tee, vmsplice, sendmmsg, pwritev2
     sending = frozenset((1, 20, 40, 44, 46, 275, 276, 278, 307, 328))
+    connect = 42
     receiving: ClassVar[Mapping[int, int]] = {45: 4, 47: 3, 299: 4}  # recvfrom, recvmsg, recvmmsg
     return_code = b"\x48\xc7\xc0\x0f\x00\x00\x00\x0f\x05"  # mov $15,%rax; syscall
 

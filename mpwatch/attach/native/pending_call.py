@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import functools
 import os
+import socket
 import struct
+import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -32,8 +34,9 @@ from mpwatch.collect.process.syscall_waits import names
 
 STOP_WITHIN_S = 0.25
 RETURN_WITHIN_S = 0.1
-ATTEMPTS = 20
-_PAUSE_S, _PATIENCE = 0.0002, 1.3  # together 0.13 s for all attempts
+STOPS = 20
+"""How often a thread is stopped until it is outside of locking code."""
+_STOP_PAUSE_S, _PATIENCE = 0.0002, 1.3  # together 0.13 s for all stops
 SURELY_STARTED_S = 30.0
 """Age from which an interpreter counts as started, if its flag cannot be read."""
 _STACK_NEED_BYTES = 16384
@@ -52,8 +55,9 @@ _PLACES_KEPT = 32
 _places: dict[tuple[str, int, int, int, bytes], int] = {}
 """Offset of an instruction sequence in a mapping: processes of a job share their files."""
 
-ATTEMPTS = 6
-_PAUSE_S = 0.0004
+SAMPLES = 6
+"""How often the system call of a running thread is read before it is stopped."""
+_SAMPLE_PAUSE_S = 0.0004
 TRANSFER_OVER_S = 0.3
 """How long a thread must not have been seen in a transfer before it is stopped while it runs."""
 _TRANSFERS_KEPT = 256
@@ -129,7 +133,7 @@ def queue(
         OSError: The rights are missing.
     """
     pid, machine = plan.interpreter.pid, plan.machine
-    _require_no_transfer(pid, machine)
+    _require_no_transfer(pid, machine, memory)
     gil_syscalls.minimise_latency()
     with gil_syscalls.uncollected(), Tracee(pid, step) as tracee:
         context = _stop_safely(plan, tracee, memory)
@@ -201,10 +205,10 @@ def _stop_safely(plan: CallPlan, tracee: Tracee, memory: TargetMemory) -> Contex
     are needed if another debugger queues calls too, or if stale words on the stack look like
     return addresses in that code.
     """
-    pause_s = _PAUSE_S
-    for _ in range(ATTEMPTS):
+    pause_s = _STOP_PAUSE_S
+    for _ in range(STOPS):
         blocked = _blocked_call(plan.interpreter.pid)
-        _require_repeatable(plan.machine, blocked)
+        _require_repeatable(plan.machine, blocked, memory)
         tracee.interrupt(STOP_WITHIN_S)
         context = plan.machine.capture(tracee, blocked)
         if not _may_hold_lock(plan, context, tracee, memory):
@@ -212,10 +216,10 @@ def _stop_safely(plan: CallPlan, tracee: Tracee, memory: TargetMemory) -> Contex
         tracee.resume()
         time.sleep(pause_s)
         pause_s *= _PATIENCE
-    raise Refused("its main thread is busy with other pending calls")
+    raise Refused("its main thread is busy with other pending calls", passes=True)
 
 
-def _require_no_transfer(pid: int, machine: Machine) -> None:
+def _require_no_transfer(pid: int, machine: Machine, memory: TargetMemory) -> None:
     """Refuse a thread that seems to be in a transfer between two moments of waiting.
 
     While it runs, nothing shows from outside which system call it is in, if any: a thread that
@@ -226,14 +230,14 @@ def _require_no_transfer(pid: int, machine: Machine) -> None:
     Raises:
         Refused: As `_require_repeatable`.
     """
-    for attempt in range(ATTEMPTS):
-        if attempt:
-            time.sleep(_PAUSE_S)
+    for number in range(SAMPLES):
+        if number:
+            time.sleep(_SAMPLE_PAUSE_S)
         blocked = _blocked_call(pid)
         if not blocked:
             continue
         try:
-            _require_repeatable(machine, blocked)
+            _require_repeatable(machine, blocked, memory)
         except Refused as refusal:
             if len(_transfers) >= _TRANSFERS_KEPT:
                 _transfers.clear()
@@ -246,11 +250,14 @@ def _require_no_transfer(pid: int, machine: Machine) -> None:
         raise Refused(seen[1].reason, passes=True)
 
 
-def _require_repeatable(machine: Machine, blocked: tuple[int, ...]) -> None:
-    """Refuse a thread that is blocked in a transfer that may be partly done.
+def _require_repeatable(machine: Machine, blocked: tuple[int, ...], memory: TargetMemory) -> None:
+    """Refuse a thread that is blocked in a call which cannot be repeated as it was.
 
-    A stop ends such a call with the number of bytes transferred so far, as a signal would
-    (write(2), "NOTES"; recv(2), MSG_WAITALL). The observer cannot continue the transfer.
+    - A transfer that may be partly done: a stop ends it with the number of bytes transferred so
+      far, as a signal would (write(2), "NOTES"; recv(2), MSG_WAITALL), and the observer cannot
+      continue the transfer.
+    - A connection over the internet protocols: where SO_SNDTIMEO ends a repeated call, it reports
+      EALREADY instead of EINPROGRESS (inet_stream_connect, Linux 6.18).
 
     Raises:
         Refused: The main thread is in such a call.
@@ -261,12 +268,25 @@ def _require_repeatable(machine: Machine, blocked: tuple[int, ...]) -> None:
     flags_at = machine.receiving.get(number)
     waits_for_all = flags_at is not None and bool(arguments[flags_at - 1] & _MSG_WAITALL)
     if number in machine.sending or waits_for_all:
-        name = names(os.uname().machine).get(number, f"system call {number}")
-        raise Refused(
-            f"its main thread is blocked in {name}({arguments[0]}), which a stop would end early"
-            " with part of the data transferred",
-            passes=True,
-        )
+        change = "end early with part of the data transferred"
+    elif number == machine.connect and _is_internet_address(memory, arguments[1]):
+        change = "make fail with another error where a time limit ends it"
+    else:
+        return
+    name = names(os.uname().machine).get(number, f"system call {number}")
+    raise Refused(
+        f"its main thread is blocked in {name}({arguments[0]}), which a stop would {change}",
+        passes=True,
+    )
+
+
+def _is_internet_address(memory: TargetMemory, address: int) -> bool:
+    """Whether a `struct sockaddr` of the target is of IPv4 or IPv6."""
+    try:
+        family = int.from_bytes(memory.read(address, 2), sys.byteorder)
+    except OSError:
+        return False
+    return family in (socket.AF_INET, socket.AF_INET6)
 
 
 def _may_hold_lock(plan: CallPlan, context: Context, tracee: Tracee, memory: TargetMemory) -> bool:

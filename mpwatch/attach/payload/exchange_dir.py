@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import re
 import stat
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -34,8 +36,13 @@ _LONGEST_POLL_S = 0.03
 _SWEEP_EVERY_S = 10.0
 _REMEMBERED = 64
 PREFIX = "attach-"
-_swept: dict[tuple[str, int], float] = {}
-"""Time of the last sweep, by runtime directory and user."""
+COPY_PREFIX = "hook-"
+"""Of copies of the hook's package in the same runtime directory, see `install`."""
+HIDDEN_STALE_S = 60.0
+"""Age from which a directory that is not published yet counts as left by a killed observer."""
+_DEPTH = 4
+_swept: dict[tuple[int, int], float] = {}
+"""Time of the last sweep, by device and inode of the runtime directory."""
 STALE_S = 5.0
 """Age from which a directory without a queued call counts as left by a killed observer."""
 
@@ -159,22 +166,16 @@ def create(target: Target, runtime: str, payload: bytes, proc: str = "/proc") ->
             f"{runtime}/{name}", target.pid_inside
         ),
     }
-    hidden = f".{name}.{os.getpid()}.{time.monotonic_ns()}"
     try:
         with opened_runtime(target, runtime, proc) as parent:
-            if target.shares_pids and _is_time_to_sweep(runtime, target.uid):
-                _sweep(parent, proc)
+            if _is_time_to_sweep(parent):
+                _sweep(parent, proc if target.shares_pids else None)
             if not _has_room(parent, len(payload)):
                 raise Refused(f"the file system of {runtime} is nearly full")
-            write_folder(parent, hidden, contents, target)
-            try:
-                os.rename(hidden, name, src_dir_fd=parent, dst_dir_fd=parent)
-            except OSError:  # not empty: created by another observer
-                _remove_folder(parent, hidden)
-                return ExchangeDir(runtime, name, target, False, proc)
+            is_ours = publish(parent, name, contents, target)
     except OSError as error:
         raise Refused(f"nothing can be written to {runtime}: {error.strerror}") from error
-    return ExchangeDir(runtime, name, target, True, proc)
+    return ExchangeDir(runtime, name, target, is_ours, proc)
 
 
 def find(target: Target, proc: str = "/proc") -> ExchangeDir | None:
@@ -229,17 +230,52 @@ def opened_runtime(
         yield folder
 
 
-def write_folder(parent: int, name: str, contents: dict[str, bytes], target: Target) -> None:
-    """Create a directory with files, private to the target's user.
+def publish(parent: int, name: str, contents: dict[str, bytes], target: Target) -> bool:
+    """Create a directory with all of its files at once, private to the target's user.
+
+    Args:
+        parent: Descriptor of the runtime directory.
+        name: The directory's name in there.
+        contents: Of the files, by their path within the directory.
+        target: The process.
+
+    Returns:
+        `False` if another observer has created it.
 
     Raises:
-        OSError: It could not be written.
+        OSError: It could not be written; nothing of it is left.
     """
+    hidden = f".{name}.{os.getpid()}.{threading.get_native_id()}.{time.monotonic_ns()}"
+    is_published = False
+    try:
+        _write_folder(parent, hidden, contents, target)
+        os.rename(hidden, name, src_dir_fd=parent, dst_dir_fd=parent)
+        is_published = True
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+    finally:
+        if not is_published:
+            with contextlib.suppress(OSError):
+                remove_tree(parent, hidden)
+    return is_published
+
+
+def _write_folder(parent: int, name: str, contents: dict[str, bytes], target: Target) -> None:
     os.mkdir(name, 0o700, dir_fd=parent)
     folder = os.open(name, _DIRECTORY, dir_fd=parent)
     try:
-        for file_name, content in contents.items():
-            fd = os.open(file_name, _NEW_FILE, 0o600, dir_fd=folder)
+        for inner in sorted({path.rpartition("/")[0] for path in contents} - {""}):
+            of_it = {
+                path.rpartition("/")[2]: content
+                for path, content in contents.items()
+                if path.rpartition("/")[0] == inner
+            }
+            _write_folder(folder, inner, of_it, target)
+        for path, content in contents.items():
+            if "/" in path:
+                continue
+            fd = os.open(path, _NEW_FILE, 0o600, dir_fd=folder)
             try:
                 _write_all(fd, content)
                 _give(fd, target)
@@ -323,23 +359,30 @@ def _has_room(folder: int, size: int) -> bool:
     return disk.f_bavail * disk.f_frsize > 4 * size
 
 
-def _is_time_to_sweep(runtime: str, uid: int) -> bool:
-    """Whether the last sweep for this user is more than `_SWEEP_EVERY_S` ago."""
-    now_s = time.monotonic()
-    last_s = _swept.get((runtime, uid))
+def _is_time_to_sweep(parent: int) -> bool:
+    """Whether the last sweep of this runtime directory is more than `_SWEEP_EVERY_S` ago."""
+    found, now_s = os.fstat(parent), time.monotonic()
+    key = found.st_dev, found.st_ino
+    last_s = _swept.get(key)
     if last_s is not None and now_s - last_s < _SWEEP_EVERY_S:
         return False
     if len(_swept) >= _REMEMBERED:
         _swept.clear()
-    _swept[runtime, uid] = now_s
+    _swept[key] = now_s
     return True
 
 
-def _sweep(parent: int, proc: str) -> None:
-    """Remove exchange directories whose process has exited."""
+def _sweep(parent: int, proc: str | None) -> None:
+    """Remove exchange directories whose process has exited, and what killed observers left.
+
+    Args:
+        parent: Descriptor of the runtime directory.
+        proc: Path of procfs; `None` if the target's pids are not those of this process.
+    """
+    remove_hidden(parent)
     for name in os.listdir(f"/proc/self/fd/{parent}"):
         pid, _, ticks = name.removeprefix(PREFIX).partition("-")
-        if not name.startswith(PREFIX) or not (pid.isdigit() and ticks.isdigit()):
+        if proc is None or not name.startswith(PREFIX) or not (pid.isdigit() and ticks.isdigit()):
             continue
         try:
             start_ticks = stat_of(int(pid), proc).start_ticks
@@ -347,14 +390,35 @@ def _sweep(parent: int, proc: str) -> None:
             start_ticks = -1
         if start_ticks != int(ticks):
             with contextlib.suppress(OSError):
-                _remove_folder(parent, name)
+                remove_tree(parent, name)
 
 
-def _remove_folder(parent: int, name: str) -> None:
+def remove_hidden(parent: int) -> None:
+    """Remove directories whose observer was killed before it had published them."""
+    for name in os.listdir(f"/proc/self/fd/{parent}"):
+        if not name.startswith(f".{PREFIX}") and not name.startswith(f".{COPY_PREFIX}"):
+            continue
+        with contextlib.suppress(OSError):
+            changed_s = os.stat(name, dir_fd=parent, follow_symlinks=False).st_mtime
+            if time.time() - changed_s > HIDDEN_STALE_S:
+                remove_tree(parent, name)
+
+
+def remove_tree(parent: int, name: str, depth: int = _DEPTH) -> None:
+    """Remove a directory with its files, following no link.
+
+    Raises:
+        OSError: It could not be removed, or has more levels than anything that mpwatch writes.
+    """
+    if not depth:
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name)
     folder = os.open(name, _DIRECTORY, dir_fd=parent)
     try:
-        for file_name in os.listdir(folder):
-            os.unlink(file_name, dir_fd=folder)
+        for entry in os.listdir(folder):
+            if stat.S_ISDIR(os.stat(entry, dir_fd=folder, follow_symlinks=False).st_mode):
+                remove_tree(folder, entry, depth - 1)
+            else:
+                os.unlink(entry, dir_fd=folder)
     finally:
         os.close(folder)
     os.rmdir(name, dir_fd=parent)

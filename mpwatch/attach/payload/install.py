@@ -18,10 +18,9 @@ from collections.abc import Iterator
 from mpwatch.attach.outcomes import Refused
 from mpwatch.attach.payload import compiled_payload, exchange_dir
 from mpwatch.attach.payload.compiled_payload import installed
+from mpwatch.attach.payload.exchange_dir import COPY_PREFIX
 from mpwatch.attach.target import Target
 from mpwatch.hook import wire
-
-COPY_PREFIX = "hook-"
 
 
 def directory_for(target: Target, proc: str = "/proc") -> str:
@@ -39,7 +38,8 @@ def directory_for(target: Target, proc: str = "/proc") -> str:
     name = COPY_PREFIX + digest
     try:
         with exchange_dir.opened_runtime(target, runtime, proc) as parent:
-            _write(parent, name, contents, target)
+            if not _is_there(parent, name):
+                exchange_dir.publish(parent, name, contents, target)
     except OSError as error:
         raise Refused(f"the hook could not be copied to {runtime}: {error.strerror}") from error
     return f"{runtime}/{name}"
@@ -54,6 +54,7 @@ def remove_unused(target: Target, proc: str = "/proc") -> None:
             contextlib.suppress(OSError, Refused),
             exchange_dir.opened_runtime(target, runtime, proc) as folder,
         ):
+            exchange_dir.remove_hidden(folder)
             names = os.listdir(f"/proc/self/fd/{folder}")
             if any(
                 name.endswith(wire.SOCKET_SUFFIX) or name.startswith(exchange_dir.PREFIX)
@@ -62,27 +63,16 @@ def remove_unused(target: Target, proc: str = "/proc") -> None:
                 continue
             for name in names:
                 if name.startswith(COPY_PREFIX):
-                    _remove_tree(folder, name)
+                    exchange_dir.remove_tree(folder, name)
 
 
-def _write(parent: int, name: str, contents: dict[str, bytes], target: Target) -> None:
-    """Write the copy under a hidden name and rename it; one that is there is the same."""
-    with contextlib.suppress(FileNotFoundError):
-        os.stat(name, dir_fd=parent, follow_symlinks=False)
-        return
-    hidden = f".{name}.{os.getpid()}"
-    by_folder: dict[str, dict[str, bytes]] = {}
-    for path, content in contents.items():
-        folder, _, file_name = path.rpartition("/")
-        by_folder.setdefault(folder, {})[file_name] = content
-    exchange_dir.write_folder(parent, hidden, by_folder.pop("", {}), target)
-    copy = os.open(hidden, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+def _is_there(parent: int, name: str) -> bool:
+    """Whether a copy of this content was made before."""
     try:
-        for folder, files in by_folder.items():
-            exchange_dir.write_folder(copy, folder, files, target)
-    finally:
-        os.close(copy)
-    os.rename(hidden, name, src_dir_fd=parent, dst_dir_fd=parent)
+        os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _sources(directory: str) -> dict[str, bytes]:
@@ -133,16 +123,3 @@ def _allows(found: os.stat_result, need: int, target: Target) -> bool:
     if found.st_gid in target.groups:
         return bool(found.st_mode & need << 3)
     return bool(found.st_mode & need)
-
-
-def _remove_tree(parent: int, name: str) -> None:
-    folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
-    try:
-        for entry in os.listdir(folder):
-            if stat.S_ISDIR(os.stat(entry, dir_fd=folder, follow_symlinks=False).st_mode):
-                _remove_tree(folder, entry)
-            else:
-                os.unlink(entry, dir_fd=folder)
-    finally:
-        os.close(folder)
-    os.rmdir(name, dir_fd=parent)

@@ -207,7 +207,8 @@ class Notes:
         if self._file_bytes + len(lines) > room:
             lines += self._problem(_FULL if room >= FILE_BYTES else _HALF_FULL)
         size = self._file_bytes + len(lines)
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        flags |= os.O_NOFOLLOW | os.O_NONBLOCK
         try:
             (fd,) = runtime_dir.opened(self._system, self.path, flags)
         except OSError as error:
@@ -220,6 +221,7 @@ class Notes:
                 self._unkept += 1
                 return
             self._file_bytes = size
+            runtime_dir.require_own(self._system, fd, self.path)
             os.write(fd, lines)
             self._unkept = 0
         except OSError as error:

@@ -77,7 +77,7 @@ class RingCopy:
         """
         os = self._system.os
         last = ring.handed_out()
-        flags = os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+        flags = os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         try:
             (self._fd,) = runtime_dir.opened(self._system, path, flags)
         except OSError as error:
@@ -89,6 +89,7 @@ class RingCopy:
                 self._close()
                 return
         try:
+            runtime_dir.require_own(self._system, self._fd, path)
             # Readers of the file see from this how old its records are.
             at_ns = self._system.monotonic_ns()
             first = max(0, self._saved - _UNSURE, last - ring.slots)

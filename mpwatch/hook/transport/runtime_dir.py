@@ -215,6 +215,21 @@ def require_open(system: System, fd: int, path: str | bytes) -> None:
         raise OSError(errno.EBADF, "the program closed the descriptor")
 
 
+def require_own(system: System, fd: int, path: str | bytes) -> None:
+    """As `require_open`, for a file that existed: it must be a regular file of this user.
+
+    Where others can rename in the directory above, they can put theirs in its place. To be opened
+    with O_NONBLOCK, since that could be a FIFO.
+
+    Raises:
+        OSError: It is not.
+    """
+    require_open(system, fd, path)
+    found = system.os.fstat(fd)
+    if not stat.S_ISREG(found.st_mode) or found.st_uid != system.os.getuid():
+        raise OSError(errno.EPERM, "a file of another user is in its place")
+
+
 def close(system: System, fd: int, path: str | bytes) -> None:
     """Close a descriptor of the hook; one that the program has closed is left alone."""
     if is_open(system, fd, path):
@@ -244,8 +259,8 @@ def _refuse(system: System, path: str, uid: int) -> str | None:
         return f"{path} is not a directory"
     if status.st_uid != uid:
         return f"{path} belongs to user {status.st_uid}"
-    if stat.S_IMODE(status.st_mode) != 0o700:
-        system.os.chmod(path, 0o700)
+    if status.st_mode & 0o077:  # not mended: `chmod` would follow a link put there meanwhile
+        return f"{path} is open to other users"
     if not system.os.access(path, os.W_OK | os.X_OK):
         return f"{path} is not writable"
     return None

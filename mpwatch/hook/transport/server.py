@@ -110,10 +110,12 @@ class Server:
         listener = system.socket(_AF_UNIX, _SOCK_STREAM)
         self._identity = runtime_dir.identity(system, listener.fileno())
         try:
+            # The file gets the mode of the descriptor (`unix_bind`). A change by its path could
+            # follow a link, if others can rename the directory.
+            system.os.fchmod(listener.fileno(), 0o600)
             with contextlib.suppress(FileNotFoundError):
                 system.os.unlink(path)
             listener.bind(path)
-            system.os.chmod(path, 0o600)
             listener.listen(_BACKLOG)
             listener.setblocking(False)
         except BaseException:

@@ -34,7 +34,6 @@ WOKEN = {
     "recvmsg_with_timeout": [5, "", "hello"],
     "accept_with_timeout": [1, "", ""],
     "connect_with_timeout": [0, "", ""],
-    "connect_tcp_with_timeout": [0, "", ""],
     "semop": [0, "", ""],
     "semtimedop": [0, "", ""],
     "msgrcv": [5, "", "hello"],
@@ -51,6 +50,10 @@ TRANSFERS = {
     "sendfile_all": [SENT_BYTES, "", ""],
     "splice_with_timeout": [5, "", "hello"],
     "recv_all": [8, "", "xxxhello"],
+}
+CONNECTIONS = {
+    "connect_tcp_with_timeout": [0, "", ""],
+    "connect_tcp_until_timeout": [-1, "EINPROGRESS", ""],
 }
 
 
@@ -72,17 +75,19 @@ def test_a_call_that_waits_for_data_gets_the_data_without_eintr(start: Start, ca
     assert eventually(lambda: inject(running.process).state == "ready")
 
 
-@pytest.mark.parametrize("call", TRANSFERS)
-def test_a_partial_transfer_is_not_interrupted(start: Start, call: str) -> None:
+@pytest.mark.parametrize("call", [*TRANSFERS, *CONNECTIONS])
+def test_a_call_that_cannot_be_repeated_is_not_interrupted(start: Start, call: str) -> None:
     running = start("attach_blocked", call)
     assert eventually(lambda: is_blocked(running.pid))
     attached = inject(running.process, timeout_s=0.05)
     assert (attached.state, attached.passes) == ("absent", True), attached
-    assert "with part of the data transferred" in attached.reason
+    expected = "part of the data transferred" if call in TRANSFERS else "fail with another error"
+    assert expected in attached.reason
     assert attached.stopped_s is None
-    running.say(b"hello")
+    if call != "connect_tcp_until_timeout":
+        running.say(b"hello")
     *seen, _ = json.loads(running.line())
-    assert seen == TRANSFERS[call]
+    assert seen == (TRANSFERS | CONNECTIONS)[call]
     assert eventually(lambda: inject(running.process, timeout_s=0.05).state == "pending")
 
 

@@ -9,12 +9,16 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
+from mpwatch.attach.arch import machine_here
 from mpwatch.attach.detach import detach
 from mpwatch.attach.inject import inject
-from mpwatch.attach.native import elf, tracer
+from mpwatch.attach.native import cpython_symbols, elf, pending_call, tracer
+from mpwatch.attach.native.code_cave import TargetMemory
+from mpwatch.attach.outcomes import Refused
 from mpwatch.model.ids import ProcessId
 from tests import procfs
 from tests.integration import on_demand
@@ -374,3 +378,18 @@ def test_the_tracer_has_a_session_of_its_own_and_ends_with_the_observer(start: S
     assert pid == session
     assert held == ["/dev/null", "/dev/null", "socket"]
     assert eventually(lambda: not procfs.is_alive(int(pid)), 5)
+
+
+def test_a_thread_in_locking_code_is_stopped_again_and_continues(start: Start) -> None:
+    running = start("attach_plain", "busy")
+    memory = TargetMemory(running.pid)
+    try:
+        plan = pending_call.prepare(cpython_symbols.find(running.pid), machine_here(), memory, 1, 1)
+    finally:
+        memory.close()
+    everywhere = replace(plan, locking=((0, 1 << 64),))
+    steps: list[str] = []
+    with pytest.raises(Refused, match="busy with other pending calls"):
+        tracer.queue_here(running.process, everywhere, steps.append)
+    assert steps.count("interrupt") == 20
+    assert running.newest_line()

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import errno
 import os
 import shutil
+import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -57,8 +60,7 @@ def test_the_directory_is_private_and_is_removed_with_its_files(proc: str, tmp_p
 def test_the_directory_of_a_target_that_has_just_ended_is_removed_where_both_see_it(
     proc: str, tmp_path: Path, shares: bool, left: int
 ) -> None:
-    elsewhere = {"XDG_RUNTIME_DIR": "/tmp"}  # a sweep of the other one is not due twice
-    target = replace(TARGET, shares_files=shares, shares_pids=shares, environment=elsewhere)
+    target = replace(TARGET, shares_files=shares, shares_pids=shares)
     made = create(proc, target)
     os.rename(f"{proc}/42", f"{proc}/{os.getpid()}")  # the target is gone; this process is there
 
@@ -155,6 +157,68 @@ def test_a_target_that_cannot_see_this_installation_gets_a_copy_once(
     assert (copy / "points" / "__init__.py").exists()
     install.remove_unused(TARGET, proc)
     assert not copy.exists()
+
+
+def test_observers_that_copy_at_once_agree_and_leave_one_copy(proc: str, tmp_path: Path) -> None:
+    ready, paths = threading.Barrier(6), []
+
+    def copy() -> None:
+        ready.wait()
+        paths.append(install.directory_for(TARGET, proc))
+
+    threads = [threading.Thread(target=copy) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert len(paths) == 6, paths
+    assert [f"/run/mpwatch/{p.name}" for p in (tmp_path / "root/run/mpwatch").iterdir()] == [
+        *{*paths}
+    ]
+
+
+def test_a_disk_that_fills_up_meanwhile_keeps_no_part(
+    proc: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = exchange_dir.runtime_directory(TARGET, proc)
+    write, written = os.write, []
+
+    def fill(fd: int, data: bytes) -> int:
+        written.append(fd)
+        if len(written) % 2 == 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(fd, data)
+
+    monkeypatch.setattr(os, "write", fill)
+    with pytest.raises(Refused, match="No space left"):
+        exchange_dir.create(TARGET, runtime, b"payload", proc)
+    with pytest.raises(Refused, match="No space left"):
+        install.directory_for(TARGET, proc)
+    assert list((tmp_path / "root/run/mpwatch").iterdir()) == []
+
+
+@pytest.mark.parametrize("clean_up", ["attach", "detach"])
+def test_parts_that_a_killed_observer_left_are_removed_once_they_are_old(
+    proc: str, tmp_path: Path, clean_up: str
+) -> None:
+    runtime = tmp_path / "root" / exchange_dir.runtime_directory(TARGET, proc).lstrip("/")
+    old_s = time.time() - exchange_dir.HIDDEN_STALE_S - 1
+    for name in (".attach-9-9.1.1", ".hook-0123456789ab.1.1"):
+        for age in ("old", "new"):
+            (runtime / f"{name}{age}" / "points").mkdir(parents=True)
+            (runtime / f"{name}{age}" / "points" / "__init__.py").touch()
+        os.utime(runtime / f"{name}old", (old_s, old_s))
+
+    if clean_up == "attach":
+        create(proc).remove()
+    else:
+        install.remove_unused(TARGET, proc)
+
+    assert sorted(p.name for p in runtime.iterdir()) == [
+        ".attach-9-9.1.1new",
+        ".hook-0123456789ab.1.1new",
+    ]
 
 
 @pytest.mark.parametrize("user", ["9-9.sock", "attach-9-9"])

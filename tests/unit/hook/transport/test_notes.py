@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import collections
 import json
+import os
+import threading
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 from mpwatch.hook.safe.unpatched import System
 from mpwatch.hook.transport import notes
 from mpwatch.hook.transport.notes import LIMIT, NOTE_BYTES, PROBLEMS, RECENT_BYTES, Notes, Problems
+from tests.builders.replaced_os import Os
 
 
 def test_only_the_last_notes_are_remembered() -> None:
@@ -146,3 +149,25 @@ def test_new_notes_of_all_kinds_are_in_the_order_of_their_numbers() -> None:
     assert [number for number, _ in made.since(0)] == [0, 1, 2, 3]
     assert [number for number, _ in made.since(2)] == [2, 3]
     assert made.since(4) == []
+
+
+def test_a_file_that_another_user_put_there_gets_no_note(tmp_path: Path) -> None:
+    system = System()
+    system.os = Os(getuid=lambda: os.getuid() + 1)
+    made = Notes(system)
+    made.save(str(tmp_path / "n"))
+    made.add("exception", {"text": "secret"})
+
+    assert (tmp_path / "n").read_bytes() == b""
+
+
+def test_a_fifo_in_its_place_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "n")
+    made = Notes(System())
+    made.save(str(tmp_path / "n"))
+    thread = threading.Thread(target=made.add, args=("exception", {}), daemon=True)
+    thread.start()
+    thread.join(30)
+
+    assert not thread.is_alive()
+    assert len(list(made.since(0))) == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from mpwatch.hook import wire
 from mpwatch.hook.safe.unpatched import System
 from mpwatch.hook.transport.ring import Ring, make_record
 from mpwatch.hook.transport.ring_copy import RETRY_S, SAVE_EVERY_S, RingCopy
+from tests.builders.replaced_os import Os
 
 SLOTS = 128
 
@@ -134,3 +136,26 @@ def test_a_forked_child_leaves_the_file_of_its_parent_alone(world: World) -> Non
     world.copy.save(world.ring)
 
     assert world.numbers() == [0]
+
+
+def test_a_file_that_another_user_put_there_is_not_written(world: World) -> None:
+    world.write(1)
+    world.copy.save(world.ring)
+    before = world.path.read_bytes()
+    world.system.os = Os(getuid=lambda: os.getuid() + 1)
+    world.write(1)
+    world.copy.save(world.ring)
+
+    assert world.path.read_bytes() == before
+    assert world.copy.problems == ["copy of the ring: a file of another user is in its place"]
+
+
+def test_a_fifo_in_its_place_is_not_waited_for(world: World) -> None:
+    os.mkfifo(world.path)
+    world.write(1)
+    thread = threading.Thread(target=world.copy.save, args=(world.ring,), daemon=True)
+    thread.start()
+    thread.join(30)
+
+    assert not thread.is_alive()
+    assert world.copy.problems

@@ -16,16 +16,7 @@ from mpwatch.hook.transport.runtime_dir import (
     memory_device,
     parent_and_name,
 )
-
-
-class Os:
-    """A stand-in for `os`, of another user or with a disk that refuses."""
-
-    def __init__(self, **replaced: Any) -> None:
-        self.replaced = replaced
-
-    def __getattr__(self, name: str) -> Any:
-        return self.replaced.get(name) or getattr(os, name)
+from tests.builders.replaced_os import Os
 
 
 def find(run: Path, **replaced: Any) -> tuple[str | None, str]:
@@ -45,12 +36,33 @@ def test_the_directory_is_made_for_its_user_only(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "mpwatch").stat().st_mode) == 0o700
 
 
-def test_a_directory_open_to_others_is_closed_to_them(tmp_path: Path) -> None:
+def test_a_directory_open_to_others_is_not_used(tmp_path: Path) -> None:
     (tmp_path / "mpwatch").mkdir()
-    (tmp_path / "mpwatch").chmod(0o777)
+    (tmp_path / "mpwatch").chmod(0o750)
 
-    assert find(tmp_path)[0] == f"{tmp_path}/mpwatch"
-    assert stat.S_IMODE((tmp_path / "mpwatch").stat().st_mode) == 0o700
+    path, problem = find(tmp_path, mkdir=refuse_others(tmp_path))
+
+    assert path is None
+    assert problem.startswith(f"{tmp_path}/mpwatch is open to other users; ")
+
+
+def test_what_is_renamed_meanwhile_keeps_its_mode(tmp_path: Path) -> None:
+    """Where others can rename in the directory above: a link takes the place of what was seen."""
+    (tmp_path / "mpwatch").mkdir()
+    (tmp_path / "mpwatch").chmod(0o755)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere").chmod(0o755)
+
+    def lstat(path: str) -> os.stat_result:
+        found = os.lstat(path)
+        if path == f"{tmp_path}/mpwatch" and not stat.S_ISLNK(found.st_mode):
+            os.rename(path, f"{path}.away")
+            os.symlink(tmp_path / "elsewhere", path)
+        return found
+
+    find(tmp_path, lstat=lstat, mkdir=refuse_others(tmp_path))
+
+    assert stat.S_IMODE((tmp_path / "elsewhere").stat().st_mode) == 0o755
 
 
 def test_a_link_is_not_followed_even_to_a_directory_of_ours(tmp_path: Path) -> None:
