@@ -337,7 +337,11 @@ def launched(
             ticks = ticks // 10 if number in pauses else ticks
             call = "openat" if number in opens else "futex"
             thread = ThreadSample(
-                200 + number, "python", "S", ticks, waits_on=WaitedOn("other", call)
+                200 + number,
+                "python",
+                "S",
+                ticks,
+                waits_on=WaitedOn("pipe-read" if call == "openat" else "futex", call),
             )
             rank = sample(
                 ProcessId(200 + number, 1), at_s, parent=100, role="rank", threads=(thread,)
