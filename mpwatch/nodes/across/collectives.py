@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from mpwatch.diagnose.analysis.distributed.collectives import MISMATCH, ONE_SHAPE, STUCK
 from mpwatch.diagnose.analysis.distributed.ranks import ALL_INSIDE_S, ALL_STALLED_S, WORKING_S
@@ -11,8 +11,9 @@ from mpwatch.diagnose.analysis.idle_time import STALLED_S
 from mpwatch.model.findings import Severity
 from mpwatch.model.units import numbers_text, seconds_text
 from mpwatch.nodes.across.finding import EVIDENCE_SHOWN, NAMES_SHOWN, JobFinding, names_text
-from mpwatch.nodes.across.ranks import STOPPED, JobRanks, PlacedRank
+from mpwatch.nodes.across.ranks import STOPPED, JobRanks, PlacedRank, rank_name
 from mpwatch.nodes.head import NodeView
+from mpwatch.nodes.summary import RankRow
 
 NAMED_S = 5.0
 """After so long a rank that the others wait for is named as information. It is a warning from
@@ -39,17 +40,16 @@ def of_collectives(ranks: JobRanks, views: Sequence[NodeView]) -> Iterator[JobFi
         return
     if inside_count < known_count and live.quiet_s("late") < ALL_STALLED_S:
         return
-    inside = live.placed("inside")
     if late := live.placed("known"):
-        yield _stuck(inside, late, live.placed("unknown"))
+        yield _stuck(live, late)
     elif live.quiet_s("inside") < STALLED_S:
         return
     elif gone := _gone(live):
-        yield _stuck(inside, gone, ())
+        yield _stuck(live, gone)
     elif missing := missing_ranks(ranks, live):
-        yield _unseen(inside, missing, ranks, views)
+        yield _unseen(ranks, missing, views)
     else:
-        yield from _all_inside(inside)
+        yield from _all_inside(live)
 
 
 def _is_told_by_its_node(ranks: JobRanks) -> bool:
@@ -84,17 +84,15 @@ def missing_ranks(ranks: JobRanks, live: JobRanks) -> list[int]:
     return [number for number in range(size) if number not in seen] if size <= RANKS_LIMIT else []
 
 
-def _stuck(
-    inside: Sequence[PlacedRank], late: Sequence[PlacedRank], unknown: Sequence[PlacedRank]
-) -> JobFinding:
+def _stuck(live: JobRanks, late: Sequence[PlacedRank]) -> JobFinding:
     """Ranks wait in a collective for others that are elsewhere or have ended.
 
     Args:
-        inside: The ranks that wait.
-        late: Those that they wait for.
-        unknown: Those of which no stack is known; they make no progress.
+        live: The ranks of the nodes that answer.
+        late: Those that are waited for.
     """
-    since_s = min(each.quiet_s for each in inside)
+    since_s = live.quiet_s("inside")
+    inside, unknown = live.rows("inside"), live.rows("unknown")
     place = _place_words(inside)
     first = max(late, key=lambda each: (each.row.has_failed, each.quiet_s))
     is_working = all(each.is_working for each in late)
@@ -104,14 +102,14 @@ def _stuck(
     if since_s < STALLED_S or (is_working and since_s < WORKING_S):
         severity = Severity.INFO
     others = f" and {len(late) - 1} more" if len(late) > 1 else ""
-    evidence = [_inside_words(inside, since_s), *map(_whereabouts, late[:NAMES_SHOWN])]
-    evidence += [f"recorded by {each.called}: {words}" for each, words in _records(inside, late)]
+    evidence = [_inside_words(live), *map(_whereabouts, late[:NAMES_SHOWN])]
+    evidence += _records([_first_inside(live), *late[:2]])
     if unknown:
         evidence.append(f"no stack is known of {_list(unknown)}, without progress as well")
     return JobFinding(
         rule=STUCK,
         severity=severity,
-        summary=(f"{_counted(inside)} in {place} for {first.called}{others}, which {_does(first)}"),
+        summary=(f"{_counted(live)} in {place} for {first.called}{others}, which {_does(first)}"),
         evidence=tuple(evidence),
         cause=(
             f"{place} ends when all ranks have entered it. The ranks that wait are not the cause, "
@@ -140,18 +138,13 @@ def _advice(first: PlacedRank) -> str:
     return f"Find out what {first.name} waits for there; its stack is on {first.view.name}."
 
 
-def _unseen(
-    inside: Sequence[PlacedRank],
-    missing: Sequence[int],
-    ranks: JobRanks,
-    views: Sequence[NodeView],
-) -> JobFinding:
+def _unseen(ranks: JobRanks, missing: Sequence[int], views: Sequence[NodeView]) -> JobFinding:
     """Ranks wait in a collective, and some of their job are on no node that answers."""
-    since_s = min(each.quiet_s for each in inside)
-    place = _place_words(inside)
+    live = ranks.live
+    place = _place_words(live.rows("inside"))
     lost = {each.row.rank: each for each in ranks.placed() if each.view.state != "live"}
     silent = [view for view in views if view.state in ("silent", "ended", "failed")]
-    evidence = [_inside_words(inside, since_s)]
+    evidence = [_inside_words(live)]
     evidence += [
         f"{lost[number].called}, last heard of {seconds_text(lost[number].view.last_seen_s)} ago: "
         f"{lost[number].row.doing or lost[number].row.state}"
@@ -164,7 +157,7 @@ def _unseen(
         rule=STUCK,
         severity=Severity.WARNING if silent else Severity.INFO,
         summary=(
-            f"{_counted(inside)} in {place}; rank{'s' if len(missing) > 1 else ''} {numbers} "
+            f"{_counted(live)} in {place}; rank{'s' if len(missing) > 1 else ''} {numbers} "
             f"{'are' if len(missing) > 1 else 'is'} on no node that answers"
         ),
         evidence=tuple(evidence),
@@ -181,19 +174,21 @@ def _unseen(
     )
 
 
-def _all_inside(inside: Sequence[PlacedRank]) -> Iterator[JobFinding]:
+def _all_inside(live: JobRanks) -> Iterator[JobFinding]:
     """All ranks of a job are in collectives: in different ones, or in one that does not end."""
-    sizes = {each.row.world_size for each in inside} - {None}
-    if len(inside) < 2 or (sizes and max(size or 0 for size in sizes) > len(inside)):
+    rows = live.rows("inside")
+    sizes = {row.world_size for row in rows} - {None}
+    if len(rows) < 2 or (sizes and max(size or 0 for size in sizes) > len(rows)):
         return
-    since_s = min(each.quiet_s for each in inside)
+    since_s = live.quiet_s("inside")
+    inside = live.placed("inside")
     groups: defaultdict[str, list[PlacedRank]] = defaultdict(list)
-    for each, place in zip(inside, _told_apart(inside), strict=True):
+    for each, place in zip(inside, _told_apart(_rows(inside)), strict=True):
         groups[place].append(each)
     members = sorted(groups.items(), key=lambda item: -len(item[1]))
     evidence = tuple(
-        f"{_list(group)} in {place} for at least {seconds_text(min(r.quiet_s for r in group))}"
-        f"{_lines(group)}"
+        f"{_list(_rows(group))} in {place} for at least "
+        f"{seconds_text(min(each.quiet_s for each in group))}{_lines(_rows(group))}"
         for place, group in members[:EVIDENCE_SHOWN]
     )
     if len(groups) > 1:
@@ -240,10 +235,13 @@ def _all_inside(inside: Sequence[PlacedRank]) -> Iterator[JobFinding]:
         )
 
 
-def _told_apart(inside: Sequence[PlacedRank]) -> list[str]:
+def _rows(ranks: Sequence[PlacedRank]) -> list[RankRow]:
+    return [each.row for each in ranks]
+
+
+def _told_apart(rows: Sequence[RankRow]) -> list[str]:
     """Where the ranks are; where the function is the same, by what torch has recorded of it."""
-    places = [f"{each.row.place}" for each in inside]
-    rows = [each.row for each in inside]
+    places = [f"{row.place}" for row in rows]
     if len(set(places)) > 1 or not all(row.is_unfinished for row in rows):
         return places
     if len({(row.group, row.number) for row in rows}) > 1:
@@ -258,13 +256,18 @@ def _told_apart(inside: Sequence[PlacedRank]) -> list[str]:
 # --- words ---------------------------------------------------------------------------------------
 
 
-def _inside_words(inside: Sequence[PlacedRank], since_s: float) -> str:
-    nodes = len({each.view.name for each in inside})
-    where = f" on {nodes} nodes" if nodes > 1 else f" on {inside[0].view.name}"
+def _inside_words(live: JobRanks) -> str:
+    rows = live.rows("inside")
+    nodes = [view.name for view, ranks in live.parts if ranks.inside]
+    where = f" on {len(nodes)} nodes" if len(nodes) > 1 else f" on {nodes[0]}"
     return (
-        f"{_list(inside)}{where} in {_place_words(inside)} for at least "
-        f"{seconds_text(since_s)}{_lines(inside)}"
+        f"{_list(rows)}{where} in {_place_words(rows)} for at least "
+        f"{seconds_text(live.quiet_s('inside'))}{_lines(rows)}"
     )
+
+
+def _first_inside(live: JobRanks) -> PlacedRank:
+    return next(PlacedRank(view, row) for view, ranks in live.parts for row in ranks.inside)
 
 
 def _whereabouts(late: PlacedRank) -> str:
@@ -281,43 +284,43 @@ def _does(late: PlacedRank) -> str:
         return f"has ended ({row.ended})"
     if row.state in STOPPED:
         return f"is {row.state}{at}"
-    if late.quiet_s >= STALLED_S:
+    if late.quiet_s >= NAMED_S:
         return f"has made no progress for {seconds_text(late.quiet_s)}{at}"
     return f"is still working{at}" if late.is_working else f"was last seen{at or ' elsewhere'}"
 
 
-def _records(
-    inside: Sequence[PlacedRank], late: Sequence[PlacedRank]
-) -> Iterator[tuple[PlacedRank, str]]:
-    """What torch has recorded of one rank that waits and of some that do not."""
-    for each in [*inside[:1], *late[:2]]:
+def _records(ranks: Iterable[PlacedRank]) -> Iterator[str]:
+    """What torch has recorded of some ranks."""
+    for each in ranks:
         row = each.row
         if row.number is not None:
             state = "unfinished" if row.is_unfinished else "finished"
-            yield each, f"collective {row.number} of group {row.group}: {row.operation}, {state}"
+            record = f"collective {row.number} of group {row.group}: {row.operation}, {state}"
+            yield f"recorded by {each.called}: {record}"
 
 
-def _place_words(inside: Sequence[PlacedRank]) -> str:
+def _place_words(rows: Sequence[RankRow]) -> str:
     """`all_reduce #48121`, or several collectives."""
-    places = sorted({f"{each.row.place}" for each in inside})
-    numbers = {each.row.number for each in inside if each.row.is_unfinished}
-    all_recorded = all(each.row.is_unfinished for each in inside)
+    places = sorted({f"{place}" for place in {row.place for row in rows}})
+    numbers = {row.number for row in rows if row.is_unfinished}
+    all_recorded = all(row.is_unfinished for row in rows)
     number = f" #{numbers.pop()}" if all_recorded and len(numbers) == 1 else ""
     return " and ".join(places[:3]) + (number if len(places) == 1 else "")
 
 
-def _lines(ranks: Sequence[PlacedRank]) -> str:
-    lines = sorted({each.row.line for each in ranks if each.row.line})
+def _lines(rows: Sequence[RankRow]) -> str:
+    lines = sorted({row.line for row in rows} - {""})
     return f", called at {' and '.join(lines[:2])}" if lines else ""
 
 
-def _counted(inside: Sequence[PlacedRank]) -> str:
-    return f"{len(inside)} ranks wait" if len(inside) > 1 else f"{inside[0].called} waits"
+def _counted(live: JobRanks) -> str:
+    count = live.count("inside")
+    return f"{count} ranks wait" if count > 1 else f"{_first_inside(live).called} waits"
 
 
-def _list(ranks: Sequence[PlacedRank]) -> str:
+def _list(rows: Sequence[RankRow]) -> str:
     """`ranks 0-300, 302-1023`."""
-    numbers = [each.row.rank for each in ranks if each.row.rank is not None]
-    if len(numbers) < len(ranks):
-        return names_text(each.name for each in ranks)
+    numbers = [row.rank for row in rows if row.rank is not None]
+    if len(numbers) < len(rows):
+        return names_text(map(rank_name, rows))
     return f"rank{'s' if len(numbers) > 1 else ''} {numbers_text(numbers)}"

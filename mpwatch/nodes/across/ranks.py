@@ -34,8 +34,7 @@ class PlacedRank(NamedTuple):
     @property
     def name(self) -> str:
         """`rank 301`, or its label and pid if it has no number."""
-        row = self.row
-        return f"rank {row.rank}" if row.rank is not None else f"{row.label} ({row.pid})"
+        return rank_name(self.row)
 
     @property
     def quiet_s(self) -> float:
@@ -47,6 +46,11 @@ class PlacedRank(NamedTuple):
     def is_working(self) -> bool:
         """Whether it uses the cpu."""
         return self.quiet_s < STALLED_S and (self.row.cpu_percent or 0) >= WORKING_PERCENT
+
+
+def rank_name(row: RankRow) -> str:
+    """`rank 301`, or its label and pid if it has no number."""
+    return f"rank {row.rank}" if row.rank is not None else f"{row.label} ({row.pid})"
 
 
 class RankSet(NamedTuple):
@@ -145,6 +149,10 @@ class JobRanks:
     def count(self, what: str) -> int:
         """The number of ranks in one of the fields of `RankSet`."""
         return sum(len(getattr(ranks, what)) for _, ranks in self.parts)
+
+    def rows(self, what: str) -> list[RankRow]:
+        """The rows in one of the fields of `RankSet`."""
+        return [row for _, ranks in self.parts for row in getattr(ranks, what)]
 
     def placed(self, what: str = "rows") -> list[PlacedRank]:
         """The ranks in one of the fields of `RankSet`, by number."""
