@@ -29,7 +29,7 @@ from mpwatch.model.findings import Severity
 
 if TYPE_CHECKING:
     from mpwatch.model.snapshot import Snapshot
-    from mpwatch.nodes.across import JobFinding
+    from mpwatch.nodes.across.finding import JobFinding
     from mpwatch.nodes.head import Head, Keep, NodeView
     from mpwatch.nodes.launchers.launch import ChangingNodes, Launch
     from mpwatch.nodes.messages import Ask
@@ -111,7 +111,7 @@ JUDGE_S = 1.0
 
 def dump(arguments: argparse.Namespace) -> int:
     """Print all nodes of a job once."""
-    from mpwatch.nodes.across import job_findings
+    from mpwatch.nodes.across.judge import job_findings
 
     with _connected(arguments) as (head, progress):
         views = _watch(head, progress, lambda _seconds: head.is_settled, None)
@@ -186,7 +186,7 @@ class _JobWatch:
     """
 
     def __init__(self, seconds: float | None) -> None:
-        from mpwatch.nodes.across import JobJudge
+        from mpwatch.nodes.across.judge import JobJudge
 
         self.limit_s = LONGEST_S if seconds is None else seconds
         self.judge = JobJudge()
@@ -213,7 +213,7 @@ class _JobWatch:
 
 def _is_certain(views: Sequence[NodeView]) -> bool:
     """Whether it is known why the job makes no progress, or a node has a critical finding."""
-    from mpwatch.nodes.across import STANDSTILLS, job_findings
+    from mpwatch.nodes.across.judge import STANDSTILLS, job_findings
 
     if any(
         each.rule in STANDSTILLS and each.severity > Severity.INFO for each in job_findings(views)

@@ -55,9 +55,11 @@ RESTART_S = 10.0
 RESTART_MOST_S = 120.0
 FOLLOW_S = 1.0
 """Interval at which an engine whose nodes join and leave is asked for them."""
+LOOK_S = 0.05
+"""Interval at which all nodes are looked after; a thousand of them send at as many moments."""
 UNSENT_BYTES_LIMIT = 1 << 16
 _POLL_S = 0.01
-_CHUNK_BYTES = 1 << 18
+_CHUNK_BYTES = 1 << 16
 _TOLD_BYTES = 4096
 
 NodeState: TypeAlias = Literal["waiting", "starting", "live", "silent", "ended", "failed"]
@@ -128,6 +130,7 @@ class Head:
         self._restarts = restarts
         self._changing = None if isinstance(launches, Sequence) else launches
         self._followed_s = clock()
+        self._looked_s = float("-inf")
         self._nodes: dict[str, _Node] = {}
         self._add(launches if isinstance(launches, Sequence) else launches.launches())
         self._requests = 0
@@ -139,11 +142,16 @@ class Head:
         """Start what is to be started, and receive for at most this long."""
         self._follow()
         self._start_some()
+        heard: dict[str, _Node] = {}
         for key, _ in self._selector.select(timeout_s):
             node, stream = key.data
             node.receive(stream)
-        for node in self._nodes.values():
-            node.look_after()
+            heard[node.name] = node
+        if self._clock() - self._looked_s >= LOOK_S:
+            self._looked_s = self._clock()
+            for node in self._nodes.values():
+                node.look_after()
+        for node in heard.values():
             for answer in node.take_answers():
                 if self._asked.pop(answer.request, None) == node.name:
                     self._answers[answer.request] = answer

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from mpwatch.model.snapshot import Playback
-from mpwatch.nodes.across import JobFinding, JobJudge
+from mpwatch.nodes.across.finding import JobFinding
+from mpwatch.nodes.across.judge import JobJudge
 from mpwatch.nodes.head import Head, NodeView
 from mpwatch.nodes.launchers.launch import ChangingNodes, Launch
 from mpwatch.nodes.recording import JobPlayer, JobRecording, problems_of
@@ -18,9 +19,9 @@ from mpwatch.observe.sources.source import Pause, Seek, SetSpeed
 
 DELIVER_S = 0.5
 """Interval of states; nodes send one a second, each at another time."""
-PATIENCE = 10
+PATIENCE = 4
 """A state that took t seconds of cpu is followed by the next one after this many times t: 1,000
-nodes of 64 ranks take 0.3 s."""
+nodes of 64 ranks take 0.1 s while they work, and 0.35 s once one is named."""
 STEP_S = 0.1
 
 

@@ -168,7 +168,11 @@ def _cleaned(value: Any, depth: int = 0) -> Any:
         return clean(value, MESSAGE_LIMIT)
     if isinstance(value, dict):
         return {
-            clean(str(key), MESSAGE_LIMIT): _cleaned(each, depth + 1) for key, each in value.items()
+            clean(str(key), MESSAGE_LIMIT): (
+                # Numbers are most of a summary.
+                each if type(each) is int else _cleaned(each, depth + 1)
+            )
+            for key, each in value.items()
         }
     if isinstance(value, list):
         return [_cleaned(each, depth + 1) for each in value]

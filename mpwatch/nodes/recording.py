@@ -29,7 +29,9 @@ import msgspec
 
 import mpwatch
 from mpwatch.model.sanitize import clean
-from mpwatch.nodes.across import SAMPLE_S, JobFinding, JobJudge
+from mpwatch.nodes.across.finding import JobFinding
+from mpwatch.nodes.across.judge import JobJudge
+from mpwatch.nodes.across.pace import SAMPLE_S
 from mpwatch.nodes.framing import PROTOCOL
 from mpwatch.nodes.head import NodeState, NodeView, with_silence
 from mpwatch.nodes.messages import Answer, FromNode, Hello, Summary, sanitized

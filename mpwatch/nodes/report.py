@@ -8,7 +8,8 @@ from html import escape
 from mpwatch import __version__
 from mpwatch.describe.findings import CAUSE, EVIDENCE, FIX, severity_word
 from mpwatch.model.units import numbers_text, seconds_text
-from mpwatch.nodes.across import JobFinding, PlacedRank
+from mpwatch.nodes.across.finding import JobFinding
+from mpwatch.nodes.across.ranks import PlacedRank
 from mpwatch.nodes.documents import EMPTY_DUMP, Document
 from mpwatch.nodes.head import NodeView
 from mpwatch.report.html import page, table

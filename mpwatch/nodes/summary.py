@@ -118,7 +118,7 @@ class NodeSummary:
     """Monotonic seconds of the node."""
     node: NodeRow = field(default_factory=NodeRow)
     ranks: tuple[RankRow, ...] = ()
-    """By rank, those without a number last."""
+    """By rank, those without a number last; the same object until one of them changes."""
     findings: tuple[FindingRow, ...] = ()
     """Most urgent first."""
 
@@ -236,6 +236,7 @@ class SummaryReader:
         self._at_s = 0.0
         self._rows: dict[str, dict[str, Row]] = {section: {} for section in _ROWS}
         self._typed: dict[str, dict[str, Any]] = {section: {} for section in _ROWS}
+        self._ranks: tuple[RankRow, ...] | None = None
         self._summary: NodeSummary | None = None
 
     def apply(self, message: Summary) -> bool:
@@ -253,6 +254,8 @@ class SummaryReader:
         elif self._sequence is None or message.sequence != self._sequence + 1:
             return False
         self._sequence, self._at_s, self._summary = message.sequence, message.at_s, None
+        if message.is_full or message.changed.get("ranks") or message.removed.get("ranks"):
+            self._ranks = None
         for section, kind in _ROWS.items():
             rows, typed = self._rows[section], self._typed[section]
             for key in message.removed.get(section, ()):
@@ -281,13 +284,14 @@ class SummaryReader:
         return self._summary
 
     def _new_summary(self) -> NodeSummary:
-        ranks: list[RankRow] = list(self._typed["ranks"].values())
+        if self._ranks is None:
+            self._ranks = tuple(sorted(self._typed["ranks"].values(), key=_by_rank))
         findings: list[FindingRow] = list(self._typed["findings"].values())
         node = next(iter(self._typed["node"].values()), NodeRow())
         return NodeSummary(
             at_s=self._at_s,
             node=node,
-            ranks=tuple(sorted(ranks, key=_by_rank)),
+            ranks=self._ranks,
             findings=tuple(sorted(findings, key=lambda row: row.order)),
         )
 

@@ -9,7 +9,7 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
-from mpwatch.nodes.across import PlacedRank
+from mpwatch.nodes.across.ranks import PlacedRank
 from mpwatch.nodes.job_source import JobSource, JobState, ProcessAnswer
 from mpwatch.observe.sources.source import Pause, Seek, SetSpeed
 from mpwatch.tui.elements.styled_text import Line, cell, line

@@ -16,7 +16,7 @@ import time
 import uuid
 from collections.abc import Iterable
 
-from mpwatch.nodes.across import JobJudge
+from mpwatch.nodes.across.judge import JobJudge
 from mpwatch.nodes.head import Head
 from mpwatch.nodes.launchers.launch import AgentCommand
 from mpwatch.nodes.launchers.spec import launches

@@ -34,7 +34,7 @@ from typing import IO, NamedTuple
 
 from mpwatch import __version__
 from mpwatch.diagnose.analysis.distributed.collectives import STUCK
-from mpwatch.nodes.across import JobJudge
+from mpwatch.nodes.across.judge import JobJudge
 from mpwatch.nodes.head import NodeView
 from mpwatch.nodes.job_source import JobState, LiveJobSource
 from mpwatch.nodes.launchers.launch import Launch

@@ -14,7 +14,7 @@ import resource
 import sys
 import time
 
-from mpwatch.nodes.across import JobJudge
+from mpwatch.nodes.across.judge import JobJudge
 from mpwatch.nodes.framing import NODE_LIMIT_BYTES, FrameReader
 from mpwatch.nodes.head import NodeView
 from mpwatch.nodes.messages import Summary, message_of_node, node_frame

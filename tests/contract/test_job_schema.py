@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mpwatch.nodes.across import job_findings
+from mpwatch.nodes.across.judge import job_findings
 from mpwatch.nodes.documents import (
     EMPTY_DIAGNOSIS,
     EMPTY_DUMP,

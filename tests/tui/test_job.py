@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from mpwatch.nodes.across import job_findings
+from mpwatch.nodes.across.judge import job_findings
 from mpwatch.nodes.head import NodeView
 from mpwatch.nodes.job_source import (
     Answered,
@@ -25,7 +25,7 @@ from mpwatch.tui.job_app import JobApp, StateArrived
 from tests.builders.report_job import WORKER, job
 from tests.tui.golden_text import check_golden
 from tests.tui.screen_text import screen_text
-from tests.unit.nodes.test_across import NOW_S, elsewhere, row
+from tests.unit.nodes.across.test_across import NOW_S, elsewhere, row
 from tests.unit.nodes.test_recording import recorded
 
 SIZES = ((80, 24), (120, 36))

@@ -12,7 +12,9 @@ works, at intervals that double as long as nothing about it changes.
 
 A launcher of ranks, such as torchrun, uses cpu at intervals whatever its ranks do. Below one, each
 rank counts as a root of its own. Once half of the ranks have stopped, the others are taken, too:
-those without cpu time for some seconds at once, those that work as a root that works.
+those without cpu time for some seconds at once, those that work as a root that works. Of processes
+that have stopped, those that wait unlike the others come first: the one that the others wait for
+is among them, and with 64 ranks the last stack is taken seconds after the first.
 
 `StackRounds` serves diagnoses and recordings without a screen: every process, round after round.
 """
@@ -23,6 +25,7 @@ import math
 import queue
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Set
 from typing import NamedTuple, Protocol
 
@@ -50,7 +53,7 @@ ROOT_LIMIT_S = 160.0
 """Shortest and longest interval between stacks of a root that works."""
 REPEATED_PER_READING = 2
 """Least limit for stopped processes without a hook."""
-REPEATED_READINGS = 8
+REPEATED_READINGS = 4
 """In so many readings stacks of all processes are taken, if all have stopped."""
 BUSY_PERCENT = 5.0
 YOUNG_S = 30.0
@@ -261,7 +264,8 @@ class SelectedStacks:
         due.extend(first[:FIRST_PER_READING])
         due.extend(process for _, process in sorted(hooked)[:HOOKED_PER_READING])
         due.extend(process for _, process in sorted(young)[:YOUNG_PER_READING])
-        due.extend(again[: max(REPEATED_PER_READING, math.ceil(count / REPEATED_READINGS))])
+        limit = max(REPEATED_PER_READING, math.ceil(count / REPEATED_READINGS))
+        due.extend(_odd_first(snapshot, again)[:limit])
         return due
 
     def _stopped(
@@ -380,6 +384,22 @@ def _has_stopped_since(process: Process, since_s: float) -> bool:
     if still_s is None or still_s < STILL_S:
         return False
     return still_s < since_s or since_s >= AGAIN_S
+
+
+def _odd_first(snapshot: Snapshot, processes: list[ProcessId]) -> list[ProcessId]:
+    """The same processes, those first whose main threads wait in a way that few others do."""
+    ways = {each: _way_of_waiting(snapshot.get(each)) for each in processes}
+    counts = Counter(ways.values())
+    return sorted(processes, key=lambda each: counts[ways[each]])
+
+
+def _way_of_waiting(process: Process | None) -> tuple[str, str | None, str | None] | None:
+    """State, kernel function and system call of the main thread; `None` without one."""
+    for thread in process.threads if process is not None else ():
+        if process is not None and thread.tid == process.pid:
+            call = thread.waits_on.call if thread.waits_on is not None else None
+            return thread.state, thread.wchan, call
+    return None
 
 
 def _still_s(process: Process) -> float | None:

@@ -12,7 +12,8 @@ from mpwatch.describe.findings import CAUSE, EVIDENCE, FIX
 from mpwatch.model.findings import Severity
 from mpwatch.model.snapshot import Playback
 from mpwatch.model.units import bytes_text, seconds_text
-from mpwatch.nodes.across import JobFinding, PlacedRank
+from mpwatch.nodes.across.finding import JobFinding
+from mpwatch.nodes.across.ranks import PlacedRank
 from mpwatch.nodes.head import NodeView
 from mpwatch.nodes.job_source import JobState
 from mpwatch.nodes.report import MOVED_S, node_words

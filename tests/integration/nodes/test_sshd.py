@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.nodes.across import job_findings
+from mpwatch.nodes.across.judge import job_findings
 from mpwatch.nodes.agent import SILENCE_S
 from mpwatch.nodes.head import SILENT_S, Head
 from mpwatch.nodes.launchers.launch import AgentCommand

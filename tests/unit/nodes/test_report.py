@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from mpwatch.nodes.across import job_findings
+from mpwatch.nodes.across.judge import job_findings
 from mpwatch.nodes.head import NodeView
 from mpwatch.nodes.report import job_text
 from mpwatch.nodes.summary import FindingRow, NodeRow, NodeSummary
 from mpwatch.report.table import TextStyle
-from tests.unit.nodes.test_across import NOW_S, elsewhere, node, row
+from tests.unit.nodes.across.test_across import NOW_S, elsewhere, node, row
 
 STYLE = TextStyle(width=90, has_colour=False)
 

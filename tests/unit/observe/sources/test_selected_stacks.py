@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from mpwatch.model.events import HookStatus
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.samples import ThreadSample
+from mpwatch.model.samples import ThreadSample, WaitedOn
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.observe.sources.source import TakeStacks
 from mpwatch.observe.sources.stack_schedule import (
@@ -315,6 +315,7 @@ def launched(
     busy: frozenset[int] = frozenset(),
     pauses: frozenset[int] = frozenset(),
     asked_at_s: Mapping[int, ProcessId] = {},
+    opens: frozenset[int] = frozenset(),
 ) -> list[tuple[float, ProcessId]]:
     """The stacks taken of a launcher that polls and of its ranks, which stop after 20 s.
 
@@ -323,6 +324,7 @@ def launched(
         busy: Numbers of ranks that go on.
         pauses: Numbers of ranks that use cpu every ten seconds only, while they work.
         asked_at_s: When the user asks for the stacks of a process.
+        opens: Numbers of ranks that stop in open(2), the others in a futex.
     """
     fold, plan, looked = Fold(), Plan(), []
     for second in range(1, seconds + 1):
@@ -333,7 +335,14 @@ def launched(
         for number in range(RANKS):
             ticks = second if number in busy else min(second, 20)
             ticks = ticks // 10 if number in pauses else ticks
-            thread = ThreadSample(200 + number, "python", "S", ticks)
+            call = "openat" if number in opens else "futex"
+            thread = ThreadSample(
+                200 + number,
+                "python",
+                "S",
+                ticks,
+                waits_on=WaitedOn("pipe-read" if call == "openat" else "futex", call),
+            )
             rank = sample(
                 ProcessId(200 + number, 1), at_s, parent=100, role="rank", threads=(thread,)
             )
@@ -352,6 +361,12 @@ def test_stacks_of_ranks_that_stop_below_a_launcher_that_polls_are_taken_soon() 
     assert {process.pid for _, process in taken} == set(range(200, 200 + RANKS))
     assert len(taken) == RANKS
     assert max(at_s for at_s, _ in taken) - 20.0 <= STILL_S + 1 + REPEATED_READINGS
+
+
+def test_the_stack_of_the_one_rank_that_waits_elsewhere_is_taken_first() -> None:
+    taken = [(at_s, each.pid) for at_s, each in launched(40, opens=frozenset({37})) if at_s > 20.0]
+
+    assert taken[0][1] == 237
 
 
 def test_stacks_of_a_rank_that_works_are_taken_while_the_others_wait_for_it() -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from mpwatch.nodes.across import JobFinding, job_findings
-from mpwatch.nodes.across_ray import RULE as RAY_STUCK
+from mpwatch.nodes.across.finding import JobFinding
+from mpwatch.nodes.across.judge import job_findings
+from mpwatch.nodes.across.ray_calls import RULE as RAY_STUCK
 from mpwatch.nodes.head import NodeView
 from mpwatch.nodes.summary import (
     IN_RAY_GET,

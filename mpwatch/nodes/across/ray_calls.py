@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from mpwatch.model.findings import Severity
 from mpwatch.model.units import seconds_text
+from mpwatch.nodes.across.finding import JobFinding
+from mpwatch.nodes.across.ranks import NodeRanks, PlacedRank
 from mpwatch.nodes.head import NodeView
 from mpwatch.nodes.summary import IN_RAY_GET, IN_RAY_TASK, IN_RAY_WAITING
-
-if TYPE_CHECKING:
-    from mpwatch.nodes.across import JobFinding, PlacedRank
 
 RULE = "ray-call-stuck"
 STUCK_S = 30.0
@@ -19,21 +17,21 @@ STUCK_S = 30.0
 NAMED = 3
 
 
-def stuck_calls(views: Sequence[NodeView]) -> Iterator[JobFinding]:
+def stuck_calls(
+    views: Sequence[NodeView], nodes: Sequence[tuple[NodeView, NodeRanks]]
+) -> Iterator[JobFinding]:
     """At most one finding: calls of tasks and actors that do not return while drivers wait.
 
     Which call a driver waits for is not known from outside. So nothing is said while any process of
     the cluster works, or while it is unknown what one does.
-    """
-    from mpwatch.nodes.across import JobFinding, PlacedRank
 
-    rows = [
-        PlacedRank(view, row)
-        for view in views
-        if view.summary is not None
-        for row in view.summary.ranks
-        if not row.is_ended
-    ]
+    Args:
+        views: All nodes.
+        nodes: Those that have sent a summary, with their rows.
+    """
+    if not any(ranks.has_ray_driver for _, ranks in nodes):
+        return
+    rows = [PlacedRank(view, row) for view, ranks in nodes for row in ranks.living]
     drivers = [each for each in rows if each.row.place == IN_RAY_GET and not each.row.is_ray_worker]
     calls = [each for each in rows if each.row.place == IN_RAY_TASK]
     if not drivers or not calls or any(view.state != "live" for view in views):

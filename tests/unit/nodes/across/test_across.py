@@ -10,14 +10,11 @@ import pytest
 from mpwatch.diagnose.analysis.distributed.collectives import MISMATCH, STUCK
 from mpwatch.model.findings import Severity
 from mpwatch.model.units import numbers_text
-from mpwatch.nodes.across import (
-    DIFFER,
-    NOT_ANSWERING,
-    STRAGGLER,
-    JobFinding,
-    JobJudge,
-    job_findings,
-)
+from mpwatch.nodes.across.differences import RULE as DIFFER
+from mpwatch.nodes.across.finding import JobFinding
+from mpwatch.nodes.across.judge import JobJudge, job_findings
+from mpwatch.nodes.across.not_answering import RULE as NOT_ANSWERING
+from mpwatch.nodes.across.pace import RULE as STRAGGLER
 from mpwatch.nodes.head import NodeState, NodeView
 from mpwatch.nodes.summary import FindingRow, NodeRow, NodeSummary, RankRow
 
@@ -89,6 +86,12 @@ def test_the_rank_that_is_elsewhere_is_named_with_its_node() -> None:
     )
 
 
+def test_a_rank_that_the_others_wait_for_is_first_named_as_information() -> None:
+    found = only(node("a", row(0, quiet_s=6.0)), node("b", elsewhere(1, quiet_s=5.5)))
+
+    assert (found.rule, found.severity, found.rank) == (STUCK, Severity.INFO, 1)
+
+
 def test_the_number_of_the_collective_is_shown_where_torch_has_recorded_it() -> None:
     record: dict[str, Any] = {
         "group": "0",
@@ -139,6 +142,16 @@ def test_a_stuck_rank_is_named_although_of_others_no_stack_is_known() -> None:
     assert found.evidence[-1] == "no stack is known of rank 3, without progress as well"
 
 
+def test_a_stuck_rank_is_named_before_the_stacks_of_most_others_are_known() -> None:
+    without = [elsewhere(n, world=9, has_stack=False) for n in range(3, 9)]
+    found = only(
+        node("a", row(0, world=9), row(1, world=9), *without), node("b", elsewhere(2, world=9))
+    )
+
+    assert found.rank == 2
+    assert found.evidence[-1] == "no stack is known of ranks 3-8, without progress as well"
+
+
 def test_a_stopped_rank_is_named_without_a_stack() -> None:
     stopped = elsewhere(1, has_stack=False, line="", state="stopped")
     found = only(node("a", row(0, world=2)), node("b", stopped))
@@ -161,6 +174,9 @@ def test_a_stopped_rank_is_named_without_a_stack() -> None:
         (node("a", row(0), elsewhere(1, quiet_s=None)), node("b", elsewhere(2, quiet_s=None))),
         # No rank waits in a collective.
         (node("a", elsewhere(0)), node("b", elsewhere(1))),
+        # For some seconds only, and none of the ranks is elsewhere.
+        (node("a", row(0, quiet_s=6.0)), node("b", row(1, quiet_s=6.0, place="broadcast"))),
+        (node("a", row(0, quiet_s=6.0)), node("b", row(1, place=None, is_ended=True))),
         # The node reports it by itself.
         (node("a", row(0), elsewhere(1), findings=(FindingRow(STUCK, "critical", "s"),)),),
         # Several groups: what is known of one job says nothing about another.
@@ -338,6 +354,16 @@ def test_the_rank_that_the_others_wait_for_in_each_step_is_named_with_its_line()
 )
 def test_no_rank_is_called_the_slowest_without_evidence(found: list[JobFinding]) -> None:
     assert found == []
+
+
+def test_findings_follow_rows_that_change_between_two_looks() -> None:
+    judge = JobJudge()
+    first = [node("a", row(0, world=2)), node("b", elsewhere(1, world=2))]
+    later = [first[0], node("b", row(1, world=2, quiet_s=None))]
+
+    assert [each.rule for each in judge.findings(first)] == [STUCK]
+    assert judge.findings(later) == []
+    assert [each.rule for each in judge.findings(first)] == [STUCK]
 
 
 def test_a_rank_that_is_no_more_the_slowest_is_not_named_for_ever() -> None:

@@ -1,0 +1,326 @@
+"""Ranks that wait in a collective for one that is elsewhere, has ended or calls another one."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+from mpwatch.diagnose.analysis.distributed.collectives import MISMATCH, ONE_SHAPE, STUCK
+from mpwatch.diagnose.analysis.distributed.ranks import ALL_INSIDE_S, ALL_STALLED_S, WORKING_S
+from mpwatch.diagnose.analysis.idle_time import STALLED_S
+from mpwatch.model.findings import Severity
+from mpwatch.model.units import numbers_text, seconds_text
+from mpwatch.nodes.across.finding import EVIDENCE_SHOWN, NAMES_SHOWN, JobFinding, names_text
+from mpwatch.nodes.across.ranks import STOPPED, JobRanks, PlacedRank, rank_name
+from mpwatch.nodes.head import NodeView
+from mpwatch.nodes.summary import RankRow
+
+NAMED_S = 5.0
+"""After so long a rank that the others wait for is named as information. It is a warning from
+`STALLED_S` on: to save a checkpoint may take a rank some seconds."""
+CRITICAL_S = 60.0
+RANKS_LIMIT = 1_000_000
+"""A job of more ranks is not believed: WORLD_SIZE comes from an environment."""
+
+
+def of_collectives(ranks: JobRanks, views: Sequence[NodeView]) -> Iterator[JobFinding]:
+    """Findings about the collectives of one job.
+
+    Args:
+        ranks: All ranks of the job.
+        views: All nodes, also those without a rank.
+    """
+    live = ranks.live
+    inside_count, known_count = live.count("inside"), live.count("known")
+    if not inside_count or live.quiet_s("inside") < NAMED_S or _is_told_by_its_node(ranks):
+        return
+    # A rank without a stack may be at any line, also in the collective. Where others are known to
+    # be elsewhere, they are waited for in any case, unless one of them goes on.
+    if live.count("unknown") and (not known_count or live.quiet_s("late") < NAMED_S):
+        return
+    if inside_count < known_count and live.quiet_s("late") < ALL_STALLED_S:
+        return
+    if late := live.placed("known"):
+        yield _stuck(live, late)
+    elif live.quiet_s("inside") < STALLED_S:
+        return
+    elif gone := _gone(live):
+        yield _stuck(live, gone)
+    elif missing := missing_ranks(ranks, live):
+        yield _unseen(ranks, missing, views)
+    else:
+        yield from _all_inside(live)
+
+
+def _is_told_by_its_node(ranks: JobRanks) -> bool:
+    """Whether all ranks are on one node that has found the same by itself."""
+    if len(ranks.parts) > 1:
+        return False
+    summary = ranks.parts[0][0].summary
+    rules = {each.rule for each in summary.findings} if summary is not None else set()
+    return bool(rules & {STUCK, MISMATCH})
+
+
+def _gone(live: JobRanks) -> list[PlacedRank]:
+    """Ranks that have ended.
+
+    The exited process of a rank that was started again keeps no other rank waiting.
+    """
+    ended = live.placed("ended")
+    numbers = {row.rank for _, ranks in live.parts for row in ranks.alive} if ended else set()
+    return [each for each in ended if each.row.rank not in numbers]
+
+
+def missing_ranks(ranks: JobRanks, live: JobRanks) -> list[int]:
+    """Numbers of ranks that the job has and that are on no node that answers.
+
+    Args:
+        ranks: All that is known of the job.
+        live: The part of it that counts as seen.
+    """
+    sizes = {row.world_size for _, each in ranks.parts for row in each.rows} - {None}
+    size = sizes.pop() or 0 if len(sizes) == 1 else 0
+    seen = {row.rank for _, each in live.parts for row in each.alive}
+    return [number for number in range(size) if number not in seen] if size <= RANKS_LIMIT else []
+
+
+def _stuck(live: JobRanks, late: Sequence[PlacedRank]) -> JobFinding:
+    """Ranks wait in a collective for others that are elsewhere or have ended.
+
+    Args:
+        live: The ranks of the nodes that answer.
+        late: Those that are waited for.
+    """
+    since_s = live.quiet_s("inside")
+    inside, unknown = live.rows("inside"), live.rows("unknown")
+    place = _place_words(inside)
+    first = max(late, key=lambda each: (each.row.has_failed, each.quiet_s))
+    is_working = all(each.is_working for each in late)
+    severity = (
+        Severity.CRITICAL if since_s >= CRITICAL_S or first.row.is_ended else Severity.WARNING
+    )
+    if since_s < STALLED_S or (is_working and since_s < WORKING_S):
+        severity = Severity.INFO
+    others = f" and {len(late) - 1} more" if len(late) > 1 else ""
+    evidence = [_inside_words(live), *map(_whereabouts, late[:NAMES_SHOWN])]
+    evidence += _records([_first_inside(live), *late[:2]])
+    if unknown:
+        evidence.append(f"no stack is known of {_list(unknown)}, without progress as well")
+    return JobFinding(
+        rule=STUCK,
+        severity=severity,
+        summary=(f"{_counted(live)} in {place} for {first.called}{others}, which {_does(first)}"),
+        evidence=tuple(evidence),
+        cause=(
+            f"{place} ends when all ranks have entered it. The ranks that wait are not the cause, "
+            "whichever of them reports a timeout."
+        ),
+        advice=_advice(first),
+        node=first.view.name,
+        pid=first.row.pid,
+        rank=first.row.rank,
+    )
+
+
+def _advice(first: PlacedRank) -> str:
+    row = first.row
+    if row.is_ended and row.has_failed:
+        return "Find out why it ended: its own error is the cause, those of the others follow."
+    if row.is_ended:
+        return "Give all ranks the same number of steps (drop_last, or the Join context of DDP)."
+    if row.state in STOPPED:
+        return f"Continue it: kill -CONT {row.pid} on {first.view.name}."
+    if first.is_working:
+        return (
+            "If it is meant to do that alone, set a timeout of the process group that is longer "
+            "than it takes, or share the work between the ranks."
+        )
+    return f"Find out what {first.name} waits for there; its stack is on {first.view.name}."
+
+
+def _unseen(ranks: JobRanks, missing: Sequence[int], views: Sequence[NodeView]) -> JobFinding:
+    """Ranks wait in a collective, and some of their job are on no node that answers."""
+    live = ranks.live
+    place = _place_words(live.rows("inside"))
+    lost = {each.row.rank: each for each in ranks.placed() if each.view.state != "live"}
+    silent = [view for view in views if view.state in ("silent", "ended", "failed")]
+    evidence = [_inside_words(live)]
+    evidence += [
+        f"{lost[number].called}, last heard of {seconds_text(lost[number].view.last_seen_s)} ago: "
+        f"{lost[number].row.doing or lost[number].row.state}"
+        for number in missing[:NAMES_SHOWN]
+        if number in lost
+    ]
+    evidence += [f"{view.name}: {view.problem}" for view in silent[:NAMES_SHOWN]]
+    numbers = numbers_text(missing)
+    return JobFinding(
+        rule=STUCK,
+        severity=Severity.WARNING if silent else Severity.INFO,
+        summary=(
+            f"{_counted(live)} in {place}; rank{'s' if len(missing) > 1 else ''} {numbers} "
+            f"{'are' if len(missing) > 1 else 'is'} on no node that answers"
+        ),
+        evidence=tuple(evidence),
+        cause=(
+            f"{place} ends when all ranks have entered it, and nothing is known of some of them"
+            + (": the nodes above do not answer." if silent else ".")
+        ),
+        advice=(
+            "Look at the nodes that do not answer."
+            if silent
+            else "Name all nodes of the job, or look for ranks that were never started."
+        ),
+        node=silent[0].name if silent else None,
+    )
+
+
+def _all_inside(live: JobRanks) -> Iterator[JobFinding]:
+    """All ranks of a job are in collectives: in different ones, or in one that does not end."""
+    rows = live.rows("inside")
+    sizes = {row.world_size for row in rows} - {None}
+    if len(rows) < 2 or (sizes and max(size or 0 for size in sizes) > len(rows)):
+        return
+    since_s = live.quiet_s("inside")
+    inside = live.placed("inside")
+    groups: defaultdict[str, list[PlacedRank]] = defaultdict(list)
+    for each, place in zip(inside, _told_apart(_rows(inside)), strict=True):
+        groups[place].append(each)
+    members = sorted(groups.items(), key=lambda item: -len(item[1]))
+    evidence = tuple(
+        f"{_list(_rows(group))} in {place} for at least "
+        f"{seconds_text(min(each.quiet_s for each in group))}{_lines(_rows(group))}"
+        for place, group in members[:EVIDENCE_SHOWN]
+    )
+    if len(groups) > 1:
+        odd = members[-1][1][0]
+        yield JobFinding(
+            rule=MISMATCH,
+            severity=Severity.CRITICAL,
+            summary="ranks wait for each other in different collectives: "
+            + ", ".join(f"{len(group)} in {place}" for place, group in members[:4])
+            + f"; {odd.called} is one of the fewest",
+            evidence=evidence,
+            cause=(
+                "The ranks call different collectives, or one with tensors of a different shape: a "
+                "branch depends on the rank, its data or its node, or the ranks have made a "
+                "different number of calls before. None of them can go on."
+            ),
+            advice=(
+                "Compare the lines above: all ranks have to call the same collectives in the same "
+                "order. TORCH_DISTRIBUTED_DEBUG=DETAIL names the first difference."
+            ),
+            node=odd.view.name,
+            pid=odd.row.pid,
+            rank=odd.row.rank,
+        )
+    elif since_s >= ALL_INSIDE_S and sizes:
+        yield JobFinding(
+            rule=STUCK,
+            severity=Severity.WARNING,
+            summary=(
+                f"all {len(inside)} ranks are in {members[0][0]}, and none of them makes progress"
+            ),
+            evidence=evidence,
+            cause=(
+                "All ranks of the job have called it, and no data moves between them. Possible: "
+                "the network between the nodes fails, or the calls belong to different groups."
+            ),
+            advice=(
+                "Check that each node reaches the others at the interface that is used "
+                "(GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME), and compare the lines above."
+            ),
+            node=inside[0].view.name,
+            pid=inside[0].row.pid,
+            rank=inside[0].row.rank,
+        )
+
+
+def _rows(ranks: Sequence[PlacedRank]) -> list[RankRow]:
+    return [each.row for each in ranks]
+
+
+def _told_apart(rows: Sequence[RankRow]) -> list[str]:
+    """Where the ranks are; where the function is the same, by what torch has recorded of it."""
+    places = [f"{row.place}" for row in rows]
+    if len(set(places)) > 1 or not all(row.is_unfinished for row in rows):
+        return places
+    if len({(row.group, row.number) for row in rows}) > 1:
+        return places
+    if len({row.operation for row in rows}) > 1:
+        return [row.operation for row in rows]
+    if rows[0].operation in ONE_SHAPE and len({row.shape for row in rows}) > 1:
+        return [f"{place} of {row.shape}" for place, row in zip(places, rows, strict=True)]
+    return places
+
+
+# --- words ---------------------------------------------------------------------------------------
+
+
+def _inside_words(live: JobRanks) -> str:
+    rows = live.rows("inside")
+    nodes = [view.name for view, ranks in live.parts if ranks.inside]
+    where = f" on {len(nodes)} nodes" if len(nodes) > 1 else f" on {nodes[0]}"
+    return (
+        f"{_list(rows)}{where} in {_place_words(rows)} for at least "
+        f"{seconds_text(live.quiet_s('inside'))}{_lines(rows)}"
+    )
+
+
+def _first_inside(live: JobRanks) -> PlacedRank:
+    return next(PlacedRank(view, row) for view, ranks in live.parts for row in ranks.inside)
+
+
+def _whereabouts(late: PlacedRank) -> str:
+    row = late.row
+    doing = f"; {row.doing}" if row.doing not in ("", row.line) and not row.is_ended else ""
+    return f"{late.called} (pid {row.pid}): {_does(late)}{doing}"
+
+
+def _does(late: PlacedRank) -> str:
+    """What a rank does while the others wait for it."""
+    row = late.row
+    at = f" at {row.line}" if row.line else ""
+    if row.is_ended:
+        return f"has ended ({row.ended})"
+    if row.state in STOPPED:
+        return f"is {row.state}{at}"
+    if late.quiet_s >= NAMED_S:
+        return f"has made no progress for {seconds_text(late.quiet_s)}{at}"
+    return f"is still working{at}" if late.is_working else f"was last seen{at or ' elsewhere'}"
+
+
+def _records(ranks: Iterable[PlacedRank]) -> Iterator[str]:
+    """What torch has recorded of some ranks."""
+    for each in ranks:
+        row = each.row
+        if row.number is not None:
+            state = "unfinished" if row.is_unfinished else "finished"
+            record = f"collective {row.number} of group {row.group}: {row.operation}, {state}"
+            yield f"recorded by {each.called}: {record}"
+
+
+def _place_words(rows: Sequence[RankRow]) -> str:
+    """`all_reduce #48121`, or several collectives."""
+    places = sorted({f"{place}" for place in {row.place for row in rows}})
+    numbers = {row.number for row in rows if row.is_unfinished}
+    all_recorded = all(row.is_unfinished for row in rows)
+    number = f" #{numbers.pop()}" if all_recorded and len(numbers) == 1 else ""
+    return " and ".join(places[:3]) + (number if len(places) == 1 else "")
+
+
+def _lines(rows: Sequence[RankRow]) -> str:
+    lines = sorted({row.line for row in rows} - {""})
+    return f", called at {' and '.join(lines[:2])}" if lines else ""
+
+
+def _counted(live: JobRanks) -> str:
+    count = live.count("inside")
+    return f"{count} ranks wait" if count > 1 else f"{_first_inside(live).called} waits"
+
+
+def _list(rows: Sequence[RankRow]) -> str:
+    """`ranks 0-300, 302-1023`."""
+    numbers = [row.rank for row in rows if row.rank is not None]
+    if len(numbers) < len(rows):
+        return names_text(map(rank_name, rows))
+    return f"rank{'s' if len(numbers) > 1 else ''} {numbers_text(numbers)}"

@@ -1,0 +1,210 @@
+"""The ranks of a job on all of its nodes, and what findings ask of all of them at once.
+
+A job of 1,000 nodes has 64,000 ranks. What is asked of each of them is computed when the rows of
+its node change, and not at each look: `RankCache` keeps it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from mpwatch.diagnose.analysis.distributed.ranks import WORKING_PERCENT
+from mpwatch.diagnose.analysis.idle_time import STALLED_S
+from mpwatch.nodes.head import NodeView
+from mpwatch.nodes.summary import IN_RAY_GET, RankRow
+
+STOPPED = frozenset(("stopped", "traced"))
+_NEVER, _NOW = float("-inf"), float("inf")
+
+
+class PlacedRank(NamedTuple):
+    """A rank and the node it is on."""
+
+    view: NodeView
+    row: RankRow
+
+    @property
+    def called(self) -> str:
+        """`rank 301 on node-37`."""
+        return f"{self.name} on {self.view.name}"
+
+    @property
+    def name(self) -> str:
+        """`rank 301`, or its label and pid if it has no number."""
+        return rank_name(self.row)
+
+    @property
+    def quiet_s(self) -> float:
+        """Seconds for which it has made no progress, as its node has last said; 0 if it does."""
+        summary, since_s = self.view.summary, self.row.quiet_at_s
+        return max(0.0, summary.at_s - since_s) if summary and since_s is not None else 0.0
+
+    @property
+    def is_working(self) -> bool:
+        """Whether it uses the cpu."""
+        return self.quiet_s < STALLED_S and (self.row.cpu_percent or 0) >= WORKING_PERCENT
+
+
+def rank_name(row: RankRow) -> str:
+    """`rank 301`, or its label and pid if it has no number."""
+    return f"rank {row.rank}" if row.rank is not None else f"{row.label} ({row.pid})"
+
+
+class RankSet(NamedTuple):
+    """The ranks of one job on one node."""
+
+    rows: tuple[RankRow, ...]
+    inside: tuple[RankRow, ...]
+    """Those that wait in a collective."""
+    late: tuple[RankRow, ...]
+    """Those that live and are in no collective, or of which no stack is known."""
+    known: tuple[RankRow, ...]
+    """Those of the late ones that are known to be in no collective."""
+    unknown: tuple[RankRow, ...]
+    """Those of the late ones of which no stack is known."""
+    ended: tuple[RankRow, ...]
+    inside_moved_s: float
+    """When the last one inside made progress, by the clock of the node; infinite if one does."""
+    late_moved_s: float
+    """The same of the late ones, without those that a signal has stopped."""
+
+    @property
+    def alive(self) -> tuple[RankRow, ...]:
+        """Those that have not ended."""
+        return self.inside + self.late
+
+
+class NodeRanks(NamedTuple):
+    """The rows of one node."""
+
+    living: tuple[RankRow, ...]
+    """Those of processes that have not ended, ranks or not."""
+    jobs: Mapping[str, RankSet]
+    """Ranks by job."""
+    has_ray_driver: bool
+    """Whether a driver waits in ray.get."""
+
+
+def ranks_of_node(rows: Iterable[RankRow]) -> NodeRanks:
+    """What is asked of the rows of a node."""
+    jobs: defaultdict[str, list[RankRow]] = defaultdict(list)
+    living = []
+    has_ray_driver = False
+    for row in rows:
+        if is_rank(row):
+            jobs[row.job].append(row)
+        if not row.is_ended:
+            living.append(row)
+            has_ray_driver |= row.place == IN_RAY_GET and not row.is_ray_worker
+    sets = {job: _rank_set(tuple(each)) for job, each in jobs.items()}
+    return NodeRanks(tuple(living), sets, has_ray_driver)
+
+
+def is_rank(row: RankRow) -> bool:
+    """Whether a row is of a rank; a node without ranks has rows of other processes."""
+    return row.rank is not None or row.world_size is not None
+
+
+def _is_known(row: RankRow) -> bool:
+    """Whether it is known that a rank that is in no collective is in none."""
+    return row.has_stack or row.state in STOPPED
+
+
+def _rank_set(rows: tuple[RankRow, ...]) -> RankSet:
+    alive = [row for row in rows if not row.is_ended]
+    inside = tuple(row for row in alive if row.place is not None)
+    late = tuple(row for row in alive if row.place is None)
+    return RankSet(
+        rows=rows,
+        inside=inside,
+        late=late,
+        known=tuple(row for row in late if _is_known(row)),
+        unknown=tuple(row for row in late if not _is_known(row)),
+        ended=tuple(row for row in rows if row.is_ended),
+        inside_moved_s=_last_moved_s(inside),
+        late_moved_s=_last_moved_s(row for row in late if row.state not in STOPPED),
+    )
+
+
+def _last_moved_s(rows: Iterable[RankRow]) -> float:
+    moved = (_NOW if row.quiet_at_s is None else row.quiet_at_s for row in rows)
+    return max(moved, default=_NEVER)
+
+
+@dataclass(frozen=True, slots=True)
+class JobRanks:
+    """The ranks of one job on all nodes; those of silent nodes as last received."""
+
+    job: str
+    parts: tuple[tuple[NodeView, RankSet], ...]
+
+    @property
+    def live(self) -> JobRanks:
+        """Without the nodes that do not answer."""
+        return JobRanks(self.job, tuple(part for part in self.parts if part[0].state == "live"))
+
+    def count(self, what: str) -> int:
+        """The number of ranks in one of the fields of `RankSet`."""
+        return sum(len(getattr(ranks, what)) for _, ranks in self.parts)
+
+    def rows(self, what: str) -> list[RankRow]:
+        """The rows in one of the fields of `RankSet`."""
+        return [row for _, ranks in self.parts for row in getattr(ranks, what)]
+
+    def placed(self, what: str = "rows") -> list[PlacedRank]:
+        """The ranks in one of the fields of `RankSet`, by number."""
+        found = [
+            PlacedRank(view, row) for view, ranks in self.parts for row in getattr(ranks, what)
+        ]
+        return sorted(found, key=_by_number)
+
+    def quiet_s(self, of: str) -> float:
+        """Seconds for which all ranks `inside`, or all `late` ones, have made no progress.
+
+        Infinite if there are none.
+        """
+        least_s = float("inf")
+        for view, ranks in self.parts:
+            moved_s = ranks.inside_moved_s if of == "inside" else ranks.late_moved_s
+            if view.summary is not None:
+                least_s = min(least_s, max(0.0, view.summary.at_s - moved_s))
+        return least_s
+
+
+def _by_number(each: PlacedRank) -> tuple[bool, int]:
+    number = each.row.rank
+    return number is None, number or 0
+
+
+class RankCache:
+    """What is asked of the rows of each node, computed again only where rows have changed."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[tuple[RankRow, ...], NodeRanks]] = {}
+
+    def nodes(self, views: Sequence[NodeView]) -> list[tuple[NodeView, NodeRanks]]:
+        """All nodes that have sent a summary."""
+        before, self._known = self._known, {}
+        found = []
+        for view in views:
+            if view.summary is None:
+                continue
+            rows = view.summary.ranks
+            known = before.get(view.name)
+            if known is None or known[0] is not rows:
+                known = (rows, ranks_of_node(rows))
+            self._known[view.name] = known
+            found.append((view, known[1]))
+        return found
+
+
+def jobs_of(nodes: Iterable[tuple[NodeView, NodeRanks]]) -> list[JobRanks]:
+    """The ranks of each job."""
+    parts: defaultdict[str, list[tuple[NodeView, RankSet]]] = defaultdict(list)
+    for view, ranks in nodes:
+        for job, each in ranks.jobs.items():
+            parts[job].append((view, each))
+    return [JobRanks(job, tuple(each)) for job, each in parts.items()]
