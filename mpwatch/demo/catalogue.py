@@ -918,6 +918,13 @@ DISTRIBUTED = (
         expected=("elastic-agent-wedged",),
         not_runnable="needs a device or a file system that holds a process in state D",
     ),
+    Scenario(
+        name="collective-checks",
+        title="leave a setting on that checks each collective by two more",
+        neighbour="the setting is off",
+        expected=("collective-checks",),
+        layer="proc",
+    ),
 )
 
 SCENARIOS = (

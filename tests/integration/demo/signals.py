@@ -442,4 +442,5 @@ SIGNALS: dict[str, Signal] = {
     "many-small-tensors": workers_hold_many_tensors,
     "disk-waits": children_wait_for_a_disk,
     "page-fault-cost": children_take_fresh_pages,
+    "collective-checks": says("checked collectives take"),
 }
