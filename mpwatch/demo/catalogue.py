@@ -304,6 +304,13 @@ TRANSPORT = (
         expected=("batch-of-different-shapes",),
         layer="hook",
     ),
+    Scenario(
+        name="batch-of-unknown-type",
+        title="put a sample that is None into a batch",
+        neighbour="replaces it by another sample",
+        expected=("batch-of-unknown-type",),
+        layer="hook",
+    ),
 )
 
 # Start methods and pickling.

@@ -443,4 +443,5 @@ SIGNALS: dict[str, Signal] = {
     "disk-waits": children_wait_for_a_disk,
     "page-fault-cost": children_take_fresh_pages,
     "collective-checks": says("checked collectives take"),
+    "batch-of-unknown-type": says("cannot make a batch: default_collate: "),
 }
