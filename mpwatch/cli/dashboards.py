@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mpwatch.cli.configuration import HookConsent, read_configuration
 from mpwatch.cli.failures import Failure, check_recordable, reading
 from mpwatch.cli.targets import LazySession, ended_meanwhile, target
-from mpwatch.cli.terminal import set_aside_what_is_loaded, text_style
+from mpwatch.cli.terminal import is_served, need_terminal, set_aside_what_is_loaded, text_style
 from mpwatch.model.ids import ProcessId
 from mpwatch.observe.sources.collectors import HookUse
 from mpwatch.observe.sources.source import Source
@@ -57,7 +56,7 @@ def _consent(arguments: argparse.Namespace) -> HookConsent:
     """Whether to inject: from the options, else from the configuration file."""
     if arguments.hook:
         return "always"
-    if arguments.no_hook or arguments.readonly or arguments.inline or _is_served():
+    if arguments.no_hook or arguments.readonly or arguments.inline or is_served():
         return "never"
     return read_configuration().hook
 
@@ -146,21 +145,6 @@ def _server_class() -> Any:
     return LoopbackServer
 
 
-def need_terminal(instead: str) -> None:
-    """Require a terminal, or a browser by textual-serve.
-
-    Raises:
-        Failure: Standard input or output is not a terminal.
-    """
-    if not _is_served() and not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise Failure("The dashboard needs a terminal, and there is none here.", instead)
-
-
-def _is_served() -> bool:
-    """Whether Textual shows the dashboard elsewhere than on a terminal, as textual-serve has it."""
-    return "TEXTUAL_DRIVER" in os.environ
-
-
 def watch(
     process: ProcessId,
     *,
@@ -199,7 +183,7 @@ def watch(
     options = LiveOptions(refresh_hz=refresh_hz, hook=use, record=record)
     source = LiveSource(process, options, inject=session.inject)
     title = str(process.pid)
-    asks_nobody = readonly or (_is_served() and consent != "always")
+    asks_nobody = readonly or (is_served() and consent != "always")
 
     def stuck() -> None:
         session.end()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
+from mpwatch.cli.diagnosis_watch import DiagnosisWatch
 from mpwatch.cli.failures import EXIT_FINDINGS, EXIT_INTERRUPTED, Failure, reading
-from mpwatch.cli.targets import ended_meanwhile, hook_use, injecting, target
+from mpwatch.cli.targets import ended_meanwhile, hook_use, injecting, of_job, target
 from mpwatch.cli.terminal import Progress, ProgressBar, text_style
 from mpwatch.describe.findings import unresolved
 from mpwatch.model.findings import Finding, Severity
@@ -16,7 +16,6 @@ from mpwatch.model.host import Check
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.sanitize import clean
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.model.units import seconds_text
 from mpwatch.report import json as json_report
 
 LOG_LINES = 5
@@ -138,27 +137,6 @@ def _is_dump(path: str) -> bool:
         return False  # the reader of recordings says why
 
 
-def of_job(arguments: argparse.Namespace, subject: object, command: str, name: str = "PID") -> bool:
-    """Whether a command is about a job on several machines.
-
-    Args:
-        arguments: Of the command.
-        subject: What the command is about otherwise.
-        command: Its name.
-        name: What the subject is called.
-
-    Raises:
-        Failure: Both or neither of `--job` and a subject are given.
-    """
-    if (arguments.job is None) == (subject is None):
-        sentence = f"mpwatch {command} needs one of {name} and --job SPEC."
-        raise Failure(sentence, f"mpwatch {command} --help")
-    if arguments.job is not None and arguments.hook:
-        sentence = "Nothing is injected on other machines."
-        raise Failure(sentence, f"mpwatch {command} --job {arguments.job}")
-    return arguments.job is not None
-
-
 def _is_of_several_nodes(path: str) -> bool:
     """Whether a file is a recording of a job on several machines.
 
@@ -225,93 +203,6 @@ def _hook_checks(process: ProcessId) -> Iterator[Check]:
             yield Check("attach log", "ok", count, line)
         else:
             yield Check("attach log", "ok", f"{count}, begun: its result is missing", line)
-
-
-LEAST_S = 5.0
-"""How long a job is watched whose failure is known at once, and how long after it was found: what
-the failure does to other processes shows a little later."""
-LONGEST_S = 35.0
-"""How long a job is watched at most: a little longer than the pause after which a job of which
-nothing else is known counts as stalled (`rules.hangs.no_progress`), and than steady growth takes to
-differ from a warm-up (`diagnose.analysis.growing`)."""
-
-
-class DiagnosisWatch:
-    """Says how long to watch a job whose findings are asked for, and what it waits for meanwhile.
-
-    With a time given by the user, that time. Otherwise until a critical finding says what is wrong,
-    at least `LEAST_S` and at most `LONGEST_S`: a stall, a growth and a slow job show only in time.
-    """
-
-    def __init__(
-        self,
-        seconds: float | None,
-        show: Callable[[str], None],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """Start to watch.
-
-        Args:
-            seconds: Given by the user; `None` to decide by what is seen.
-            show: Shows what is waited for.
-            clock: Monotonic seconds.
-        """
-        self.limit_s = LONGEST_S if seconds is None else seconds
-        self._is_fixed = seconds is not None
-        self._show = show
-        self._clock = clock
-        self._certain_since_s: float | None = None
-        self.last: Snapshot | None = None
-        """The job at its last reading."""
-
-    def has_read(self, snapshot: Snapshot) -> None:
-        """Take note of a reading of the job."""
-        self.last = snapshot
-        findings = unresolved(snapshot)
-        if not any(finding.severity is Severity.CRITICAL for finding in findings):
-            self._certain_since_s = None
-        elif self._certain_since_s is None:
-            self._certain_since_s = self._clock()
-        words = f"{len(snapshot.living())} processes"
-        if not self._is_fixed:
-            known = stalled_words(snapshot) or f"{words}, {_count_of(findings)}"
-            words = f"{known}; watching up to {self.limit_s:.0f} s, ctrl-c to stop"
-        self._show(words)
-
-    def is_enough(self) -> bool:
-        """Whether the watch ends now, before its limit."""
-        if self._is_fixed or self._certain_since_s is None:
-            return False
-        return self._clock() - self._certain_since_s >= LEAST_S
-
-
-def _count_of(findings: Sequence[Finding]) -> str:
-    if not findings:
-        return "no finding yet"
-    return "1 finding so far" if len(findings) == 1 else f"{len(findings)} findings so far"
-
-
-MOVED_S = 3.0
-"""A process that has waited for less is not mentioned while it is watched."""
-
-
-def stalled_words(snapshot: Snapshot) -> str | None:
-    """A process that makes no progress and is not idle by design, in words; `None` without one.
-
-    A process that computes makes progress, and so does a parent that joins it.
-    """
-    from mpwatch.diagnose.analysis.index import Index
-    from mpwatch.diagnose.analysis.waits.blockages import blockages
-
-    for chain in snapshot.waits.chains:
-        since_s = chain.links[0].since_s or 0.0
-        if chain.verdict in ("cycle", "dead-end") and since_s >= MOVED_S:
-            return f"{chain.links[0].who} has made no progress for {seconds_text(since_s)}"
-    for blockage in blockages(Index(snapshot)):
-        if blockage.reason != "computes" and blockage.waited_s >= MOVED_S:
-            name = (blockage.waiters or (blockage.process,))[0].label
-            return f"{name} has made no progress for {seconds_text(blockage.waited_s)}"
-    return None
 
 
 def _watched(pid: int, arguments: argparse.Namespace) -> tuple[Snapshot, bool]:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mpwatch.cli.dashboards import need_terminal
+from mpwatch.cli.diagnosis_watch import JobDiagnosisWatch, severities_of_nodes
 from mpwatch.cli.failures import (
     EXIT_FINDINGS,
     EXIT_INTERRUPTED,
@@ -22,9 +22,8 @@ from mpwatch.cli.failures import (
     reading,
     writing,
 )
-from mpwatch.cli.inspect import LEAST_S, LONGEST_S
 from mpwatch.cli.targets import exiting_on_signals
-from mpwatch.cli.terminal import Progress, ProgressBar, text_style
+from mpwatch.cli.terminal import Progress, ProgressBar, need_terminal, text_style
 from mpwatch.model.findings import Severity
 
 if TYPE_CHECKING:
@@ -105,8 +104,6 @@ ANSWER_S = 120.0
 """How long nodes may take for their answers: a dump with native stacks takes a tenth of a second
 for each process."""
 STEP_S = 0.1
-JUDGE_S = 1.0
-"""Interval at which the findings of the job are looked at while it is watched."""
 
 
 def dump(arguments: argparse.Namespace) -> int:
@@ -127,7 +124,7 @@ def dump(arguments: argparse.Namespace) -> int:
 
 def diagnose(arguments: argparse.Namespace) -> int:
     """Watch all nodes of a job for a while and print the findings."""
-    watch = _JobWatch(arguments.seconds)
+    watch = JobDiagnosisWatch(arguments.seconds)
     is_interrupted = False
     with _connected(arguments) as (head, progress):
         try:
@@ -146,7 +143,7 @@ def report(arguments: argparse.Namespace) -> int:
     from mpwatch.nodes.report import job_html
     from mpwatch.report.json import utc_text
 
-    watch = _JobWatch(arguments.seconds)
+    watch = JobDiagnosisWatch(arguments.seconds)
     began_s, is_interrupted = time.monotonic(), False
     with _connected(arguments) as (head, progress):
         try:
@@ -170,67 +167,9 @@ def _exit_code(
     """1 if the job or a node has a finding at or above the threshold, else 0."""
     if arguments.fail_on == "never":
         return 0
-    found = [*(each.severity for each in findings), *_severities(views)]
+    found = [*(each.severity for each in findings), *severities_of_nodes(views)]
     threshold = Severity[arguments.fail_on.upper()]
     return EXIT_FINDINGS if any(each >= threshold for each in found) else 0
-
-
-_WORDS = frozenset(severity.word for severity in Severity)
-
-
-class _JobWatch:
-    """Says how long to watch: with a time given by the user, that time.
-
-    Otherwise as for one machine (`mpwatch.cli.inspect.DiagnosisWatch`), from the time on at which
-    all nodes have read their jobs: until a finding says what is wrong, within the same bounds.
-    """
-
-    def __init__(self, seconds: float | None) -> None:
-        from mpwatch.nodes.across.judge import JobJudge
-
-        self.limit_s = LONGEST_S if seconds is None else seconds
-        self.judge = JobJudge()
-        self._is_fixed = seconds is not None
-        self._settled_s: float | None = None
-        self._judged_s = 0.0
-
-    def is_enough(self, head: Head, seconds: float) -> bool:
-        """Whether the watch ends; `seconds` is its length so far."""
-        if not head.is_settled:
-            return False
-        if self._settled_s is None:
-            self._settled_s = seconds
-        watched_s = seconds - self._settled_s
-        if watched_s >= self.limit_s or head.is_over:
-            return True
-        if seconds - self._judged_s < JUDGE_S:
-            return False
-        self._judged_s = seconds
-        views = head.views()
-        self.judge.see(views)
-        return not self._is_fixed and watched_s >= LEAST_S and _is_certain(views)
-
-
-def _is_certain(views: Sequence[NodeView]) -> bool:
-    """Whether it is known why the job makes no progress, or a node has a critical finding."""
-    from mpwatch.nodes.across.judge import STANDSTILLS, job_findings
-
-    if any(
-        each.rule in STANDSTILLS and each.severity > Severity.INFO for each in job_findings(views)
-    ):
-        return True
-    return Severity.CRITICAL in _severities(views)
-
-
-def _severities(views: Sequence[NodeView]) -> list[Severity]:
-    """The severities of the findings of the nodes themselves."""
-    return [
-        Severity[row.severity.upper()]
-        for view in views
-        if view.summary is not None
-        for row in view.summary.findings
-        if row.severity in _WORDS
-    ]
 
 
 @contextlib.contextmanager

@@ -7,8 +7,7 @@ import sys
 import threading
 
 from mpwatch.cli.failures import EXIT_NO_SUCH_PROCESS, Failure, check_recordable, reading, writing
-from mpwatch.cli.inspect import of_job
-from mpwatch.cli.targets import ended_meanwhile, hook_use, injecting, target
+from mpwatch.cli.targets import ended_meanwhile, hook_use, injecting, of_job, target
 from mpwatch.cli.terminal import Progress, ProgressBar, text_style
 from mpwatch.model.snapshot import Snapshot
 

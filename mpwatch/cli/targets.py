@@ -42,6 +42,27 @@ def target(pid: int, *, may_be_hidden: bool = False) -> ProcessId:
         raise Failure(error.message, error.fix, error.exit_code) from None
 
 
+def of_job(arguments: argparse.Namespace, subject: object, command: str, name: str = "PID") -> bool:
+    """Whether a command is about a job on several machines.
+
+    Args:
+        arguments: Of the command.
+        subject: What the command is about otherwise.
+        command: Its name.
+        name: What the subject is called.
+
+    Raises:
+        Failure: Both or neither of `--job` and a subject are given.
+    """
+    if (arguments.job is None) == (subject is None):
+        sentence = f"mpwatch {command} needs one of {name} and --job SPEC."
+        raise Failure(sentence, f"mpwatch {command} --help")
+    if arguments.job is not None and arguments.hook:
+        sentence = "Nothing is injected on other machines."
+        raise Failure(sentence, f"mpwatch {command} --job {arguments.job}")
+    return arguments.job is not None
+
+
 def ended_meanwhile(pid: int) -> Failure:
     """The failure for a process that exited before it was read."""
     return Failure(

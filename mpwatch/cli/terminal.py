@@ -1,4 +1,7 @@
-"""The terminal of a command: width, colour, progress. And how often the garbage collector runs."""
+"""The terminal of a command: whether there is one, width, colour, progress.
+
+And how often the garbage collector runs.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
+
+from mpwatch.cli.failures import Failure
 
 if TYPE_CHECKING:
     from mpwatch.report.table import TextStyle
@@ -23,6 +28,21 @@ def text_style() -> TextStyle:
     is_terminal = sys.stdout.isatty()
     width = os.get_terminal_size(sys.stdout.fileno()).columns if is_terminal else 100
     return TextStyle(width=max(60, width), has_colour=is_terminal and "NO_COLOR" not in os.environ)
+
+
+def need_terminal(instead: str) -> None:
+    """Require a terminal, or a browser by textual-serve.
+
+    Raises:
+        Failure: Standard input or output is not a terminal.
+    """
+    if not is_served() and not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise Failure("The dashboard needs a terminal, and there is none here.", instead)
+
+
+def is_served() -> bool:
+    """Whether Textual shows the dashboard elsewhere than on a terminal, as textual-serve has it."""
+    return "TEXTUAL_DRIVER" in os.environ
 
 
 START = 200_000

@@ -1,6 +1,7 @@
 """Write the five files of a new rule as skeletons, in a checkout of mpwatch.
 
     python -m mpwatch.demo new RULE CHAPTER
+    python -m mpwatch.demo new RULE CHAPTER --message "part of an error message that proves it"
 
 The recipe "a rule" of CONTRIBUTING says what belongs in each. The new test fails until it does.
 """
@@ -8,6 +9,7 @@ The recipe "a rule" of CONTRIBUTING says what belongs in each. The new test fail
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import sys
@@ -46,7 +48,7 @@ ENTRY = """\
         title="TODO: what the program does",
         neighbour="TODO: what it does instead with --mended",
         expected=("{rule}",),
-        layer="proc",
+        layer="{layer}",
     ),
 """
 RULE = '''\
@@ -99,21 +101,38 @@ def test_todo_the_failure_is_named_with_its_evidence() -> None:
 def test_todo_the_nearest_healthy_job_has_no_finding() -> None:
     assert found({stem}.check, snapshot_of(main())) == []
 """
+KNOWN_ERROR = """\
+    KnownError(
+        rule="{rule}",
+        messages=(message({text}),),
+        summary="TODO: what happened, to follow the name of the process",
+        cause="TODO: why, only what the message proves.",
+        advice="TODO: a fix, and its trade-off.",
+    ),
+"""
+HEARD = """\
+    ("{rule}", log("exception", 100, "TODO: a whole message")),
+"""
+KNOWN_RULE = re.compile(r'^    KnownError\(\n        rule="([^"]+)"', re.MULTILINE)
+"""Rows of the table of messages, which is sorted."""
 SIGNAL = '    "{rule}": says("TODO: a line that it prints when it fails"),\n'
 
 
-def new(rule: str, chapter: str, root: str) -> list[str]:
+def new(rule: str, chapter: str, root: str, message: str = "") -> list[str]:
     """Write the files below a checkout's root, and return their paths.
+
+    Args:
+        rule: Its id.
+        chapter: Of `CHAPTERS`.
+        root: The checkout.
+        message: Part of an error message that proves the failure; empty for a rule of its own.
 
     Raises:
         ValueError: The rule or one of the files exists; nothing was written.
     """
     stem = rule.replace("-", "_")
-    whole = {
-        f"mpwatch/demo/programs/{stem}.py": PROGRAM,
-        f"mpwatch/diagnose/rules/{chapter}/{stem}.py": RULE.format(rule=rule),
-        f"tests/unit/diagnose/rules/test_{stem}.py": TEST.format(chapter=chapter, stem=stem),
-    }
+    layer = "hook" if message else "proc"
+    whole = {f"mpwatch/demo/programs/{stem}.py": PROGRAM}
     rows = {
         "mpwatch/demo/catalogue.py": (ENTRY, f"\n{chapter.upper()} = (\n", "\n)\n"),
         "tests/integration/demo/signals.py": (
@@ -122,6 +141,15 @@ def new(rule: str, chapter: str, root: str) -> list[str]:
             "\n}\n",
         ),
     }
+    if message:
+        begin = "\nKNOWN_ERRORS: tuple[KnownError, ...] = (\n"
+        rows["mpwatch/diagnose/known_errors.py"] = (KNOWN_ERROR, begin, "\n)\n")
+        begin = "\nHEARD: tuple[tuple[str, LogEntry], ...] = (\n"
+        rows["tests/unit/diagnose/rules/test_known_errors.py"] = (HEARD, begin, "\n)\n")
+    else:
+        whole[f"mpwatch/diagnose/rules/{chapter}/{stem}.py"] = RULE.format(rule=rule)
+        test = TEST.format(chapter=chapter, stem=stem)
+        whole[f"tests/unit/diagnose/rules/test_{stem}.py"] = test
     for path in whole:
         if os.path.exists(os.path.join(root, path)):
             raise ValueError(f"{path} exists already")
@@ -129,9 +157,13 @@ def new(rule: str, chapter: str, root: str) -> list[str]:
         with open(os.path.join(root, path), encoding="utf-8") as file:
             text = file.read()
         at = text.find(end, text.find(begin)) + 1
+        later = [found.start() for found in KNOWN_RULE.finditer(text) if found[1] > rule]
+        at = min([at, *later])
         if f'"{rule}"' in text or begin not in text or not at:
             raise ValueError(f"{path} has this rule already, or lacks the table that it belongs to")
-        whole[path] = text[:at] + row.format(rule=rule) + text[at:]
+        whole[path] = (
+            text[:at] + row.format(rule=rule, text=json.dumps(message), layer=layer) + text[at:]
+        )
     for path, text in whole.items():
         with open(os.path.join(root, path), "w", encoding="utf-8") as file:
             file.write(text)
@@ -143,12 +175,13 @@ def main() -> int:
     parser.add_argument("command", choices=["new"])
     parser.add_argument("rule", help="its id, such as max-map-count")
     parser.add_argument("chapter", choices=CHAPTERS)
+    parser.add_argument("--message", default="", help="part of an error message that proves it")
     options = parser.parse_args()
     if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", options.rule):
         parser.error("a rule id has small letters, digits and hyphens")
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     try:
-        print(*new(options.rule, options.chapter, root), sep="\n")
+        print(*new(options.rule, options.chapter, root, options.message), sep="\n")
     except (OSError, ValueError) as error:
         print(f"mpwatch.demo: {error}", file=sys.stderr)
         return 2

@@ -304,6 +304,13 @@ TRANSPORT = (
         expected=("batch-of-different-shapes",),
         layer="hook",
     ),
+    Scenario(
+        name="batch-of-unknown-type",
+        title="put a sample that is None into a batch",
+        neighbour="replaces it by another sample",
+        expected=("batch-of-unknown-type",),
+        layer="hook",
+    ),
 )
 
 # Start methods and pickling.
@@ -924,6 +931,13 @@ DISTRIBUTED = (
         title="wait for a rank that cannot be killed",
         expected=("elastic-agent-wedged",),
         not_runnable="needs a device or a file system that holds a process in state D",
+    ),
+    Scenario(
+        name="collective-checks",
+        title="leave a setting on that checks each collective by two more",
+        neighbour="the setting is off",
+        expected=("collective-checks",),
+        layer="proc",
     ),
 )
 

@@ -63,6 +63,7 @@ KNOWN_ERRORS: tuple[KnownError, ...] = (
         messages=(
             message("stack expects each tensor to be equal size", "collate"),
             message("Trying to resize storage that is not resizable", "collate"),
+            message("each element in list of batch should be of equal size"),
         ),
         summary="cannot make a batch: its samples have different shapes",
         cause=(
@@ -74,6 +75,20 @@ KNOWN_ERRORS: tuple[KnownError, ...] = (
             "Make the samples of a batch one shape: crop or resize them in the dataset, or pad "
             "them in a collate_fn of your own (torch.nn.utils.rnn.pad_sequence), which costs the "
             "memory of the padding. With num_workers=0 the error names the shapes."
+        ),
+    ),
+    KnownError(
+        rule="batch-of-unknown-type",
+        messages=(message("default_collate: batch must contain tensors"),),
+        summary="cannot make a batch: a sample has a type that cannot be stacked",
+        cause=(
+            "The DataLoader's default collate function knows tensors, arrays, numbers, strings, "
+            "dicts and lists. The message ends with the type that it found: NoneType is a dataset "
+            "that returns None for a sample it cannot read, others are objects such as images."
+        ),
+        advice=(
+            "Return a tensor for each sample. For samples that may be missing, drop them in a "
+            "collate_fn of your own (batches then differ in size), or read another sample."
         ),
     ),
     KnownError(

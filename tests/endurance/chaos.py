@@ -50,7 +50,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from mpwatch.attach.payload.install import COPY_PREFIX
+from mpwatch.attach.payload.exchange_dir import COPY_PREFIX
 from tests.conftest import PROGRAMS
 
 STEPS = 16

@@ -14,25 +14,35 @@ DOCUMENTS = (
     "README.md",
     "mpwatch/README.md",
     "mpwatch/hook/README.md",
+    "mpwatch/nodes/README.md",
+    "screenshots/README.md",
     "tests/README.md",
     "tests/benchmarks/README.md",
 )
 NAMED = re.compile(r"`((?:mpwatch|tests|\.github|\.ci|screenshots)/[\w./-]+)`")
 MODULE = re.compile(r"\b((?:mpwatch|tests)\.[a-z_.]*[a-z_])\b(?!\()")
-LINKED = re.compile(r"\]\(([^)#:]+)\)")
+LINKED = re.compile(r"\]\(([^)#:]+)(?:#([\w-]+))?\)")
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_every_path_that_a_document_names_exists(document: str) -> None:
     text = (ROOT / document).read_text()
-    missing = [path for path in NAMED.findall(text) if not (ROOT / path).exists()]
+    missing: list[object] = [path for path in NAMED.findall(text) if not (ROOT / path).exists()]
     folder = (ROOT / document).parent
-    missing += [path for path in LINKED.findall(text) if not (folder / path).exists()]
+    missing += [link for link in LINKED.findall(text) if not _is_there(folder, *link)]
 
     names = [name for name in MODULE.findall(text) if not name.endswith(".pyz")]  # built by hand
     missing += [name for name in names if not _is_module(name)]
 
     assert missing == []
+
+
+def _is_there(folder: Path, path: str, heading: str) -> bool:
+    """Whether a linked file exists, and has the heading that the link names, if it names one."""
+    if not heading:
+        return (folder / path).exists()
+    titles = re.findall(r"^#+ (.+)$", (folder / path).read_text(), re.MULTILINE)
+    return heading in {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 def _is_module(name: str) -> bool:

@@ -453,4 +453,6 @@ SIGNALS: dict[str, Signal] = {
     "disk-waits": children_wait_for_a_disk,
     "page-fault-cost": children_take_fresh_pages,
     "task-errors-unread": main_sleeps_while_its_children_are_idle,
+    "collective-checks": says("checked collectives take"),
+    "batch-of-unknown-type": says("cannot make a batch: default_collate: "),
 }

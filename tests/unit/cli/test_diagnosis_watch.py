@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mpwatch.cli.inspect import LEAST_S, LONGEST_S, DiagnosisWatch, stalled_words
+from mpwatch.cli.diagnosis_watch import LEAST_S, LONGEST_S, DiagnosisWatch, stalled_words
 from mpwatch.diagnose.engine import Engine
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History

@@ -145,6 +145,19 @@ HEARD: tuple[tuple[str, LogEntry], ...] = (
     ),
     ("pids-limit", log("exception", 100, "RuntimeError: can't start new thread")),
     ("torchrun-sighup", log("exception", 100, "SignalException: Process 7 got signal: 1")),
+    (
+        "batch-of-different-shapes",
+        log("exception", 100, "each element in list of batch should be of equal size"),
+    ),
+    (
+        "batch-of-unknown-type",
+        log(
+            "exception",
+            100,
+            "TypeError: default_collate: batch must contain tensors, numpy arrays, numbers, dicts "
+            "or lists; found <class 'NoneType'>",
+        ),
+    ),
 )
 
 

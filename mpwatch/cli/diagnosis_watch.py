@@ -1,0 +1,163 @@
+"""How long `diagnose` watches a job, on one machine or on several."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from mpwatch.describe.findings import unresolved
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.snapshot import Snapshot
+from mpwatch.model.units import seconds_text
+
+if TYPE_CHECKING:
+    from mpwatch.nodes.head import Head, NodeView
+
+LEAST_S = 5.0
+"""How long a job is watched whose failure is known at once, and how long after it was found: what
+the failure does to other processes shows a little later."""
+LONGEST_S = 35.0
+"""How long a job is watched at most: a little longer than the pause after which a job of which
+nothing else is known counts as stalled (`rules.hangs.no_progress`), and than steady growth takes to
+differ from a warm-up (`diagnose.analysis.growing`)."""
+
+
+class DiagnosisWatch:
+    """Says how long to watch a job whose findings are asked for, and what it waits for meanwhile.
+
+    With a time given by the user, that time. Otherwise until a critical finding says what is wrong,
+    at least `LEAST_S` and at most `LONGEST_S`: a stall, a growth and a slow job show only in time.
+    """
+
+    def __init__(
+        self,
+        seconds: float | None,
+        show: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Start to watch.
+
+        Args:
+            seconds: Given by the user; `None` to decide by what is seen.
+            show: Shows what is waited for.
+            clock: Monotonic seconds.
+        """
+        self.limit_s = LONGEST_S if seconds is None else seconds
+        self._is_fixed = seconds is not None
+        self._show = show
+        self._clock = clock
+        self._certain_since_s: float | None = None
+        self.last: Snapshot | None = None
+        """The job at its last reading."""
+
+    def has_read(self, snapshot: Snapshot) -> None:
+        """Take note of a reading of the job."""
+        self.last = snapshot
+        findings = unresolved(snapshot)
+        if not any(finding.severity is Severity.CRITICAL for finding in findings):
+            self._certain_since_s = None
+        elif self._certain_since_s is None:
+            self._certain_since_s = self._clock()
+        words = f"{len(snapshot.living())} processes"
+        if not self._is_fixed:
+            known = stalled_words(snapshot) or f"{words}, {_count_of(findings)}"
+            words = f"{known}; watching up to {self.limit_s:.0f} s, ctrl-c to stop"
+        self._show(words)
+
+    def is_enough(self) -> bool:
+        """Whether the watch ends now, before its limit."""
+        if self._is_fixed or self._certain_since_s is None:
+            return False
+        return self._clock() - self._certain_since_s >= LEAST_S
+
+
+def _count_of(findings: Sequence[Finding]) -> str:
+    if not findings:
+        return "no finding yet"
+    return "1 finding so far" if len(findings) == 1 else f"{len(findings)} findings so far"
+
+
+MOVED_S = 3.0
+"""A process that has waited for less is not mentioned while it is watched."""
+
+
+def stalled_words(snapshot: Snapshot) -> str | None:
+    """A process that makes no progress and is not idle by design, in words; `None` without one.
+
+    A process that computes makes progress, and so does a parent that joins it.
+    """
+    from mpwatch.diagnose.analysis.index import Index
+    from mpwatch.diagnose.analysis.waits.blockages import blockages
+
+    for chain in snapshot.waits.chains:
+        since_s = chain.links[0].since_s or 0.0
+        if chain.verdict in ("cycle", "dead-end") and since_s >= MOVED_S:
+            return f"{chain.links[0].who} has made no progress for {seconds_text(since_s)}"
+    for blockage in blockages(Index(snapshot)):
+        if blockage.reason != "computes" and blockage.waited_s >= MOVED_S:
+            name = (blockage.waiters or (blockage.process,))[0].label
+            return f"{name} has made no progress for {seconds_text(blockage.waited_s)}"
+    return None
+
+
+# --- several machines ----------------------------------------------------------------------------
+
+JUDGE_S = 1.0
+"""Interval at which the findings of the job are looked at while it is watched."""
+_WORDS = frozenset(severity.word for severity in Severity)
+
+
+class JobDiagnosisWatch:
+    """Says how long to watch: with a time given by the user, that time.
+
+    Otherwise as for one machine (`DiagnosisWatch`), from the time on at which
+    all nodes have read their jobs: until a finding says what is wrong, within the same bounds.
+    """
+
+    def __init__(self, seconds: float | None) -> None:
+        from mpwatch.nodes.across.judge import JobJudge
+
+        self.limit_s = LONGEST_S if seconds is None else seconds
+        self.judge = JobJudge()
+        self._is_fixed = seconds is not None
+        self._settled_s: float | None = None
+        self._judged_s = 0.0
+
+    def is_enough(self, head: Head, seconds: float) -> bool:
+        """Whether the watch ends; `seconds` is its length so far."""
+        if not head.is_settled:
+            return False
+        if self._settled_s is None:
+            self._settled_s = seconds
+        watched_s = seconds - self._settled_s
+        if watched_s >= self.limit_s or head.is_over:
+            return True
+        if seconds - self._judged_s < JUDGE_S:
+            return False
+        self._judged_s = seconds
+        views = head.views()
+        self.judge.see(views)
+        return not self._is_fixed and watched_s >= LEAST_S and _is_certain(views)
+
+
+def _is_certain(views: Sequence[NodeView]) -> bool:
+    """Whether it is known why the job makes no progress, or a node has a critical finding."""
+    from mpwatch.nodes.across.judge import STANDSTILLS, job_findings
+
+    if any(
+        each.rule in STANDSTILLS and each.severity > Severity.INFO for each in job_findings(views)
+    ):
+        return True
+    return Severity.CRITICAL in severities_of_nodes(views)
+
+
+def severities_of_nodes(views: Sequence[NodeView]) -> list[Severity]:
+    """The severities of the findings of the nodes themselves."""
+    return [
+        Severity[row.severity.upper()]
+        for view in views
+        if view.summary is not None
+        for row in view.summary.findings
+        if row.severity in _WORDS
+    ]
