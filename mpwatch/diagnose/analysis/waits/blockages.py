@@ -65,6 +65,8 @@ POLLS_PERCENT = 5.0
 """CPU use of a process that only waits with a time limit, again and again."""
 MOSTLY = 0.9
 """The part of the readings that find a process at the one thing that it does."""
+AGAIN_S = 10.0
+"""Sleeps at one line over this time, each shorter than half of it, are those of a loop."""
 LEAST_S = 2.5
 """A shorter wait is not followed: most chains of a healthy job are younger."""
 
@@ -300,7 +302,8 @@ def _reason_of_wait(index: Index, end: Process, thread: Thread) -> Reason | None
         return "fifo"
     if wait.kind == "timer":
         quiet = quiet_s(end, index)
-        return "sleeps" if quiet is not None and quiet >= 1.0 else "polls"
+        is_long = quiet is not None and quiet >= 1.0 and not _sleeps_anew(index, end, thread)
+        return "sleeps" if is_long else "polls"
     if _awaits_an_answer(surroundings(index), end, thread):
         return "socket"
     if _reads_to_the_end(surroundings(index), thread):
@@ -308,6 +311,13 @@ def _reason_of_wait(index: Index, end: Process, thread: Thread) -> Reason | None
     if wait.kind == "futex":
         return "thread"
     return "signal" if wait.kind == "signal" else "other"
+
+
+def _sleeps_anew(index: Index, process: Process, thread: Thread) -> bool:
+    """Whether a thread has been at one line for longer than it has been in this sleep."""
+    at_one_line = at_one_line_s(index, process.process)
+    still_s = thread.waits_s if thread.waits_s is not None else thread.still_s
+    return at_one_line >= AGAIN_S and still_s is not None and 2 * still_s < at_one_line
 
 
 def _waits_for_a_person(thread: Thread) -> bool:

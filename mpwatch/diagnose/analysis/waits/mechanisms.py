@@ -55,6 +55,7 @@ from mpwatch.diagnose.analysis.waits.threads import (
 )
 from mpwatch.diagnose.analysis.waits.unreleased import unreleased
 from mpwatch.diagnose.analysis.waits.verdicts import (
+    NO_WRITER,
     ONLY_THREAD,
     OWN_LOCK,
     OWN_QUEUE,
@@ -661,8 +662,14 @@ def _reads_after_the_last(case: Case) -> Mechanism | None:
         for child in children_started_by(case.index, last.process)
         if child.role not in SERVICE_ROLES
     ]
-    if not children or not all(child.ended is not None for child in children):
+    started = sum(note.process == last.process.process for note in case.index.entries("birth"))
+    is_alone = case.chain.conclusion == NO_WRITER and gets_from_queue(last)
+    if not all(child.ended is not None for child in children):
         return None
+    if not children and not is_alone:
+        return None
+    if not children and not started:
+        return _reads_alone(called(last.process))
     ends = dict.fromkeys(child.ended.words for child in children if child.ended is not None)
     what = "an item of a queue" if gets_from_queue(last) else "data"
     name = called(last.process)
@@ -680,9 +687,28 @@ def _reads_after_the_last(case: Case) -> Mechanism | None:
         ),
         evidence=(
             f"{counted(len(children), 'process', 'processes')} started by it ended: "
-            f"{', '.join(list(ends)[:NAMED])}",
+            f"{', '.join(list(ends)[:NAMED])}"
+            if children
+            else f"its hook noted {counted(started, 'start')} of processes, none of which lives",
         ),
         headline=f"it waits for {what}, and all processes that it has started have ended.",
+    )
+
+
+def _reads_alone(name: str) -> Mechanism:
+    """A process waits for an item of a queue that no other living process has."""
+    return Mechanism(
+        cause=(
+            f"{name} waits for an item of a queue, and no other living process has that queue: "
+            "those that were to put items have ended, or were never started. The process itself "
+            "has a copy of the writing end, so there is no end of file either."
+        ),
+        advice=(
+            "Count what each process sends, and read standard error for the traceback of one that "
+            "ended early. Use get(timeout=...) and check then whether any process is alive; or a "
+            "ProcessPoolExecutor, whose futures raise."
+        ),
+        headline="it waits for an item of a queue that no other living process has.",
     )
 
 

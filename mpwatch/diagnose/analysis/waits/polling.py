@@ -20,7 +20,12 @@ from mpwatch.diagnose.analysis.process_queries import (
     called,
     counted,
 )
-from mpwatch.diagnose.analysis.stack_patterns import main_thread, own_threads, user_frame
+from mpwatch.diagnose.analysis.stack_patterns import (
+    main_shape,
+    main_thread,
+    own_threads,
+    user_frame,
+)
 from mpwatch.diagnose.analysis.waits.blockages import POLLS_PERCENT, at_one_line_s
 from mpwatch.model.snapshot import Process
 from mpwatch.model.units import seconds_text
@@ -85,6 +90,12 @@ class InVain(NamedTuple):
             )
         else:
             words += "No process of the job is at work that could bring it about. "
+        joins = [each for each in self.others if main_shape(each) == "joins-process"]
+        if joins:
+            words += (
+                f"{all_called(joins)} {'waits' if len(joins) == 1 else 'wait'} for the exit of "
+                "such a process, and does nothing after that line before. "
+            )
         if self.forked:
             words += (
                 "If it is a plain variable, attribute or list that another process changes: each "

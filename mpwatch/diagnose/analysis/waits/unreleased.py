@@ -147,6 +147,18 @@ def _never_released(
         )
     is_block = all(_enters_a_block(each) for each in here)
     away = [each for each in others if each.edge.kind != "child"]
+    if is_block and away and not gone:
+        return Mechanism(
+            cause=(
+                f"{_where_the_others_wait(case, others)}No other process is at work inside of the "
+                f"with block, and none that had this lock is known to have ended. So "
+                f"{called(away[0].process)} holds it while it waits, and {names} cannot do what it "
+                "waits for."
+            ),
+            advice=_ADVICE_HOLDER,
+            headline=f"{names} {wait} for a lock that {called(away[0].process)} most likely holds "
+            "while it waits for them.",
+        )
     either = f"Either {called(away[0].process)} holds it while it waits, or a" if away else "A"
     left = (
         "that has ended took it: a process that is killed inside of a with block does not release "

@@ -65,6 +65,7 @@ _HOLDER_HIDDEN = (
     "changes hands at this moment."
 )
 
+NO_WRITER = "No other process has the writing end: nothing will ever arrive."
 ONE_THREAD = "Only another thread of the process could end this wait, and there is none."
 ALL_THREADS = "All threads of the process wait for another one: none is left to end this wait."
 OWN_LOCK = "It holds this lock itself: the same function is on its stack twice, and took it before."
@@ -249,7 +250,7 @@ def _alone_conclusion(index: Index, thread: Thread | None, edge: WaitEdge) -> st
     if edge.kind in ("pipe-write", "socket-write"):
         return "No other process has the reading end: what is written is never read."
     if edge.kind != "semaphore":
-        return "No other process has the writing end: nothing will ever arrive."
+        return NO_WRITER
     segment = thread.waits_on.segment if thread is not None and thread.waits_on else None
     had_it = [
         f"{full_name(process)} ({process.ended.words})"

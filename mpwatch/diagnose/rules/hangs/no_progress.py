@@ -340,6 +340,8 @@ def _advice(index: Index, blockage: Blockage) -> str:
         return _ADVICE_HELD if _is_only_user(index, blockage) else _ADVICE_UNSEEN
     if _is_at_exit(blockage):
         return _ADVICE_AT_EXIT
+    if _is_held_lock(index, blockage):
+        return _ADVICE_HELD
     return _ADVICE[blockage.reason]
 
 
@@ -393,7 +395,9 @@ def _summary(index: Index, blockage: Blockage) -> str:
             f"{names} {have} waited {time} for a lock between processes that no process is seen to "
             "hold"
         )
-    return f"{names} {have} waited {time} for {called(end)}, which {what}"
+    lock = "a lock that " if _is_held_lock(index, blockage) else ""
+    holds = f"{called(end)} holds, and it" if lock else f"{called(end)}, which"
+    return f"{names} {have} waited {time} for {lock}{holds} {what}"
 
 
 def _is_at_exit(blockage: Blockage) -> bool:
@@ -413,6 +417,16 @@ def _is_held_unseen(index: Index, blockage: Blockage) -> bool:
     segment = _segment(index, edge)
     end = blockage.process.process
     return segment is not None and not is_seen_to_hold(index, edge.waiter, end, segment)
+
+
+def _is_held_lock(index: Index, blockage: Blockage) -> bool:
+    """Whether processes wait for a lock of multiprocessing that the last one is seen to hold."""
+    edge = blockage.edge
+    if edge is None or edge.kind != "semaphore" or not edge.what.startswith("semaphore "):
+        return False
+    segment = _segment(index, edge)
+    end = blockage.process.process
+    return segment is not None and is_seen_to_hold(index, edge.waiter, end, segment)
 
 
 def _is_only_user(index: Index, blockage: Blockage) -> bool:
@@ -579,6 +593,8 @@ def _cause(index: Index, blockage: Blockage) -> str:
             f"{called(parent)} has ended. {end}, which it started, has inherited the writing end "
             f"of {blockage.edge.what} and still has it open, so its reader gets no end of file."
         )
+    if _is_held_lock(index, blockage):
+        return f"{end} holds the lock while it {_does(blockage)}{_left(thread)}."
     heirs = _ended_writers(index, blockage)
     if heirs and blockage.edge is not None:
         have = "have" if len(heirs) > 1 else "has"

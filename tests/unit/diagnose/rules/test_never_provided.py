@@ -23,6 +23,7 @@ from tests.builders.snapshots import (
     fds,
     found,
     history,
+    log,
     main,
     only,
     pid,
@@ -55,8 +56,9 @@ def semaphore(*users: int) -> Segment:
     return made
 
 
-def mapped() -> tuple[SegmentUse, ...]:
-    return (SegmentUse(SegmentId(9, SEMAPHORE), "/dev/shm/sem.mp-1", "semaphore", False, None),)
+def mapped(at: tuple[int, int] | None = None) -> tuple[SegmentUse, ...]:
+    use = SegmentUse(SegmentId(9, SEMAPHORE), "/dev/shm/sem.mp-1", "semaphore", False, None)
+    return (replace(use, ranges=() if at is None else (at,)),)
 
 
 def one(
@@ -117,10 +119,12 @@ def test_a_condition_that_was_notified_before_the_wait_is_not_put_down_to_an_end
 def test_a_lock_that_no_process_releases_is_told_by_how_it_is_taken(
     stack: tuple[str, ...], words: str, never: str
 ) -> None:
+    gone = one(302, None, ended=exited(302, exit_code=0), segments=mapped())
     reads = WaitedOn("pipe-read", "read", ("pipe:[500]",))
     jobs = [
         one(MAIN, reads, *GET, links=(pipe(5, 500, False), pipe(6, 500, True))),
         *(one(n, at_semaphore(), *stack, links=(pipe(6, 500, True),)) for n in (300, 301)),
+        gone,
     ]
 
     finding = only(standing_still.check, snapshot_of(*jobs, segments=(semaphore(MAIN, 300, 301),)))
@@ -129,6 +133,31 @@ def test_a_lock_that_no_process_releases_is_told_by_how_it_is_taken(
     assert words in finding.cause
     assert never not in finding.cause + finding.advice
     assert "main (100) waits for an item of a queue" in finding.cause
+
+
+def test_a_lock_that_only_one_process_can_hold_is_told_with_it() -> None:
+    """Main iterates over a loader inside of the block whose lock the workers need."""
+    reads = WaitedOn("pipe-read", "read", ("pipe:[500]",))
+    enters = ("multiprocessing/synchronize.py:__enter__", "data.py:decode:5")
+    jobs = [
+        one(MAIN, reads, *GET, links=(pipe(5, 500, False),)),
+        one(300, at_semaphore(), *enters, links=(pipe(6, 500, True),)),
+    ]
+
+    finding = only(standing_still.check, snapshot_of(*jobs, segments=(semaphore(MAIN, 300),)))
+
+    assert "for a lock that main (100) most likely holds while it waits for them" in finding.summary
+
+
+def test_a_reader_of_a_queue_of_which_no_other_process_lives_is_told() -> None:
+    reads = WaitedOn("pipe-read", "read", ("pipe:[500]",))
+    job = snapshot_of(one(MAIN, reads, *GET, links=(pipe(5, 500, False), pipe(6, 500, True))))
+
+    alone = only(standing_still.check, job)
+    noted = only(standing_still.check, replace(job, log=(log("birth", MAIN),)))
+
+    assert "an item of a queue that no other living process has" in alone.summary
+    assert "all processes that it has started have ended" in noted.summary
 
 
 def test_consumers_that_wait_for_more_end_marks_than_came_are_told_with_their_parent() -> None:
@@ -476,7 +505,27 @@ def test_the_only_process_that_can_hold_a_lock_is_named_as_its_likely_holder() -
 
     finding = only(no_progress.check, snapshot_of(*jobs, segments=segments))
     ended = one(302, None, ended=exited(302, exit_code=0))
+    held = replace(jobs[2], gauges={"locks": {"held": [0x1000]}})
+    held = replace(held, sample=replace(held.sample, segments=mapped((0x1000, 0x2000))))
+    known = only(no_progress.check, snapshot_of(*jobs[:2], held, segments=segments))
     unsure = only(no_progress.check, snapshot_of(*jobs, ended, segments=segments))
 
     assert "that actor 1 (301) most likely holds: it sleeps at train.py:4 upload" in finding.summary
+    assert "for a lock that actor 1 (301) holds, and it sleeps at" in known.summary
+    assert "actor 1 (301) holds the lock while it sleeps" in known.cause
     assert "that no process is seen to hold" in unsure.summary
+
+
+def test_a_sleep_that_is_begun_again_and_again_at_one_line_is_a_loop() -> None:
+    """An actor tries to connect every two seconds, and main waits for its first item."""
+    reads = WaitedOn("pipe-read", "read", ("pipe:[500]",))
+    sleeps = WaitedOn("timer", "clock_nanosleep", timeout_s=0.1)
+    top = one(MAIN, reads, *GET, links=(pipe(5, 500, False),))
+    own = thread(300, "data.py:connect:8", waits=sleeps, waits_s=1.9, still_s=40.0)
+    child = one(300, None, threads=[own], links=(pipe(6, 500, True),))
+    made = [snapshot_of(top, child, at_s=NOW_S - 40 + second) for second in range(41)]
+
+    finding = only(no_progress.check, accounted(*made))
+
+    assert "which sleeps again and again at data.py:8 connect" in finding.summary
+    assert "will wake up by itself" not in finding.cause
