@@ -185,6 +185,9 @@ OF_OTHER_PROCESSES = frozenset(
 ONLY_ALONE = frozenset(("standing-still", "no-progress", GROWTH))
 """Shown only without a finding that explains it, which would say the same more exactly."""
 
+DEATHS = frozenset(("worker-oom-killed", "worker-segfault", "worker-exited-unexpectedly"))
+"""Rules about the end of a process, which do not say what waits for it."""
+
 
 def with_causes(findings: Iterable[Finding]) -> dict[Finding, str]:
     """The cause of each finding among the other findings, as a rule id; without cycles."""

@@ -11,7 +11,7 @@ from mpwatch.describe.findings import effects_below_causes
 from mpwatch.diagnose.analysis.account import advanced
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
-from mpwatch.diagnose.consequences import ONLY_ALONE, with_causes
+from mpwatch.diagnose.consequences import DEATHS, ONLY_ALONE, with_causes
 from mpwatch.diagnose.registry import RULES, Rule
 from mpwatch.model.account import Account
 from mpwatch.model.findings import Finding, Severity
@@ -30,6 +30,9 @@ CALM_S = 10.0
 SHOWN_RESOLVED_S = 60.0
 """How long a finding is shown as resolved before it is dropped."""
 RULE_FAILED = "rule-failed"
+SLOWS_DOWN = frozenset(("bottleneck-process", "pipeline-bottleneck", "loader-starvation"))
+"""Rules of which a finding says that one process is waited for: every job has a slowest part, so
+that of findings equally severe another one says more."""
 MANY = 16
 """From this many processes on, rules run at most every `RUNS_EVERY_S`."""
 RUNS_EVERY_S = 2.25
@@ -237,7 +240,7 @@ def _ordered(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     named = [
         replace(finding, effect_of=causes.get(finding))
         for finding in present
-        if finding.rule not in ONLY_ALONE or finding not in causes
+        if finding.rule not in ONLY_ALONE or causes.get(finding) in (None, *_shows(finding))
     ]
     effects: dict[str | None, list[Finding]] = {}
     for finding in named:
@@ -250,10 +253,15 @@ def _ordered(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     return (*effects_below_causes(urgent), *resolved)
 
 
+def _shows(finding: Finding) -> frozenset[str]:
+    """The causes under which a finding is shown that is otherwise left out beside its cause."""
+    return DEATHS if finding.rule == "standing-still" else frozenset()
+
+
 def _urgency(finding: Finding) -> tuple[float, ...]:
-    """Sort key: most severe, then soonest, then oldest."""
+    """Sort key: most severe, then what harms rather than slows down, soonest, oldest."""
     eta_s = float("inf") if finding.eta_s is None else finding.eta_s
-    return (-finding.severity, eta_s, finding.first_seen_s or 0.0)
+    return (-finding.severity, finding.rule in SLOWS_DOWN, eta_s, finding.first_seen_s or 0.0)
 
 
 def _urgency_with_effects(

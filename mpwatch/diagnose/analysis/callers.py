@@ -14,14 +14,14 @@ from mpwatch.describe.frames import own_frames
 from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES
-from mpwatch.model.account import CALLERS_S, Callers
+from mpwatch.model.account import CALLERS_S, NO_CORE, Callers
 from mpwatch.model.snapshot import Process, Thread
 
 DEPTH = 64
 """Calls that are compared, from the outermost on."""
 _INSTALLED = ("site-packages", "dist-packages")
 COMPUTES = 0.9
-"""Cpu time of a main thread that does nothing but compute, as a share of a core."""
+"""The share of its time in which a main thread computes, or waits for a core to, and no other."""
 LIBRARY_SHARE = 0.2
 """More stacks in installed packages are those of numbers that are computed, as in a training."""
 QUIET_S = 5.0
@@ -93,19 +93,21 @@ def _computation(index: Index, process: Process, at_least_s: float) -> Computati
     if inside is None or inside.stacks < LEAST_STACKS:
         return None
     at_s = index.snapshot.at_s
-    for_s = at_s - max(inside.since_s, _last_transfer_s(index, process))
-    tally = account.main.last_minute()
+    for_s = at_s - max(inside.since_s, last_transfer_s(index, process))
+    shares = account.main.last_minute().shares()
+    # On a loaded machine it waits for a free core as well.
+    busy = sum(share for doing, share in shares if doing.kind == "computing" or doing == NO_CORE)
     is_recent = at_s - inside.taken_s < at_least_s / 2
     is_own = inside.installed <= LIBRARY_SHARE * inside.stacks
     if for_s < at_least_s or not (is_recent and is_own):
         return None
-    if tally.cpu_s < COMPUTES * tally.observed_s:
+    if busy < COMPUTES:
         return None
     words = inside_words(inside)
     return Computation(process, words, for_s, inside.stacks) if words else None
 
 
-def _last_transfer_s(index: Index, process: Process) -> float:
+def last_transfer_s(index: Index, process: Process) -> float:
     """When a process has last read, written, or made progress that its hook counts.
 
     Infinity where that is not known: the first point of a series is that of the first reading.

@@ -26,12 +26,24 @@ from mpwatch.diagnose.analysis.process_queries import (
     age_s,
     all_called,
     called,
+    children_started_by,
     counted,
+    generations,
+    label_stem,
 )
 from mpwatch.diagnose.analysis.resources import fd_limit, map_limit
 from mpwatch.diagnose.analysis.shares import imported_until_s
 from mpwatch.model.findings import Severity
-from mpwatch.model.history import NO_POINTS, History, ProcessMetric, first_at, rise
+from mpwatch.model.history import (
+    NO_POINTS,
+    History,
+    ProcessMetric,
+    Series,
+    columns,
+    first_at,
+    rise,
+    values_of,
+)
 from mpwatch.model.host import NewFiles, RoomSample
 from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.snapshot import Process, Segment
@@ -60,6 +72,11 @@ KEPT_SPAN_S = 10.0
 """So many threads at one line, of which the last was started this long after the first one."""
 
 
+KEPT_GENERATIONS = 5
+"""So many times children were started and stayed."""
+KEPT_CHILDREN_SPAN_S = 30.0
+
+
 class _Watched(NamedTuple):
     """A number of a process that may rise, and what makes the rise steady."""
 
@@ -77,6 +94,10 @@ QUEUE = _Watched("queue", "queue_backlog", Steadiness(20, 100, 20), 0.1)
 DESCRIPTORS = _Watched("descriptors", "fds", Steadiness(20, 12, 2), 0.05)
 MAPPINGS = _Watched("mappings", "maps", Steadiness(20, 256, 16), 0.05)
 MEMORY = _Watched("memory", "anon_bytes", Steadiness(24, 32 * MIB, 2 * MIB), 0.02)
+EVEN_MEMORY = Steadiness(32, 7 * MIB, MIB // 4)
+EVEN = 0.45
+"""A growth of memory that is less than `MEMORY` counts where each sixth of the time gains as much
+as the others, up to this part of their mean: few other causes are so even."""
 SEGMENTS = Steadiness(24, 64 * MIB, 4 * MIB)
 SEGMENTS_SHARE = 0.1
 FILES = Steadiness(30, 12, 2)
@@ -155,12 +176,12 @@ def growing(index: Index) -> Sequence[Growing]:
     are higher than they were are examined; with 64 that grow it takes 3 ms.
     """
     parents = frozenset(process.parent for process in index.snapshot.processes)
-    found = [
-        each
-        for process in index.snapshot.living()
-        if (candidates := _candidates(index.history, process, process.process in parents))
-        for each in _of_process(index, process, candidates)
-    ]
+    found: list[Growing] = []
+    for process in index.snapshot.living():
+        is_parent = process.process in parents
+        candidates = _candidates(index.history, process, is_parent)
+        if candidates or is_parent:
+            found.extend(_of_process(index, process, candidates, is_parent=is_parent))
     queues = [each for each in found if each.resource == "queue"]
     if any("queue" in (other for other, _ in each.carried) for each in found):
         # Every process that uses a queue counts its items; they are in the memory of one of them.
@@ -189,7 +210,11 @@ def _causes_of(resource: Resource) -> Iterator[Resource]:
 
 
 def _of_process(
-    index: Index, process: Process, candidates: Sequence[_Watched]
+    index: Index,
+    process: Process,
+    candidates: Sequence[_Watched],
+    *,
+    is_parent: bool,
 ) -> Iterator[Growing]:
     """The growing resources of one process."""
     rising: dict[Resource, Growth] = {}
@@ -201,10 +226,12 @@ def _of_process(
             if not series:
                 continue
         growth = steady_growth(series, required)
+        if growth is None and resource == "memory":
+            growth = _even_growth(index, process, series)
         is_batch = resource == "memory" and growth is not None and _is_of_a_batch(process, growth)
         if growth is not None and growth.gained >= share * series[-1].value and not is_batch:
             rising[resource] = growth
-    if not rising:
+    if not rising and not is_parent:
         return
     if "memory" in rising and "threads" not in rising:
         kept = _threads_by_start(index, process)
@@ -213,11 +240,66 @@ def _of_process(
     carried = {effect for cause in rising for effect in CARRIES.get(cause, ())}
     if _is_starting(index, process):
         rising.pop("child processes", None)  # not reported, and neither is what comes with them
+    kept_children = _children_by_start(index, process) if is_parent else None
+    if kept_children is not None:
+        rising = {"child processes": kept_children, **rising}
+        carried |= CARRIES["child processes"]
     for resource, growth in rising.items():
         if resource not in carried:
             with_it = CARRIES.get(resource, frozenset())
             effects = tuple((other, rising[other]) for other in rising if other in with_it)
             yield Growing(resource, (process,), (growth,), effects)
+
+
+def _even_growth(index: Index, process: Process, series: Series) -> Growth | None:
+    """A growth of memory that is small and even, of a process that is past its start."""
+    growth = steady_growth(series, EVEN_MEMORY)
+    age = age_s(index.snapshot, process)
+    if growth is None or (age is not None and age - growth.span_s < START_S / 2):
+        return None
+    moments, values = columns(series)
+    at_s = moments[-1] - growth.span_s
+    marks = [
+        values[min(len(values) - 1, first_at(series, at_s + n * growth.span_s / 6))]
+        for n in range(7)
+    ]
+    steps = [after - before for before, after in pairwise(marks)]
+    mean = sum(steps) / len(steps)
+    return growth if all(abs(step - mean) <= EVEN * mean for step in steps) else None
+
+
+def _children_by_start(index: Index, process: Process) -> Growth | None:
+    """The growth of children that were started time after time and have not ended.
+
+    Their starts show it at one look. Workers of a pool that replaces them are young as well, but
+    are not more than before: none may have ended while the parent was watched, and some must have
+    come.
+    """
+    counts = values_of(index.history.of(process.process, "children"))
+    if len(counts) < 2 or counts[-1] - counts[0] < 2:
+        return None
+    if any(after < before for before, after in pairwise(counts)):
+        return None
+    kept = [
+        child
+        for child in children_started_by(index, process)
+        if not child.is_gone and child.role in ("spawned", "other") and child.sample.state != "Z"
+    ]
+    stem, count = Counter(map(label_stem, kept)).most_common(1)[0] if kept else ("", 0)
+    if count < KEPT_GENERATIONS:
+        return None
+    ticks_per_s = index.snapshot.ticks_per_s
+    alike = [child for child in kept if label_stem(child) == stem]
+    starts_s = [group[0].process.start_ticks / ticks_per_s for group in generations(alike)]
+    if len(starts_s) < KEPT_GENERATIONS:
+        return None
+    span_s = starts_s[-1] - starts_s[0]
+    gaps_s = [later - earlier for earlier, later in pairwise(starts_s)]
+    youngest = age_s(index.snapshot, max(alike, key=lambda child: child.process.start_ticks))
+    goes_on = youngest is not None and youngest <= 2 * max(gaps_s)
+    if span_s < KEPT_CHILDREN_SPAN_S or max(gaps_s) > span_s / 2 or not goes_on:
+        return None
+    return Growth((len(alike) - 1) / span_s, len(alike), span_s)
 
 
 def _is_of_a_batch(process: Process, growth: Growth) -> bool:
@@ -286,7 +368,8 @@ def _candidates(history: History, process: Process, is_parent: bool) -> list[_Wa
     return [
         watched
         for watched in reversed(asked)
-        if rise(series.get((identity, watched.metric), NO_POINTS)) >= watched.required.gain
+        if rise(series.get((identity, watched.metric), NO_POINTS))
+        >= (EVEN_MEMORY if watched is MEMORY else watched.required).gain
     ]
 
 

@@ -116,6 +116,24 @@ def newest_kind(process: Process, gained: float) -> FdKind | None:
     return None
 
 
+class NewestPairs(NamedTuple):
+    """Whether most of the newest sockets have no address, as connected pairs do."""
+
+    are_loops: bool
+    """There is an epoll instance for each pair: they belong to event loops."""
+    are_pairs: bool
+
+
+def newest_pairs(process: Process, gained: float) -> NewestPairs:
+    """What the newest sockets of a process are."""
+    links = newest_links(process, gained)
+    sockets = [link for link in links if link.kind == "socket"]
+    unnamed = sum(link.address == "unix" for link in sockets)
+    epolls = sum(link.kind == "epoll" for link in links)
+    are_pairs = bool(sockets) and unnamed >= MOST * len(sockets)
+    return NewestPairs(are_pairs and epolls >= len(sockets) / 3, are_pairs)
+
+
 def descriptor_words(index: Index, process: Process, gained: float) -> tuple[str, ...]:
     """What the newest descriptors point to, in words; the most frequent target where it repeats."""
     links = newest_links(process, gained)

@@ -26,7 +26,7 @@ from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.analysis.waits.edges import ReadContext, blocked_for_s, is_busy, surroundings
 from mpwatch.diagnose.analysis.waits.file_locks import LOCK_FILE, LOCK_ON
 from mpwatch.diagnose.analysis.waits.threads import is_at_exit
-from mpwatch.model.account import Activity, Target
+from mpwatch.model.account import BUCKET_S, Activity, Target
 from mpwatch.model.history import columns
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import FILE_LOCK_CALLS, OPENS, WaitKind
@@ -44,12 +44,13 @@ Reason: TypeAlias = Literal[
     "disk",
     "fifo",
     "thread",
+    "signal",
     "other",
 ]
 """What the last process of a chain does. `polls`: sleeps again and again; `pipe`: reads a file that
 is a pipe of which no process of the job has the writing end; `fifo`: opens a FIFO of which no
-process opens the other end; `thread`: waits for another thread of its own; `other`: waits for
-something outside of the job."""
+process opens the other end; `thread`: waits for another thread of its own; `signal`: waits for a
+signal; `other`: waits for something outside of the job."""
 
 _FOR_WORK: frozenset[WaitKind] = frozenset(
     ("pipe-read", "socket-read", "poll", "semaphore", "futex", "accept", "unknown")
@@ -64,6 +65,8 @@ POLLS_PERCENT = 5.0
 """CPU use of a process that only waits with a time limit, again and again."""
 MOSTLY = 0.9
 """The part of the readings that find a process at the one thing that it does."""
+AGAIN_S = 10.0
+"""Sleeps at one line over this time, each shorter than half of it, are those of a loop."""
 LEAST_S = 2.5
 """A shorter wait is not followed: most chains of a healthy job are younger."""
 
@@ -209,16 +212,19 @@ def at_one_line_s(index: Index, identity: ProcessId) -> float:
     if account is None or not account.uncounted:
         return 0.0
     functions: set[str] = set()
-    seconds = 0.0
+    seconds = asleep = total = 0.0
     for bucket in reversed(account.main.buckets):
         seen = bucket.tally.seen
         sleeping = [each for each in seen if each.kind == "sleeping"]
         functions |= {each.place.partition(" ")[2] for each in sleeping if each.place}
-        asleep = sum(map(seen.__getitem__, sleeping))
-        if asleep < MOSTLY * sum(seen.values()) or len(functions) > 1:
+        asleep += sum(map(seen.__getitem__, sleeping))
+        total += sum(seen.values())
+        # The newest stretch may have one reading only, which finds the thread just awake.
+        is_awake = asleep < MOSTLY * total and bucket.tally.observed_s >= BUCKET_S / 2
+        if is_awake or len(functions) > 1:
             break
         seconds += bucket.tally.observed_s
-    return seconds
+    return seconds if asleep >= MOSTLY * total or seconds > BUCKET_S else 0.0
 
 
 def _both(index: Index, one: Blockage, other: Blockage) -> Blockage:
@@ -303,12 +309,24 @@ def _reason_of_wait(index: Index, end: Process, thread: Thread) -> Reason | None
     if wait.kind == "timer":
         is_main = thread is main_thread(end)
         quiet = quiet_s(end, index) if is_main else blocked_for_s(thread)
-        return "sleeps" if quiet is not None and quiet >= 1.0 else "polls"
+        is_long = quiet is not None and quiet >= 1.0
+        if is_main and _sleeps_anew(index, end, thread):
+            is_long = False
+        return "sleeps" if is_long else "polls"
     if _awaits_an_answer(surroundings(index), end, thread):
         return "socket"
     if _reads_to_the_end(surroundings(index), thread):
         return "pipe"
-    return "thread" if wait.kind == "futex" else "other"
+    if wait.kind == "futex":
+        return "thread"
+    return "signal" if wait.kind == "signal" else "other"
+
+
+def _sleeps_anew(index: Index, process: Process, thread: Thread) -> bool:
+    """Whether a thread has been at one line for longer than it has been in this sleep."""
+    at_one_line = at_one_line_s(index, process.process)
+    still_s = thread.waits_s if thread.waits_s is not None else thread.still_s
+    return at_one_line >= AGAIN_S and still_s is not None and 2 * still_s < at_one_line
 
 
 def _waits_for_a_person(thread: Thread) -> bool:

@@ -114,7 +114,7 @@ def _examine(index: Index, process: Process, thread: Thread) -> ForkedAlone | No
     if quiet is None or quiet < needed:
         return None
     head = family_head(index, process)
-    older = () if head is None else _older_threads(head, process)
+    older = () if head is None else older_threads(head, process)
     reason, library = _reason(process, thread, older)
     names = tuple(each.name for each in older if each.name != HOOK_THREAD)
     return ForkedAlone(process, thread, reason, library, quiet, names)
@@ -169,7 +169,7 @@ def _reason(
     return "lock", ""
 
 
-def _older_threads(head: Process, child: Process) -> tuple[ThreadSample, ...]:
+def older_threads(head: Process, child: Process) -> tuple[ThreadSample, ...]:
     """Threads of the parent, besides the main one, that lived when the child was forked."""
     main = main_thread(head)
     return tuple(

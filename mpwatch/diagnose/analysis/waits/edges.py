@@ -27,8 +27,9 @@ from mpwatch.diagnose.analysis.waits.file_locks import (
     holds_it_itself,
     retried_lock,
 )
-from mpwatch.diagnose.analysis.waits.futures import awaited_inside
+from mpwatch.diagnose.analysis.waits.futures import awaited_inside, workers_at_work
 from mpwatch.diagnose.analysis.waits.lock_holders import held_lock
+from mpwatch.diagnose.analysis.waits.managed import managed_wait
 from mpwatch.diagnose.analysis.waits.providers import likeliest_first, semaphore_uses
 from mpwatch.model.ids import ProcessId, SegmentId
 from mpwatch.model.samples import FILE_LOCK_CALLS, WaitedOn, WaitKind
@@ -200,6 +201,9 @@ def _edge_from_stack(
         return _collective_edge(around, process, thread, kind)
     if shape == "joins-queue":
         return _made(process, thread, kind, QUEUE_FEEDER, (process.process,), "stack")
+    managed = managed_wait(around.index, around.pipes, process, thread)
+    if managed is not None:
+        return _made(process, thread, kind, *managed, "stack")
     retried = retried_lock(around.index, process, thread)
     if retried is not None:
         what, path = retried
@@ -283,6 +287,9 @@ def _edge_from_call(
     if wait.kind == "futex":
         # Only a thread of this very process can end it.
         inside = awaited_inside(own_frames(thread.stack)) if thread.stack else None
+        workers = workers_at_work(around.index, process) if is_main and inside else ()
+        if workers and inside is not None:
+            return _made(process, thread, wait.kind, inside, workers, "stack")
         what = inside or "a lock or condition of its own process"
         return _made(
             process,

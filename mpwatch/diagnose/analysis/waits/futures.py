@@ -18,7 +18,13 @@ from mpwatch.diagnose.analysis.process_queries import (
     children_started_by,
     family_head,
 )
-from mpwatch.diagnose.analysis.stack_patterns import HOOK_THREAD, calls, main_thread, shape_in
+from mpwatch.diagnose.analysis.stack_patterns import (
+    HOOK_THREAD,
+    calls,
+    main_thread,
+    shape_in,
+    user_frame,
+)
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process, Thread
@@ -113,6 +119,38 @@ def abandoned(index: Index, identity: ProcessId) -> Abandoned | None:
         is_managed = all(any(_calls(each, way) for way in _MANAGERS) for each in others)
         return _no_worker(index, process) if is_managed and result == RESULT else None
     return _no_thread(index, process, result)
+
+
+_RUNS_A_CALL = (
+    "concurrent/futures/process.py:_process_worker",
+    "process_executor.py:_process_worker",
+    "multiprocessing/pool.py:worker",
+)
+"""What the workers of process pools run: CPython 3.10 to 3.14, loky 3.5."""
+
+
+def workers_at_work(index: Index, process: Process) -> tuple[ProcessId, ...]:
+    """The workers of a process's pools that run a call, where its main thread waits for a result.
+
+    Returns:
+        Nothing where it waits for something else, or where a thread of its own may return the
+        result: only the stacks of all workers show which of them do.
+    """
+    main = main_thread(process)
+    frames = own_frames(main.stack) if main is not None else ()
+    if main is None or not frames or awaited_result(frames) is None:
+        return ()
+    if any(_calls(each, _POOL_THREAD) for each in process.threads):
+        return ()
+    found = []
+    for child in children_started_by(index, process):
+        thread = main_thread(child)
+        inner = own_frames(thread.stack) if thread is not None else ()
+        if child.is_gone or not any(calls(inner, each) for each in _RUNS_A_CALL):
+            continue
+        if user_frame(inner) is not None:
+            found.append(child.process)
+    return tuple(found)
 
 
 def _has_newer_threads(index: Index, process: Process, main: Thread) -> bool:

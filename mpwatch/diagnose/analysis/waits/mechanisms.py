@@ -8,7 +8,6 @@ process what another one would have to do.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.diagnose.analysis.index import Index
@@ -22,10 +21,26 @@ from mpwatch.diagnose.analysis.process_queries import (
     counted,
 )
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_shape
+from mpwatch.diagnose.analysis.waits.among_threads import (
+    ADVICE_LOOP,
+    LOOP_BLOCKED,
+    idle_loop,
+    only_a_callback,
+    waits_for_own_threads,
+)
+from mpwatch.diagnose.analysis.waits.cases import (
+    QUEUE_ITEM,
+    READS,
+    Case,
+    Mechanism,
+    Member,
+    awaited,
+    gets_from_queue,
+)
 from mpwatch.diagnose.analysis.waits.deadlocks import ADVICE as READ_BOTH
 from mpwatch.diagnose.analysis.waits.deadlocks import output_of, unread_pipe
-from mpwatch.diagnose.analysis.waits.edges import surroundings
 from mpwatch.diagnose.analysis.waits.futures import Kind, abandoned
+from mpwatch.diagnose.analysis.waits.managed import managed
 from mpwatch.diagnose.analysis.waits.providers import (
     BARRIER,
     EVENT,
@@ -34,61 +49,22 @@ from mpwatch.diagnose.analysis.waits.providers import (
     semaphore_uses,
 )
 from mpwatch.diagnose.analysis.waits.threads import (
-    is_at_exit,
     others_that_wait,
-    purpose,
-    reads_own_end,
     runs_event_loop,
     sentence,
-    threads_that_wait_for_each_other,
 )
+from mpwatch.diagnose.analysis.waits.unreleased import unreleased
 from mpwatch.diagnose.analysis.waits.verdicts import (
-    ALL_THREADS,
-    ONE_THREAD,
+    NO_WRITER,
     ONLY_THREAD,
     OWN_LOCK,
     OWN_QUEUE,
 )
-from mpwatch.model.snapshot import Process, Thread
-from mpwatch.model.waits import WaitChain, WaitEdge, WaitGraph
+from mpwatch.model.snapshot import Process
+from mpwatch.model.waits import WaitChain, WaitGraph
 
-QUEUE_ITEM = "an item of a queue"
-"""What the account of time calls a wait in Queue.get."""
 NAMED = 4
 """Processes, or ways in which they ended, that one sentence names."""
-
-
-@dataclass(frozen=True, slots=True)
-class Mechanism:
-    """Why none of some processes continues, and what to change."""
-
-    cause: str
-    advice: str
-    evidence: tuple[str, ...] = ()
-    headline: str = ""
-    """What to say in place of the chain's conclusion; empty to keep that."""
-    is_certain: bool = False
-    """Whether what was observed cannot be a moment of a job that makes progress."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Member:
-    """One process of a chain with its wait."""
-
-    process: Process
-    edge: WaitEdge
-    thread: Thread | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Case:
-    """A chain to explain."""
-
-    index: Index
-    waits: WaitGraph
-    chain: WaitChain
-    members: tuple[_Member, ...]
-    """The processes of the cycle, without those that only lead into it; or of the whole chain."""
 
 
 def mechanism_of(index: Index, waits: WaitGraph, chain: WaitChain) -> Mechanism | None:
@@ -98,15 +74,15 @@ def mechanism_of(index: Index, waits: WaitGraph, chain: WaitChain) -> Mechanism 
         `None` where nothing more is known than that it is one.
     """
     members = _members(index, waits, chain)
-    case = _Case(index, waits, chain, members)
+    case = Case(index, waits, chain, members)
     ways = _OF_CYCLES if chain.verdict == "cycle" else _OF_DEAD_ENDS
     return next((found for way in ways if (found := way(case)) is not None), None)
 
 
-def _members(index: Index, waits: WaitGraph, chain: WaitChain) -> tuple[_Member, ...]:
+def _members(index: Index, waits: WaitGraph, chain: WaitChain) -> tuple[Member, ...]:
     """The processes of a chain in its order, each with the wait that the chain follows."""
     edges = {(edge.waiter, edge.tid): edge for edge in waits.edges}
-    found: dict[object, _Member] = {}
+    found: dict[object, Member] = {}
     for link in chain.links[chain.cycle_at :]:
         process = index.snapshot.get(link.process)
         edge = edges.get((link.process, link.tid or 0)) if link.process is not None else None
@@ -114,14 +90,14 @@ def _members(index: Index, waits: WaitGraph, chain: WaitChain) -> tuple[_Member,
             continue
         thread = next((each for each in process.threads if each.tid == edge.tid), None)
         # Two links of one process: its main thread waits for another of its threads.
-        found[process.process] = _Member(process, edge, thread)
+        found[process.process] = Member(process, edge, thread)
     return tuple(found.values())
 
 
 # --- cycles --------------------------------------------------------------------------------------
 
 
-def _all_write(case: _Case) -> Mechanism | None:
+def _all_write(case: Case) -> Mechanism | None:
     """Every thread of a cycle is blocked in a send, so that none will read."""
     writes = ("pipe-write", "socket-write")
     if len(case.members) < 2 or not all(each.edge.kind in writes for each in case.members):
@@ -141,7 +117,7 @@ def _all_write(case: _Case) -> Mechanism | None:
     )
 
 
-def _all_put(case: _Case) -> Mechanism | None:
+def _all_put(case: Case) -> Mechanism | None:
     """Every process of a cycle waits for room in a queue with a bound, so that none will get."""
     if not case.members or not all(_is_full_queue(each) for each in case.members):
         return None
@@ -171,7 +147,7 @@ def _all_put(case: _Case) -> Mechanism | None:
     )
 
 
-def _where_they_get(case: _Case, processes: Sequence[Process]) -> Iterator[str]:
+def _where_they_get(case: Case, processes: Sequence[Process]) -> Iterator[str]:
     """The lines at which processes that now put were seen to wait for an item before."""
     for process in processes[:NAMED]:
         account = case.index.snapshot.account.processes.get(process.process)
@@ -183,16 +159,16 @@ def _where_they_get(case: _Case, processes: Sequence[Process]) -> Iterator[str]:
             yield f"{called(process)} was seen before to wait for {QUEUE_ITEM}, at {places[0]}"
 
 
-def _is_full_queue(member: _Member) -> bool:
+def _is_full_queue(member: Member) -> bool:
     return member.edge.what.startswith(FULL_QUEUE)
 
 
-def _has_no_timeout(member: _Member) -> bool:
+def _has_no_timeout(member: Member) -> bool:
     wait = member.thread.waits_on if member.thread is not None else None
     return wait is not None and wait.timeout_s is None
 
 
-def _all_take_locks(case: _Case) -> Mechanism | None:
+def _all_take_locks(case: Case) -> Mechanism | None:
     """Every process of a cycle is about to take a lock, without a time limit."""
     takes = [
         main_shape(each.process) == "lock-between-processes"
@@ -212,11 +188,12 @@ def _all_take_locks(case: _Case) -> Mechanism | None:
             "Take the locks in the same order in every process, or use one lock in place of "
             "several. With acquire(timeout=...) a process can release what it holds and try again."
         ),
+        headline=f"{_names(case)} each wait to take a lock that another one of them has.",
         is_certain=True,
     )
 
 
-def _unread_output(case: _Case) -> Mechanism | None:
+def _unread_output(case: Case) -> Mechanism | None:
     """A full pipe that its reader, alive, does not read."""
     unread = unread_pipe(case.index.snapshot, case.waits, case.chain)
     if unread is None:
@@ -224,7 +201,7 @@ def _unread_output(case: _Case) -> Mechanism | None:
     return Mechanism(unread.cause, READ_BOTH, (unread.evidence,))
 
 
-def _too_few_parties(case: _Case) -> Mechanism | None:
+def _too_few_parties(case: Case) -> Mechanism | None:
     """All processes that run the same have reached a barrier, and it still waits."""
     first = next((each for each in case.members if each.edge.what.startswith(BARRIER)), None)
     wait = first.thread.waits_on if first is not None and first.thread is not None else None
@@ -237,15 +214,17 @@ def _too_few_parties(case: _Case) -> Mechanism | None:
         if uses[process.process].segment == wait.segment
     ]
     after = [each for each in case.members if each.process not in here]
-    if len(after) != 1 or after[0].edge.kind != "child" or after[0].process.role in WORK_ROLES:
+    if len(after) != 1 or after[0].process.role in WORK_ROLES:
         return None
-    joins = called(after[0].process)
+    parent, is_join = called(after[0].process), after[0].edge.kind == "child"
+    also = "" if is_join else f", or {parent} was to come to it and waits at another line instead"
     return Mechanism(
         cause=(
             "A barrier opens when as many have arrived as it was made for. "
             f"{all_called(here)} {'have' if len(here) > 1 else 'has'} reached it, and no other "
-            f"process runs the same; {joins}, which has it as well, waits for the exit of "
-            f"{called(first.process)}."
+            f"process runs the same; {parent}, which has it as well, waits for "
+            f"{awaited(case, after[0])}. It was "
+            f"made for more parties than call wait(){also}."
         ),
         advice=(
             "Make the barrier for exactly as many parties as call wait(): one more for the parent "
@@ -253,11 +232,11 @@ def _too_few_parties(case: _Case) -> Mechanism | None:
         ),
         headline=f"{all_called(here)} wait{'' if len(here) > 1 else 's'} at a barrier for more "
         "parties than come to it.",
-        is_certain=_has_no_timeout(first),
+        is_certain=_has_no_timeout(first) and is_join,
     )
 
 
-def _all_at_barrier(case: _Case) -> Mechanism | None:
+def _all_at_barrier(case: Case) -> Mechanism | None:
     """Every process of a cycle has reached the same barrier, so that another one is missing."""
     waits = [each.thread.waits_on for each in case.members if each.thread is not None]
     segments = {wait.segment for wait in waits if wait is not None}
@@ -307,7 +286,43 @@ def _all_at_barrier(case: _Case) -> Mechanism | None:
     )
 
 
-def _joins_one_that_waits_for_it(case: _Case) -> Mechanism | None:
+def _joins_readers(case: Case) -> Mechanism | None:
+    """A process waits for the exit of a reader of a queue, of which several wait for an item."""
+    joining = next((each for each in case.members if each.edge.kind == "child"), None)
+    readers = [each for each in case.members if each is not joining]
+    if joining is None or len(readers) < 2:
+        return None
+    if not all(gets_from_queue(each) or each.edge.what.startswith(QUEUE_LOCK) for each in readers):
+        return None
+    uses = semaphore_uses(case.index)
+    locks = {use.segment for each in readers if (use := uses[each.process.process]).segment}
+    known = {each.process.process for each in readers}
+    here = [
+        process
+        for process in case.index.snapshot.living()
+        if process.process in known
+        or (uses[process.process].segment in locks and uses[process.process].what == QUEUE_LOCK)
+    ]
+    parent = called(joining.process)
+    return Mechanism(
+        cause=(
+            f"{parent} waits for the exit of {called(readers[0].process)} and puts nothing "
+            f"meanwhile. {all_called(here)} wait in Queue.get for an item: the one that was to "
+            "tell each of them to end has not come, or another reader has taken it."
+        ),
+        advice=(
+            "Put one item that tells to end (None) for each reader before the join, also after an "
+            "exception; a reader that has got it may put it back for the next. Or read with "
+            "get(timeout=...) and an Event that tells to end."
+        ),
+        headline=(
+            f"{parent} waits for the exit of {called(readers[0].process)}, and "
+            f"{all_called(here)} wait for an item of a queue that no process puts."
+        ),
+    )
+
+
+def _joins_one_that_waits_for_it(case: Case) -> Mechanism | None:
     """A process waits for the exit of a child, and the child for what the process would send."""
     if len(case.members) != 2:
         return None
@@ -338,7 +353,7 @@ def _joins_one_that_waits_for_it(case: _Case) -> Mechanism | None:
             headline=f"{parent} waits for the exit of {name}, which waits for it to read.",
             is_certain=True,
         )
-    if child.edge.kind not in _READS:
+    if child.edge.kind not in READS:
         return None
     others = others_that_wait(case.index, joining.process, joining.edge.tid)
     if others:
@@ -369,43 +384,78 @@ def _joins_one_that_waits_for_it(case: _Case) -> Mechanism | None:
     )
 
 
-def _output(member: _Member) -> str:
+def _output(member: Member) -> str:
     """The standard output or error to which a process is blocked writing; empty for others."""
     wait = member.thread.waits_on if member.thread is not None else None
     pipes = channels_among(wait.targets) if wait is not None else ()
     return output_of(member.process, pipes[0]) if pipes else ""
 
 
-_READS = ("pipe-read", "socket-read", "poll")
-
-
-def _all_read(case: _Case) -> Mechanism | None:
+def _all_read(case: Case) -> Mechanism | None:
     """Every process of a cycle waits to receive, so that none sends."""
-    if len(case.members) < 2 or not all(each.edge.kind in _READS for each in case.members):
+    if len(case.members) < 2 or not all(each.edge.kind in READS for each in case.members):
         return None
-    by_queue = all(_gets(each) for each in case.members)
+    by_queue = all(gets_from_queue(each) for each in case.members)
     how = "in Queue.get for an item" if by_queue else "to receive something"
+    is_stream = all(_reads_a_stream(each) for each in case.members)
+    lost = "never sent, was lost, or was taken by another process"
+    if is_stream:
+        lost = "never sent, or was shorter than its reader expects (by the length that was sent)"
     return Mechanism(
         cause=(
             f"Each of these processes waits {how} that the next one would have to send, and none "
-            "of them is going to: what one of them was to send first was never sent, was lost, or "
-            "was taken by another process."
+            f"of them is going to: what one of them was to send first was {lost}."
+            f"{_standard_input(case)}"
         ),
         advice=(
             "Compare what each side has sent and received at the lines above: every request needs "
-            "exactly one answer, also where a task fails, and every reader its own message that "
-            "tells it to end. An item that cannot be pickled is lost in Queue.put with a traceback "
-            "on standard error. With get(timeout=...) or poll(timeout) the wait becomes an error."
+            "exactly one answer, also where a task fails or has no result, and every reader its "
+            f"own message that tells it to end. {_ADVICE_STREAM if is_stream else ''}"
+            f"{_ADVICE_QUEUE if any(map(gets_from_queue, case.members)) else ''}"
+            f"{_WITH_TIMEOUT_STREAM if is_stream else _WITH_TIMEOUT}"
+            if not _standard_input(case)
+            else _ADVICE_INPUT
         ),
         headline=f"{_names(case)} all wait to receive, and none of them sends.",
     )
 
 
-def _gets(member: _Member) -> bool:
-    return member.thread is not None and calls(own_frames(member.thread.stack), "queues.py:get")
+_ADVICE_INPUT = (
+    "Close the input of the other program (process.stdin.close()) once all is written, or use "
+    "communicate(input), which writes, closes and reads. A program that answers line by line has "
+    "to flush its output after each."
+)
+_ADVICE_QUEUE = (
+    "An item that cannot be pickled is lost in Queue.put with a traceback on standard error. "
+)
+_ADVICE_STREAM = (
+    "A length has to count bytes (len(data) after encode()), and send() may send only a part: use "
+    "sendall(). "
+)
+_WITH_TIMEOUT = "With get(timeout=...) or poll(timeout) the wait becomes an error."
+_WITH_TIMEOUT_STREAM = "With settimeout() the wait becomes an error."
 
 
-def _all_send_to_ranks(case: _Case) -> Mechanism | None:
+def _standard_input(case: Case) -> str:
+    """That a process reads its standard input to the end, where one of a cycle does."""
+    for each, after in zip(case.members, (*case.members[1:], case.members[0]), strict=True):
+        wait = each.thread.waits_on if each.thread is not None else None
+        if wait is not None and wait.fds == (0,) and each.edge.kind == "pipe-read":
+            return (
+                f" {called(each.process)} reads its standard input, and gets an end of file only "
+                f"once {called(after.process)} closes the writing end."
+            )
+    return ""
+
+
+def _reads_a_stream(member: Member) -> bool:
+    """Whether code of the program itself reads a socket, and no Connection or Queue does."""
+    frames = own_frames(member.thread.stack)[:1] if member.thread is not None else ()
+    is_own = bool(frames) and (not is_library(frames[0]) or calls(frames, "/socket.py:readinto"))
+    return member.edge.kind == "socket-read" and is_own
+
+
+def _all_send_to_ranks(case: Case) -> Mechanism | None:
     """Every rank of a cycle is in a send to another one."""
     if not case.members or not all(
         each.edge.what == "the other ranks in send" for each in case.members
@@ -424,7 +474,7 @@ def _all_send_to_ranks(case: _Case) -> Mechanism | None:
     )
 
 
-def _step_by_step(case: _Case) -> Mechanism | None:
+def _step_by_step(case: Case) -> Mechanism | None:
     """A cycle of different waits: what each process needs of the next one."""
     members = case.members
     if len(members) < 2:
@@ -439,10 +489,14 @@ def _step_by_step(case: _Case) -> Mechanism | None:
             "Break the cycle at one of the lines above: let one of these processes do its part "
             "before it waits, or wait with a timeout and then do it."
         ),
+        headline=(
+            f"{_names(case)} wait for each other: "
+            f"{'; '.join(f'{called(m.process)} for {awaited(case, m)}' for m in members[:NAMED])}."
+        ),
     )
 
 
-def _needed_action(member: _Member) -> str:
+def _needed_action(member: Member) -> str:
     """What another process would have to do for one to continue."""
     edge = member.edge
     by_name = next((words for name, words in _ACTIONS if edge.what.startswith(name)), None)
@@ -474,7 +528,7 @@ _ACTIONS_BY_KIND: Mapping[str, str] = {
 # --- dead ends -----------------------------------------------------------------------------------
 
 
-def _own_lock(case: _Case) -> Mechanism | None:
+def _own_lock(case: Case) -> Mechanism | None:
     if case.chain.conclusion != OWN_LOCK:
         return None
     return Mechanism(
@@ -490,7 +544,7 @@ def _own_lock(case: _Case) -> Mechanism | None:
     )
 
 
-def _own_queue(case: _Case) -> Mechanism | None:
+def _own_queue(case: Case) -> Mechanism | None:
     if case.chain.conclusion != OWN_QUEUE:
         return None
     return Mechanism(
@@ -506,13 +560,13 @@ def _own_queue(case: _Case) -> Mechanism | None:
     )
 
 
-def _only_thread(case: _Case) -> Mechanism | None:
+def _only_thread(case: Case) -> Mechanism | None:
     if case.chain.conclusion != ONLY_THREAD:
         return None
     last = case.members[-1].thread if case.members else None
     if last is not None and runs_event_loop(last):
         evidence = tuple(_frames_of_main(case))
-        return Mechanism(cause=_LOOP_BLOCKED, advice=_ADVICE_LOOP, evidence=evidence)
+        return Mechanism(cause=LOOP_BLOCKED, advice=ADVICE_LOOP, evidence=evidence)
     return Mechanism(
         cause=(
             "A Lock that is taken twice by one thread blocks it for ever, also where the second "
@@ -527,7 +581,7 @@ def _only_thread(case: _Case) -> Mechanism | None:
     )
 
 
-def _frames_of_main(case: _Case) -> Iterator[str]:
+def _frames_of_main(case: Case) -> Iterator[str]:
     """The program's own frames of a thread that waits, the innermost first."""
     last = case.members[-1] if case.members else None
     frames = own_frames(last.thread.stack) if last is not None and last.thread is not None else ()
@@ -536,7 +590,7 @@ def _frames_of_main(case: _Case) -> Iterator[str]:
         yield f"its stack, innermost first: {' <- '.join(mine[:NAMED])}"
 
 
-def _no_result(case: _Case) -> Mechanism | None:
+def _no_result(case: Case) -> Mechanism | None:
     """A result that no thread of the process returns."""
     at_end = case.index.snapshot.get(case.chain.links[-1].process)
     found = abandoned(case.index, at_end.process) if at_end is not None else None
@@ -581,111 +635,7 @@ _NO_RESULT: Mapping[Kind, tuple[str, str]] = {
 }
 
 
-def _waits_for_own_threads(case: _Case) -> Mechanism | None:
-    """Every thread of the last process waits for another thread of it."""
-    last = case.chain.links[-1].process
-    process = case.index.snapshot.get(last)
-    if process is None or last is None or case.chain.conclusion not in (ONE_THREAD, ALL_THREADS):
-        return None
-    waiting = threads_that_wait_for_each_other(case.index, last)
-    if not waiting:
-        return None
-    each = "; ".join(sentence(process, thread) for thread in waiting[:NAMED])
-    more = f"; and {len(waiting) - NAMED} more" if len(waiting) > NAMED else ""
-    name = called(process)
-    cause = f"In {name}, {each}{more}. "
-    around = surroundings(case.index)
-    reader = next((each for each in waiting if reads_own_end(around, process, each)), None)
-    if reader is not None:
-        cause += (
-            f"{name} itself keeps the writing end open, so that no end of file comes either: a "
-            "reader gets one once all copies of the writing end are closed."
-        )
-        return Mechanism(
-            cause=cause,
-            advice=_ADVICE_OWN_END,
-            headline=(
-                f"{name} waits for its thread {reader.name}, which reads a pipe to which no "
-                "process but itself can write."
-                if len(waiting) > 1
-                else ""
-            ),
-        )
-    if len(waiting) == 1:
-        return _one_thread(name, waiting[0], cause)
-    cause += (
-        "Each of these waits ends only by what another thread of the process does, and none of "
-        "its threads runs."
-    )
-    if runs_event_loop(waiting[0]):
-        return Mechanism(cause=f"{cause} {_LOOP_BLOCKED}", advice=_ADVICE_LOOP)
-    if not is_at_exit(waiting[0]):
-        return Mechanism(cause=cause, advice=_ADVICE_FOR_THREADS)
-    return Mechanism(
-        cause=(
-            f"{cause} The program itself has come to its end: Python joins all threads that are "
-            "not daemons, and those of concurrent.futures, before it calls the functions of atexit."
-        ),
-        advice=_ADVICE_AT_EXIT,
-        headline=f"{name} has come to its end and waits for a thread that does not end.",
-    )
-
-
-def _one_thread(name: str, thread: Thread, cause: str) -> Mechanism:
-    """Only one thread of a process is left, and it waits for another."""
-    cause += "Only another thread of the process could end that, and there is none."
-    if runs_event_loop(thread):
-        return Mechanism(cause=f"{cause} {_LOOP_BLOCKED}", advice=_ADVICE_LOOP)
-    what = purpose(thread)
-    if what not in _MISSING:
-        return Mechanism(cause=cause, advice=_ADVICE_FOR_THREADS)
-    return Mechanism(
-        cause=(
-            f"{cause} The thread that was to {_MISSING[what]} has ended or was never started. An "
-            "exception in a thread ends that thread alone; its traceback is on standard error."
-        ),
-        advice=_ADVICE_THREAD_ENDED,
-        headline=f"{name} waits {what}, and the thread that was to {_MISSING[what]} is gone.",
-    )
-
-
-_MISSING: Mapping[str, str] = {
-    "for an item of a queue": "put it",
-    "for room in a full queue": "take items out",
-    "for an event or condition": "set it",
-}
-"""What another thread would have to do, by the purpose of a wait."""
-_LOOP_BLOCKED = (
-    "The thread runs an event loop of asyncio: while it waits, no coroutine runs. A coroutine "
-    "that has taken a lock of threading and is in an await cannot come back to release it."
-)
-_ADVICE_LOOP = (
-    "Use asyncio.Lock in coroutines, or do not await anything while a lock of threading is held; "
-    "take blocking locks in a thread (asyncio.to_thread)."
-)
-_ADVICE_OWN_END = (
-    "Close the writing end in this process once the child that writes has been started "
-    "(writer.close()). Or let the writer send an item that tells the reader to end."
-)
-_ADVICE_THREAD_ENDED = (
-    "Read standard error for the traceback of the thread. In the thread, catch exceptions and pass "
-    "them on (put the exception or an end mark in a finally block), so that the reader ends too; a "
-    "get() with a timeout can check whether the thread is alive."
-)
-_ADVICE_AT_EXIT = (
-    "Tell the thread to end before the last line of the program (put the item that ends its loop, "
-    "set its event, shut its pool down), not in a function of atexit or __del__, which come later; "
-    "or start it with daemon=True if it may be cut off at any line."
-)
-_ADVICE_FOR_THREADS = (
-    "Compare the lines above. Two threads that hold a lock each and want the other's have to take "
-    "them in the same order. A task that waits for the result of another task needs a pool with a "
-    "free worker for that one. A get() needs a put() that is still to come. With a timeout the "
-    "wait becomes an error with its line."
-)
-
-
-def _unsent_items(case: _Case) -> Mechanism | None:
+def _unsent_items(case: Case) -> Mechanism | None:
     at_end = case.index.snapshot.get(case.chain.links[-1].process)
     if at_end is None or main_shape(at_end) != "joins-queue":
         return None
@@ -702,20 +652,26 @@ def _unsent_items(case: _Case) -> Mechanism | None:
     )
 
 
-def _reads_after_the_last(case: _Case) -> Mechanism | None:
+def _reads_after_the_last(case: Case) -> Mechanism | None:
     """A process waits to receive, and all processes that it has started have ended."""
     last = case.members[-1] if case.members else None
-    if last is None or last.edge.kind not in _READS or last.process.is_gone:
+    if last is None or last.edge.kind not in READS or last.process.is_gone:
         return None
     children = [
         child
         for child in children_started_by(case.index, last.process)
         if child.role not in SERVICE_ROLES
     ]
-    if not children or not all(child.ended is not None for child in children):
+    started = sum(note.process == last.process.process for note in case.index.entries("birth"))
+    is_alone = case.chain.conclusion == NO_WRITER and gets_from_queue(last)
+    if not all(child.ended is not None for child in children):
         return None
+    if not children and not is_alone:
+        return None
+    if not children and not started:
+        return _reads_alone(called(last.process))
     ends = dict.fromkeys(child.ended.words for child in children if child.ended is not None)
-    what = "an item of a queue" if _gets(last) else "data"
+    what = "an item of a queue" if gets_from_queue(last) else "data"
     name = called(last.process)
     return Mechanism(
         cause=(
@@ -731,13 +687,32 @@ def _reads_after_the_last(case: _Case) -> Mechanism | None:
         ),
         evidence=(
             f"{counted(len(children), 'process', 'processes')} started by it ended: "
-            f"{', '.join(list(ends)[:NAMED])}",
+            f"{', '.join(list(ends)[:NAMED])}"
+            if children
+            else f"its hook noted {counted(started, 'start')} of processes, none of which lives",
         ),
         headline=f"it waits for {what}, and all processes that it has started have ended.",
     )
 
 
-def _no_process_left(case: _Case) -> Mechanism | None:
+def _reads_alone(name: str) -> Mechanism:
+    """A process waits for an item of a queue that no other living process has."""
+    return Mechanism(
+        cause=(
+            f"{name} waits for an item of a queue, and no other living process has that queue: "
+            "those that were to put items have ended, or were never started. The process itself "
+            "has a copy of the writing end, so there is no end of file either."
+        ),
+        advice=(
+            "Count what each process sends, and read standard error for the traceback of one that "
+            "ended early. Use get(timeout=...) and check then whether any process is alive; or a "
+            "ProcessPoolExecutor, whose futures raise."
+        ),
+        headline="it waits for an item of a queue that no other living process has.",
+    )
+
+
+def _no_process_left(case: Case) -> Mechanism | None:
     """A wait for a semaphore, a reader or a writer that no process but the one that waits has."""
     last = case.members[-1] if case.members else None
     if last is None or last.process.is_gone:
@@ -770,7 +745,7 @@ _ADVICE_ALONE: Mapping[str, str] = {
     ),
 }
 
-_Way = Callable[[_Case], Mechanism | None]
+_Way = Callable[[Case], Mechanism | None]
 _OF_CYCLES: Sequence[_Way] = (
     _all_write,
     _all_put,
@@ -778,14 +753,20 @@ _OF_CYCLES: Sequence[_Way] = (
     _unread_output,
     _too_few_parties,
     _all_at_barrier,
+    managed,
+    _joins_readers,
     _joins_one_that_waits_for_it,
     _all_send_to_ranks,
     _all_read,
+    unreleased,
     _step_by_step,
 )
 _OF_DEAD_ENDS: Sequence[_Way] = (
+    managed,
     _own_lock,
-    _waits_for_own_threads,
+    waits_for_own_threads,
+    only_a_callback,
+    idle_loop,
     _own_queue,
     _only_thread,
     _no_result,
@@ -795,5 +776,7 @@ _OF_DEAD_ENDS: Sequence[_Way] = (
 )
 
 
-def _names(case: _Case) -> str:
-    return all_called([each.process for each in case.members])
+def _names(case: Case) -> str:
+    """The processes of a chain in the order of the tree: one cycle has one headline."""
+    members = {each.process.process for each in case.members}
+    return all_called([each for each in case.index.snapshot.processes if each.process in members])

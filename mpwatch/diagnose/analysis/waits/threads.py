@@ -10,11 +10,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mpwatch.describe.frames import frame_words, own_frames
-from mpwatch.diagnose.analysis.idle_time import is_stalled
+from mpwatch.diagnose.analysis.idle_time import are_stalled, is_stalled
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.pipes import channels_among
-from mpwatch.diagnose.analysis.process_queries import age_s
-from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, own_threads, user_frame
+from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, age_s, children_started_by
+from mpwatch.diagnose.analysis.stack_patterns import (
+    calls,
+    main_thread,
+    own_threads,
+    shape_of,
+    user_frame,
+)
 from mpwatch.diagnose.analysis.waits.edges import ReadContext, blocked_for_s, surroundings
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process, Thread
@@ -27,16 +33,23 @@ _HANDLED = sum(1 << (number - 1) for number in (1, 10, 12, 14, 15, 26, 27))
 whose handlers programs use to set an event. Python itself catches SIGINT in every program."""
 SETTLED_S = 2.0
 """Threads are read one after the other: two that hand work to each other may both seem to wait."""
+FOR_THREAD = "for the end of another thread"
+FOR_ITEM = "for an item of a queue"
+FOR_ROOM = "for room in a full queue"
+FOR_EVENT = "for an event or condition"
+FOR_RESULTS = ("for the result of a future", "for the results of futures")
+AT_BARRIER = "at a barrier"
+FOR_LOCK = "for a lock"
 _PURPOSES: Sequence[tuple[tuple[str, ...], str]] = (
     (("threading.py:_shutdown",), "for the threads that have to end before the program can"),
-    (("threading.py:join",), "for the end of another thread"),
-    (("queue.py:get",), "for an item of a queue"),
-    (("queue.py:put",), "for room in a full queue"),
-    (("_base.py:result",), "for the result of a future"),
-    (("_base.py:wait",), "for the results of futures"),
-    (("_base.py:as_completed",), "for the results of futures"),
-    (("threading.py:_wait", "threading.py:wait"), "at a barrier"),
-    (("threading.py:wait",), "for an event or condition"),
+    (("threading.py:join",), FOR_THREAD),
+    (("queue.py:get",), FOR_ITEM),
+    (("queue.py:put",), FOR_ROOM),
+    (("_base.py:result",), FOR_RESULTS[0]),
+    (("_base.py:wait",), FOR_RESULTS[1]),
+    (("_base.py:as_completed",), FOR_RESULTS[1]),
+    (("threading.py:_wait", "threading.py:wait"), AT_BARRIER),
+    (("threading.py:wait",), FOR_EVENT),
 )
 """What a thread waits for, by functions of the standard library on its stack (CPython 3.10 to
 3.14), the first that is there."""
@@ -133,7 +146,7 @@ def _may_be_woken_by_a_signal(process: Process, main: Thread, own: Sequence[Thre
     """
     caught = process.sample.signals_caught
     reads = any(each.waits_on is not None and each.waits_on.kind != "futex" for each in own)
-    waits_for_event = purpose(main) == "for an event or condition"
+    waits_for_event = purpose(main) == FOR_EVENT
     return (waits_for_event or reads) and (caught is None or bool(caught & _HANDLED))
 
 
@@ -150,7 +163,78 @@ def purpose(thread: Thread) -> str:
         return f"for data on {wait.targets[0]}, whose writing end only this process has"
     if calls(frames[:1], "concurrent/futures/thread.py:_worker"):
         return "for work, idle in its pool"
-    return next((words for pattern, words in _PURPOSES if calls(frames, *pattern)), "for a lock")
+    return next((words for pattern, words in _PURPOSES if calls(frames, *pattern)), FOR_LOCK)
+
+
+_HANDLERS = ("_handle_workers", "_handle_tasks", "_handle_results")
+"""What the threads of a Pool run (multiprocessing/pool.py, CPython 3.10 to 3.14)."""
+
+
+@derived
+def waits_for_a_callback(index: Index, identity: ProcessId) -> bool:
+    """Whether a main thread waits for what only a callback of its Pool could do, and none comes.
+
+    It waits for an event, a condition or a queue of its own process without a limit; all other
+    threads are those of a Pool, and each worker of that waits for a task, for some seconds.
+    """
+    process = index.snapshot.get(identity)
+    main = main_thread(process) if process is not None else None
+    wait = main.waits_on if main is not None else None
+    if process is None or main is None or wait is None or not _is_complete(process):
+        return False
+    if wait.kind != "futex" or wait.timeout_s is not None:
+        return False
+    own = own_threads(index, process)
+    frames = own_frames(main.stack)
+    is_for_pool = any(calls(frames, f"multiprocessing/pool.py:{each}") for each in ("wait", "next"))
+    if purpose(main) not in (FOR_EVENT, FOR_ITEM) or is_for_pool:
+        return False
+    if len(own) < 2 or not all(_handles_a_pool(each) for each in own if each is not main):
+        return False
+    workers = [
+        child
+        for child in children_started_by(index, process)
+        if child.role not in SERVICE_ROLES and not child.is_gone
+    ]
+    idle = [shape_of(each.threads[0].stack) == "pool-idle" for each in workers if each.threads]
+    is_idle = len(idle) == len(workers) > 0 and all(idle) and are_stalled(workers, index)
+    return is_idle and not _may_be_woken_by_a_signal(process, main, [main])
+
+
+def _handles_a_pool(thread: Thread) -> bool:
+    frames = own_frames(thread.stack)
+    is_handler = any(calls(frames, f"multiprocessing/pool.py:{each}") for each in _HANDLERS)
+    return is_handler and user_frame(frames) is None
+
+
+@derived
+def is_idle_loop(index: Index, identity: ProcessId) -> bool:
+    """Whether the main thread runs an event loop of asyncio that nothing can wake up.
+
+    It waits without a timer for its own wake-up socket alone, which other threads and handlers of
+    signals write to, and there is neither.
+    """
+    process = index.snapshot.get(identity)
+    main = main_thread(process) if process is not None else None
+    wait = main.waits_on if main is not None else None
+    if process is None or main is None or wait is None or not _is_complete(process):
+        return False
+    if wait.kind != "poll" or wait.timeout_s is not None or not runs_event_loop(main):
+        return False
+    if not calls(own_frames(main.stack)[:1], "selectors.py:select"):
+        return False
+    around = surroundings(index)
+    channels = channels_among(wait.targets)
+    if not around.is_complete or not channels or len(channels) < len(wait.targets):
+        return False
+    if any(around.pipes.writers.get(each) != (process.process,) for each in channels):
+        return False
+    others = [each for each in own_threads(index, process) if each is not main]
+    has_others = any(
+        not calls(own_frames(each.stack)[:1], "concurrent/futures/thread.py:_worker")
+        for each in others
+    )
+    return not has_others and not _may_be_woken_by_a_signal(process, main, [main])
 
 
 def others_that_wait(index: Index, process: Process, tid: int | None) -> tuple[Thread, ...]:

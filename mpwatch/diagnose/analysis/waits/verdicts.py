@@ -11,7 +11,7 @@ from mpwatch.describe.processes import full_name
 from mpwatch.diagnose.analysis.distributed.rank_waits import conclusion
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.pipes import channels_among
-from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES
+from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, family_head
 from mpwatch.diagnose.analysis.stack_patterns import (
     HOOK_THREAD,
     main_shape,
@@ -20,6 +20,7 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     shape_in,
     user_frame,
 )
+from mpwatch.diagnose.analysis.waits.deadlocks import older_threads
 from mpwatch.diagnose.analysis.waits.edges import (
     CLIENTS,
     QUEUE_FEEDER,
@@ -41,9 +42,12 @@ from mpwatch.diagnose.analysis.waits.lock_holders import (
     thread_words,
     words_of,
 )
+from mpwatch.diagnose.analysis.waits.managed import MANAGED
 from mpwatch.diagnose.analysis.waits.threads import (
+    is_idle_loop,
     may_still_receive,
     threads_that_wait_for_each_other,
+    waits_for_a_callback,
 )
 from mpwatch.model.samples import FILE_LOCK_CALLS, OPENS, Frame, WaitKind
 from mpwatch.model.snapshot import Process, Thread
@@ -67,6 +71,7 @@ _HOLDER_HIDDEN = (
     "changes hands at this moment."
 )
 
+NO_WRITER = "No other process has the writing end: nothing will ever arrive."
 ONE_THREAD = "Only another thread of the process could end this wait, and there is none."
 ALL_THREADS = "All threads of the process wait for another one: none is left to end this wait."
 OWN_LOCK = "It holds this lock itself: the same function is on its stack twice, and took it before."
@@ -78,6 +83,13 @@ OWN_QUEUE = (
 ONLY_THREAD = (
     "It is the only thread of this process, so it has taken this lock itself, or a thread that has "
     "ended had it: no process is left to release it."
+)
+ONLY_A_CALLBACK = (
+    "Besides the threads of its Pool, which has no work, no thread is there to end this wait."
+)
+IDLE_LOOP = (
+    "Its event loop watches only its own wake-up socket, and no timer, thread or signal is there "
+    "that could wake it up."
 )
 PYTHON_LOCK = 9
 """The command of a futex that Python's locks use (FUTEX_WAIT_BITSET, futex(2))."""
@@ -132,6 +144,8 @@ def end_at(around: ReadContext, process: Process, edges: Sequence[WaitEdge]) -> 
         return WaitEnd("progress", words, "That child has exited: the wait ends now.")
     if edges[0].what.startswith(CLIENTS):
         return _end_of_edge(around, process, edges[0])
+    if edges[0].kind == "futex" and waits_for_a_callback(around.index, process.process):
+        return WaitEnd("dead-end", f"waits for {edges[0].what}{where(process)}", ONLY_A_CALLBACK)
     if any(set(edge.providers) - {process.process} for edge in edges):
         return None
     return _end_of_edge(around, process, _deciding(process, edges))
@@ -180,6 +194,11 @@ def _end_of_edge(around: ReadContext, process: Process, edge: WaitEdge) -> WaitE
         return WaitEnd("unknown", words, "Only the kernel ends this wait: it ignores signals.")
     if edge.is_ordinary:
         return WaitEnd("ordinary", words, "This wait is normal.")
+    if edge.kind == "poll" and is_idle_loop(around.index, process.process):
+        words = f"waits in its event loop{where(process)}"
+        return WaitEnd("dead-end", words, IDLE_LOOP)
+    if edge.what in MANAGED and not edge.providers:
+        return WaitEnd("dead-end", words, "No other living process uses the manager.")
     if edge.what.endswith(UNUSED):
         return _end_of_unused(around, process, thread, words)
     ranks = conclusion(process, edge.what, around.ranks)
@@ -261,7 +280,7 @@ def _alone_conclusion(index: Index, thread: Thread | None, edge: WaitEdge) -> st
     if edge.kind in ("pipe-write", "socket-write"):
         return "No other process has the reading end: what is written is never read."
     if edge.kind != "semaphore":
-        return "No other process has the writing end: nothing will ever arrive."
+        return NO_WRITER
     segment = thread.waits_on.segment if thread is not None and thread.waits_on else None
     had_it = [
         f"{full_name(process)} ({process.ended.words})"
@@ -396,13 +415,14 @@ def _end_of_futex(index: Index, process: Process, words: str) -> WaitEnd:
         return WaitEnd("dead-end", words, result.words)
     if thread is not None and _is_the_only_one_to_release(index, process, thread):
         return WaitEnd("dead-end", words, ONLY_THREAD)
-    if is_forked_alone(index, process):
+    threads = threads_that_wait_for_each_other(index, process.process)
+    is_own = bool(threads) and _parent_had_one_thread(index, process)
+    if is_forked_alone(index, process) and not is_own:
         conclusion = (
             "Only a thread that was not forked with this process could end this wait, by releasing "
             "a lock or joining a barrier. It does not exist here."
         )
         return WaitEnd("dead-end", words, conclusion)
-    threads = threads_that_wait_for_each_other(index, process.process)
     if threads:
         return WaitEnd("dead-end", words, ONE_THREAD if len(threads) == 1 else ALL_THREADS)
     if thread is not None and (other := _importing(process, thread)) is not None:
@@ -438,6 +458,13 @@ def _is_the_only_one_to_release(index: Index, process: Process, thread: Thread) 
 def is_forked_alone(index: Index, process: Process) -> bool:
     """Whether it is a forked child with one own thread, which no other thread of it can wake."""
     return len(own_threads(index, process)) == 1 and process.sample.start_method == "fork"
+
+
+def _parent_had_one_thread(index: Index, process: Process) -> bool:
+    """Whether the parent of a process is known to have had no other thread when it forked."""
+    head = family_head(index, process)
+    is_known = head is not None and len(head.sample.threads or ()) > 0
+    return head is not None and is_known and not older_threads(head, process)
 
 
 def where(process: Process) -> str:

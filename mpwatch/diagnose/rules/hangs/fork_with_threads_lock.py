@@ -18,6 +18,8 @@ from mpwatch.model.samples import Frame
 from mpwatch.model.units import seconds_text
 
 RULE = "fork-with-threads-lock"
+_FEEDER = "QueueFeeder"
+"""Begins the name of the thread that sends the items of a multiprocessing queue."""
 _ENDING_WAITS = sum(
     1 << number - 1
     for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGTERM)
@@ -89,7 +91,7 @@ def check(index: Index) -> Iterator[Finding]:
     for stuck in forked_alone(index, "lock"):
         if _is_on_stack_twice(own_frames(stuck.thread.stack)):
             continue
-        if _may_be_meant_to_wait(stuck):
+        if _may_be_meant_to_wait(stuck) or _is_of_its_own(index, stuck):
             continue
         head = family_head(index, stuck.process)
         by_head[None if head is None else head.process, _kind(stuck)].append(stuck)
@@ -142,6 +144,17 @@ def _kind(stuck: ForkedAlone) -> Kind:
     if any(calls(frames[:3], each) for each in _EXECUTORS):
         return "executor"
     return "woken" if frames and calls(frames[:1], "threading.py:wait") else "lock"
+
+
+def _is_of_its_own(index: Index, stuck: ForkedAlone) -> bool:
+    """Whether it waits to be woken by a thread that it cannot have lost at the fork.
+
+    Its parent had none then but those that send the items of queues: it was the child's own.
+    """
+    head = family_head(index, stuck.process)
+    is_known = head is not None and head.sample.threads is not None
+    others = [each for each in stuck.parents_threads if not each.startswith(_FEEDER)]
+    return _kind(stuck) == "woken" and is_known and not others
 
 
 def _may_be_meant_to_wait(stuck: ForkedAlone) -> bool:

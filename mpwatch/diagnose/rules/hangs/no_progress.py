@@ -10,14 +10,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from mpwatch.describe.account import always_inside
-from mpwatch.describe.frames import frame_words
+from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.diagnose.analysis.callers import Computation, lonely_computations
 from mpwatch.diagnose.analysis.distributed.nccl_words import nccl_words
 from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.pipes import channels_among
-from mpwatch.diagnose.analysis.process_queries import called
-from mpwatch.diagnose.analysis.stack_patterns import main_thread, own_threads, user_frame
+from mpwatch.diagnose.analysis.process_queries import (
+    SERVICE_ROLES,
+    all_called,
+    called,
+    counted,
+)
+from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, own_threads, user_frame
+from mpwatch.diagnose.analysis.waits.accepting import Accepting, accepting_in_vain
 from mpwatch.diagnose.analysis.waits.blockages import (
     Blockage,
     Reason,
@@ -27,6 +33,7 @@ from mpwatch.diagnose.analysis.waits.blockages import (
 )
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.analysis.waits.deadlocks import output_of
+from mpwatch.diagnose.analysis.waits.edges import semaphore_users
 from mpwatch.diagnose.analysis.waits.file_locks import (
     LIKELY,
     LOCK_FILE,
@@ -35,7 +42,9 @@ from mpwatch.diagnose.analysis.waits.file_locks import (
     is_database,
 )
 from mpwatch.diagnose.analysis.waits.lock_holders import HeldLock, held_lock, thread_words
-from mpwatch.diagnose.analysis.waits.providers import is_seen_to_hold
+from mpwatch.diagnose.analysis.waits.polling import ADVICE as POLLING_ADVICE
+from mpwatch.diagnose.analysis.waits.polling import polls_in_vain
+from mpwatch.diagnose.analysis.waits.providers import is_seen_to_hold, semaphore_uses
 from mpwatch.diagnose.analysis.waits.threads import is_at_exit, runs_event_loop
 from mpwatch.diagnose.analysis.waits.verdicts import where
 from mpwatch.model.findings import Finding, Severity
@@ -77,6 +86,22 @@ def check(index: Index) -> Iterator[Finding]:
                 yield _finding(index, blockage, severity)
         if not reported:
             yield from _waits_for_one_that_is_idle(index)
+        for accepting in accepting_in_vain(index):
+            reported.add(accepting.server.process)
+            yield _of_server(accepting)
+    in_vain = polls_in_vain(index) if not reported else None
+    if in_vain is not None:
+        yield Finding(
+            rule=RULE,
+            severity=Severity.INFO,
+            process=in_vain.pollers[0].process,
+            others=tuple(each.process for each in in_vain.pollers[1:]),
+            subject="polls",
+            summary=in_vain.headline,
+            evidence=tuple(in_vain.evidence),
+            cause=in_vain.cause,
+            advice=POLLING_ADVICE,
+        )
     for computation in lonely_computations(index, ALONE_COMPUTES_S):
         if computation.process.process not in reported:
             yield _of_computation(computation)
@@ -236,6 +261,42 @@ _TASKS = (
 )
 
 
+def _of_server(accepting: Accepting) -> Finding:
+    """The finding about a server that waits for one client more than there are."""
+    name, clients = called(accepting.server), all_called(accepting.clients)
+    time, is_one = seconds_text(accepting.for_s), len(accepting.clients) == 1
+    wait = "waits" if is_one else "wait"
+    return Finding(
+        rule=RULE,
+        severity=Severity.INFO,
+        process=accepting.server.process,
+        subject="accepts",
+        summary=(
+            f"{name} has waited {time} for a further connection to {accepting.port}, and {clients} "
+            f"{wait} for data from it"
+        ),
+        evidence=(
+            f"{name} is in accept{where(accepting.server).replace(', ', ' at ', 1)}, and has one "
+            "thread",
+            *(
+                f"{called(each)} waits for what it sends{where(each).replace(', ', ' at ', 1)}"
+                for each in accepting.clients[:SHOWN_WAITERS]
+            ),
+        ),
+        cause=(
+            f"{name} sends nothing while it is in accept(), and goes on only when one more client "
+            f"connects. {counted(len(accepting.clients), 'client')} that it has accepted "
+            f"{wait} meanwhile. It expects more clients than connect, one of them has failed or "
+            "uses another port, or the clients were to connect twice."
+        ),
+        advice=(
+            "Compare the number of clients that it waits for with those that are started, and log "
+            "each accept. Give the listening socket a timeout (settimeout()). Nothing is wrong if "
+            "its work comes from clients outside of this job that connect now and then."
+        ),
+    )
+
+
 def _of_computation(computation: Computation) -> Finding:
     """The finding about a process that computes, while nothing shows whether it gets anywhere."""
     name, time = called(computation.process), seconds_text(computation.for_s)
@@ -269,6 +330,8 @@ def _advice(index: Index, blockage: Blockage) -> str:
         return _ADVICE_UNREAD
     if _left_by(index, blockage) is not None:
         return _ADVICE_OPEN_END
+    if _ended_writers(index, blockage):
+        return _ADVICE_INHERITED
     path = _locked_path(blockage)
     if path is not None:
         if inherited_lock(index, path, blockage.process.process) is not None:
@@ -277,11 +340,13 @@ def _advice(index: Index, blockage: Blockage) -> str:
             return _ADVICE_OWN_DATABASE
         return _ADVICE_DATABASE if is_database(index, path) else _ADVICE_HELD
     if _is_held_unseen(index, blockage):
-        return _ADVICE_UNSEEN
+        return _ADVICE_HELD if _is_only_user(index, blockage) else _ADVICE_UNSEEN
     if held_lock(index, blockage.process.process) is not None:
         return _ADVICE_INSIDE_LOCK
     if _is_at_exit(blockage):
         return _ADVICE_AT_EXIT
+    if _is_held_lock(index, blockage):
+        return _ADVICE_HELD
     return _ADVICE[blockage.reason]
 
 
@@ -328,11 +393,18 @@ def _summary(index: Index, blockage: Blockage) -> str:
             f"{names} {have} waited {time} for the lock on {path}: {called(end)} has it and {what}"
         )
     if _is_held_unseen(index, blockage):
+        if _is_only_user(index, blockage):
+            return (
+                f"{names} {have} waited {time} for a lock or semaphore that {called(end)} most "
+                f"likely holds: it {what}"
+            )
         return (
             f"{names} {have} waited {time} for a lock between processes that no process is seen to "
             "hold"
         )
-    return f"{names} {have} waited {time} for {called(end)}, which {what}"
+    lock = "a lock that " if _is_held_lock(index, blockage) else ""
+    holds = f"{called(end)} holds, and it" if lock else f"{called(end)}, which"
+    return f"{names} {have} waited {time} for {lock}{holds} {what}"
 
 
 def _is_at_exit(blockage: Blockage) -> bool:
@@ -352,6 +424,37 @@ def _is_held_unseen(index: Index, blockage: Blockage) -> bool:
     segment = _segment(index, edge)
     end = blockage.process.process
     return segment is not None and not is_seen_to_hold(index, edge.waiter, end, segment)
+
+
+def _is_held_lock(index: Index, blockage: Blockage) -> bool:
+    """Whether processes wait for a lock of multiprocessing that the last one is seen to hold."""
+    edge = blockage.edge
+    if edge is None or edge.kind != "semaphore" or not edge.what.startswith("semaphore "):
+        return False
+    segment = _segment(index, edge)
+    end = blockage.process.process
+    return segment is not None and is_seen_to_hold(index, edge.waiter, end, segment)
+
+
+def _is_only_user(index: Index, blockage: Blockage) -> bool:
+    """Whether of all that had a semaphore, only the last process can be the one that has it now."""
+    edge = blockage.edge
+    segment = _segment(index, edge) if edge is not None else None
+    if edge is None or segment is None or _ended_users(index, edge):
+        return False
+    if any(
+        each.ended is not None and not each.sample.segments for each in index.snapshot.processes
+    ):
+        return False  # what it had was not read
+    uses = semaphore_uses(index)
+    others = [
+        user
+        for user in semaphore_users(index).get(segment, ())
+        if user != blockage.process.process
+        and (process := index.snapshot.get(user)) is not None
+        and process.role not in SERVICE_ROLES
+    ]
+    return all(uses[each].segment == segment or uses[each].joins for each in others)
 
 
 def _segment(index: Index, edge: WaitEdge) -> SegmentId | None:
@@ -479,6 +582,12 @@ def _cause(index: Index, blockage: Blockage) -> str:
             "meant to keep running, nothing is wrong. If not, it was not told to end: an exception "
             "in the main thread also skips the lines that would have."
         )
+    if _is_held_unseen(index, blockage) and _is_only_user(index, blockage):
+        return (
+            f"{end} is the only living process that has this lock and neither waits for it nor "
+            "joins one that does, and no process that had it is known to have ended. So it holds "
+            f"the lock while it {_does(blockage)}, or is the one that has to release it."
+        )
     if _is_held_unseen(index, blockage):
         return (
             f"The kernel does not show who holds such a lock. If {end} does not hold it at that "
@@ -501,6 +610,17 @@ def _cause(index: Index, blockage: Blockage) -> str:
     lock = held_lock(index, blockage.process.process)
     if lock is not None:
         return _cause_of_lock(blockage, lock)
+    if _is_held_lock(index, blockage):
+        return f"{end} holds the lock while it {_does(blockage)}{_left(thread)}."
+    heirs = _ended_writers(index, blockage)
+    if heirs and blockage.edge is not None:
+        have = "have" if len(heirs) > 1 else "has"
+        return (
+            f"{end} has the writing end of {blockage.edge.what} open, and {_does(blockage)}. If it "
+            f"is not the one to write, it has inherited that end at its fork: {all_called(heirs)} "
+            f"{have} ended, and a reader gets an end of file (EOFError) only once every copy of "
+            "the writing end is closed."
+        )
     if blockage.reason == "sleeps":
         return f"{end} sleeps{_left(thread)}. {_others_continue(blockage)}"
     if blockage.reason == "polls":
@@ -523,6 +643,11 @@ def _cause(index: Index, blockage: Blockage) -> str:
     if blockage.reason == "socket":
         limit = "" if _has_timeout(thread) else " The system call has no timeout."
         return f"The other end of this connection is outside of the job and sends nothing.{limit}"
+    if blockage.reason == "signal":
+        return (
+            f"{end} waits for a signal. Only a kill() by another process, or a timer that it has "
+            f"set, ends that; no process of this job is seen to be about to send one."
+        )
     return f"{blockage.chain.conclusion} {_others_continue(blockage)}".strip()
 
 
@@ -556,6 +681,31 @@ def _left_by(index: Index, blockage: Blockage) -> Process | None:
     return parent if has_ended and parent.sample.parent_pid == edge.waiter.pid else None
 
 
+def _ended_writers(index: Index, blockage: Blockage) -> list[Process]:
+    """Ended processes that may have been the writers of the pipe that a process reads to its end.
+
+    Returns:
+        Those of the same parent as the reader, if the last process was forked and may have only
+        inherited the writing end; nothing for a queue, whose readers see no end of file.
+    """
+    edge = blockage.edge
+    if edge is None or edge.kind not in ("pipe-read", "socket-read", "poll"):
+        return []
+    reader, end = index.snapshot.get(edge.waiter), blockage.process
+    thread = main_thread(reader) if reader is not None else None
+    if reader is None or thread is None or end.process not in edge.providers:
+        return []
+    if end.sample.start_method != "fork" or calls(own_frames(thread.stack), "queues.py:get"):
+        return []
+    return [
+        each
+        for each in index.snapshot.processes
+        if (each.ended is not None or each.sample.state == "Z")
+        and each.role not in SERVICE_ROLES
+        and each.sample.parent_pid in (reader.sample.parent_pid, reader.pid)
+    ]
+
+
 def _others_continue(blockage: Blockage) -> str:
     """That the processes that wait depend on this one; empty where none does."""
     if not blockage.waiters:
@@ -585,11 +735,18 @@ _DOES: Mapping[Reason, str] = {
     "polls": "sleeps again and again",
     "computes": "computes",
     "stopped": "is stopped by a signal",
+    "signal": "waits for a signal",
 }
 _ADVICE_OPEN_END = (
     "Give a process that stays behind an output of its own (stdout=subprocess.DEVNULL or a file, "
     "start_new_session=True), or end it with its parent. Or do not read until the end of file: "
     "wait for the child itself, then read what is there."
+)
+_ADVICE_INHERITED = (
+    "Make each pipe right before the processes that use it, and close in every process the ends "
+    "that it does not use (also in those that are forked later or earlier for something else). Or "
+    "send an item that tells the reader to end; or start processes by spawn, which inherits "
+    "nothing that was not passed."
 )
 _ADVICE_HEIR = (
     "Unlock the file before it is closed (fcntl.flock(fd, fcntl.LOCK_UN)): that releases the lock "
@@ -666,6 +823,11 @@ _ADVICE: Mapping[Reason, str] = {
     "thread": (
         "Compare the lines at which its threads are: one of them has to release the lock or set "
         "the condition. Take several locks in the same order everywhere, and each with a timeout."
+    ),
+    "signal": (
+        "Look which line was to send the signal (os.kill, Process.terminate), and whether it was "
+        "reached: a signal that came before pause() is lost. Wait with signal.sigtimedwait(), or "
+        "for an Event of multiprocessing."
     ),
     "other": (
         "Look at the line where it waits, and check what should answer there; give that call a "

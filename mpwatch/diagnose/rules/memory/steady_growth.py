@@ -29,12 +29,14 @@ from mpwatch.diagnose.analysis.newest import (
     has_zombies,
     newest_children_words,
     newest_kind,
+    newest_pairs,
     newest_threads,
     own_lines,
+    own_place,
 )
 from mpwatch.diagnose.analysis.process_queries import WORK_ROLES, all_called, called, counted
 from mpwatch.diagnose.analysis.shares import shares, work_place
-from mpwatch.diagnose.analysis.stack_patterns import calls
+from mpwatch.diagnose.analysis.stack_patterns import calls, own_threads
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.host import NewFiles
 from mpwatch.model.ids import ProcessId
@@ -379,16 +381,33 @@ def _of_memory(index: Index, found: Growing) -> _Explanation:
             "Store plain values in managed objects and no proxies, and remove what was read. "
             "Send results through a queue. A manager that is shut down frees everything.",
         )
+    threads = _other_threads(index, process)
+    seen += [f"its thread {name} is at {place}" for name, place in threads[:SHOWN]]
+    is_queue = (
+        ", a queue.Queue without maxsize that one of its threads fills faster than another one "
+        "reads it"
+        if threads
+        else ""
+    )
     is_torch = ", losses or outputs kept as tensors with their autograd graph"
     return _Explanation(
         "private memory",
         tuple(seen),
         "It keeps what it allocates: a list or dict that is only ever added to, an unbounded cache"
-        f"{is_torch if process.sample.torch_loaded else ''}. A cache that is still filling looks "
-        "the same; its growth slows down and ends.",
+        f"{is_queue}{is_torch if process.sample.torch_loaded else ''}. A cache that is still "
+        "filling looks the same; its growth slows down and ends.",
         "Bound or clear what is collected. To see the lines that allocate, run it under "
         "tracemalloc or memray.",
     )
+
+
+def _other_threads(index: Index, process: Process) -> list[tuple[str, str]]:
+    """The names and lines of the threads of the program besides the main one."""
+    return [
+        (each.name, place)
+        for each in own_threads(index, process)
+        if each.tid != process.pid and (place := own_place(each)) is not None
+    ]
 
 
 def _is_manager(process: Process) -> bool:
@@ -498,9 +517,41 @@ def _of_descriptors(index: Index, found: Growing) -> _Explanation:
     process, gained = found.process, found.growth.gained
     kind = newest_kind(process, gained)
     noun, cause, advice = _DESCRIPTORS.get(kind, _DESCRIPTORS[None])
+    if kind == "file" and _maps_as_much(found):
+        noun, cause, advice = _MAPPED_FILES
+    if kind == "socket":
+        loops, pairs = newest_pairs(process, gained)
+        noun, cause, advice = _LOOPS if loops else _PAIRS if pairs else (noun, cause, advice)
     return _Explanation(noun, descriptor_words(index, process, gained), cause, advice)
 
 
+def _maps_as_much(found: Growing) -> bool:
+    """Whether mappings rise about as fast as descriptors."""
+    return any(
+        other == "mappings" and rise.per_s >= found.growth.per_s / 2
+        for other, rise in found.carried
+    )
+
+
+_MAPPED_FILES = (
+    "open files",
+    "It maps files (mmap, numpy.load with mmap_mode, memory-mapped data sets) and keeps the "
+    "mappings: each has its file open until it is closed, also where the file itself was.",
+    "Map each file once for each worker and keep that; or close each mapping (mmap.close(), with "
+    "mmap.mmap(...) as mapped:) after its use.",
+)
+_PAIRS = (
+    "open sockets",
+    "It makes connected pairs (multiprocessing.Pipe, socket.socketpair) and does not close them.",
+    "Close both ends where their use ends: Connection.close(), or with connection:. Make one pipe "
+    "for each worker and use it for all requests.",
+)
+_LOOPS = (
+    "open sockets and epoll instances",
+    "It makes event loops (asyncio.new_event_loop) and does not close them: each has an epoll "
+    "instance and a pair of sockets.",
+    "Use one event loop for the whole run, or asyncio.run() for each call, which closes its loop.",
+)
 _DESCRIPTORS: Mapping[FdKind | None, tuple[str, str, str]] = {
     None: (
         "open descriptors",

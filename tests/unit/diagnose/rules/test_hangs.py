@@ -112,7 +112,7 @@ AWAITS = ("threading.py:wait", "concurrent/futures/_base.py:result", "data.py:fe
 
 
 def test_a_forked_child_that_waits_for_a_thread_pool_of_its_parent_waits_for_no_lock() -> None:
-    job = snapshot_of(threaded_main("ThreadPoolExecutor-0_0"), alone(*AWAITS))
+    job = snapshot_of(threaded_main("python", "ThreadPoolExecutor-0_0"), alone(*AWAITS))
 
     finding = only(fork_with_threads_lock.check, job)
 
@@ -135,7 +135,7 @@ def test_a_worker_that_submits_to_the_executor_that_runs_it_is_named() -> None:
 
 def test_a_wait_for_a_lock_and_one_for_a_thread_are_two_findings() -> None:
     twin = replace(alone(*AWAITS), process=pid(301), label="spawned 301")
-    job = snapshot_of(threaded_main("prefetcher"), twin, alone())
+    job = snapshot_of(threaded_main("python", "prefetcher"), twin, alone())
 
     findings = found(fork_with_threads_lock.check, job)
 

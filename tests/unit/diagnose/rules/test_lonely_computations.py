@@ -18,6 +18,7 @@ from mpwatch.model.account import CALLERS_S, Callers
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import History, Point, Series
 from mpwatch.model.progress import Counts, ProgressSource
+from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot
 from tests.builders.snapshots import (
     MAIN,
@@ -40,6 +41,7 @@ FITS = ("collate.py:first_fit:13", "collate.py:find_capacity:33", *OUTER)
 COUNTS = ("collate.py:find_capacity:35", *OUTER)
 TRAINS = ("dist-packages/torch/nn/linear.py:forward:9", *COUNTS)
 SECONDS = 40
+SLEEPS = WaitedOn("timer", "clock_nanosleep", timeout_s=0.5)
 WROTE_AT_S: Series = (Point(NOW_S - SECONDS, 100.0),)
 
 
@@ -47,15 +49,21 @@ def watched(
     stacks: Sequence[Sequence[str]] = (FITS, COUNTS),
     *others: Process,
     cpu: float = 1.0,
+    rests: bool = False,
     **more: Any,
 ) -> Snapshot:
-    """A job of which main computed for a while, with these stacks in turn."""
+    """A job of which main computed for a while, with these stacks in turn.
+
+    With `rests`, every second reading finds it asleep.
+    """
     made = []
     for second in range(SECONDS + 1):
         calls = stacks[second % len(stacks)]
         own = thread(
             MAIN, *calls, state="R", still_s=0.0, cpu_percent=99.0, has_gil=True, stack_age_s=0.0
         )
+        if rests and second % 2:
+            own = replace(own, state="S", waits_on=SLEEPS, has_gil=False, cpu_percent=0.0)
         at_s = NOW_S - SECONDS + second
         computing = ticked(main(threads=[own]), {MAIN: round(100 * cpu * second)})
         made.append(snapshot_of(computing, *others, at_s=at_s, **more))
@@ -75,6 +83,12 @@ def test_a_loop_of_two_lines_is_told_with_the_function_that_does_not_return() ->
         "find_capacity (collate.py), called at collate.py:38 __iter__"
     )
     assert "cannot be seen from outside" in finding.cause
+
+
+def test_on_a_loaded_machine_a_loop_has_less_than_a_core() -> None:
+    finding = only(no_progress.check, watched(cpu=0.3), past())
+
+    assert f"has done nothing but compute for {SECONDS} s" in finding.summary
 
 
 def test_the_account_says_in_which_function_a_process_always_is() -> None:
@@ -115,7 +129,7 @@ def test_a_stack_that_was_seen_before_changes_nothing() -> None:
         (watched(), past((Point(NOW_S - 40, 100.0), Point(NOW_S - 3, 200.0)))),  # it has written
         (watched(), past(read=(Point(NOW_S - 40, 0.0), Point(NOW_S - 3, 9.0)))),
         (watched(), history()),  # what it writes is not known
-        (watched(cpu=0.5), past()),
+        (watched(cpu=0.5, rests=True), past()),
         (watched((TRAINS, COUNTS)), past()),  # the time goes into numbers
         (watched([("train.py:<module>:88",), ("train.py:<module>:90",)]), past()),
         (watched((FITS, COUNTS), process(300, threads=[thread(300, still_s=0.0)])), past()),

@@ -18,6 +18,7 @@ from mpwatch.model.account import Account
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import Point, ProcessMetric
 from mpwatch.model.host import FilesKey, NewFiles
+from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.samples import FdLink, ThreadSample, WaitedOn
 from mpwatch.model.snapshot import FileLine, Process, Snapshot, WorkerLoad
 from tests.builders.snapshots import (
@@ -200,6 +201,109 @@ def test_children_that_stay_are_reported_with_their_label() -> None:
     assert "30 of its 30 newest children: ffprobe" in finding.evidence
     assert "together with it: open descriptors +1.0/s" in finding.evidence
     assert "zombies" not in finding.cause
+
+
+def left_behind(
+    groups: int, each: int = 4, every_s: float = 9.0, role: Role = "spawned", label: str = "loop"
+) -> list[Process]:
+    """Children that were started some at a time, the last ones two seconds ago."""
+    now = round(100 * NOW_S)
+    made = []
+    for group in range(groups):
+        ago_s = 2.0 + every_s * (groups - 1 - group)
+        for n in range(each):
+            number = 200 + 10 * group + n
+            one = process(number, role, label=label, born_wall_s=WALL_S - ago_s)
+            identity = ProcessId(number, now - round(100 * ago_s))
+            made.append(
+                replace(one, process=identity, sample=replace(one.sample, process=identity))
+            )
+    return made
+
+
+def children_series(*counts: float) -> Any:
+    points = [Point(NOW_S - 35 + 35 * n / len(counts), each) for n, each in enumerate(counts)]
+    return history({(MAIN, "children"): points})
+
+
+def test_children_left_behind_time_after_time_are_reported_at_a_slow_pace() -> None:
+    job = snapshot_of(main(), *left_behind(6))
+
+    finding = only(check, job, children_series(12, 16, 20, 24))
+
+    assert finding.summary.startswith("main (100) has ever more child processes: +31 a minute")
+    assert "24 of its 24 newest children: loop" in finding.evidence
+    assert finding.severity is Severity.INFO
+
+
+@pytest.mark.parametrize(
+    ("children", "counts"),
+    [
+        (left_behind(6), (24, 24, 24)),  # as many as before: they are replaced
+        (left_behind(6), (20, 24, 20, 24)),
+        (left_behind(6, role="pool-worker"), (12, 18, 24)),
+        (left_behind(6, every_s=1.0), (4, 12, 24)),  # the start of many
+        (left_behind(3), (4, 8, 12)),
+    ],
+)
+def test_children_that_are_replaced_or_started_together_are_no_growth(
+    children: list[Process], counts: tuple[int, ...]
+) -> None:
+    assert found(check, snapshot_of(main(), *children), children_series(*counts)) == []
+
+
+def test_a_small_growth_of_memory_counts_where_it_is_even() -> None:
+    even = rising("anon_bytes", 200 * MIB, MIB / 4)
+    bumps = [
+        Point(p.at_s, p.value + (3 * MIB if 20 < NOW_S - p.at_s < 34 else 0))
+        for p in line(200 * MIB, MIB / 4, 60)
+    ]
+
+    assert "private memory: +256K/s" in only(check, snapshot_of(main()), history(even)).summary
+    young = snapshot_of(main(born_wall_s=WALL_S - 61))
+    assert found(check, young, history(even)) == []
+    assert found(check, snapshot_of(main()), history({(MAIN, "anon_bytes"): bumps})) == []
+
+
+def test_a_queue_between_threads_is_a_possible_reason_where_there_are_threads() -> None:
+    two = main(threads=[thread(MAIN, "train.py:main:9"), thread(101, "data.py:run:6", name="load")])
+    past = history(rising("anon_bytes", 4 * GIB, 5 * MIB))
+
+    finding = only(check, snapshot_of(two), past)
+
+    assert "its thread load is at data.py:6 run" in finding.evidence
+    assert "queue.Queue without maxsize" in finding.cause
+    assert "queue.Queue" not in only(check, snapshot_of(main()), past).cause
+
+
+@pytest.mark.parametrize(
+    ("epolls", "address", "words"),
+    [
+        (6, "unix", "event loops"),
+        (0, "unix", "connected pairs"),
+        (0, "tcp 10.0.0.1:4 > 10.0.0.2:80", "opens connections"),
+    ],
+)
+def test_sockets_are_told_by_what_makes_them(epolls: int, address: str, words: str) -> None:
+    links = [socket(n, 900 + n, None, address) for n in range(3, 15)]
+    links += [FdLink(15 + n, "epoll", "anon_inode:[eventpoll]", None, None) for n in range(epolls)]
+    grown = main(fds=fds(len(links), links=links))
+
+    finding = only(check, snapshot_of(grown), history(rising("fds", 60, 0.3 * (12 + epolls) / 18)))
+
+    assert words in finding.cause
+
+
+def test_files_that_are_mapped_as_fast_as_they_are_opened_are_told_as_mappings() -> None:
+    links = [file(n, f"/data/shard_{n}.bin") for n in range(3, 63)]
+    grown = main(fds=fds(60, links=links))
+    opens = rising("fds", 60, 1)
+
+    mapped = only(check, snapshot_of(grown), history(opens | rising("maps", 900, 6)))
+    opened = only(check, snapshot_of(grown), history(opens))
+
+    assert "It maps files" in mapped.cause
+    assert "It opens files" in opened.cause
 
 
 def test_children_that_are_not_joined_are_reported_as_zombies() -> None:

@@ -1,0 +1,263 @@
+"""Why no thread of a process ends the wait of another one: in words, and what to change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence, Set
+
+from mpwatch.diagnose.analysis.process_queries import (
+    SERVICE_ROLES,
+    all_called,
+    called,
+    children_started_by,
+)
+from mpwatch.diagnose.analysis.waits.cases import Case, Mechanism
+from mpwatch.diagnose.analysis.waits.edges import surroundings
+from mpwatch.diagnose.analysis.waits.threads import (
+    AT_BARRIER,
+    FOR_EVENT,
+    FOR_ITEM,
+    FOR_LOCK,
+    FOR_RESULTS,
+    FOR_ROOM,
+    FOR_THREAD,
+    is_at_exit,
+    purpose,
+    reads_own_end,
+    runs_event_loop,
+    sentence,
+    threads_that_wait_for_each_other,
+)
+from mpwatch.diagnose.analysis.waits.verdicts import (
+    ALL_THREADS,
+    IDLE_LOOP,
+    ONE_THREAD,
+    ONLY_A_CALLBACK,
+)
+from mpwatch.model.snapshot import Process, Thread
+
+NAMED = 4
+"""Threads that one sentence names."""
+
+
+def waits_for_own_threads(case: Case) -> Mechanism | None:
+    """Every thread of the last process waits for another thread of it."""
+    last = case.chain.links[-1].process
+    process = case.index.snapshot.get(last)
+    if process is None or last is None or case.chain.conclusion not in (ONE_THREAD, ALL_THREADS):
+        return None
+    waiting = threads_that_wait_for_each_other(case.index, last)
+    if not waiting:
+        return None
+    each = "; ".join(sentence(process, thread) for thread in waiting[:NAMED])
+    more = f"; and {len(waiting) - NAMED} more" if len(waiting) > NAMED else ""
+    name = called(process)
+    cause = f"In {name}, {each}{more}. "
+    around = surroundings(case.index)
+    reader = next((each for each in waiting if reads_own_end(around, process, each)), None)
+    if reader is not None:
+        cause += (
+            f"{name} itself keeps the writing end open, so that no end of file comes either: a "
+            "reader gets one once all copies of the writing end are closed."
+        )
+        return Mechanism(
+            cause=cause,
+            advice=_ADVICE_OWN_END,
+            headline=(
+                f"{name} waits for its thread {reader.name}, which reads a pipe to which no "
+                "process but itself can write."
+                if len(waiting) > 1
+                else ""
+            ),
+        )
+    if len(waiting) == 1:
+        return _one_thread(case, process, waiting[0], cause)
+    cause += (
+        "Each of these waits ends only by what another thread of the process does, and none of "
+        "its threads runs."
+    )
+    if runs_event_loop(waiting[0]):
+        return Mechanism(cause=f"{cause} {LOOP_BLOCKED}", advice=ADVICE_LOOP)
+    purposes = {purpose(thread) for thread in waiting}
+    if AT_BARRIER in purposes:
+        cause += f" {_BARRIER}"
+    if is_at_exit(waiting[0]):
+        return Mechanism(
+            cause=(
+                f"{cause} The program itself has come to its end: Python joins all threads that "
+                "are not daemons, and those of concurrent.futures, before it calls the functions "
+                "of atexit."
+            ),
+            advice=_ADVICE_AT_EXIT,
+            headline=f"{name} has come to its end and waits for a thread that does not end.",
+        )
+    return Mechanism(
+        cause=cause,
+        advice=" ".join(_advice_for(waiting, purposes)),
+        headline=_headline(name, waiting),
+    )
+
+
+def _headline(name: str, waiting: Sequence[Thread]) -> str:
+    """What the main thread waits for, and what the thread that it joins waits for."""
+    first, others = waiting[0], waiting[1:]
+    kinds = {purpose(thread) for thread in others}
+    if purpose(first) != FOR_THREAD:
+        return f"{name} and its other threads all wait for each other."
+    if len(kinds) > 1:
+        return f"{name} waits for the end of a thread, and all its threads wait themselves."
+    which = f"thread {others[0].name}, which waits"
+    if len(others) > 1:
+        which = f"threads, {len(others)} of which wait"
+    return f"{name} waits for the end of {which} {kinds.pop()}."
+
+
+def _advice_for(waiting: Sequence[Thread], purposes: Set[str]) -> Iterator[str]:
+    """What to change, for each purpose that was observed."""
+    if sum(purpose(thread) == FOR_LOCK for thread in waiting) > 1:
+        yield (
+            "Two threads that hold a lock each and want the other's have to take them in the same "
+            "order."
+        )
+    if not purposes.isdisjoint(FOR_RESULTS):
+        yield (
+            "A task that waits for the result of another task needs a pool with a free worker for "
+            "that one."
+        )
+    if FOR_ITEM in purposes:
+        yield (
+            "A thread that reads a queue ends by an item that tells it to: put one for each such "
+            "thread before it is joined, also after an exception."
+        )
+    if FOR_ROOM in purposes:
+        yield "Take items out of the full queue until the thread that puts them has ended."
+    if FOR_EVENT in purposes:
+        yield "Set the event in a finally block, before the thread that waits for it is joined."
+    if AT_BARRIER in purposes:
+        yield (
+            "Call barrier.abort() where a thread fails, which ends the wait of the others with an "
+            "exception, and read standard error for its traceback."
+        )
+    yield "With a timeout the wait becomes an error with its line."
+
+
+def _one_thread(case: Case, process: Process, thread: Thread, cause: str) -> Mechanism:
+    """Only one thread of a process is left, and it waits for another."""
+    cause += "Only another thread of the process could end that, and there is none."
+    name, what = called(process), purpose(thread)
+    if runs_event_loop(thread):
+        return Mechanism(cause=f"{cause} {LOOP_BLOCKED}", advice=ADVICE_LOOP)
+    if what not in _MISSING:
+        return Mechanism(cause=cause, advice=" ".join(_advice_for([thread], {what})))
+    forked = [
+        child
+        for child in children_started_by(case.index, process)
+        if child.role not in SERVICE_ROLES and child.sample.start_method == "fork"
+    ]
+    doing = _MISSING[what]
+    if forked:
+        return Mechanism(
+            cause=(
+                f"{cause} What is made with threading or queue belongs to one process. "
+                f"{all_called(forked)} {'were' if len(forked) > 1 else 'was'} forked and "
+                f"{'have copies' if len(forked) > 1 else 'has a copy'} of it: a child that was to "
+                f"{doing} does so in its copy, which does not show here. Or a thread of {name} was "
+                "to do it, and has ended or was never started."
+            ),
+            advice=(
+                "Between processes, use the Event, Condition or Queue of multiprocessing (of the "
+                "same context as the processes) and pass it to them. If a thread was to do it, "
+                "read standard error for its traceback."
+            ),
+            headline=f"{name} waits {what} of its own, and no thread of it is left to {doing}.",
+        )
+    return Mechanism(
+        cause=(
+            f"{cause} The thread that was to {doing} has ended or was never started in this "
+            "process. An exception in a thread ends that thread alone; its traceback is on "
+            "standard error."
+        ),
+        advice=_ADVICE_THREAD_ENDED,
+        headline=f"{name} waits {what}, and the thread that was to {doing} is gone.",
+    )
+
+
+def only_a_callback(case: Case) -> Mechanism | None:
+    """A process waits for its own event or queue, and its Pool, which has no work, for tasks."""
+    process = case.index.snapshot.get(case.chain.links[-1].process)
+    if process is None or case.chain.conclusion != ONLY_A_CALLBACK:
+        return None
+    thread = next((each for each in process.threads if each.tid == process.pid), None)
+    words = sentence(process, thread) if thread is not None else "the main thread waits"
+    name = called(process)
+    return Mechanism(
+        cause=(
+            f"In {name}, {words}. Besides the threads of its Pool, no thread is there that could "
+            "end that wait, and the Pool has nothing to do: all its workers are idle. A callback "
+            "that was to do it was not called: apply_async calls callback only for a task that "
+            "returns, and error_callback for one that raises, of which nothing shows without it; "
+            "a callback that raises ends the thread for results."
+        ),
+        advice=(
+            "Pass error_callback, and let it count the failed task too (or note the error and set "
+            "the event). Or keep what apply_async returns and call get() on each, which raises "
+            "what the task has raised."
+        ),
+        headline=f"{name} waits for what a callback of its Pool was to do, and the Pool has no "
+        "work left.",
+    )
+
+
+def idle_loop(case: Case) -> Mechanism | None:
+    """An event loop of asyncio without anything to wait for but itself."""
+    process = case.index.snapshot.get(case.chain.links[-1].process)
+    if process is None or case.chain.conclusion != IDLE_LOOP:
+        return None
+    return Mechanism(
+        cause=(
+            f"The event loop of {called(process)} watches no file or connection but its own "
+            "wake-up socket and has no timer, and no other thread could call into it. So each of "
+            "its tasks awaits another task, a queue, lock, event or future that nothing completes. "
+            "A task that raised is gone without a word until it is awaited."
+        ),
+        advice=(
+            "Await or gather the tasks that are started, so that their exceptions arrive (a "
+            "TaskGroup ends the others, too). Give the awaits a limit (asyncio.wait_for), and put "
+            "the end mark of a queue in a finally block."
+        ),
+        headline=f"no task of the event loop of {called(process)} can continue: each awaits "
+        "another.",
+    )
+
+
+_MISSING = {
+    FOR_ITEM: "put it",
+    FOR_ROOM: "take items out",
+    FOR_EVENT: "set it",
+}
+"""What another thread would have to do, by the purpose of a wait."""
+_BARRIER = (
+    "A barrier opens when as many threads have come as it was made for; one that has ended does "
+    "not come, and an exception ends a thread alone."
+)
+LOOP_BLOCKED = (
+    "The thread runs an event loop of asyncio: while it waits, no coroutine runs. A coroutine "
+    "that has taken a lock of threading and is in an await cannot come back to release it."
+)
+ADVICE_LOOP = (
+    "Use asyncio.Lock in coroutines, or do not await anything while a lock of threading is held; "
+    "take blocking locks in a thread (asyncio.to_thread)."
+)
+_ADVICE_OWN_END = (
+    "Close the writing end in this process once the child that writes has been started "
+    "(writer.close()). Or let the writer send an item that tells the reader to end."
+)
+_ADVICE_THREAD_ENDED = (
+    "Read standard error for the traceback of the thread. In the thread, catch exceptions and pass "
+    "them on (put the exception or an end mark in a finally block), so that the reader ends too; a "
+    "get() with a timeout can check whether the thread is alive."
+)
+_ADVICE_AT_EXIT = (
+    "Tell the thread to end before the last line of the program (put the item that ends its loop, "
+    "set its event, shut its pool down), not in a function of atexit or __del__, which come later; "
+    "or start it with daemon=True if it may be cut off at any line."
+)

@@ -1,0 +1,178 @@
+"""Jobs in which every process sleeps in a loop, looks, and sleeps again, or waits for such a one.
+
+What such a loop looks at (a file, a flag, a counter, whether a process lives) does not show in a
+system call that waits, so that no chain of waits leads on from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from mpwatch.describe.frames import frame_words
+from mpwatch.diagnose.analysis.callers import last_transfer_s
+from mpwatch.diagnose.analysis.idle_time import mean_cpu_percent, quiet_s
+from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.process_queries import (
+    SERVICE_ROLES,
+    age_s,
+    all_called,
+    called,
+    counted,
+)
+from mpwatch.diagnose.analysis.stack_patterns import (
+    main_shape,
+    main_thread,
+    own_threads,
+    user_frame,
+)
+from mpwatch.diagnose.analysis.waits.blockages import POLLS_PERCENT, at_one_line_s
+from mpwatch.model.snapshot import Process
+from mpwatch.model.units import seconds_text
+
+POLLS_S = 20.0
+"""Until then, a job that only polls is not reported."""
+NAMED = 4
+
+
+class InVain(NamedTuple):
+    """A job of which no process does anything but poll, or wait for one that polls."""
+
+    pollers: tuple[Process, ...]
+    """The root first, where it is one."""
+    others: tuple[Process, ...]
+    """Processes that wait."""
+    ended: tuple[Process, ...]
+    forked: tuple[Process, ...]
+    """Processes that have copies of the variables of another one, dead or alive."""
+    for_s: float
+
+    @property
+    def headline(self) -> str:
+        """What is seen."""
+        first = self.pollers[0]
+        names = all_called(self.pollers)
+        verb = "sleeps" if len(self.pollers) == 1 else "sleep"
+        loop = "in a loop" if len(self.pollers) == 1 else "in loops"
+        return (
+            f"nothing in this job has moved for {seconds_text(self.for_s)}: {names} {verb} and "
+            f"{'looks' if len(self.pollers) == 1 else 'look'} again {loop}{place(first)}"
+        )
+
+    @property
+    def evidence(self) -> Iterator[str]:
+        """The lines, and which processes have ended."""
+        for process in self.pollers[:NAMED]:
+            yield f"{called(process)} has slept again and again{place(process)}, and nowhere else"
+        for process in self.others[:NAMED]:
+            yield f"{called(process)} waits{place(process)}"
+        for process in self.ended[:NAMED]:
+            if process.ended is not None:
+                yield f"{called(process)} ended: {process.ended.words}"
+
+    @property
+    def cause(self) -> str:
+        """Why the condition of the loop may never come true."""
+        those = "the loop" if len(self.pollers) == 1 else "these loops"
+        words = f"What {those} wait{'s' if len(self.pollers) == 1 else ''} for does not come. "
+        running = self.pollers[1:] + self.others
+        if self.ended and not running:
+            count = counted(len(self.ended), "process", "processes")
+            words += (
+                f"{count} of the job ended, and no other one is left: what they were to do (count "
+                "up, set a flag, write a file) is missing a part, also where they ended without "
+                "an error. "
+            )
+        elif self.ended:
+            words += (
+                f"{all_called(self.ended, NAMED)} {'has' if len(self.ended) == 1 else 'have'} "
+                "ended and may have left something undone, or left a lock file behind. "
+            )
+        else:
+            words += "No process of the job is at work that could bring it about. "
+        joins = [each for each in self.others if main_shape(each) == "joins-process"]
+        if joins:
+            words += (
+                f"{all_called(joins)} {'waits' if len(joins) == 1 else 'wait'} for the exit of "
+                "such a process, and does nothing after that line before. "
+            )
+        if self.forked:
+            words += (
+                "If it is a plain variable, attribute or list that another process changes: each "
+                "process has its own copy, and a change in one does not show in another. "
+            )
+        return (
+            f"{words}If it is a file: it may have another name or folder, or be the lock file of a "
+            "run that has ended."
+        )
+
+
+ADVICE = (
+    "Look at the condition of the loop at that line (mpwatch dump --locals shows the values). Give "
+    "the loop a deadline after which it raises, and let it check that the processes which are to "
+    "bring it about live (is_alive(), exitcode). Flags and counters between processes have to be "
+    "multiprocessing.Event or Value. Nothing is wrong if it waits for something from outside."
+)
+
+
+def polls_in_vain(index: Index) -> InVain | None:
+    """The job, if no process of it does anything but poll at one line, or wait."""
+    pollers, others, times = [], [], []
+    root = index.snapshot.root
+    for process in index.snapshot.living():
+        if process.role in SERVICE_ROLES or process.sample.state == "Z":
+            continue
+        asleep_s = _polls_s(index, process)
+        quiet = quiet_s(process, index)
+        if _is_new(index, process):
+            return None
+        if asleep_s >= POLLS_S:
+            pollers.append(process)
+            times.append(asleep_s)
+        elif quiet is not None and quiet >= POLLS_S:
+            others.append(process)
+            times.append(quiet)
+        else:
+            return None
+    if not pollers or (index.snapshot.get(root) not in pollers and not _is_waited_for(others)):
+        return None
+    pollers.sort(key=lambda process: process.process != root)
+    ended = tuple(
+        each
+        for each in index.snapshot.processes
+        if (each.ended is not None or each.sample.state == "Z") and each.role not in SERVICE_ROLES
+    )
+    forked = tuple(each for each in index.snapshot.processes if each.sample.start_method == "fork")
+    return InVain(tuple(pollers), tuple(others), ended, forked, min(times))
+
+
+def _polls_s(index: Index, process: Process) -> float:
+    """Seconds for which a process has only slept at one line, and neither read nor written."""
+    cpu_percent = mean_cpu_percent(process, index.history)
+    if cpu_percent is not None and cpu_percent > POLLS_PERCENT:
+        return 0.0
+    others = [each for each in own_threads(index, process) if each is not main_thread(process)]
+    if any((each.still_s or 0.0) < POLLS_S for each in others):
+        return 0.0  # the threads of a process give each other work without a system call
+    quiet_s = index.snapshot.at_s - last_transfer_s(index, process)
+    return min(at_one_line_s(index, process.process), max(0.0, quiet_s))
+
+
+def _is_new(index: Index, process: Process) -> bool:
+    """Whether a process was started a short time ago: a parent that starts some gets on."""
+    age = age_s(index.snapshot, process)
+    return age is not None and age < POLLS_S
+
+
+def _is_waited_for(others: list[Process]) -> bool:
+    """Whether the root joins a child, as one does whose children poll."""
+    thread = main_thread(others[0]) if others else None
+    wait = thread.waits_on if thread is not None else None
+    return wait is not None and wait.kind in ("child", "futex", "pipe-read", "poll")
+
+
+def place(process: Process) -> str:
+    """Its line, ` at train.py:9 wait_for`; empty without a stack."""
+    thread = main_thread(process)
+    frame = user_frame(thread.stack) if thread is not None else None
+    return "" if frame is None else f" at {frame_words(frame)}"

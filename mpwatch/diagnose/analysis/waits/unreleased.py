@@ -1,0 +1,232 @@
+"""Locks, semaphores, events and conditions between processes that none of them will release.
+
+Every living process that has the semaphore waits: for the semaphore itself, or for one that does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mpwatch.describe.frames import own_frames
+from mpwatch.diagnose.analysis.process_queries import (
+    SERVICE_ROLES,
+    all_called,
+    called,
+    children_started_by,
+    family_head,
+    label_stem,
+)
+from mpwatch.diagnose.analysis.stack_patterns import calls
+from mpwatch.diagnose.analysis.waits.cases import Case, Mechanism, Member, awaited
+from mpwatch.diagnose.analysis.waits.providers import EVENT, lock_holders, semaphore_uses
+from mpwatch.diagnose.analysis.waits.verdicts import where
+from mpwatch.model.ids import SegmentId
+from mpwatch.model.snapshot import Process
+
+NAMED = 3
+_UNNAMED = "semaphore "
+"""Begins the name of a wait for a semaphore of which the stack says no more: a Lock, an RLock or a
+Semaphore."""
+
+
+def unreleased(case: Case) -> Mechanism | None:
+    """Why no process releases, sets or notifies what the processes of a cycle wait for."""
+    for member in case.members:
+        segment = _segment(member)
+        if segment is None:
+            continue
+        here = waiting_for(case, segment)
+        others = [each for each in case.members if each.process not in here]
+        if any(_segment(each) is not None for each in others):
+            return None  # two semaphores: which process has which is not known
+        gone = ended_users(case, segment, here)
+        if member.edge.what.startswith(EVENT):
+            return _never_set(case, member, here, others, gone)
+        if member.edge.what.startswith(_UNNAMED):
+            return _never_released(case, segment, here, others, gone)
+    return None
+
+
+def _segment(member: Member) -> SegmentId | None:
+    wait = member.thread.waits_on if member.thread is not None else None
+    return wait.segment if wait is not None and wait.kind == "semaphore" else None
+
+
+def waiting_for(case: Case, segment: SegmentId) -> list[Process]:
+    """The living processes whose main threads wait for a semaphore."""
+    uses = semaphore_uses(case.index)
+    living = case.index.snapshot.living()
+    return [each for each in living if uses[each.process].segment == segment]
+
+
+def ended_users(case: Case, segment: SegmentId, here: Sequence[Process]) -> list[Process]:
+    """The ended processes that had a semaphore, or that were started with those that wait for it.
+
+    Which semaphores a process had is not known where it ended before its mappings were read.
+    """
+    heads = [head for each in here if (head := family_head(case.index, each)) is not None]
+    started = {child.process for head in heads for child in children_started_by(case.index, head)}
+    return [
+        each
+        for each in case.index.snapshot.processes
+        if each.ended is not None
+        and each.role not in SERVICE_ROLES
+        and (
+            any(use.segment == segment for use in each.sample.segments)
+            if each.sample.segments
+            else each.process in started
+        )
+    ]
+
+
+def _never_set(
+    case: Case,
+    member: Member,
+    here: Sequence[Process],
+    others: Sequence[Member],
+    gone: Sequence[Process],
+) -> Mechanism:
+    """An event or condition for which every process waits, or waits for those."""
+    frames = own_frames(member.thread.stack) if member.thread is not None else ()
+    pair = ("multiprocessing/synchronize.py:wait",) * 2
+    is_event = calls(frames, *pair)  # Event.wait calls Condition.wait
+    noun, verb = ("event", "sets") if is_event else ("condition", "notifies")
+    stems = {label_stem(each) for each in here}
+    setters = [each for each in gone if label_stem(each) not in stems]
+    cause = _where_the_others_wait(case, others)
+    if setters:
+        which = "It was" if len(setters) == 1 else "One of them was"
+        cause += (
+            f"{_ends(setters)}. {which} likely to do it, and ended before: an exception that was "
+            "only logged, or a return, skips the lines after it."
+        )
+    elif is_event:
+        cause += (
+            "No process is left that would set it: the one that was to do it has ended (before "
+            "mpwatch came, it does not show), or has not come to that line."
+        )
+    else:
+        cause += (
+            "A notify() wakes only those that wait at that moment: one that came before a process "
+            "called wait() is lost for that process."
+        )
+    wait = "waits" if len(here) == 1 else "wait"
+    for_whom = f"; {all_called(setters, NAMED)} ended without doing it" if setters else ""
+    return Mechanism(
+        cause=cause,
+        advice=_ADVICE_EVENT if is_event else _ADVICE_CONDITION,
+        evidence=_ended_words(gone),
+        headline=(
+            f"{all_called(here)} {wait} for {'an' if is_event else 'a'} {noun} that no process "
+            f"{verb}{for_whom}."
+        ),
+    )
+
+
+def _never_released(
+    case: Case,
+    segment: SegmentId,
+    here: Sequence[Process],
+    others: Sequence[Member],
+    gone: Sequence[Process],
+) -> Mechanism:
+    """A lock or semaphore that no process that could run has."""
+    names, wait = all_called(here), "waits" if len(here) == 1 else "wait"
+    holder = case.index.snapshot.get(lock_holders(case.index).get(segment))
+    known = next((each for each in others if holder is not None and each.process == holder), None)
+    if known is not None:
+        return Mechanism(
+            cause=(
+                f"{_waits_words(case, known)}, and holds this lock meanwhile, as its hook reports. "
+                f"{names} cannot get on without the lock, and so never do what it waits for."
+            ),
+            advice=_ADVICE_HOLDER,
+            headline=f"{names} {wait} for a lock that {called(known.process)} holds while it waits "
+            "for them.",
+            is_certain=True,
+        )
+    is_block = all(_enters_a_block(each) for each in here)
+    away = [each for each in others if each.edge.kind != "child"]
+    if is_block and away and not gone:
+        return Mechanism(
+            cause=(
+                f"{_where_the_others_wait(case, others)}No other process is at work inside of the "
+                f"with block, and none that had this lock is known to have ended. So "
+                f"{called(away[0].process)} holds it while it waits, and {names} cannot do what it "
+                "waits for."
+            ),
+            advice=_ADVICE_HOLDER,
+            headline=f"{names} {wait} for a lock that {called(away[0].process)} most likely holds "
+            "while it waits for them.",
+        )
+    either = f"Either {called(away[0].process)} holds it while it waits, or a" if away else "A"
+    left = (
+        "that has ended took it: a process that is killed inside of a with block does not release "
+        "it."
+        if is_block
+        else "took it and did not release it: a return or an exception between acquire() and "
+        "release() leaves it taken, and so does the end of a process that has it."
+    )
+    return Mechanism(
+        cause=(
+            f"{_where_the_others_wait(case, others)}No process is at work between taking and "
+            f"releasing it. {either} process {left}"
+        ),
+        advice=_ADVICE_BLOCK if is_block else _ADVICE_ACQUIRE,
+        evidence=_ended_words(gone),
+        headline=f"{names} {wait} for a lock or semaphore that no process releases.",
+    )
+
+
+def _enters_a_block(process: Process) -> bool:
+    """Whether it is about to enter `with lock:`, whose end releases the lock in any case."""
+    thread = next((each for each in process.threads if each.tid == process.pid), None)
+    return thread is not None and calls(
+        own_frames(thread.stack)[:1], "multiprocessing/synchronize.py:__enter__"
+    )
+
+
+def _where_the_others_wait(case: Case, others: Sequence[Member]) -> str:
+    words = "; ".join(_waits_words(case, each) for each in others[:NAMED])
+    return f"{words}. " if words else ""
+
+
+def _waits_words(case: Case, member: Member) -> str:
+    """`main (12) waits for the exit of worker 0 (13) at train.py:20 main`."""
+    place = where(member.process).replace(", ", " at ", 1)
+    return f"{called(member.process)} waits for {awaited(case, member)}{place}"
+
+
+def _ends(gone: Sequence[Process]) -> str:
+    have = "has" if len(gone) == 1 else "have"
+    return f"{all_called(gone, NAMED)} {have} ended"
+
+
+def _ended_words(gone: Sequence[Process]) -> tuple[str, ...]:
+    return tuple(f"{called(each)} ended: {each.ended.words}" for each in gone[:NAMED] if each.ended)
+
+
+_ADVICE_EVENT = (
+    "Set the event in a finally block, so that those that wait go on and see the failure. Or wait "
+    "in a loop with event.wait(timeout) that also checks whether the process that is to set it is "
+    "alive, and look at the exit codes in the parent."
+)
+_ADVICE_CONDITION = (
+    "Wait for a state, not for the call: change a shared value under the lock before notify_all(), "
+    "and use condition.wait_for(lambda: ...) with a timeout, which returns at once if the state is "
+    "there already."
+)
+_ADVICE_HOLDER = (
+    "Release the lock before the wait: do in the with block only what needs the lock. With "
+    "acquire(timeout=...) the wait of the others becomes an error with its line."
+)
+_ADVICE_ACQUIRE = (
+    "Use with lock: (or release() in a finally block) at the lines above, so that every way out "
+    "releases it; acquire(timeout=...) makes the wait an error. With the hook (mpwatch run) the "
+    "holder of a lock is known."
+)
+_ADVICE_BLOCK = (
+    "Do not end processes by terminate() or kill() while they may hold it: tell them to end by an "
+    "event or a message. Do not wait for another process inside of the block. With the hook "
+    "(mpwatch run) the holder of a lock is known."
+)

@@ -1,0 +1,531 @@
+"""Processes that wait for what no process will do: by locks, events, managers, pools and loops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mpwatch.diagnose.rules.hangs import fork_with_threads_lock, no_progress, standing_still
+from mpwatch.model.findings import Severity
+from mpwatch.model.history import History, Point
+from mpwatch.model.ids import SegmentId, SegmentUse
+from mpwatch.model.samples import FdLink, ThreadSample, WaitedOn
+from mpwatch.model.snapshot import Process, Segment, Snapshot, Thread
+from tests.builders.snapshots import (
+    MAIN,
+    NOW_S,
+    WALL_S,
+    accounted,
+    exited,
+    fds,
+    found,
+    history,
+    log,
+    main,
+    only,
+    pid,
+    pipe,
+    process,
+    segment,
+    snapshot_of,
+    socket,
+    thread,
+)
+
+LOCK = WaitedOn("futex", "futex", ("futex 0x7f00",), futex_command=9)
+JOIN = ("multiprocessing/popen_fork.py:poll", "multiprocessing/process.py:join", "train.py:main:9")
+EVENT = (
+    "multiprocessing/synchronize.py:wait",
+    "multiprocessing/synchronize.py:wait",
+    "data.py:x:5",
+)
+CONDITION = ("multiprocessing/synchronize.py:wait", "data.py:consume:5")
+GET = ("multiprocessing/connection.py:recv", "multiprocessing/queues.py:get", "train.py:main:8")
+SEMAPHORE = 77
+
+
+def at_semaphore(inode: int = SEMAPHORE) -> WaitedOn:
+    return WaitedOn("semaphore", "futex", (), segment=SegmentId(9, inode), value=0)
+
+
+def semaphore(*users: int) -> Segment:
+    made: Segment = segment(SEMAPHORE, kind="semaphore", mappers=tuple(map(pid, users)))
+    return made
+
+
+def mapped(at: tuple[int, int] | None = None) -> tuple[SegmentUse, ...]:
+    use = SegmentUse(SegmentId(9, SEMAPHORE), "/dev/shm/sem.mp-1", "semaphore", False, None)
+    return (replace(use, ranges=() if at is None else (at,)),)
+
+
+def one(
+    number: int, waits: WaitedOn | None, *stack: str, links: tuple[FdLink, ...] = (), **more: Any
+) -> Process:
+    """Main or one of its children, with one thread."""
+    threads = more.pop("threads", None) or [thread(number, *stack, waits=waits)]
+    taken = {"fds": fds(9, links=links), "segments": (), "threads": threads, **more}
+    taken.setdefault("thread_count", len(threads))
+    taken.setdefault("signals_caught", 0)
+    if number == MAIN:
+        return main(**taken)
+    label = taken.pop("label", f"actor {number - 300}")
+    return process(number, taken.pop("role", "spawned"), label=label, **taken)
+
+
+def joining(number: int = 300) -> Process:
+    return one(MAIN, WaitedOn("child", "wait4", (f"pid {number}",)), *JOIN)
+
+
+def test_an_event_whose_setter_has_ended_is_told_with_it() -> None:
+    setter = one(302, None, label="build_cache", ended=exited(302, exit_code=0), segments=mapped())
+    jobs = [joining(), one(300, at_semaphore(), *EVENT), one(301, at_semaphore(), *EVENT), setter]
+
+    finding = only(standing_still.check, snapshot_of(*jobs, segments=(semaphore(MAIN, 300, 301),)))
+
+    assert "actor 0 (300) and actor 1 (301) wait for an event that no process sets" in (
+        finding.summary
+    )
+    assert "build_cache (302) ended without doing it" in finding.summary
+    assert "main (100) waits for the exit of actor 0 (300) at train.py:9 main" in finding.cause
+    assert any("build_cache (302) ended: exit code 0" in each for each in finding.evidence)
+
+
+def test_a_condition_that_was_notified_before_the_wait_is_not_put_down_to_an_ended_waiter() -> None:
+    woken = one(301, None, label="actor 1", ended=exited(301, exit_code=0), segments=mapped())
+    jobs = [joining(), one(300, at_semaphore(), *CONDITION), woken]
+
+    finding = only(standing_still.check, snapshot_of(*jobs, segments=(semaphore(MAIN, 300),)))
+
+    assert "actor 0 (300) waits for a condition that no process notifies" in finding.summary
+    assert "one that came before" in finding.cause
+    assert "ended without" not in finding.summary
+    assert "wait_for" in finding.advice
+
+
+@pytest.mark.parametrize(
+    ("stack", "words", "never"),
+    [
+        (("data.py:decode:5",), "between acquire() and release()", "terminate()"),
+        (
+            ("multiprocessing/synchronize.py:__enter__", "data.py:decode:5"),
+            "killed inside of a with block",
+            "between acquire() and release()",
+        ),
+    ],
+)
+def test_a_lock_that_no_process_releases_is_told_by_how_it_is_taken(
+    stack: tuple[str, ...], words: str, never: str
+) -> None:
+    gone = one(302, None, ended=exited(302, exit_code=0), segments=mapped())
+    reads = WaitedOn("pipe-read", "read", ("pipe:[500]",))
+    jobs = [
+        one(MAIN, reads, *GET, links=(pipe(5, 500, False), pipe(6, 500, True))),
+        *(one(n, at_semaphore(), *stack, links=(pipe(6, 500, True),)) for n in (300, 301)),
+        gone,
+    ]
+
+    finding = only(standing_still.check, snapshot_of(*jobs, segments=(semaphore(MAIN, 300, 301),)))
+
+    assert "wait for a lock or semaphore that no process releases" in finding.summary
+    assert words in finding.cause
+    assert never not in finding.cause + finding.advice
+    assert "main (100) waits for an item of a queue" in finding.cause
+
+
+def test_a_lock_that_only_one_process_can_hold_is_told_with_it() -> None:
+    """Main iterates over a loader inside of the block whose lock the workers need."""
+    reads = WaitedOn("pipe-read", "read", ("pipe:[500]",))
+    enters = ("multiprocessing/synchronize.py:__enter__", "data.py:decode:5")
+    jobs = [
+        one(MAIN, reads, *GET, links=(pipe(5, 500, False),)),
+        one(300, at_semaphore(), *enters, links=(pipe(6, 500, True),)),
+    ]
+
+    finding = only(standing_still.check, snapshot_of(*jobs, segments=(semaphore(MAIN, 300),)))
+
+    assert "for a lock that main (100) most likely holds while it waits for them" in finding.summary
+
+
+def test_a_reader_of_a_queue_of_which_no_other_process_lives_is_told() -> None:
+    reads = WaitedOn("pipe-read", "read", ("pipe:[500]",))
+    job = snapshot_of(one(MAIN, reads, *GET, links=(pipe(5, 500, False), pipe(6, 500, True))))
+
+    alone = only(standing_still.check, job)
+    noted = only(standing_still.check, replace(job, log=(log("birth", MAIN),)))
+
+    assert "an item of a queue that no other living process has" in alone.summary
+    assert "all processes that it has started have ended" in noted.summary
+
+
+def test_consumers_that_wait_for_more_end_marks_than_came_are_told_with_their_parent() -> None:
+    get = (
+        "multiprocessing/synchronize.py:__enter__",
+        "multiprocessing/queues.py:get",
+        "data.py:c:6",
+    )
+    reads = WaitedOn("pipe-read", "read", ("pipe:[500]",))
+    both = (pipe(5, 500, False), pipe(6, 500, True))
+    jobs = [
+        one(MAIN, WaitedOn("child", "wait4", ("pid 300",)), *JOIN, links=both),
+        one(300, at_semaphore(), *get, links=both),
+        one(301, reads, *GET[:2], "data.py:c:6", links=both),
+    ]
+
+    findings = found(
+        standing_still.check, snapshot_of(*jobs, segments=(semaphore(MAIN, 300, 301),))
+    )
+
+    assert "main (100) waits for the exit of actor 0 (300)" in findings[0].summary
+    assert "for an item of a queue that no process puts" in findings[0].summary
+    assert "one item that tells to end (None) for each reader" in findings[0].advice
+
+
+# --- threads of one process ----------------------------------------------------------------------
+
+HANDLERS = tuple(
+    thread(
+        tid,
+        *stack,
+        waits=waits,
+        name=f"Thread-{tid}",
+    )
+    for tid, stack, waits in (
+        (101, ("multiprocessing/pool.py:_handle_tasks",), LOCK),
+        (
+            102,
+            ("multiprocessing/connection.py:recv", "multiprocessing/pool.py:_handle_results"),
+            WaitedOn("pipe-read", "read", ("pipe:[500]",)),
+        ),
+        (
+            103,
+            ("multiprocessing/connection.py:wait", "multiprocessing/pool.py:_handle_workers"),
+            WaitedOn("poll", "poll", (), timeout_s=0.1),
+        ),
+    )
+)
+IDLE = ("multiprocessing/queues.py:get", "multiprocessing/pool.py:worker")
+
+
+OWN = "train.py:main:20"
+
+
+def with_pool(*worker_stack: str, signals: int = 0, stack: tuple[str, ...] = ()) -> Snapshot:
+    own = thread(MAIN, *(stack or ("threading.py:wait", "threading.py:wait", OWN)), waits=LOCK)
+    top = one(
+        MAIN,
+        None,
+        threads=[own, *HANDLERS],
+        links=(pipe(5, 500, False),),
+        signals_caught=signals,
+    )
+    worker = one(
+        300,
+        WaitedOn("pipe-read", "read", ("pipe:[600]",)),
+        *worker_stack,
+        role="pool-worker",
+        links=(pipe(6, 500, True), pipe(7, 600, False)),
+    )
+    return snapshot_of(top, worker)
+
+
+def test_an_event_that_only_a_callback_of_an_idle_pool_could_set_is_told() -> None:
+    finding = only(standing_still.check, with_pool(*IDLE))
+
+    assert finding.process == pid(MAIN)
+    assert "what a callback of its Pool was to do, and the Pool has no work left" in finding.summary
+    assert "error_callback" in finding.advice
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        with_pool("train.py:score:3", "multiprocessing/pool.py:worker"),
+        with_pool(*IDLE, signals=1 << 14),
+        with_pool(
+            *IDLE, stack=("threading.py:wait", "multiprocessing/pool.py:wait", "train.py:m:2")
+        ),
+    ],
+    ids=["a worker is at work", "a signal may set it", "waits for a result"],
+)
+def test_a_pool_that_may_still_call_back_is_left_alone(job: Snapshot) -> None:
+    assert not any("callback" in each.summary for each in found(standing_still.check, job))
+
+
+def forked(*others: str, stack: tuple[str, ...]) -> Snapshot:
+    """A forked child with one thread, whose parent had some threads when it forked."""
+    names = ("python", *others)
+    old = tuple(ThreadSample(MAIN + n, name, "S", 0, start_ticks=1) for n, name in enumerate(names))
+    top = joining()
+    top = replace(top, sample=replace(top.sample, threads=old))
+    return snapshot_of(top, one(300, LOCK, *stack, start_method="fork"))
+
+
+FULL = ("threading.py:wait", "queue.py:put", "data.py:record:13")
+
+
+def test_a_thread_of_the_child_itself_is_not_put_down_to_the_fork() -> None:
+    job = forked("QueueFeederThread", stack=FULL)
+
+    assert found(fork_with_threads_lock.check, job) == []
+    assert found(fork_with_threads_lock.check, forked("loader", stack=FULL)) != []
+    [finding] = found(standing_still.check, forked(stack=FULL))
+    assert "the thread that was to take items out is gone" in finding.summary
+
+
+def test_an_event_of_threading_of_which_children_have_copies_is_told_as_that() -> None:
+    waits = ("threading.py:wait", "threading.py:wait", "train.py:run:17")
+    child = one(300, None, "data.py:act:3", start_method="fork", threads=[thread(300, state="R")])
+    job = snapshot_of(one(MAIN, LOCK, *waits), child)
+
+    finding = only(standing_still.check, job)
+
+    assert "actor 0 (300) was forked and has a copy of it" in finding.cause
+    assert "multiprocessing" in finding.advice
+    [alone] = found(standing_still.check, snapshot_of(one(MAIN, LOCK, *waits)))
+    assert "copy" not in alone.cause
+
+
+LOOP = ("selectors.py:select", "asyncio/base_events.py:_run_once", "train.py:worker:17")
+
+
+def loop(timeout_s: float | None = None, signals: int = 0, peer: int = 501) -> Snapshot:
+    waits = WaitedOn("poll", "epoll_wait", ("socket:[500]",), timeout_s=timeout_s)
+    links = (socket(3, 500, peer), socket(4, 501, 500))
+    return snapshot_of(one(MAIN, waits, *LOOP, links=links, signals_caught=signals))
+
+
+def test_an_event_loop_that_watches_only_itself_can_never_continue() -> None:
+    finding = only(standing_still.check, loop())
+
+    assert "no task of the event loop of main (100) can continue" in finding.summary
+
+
+@pytest.mark.parametrize(
+    "job",
+    [loop(timeout_s=2.0), loop(signals=1 << 14), loop(peer=900)],
+    ids=["a timer", "a signal's handler", "a connection"],
+)
+def test_an_event_loop_that_something_may_wake_up_is_left_alone(job: Snapshot) -> None:
+    assert found(standing_still.check, job) == []
+
+
+# --- pools, managers and servers -----------------------------------------------------------------
+
+
+def test_a_result_leads_to_the_worker_that_runs_the_call() -> None:
+    """The worker waits for an event that main sets once it has all results."""
+    result = ("threading.py:wait", "concurrent/futures/_base.py:result", "train.py:main:13")
+    runs = ("train.py:step:8", "concurrent/futures/process.py:_process_worker")
+    idle = WaitedOn("pipe-read", "read", ("pipe:[9]",))
+    jobs = [
+        one(MAIN, LOCK, *result),
+        one(300, idle, *GET[:2], runs[1], role="pool-worker"),
+        one(301, at_semaphore(), *EVENT[:2], *runs, role="pool-worker"),
+    ]
+
+    finding = only(standing_still.check, snapshot_of(*jobs, segments=(semaphore(MAIN, 301),)))
+
+    assert "actor 1 (301) waits for an event that no process sets" in finding.summary
+    assert "main (100) waits for the result of a future" in finding.cause
+
+
+def proxied(method: str, manager_stack: tuple[str, ...], *more: Process) -> Snapshot:
+    """Main in a call of a proxy, which the manager serves in a thread."""
+    call = (
+        "multiprocessing/connection.py:_recv",
+        "multiprocessing/managers.py:_callmethod",
+        f"<string>:{method}",
+        "train.py:report:7",
+    )
+    waits = WaitedOn("socket-read", "recvfrom", ("socket:[500]",))
+    serving = thread(301, *manager_stack, waits=LOCK)
+    serves = thread(
+        300, "threading.py:wait", "multiprocessing/managers.py:serve_forever", waits=TICKS
+    )
+    return snapshot_of(
+        one(MAIN, waits, *call, links=(socket(3, 500, 501),)),
+        one(300, None, threads=[serves, serving], links=(socket(4, 501, 500),), label="manager"),
+        *more,
+    )
+
+
+TICKS = WaitedOn("futex", "futex", ("futex 0x7f00",), timeout_s=0.9)
+SERVES_GET = ("threading.py:wait", "queue.py:get", "multiprocessing/managers.py:serve_client")
+
+
+def test_an_item_of_a_managers_queue_that_nobody_puts_is_told() -> None:
+    gone = one(301, None, label="evaluate 3", ended=exited(301, exit_code=0))
+
+    finding = only(standing_still.check, proxied("get", SERVES_GET, gone))
+
+    assert finding.summary == (
+        "main (100) waits for an item of a queue of the manager that no process puts"
+    )
+    assert "evaluate 3 (301) has ended" in finding.cause
+    assert "exactly one answer" in finding.advice
+
+
+def test_a_lock_of_a_manager_whose_holder_has_ended_is_told() -> None:
+    serves = ("multiprocessing/managers.py:serve_client",)
+    gone = one(301, None, label="updater 1", ended=exited(301, exit_code=1))
+
+    finding = only(standing_still.check, proxied("acquire", serves, gone))
+
+    assert "waits for a lock of the manager that no process releases" in finding.summary
+    assert "what it held may be lost" in finding.cause
+
+
+def test_a_manager_that_is_asked_or_a_client_that_works_leaves_the_wait_open() -> None:
+    idle = ("multiprocessing/connection.py:recv", "multiprocessing/managers.py:serve_client")
+    works = one(301, None, threads=[thread(301, "train.py:step:3", state="R", still_s=0.0)])
+
+    assert found(standing_still.check, proxied("get", idle)) == []
+    assert found(standing_still.check, proxied("get", SERVES_GET, works)) == []
+
+
+def server(*more: Any, client_still_s: float = 60.0) -> Snapshot:
+    accepts = WaitedOn("accept", "accept4", ("socket:[700]",))
+    listens = socket(3, 700, None, "tcp listens on 127.0.0.1:4000")
+    links = (listens, socket(5, 801, 800))
+    own = thread(MAIN, "socket.py:accept", "train.py:wait_for_clients:11", waits=accepts)
+    receives = WaitedOn("socket-read", "recvfrom", ("socket:[800]",))
+    client = thread(300, "data.py:client:20", waits=receives, still_s=client_still_s)
+    return snapshot_of(
+        one(MAIN, None, threads=[own, *more], links=links),
+        one(300, None, threads=[client], links=(socket(3, 800, 801),)),
+    )
+
+
+def test_a_server_that_waits_for_one_more_client_is_told_with_those_that_wait_for_it() -> None:
+    finding = only(no_progress.check, server())
+
+    assert finding.severity is Severity.INFO
+    assert "a further connection to tcp 127.0.0.1:4000, and actor 0 (300) waits" in finding.summary
+
+
+def test_a_server_with_threads_or_busy_clients_is_left_alone() -> None:
+    answers = thread(101, "train.py:answer:30", waits=WaitedOn("socket-read", "recvfrom", ()))
+
+    assert found(no_progress.check, server(answers)) == []
+    assert found(no_progress.check, server(client_still_s=3.0)) == []
+
+
+# --- polls, signals, ends of files ---------------------------------------------------------------
+
+SLEEPS = WaitedOn("timer", "clock_nanosleep", timeout_s=0.1)
+
+
+def past(written_ago_s: float = 40.0) -> History:
+    written = (Point(NOW_S - 50, 0.0), Point(NOW_S - written_ago_s, 9.0))
+    return history({(MAIN, "written_bytes"): written})
+
+
+def polling(*others: Process, seconds: int = 40, more: Sequence[Thread] = ()) -> Snapshot:
+    """Main polls at one line for some seconds, while others do as they are given."""
+    own = thread(MAIN, "train.py:wait_for_steps:17", waits=SLEEPS, still_s=0.05)
+    polls = one(MAIN, None, threads=[own, *more])
+    made = [
+        snapshot_of(polls, *others, at_s=NOW_S - seconds + second) for second in range(seconds + 1)
+    ]
+    return accounted(*made)
+
+
+def test_a_loop_that_sleeps_while_all_that_it_started_has_ended_is_told() -> None:
+    gone = [one(n, None, ended=exited(n, exit_code=0), start_method="fork") for n in (300, 301)]
+
+    finding = only(no_progress.check, polling(*gone), past())
+
+    assert "main (100) sleeps and looks again in a loop at train.py:17" in finding.summary
+    assert "2 processes of the job ended, and no other one is left" in finding.cause
+    assert finding.severity is Severity.INFO
+
+
+def test_a_job_of_which_one_works_or_that_has_just_begun_to_poll_is_not_told() -> None:
+    works = one(300, None, threads=[thread(300, "data.py:act:3", state="R", still_s=0.0)])
+    fills = thread(101, "data.py:run:6", waits=SLEEPS, still_s=0.05)
+    started = one(300, SLEEPS, "data.py:act:3", born_wall_s=WALL_S - 5)
+
+    assert found(no_progress.check, polling(), past()) != []
+    assert found(no_progress.check, polling(works), past()) == []
+    assert found(no_progress.check, polling(started), past()) == []
+    assert found(no_progress.check, polling(more=[fills]), past()) == []
+    assert found(no_progress.check, polling(), past(written_ago_s=5.0)) == []
+    assert found(no_progress.check, polling(seconds=10), past()) == []
+
+
+def test_a_wait_for_a_signal_is_told_as_one() -> None:
+    pause = WaitedOn("signal", "pause")
+    reads = WaitedOn("pipe-read", "read", ("pipe:[500]",))
+    job = snapshot_of(
+        one(MAIN, reads, *GET, links=(pipe(5, 500, False),)),
+        one(300, pause, "data.py:worker:8", links=(pipe(6, 500, True),)),
+    )
+
+    finding = only(no_progress.check, job)
+
+    assert "which waits for a signal at data.py:8 worker" in finding.summary
+    assert "outside of this job" not in finding.cause
+
+
+def test_an_end_of_file_that_an_inherited_end_keeps_away_is_explained() -> None:
+    reads = WaitedOn("socket-read", "read", ("pipe:[500]",))
+    sleeps = WaitedOn("timer", "clock_nanosleep", timeout_s=500.0)
+    job = snapshot_of(
+        joining(301),
+        one(300, sleeps, "data.py:beat:14", links=(pipe(6, 500, True),), start_method="fork"),
+        one(301, reads, "data.py:consume:10", links=(pipe(5, 500, False),), start_method="fork"),
+        one(302, None, label="produce", ended=exited(302, exit_code=0)),
+    )
+
+    finding = only(no_progress.check, job)
+
+    assert "it has inherited that end at its fork: produce (302) has ended" in finding.cause
+    assert "close in every process the ends that it does not use" in finding.advice
+    queue = (*GET[:2], "data.py:consume:10")
+    job = snapshot_of(
+        *(
+            one(301, reads, *queue, links=(pipe(5, 500, False),)) if each.pid == 301 else each
+            for each in job.processes
+        )
+    )
+    assert "inherited" not in only(no_progress.check, job).cause
+
+
+def test_the_only_process_that_can_hold_a_lock_is_named_as_its_likely_holder() -> None:
+    sleeps = WaitedOn("timer", "clock_nanosleep", timeout_s=200.0)
+    jobs = [
+        joining(),
+        one(300, at_semaphore(), "multiprocessing/synchronize.py:__enter__", "data.py:step:10"),
+        one(301, sleeps, "train.py:upload:4", "train.py:checkpointer:7"),
+    ]
+    segments = (semaphore(MAIN, 300, 301),)
+
+    finding = only(no_progress.check, snapshot_of(*jobs, segments=segments))
+    ended = one(302, None, ended=exited(302, exit_code=0))
+    held = replace(jobs[2], gauges={"locks": {"held": [0x1000]}})
+    held = replace(held, sample=replace(held.sample, segments=mapped((0x1000, 0x2000))))
+    known = only(no_progress.check, snapshot_of(*jobs[:2], held, segments=segments))
+    unsure = only(no_progress.check, snapshot_of(*jobs, ended, segments=segments))
+
+    assert "that actor 1 (301) most likely holds: it sleeps at train.py:4 upload" in finding.summary
+    assert "for a lock that actor 1 (301) holds, and it sleeps at" in known.summary
+    assert "actor 1 (301) holds the lock while it sleeps" in known.cause
+    assert "that no process is seen to hold" in unsure.summary
+
+
+def test_a_sleep_that_is_begun_again_and_again_at_one_line_is_a_loop() -> None:
+    """An actor tries to connect every two seconds, and main waits for its first item."""
+    reads = WaitedOn("pipe-read", "read", ("pipe:[500]",))
+    sleeps = WaitedOn("timer", "clock_nanosleep", timeout_s=0.1)
+    top = one(MAIN, reads, *GET, links=(pipe(5, 500, False),))
+    own = thread(300, "data.py:connect:8", waits=sleeps, waits_s=1.9, still_s=40.0)
+    child = one(300, None, threads=[own], links=(pipe(6, 500, True),))
+    made = [snapshot_of(top, child, at_s=NOW_S - 40 + second) for second in range(41)]
+
+    finding = only(no_progress.check, accounted(*made))
+
+    assert "which sleeps again and again at data.py:8 connect" in finding.summary
+    assert "will wake up by itself" not in finding.cause
