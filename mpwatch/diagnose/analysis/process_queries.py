@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from mpwatch.describe.processes import full_name
 from mpwatch.diagnose.analysis.index import Index, derived
@@ -64,11 +64,18 @@ def _past_forkserver(index: Index, parent_id: ProcessId | None) -> Process | Non
 
 def children_started_by(index: Index, process: Process) -> Iterator[Process]:
     """Its children, including those started by its forkserver, exited and orphaned ones."""
-    for other in index.snapshot.processes:
-        if other.process != process.process:
-            head = family_head(index, other)
-            if head is not None and head.process == process.process:
-                yield other
+    return iter(_children_by_head(index).get(process.process, ()))
+
+
+@derived
+def _children_by_head(index: Index) -> Mapping[ProcessId, Sequence[Process]]:
+    """The processes that each process started."""
+    started: dict[ProcessId, list[Process]] = {}
+    for process in index.snapshot.processes:
+        head = family_head(index, process)
+        if head is not None and head.process != process.process:
+            started.setdefault(head.process, []).append(process)
+    return started
 
 
 def is_sibling(index: Index, one: Process, other: Process) -> bool:
