@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import socket
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from mpwatch.hook import wire
 from mpwatch.model.events import HookNote, HookStatus
 from mpwatch.model.ids import ProcessId
 from tests.builders.hook_server import ME, NAME, ObservedHooks, records
+from tests.conftest import Start
 
 
 def test_another_protocol_is_refused_with_both_numbers(observed: ObservedHooks) -> None:
@@ -132,10 +134,10 @@ def test_a_stale_socket_is_reported_as_stale(observed: ObservedHooks) -> None:
     assert "stale" in observed.reason()
 
 
-def test_a_socket_that_another_process_answers_is_refused(observed: ObservedHooks) -> None:
-    from dataclasses import replace
-
-    other = ProcessId(os.getppid(), 5)
+def test_a_socket_that_another_process_answers_is_refused(
+    observed: ObservedHooks, start: Start
+) -> None:
+    other = ProcessId(start(["sleep", "60"]).pid, 5)
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(observed.folder / (wire.stem(*other) + wire.SOCKET_SUFFIX)))
     listener.listen()

@@ -55,8 +55,17 @@ def eventful() -> list[Input]:
     return inputs
 
 
-@pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> str:
+DATA = Path(__file__).parents[3] / "data"
+OLD = tuple(sorted(str(path) for path in DATA.glob("recording-*.mpw")))
+"""A recording of each dialect that was ever written."""
+MADE = "made here"
+
+
+@pytest.fixture(scope="module", params=[MADE, *OLD], ids=lambda path: Path(path).stem)
+def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    recorded: str = request.param
+    if recorded != MADE:
+        return recorded
     file: Path = tmp_path_factory.mktemp("recording") / "job.mpw"
     now_s = START_S
     writer = RecordingWriter(str(file), MAIN, clock=lambda: now_s, wall_clock=lambda: 1.8e9)
@@ -67,15 +76,24 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(file)
 
 
+PARTS = 2 * LENGTH_S
+"""Moments of a recording that are compared: every half second of the one made here."""
+
+
+def moment_in(recording: Recording, part: int) -> float:
+    """Seconds from the beginning of a recording, for one of its parts."""
+    return recording.length_s * part / PARTS
+
+
 @pytest.fixture(scope="module")
-def played(path: str) -> dict[float, Snapshot]:
-    """The snapshots of playing from the beginning, at every moment."""
+def played(path: str) -> dict[int, Snapshot]:
+    """The snapshots of playing from the beginning, at every part of the recording."""
     shown = {}
     with Recording(path) as recording:
         timeline = Timeline(recording, keeps=False)
-        for tenth in range(0, 10 * LENGTH_S, 5):
-            timeline.advance(tenth / 10)
-            shown[tenth / 10] = timeline.snapshot()
+        for part in range(PARTS + 1):
+            timeline.advance(moment_in(recording, part))
+            shown[part] = timeline.snapshot()
     return shown
 
 
@@ -87,17 +105,20 @@ def wandering(path: str) -> Iterator[Timeline]:
 
 
 @settings(max_examples=25, suppress_health_check=list(HealthCheck))
-@given(moments_s=st.lists(st.integers(0, 2 * LENGTH_S - 1).map(lambda n: n / 2), max_size=4))
+@given(parts=st.lists(st.integers(0, PARTS), max_size=4))
 def test_seeking_anywhere_in_any_order_shows_what_playing_shows(
-    wandering: Timeline, played: dict[float, Snapshot], moments_s: list[float]
+    path: str, wandering: Timeline, played: dict[int, Snapshot], parts: list[int]
 ) -> None:
-    for moment_s in moments_s:
-        wandering.approach(moment_s)
-        wandering.advance(moment_s)
-        assert wandering.snapshot() == played[moment_s]
+    with Recording(path) as recording:
+        moments_s = {part: moment_in(recording, part) for part in parts}
+    for part in parts:
+        wandering.approach(moments_s[part])
+        wandering.advance(moments_s[part])
+        assert wandering.snapshot() == played[part]
 
 
-def test_the_played_job_has_findings_that_come_and_go(played: dict[float, Snapshot]) -> None:
+@pytest.mark.parametrize("path", [MADE], indirect=True)
+def test_the_played_job_has_findings_that_come_and_go(played: dict[int, Snapshot]) -> None:
     counts = [sum(f.resolved_s is None for f in shown.findings) for shown in played.values()]
     assert len(set(counts)) > 2
 
