@@ -37,8 +37,16 @@ from mpwatch.nodes.messages import (
 from mpwatch.nodes.summary import MalformedSummary, NodeSummary, SummaryReader
 
 STARTING_LIMIT = 16
-"""So many agents are started at the same time: sshd refuses more than ten unauthenticated
-connections of one address at random (MaxStartups in sshd_config(5)), a login node dislikes more."""
+"""So many agents are started at the same time: a login node dislikes more."""
+BURST = 4
+"""So many are started at once, if the last start was long enough ago."""
+HELD_UP_S = 5.0
+"""A node that has not answered after so long is waited for beside the others: hosts that hang keep
+no other host from being started."""
+SPACING_S = 0.05
+"""Mean time from one start to the next. An sshd, also that of a jump host, refuses connections
+at random while ten are not authenticated yet (MaxStartups in sshd_config(5), OpenSSH 9.2), and a
+host takes 0.2 s for that."""
 SILENT_S = 10.0
 """A node that has sent nothing for so long is silent; it sends something each second, but where ten
 processes ran for each cpu there were once more than five seconds between two."""
@@ -53,6 +61,9 @@ EXIT_S = 0.3
 RESTART_S = 10.0
 """Shortest time until a node that has failed is tried again; each time twice as long."""
 RESTART_MOST_S = 120.0
+REFUSALS_LIMIT = 5
+REFUSED_S = 1.0
+"""Time until a node that was refused for the moment is tried again; each time twice as long."""
 FOLLOW_S = 1.0
 """Interval at which an engine whose nodes join and leave is asked for them."""
 LOOK_S = 0.05
@@ -130,7 +141,7 @@ class Head:
         self._restarts = restarts
         self._changing = None if isinstance(launches, Sequence) else launches
         self._followed_s = clock()
-        self._looked_s = float("-inf")
+        self._looked_s = self._started_s = float("-inf")
         self._nodes: dict[str, _Node] = {}
         self._add(launches if isinstance(launches, Sequence) else launches.launches())
         self._requests = 0
@@ -247,13 +258,16 @@ class Head:
         self._add(launches)
 
     def _start_some(self) -> None:
-        starting = sum(node.is_starting for node in self._nodes.values())
-        for node in self._nodes.values():
-            if starting >= STARTING_LIMIT:
-                return
-            if node.is_due(self._restarts):
-                node.start()
-                starting += 1
+        """Start the next nodes that are due, those first that never were started."""
+        now_s = self._clock()
+        room = STARTING_LIMIT - sum(node.is_holding_up for node in self._nodes.values())
+        count = min(room, BURST, (now_s - self._started_s) // SPACING_S)
+        if count < 1:
+            return
+        due = [node for node in self._nodes.values() if node.is_due(self._restarts)]
+        for node in sorted(due, key=lambda node: node.was_started)[: int(count)]:
+            self._started_s = now_s
+            node.start()
 
 
 class _ClockOffset(NamedTuple):
@@ -299,6 +313,7 @@ class _Node:
         self._state: NodeState = "waiting"
         self._again_s = float("-inf")
         self._failures = 0
+        self._refusals = 0
         self._heard_s: float | None = None
         self._hello: Hello | None = None
         self._received_bytes = 0
@@ -327,6 +342,16 @@ class _Node:
         return self._state == "starting"
 
     @property
+    def is_holding_up(self) -> bool:
+        """Whether it counts among those that are started at the same time."""
+        return self.is_starting and self._clock() - self._started_s < HELD_UP_S
+
+    @property
+    def was_started(self) -> bool:
+        """Whether it has been started before."""
+        return self._state != "waiting"
+
+    @property
     def is_over(self) -> bool:
         """Whether nothing more is expected of it."""
         return self._state in ("ended", "failed")
@@ -341,7 +366,7 @@ class _Node:
     def is_due(self, restarts: bool) -> bool:
         """Whether its launcher is to be started now."""
         if self._state == "waiting":
-            return True
+            return self._clock() >= self._again_s
         return restarts and self.is_over and self._clock() >= self._again_s
 
     def view(self) -> NodeView:
@@ -564,8 +589,11 @@ class _Node:
                     self._told += os.read(process.stderr.fileno(), _TOLD_BYTES) or b""
         was_live = self._state == "live"
         code = self.kill()
+        told_text = self._told.decode("utf-8", "replace")
+        if self._heard_s is None and self._is_refused(told_text):
+            return
         explain = self._launch.explain
-        why = explain(self._told.decode("utf-8", "replace")) if explain is not None else ""
+        why = explain(told_text) if explain is not None else ""
         if why:
             self._fail(why, "failed" if self._heard_s is None else "ended")
             return
@@ -577,6 +605,16 @@ class _Node:
             how = f"signal {-code}" if code < 0 else f"status {code}"
             sentence = f"{program} ended with {how}{told and f': {told}'}."
         self._fail(sentence.replace("..", "."), "ended" if was_live else "failed")
+
+    def _is_refused(self, told: str) -> bool:
+        """Whether the way was refused for the moment only; then it is waited for once more."""
+        is_refused = self._launch.is_refused
+        if is_refused is None or self._refusals >= REFUSALS_LIMIT or not is_refused(told):
+            return False
+        self._state = "waiting"
+        self._again_s = self._clock() + REFUSED_S * 2**self._refusals
+        self._refusals += 1
+        return True
 
     def _told_words(self) -> str:
         """The last line of the launcher's standard error, or of its output if that was no frame."""

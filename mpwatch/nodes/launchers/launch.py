@@ -103,6 +103,10 @@ class Launch(NamedTuple):
     """Says in one sentence why the way to the agent has ended, by what the engine's program has
     printed to standard error; an empty string if that says nothing more."""
 
+    is_refused: Callable[[str], bool] | None = None
+    """Says, by what the engine's program has printed to standard error, whether the way was only
+    refused for the moment, so that another attempt may succeed."""
+
     def start(self) -> Pipes:
         """Make the pipes to an agent.
 

@@ -14,6 +14,12 @@ ALIVE_S = 15
 """Interval of the questions whether the host is still there; after eight without an answer ssh
 ends."""
 HOSTFILE_BYTES_LIMIT = 1 << 20
+_REFUSED = re.compile(
+    r"(?:kex_exchange_identification: (?:read: )?)?Connection (?:closed|reset) by .*"
+)
+"""Each line that ssh prints where the server, or that of a jump host, has ended the connection
+before the exchange of keys, as sshd does at random while many are not authenticated yet
+(MaxStartups in sshd_config(5), OpenSSH 9.2). Where more is printed, there is another reason."""
 _HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@:%\[\]-]{0,252}")
 
 
@@ -44,9 +50,16 @@ def launches(rest: str, agent: AgentCommand) -> list[Launch]:
             host,
             (program, *options, "--", host, agent.shell_line()),
             f"ssh {host} {shlex.quote(agent.check)}",
+            is_refused=_is_refused,
         )
         for host in hosts
     ]
+
+
+def _is_refused(told: str) -> bool:
+    """Whether the connection was refused for the moment only."""
+    lines = [line.strip() for line in told.splitlines() if line.strip()]
+    return bool(lines) and all(_REFUSED.fullmatch(line) for line in lines)
 
 
 def _hosts_of_file(path: str) -> list[str]:

@@ -1,9 +1,15 @@
-"""mpwatch as a single file (MPWATCH_PYZ, built as README says) on a Python without packages."""
+"""mpwatch as a single file (MPWATCH_PYZ, built as README says) on a Python without packages.
+
+The root of a Debian system with python3 and nothing else is MPWATCH_DEBIAN, made by root with
+`debootstrap --variant=minbase --include=python3 bookworm FOLDER`; its Python has to be of the minor
+version that made the file.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import venv
@@ -11,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import Start
+from tests.integration.nodes.test_job import agents, until
 from tests.integration.nodes.test_job import mark as mark
 from tests.integration.nodes.test_job import sleepers as sleepers
 
@@ -49,3 +57,48 @@ def test_a_single_file_reads_a_job_and_its_agents_are_the_same_file(
     assert f"{sys.version_info.major}.{sys.version_info.minor}" in {
         process["python"] for node in nodes for process in node["processes"]
     }
+
+
+@pytest.fixture
+def debian(tmp_path: Path) -> list[str]:
+    """The command that runs a program in the Debian system, with a `/proc` and the single file."""
+    archive, root = os.environ.get("MPWATCH_PYZ"), os.environ.get("MPWATCH_DEBIAN")
+    if archive is None or root is None or os.geteuid() != 0:
+        pytest.skip("needs root, MPWATCH_PYZ=PATH of a single file and MPWATCH_DEBIAN=FOLDER")
+    shutil.copy(archive, Path(root) / "mpwatch.pyz")
+    shutil.rmtree(Path(root) / "root" / ".shiv", ignore_errors=True)
+    script = 'mount --bind /proc "$0/proc" && exec chroot "$0" "$@"'
+    environment = ["env", "-i", "HOME=/root", "PATH=/usr/sbin:/usr/bin:/sbin:/bin"]
+    return [*environment, "unshare", "-m", "sh", "-c", script, root]
+
+
+def test_a_debian_with_nothing_but_python_reads_a_job_with_stacks(
+    debian: list[str], start: Start, mark: str
+) -> None:
+    program = "import time\ndef waits_here():\n    time.sleep(600)\nprint('ready')\nwaits_here()"
+    variables = [f"MPWATCH_TEST_JOB={mark}", "WORLD_SIZE=1", "RANK=0", "PYTHONUNBUFFERED=1"]
+    job = start([*debian, "env", *variables, "/usr/bin/python3", "-c", program])
+    job.wait_for("ready")
+    match = ["--match", f"MPWATCH_TEST_JOB={mark}"]
+    own = [*debian, "/usr/bin/python3", "/mpwatch.pyz"]
+    packages = subprocess.run(
+        [*debian, "/usr/bin/python3", "-c", "import pip"], capture_output=True, check=False
+    )
+    done = subprocess.run(
+        [*own, "dump", "--job", "local:2", "--json", *match],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert b"No module named 'pip'" in packages.stderr
+    assert done.returncode == 0, done.stderr
+    threads = [
+        thread
+        for node in json.loads(done.stdout)["nodes"]
+        for process in node["processes"]
+        for thread in process["threads"]
+    ]
+    assert {thread["stack_source"] for thread in threads} == {"py-spy"}
+    assert "waits_here" in {frame["function"] for thread in threads for frame in thread["stack"]}
+    until(lambda: agents(mark) == [])

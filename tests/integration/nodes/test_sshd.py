@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +16,7 @@ import pytest
 
 from mpwatch.nodes.across.judge import job_findings
 from mpwatch.nodes.agent import SILENCE_S
-from mpwatch.nodes.head import SILENT_S, Head
+from mpwatch.nodes.head import SILENT_S, STARTING_LIMIT, Head
 from mpwatch.nodes.launchers.launch import AgentCommand
 from mpwatch.nodes.launchers.spec import launches
 from mpwatch.nodes.summary import BYTES_PER_S
@@ -55,6 +56,8 @@ def sshd(
     client = shutil.which("ssh")
     if sshd is None or client is None:
         pytest.skip("needs sshd: apt install openssh-server")
+    if os.geteuid() == 0:
+        os.makedirs("/run/sshd", exist_ok=True)  # what the unit of Debian's package makes
     port = free_port()
     listen = "0.0.0.0" if prefix else address
     for name in ("host", "user"):
@@ -68,8 +71,8 @@ def sshd(
         f"PermitRootLogin yes\nBanner {tmp_path}/banner\n"
     )
     (tmp_path / "ssh_config").write_text(
-        f"Host node7 node8\n  HostName {address}\n  Port {port}\n  IdentityFile {tmp_path}/user\n"
-        f"  IdentitiesOnly yes\n  UserKnownHostsFile {tmp_path}/known\n"
+        f"Host node7 node8 many-*\n  HostName {address}\n  Port {port}\n"
+        f"  IdentityFile {tmp_path}/user\n  IdentitiesOnly yes\n  UserKnownHostsFile {tmp_path}/known\n"
         "  StrictHostKeyChecking accept-new\n"
         f"Host stranger\n  HostName {address}\n  Port {port}\n  IdentityFile none\n"
         f"  UserKnownHostsFile {tmp_path}/known2\n  StrictHostKeyChecking accept-new\n"
@@ -96,6 +99,31 @@ def test_two_hosts_are_read_and_a_third_refuses(
         assert sorted(p["pid"] for p in node["processes"]) == sorted(sleepers)
     assert stranger["state"] == "failed"
     assert "Permission denied" in stranger["problem"]
+    until(lambda: agents(mark) == [])
+
+
+@ON_DEMAND
+def test_many_hosts_are_read_although_others_accept_and_say_nothing(
+    server: int, sleepers: list[int], mark: str, tmp_path: Path
+) -> None:
+    silent = socket.create_server(("127.0.0.1", 0), backlog=64)
+    with (tmp_path / "ssh_config").open("a") as file:
+        port = silent.getsockname()[1]
+        file.write(f"Host hung-*\n  HostName 127.0.0.1\n  Port {port}\n")
+    hung = [f"hung-{number}" for number in range(2 * STARTING_LIMIT)]
+    many = [f"many-{number}" for number in range(40)]
+    match = AgentCommand({"MPWATCH_TEST_JOB": mark})
+    head = Head(launches(f"ssh:{','.join([*hung, *many])}", match))
+    try:
+        step_until(head, lambda: head.is_settled)
+        views = head.views()
+    finally:
+        head.close()
+        silent.close()
+
+    assert {(view.state, view.problem) for view in views[len(hung) :]} == {("live", "")}
+    assert {view.state for view in views[: len(hung)]} == {"failed"}
+    assert {"timed out" in view.problem for view in views[: len(hung)]} == {True}
     until(lambda: agents(mark) == [])
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -107,6 +109,70 @@ def test_a_host_that_does_not_answer_has_failed_after_the_limit_of_its_engine() 
 
     assert view.problem.startswith("It did not answer within")
     assert "connecting" in view.problem
+
+
+def test_hosts_that_hang_do_not_hold_up_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(head_module, "HELD_UP_S", 0.2)
+    monkeypatch.setattr(head_module, "STARTING_LIMIT", 2)
+    hung = [Launch(f"hung-{n}", ("sleep", "1000"), start_s=1000.0) for n in range(6)]
+    fine = [Launch(f"fine-{n}", agent("say(hello + full); until_eof()")) for n in range(3)]
+    before = set(_children())
+    head = Head([*hung, *fine])
+    try:
+        until(head, lambda: [view.state for view in head.views()[6:]] == ["live"] * 3)
+        states = [view.state for view in head.views()[:6]]
+    finally:
+        head.close()
+
+    assert states == ["starting"] * 6
+    assert set(_children()) == before
+
+
+def test_a_way_that_is_refused_for_the_moment_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(head_module, "REFUSED_S", 0.05)
+    reset = f"echo x >> {tmp_path}/a; echo 'Connection reset by 10.0.0.1' >&2; exit 255"
+    twice = f"[ $(wc -l < {tmp_path}/b) -ge 2 ]"
+    second = f"echo x >> {tmp_path}/b; if ! {twice}; then echo reset >&2; exit 255; fi; exec "
+    serves = shlex.join(agent("say(hello + full); until_eof()"))
+    head = Head(
+        [
+            Launch("a", ("sh", "-c", reset), is_refused=lambda told: "reset" in told),
+            Launch("b", ("sh", "-c", second + serves), is_refused=lambda told: "reset" in told),
+            Launch("c", ("sh", "-c", "exit 3"), is_refused=lambda told: "reset" in told),
+        ]
+    )
+    try:
+        views = settled(head)
+    finally:
+        head.close()
+
+    assert {name: view.state for name, view in views.items()} == {
+        "a": "failed",
+        "b": "live",
+        "c": "failed",
+    }
+    assert (tmp_path / "a").read_text().count("x") == head_module.REFUSALS_LIMIT + 1
+
+
+def test_no_more_agents_are_started_at_a_time_than_the_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(head_module, "STARTING_LIMIT", 2)
+    slow = "import select; select.select([0], [], [], 0.3); say(hello + full); until_eof()"
+    with job(**{f"n{number}": slow for number in range(5)}) as head:
+        most = 0
+
+        def is_live() -> bool:
+            nonlocal most
+            states = [view.state for view in head.views()]
+            most = max(most, states.count("starting"))
+            return states == ["live"] * 5
+
+        until(head, is_live)
+
+    assert most == 2
 
 
 def test_an_engine_may_explain_what_it_has_printed() -> None:

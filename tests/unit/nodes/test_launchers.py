@@ -60,6 +60,31 @@ def test_ssh_is_the_users_own_client_without_questions(programs: Path) -> None:
     assert "node --stdio" in first.command[-1]
 
 
+@pytest.mark.parametrize(
+    ("told", "is_refused"),
+    [
+        (
+            "kex_exchange_identification: read: Connection reset by peer\r\n"
+            "Connection reset by 10.0.0.7 port 22\r\n",
+            True,
+        ),
+        ("Connection closed by UNKNOWN port 65535\n", True),
+        ("Connection to node7 closed by remote host.\n", False),
+        ("Access denied by pam_slurm_adopt\nConnection closed by 10.0.0.7 port 22\n", False),
+        ("ada@node7: Permission denied (publickey).\n", False),
+        ("", False),
+    ],
+)
+def test_a_host_that_sshd_refuses_at_random_is_tried_again(
+    programs: Path, told: str, is_refused: bool
+) -> None:
+    stand_in(programs, "ssh", "exit 0")
+    (launch,) = launches("ssh:node7", AGENT)
+
+    assert launch.is_refused is not None
+    assert launch.is_refused(told) == is_refused
+
+
 def test_hosts_come_from_a_hostfile(programs: Path, tmp_path: Path) -> None:
     stand_in(programs, "ssh", "exit 0")
     hostfile = tmp_path / "hosts"
