@@ -22,12 +22,18 @@ LONGEST_S = 35.0
 nothing else is known counts as stalled (`rules.hangs.no_progress`), and than steady growth takes to
 differ from a warm-up (`diagnose.analysis.growing`)."""
 
+TREND_ASKED_S = 3.0
+"""So long before the end of the usual time it is decided whether to watch longer."""
+TREND_LIMIT_S = 60.0
+"""How long a job is watched in which a resource rises, but has not risen by enough to be told."""
+
 
 class DiagnosisWatch:
     """Says how long to watch a job whose findings are asked for, and what it waits for meanwhile.
 
     With a time given by the user, that time. Otherwise until a critical finding says what is wrong,
     at least `LEAST_S` and at most `LONGEST_S`: a stall, a growth and a slow job show only in time.
+    Where something rises by then and is not told, up to `TREND_LIMIT_S`.
     """
 
     def __init__(
@@ -47,9 +53,15 @@ class DiagnosisWatch:
         self._is_fixed = seconds is not None
         self._show = show
         self._clock = clock
+        self._began_s = clock()
         self._certain_since_s: float | None = None
         self.last: Snapshot | None = None
         """The job at its last reading."""
+
+    @property
+    def longest_s(self) -> float:
+        """Seconds after which the watch ends in any case."""
+        return self.limit_s if self._is_fixed else TREND_LIMIT_S
 
     def has_read(self, snapshot: Snapshot) -> None:
         """Take note of a reading of the job."""
@@ -61,14 +73,21 @@ class DiagnosisWatch:
             self._certain_since_s = self._clock()
         words = f"{len(snapshot.living())} processes"
         if not self._is_fixed:
-            known = stalled_words(snapshot) or f"{words}, {_count_of(findings)}"
+            rising = None
+            if self._clock() - self._began_s >= LONGEST_S - TREND_ASKED_S:
+                is_told = any(finding.rule == "steady-growth" for finding in findings)
+                rising = None if is_told else rising_words(snapshot)
+                self.limit_s = LONGEST_S if rising is None else TREND_LIMIT_S
+            known = rising or stalled_words(snapshot) or f"{words}, {_count_of(findings)}"
             words = f"{known}; watching up to {self.limit_s:.0f} s, ctrl-c to stop"
         self._show(words)
 
     def is_enough(self) -> bool:
         """Whether the watch ends now, before its limit."""
-        if self._is_fixed or self._certain_since_s is None:
+        if self._is_fixed:
             return False
+        if self._certain_since_s is None:
+            return self._clock() - self._began_s >= self.limit_s
         return self._clock() - self._certain_since_s >= LEAST_S
 
 
@@ -98,6 +117,29 @@ def stalled_words(snapshot: Snapshot) -> str | None:
         if blockage.reason != "computes" and blockage.waited_s >= MOVED_S:
             name = (blockage.waiters or (blockage.process,))[0].label
             return f"{name} has made no progress for {seconds_text(blockage.waited_s)}"
+    return None
+
+
+RISES: Sequence[tuple[str, str, float]] = (
+    ("private_bytes", "private memory", 3 << 20),
+    ("fds", "open descriptors", 4),
+    ("maps", "memory mappings", 24),
+)
+"""The trends of a process, what they are of, and the least rise that may be the start of one."""
+RISE_POINTS = 6
+
+
+def rising_words(snapshot: Snapshot) -> str | None:
+    """A process of which a resource has risen for as long as it was watched, in words."""
+    for process in snapshot.living():
+        for name, noun, least in RISES:
+            values = [each for each in getattr(process.trends, name) if each is not None]
+            count = len(values)
+            if count < RISE_POINTS or values[-1] - values[0] < least:
+                continue
+            thirds = [min(values[n * count // 3 : (n + 1) * count // 3]) for n in range(3)]
+            if thirds[0] < thirds[1] < thirds[2] < values[-1]:
+                return f"{process.label} uses ever more {noun}"
     return None
 
 

@@ -219,7 +219,7 @@ def _watched(pid: int, arguments: argparse.Namespace) -> tuple[Snapshot, bool]:
         try:
             snapshot = watch_for(
                 process,
-                watch.limit_s,
+                watch.longest_s,
                 options,
                 inject=inject,
                 each=watch.has_read,

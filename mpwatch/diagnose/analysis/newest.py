@@ -14,7 +14,7 @@ from typing import NamedTuple
 from mpwatch.describe.frames import frame_words, is_library
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.pipes import all_links, ends_among, pipe_ends
-from mpwatch.diagnose.analysis.process_queries import all_called, counted
+from mpwatch.diagnose.analysis.process_queries import all_called, counted, label_stem
 from mpwatch.diagnose.analysis.stack_patterns import calls
 from mpwatch.model.samples import FdKind, FdLink, inode_of
 from mpwatch.model.snapshot import Process, Thread
@@ -256,7 +256,7 @@ def newest_children_words(index: Index, process: Process, gained: float) -> tupl
     if not newest:
         return ()
     zombies = sum(each.sample.state == "Z" for each in newest)
-    label, count = _commonest(each.label for each in newest)
+    label, count = _commonest(map(label_stem, newest))
     lines = [f"{count} of its {len(newest)} newest children: {label}"]
     if zombies:
         lines.append(f"{zombies} of them have exited and are not joined (zombies)")

@@ -87,6 +87,15 @@ def is_sibling(index: Index, one: Process, other: Process) -> bool:
     return family_head(index, one) == family_head(index, other)
 
 
+def is_manager(process: Process) -> bool:
+    """Whether a process is the server of a `multiprocessing.Manager`."""
+    return process.label == "manager" or any(
+        frame.function.endswith("serve_forever") and frame.file.endswith("/managers.py")
+        for thread in process.threads[:1]
+        for frame in thread.stack
+    )
+
+
 def label_stem(process: Process) -> str:
     """The label of a process without its number: `worker` of `worker 3`."""
     return process.label.rstrip("0123456789 ")

@@ -211,8 +211,16 @@ def shape_of(frames: Sequence[Frame]) -> Shape:
         if any(_calls(own, functions, pattern) for pattern in patterns):
             if shape == "worker-fetching" and calls(own, "collate.py:", "fetch.py:fetch"):
                 return "worker-collating"
+            if shape == "pool-idle" and _runs_a_task(own):
+                continue  # the task itself reads a queue
             return shape
     return ""
+
+
+def _runs_a_task(frames: Sequence[Frame]) -> bool:
+    """Whether a worker of a Pool is in code of the program, which the Pool calls."""
+    worker = next((n for n, frame in enumerate(frames) if _is(frame, "pool.py", "worker")), 0)
+    return any(not is_library(frame) for frame in frames[:worker])
 
 
 def collective_of(frames: Sequence[Frame]) -> str | None:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mpwatch.cli.diagnosis_watch import LEAST_S, LONGEST_S, DiagnosisWatch, stalled_words
+from mpwatch.cli.diagnosis_watch import (
+    LEAST_S,
+    LONGEST_S,
+    TREND_LIMIT_S,
+    DiagnosisWatch,
+    stalled_words,
+)
 from mpwatch.diagnose.engine import Engine
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
 from mpwatch.model.samples import WaitedOn
-from mpwatch.model.snapshot import Snapshot
-from tests.builders.snapshots import MAIN, fds, main, pipe, process, snapshot_of, thread
+from mpwatch.model.snapshot import Snapshot, Trends
+from tests.builders.snapshots import MAIN, MIB, fds, main, pipe, process, snapshot_of, thread
 
 READS = WaitedOn("pipe-read", "read", ("pipe:[500]",))
 SLEEPS = WaitedOn("timer", "clock_nanosleep", timeout_s=500.0)
@@ -106,3 +112,22 @@ def test_a_parent_that_joins_a_child_at_work_has_not_stopped() -> None:
     assert stalled_words(job(JOINS, worker_state="R")) is None
     assert stalled_words(job(JOINS)) is None
     assert stalled_words(job(READS, still_s=1.0)) is None
+
+
+def growing(*private_mib: float, told: bool = False) -> Snapshot:
+    """A job whose main process had this private memory at its readings."""
+    trends = Trends(private_bytes=[each * MIB for each in private_mib])
+    findings = (Finding("steady-growth", Severity.INFO, "s", (), "c", "a"),) if told else ()
+    return replace(snapshot_of(main(more={"trends": trends})), findings=findings)
+
+
+def test_a_resource_that_rises_is_watched_for_longer_than_a_job_of_which_nothing_does() -> None:
+    rises, full = (10.0, 11.0, 12.0, 13.0, 14.0, 15.0), (10.0, 14.0, 15.0, 15.0, 15.0, 15.0)
+
+    longer, done, told = Watched(), Watched(), Watched()
+
+    assert not longer.is_enough(growing(*rises), LONGEST_S + 1)
+    assert longer.shown[-1].startswith("main uses ever more private memory; watching up to 60 s")
+    assert longer.is_enough(growing(*rises), TREND_LIMIT_S + 1)
+    assert done.is_enough(growing(*full), LONGEST_S + 1)
+    assert told.is_enough(growing(*rises, told=True), LONGEST_S + 1)

@@ -101,6 +101,8 @@ def _headline(name: str, waiting: Sequence[Thread]) -> str:
     """What the main thread waits for, and what the thread that it joins waits for."""
     first, others = waiting[0], waiting[1:]
     kinds = {purpose(thread) for thread in others}
+    if {purpose(thread) for thread in waiting} == {FOR_LOCK}:
+        return f"threads of {name} wait for locks that the others of them hold."
     if purpose(first) != FOR_THREAD:
         return f"{name} and its other threads all wait for each other."
     if len(kinds) > 1:

@@ -19,6 +19,7 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     main_thread,
     own_threads,
     shape_in,
+    user_frame,
 )
 from mpwatch.diagnose.analysis.waits.file_locks import (
     LOCK_FILE,
@@ -173,9 +174,12 @@ def _edge(
 
 def _is_telling(wait: WaitedOn, thread: Thread) -> bool:
     """Whether the wait of a thread that is not the main one means something by itself."""
-    return wait.kind in ("pipe-write", "semaphore") or (
-        wait.kind == "pipe-read" and bool(thread.stack)
-    )
+    if wait.kind in ("pipe-write", "semaphore"):
+        return True
+    if wait.kind == "pipe-read":
+        return bool(thread.stack)
+    # Both ends of a Pipe are sockets; threads of libraries that read one serve clients.
+    return wait.kind == "socket-read" and user_frame(thread.stack) is not None
 
 
 def _service_edge(process: Process, thread: Thread) -> WaitEdge | None:

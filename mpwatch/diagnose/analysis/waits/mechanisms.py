@@ -193,6 +193,30 @@ def _all_take_locks(case: Case) -> Mechanism | None:
     )
 
 
+def _all_acquire(case: Case) -> Mechanism | None:
+    """Every process of a cycle calls acquire() of another semaphore, outside of a with block."""
+    members = case.members
+    if len(members) < 2 or not all(
+        each.edge.what.startswith("semaphore ") and _has_no_timeout(each) for each in members
+    ):
+        return None
+    return Mechanism(
+        cause=(
+            f"{_names(case)} each wait in acquire() for a lock or semaphore that another one of "
+            "them has to release. Either each holds one that the next wants (taken in different "
+            "order), or semaphores count items and room, and one release() too few was called: a "
+            "return, a continue or an exception between acquire() and release() skips it, and the "
+            "count is wrong from then on."
+        ),
+        advice=(
+            "Look at every way between acquire() and release() at the lines above: release in a "
+            "finally block. Take several locks in the same order everywhere. A Queue(maxsize) "
+            "keeps such counts itself."
+        ),
+        headline=f"{_names(case)} each wait to acquire what another one of them has to release.",
+    )
+
+
 def _unread_output(case: Case) -> Mechanism | None:
     """A full pipe that its reader, alive, does not read."""
     unread = unread_pipe(case.index.snapshot, case.waits, case.chain)
@@ -720,6 +744,20 @@ def _no_process_left(case: Case) -> Mechanism | None:
     advice = _ADVICE_ALONE.get(last.edge.kind)
     if advice is None or case.chain.links[-1].process != last.process.process:
         return None
+    if last.edge.what.startswith(FULL_QUEUE):
+        return Mechanism(
+            cause=(
+                f"{called(last.process)} waits for room in a queue with a maxsize, and no other "
+                "living process has that queue: those that were to read it have ended, or have "
+                "not been started yet."
+            ),
+            advice=(
+                "Start the processes that read the queue before more is put into it than it "
+                "holds; check that they live with put(timeout=...), and read standard error for "
+                "why they ended."
+            ),
+            headline="it waits for room in a full queue that no other living process reads.",
+        )
     return Mechanism(
         cause=f"{case.chain.conclusion} No process and no thread is left that could end this wait.",
         advice=advice,
@@ -750,6 +788,7 @@ _OF_CYCLES: Sequence[_Way] = (
     _all_write,
     _all_put,
     _all_take_locks,
+    _all_acquire,
     _unread_output,
     _too_few_parties,
     _all_at_barrier,

@@ -19,6 +19,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     all_called,
     called,
     counted,
+    is_manager,
 )
 from mpwatch.diagnose.analysis.stack_patterns import (
     main_shape,
@@ -119,10 +120,13 @@ def polls_in_vain(index: Index) -> InVain | None:
     """The job, if no process of it does anything but poll at one line, or wait."""
     pollers, others, times = [], [], []
     root = index.snapshot.root
+    has_manager = any(map(is_manager, index.snapshot.living()))
     for process in index.snapshot.living():
         if process.role in SERVICE_ROLES or process.sample.state == "Z":
             continue
-        asleep_s = _polls_s(index, process)
+        if is_manager(process):
+            continue
+        asleep_s = _polls_s(index, process, has_manager=has_manager)
         quiet = quiet_s(process, index)
         if _is_new(index, process):
             return None
@@ -146,8 +150,11 @@ def polls_in_vain(index: Index) -> InVain | None:
     return InVain(tuple(pollers), tuple(others), ended, forked, min(times))
 
 
-def _polls_s(index: Index, process: Process) -> float:
-    """Seconds for which a process has only slept at one line, and neither read nor written."""
+def _polls_s(index: Index, process: Process, *, has_manager: bool) -> float:
+    """Seconds for which a process has only slept at one line, and neither read nor written.
+
+    What it asks a manager may be what its loop waits for, so that this does not count.
+    """
     cpu_percent = mean_cpu_percent(process, index.history)
     if cpu_percent is not None and cpu_percent > POLLS_PERCENT:
         return 0.0
@@ -155,7 +162,8 @@ def _polls_s(index: Index, process: Process) -> float:
     if any((each.still_s or 0.0) < POLLS_S for each in others):
         return 0.0  # the threads of a process give each other work without a system call
     quiet_s = index.snapshot.at_s - last_transfer_s(index, process)
-    return min(at_one_line_s(index, process.process), max(0.0, quiet_s))
+    at_one_line = at_one_line_s(index, process.process)
+    return at_one_line if has_manager else min(at_one_line, max(0.0, quiet_s))
 
 
 def _is_new(index: Index, process: Process) -> bool:

@@ -34,9 +34,15 @@ from mpwatch.diagnose.analysis.newest import (
     own_lines,
     own_place,
 )
-from mpwatch.diagnose.analysis.process_queries import WORK_ROLES, all_called, called, counted
+from mpwatch.diagnose.analysis.process_queries import (
+    WORK_ROLES,
+    all_called,
+    called,
+    counted,
+    is_manager,
+)
 from mpwatch.diagnose.analysis.shares import shares, work_place
-from mpwatch.diagnose.analysis.stack_patterns import calls, own_threads
+from mpwatch.diagnose.analysis.stack_patterns import own_threads
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.host import NewFiles
 from mpwatch.model.ids import ProcessId
@@ -369,7 +375,7 @@ def _of_memory(index: Index, found: Growing) -> _Explanation:
             slow.title,
             "queue",
         )
-    if _is_manager(process):
+    if is_manager(process):
         return _Explanation(
             "private memory",
             tuple(_askers(index, process)),
@@ -408,13 +414,6 @@ def _other_threads(index: Index, process: Process) -> list[tuple[str, str]]:
         for each in own_threads(index, process)
         if each.tid != process.pid and (place := own_place(each)) is not None
     ]
-
-
-def _is_manager(process: Process) -> bool:
-    """Whether a process is the server of a `multiprocessing.Manager`."""
-    return process.label == "manager" or any(
-        calls(thread.stack, "managers.py:serve_forever") for thread in process.threads[:1]
-    )
 
 
 def _askers(index: Index, manager: Process) -> Iterator[str]:

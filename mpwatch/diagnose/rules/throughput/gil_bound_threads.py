@@ -8,7 +8,9 @@ from mpwatch.describe.frames import frame_words
 from mpwatch.diagnose.analysis.idle_time import mean_cpu_percent
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called
+from mpwatch.diagnose.analysis.shares import OBSERVED_S, READINGS
 from mpwatch.diagnose.analysis.stack_patterns import user_frame
+from mpwatch.model.account import Activity
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process, Snapshot, Thread
 
@@ -17,6 +19,8 @@ ONE_CORE = (25.0, 125.0)
 """Percent of a core: less is idle, more is parallel. On a busy machine each process gets less."""
 FULL_CORE = 75.0
 THREADS = 3
+WANTS = 0.75
+"""The share of its time in which a thread computes, or waits for a core or the GIL."""
 SHARE_PERCENT = (5.0, 70.0)
 RUNNING = 2
 """One thread holds the GIL, another may just have been woken up to take it."""
@@ -34,6 +38,9 @@ def check(index: Index) -> Iterator[Finding]:
     for process in index.snapshot.living():
         threads = [t for t in process.threads if _takes_turns(t)]
         if len(threads) < THREADS:
+            threads, share = _by_account(index, process)
+            if len(threads) >= THREADS:
+                yield _finding(process, threads, share, cpus)
             continue
         if sum(thread.state == "R" for thread in threads) > RUNNING:
             continue  # several run at once, or would if they got a core
@@ -45,6 +52,33 @@ def check(index: Index) -> Iterator[Finding]:
             continue
         if _run_python(threads) or not _is_machine_full(index.snapshot, process, mean, cpus):
             yield _finding(process, threads, mean, cpus)
+
+
+def _by_account(index: Index, process: Process) -> tuple[list[Thread], float]:
+    """Threads that want to run Python code all the time, and their cpu use together, in percent.
+
+    On a loaded machine the process gets less than a core, of which each thread has a small part.
+    """
+    account = index.snapshot.account.processes.get(process.process)
+    if account is None or len(account.uncounted) < THREADS:
+        return [], 0.0
+    found, cpu_percent = [], 0.0
+    for number, each in enumerate(account.uncounted):
+        thread = next((t for t in process.threads if t.tid == each.tid), None)
+        if thread is None or user_frame(thread.stack) is None:
+            continue
+        tally = account.thread(number).last_minute()
+        if tally.readings < READINGS or tally.observed_s < OBSERVED_S:
+            continue
+        wants = sum(share for doing, share in tally.shares() if _wants_to_run(doing))
+        if wants >= WANTS:
+            found.append(thread)
+            cpu_percent += 100 * tally.cpu_s / tally.observed_s
+    return (found, cpu_percent) if cpu_percent <= ONE_CORE[1] else ([], 0.0)
+
+
+def _wants_to_run(doing: Activity) -> bool:
+    return doing.kind == "computing" or doing.target in ("core", "gil")
 
 
 def _takes_turns(thread: Thread) -> bool:
@@ -71,8 +105,8 @@ def _finding(process: Process, threads: list[Thread], mean: float, cpus: int) ->
     loads = sorted({f"{thread.cpu_percent or 0:.0f}" for thread in threads}, key=int)
     evidence = [
         f"{len(threads)} threads with {' to '.join((loads[0], *loads[1:][-1:]))} % each, together "
-        f"one core of {cpus}",
-        f"{called(process)} used {mean:.0f} % cpu over the last 10 s",
+        f"no more than one core of {cpus}",
+        f"{called(process)} used {mean:.0f} % cpu lately",
     ]
     frames = [frame for t in threads if (frame := user_frame(t.stack)) is not None]
     evidence += list(dict.fromkeys(f"at {frame_words(frame)}" for frame in frames))[:3]

@@ -62,6 +62,8 @@ def check(index: Index) -> Iterator[Finding]:
     stages = _stages(index)
     if stages is not None:
         yield _finding(index, stages)
+    else:
+        yield from _sleeps_while_full(index)
 
 
 def _stages(index: Index) -> _Stages | None:
@@ -71,19 +73,21 @@ def _stages(index: Index) -> _Stages | None:
     for process in index.snapshot.living():
         if process.role in SERVICE_ROLES:
             continue
-        if process.role not in ("main", "spawned") or not shares(index, process):
+        if process.role not in ("main", "spawned", "pool-worker") or not shares(index, process):
             return None
         if _share_of(index, process, "child") + _sleeping_main(index, process) >= WAITS_SHARE:
             continue  # it only supervises
         if working_share(index, process) >= WORKS_SHARE:
             working.append(process)
-        elif (share := waiting_share(index, process)) >= WAITS_SHARE:
+        elif (share := _waits(index, process)) >= WAITS_SHARE:
             waiting.append((process, share))
         else:
             return None
     if not working or not waiting or _is_one_of_equals(index, working, [p for p, _ in waiting]):
         return None
-    if not _waits_are_for(index, [p for p, _ in waiting], working):
+    if not _is_pool_of(working, [p for p, _ in waiting]) and not _waits_are_for(
+        index, [p for p, _ in waiting], working
+    ):
         return None
     mean = sum(share for _, share in waiting) / len(waiting)
     feeds = [each for each in working if any(p.parent == each.process for p, _ in waiting)]
@@ -92,6 +96,82 @@ def _stages(index: Index) -> _Stages | None:
     ):
         return None
     return _Stages(working, [process for process, _ in waiting], mean)
+
+
+def _waits(index: Index, process: Process) -> float:
+    """The share of the time in which a process waited for others; a pool's worker, for tasks."""
+    share = waiting_share(index, process)
+    if process.role != "pool-worker":
+        return share
+    found = shares(index, process)
+    # Without a stack, the lock of the pool's queue of tasks is a lock of unknown purpose.
+    return share + sum(
+        each.share
+        for each in found
+        if each.activity.kind == "idle"
+        or (each.activity.target == "lock" and not each.activity.place)
+    )
+
+
+def _is_pool_of(working: Sequence[Process], waiting: Sequence[Process]) -> bool:
+    """Whether the workers of a pool wait for tasks of the one process that works."""
+    return len(working) == 1 and all(
+        each.role == "pool-worker" and each.parent == working[0].process for each in waiting
+    )
+
+
+def _sleeps_while_full(index: Index) -> Iterator[Finding]:
+    """A finding about a process that sleeps while others wait for room in what it reads."""
+    for process in index.snapshot.living():
+        if process.role not in ("main", "spawned"):
+            continue
+        slept = [each for each in shares(index, process) if each.activity.kind == "sleeping"]
+        share = sum(each.share for each in slept)
+        if share < FEEDS_SHARE:
+            continue
+        ahead = [
+            other
+            for other in index.snapshot.living()
+            if other is not process
+            and process.process in ends_of_waits(index).get(other.process, ())
+            and _share_of_room(index, other) >= WORKS_SHARE
+        ]
+        if not ahead:
+            continue
+        place = max(slept, key=lambda each: each.share).activity.place
+        at = f" at {place}" if place else ""
+        names, name = all_called(ahead, SHOWN), called(process)
+        yield Finding(
+            rule=RULE,
+            severity=Severity.INFO,
+            process=process.process,
+            others=tuple(each.process for each in ahead),
+            summary=(
+                f"{name} sleeps {share:.0%} of the time{at}, while {names} "
+                f"{'waits' if len(ahead) == 1 else 'wait'} for room in a full queue"
+            ),
+            evidence=tuple(
+                f"{called(each)}: {words}"
+                for each in (process, *ahead[:SHOWN])
+                if (words := doing_words(index, each))
+            ),
+            cause=(
+                f"Items are there all the time, and {name} takes one only now and then: the whole "
+                "job runs at the pace of that sleep. A loop that sleeps and then looks whether "
+                "there is an item wastes the time until the next look."
+            ),
+            advice=(
+                "Wait for the next item with get() in place of sleep() and empty(); or take all "
+                "that are there before the next sleep. Nothing is wrong if the sleep is the work "
+                "(a device, a rate limit)."
+            ),
+        )
+
+
+def _share_of_room(index: Index, process: Process) -> float:
+    """The share of the time in which a process waited for room in a queue or pipe."""
+    found = shares(index, process)
+    return sum(each.share for each in found if each.activity.what.startswith("room in"))
 
 
 def _share_of(index: Index, process: Process, target: str) -> float:

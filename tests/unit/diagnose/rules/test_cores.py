@@ -16,6 +16,8 @@ from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot
 from tests.builders.snapshots import (
     MAIN,
+    NOW_S,
+    accounted,
     cgroup,
     cpu,
     found,
@@ -28,6 +30,7 @@ from tests.builders.snapshots import (
     process,
     snapshot_of,
     thread,
+    ticked,
 )
 
 
@@ -256,3 +259,37 @@ def test_on_a_busy_machine_stacks_tell_python_from_native_threads() -> None:
 )
 def test_parallel_few_or_crowded_threads_are_quiet(job: Snapshot, past: History) -> None:
     assert found(gil_bound_threads.check, job, past) == []
+
+
+def wanting(percent: float, state: str = "R") -> Snapshot:
+    """Four threads of main in Python code over some seconds, each with a part of a core."""
+    waits = None if state == "R" else WaitedOn("timer", "clock_nanosleep", timeout_s=1.0)
+    threads = [
+        thread(
+            MAIN + n,
+            "train.py:prepare:5",
+            state=state,
+            waits=waits,
+            cpu_percent=percent,
+            stack_age_s=0.0,
+        )
+        for n in range(4)
+    ]
+    made = [
+        snapshot_of(
+            ticked(main(threads=threads), {MAIN + n: round(percent * second) for n in range(4)}),
+            at_s=NOW_S - 20 + second,
+            usable_cpus=4,
+        )
+        for second in range(21)
+    ]
+    return accounted(*made)
+
+
+def test_on_a_loaded_machine_threads_that_take_turns_are_known_by_what_they_want() -> None:
+    """All of them together get an eighth of a core."""
+    finding = only(gil_bound_threads.check, wanting(3.0))
+
+    assert f"4 threads of main ({MAIN}) share one core" in finding.summary
+    assert found(gil_bound_threads.check, wanting(3.0, state="S")) == []
+    assert found(gil_bound_threads.check, wanting(90.0)) == []

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from mpwatch.diagnose.analysis.stack_patterns import shape_of
 from mpwatch.diagnose.rules.hangs import fork_with_threads_lock, no_progress, standing_still
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import History, Point
@@ -529,3 +530,73 @@ def test_a_sleep_that_is_begun_again_and_again_at_one_line_is_a_loop() -> None:
 
     assert "which sleeps again and again at data.py:8 connect" in finding.summary
     assert "will wake up by itself" not in finding.cause
+
+
+def test_a_task_of_a_pool_that_reads_a_queue_is_no_idle_worker() -> None:
+    """Tasks take the number of a device from a queue, and one of them did not give it back."""
+    reads = WaitedOn("pipe-read", "read", ("pipe:[500]",))
+    task = ("multiprocessing/queues.py:get", "data.py:infer:6", "multiprocessing/pool.py:worker")
+    result = ("threading.py:wait", "multiprocessing/pool.py:wait", "train.py:main:13")
+    both = (pipe(5, 500, False), pipe(6, 500, True))
+    job = snapshot_of(
+        one(MAIN, LOCK, *result, links=both),
+        one(300, reads, *task, role="pool-worker", links=both),
+    )
+
+    finding = only(standing_still.check, job)
+
+    assert shape_of(job.processes[1].threads[0].stack) == "queue-get"
+    assert "actor 0 (300)" in finding.summary
+    assert "idle" not in finding.cause
+
+
+def test_semaphores_that_count_items_and_room_are_a_third_reason_for_a_circle() -> None:
+    jobs = [
+        joining(),
+        one(300, at_semaphore(), "data.py:push:6"),
+        one(301, at_semaphore(78), "data.py:pop:9"),
+    ]
+    other = replace(semaphore(300, 301), segment=SegmentId(9, 78))
+
+    finding = only(standing_still.check, snapshot_of(*jobs, segments=(semaphore(300, 301), other)))
+
+    assert "each wait to acquire what another one of them has to release" in finding.summary
+    assert "one release() too few" in finding.cause
+
+
+def test_a_full_queue_that_no_other_living_process_has_is_told() -> None:
+    put = ("multiprocessing/queues.py:put", "train.py:fill:8")
+
+    finding = only(
+        standing_still.check,
+        snapshot_of(one(MAIN, at_semaphore(), *put), segments=(semaphore(MAIN),)),
+    )
+
+    assert "a full queue that no other living process reads" in finding.summary
+    assert "Start the processes that read the queue before" in finding.advice
+
+
+def test_a_thread_that_receives_from_a_child_leads_to_that_child() -> None:
+    """Main joins the thread; the child waits for one more order on the same connection."""
+    receives = WaitedOn("socket-read", "read", ("socket:[500]",))
+    answers = WaitedOn("socket-read", "read", ("socket:[501]",))
+    own = thread(MAIN, "threading.py:join", "train.py:run:19", waits=LOCK)
+    reader = thread(101, "multiprocessing/connection.py:recv", "train.py:reader:12", waits=receives)
+    job = snapshot_of(
+        one(MAIN, None, threads=[own, reader], links=(socket(3, 500, 501),)),
+        one(300, answers, *GET[:1], "data.py:child:6", links=(socket(4, 501, 500),)),
+    )
+
+    finding = only(standing_still.check, job)
+
+    assert "main (100) and actor 0 (300) all wait to receive" in finding.summary
+
+
+def test_a_loop_that_asks_a_manager_again_and_again_is_a_poll() -> None:
+    serves = thread(
+        300, "threading.py:wait", "multiprocessing/managers.py:serve_forever", waits=TICKS
+    )
+    manager = one(300, None, threads=[serves], label="manager")
+
+    assert found(no_progress.check, polling(manager), past(written_ago_s=0.5)) != []
+    assert found(no_progress.check, polling(), past(written_ago_s=0.5)) == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mpwatch.diagnose.rules.throughput.pipeline_bottleneck import check
+from mpwatch.model.account import Activity
 from mpwatch.model.findings import Severity
 from mpwatch.model.ids import Role
 from mpwatch.model.samples import WaitedOn
@@ -15,6 +16,7 @@ from tests.builders.accounts import (
     JOINS,
     SLEEPS,
     WAITS_IN_QUEUE,
+    waits_for_lock,
     with_shares,
 )
 from tests.builders.snapshots import fds, found, main, only, pid, pipe, process, snapshot_of, thread
@@ -117,3 +119,50 @@ def test_a_parent_that_cannot_feed_its_children_is_named() -> None:
 )
 def test_other_jobs_have_no_slow_stage(job: Snapshot) -> None:
     assert found(check, job) == []
+
+
+IDLE = Activity("idle", "something to do")
+NO_STACK = waits_for_lock(9, place="")
+
+
+def test_a_parent_that_works_while_its_pool_is_idle_is_named() -> None:
+    share = {IDLE: 0.6, NO_STACK: 0.35, COMPUTES: 0.05}
+    job = with_shares(
+        feeder(role="pool-worker"), p100={COMPUTES: 0.97, JOINS: 0.03}, p200=share, p201=share
+    )
+
+    finding = only(check, job)
+
+    assert finding.process == pid(100)
+    assert "wait 95% of the time for main (100)" in finding.summary
+    busy = with_shares(job, p100={COMPUTES: 1.0}, p200={IDLE: 0.5, COMPUTES: 0.5}, p201=share)
+    assert found(check, busy) == []
+
+
+def sleeper(waits: Activity = IS_AHEAD) -> Snapshot:
+    """Main that sleeps again and again, and a child that waits for it to take something."""
+    sleeps = WaitedOn("timer", "clock_nanosleep", timeout_s=0.4)
+    writes = WaitedOn("pipe-write", "write", ("pipe:[77]",))
+    own = main(
+        threads=[thread(100, "train.py:poll:9", waits=sleeps, still_s=0.1, stack_age_s=0.0)],
+        fds=fds(9, links=[pipe(4, 77, False)]),
+    )
+    actor = process(
+        200,
+        "spawned",
+        threads=[thread(200, "env.py:step:24", waits=writes, still_s=0.1, stack_age_s=0.0)],
+        fds=fds(9, links=[pipe(5, 77, True)]),
+    )
+    return with_shares(snapshot_of(own, actor), p100={SLEEPS: 1.0}, p200={waits: 1.0})
+
+
+def test_a_consumer_that_sleeps_while_its_queue_is_full_is_named() -> None:
+    finding = only(check, sleeper())
+
+    assert finding.process == pid(100)
+    assert finding.summary == (
+        "main (100) sleeps 100% of the time at env.py:24 step, while spawned 200 (200) waits for "
+        "room in a full queue"
+    )
+    assert finding.severity is Severity.INFO
+    assert found(check, sleeper(JOINS)) == []
