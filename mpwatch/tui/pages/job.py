@@ -1,12 +1,12 @@
-"""The pages of a job on several machines: nodes, ranks, findings, one process. Pure."""
+"""The pages of a job on several machines: nodes, ranks, findings. Pure."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import NamedTuple
 
 from mpwatch.describe.findings import CAUSE, EVIDENCE, FIX
 from mpwatch.model.findings import Severity
@@ -79,6 +79,62 @@ class NodeGroup:
         """The name of the first node; of several, how many more there are."""
         more = len(self.nodes) - 1
         return self.nodes[0].name + (f" and {more} more" if more else "")
+
+
+def has_ranks(group: NodeGroup) -> bool:
+    """Whether there are ranks to choose from."""
+    return any(view.summary is not None and view.summary.ranks for view in group.nodes)
+
+
+def only_job(group: NodeGroup | None) -> int | None:
+    """A process of the job of a single node; `None` of several nodes, of several jobs or none."""
+    if group is None or len(group.nodes) != 1 or group.nodes[0].summary is None:
+        return None
+    ranks = group.nodes[0].summary.ranks
+    return ranks[0].pid if ranks and len({row.root for row in ranks}) == 1 else None
+
+
+def why_not_opened(group: NodeGroup) -> str:
+    """Why there is nothing to open, in one sentence."""
+    view = group.nodes[0]
+    if view.problem:
+        return f"{view.name}: {view.problem}"
+    if view.summary is None or view.summary.node.state == "starting":
+        return f"{view.name} is still being read."
+    return f"{view.name} runs no torch job."
+
+
+class Silence(NamedTuple):
+    """Why a node whose job is open sends nothing: in few words, and in a sentence."""
+
+    words: str = ""
+    sentence: str = ""
+
+
+def silence_of(view: NodeView | None, problem: str, age_s: float, silent_s: float) -> Silence:
+    """Why a node sends nothing; empty if it does.
+
+    Args:
+        view: The node; `None` once it has left the job.
+        problem: Why it sends no snapshots, by its agent.
+        age_s: Age of its last snapshot, or of the request for the first one.
+        silent_s: So old the last snapshot is at most while all is well.
+    """
+    if problem:
+        return Silence("not shown", problem)
+    if view is None:
+        return Silence("left", "The node has left the job.")
+    if view.state == "silent":
+        since = seconds_text(view.last_seen_s or 0.0)
+        return Silence("silent", f"{view.name} has sent nothing for {since}.")
+    if view.state in ("ended", "failed"):
+        return Silence("lost", f"{view.name}: {view.problem} It is being tried again.")
+    if view.state != "live":
+        return Silence("lost", f"{view.name}: its agent is being started again.")
+    if age_s > silent_s:
+        since = seconds_text(age_s)
+        return Silence("silent", f"{view.name} answers, but has sent no reading for {since}.")
+    return Silence()
 
 
 def node_groups(state: JobState) -> list[NodeGroup]:
@@ -333,34 +389,3 @@ def rank_details(rank: PlacedRank | None, width: int) -> tuple[Line, ...]:
         cut(line((f" {rank.name}  ", "title"), f"{where}{job}{record}"), width),
         cut(cell(f"   {row.doing}"), width),
     )
-
-
-def process_lines(document: dict[str, Any], node: str, width: int) -> tuple[Line, ...]:
-    """One process in full: its command, its findings, its threads with their stacks."""
-    process = document["process"]
-    lines: list[Line] = [
-        line((f"{process['label']} ({process['pid']}) on {node}", "title")),
-        *headed("  command  ", "dim", " ".join(process["cmdline"]), width),
-        *headed("  doing    ", "dim", process["doing"] or "-", width),
-        *headed("  memory   ", "dim", bytes_text(process["rss_bytes"]) + " resident", width),
-        (),
-    ]
-    for finding in document["findings"]:
-        if not finding["resolved"]:
-            lines += headed(f"{finding['severity']}  ", "warning", finding["summary"], width)
-            lines += headed(f"  {FIX:<9}", "dim", finding["advice"], width)
-            lines.append(())
-    for thread in process["threads"]:
-        still = f", no cpu for {seconds_text(thread['still_s'])}" if thread["still_s"] else ""
-        lines.append(line((f"thread {thread['tid']} {thread['name']}", "title"), still))
-        lines += _frames(thread["stack"], width)
-    return tuple(lines)
-
-
-def _frames(stack: Sequence[dict[str, Any]], width: int) -> list[Line]:
-    if not stack:
-        return [cell("  no stack was taken", "dim")]
-    return [
-        cut(line(f"  {frame['function']}", (f"  {frame['file']}:{frame['line']}", "dim")), width)
-        for frame in stack
-    ]
