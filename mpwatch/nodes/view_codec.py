@@ -9,7 +9,6 @@ checked against the types of the model, and its text is sanitized.
 
 from __future__ import annotations
 
-import math
 import zlib
 from array import array
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -37,6 +36,8 @@ KEPT_LIMIT_BYTES = 64 << 20
 CONTAINERS_LIMIT = 4_000_000
 """Lists and maps in one change. An empty one takes a byte of the change and 56 bytes of memory."""
 DEPTH_LIMIT = 24
+NUMBER_LIMIT = 1e15
+"""Largest number with a fraction: a time beyond that has no date."""
 
 _CONTAINERS = bytes((*range(0x80, 0xA0), 0xDC, 0xDD, 0xDE, 0xDF))
 """First bytes of lists and maps (the specification of MessagePack, version 2)."""
@@ -335,7 +336,7 @@ def _value(raw: msgspec.Raw, decode: Callable[[bytes | msgspec.Raw], Any]) -> An
 
 
 def _cleaned(value: Any, depth: int = 0) -> Any:
-    """A decoded value with its text sanitized; what is no number becomes unknown.
+    """A decoded value with its text sanitized; numbers that nothing can be become unknown.
 
     Raises:
         ValueError: It is nested more deeply than a snapshot.
@@ -343,7 +344,7 @@ def _cleaned(value: Any, depth: int = 0) -> Any:
     if isinstance(value, str):
         return clean(value, MESSAGE_LIMIT)
     if isinstance(value, float):
-        return value if math.isfinite(value) else None
+        return value if abs(value) <= NUMBER_LIMIT else None
     if value is None or isinstance(value, int):
         return value
     if depth > DEPTH_LIMIT:

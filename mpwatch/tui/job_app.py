@@ -19,6 +19,7 @@ from mpwatch.tui.process_actions import ProcessActions
 from mpwatch.tui.screens.base import SnapshotArrived
 from mpwatch.tui.screens.dashboard import ProcessScreen
 from mpwatch.tui.screens.job import JobFindingsScreen, JobRequested, NodeDashboard, NodesScreen
+from mpwatch.tui.screens.texts import FindingScreen
 from mpwatch.tui.termination import Termination
 from mpwatch.tui.view_state import ViewState
 
@@ -87,7 +88,7 @@ class JobApp(DashboardApp):
         self.source = source
         self.nodes_screen = NodesScreen(source, spec)
         self.opened: NodeSource | None = None
-        self._wanted_pid: int | None = None
+        self._wanted: JobRequested | None = None
 
     def on_mount(self) -> None:
         """Start the agents."""
@@ -133,7 +134,7 @@ class JobApp(DashboardApp):
             self.show_message(source, failed=True)
             return
         self.opened = source
-        self._wanted_pid = message.pid if message.is_process else None
+        self._wanted = message
         self.view_state = ViewState(source, message.node, is_readonly=True, node=message.node)
         self.dashboard = NodeDashboard(self.view_state)
         self.push_screen(self.dashboard, lambda _: self._close())
@@ -153,9 +154,19 @@ class JobApp(DashboardApp):
             return
         self.on_snapshot_arrived(SnapshotArrived(message.snapshot))
         self._show_silence(message.source)
-        wanted, self._wanted_pid = self._wanted_pid, None
-        for process in message.snapshot.processes if wanted is not None else ():
-            if process.pid == wanted:
+        wanted, self._wanted = self._wanted, None
+        if wanted is not None:
+            self._show_wanted(wanted, message.snapshot)
+
+    def _show_wanted(self, wanted: JobRequested, snapshot: Snapshot) -> None:
+        """Show the finding or the process for which a job was opened, if it is there."""
+        for finding in snapshot.findings:
+            is_about = finding.process is None or finding.process.pid == wanted.pid
+            if finding.rule == wanted.rule and (is_about or not wanted.is_process):
+                self.push_screen(FindingScreen(self.view_state, finding))
+                return
+        for process in snapshot.processes:
+            if wanted.is_process and process.pid == wanted.pid:
                 self.push_screen(ProcessScreen(self.view_state, process.process))
                 return
 

@@ -11,13 +11,13 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.nodes.head import NodeView
 from mpwatch.nodes.job_source import JobState
 from mpwatch.nodes.messages import Close, Do, Part, Refusal
-from mpwatch.nodes.summary import NodeRow, NodeSummary
+from mpwatch.nodes.summary import FindingRow, NodeRow, NodeSummary
 from mpwatch.tui.app import MpwatchApp
 from mpwatch.tui.job_app import JobApp
 from tests.builders.screen_job import MAIN, NOW_S
 from tests.tui.screen_text import screen_text
 from tests.tui.scripted import ScriptedSource, loader_job
-from tests.tui.test_job import ScriptedJob, ScriptedNode, until
+from tests.tui.test_job import ScriptedJob, ScriptedNode, stuck_job, until
 from tests.unit.nodes.test_across import row
 
 WIDE = (120, 36)
@@ -266,3 +266,102 @@ async def test_keys_of_a_dashboard_do_nothing_while_no_node_is_open() -> None:
 
     assert after == before
     assert "mpwatch: a job on several machines" in help_text
+
+
+async def test_a_finding_leads_to_the_process_that_it_names_and_back() -> None:
+    state = stuck_job()
+    source = ScriptedJob(state)
+    app = JobApp(source, "slurm:4711")
+    job = loader_job()
+    async with app.run_test(size=WIDE) as pilot:
+        await pilot.pause()
+        await pilot.press("f")
+        await pilot.pause()
+        findings = screen_text(app)
+        await pilot.press("enter")
+        await pilot.pause()
+        there = source.nodes[0]
+        named = ProcessId(there.source.pid, 900)
+        main = replace(job.processes[0], process=named)
+        there.send(replace(job, root=named, processes=(main, *job.processes[1:])))
+        await until(pilot, lambda: "fds 642" in screen_text(app))
+        await pilot.press("escape", "escape")
+        await pilot.pause()
+        back = screen_text(app)
+        await pilot.press("question_mark")
+        await pilot.pause()
+        help_text = screen_text(app)
+
+    assert "fix      Find out what rank 4 waits for there" in findings
+    assert "enter opens node-2 at the process it names" in findings
+    assert (there.source.node, there.source.pid) == ("node-2", 104)
+    assert isinstance(there.told[-1], Close)
+    assert back == findings
+    assert "mpwatch: findings of a job on several machines" in help_text
+
+
+async def test_a_finding_of_a_node_leads_to_that_finding_there() -> None:
+    job = loader_job()
+    finding = job.findings[0]
+    assert finding.process is not None
+    state = one_node()
+    summary = state.nodes[0].summary
+    assert summary is not None
+    rows = tuple(
+        FindingRow(finding.rule, "critical", f"queue {number}", pid=finding.process.pid)
+        for number in range(2)
+    )
+    first = replace(state.nodes[0], summary=replace(summary, findings=rows))
+    source = ScriptedJob(replace(state, nodes=(first, state.nodes[1])))
+    app = JobApp(source, "slurm:4711")
+    async with app.run_test(size=WIDE) as pilot:
+        await pilot.pause()
+        await pilot.press("f")
+        await pilot.pause()
+        listed = screen_text(app)
+        await pilot.press("enter")
+        await pilot.pause()
+        source.nodes[0].send(job)
+        await until(pilot, lambda: finding.advice[:30] in screen_text(app))
+
+    assert "queue 0" in listed
+    assert "queue 1" in listed
+
+
+@pytest.mark.parametrize(
+    ("nodes", "words"),
+    [
+        (("no-job", "no-job"), "There is no torch job on any node. New jobs are looked for"),
+        (("no-job",), "There is no torch job on node-0. New jobs are looked for"),
+        (("failed", "failed"), "No node can be read. node-0: ssh ended with status 255."),
+        (("failed", "no-job"), "There is no torch job on node-1."),
+        (("starting",), ""),
+        (("watching", "failed"), ""),
+    ],
+)
+async def test_a_job_without_processes_says_why(nodes: tuple[str, ...], words: str) -> None:
+    app = JobApp(ScriptedJob(JobState("ssh:@hosts", tuple(map(bare, range(9), nodes)))), "x")
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        text = " ".join(screen_text(app).split())
+        await pilot.press("2")
+        await pilot.pause()
+        ranks = " ".join(screen_text(app).split())
+
+    assert words in text
+    assert words in ranks
+    assert ("There is no" in text, "No node can" in text) == (
+        words.startswith("There"),
+        words.startswith("No"),
+    )
+    assert ("ssh node-0 mpwatch --version" in text) == words.startswith("No")
+
+
+def bare(number: int, state: str) -> NodeView:
+    """A node without processes in one of the states of nodes."""
+    name = f"node-{number}"
+    if state == "failed":
+        problem = "ssh ended with status 255."
+        return NodeView(name, "failed", None, problem, check=f"ssh {name} mpwatch --version")
+    ranks = (row(number),) if state == "watching" else ()
+    return NodeView(name, "live", 0.1, summary=NodeSummary(1.0, NodeRow(state=state), ranks))

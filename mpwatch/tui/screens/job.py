@@ -15,12 +15,11 @@ from mpwatch.nodes.job_source import JobSource, JobState
 from mpwatch.observe.sources.source import Pause, Seek, SetSpeed
 from mpwatch.tui.elements.styled_text import Line, cell, headed, line
 from mpwatch.tui.pages import job
-from mpwatch.tui.pages.job import NodeGroup
+from mpwatch.tui.pages.job import NamedFinding, NodeGroup
 from mpwatch.tui.screens.base import HINTS, LiveScreen
 from mpwatch.tui.screens.dashboard import Dashboard
-from mpwatch.tui.screens.texts import TextScreen
 from mpwatch.tui.view_state import ViewState
-from mpwatch.tui.widgets.line_view import LineView
+from mpwatch.tui.widgets.line_view import LineView, ScrollingLines
 from mpwatch.tui.widgets.live_table import LiveTable
 
 SEEK_S = 10.0
@@ -34,13 +33,15 @@ class JobRequested(Message):
         node: The node.
         pid: A process of the job.
         is_process: Whether this process is to be shown first.
+        rule: The rule of the finding to be shown first, if the node has it.
     """
 
-    def __init__(self, node: str, pid: int, *, is_process: bool) -> None:
+    def __init__(self, node: str, pid: int, *, is_process: bool, rule: str = "") -> None:
         super().__init__()
         self.node = node
         self.pid = pid
         self.is_process = is_process
+        self.rule = rule
 
 
 class NodesScreen(LiveScreen):
@@ -223,26 +224,74 @@ class NodesScreen(LiveScreen):
             self.notify(job.why_not_opened(group), timeout=6, markup=False)
 
 
-class JobFindingsScreen(TextScreen[None]):
-    """All findings in full."""
+class JobFindingsScreen(LiveScreen):
+    """The findings of the job and of its nodes; `enter` opens the node and process of one."""
 
-    KEYS = " esc back"
+    help_title = "findings of a job on several machines"
+    help_lines = (
+        "First those of the job as a whole, then those of each node, worst first.",
+        "enter opens the node that a finding names, at the finding or at its process; esc leads"
+        " back here. The evidence of a node's own finding is on the node.",
+    )
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,f,q", "dismiss", "Back", id="findings.back"),
+        Binding("escape,f", "dismiss", "Back", key_display="esc", id="back"),
     ]
 
     def __init__(self, state: JobState) -> None:
         super().__init__()
         self._state = state
+        self._table: LiveTable[NamedFinding] = LiveTable(
+            job.FINDING_COLUMNS, lambda item: item.key, id="job-findings"
+        )
+        self._details = ScrollingLines(classes="details")
+        self._keys = LineView(classes="bar")
+
+    def compose(self) -> ComposeResult:
+        """The list, the finding under the cursor in full, the keys."""
+        yield self._table
+        yield self._details
+        yield self._keys
+
+    def on_mount(self) -> None:
+        """Focus the list."""
+        self._keys.show((cell(" enter open   tab scroll the text   ? help   esc back", "dim"),))
+        self._table.focus()
+
+    def on_resize(self) -> None:
+        """Give the text most of the screen."""
+        self._details.styles.height = round(self.size.height * 0.6)
+        self.show_snapshot()
 
     def show(self, state: JobState) -> None:
         """Show a newer state."""
         self._state = state
-        self.draw()
+        self.show_snapshot()
 
-    def lines(self, width: int) -> Sequence[Line]:
-        """The findings."""
-        return job.all_findings(self._state, width)
+    def show_snapshot(self) -> None:
+        """Draw the list and the finding under the cursor."""
+        self._table.show(job.named_findings(self._state), job.finding_row)
+        self._draw_details(is_new=False)
+
+    def _draw_details(self, *, is_new: bool) -> None:
+        width = max(20, self.size.width - 2)
+        self._details.show(job.finding_details(self._table.current, width), is_new=is_new)
+
+    def on_live_table_moved(self, message: LiveTable.Moved) -> None:
+        """Show the finding under the cursor."""
+        self._draw_details(is_new=True)
+
+    def on_live_table_chosen(self, message: LiveTable.Chosen) -> None:
+        """Open what the finding names."""
+        item = self._table.current
+        if item is None or item.node is None:
+            return
+        pid = item.pid if item.pid is not None else job.root_on(self._state, item.node)
+        if pid is None:
+            self.notify(f"Nothing of {item.node} can be opened.", timeout=6, markup=False)
+            return
+        self.post_message(
+            JobRequested(item.node, pid, is_process=item.pid is not None, rule=item.rule)
+        )
 
 
 class NodeDashboard(Dashboard):
