@@ -184,7 +184,7 @@ class JobApp(DashboardApp):
         if silence.words != self.view_state.settings.silence:
             self.view_state.settings = replace(self.view_state.settings, silence=silence.words)
             self.redraw()
-        self.dashboard.explain(silence.sentence)
+        self.dashboard.explain(silence.sentence, self.state.findings)
 
 
 def run_job(source: JobSource, spec: str) -> int:

@@ -285,7 +285,10 @@ async def test_a_finding_leads_to_the_process_that_it_names_and_back() -> None:
         main = replace(job.processes[0], process=named)
         there.send(replace(job, root=named, processes=(main, *job.processes[1:])))
         await until(pilot, lambda: "fds 642" in screen_text(app))
-        await pilot.press("escape", "escape")
+        await pilot.press("escape")
+        await pilot.pause()
+        dashboard = screen_text(app)
+        await pilot.press("escape")
         await pilot.pause()
         back = screen_text(app)
         await pilot.press("question_mark")
@@ -296,6 +299,7 @@ async def test_a_finding_leads_to_the_process_that_it_names_and_back() -> None:
     assert "enter opens node-2 at the process it names" in findings
     assert (there.source.node, there.source.pid) == ("node-2", 104)
     assert isinstance(there.told[-1], Close)
+    assert "C the job: 7 ranks wait in all_reduce for rank 4 on node-2" in dashboard
     assert back == findings
     assert "mpwatch: findings of a job on several machines" in help_text
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
@@ -339,6 +339,17 @@ def finding_lines(state: JobState, width: int) -> tuple[Line, ...]:
     return tuple(lines)
 
 
+def lines_above(
+    sentence: str, findings: Sequence[JobFinding], node: str, width: int
+) -> tuple[Line, ...]:
+    """Above the dashboard of a node: why it is silent, and the findings of the job that name it."""
+    lines = list(headed(" ", "critical", sentence, width)) if sentence else []
+    for each in [each for each in findings if each.node == node][:FINDINGS_SHOWN]:
+        mark = MARKS[each.severity]
+        lines += headed(f" {mark.text} the job: ", mark.tone, each.summary, width)
+    return tuple(lines)
+
+
 def _why_empty(state: JobState) -> list[str]:
     """Why no node shows a process, and what to try; empty if one does or may do so soon."""
     nodes = state.nodes
@@ -468,7 +479,7 @@ def node_details(group: NodeGroup | None, width: int) -> tuple[Line, ...]:
     if view.clock_offset_s is not None and view.clock_error_s is not None:
         words.append(f"clock {view.clock_offset_s:+.3f} s (± {view.clock_error_s:.3f})")
     stacks = view.summary.node.stacks if view.summary is not None else ()
-    second = "; ".join((*_problems(view), *stacks))
+    second = "; ".join((*stacks, *_problems(view)))
     return (
         cut(line((f" {view.host or view.name}  ", "title"), ", ".join(words)), width),
         cut(cell(f"   {second}", "dim"), width),

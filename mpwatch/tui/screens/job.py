@@ -10,10 +10,10 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widget import Widget
 
-from mpwatch.nodes.across import PlacedRank
+from mpwatch.nodes.across import JobFinding, PlacedRank
 from mpwatch.nodes.job_source import JobSource, JobState
 from mpwatch.observe.sources.source import Pause, Seek, SetSpeed
-from mpwatch.tui.elements.styled_text import Line, cell, headed, line
+from mpwatch.tui.elements.styled_text import Line, cell, line
 from mpwatch.tui.pages import job
 from mpwatch.tui.pages.job import NamedFinding, NodeGroup
 from mpwatch.tui.screens.base import HINTS, LiveScreen
@@ -301,30 +301,33 @@ class NodeDashboard(Dashboard):
 
     def __init__(self, view_state: ViewState) -> None:
         super().__init__(view_state)
-        self._silence = LineView(id="silence")
+        self._above = LineView(id="above")
         self._sentence = ""
+        self._findings: Sequence[JobFinding] = ()
 
     def heads(self) -> Sequence[Widget]:
-        """Why the node sends nothing."""
-        return (self._silence,)
+        """Why the node sends nothing, and what is wrong with the job as a whole."""
+        return (self._above,)
 
-    def explain(self, sentence: str) -> None:
-        """Say why the node sends nothing; an empty sentence if it does."""
-        self._sentence = sentence
-        self._draw_silence()
+    def explain(self, sentence: str, findings: Sequence[JobFinding]) -> None:
+        """Say why the node sends nothing, if so, and the findings of the job that name it."""
+        self._sentence, self._findings = sentence, findings
+        self._draw_above()
 
     def on_mount(self) -> None:
-        """Draw the sentence; Textual calls the handler of the base class as well."""
-        self._draw_silence()
+        """Draw the lines above; Textual calls the handler of the base class as well."""
+        self._draw_above()
 
-    def _draw_silence(self) -> None:
-        self._silence.display = bool(self._sentence)
-        self._silence.show(headed(" ", "critical", self._sentence, self.size.width))
+    def _draw_above(self) -> None:
+        node, width = self.view_state.settings.node, self.size.width
+        lines = job.lines_above(self._sentence, self._findings, node, width)
+        self._above.display = bool(lines)
+        self._above.show(lines)
 
     def show_snapshot(self) -> None:
         """Draw the page; before the first snapshot say what is waited for."""
         super().show_snapshot()
-        self._draw_silence()
+        self._draw_above()
         if self.view_state.view is None:
             node = self.view_state.settings.node
             words = "nothing was received" if self._sentence else "asking for its processes"
