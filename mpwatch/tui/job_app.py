@@ -152,8 +152,8 @@ class JobApp(DashboardApp):
         """Show a snapshot of the job that is open; the process that was asked for at first."""
         if message.source is not self.opened or not self.screen_stack:
             return
-        self.on_snapshot_arrived(SnapshotArrived(message.snapshot))
         self._show_silence(message.source)
+        self.on_snapshot_arrived(SnapshotArrived(message.snapshot))
         wanted, self._wanted = self._wanted, None
         if wanted is not None:
             self._show_wanted(wanted, message.snapshot)
@@ -181,8 +181,9 @@ class JobApp(DashboardApp):
         is_ended = shown is not None and shown.snapshot.mode == "ended"
         age_s = 0.0 if is_ended else time.monotonic() - source.arrived_s
         silence = silence_of(view, source.problem, age_s, SILENT_S)
-        if silence.words != self.view_state.settings.silence:
-            self.view_state.settings = replace(self.view_state.settings, silence=silence.words)
+        before = self.view_state.settings
+        self.view_state.settings = replace(before, silence=silence.words, skipped=source.skipped)
+        if silence.words != before.silence:
             self.redraw()
         self.dashboard.explain(silence.sentence, self.state.findings)
 

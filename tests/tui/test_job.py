@@ -69,9 +69,9 @@ class ScriptedNode:
     def tell(self, message: Next | Do | Close) -> None:
         self.told.append(message)
 
-    def send(self, snapshot: Snapshot) -> None:
+    def send(self, snapshot: Snapshot, skipped: int = 0) -> None:
         data = self._encoder.change(snapshot)
-        self.receive(Part(7, 0, True, self._is_whole, data))
+        self.receive(Part(7, 0, True, self._is_whole, data, skipped))
         self._is_whole = False
 
     def restart(self) -> None:

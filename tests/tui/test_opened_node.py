@@ -169,7 +169,7 @@ async def test_a_node_that_dies_is_named_and_comes_back() -> None:
         page = screen_text(app)
         source.deliver(one_node())
         there.restart()
-        there.send(loader_job())
+        there.send(loader_job(), skipped=7)
         await until(pilot, lambda: "LIVE" in top(app))
         again = screen_text(app)
 
@@ -177,6 +177,7 @@ async def test_a_node_that_dies_is_named_and_comes_back() -> None:
     assert "LOST last state kept" in page
     assert "train.py" in lost
     assert "signal 9" not in again
+    assert "skipped 7" in again
 
 
 @pytest.mark.parametrize(

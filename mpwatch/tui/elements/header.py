@@ -36,6 +36,8 @@ class ViewSettings:
     """Hook records that were overwritten before the dashboard started."""
     node: str = ""
     """The node that the job runs on; empty for this machine."""
+    skipped: int = 0
+    """Snapshots of that node that were not sent, because this machine or the way was slow."""
     silence: str = ""
     """Why that node sends no snapshots, in few words; empty while it does."""
 
@@ -81,6 +83,8 @@ def header(snapshot: Snapshot, settings: ViewSettings, width: int) -> Line:
         StatusPart(hooks_line(snapshot), 6),
         StatusPart(lost_line(snapshot, settings.lost_before), 5),
     ]
+    if settings.skipped:
+        right.append(StatusPart(cell(f"skipped {count_text(settings.skipped)}"), 4))
     right += _costs(snapshot)
     if settings.filter:
         right.insert(0, StatusPart(line(("filter ", "accent"), settings.filter), 10))

@@ -56,7 +56,8 @@ class NodesScreen(LiveScreen):
         "STILL     how long a rank has made no progress. COLL is the number of its collective.",
         "silent    nothing was received for ten seconds; ended: the agent or the way to it has"
         " ended, and is started again.",
-        "A node that is opened sends its readings only until it is closed. Nothing is injected.",
+        "A node that is opened sends its readings only until it is closed; skipped counts those"
+        " that it made faster than they were taken. Nothing is injected.",
     )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("1", "page('nodes')", "Nodes", id="job.nodes"),
