@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.nodes.agent import Agent
-from mpwatch.nodes.framing import NODE_LIMIT_BYTES, FrameReader
+from mpwatch.nodes.framing import NODE_LIMIT_BYTES, FrameReader, encode
 from mpwatch.nodes.messages import (
     Answer,
     Ask,
@@ -214,6 +214,7 @@ def test_a_full_summary_is_sent_again_on_request() -> None:
 def test_bytes_that_are_no_request_are_ignored() -> None:
     with head(MadeUpJobs(job())) as other:
         os.write(other.input, b"ls -l /\n\x00\xabMP")
+        os.write(other.input, encode(b"\x83\xa4type\xa3ask\xa7request\x01\xa4what\xa1\xff", 100))
         other.ask(Ping(1.0))
         assert isinstance(other.next(Pong), Pong)
 
