@@ -17,14 +17,18 @@ from typing import Any, Protocol
 
 from mpwatch import __version__
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.nodes.documents import node_diagnosis, node_dump, process_document
+from mpwatch.nodes.documents import node_diagnosis, node_dump
 from mpwatch.nodes.framing import HEAD_LIMIT_BYTES, PROTOCOL, FrameReader, FrameTooLong
 from mpwatch.nodes.messages import (
     Answer,
     Ask,
+    Close,
+    Do,
     FromNode,
     Hello,
+    Next,
     NotAMessage,
+    Open,
     Ping,
     Pong,
     Resend,
@@ -34,6 +38,8 @@ from mpwatch.nodes.messages import (
 from mpwatch.nodes.metrics import node_metrics
 from mpwatch.nodes.rows import Rows
 from mpwatch.nodes.summary import SummaryWriter
+from mpwatch.nodes.view_codec import VERSION
+from mpwatch.nodes.view_sender import POLL_S, OpenableJobs, ViewSender
 
 SUMMARY_S = 1.0
 """Interval of summaries."""
@@ -45,16 +51,10 @@ STOP_S = 2.0
 _CHUNK_BYTES = 1 << 16
 
 
-class Jobs(Protocol):
+class Jobs(OpenableJobs, Protocol):
     """The jobs of this node."""
 
     problem: str
-    has_looked: bool
-
-    @property
-    def is_reading(self) -> bool:
-        """Whether a job has been found that has no snapshot yet."""
-        ...
 
     def snapshots(self) -> list[Snapshot]:
         """The newest snapshot of each job."""
@@ -100,13 +100,14 @@ class Agent:
         self._unsent = memoryview(b"")
         self._pong: Pong | None = None
         self._answers = _AnswerThread()
+        self._view = ViewSender(jobs, clock)
         self._due_s = clock()
         self._heard_s = clock()
         os.set_blocking(output, False)
 
     def run(self) -> None:
         """Serve the head until its end of the input or of the output is closed."""
-        hello = Hello(__version__, socket.gethostname(), os.getpid())
+        hello = Hello(__version__, socket.gethostname(), os.getpid(), VERSION)
         self._unsent = memoryview(node_frame(hello))
         try:
             while self._is_head_there() and self._step():
@@ -122,6 +123,8 @@ class Agent:
         if not self._unsent:
             self._prepare()
         timeout_s = 1.0 if self._unsent else max(0.0, self._due_s - self._clock())
+        if self._view.is_waiting:
+            timeout_s = min(timeout_s, POLL_S)
         readable, writable, _ = select.select(
             [self._input, self._answers.wakes],
             [self._output] if self._unsent else [],
@@ -145,6 +148,8 @@ class Agent:
             now_s = self._clock()
             self._due_s = now_s + SUMMARY_S
             message = self._writer.next(now_s, self._sections())
+        else:
+            message = self._view.next()
         if message is not None:
             self._unsent = memoryview(_fitting_frame(message))
 
@@ -185,10 +190,12 @@ class Agent:
             self._pong = Pong(message.sent_s, time.time())
         elif isinstance(message, Resend):
             self._writer.restart()
+        elif isinstance(message, Open | Next | Do | Close):
+            self._view.serve(message)
         else:
             self._answers.begin(message, lambda: self._document(message))
 
-    def _document(self, ask: Ask) -> dict[str, Any] | None:
+    def _document(self, ask: Ask) -> dict[str, Any]:
         """The document asked for; called on the thread of answers."""
         snapshots = self._jobs.snapshots()
         if ask.what == "dump":
@@ -197,8 +204,6 @@ class Agent:
             return node_diagnosis(snapshots)
         if ask.what == "metrics":
             return node_metrics(snapshots)
-        if ask.what == "process" and ask.pid is not None:
-            return process_document(snapshots, ask.pid)
         raise ValueError(f"this agent cannot answer {ask.what!r}")
 
 
@@ -226,7 +231,7 @@ class _AnswerThread:
         self._busy = False
         self._answers: list[Answer] = []
 
-    def begin(self, ask: Ask, make: Callable[[], dict[str, Any] | None]) -> None:
+    def begin(self, ask: Ask, make: Callable[[], dict[str, Any]]) -> None:
         """Make an answer; a request while another one is being served is refused."""
         with self._lock:
             if self._busy or len(self._answers) > 1:
@@ -246,11 +251,9 @@ class _AnswerThread:
         """Empty the pipe behind `wakes`."""
         os.read(self.wakes, 4096)
 
-    def _make(self, ask: Ask, make: Callable[[], dict[str, Any] | None]) -> None:
+    def _make(self, ask: Ask, make: Callable[[], dict[str, Any]]) -> None:
         try:
-            document = make()
-            problem = "" if document is not None else "No process of the job has this number."
-            answer = Answer(ask.request, document, problem)
+            answer = Answer(ask.request, make())
         except Exception as error:  # noqa: BLE001 - the one boundary of this thread
             answer = Answer(ask.request, problem=f"{type(error).__name__}: {error}")
         with self._lock:

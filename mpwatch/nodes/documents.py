@@ -11,7 +11,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.report.json import diagnose_json, finding_json, process_json, snapshot_json
+from mpwatch.report.json import diagnose_json, snapshot_json
 
 Document: TypeAlias = dict[str, Any]
 
@@ -61,22 +61,6 @@ def node_dump(snapshots: Sequence[Snapshot], *, with_stacks: bool) -> Document:
 def node_diagnosis(snapshots: Sequence[Snapshot]) -> Document:
     """The findings of a node; see `mpwatch.report.json.diagnose_json`."""
     return {**EMPTY_DIAGNOSIS, **_merged([diagnose_json(each) for each in snapshots])}
-
-
-def process_document(snapshots: Sequence[Snapshot], pid: int) -> Document | None:
-    """One process with its stacks and findings; `None` if it is not in any job of the node."""
-    for snapshot in snapshots:
-        for process in snapshot.processes:
-            if process.pid == pid:
-                return {
-                    "process": process_json(process, with_stacks=True),
-                    "findings": [
-                        finding_json(each, snapshot.at_s)
-                        for each in snapshot.findings
-                        if each.process == process.process
-                    ],
-                }
-    return None
 
 
 def _merged(documents: Sequence[Document]) -> Document:

@@ -23,18 +23,24 @@ from mpwatch.nodes.launchers.launch import CannotLaunch, ChangingNodes, Launch, 
 from mpwatch.nodes.messages import (
     Answer,
     Ask,
+    Close,
+    Do,
     FromHead,
     FromNode,
     Hello,
+    Next,
     NotAMessage,
+    Part,
     Ping,
     Pong,
+    Refusal,
     Resend,
     Summary,
     head_frame,
     message_of_node,
 )
 from mpwatch.nodes.summary import MalformedSummary, NodeSummary, SummaryReader
+from mpwatch.nodes.view_source import OpenedJob, Receive
 
 STARTING_LIMIT = 16
 """So many agents are started at the same time: a login node dislikes more."""
@@ -147,6 +153,7 @@ class Head:
         self._requests = 0
         self._answers: dict[int, Answer] = {}
         self._asked: dict[int, str] = {}
+        self._opened: dict[int, OpenedJob] = {}
         _raise_descriptor_limit()
 
     def step(self, timeout_s: float) -> None:
@@ -168,6 +175,12 @@ class Head:
                     self._answers[answer.request] = answer
                     if self._keep is not None:
                         self._keep(node.name, answer)
+            for part in node.take_parts():
+                opened = self._opened.get(part.view)
+                if opened is not None and opened.node == node.name:
+                    opened.receive(part)
+        for opened in self._opened.values():
+            opened.go_on(self._nodes.get(opened.node))
 
     def views(self) -> tuple[NodeView, ...]:
         """All nodes, in the order of the launcher."""
@@ -212,6 +225,26 @@ class Head:
                 problem = node.problem if node is not None else ""
                 return Answer(request, problem=problem or f"{name} has ended.")
         return answer
+
+    def open(self, view: int, name: str, pid: int, receive: Receive) -> None:
+        """Open the job of a process on a node; again whenever a new agent answers there.
+
+        Args:
+            view: A number that no job was opened with before.
+            name: The node.
+            pid: The process.
+            receive: Called with what the node sends about it.
+        """
+        self._opened[view] = OpenedJob(view, name, pid, receive)
+
+    def tell(self, message: Next | Do | Close) -> None:
+        """Send a message about an opened job; one about a job that is not open is dropped."""
+        opened = self._opened.get(message.view)
+        if opened is not None:
+            opened.tell(message)
+            opened.go_on(self._nodes.get(opened.node))
+            if isinstance(message, Close):
+                del self._opened[message.view]
 
     @property
     def start_s(self) -> float:
@@ -315,6 +348,7 @@ class _Node:
         self._failures = 0
         self._refusals = 0
         self._heard_s: float | None = None
+        self.greetings = 0
         self._hello: Hello | None = None
         self._received_bytes = 0
         self._summaries = SummaryReader()
@@ -328,6 +362,7 @@ class _Node:
         self._told = bytearray()
         self._unsent = bytearray()
         self._answers: list[Answer] = []
+        self._parts: list[Part | Refusal] = []
 
     # --- state -----------------------------------------------------------------------------------
 
@@ -369,6 +404,16 @@ class _Node:
             return self._clock() >= self._again_s
         return restarts and self.is_over and self._clock() >= self._again_s
 
+    @property
+    def version(self) -> str:
+        """The version of its agent."""
+        return self._hello.mpwatch if self._hello else ""
+
+    @property
+    def view_version(self) -> int:
+        """Which version of opened jobs its agent has; 0 if none."""
+        return self._hello.view if self._hello else 0
+
     def view(self) -> NodeView:
         """The node as it is known now."""
         last_seen_s = None if self._heard_s is None else self._clock() - self._heard_s
@@ -380,7 +425,7 @@ class _Node:
             last_seen_s=last_seen_s,
             problem=problem,
             host=self._hello.host if self._hello else "",
-            version=self._hello.mpwatch if self._hello else "",
+            version=self.version,
             summary=self._summaries.summary() if self._has_summary else None,
             clock_offset_s=offset.offset_s if offset else None,
             clock_error_s=offset.error_at_s(self._clock()) if offset else None,
@@ -521,6 +566,11 @@ class _Node:
         answers, self._answers = self._answers, []
         return answers
 
+    def take_parts(self) -> list[Part | Refusal]:
+        """What was received about opened jobs since the last call."""
+        parts, self._parts = self._parts, []
+        return parts
+
     def _serve(self, frames: Sequence[Frame]) -> None:
         for frame in frames:
             if self._process is None:
@@ -539,6 +589,7 @@ class _Node:
         self._heard_s = self._clock()
         if isinstance(message, Hello):
             self._hello, self._state, self._failures = message, "live", 0
+            self.greetings += 1
             self._pinged_s = self._heard_s
             self._offset = None  # the machine may have been started again
             self.send(Ping(self._heard_s))
@@ -547,6 +598,8 @@ class _Node:
             self._set_clock(message)
         elif isinstance(message, Answer):
             self._answers = [*self._answers, message][-8:]
+        elif isinstance(message, Part | Refusal):
+            self._parts.append(message)
         elif self._summaries.apply(message):
             self._has_summary = True
             self._kept(message)

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from mpwatch.model.snapshot import Playback
 from mpwatch.nodes.across.finding import JobFinding
@@ -15,6 +15,7 @@ from mpwatch.nodes.across.judge import JobJudge
 from mpwatch.nodes.head import Head, NodeView
 from mpwatch.nodes.launchers.launch import ChangingNodes, Launch
 from mpwatch.nodes.recording import JobPlayer, JobRecording, problems_of
+from mpwatch.nodes.view_source import NodeSource
 from mpwatch.observe.sources.source import Pause, Seek, SetSpeed
 
 DELIVER_S = 0.5
@@ -39,29 +40,18 @@ class JobState:
     """The position in a recording; `None` for a running job."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessAnswer:
-    """The details of one process, or one sentence why there are none."""
-
-    node: str
-    pid: int
-    document: dict[str, Any] | None
-    problem: str = ""
-
-
 Deliver = Callable[[JobState], None]
-Answered = Callable[[ProcessAnswer], None]
 
 
 class JobSource(Protocol):
     """What the dashboard of a job shows."""
 
-    def start(self, deliver: Deliver, answered: Answered) -> None:
-        """Begin; both are called on the source's thread and must return at once."""
+    def start(self, deliver: Deliver) -> None:
+        """Begin; it is called on the source's thread and must return at once."""
         ...
 
-    def ask(self, node: str, pid: int) -> None:
-        """Ask for the details of a process."""
+    def open(self, node: str, pid: int) -> NodeSource | str:
+        """The job of a process on a node, not started; else one sentence why it has none."""
         ...
 
     def control(self, command: Seek | Pause | SetSpeed) -> None:
@@ -79,20 +69,21 @@ class LiveJobSource:
     def __init__(self, spec: str, launches: Sequence[Launch] | ChangingNodes) -> None:
         self._spec = spec
         self._launches = launches
-        self._questions: queue.SimpleQueue[tuple[str, int]] = queue.SimpleQueue()
+        self._submitted: queue.SimpleQueue[Callable[[Head], None]] = queue.SimpleQueue()
+        self._views = 0
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="mpwatch-head", daemon=True)
         self._deliver: Deliver = _nowhere
-        self._answered: Answered = _nowhere
 
-    def start(self, deliver: Deliver, answered: Answered) -> None:
+    def start(self, deliver: Deliver) -> None:
         """Start the agents."""
-        self._deliver, self._answered = deliver, answered
+        self._deliver = deliver
         self._thread.start()
 
-    def ask(self, node: str, pid: int) -> None:
-        """Ask for the details of a process."""
-        self._questions.put((node, pid))
+    def open(self, node: str, pid: int) -> NodeSource:
+        """The job of a process on a node, not started."""
+        self._views += 1
+        return NodeSource(self._views, node, pid, self._submitted.put)
 
     def control(self, command: Seek | Pause | SetSpeed) -> None:
         """Do nothing: a running job cannot be paused or sought."""
@@ -114,19 +105,12 @@ class LiveJobSource:
             head.close()
 
     def _receive(self, head: Head) -> None:
-        pending: dict[int, tuple[str, int]] = {}
         judge = JobJudge()
         due_s = 0.0
         while not self._stopping.is_set():
             head.step(STEP_S)
-            while not self._questions.empty():
-                node, pid = self._questions.get()
-                pending[head.ask(node, "process", pid=pid)] = (node, pid)
-            for request, (node, pid) in list(pending.items()):
-                answer = head.answer(request)
-                if answer is not None:
-                    del pending[request]
-                    self._answered(ProcessAnswer(node, pid, answer.document, answer.problem))
+            while not self._submitted.empty():
+                self._submitted.get()(head)
             now_s = time.monotonic()
             if now_s >= due_s:
                 began_s = time.thread_time()
@@ -159,22 +143,20 @@ class ReplayJobSource:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="mpwatch-replay", daemon=True)
         self._deliver: Deliver = _nowhere
-        self._answered: Answered = _nowhere
 
     @property
     def spec(self) -> str:
         """The name of the job."""
         return self._recording.header.spec
 
-    def start(self, deliver: Deliver, answered: Answered) -> None:
+    def start(self, deliver: Deliver) -> None:
         """Begin to play."""
-        self._deliver, self._answered = deliver, answered
+        self._deliver = deliver
         self._thread.start()
 
-    def ask(self, node: str, pid: int) -> None:
-        """Answer that a recording has no details of processes."""
-        problem = "A recording of several nodes has summaries, and no details of processes."
-        self._answered(ProcessAnswer(node, pid, None, problem))
+    def open(self, node: str, pid: int) -> str:
+        """Say that a recording has no details of processes."""
+        return "A recording of several nodes has summaries, and no details of processes."
 
     def control(self, command: Seek | Pause | SetSpeed) -> None:
         """Change the position or the speed."""

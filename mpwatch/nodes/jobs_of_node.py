@@ -10,7 +10,7 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.nodes.find import gpu_driver, is_there, torch_version
 from mpwatch.observe.sources.live import LiveOptions, LiveSource
-from mpwatch.observe.sources.source import Source
+from mpwatch.observe.sources.source import Command, Source
 
 FIRST_S = 3.0
 """Interval at which jobs are looked for while there is none."""
@@ -31,12 +31,15 @@ class _Observed:
 
     source: Source
     newest: Snapshot | None = None
+    count: int = 0
+    """Snapshots so far."""
     torch: str | None = None
     tries_left: int = VERSION_TRIES
 
     def deliver(self, snapshot: Snapshot) -> None:
         """Keep the newest snapshot; called on the thread of the source."""
         self.newest = snapshot
+        self.count += 1
 
 
 @dataclass(slots=True)
@@ -91,6 +94,25 @@ class JobsOfNode:
             newest = [each.newest for each in self._observed.values()]
             ended = list(self._ended.values())
         return [*ended, *(each for each in newest if each is not None)]
+
+    def root_of(self, pid: int) -> ProcessId | None:
+        """The root of the job that a process belongs to."""
+        for snapshot in reversed(self.snapshots()):
+            if any(each.process.pid == pid for each in snapshot.processes):
+                return snapshot.root
+        return None
+
+    def newest(self, root: ProcessId) -> tuple[Snapshot | None, int]:
+        """The newest snapshot of a job, and how many there were before."""
+        with self._lock:
+            observed = self._observed.get(root)
+            return (observed.newest, observed.count) if observed else (self._ended.get(root), 0)
+
+    def ask(self, root: ProcessId, command: Command) -> str | None:
+        """Ask the source of a job; one sentence if that does not do it."""
+        with self._lock:
+            observed = self._observed.get(root)
+        return observed.source.ask(command) if observed else "The job has ended."
 
     @property
     def is_reading(self) -> bool:

@@ -7,10 +7,11 @@ decoded here is checked against a type and its text is sanitized; nothing else i
 from __future__ import annotations
 
 import math
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from mpwatch.model.ids import ProcessId
 from mpwatch.model.sanitize import MESSAGE_LIMIT, clean
 from mpwatch.nodes.framing import HEAD_LIMIT_BYTES, NODE_LIMIT_BYTES, encode
 
@@ -30,6 +31,8 @@ class Hello(msgspec.Struct, tag="hello"):
     """Version of the agent."""
     host: str
     pid: int
+    view: int = 0
+    """`mpwatch.nodes.view_codec.VERSION` of the agent; 0 if it cannot show its jobs."""
 
 
 class Summary(msgspec.Struct, tag="summary"):
@@ -60,6 +63,30 @@ class Pong(msgspec.Struct, tag="pong"):
     """Seconds since 1970 by the clock of the node."""
 
 
+class Part(msgspec.Struct, tag="part"):
+    """A part of a snapshot that a head has asked for; see `mpwatch.nodes.view_codec`."""
+
+    view: int
+    number: int
+    """Its place in the snapshot, from 0."""
+    is_last: bool
+    """Whether the snapshot ends with this part."""
+    is_whole: bool
+    """Whether the snapshot is the first one, to which the next are changes."""
+    data: bytes
+    skipped: int = 0
+    """Snapshots that were made while the head had not asked for one, since it opened the job."""
+
+
+class Refusal(msgspec.Struct, tag="refusal"):
+    """Why a request about an opened job is not followed, in one sentence."""
+
+    view: int
+    problem: str
+    is_over: bool = False
+    """Whether no snapshot will follow."""
+
+
 class Ping(msgspec.Struct, tag="ping"):
     """Sent at intervals by the head; an agent that receives nothing for long ends."""
 
@@ -68,11 +95,10 @@ class Ping(msgspec.Struct, tag="ping"):
 
 
 class Ask(msgspec.Struct, tag="ask"):
-    """Asks for a document: `dump`, `diagnose`, `metrics`, or `process` for one process."""
+    """Asks for a document: `dump`, `diagnose`, or `metrics`."""
 
     request: int
     what: str
-    pid: int | None = None
     stacks: bool = True
     native: bool = False
     locals: bool = False
@@ -82,8 +108,41 @@ class Resend(msgspec.Struct, tag="resend"):
     """Asks for a full summary."""
 
 
-FromNode: TypeAlias = Hello | Summary | Answer | Pong
-FromHead: TypeAlias = Ping | Ask | Resend
+class Open(msgspec.Struct, tag="open"):
+    """Opens the job of a process, in place of one that was opened before; asks for a snapshot."""
+
+    view: int
+    """Chosen by the head; it names the opened job in all that follows."""
+    pid: int
+
+
+class Next(msgspec.Struct, tag="next"):
+    """Asks for one more snapshot of the opened job, as soon as there is a newer one."""
+
+    view: int
+
+
+class Do(msgspec.Struct, tag="do"):
+    """Asks the observer of the opened job for something that only looks.
+
+    `stacks` of one process or of all, `follow` or `focus` a process or none, `allocators`.
+    """
+
+    view: int
+    what: Literal["stacks", "follow", "focus", "allocators"]
+    processes: tuple[ProcessId, ...] = ()
+    native: bool = False
+    locals: bool = False
+
+
+class Close(msgspec.Struct, tag="close"):
+    """Closes the opened job."""
+
+    view: int
+
+
+FromNode: TypeAlias = Hello | Summary | Answer | Pong | Part | Refusal
+FromHead: TypeAlias = Ping | Ask | Resend | Open | Next | Do | Close
 
 _encoder = msgspec.msgpack.Encoder()
 _from_node = msgspec.msgpack.Decoder(FromNode)
@@ -121,7 +180,7 @@ def message_of_node(body: bytes) -> FromNode:
     """
     try:
         message: FromNode = _from_node.decode(body)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # also text that is no UTF-8
         raise NotAMessage(str(error)) from None
     return sanitized(message)
 
@@ -140,6 +199,8 @@ def sanitized(message: FromNode) -> FromNode:
     elif isinstance(message, Answer):
         message.document = _cleaned(message.document)
         message.problem = clean(message.problem, MESSAGE_LIMIT)
+    elif isinstance(message, Refusal):
+        message.problem = clean(message.problem, MESSAGE_LIMIT)
     return message
 
 
@@ -151,7 +212,7 @@ def message_of_head(body: bytes) -> FromHead:
     """
     try:
         message: FromHead = _from_head.decode(body)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # also text that is no UTF-8
         raise NotAMessage(str(error)) from None
     return message
 

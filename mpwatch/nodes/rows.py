@@ -155,6 +155,7 @@ class Rows:
             row = _rank_row(process, index, waits.get(process.process, ()), worst)
             if process.process in families:
                 row = msgspec.structs.replace(row, **families[process.process])
+            row = msgspec.structs.replace(row, root=snapshot.root.pid)
             yield process.process, self._with_quiet(row, process, index)
 
     def _with_quiet(self, row: RankRow, process: Process, index: Index) -> RankRow:

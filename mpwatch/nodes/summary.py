@@ -95,6 +95,8 @@ class RankRow(msgspec.Struct, frozen=True):
     severity: str = ""
     """Of its worst finding."""
     is_ray_worker: bool = False
+    root: int | None = None
+    """The pid of the root of its job on this node."""
 
 
 class FindingRow(msgspec.Struct, frozen=True):

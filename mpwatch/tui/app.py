@@ -32,77 +32,24 @@ from mpwatch.tui.termination import Termination
 from mpwatch.tui.view_state import ViewState
 
 
-class MpwatchApp(ReplayActions):
-    """Shows one job; every screen draws the same snapshot.
+class DashboardApp(ReplayActions):
+    """Shows a job in a dashboard; every screen draws the same snapshot.
 
-    Args:
-        source: Where snapshots come from; started on mount, stopped before the program ends.
-        title: Name of the job until the first snapshot arrives.
-        refresh_hz: How often snapshots are expected; shown in the status line.
-        readonly: Whether all actions on processes are refused.
-        keymap: Keys by binding id, replacing the defaults.
-        process_actions: Performs actions on processes; tests pass a fake.
-        recording: The file the source writes from its start, if it does.
-        question: Whether to inject the hook; without it nothing can be injected.
-        termination: Ends the dashboard on signals or a lost terminal.
+    Attributes:
+        dashboard: Its first screen.
     """
 
     TITLE = "mpwatch"
     CSS_PATH = "dashboard.tcss"
-    COMMANDS: ClassVar[set[type[JumpProvider]]] = App.COMMANDS | {JumpProvider}  # type: ignore[assignment]
-    ENABLE_COMMAND_PALETTE = True
+    dashboard: Dashboard
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "pause", "Pause or resume", id="pause"),
         Binding("question_mark", "help", "Help about this screen", key_display="?", id="help"),
         Binding("q", "quit", "Quit", id="quit", priority=False),
     ]
 
-    def __init__(
-        self,
-        source: Source,
-        *,
-        title: str = "",
-        refresh_hz: float = 1.0,
-        readonly: bool = False,
-        keymap: Mapping[str, str] | None = None,
-        process_actions: ProcessActions | None = None,
-        recording: str | None = None,
-        question: HookQuestion | None = None,
-        termination: Termination | None = None,
-    ) -> None:
-        super().__init__()
-        self.animation_level = "none"
-        self.process_actions = process_actions or ProcessActions()
-        self.view_state = ViewState(
-            source, title, refresh_hz, is_readonly=readonly, question=question
-        )
-        self._termination = termination
-        self.view_state.settings = replace(self.view_state.settings, recording=recording)
-        self.dashboard = Dashboard(self.view_state)
-        self._own_keymap = dict(keymap or {})
-
-    def on_mount(self) -> None:
-        """Open the first screen and start the source."""
-        if self._own_keymap:
-            self.set_keymap(self._own_keymap)
-        self.push_screen(self.dashboard)
-        if self._termination is not None:
-            self._termination.started(self)
-        source = self.view_state.source
-        # Called on the source's thread, where only posting a message is safe.
-        source.start(lambda snapshot: self._deliver(SnapshotArrived(snapshot)))
-
-    def _deliver(self, message: SnapshotArrived) -> None:
-        self.post_message(message)
-
-    def on_unmount(self) -> None:
-        """Stop the source before the program ends."""
-        self.view_state.source.stop()
-
     def on_snapshot_arrived(self, message: SnapshotArrived) -> None:
         """Show the newest snapshot on the active screen."""
-        if self._termination is not None:
-            self._termination.check_terminal()
         if self.view_state.arrived(message.snapshot):
             self.redraw()
         self.consider_asking(message.snapshot)
@@ -169,6 +116,72 @@ class MpwatchApp(ReplayActions):
     def _to_dashboard(self) -> None:
         while self.screen is not self.dashboard and len(self.screen_stack) > 1:
             self.pop_screen()
+
+
+class MpwatchApp(DashboardApp):
+    """Shows one job from one source.
+
+    Args:
+        source: Where snapshots come from; started on mount, stopped before the program ends.
+        title: Name of the job until the first snapshot arrives.
+        refresh_hz: How often snapshots are expected; shown in the status line.
+        readonly: Whether all actions on processes are refused.
+        keymap: Keys by binding id, replacing the defaults.
+        process_actions: Performs actions on processes; tests pass a fake.
+        recording: The file the source writes from its start, if it does.
+        question: Whether to inject the hook; without it nothing can be injected.
+        termination: Ends the dashboard on signals or a lost terminal.
+    """
+
+    COMMANDS: ClassVar[set[type[JumpProvider]]] = App.COMMANDS | {JumpProvider}  # type: ignore[assignment]
+    ENABLE_COMMAND_PALETTE = True
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        title: str = "",
+        refresh_hz: float = 1.0,
+        readonly: bool = False,
+        keymap: Mapping[str, str] | None = None,
+        process_actions: ProcessActions | None = None,
+        recording: str | None = None,
+        question: HookQuestion | None = None,
+        termination: Termination | None = None,
+    ) -> None:
+        super().__init__()
+        self.animation_level = "none"
+        self.process_actions = process_actions or ProcessActions()
+        self.view_state = ViewState(
+            source, title, refresh_hz, is_readonly=readonly, question=question
+        )
+        self._termination = termination
+        self.view_state.settings = replace(self.view_state.settings, recording=recording)
+        self.dashboard = Dashboard(self.view_state)
+        self._own_keymap = dict(keymap or {})
+
+    def on_mount(self) -> None:
+        """Open the first screen and start the source."""
+        if self._own_keymap:
+            self.set_keymap(self._own_keymap)
+        self.push_screen(self.dashboard)
+        if self._termination is not None:
+            self._termination.started(self)
+        source = self.view_state.source
+        # Called on the source's thread, where only posting a message is safe.
+        source.start(lambda snapshot: self._deliver(SnapshotArrived(snapshot)))
+
+    def _deliver(self, message: SnapshotArrived) -> None:
+        self.post_message(message)
+
+    def on_unmount(self) -> None:
+        """Stop the source before the program ends."""
+        self.view_state.source.stop()
+
+    def on_snapshot_arrived(self, message: SnapshotArrived) -> None:
+        """Check the terminal; Textual calls the handler of the base class as well."""
+        if self._termination is not None:
+            self._termination.check_terminal()
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Commands of the palette in addition to jumps."""

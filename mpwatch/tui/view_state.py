@@ -55,10 +55,11 @@ class ViewState:
         *,
         is_readonly: bool = False,
         question: HookQuestion | None = None,
+        node: str = "",
     ) -> None:
         self.source = source
         self.question = question
-        self.settings = ViewSettings(title, refresh_hz, is_readonly=is_readonly)
+        self.settings = ViewSettings(title, refresh_hz, is_readonly=is_readonly, node=node)
         self.view: SnapshotView | None = None
         self.saved: Snapshot | None = None
         self._waiting: Snapshot | None = None

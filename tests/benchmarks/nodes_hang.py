@@ -32,6 +32,8 @@ from functools import partial
 from pathlib import Path
 from typing import IO, NamedTuple
 
+from textual.message import Message
+
 from mpwatch import __version__
 from mpwatch.diagnose.analysis.distributed.collectives import STUCK
 from mpwatch.nodes.across.judge import JobJudge
@@ -42,7 +44,7 @@ from mpwatch.nodes.messages import Hello, Row, Summary, node_frame
 from mpwatch.nodes.recording import JobRecording, MessageLine
 from mpwatch.nodes.summary import SummaryReader
 from mpwatch.tui import job_app
-from mpwatch.tui.job_app import JobApp
+from mpwatch.tui.job_app import JobApp, StateArrived
 from tests.tui.screen_text import screen_text
 
 RANKS = 64
@@ -217,15 +219,15 @@ class TimedApp(JobApp):
     shown_s: float | None = None
     states = 0
 
-    def _deliver(self, state: JobState) -> None:
-        if self.found_s is None and self._is_named(state):
-            self.found_s = time.time()
-        super()._deliver(state)
+    def _post(self, message: Message) -> None:
+        if isinstance(message, StateArrived) and self._is_named(message.state):
+            self.found_s = self.found_s or time.time()
+        super()._post(message)
 
-    def draw(self) -> None:
-        super().draw()
+    def on_state_arrived(self, message: StateArrived) -> None:
+        """Note the state; Textual calls the handler of the base class, which draws it, as well."""
         self.states += 1
-        if self.shown_s is None and self._is_named(self.state):
+        if self.shown_s is None and self._is_named(message.state):
             self.call_after_refresh(self._shown)
 
     def _shown(self) -> None:
@@ -252,7 +254,7 @@ class Found:
 
 def watch_head(source: LiveJobSource, found: Found, hang_s: float) -> None:
     """Run the head alone until the rank is named."""
-    source.start(found.deliver, lambda _answer: None)
+    source.start(found.deliver)
     while found.found_s is None and time.time() < hang_s + AFTER_S:
         time.sleep(0.05)
     time.sleep(3.0)

@@ -7,6 +7,7 @@ import contextlib
 import json
 import shutil
 import tempfile
+import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,8 +25,21 @@ from mpwatch.hook.transport.connection import Connection
 from mpwatch.model.cmdline import python_program
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.sanitize import clean
+from mpwatch.nodes.framing import NODE_LIMIT_BYTES, FrameReader, encode
+from mpwatch.nodes.messages import (
+    Hello,
+    NotAMessage,
+    Part,
+    Summary,
+    message_of_head,
+    message_of_node,
+    node_frame,
+)
+from mpwatch.nodes.summary import MalformedSummary, SummaryReader
+from mpwatch.nodes.view_codec import NotASnapshot, SnapshotDecoder, SnapshotEncoder
 from mpwatch.observe.recording.codec import SCHEMA, Header, LineEncoder, read_header
 from mpwatch.observe.recording.file import NotARecording, Recording, pack
+from mpwatch.observe.state.fold import Fold
 from tests.builders.samples import small_job
 from tests.unit.collect.hook.test_fuzz_hook import check_ring
 from tests.unit.collect.hook.test_ring import ring
@@ -112,6 +126,31 @@ def lines_of_a_job() -> bytes:
     """Two readings of a job, the second as a change."""
     encoder = LineEncoder()
     return encoder.line(small_job(1000.0)) + encoder.line(small_job(1001.0))
+
+
+def node_messages(data: bytes) -> None:
+    """What a node or a head sends, behind the checksum of a frame."""
+    reader = FrameReader(NODE_LIMIT_BYTES)
+    for frame in reader.feed(encode(data, NODE_LIMIT_BYTES) + data):
+        with contextlib.suppress(NotAMessage, MalformedSummary):
+            message = message_of_node(frame.body)
+            if isinstance(message, Summary):
+                SummaryReader().apply(message)
+        with contextlib.suppress(NotAMessage):
+            message_of_head(frame.body)
+
+
+def opened_job(data: bytes) -> None:
+    """A snapshot of an opened job, inflated: a checksum would keep the fuzzer out."""
+    with contextlib.suppress(NotASnapshot):
+        SnapshotDecoder().snapshot(zlib.compress(data, 1))
+
+
+def whole_snapshot() -> bytes:
+    """A snapshot as its node sends it at first, inflated."""
+    fold = Fold()
+    fold.apply(small_job(1000.0))
+    return zlib.decompress(SnapshotEncoder().change(fold.snapshot()))
 
 
 def proc_files(data: bytes) -> None:
@@ -252,4 +291,16 @@ TARGETS = {
     ),
     "environments": Target(environment, lambda: (b"RANK=3\0MASTER_PORT=29501\0TMPDIR=/t\0",)),
     "text": Target(text, lambda: [*real.HOSTILE]),
+    "node-messages": Target(
+        node_messages,
+        lambda: [
+            node_frame(each)[len(encode(b"", 0)) :]
+            for each in (
+                Hello("1", "host", 5),
+                Summary(0, 1.0, True, {"ranks": {"1.5": {"pid": 1, "label": "rank 0"}}}),
+                Part(1, 0, True, True, b"x"),
+            )
+        ],
+    ),
+    "opened-jobs": Target(opened_job, lambda: (whole_snapshot(),)),
 }

@@ -9,20 +9,16 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
+from mpwatch.model.snapshot import Snapshot
 from mpwatch.nodes.across.judge import job_findings
 from mpwatch.nodes.head import NodeView
-from mpwatch.nodes.job_source import (
-    Answered,
-    Deliver,
-    JobState,
-    ProcessAnswer,
-    ReplayJobSource,
-)
+from mpwatch.nodes.job_source import Deliver, JobState, ReplayJobSource
+from mpwatch.nodes.messages import Close, Do, Next, Part, Refusal
 from mpwatch.nodes.summary import FindingRow, NodeRow, NodeSummary
+from mpwatch.nodes.view_codec import SnapshotEncoder
+from mpwatch.nodes.view_source import NodeSource, Receive
 from mpwatch.observe.sources.source import Pause, Seek, SetSpeed
-from mpwatch.report.json import finding_json, process_json
 from mpwatch.tui.job_app import JobApp, StateArrived
-from tests.builders.report_job import WORKER, job
 from tests.tui.golden_text import check_golden
 from tests.tui.screen_text import screen_text
 from tests.unit.nodes.across.test_across import NOW_S, elsewhere, row
@@ -37,20 +33,18 @@ class ScriptedJob:
 
     def __init__(self, *states: JobState) -> None:
         self.states = states
-        self.asked: list[tuple[str, int]] = []
+        self.nodes: list[ScriptedNode] = []
         self.is_stopped = False
         self.deliver: Deliver | None = None
-        self.answered: Answered | None = None
 
-    def start(self, deliver: Deliver, answered: Answered) -> None:
-        self.deliver, self.answered = deliver, answered
+    def start(self, deliver: Deliver) -> None:
+        self.deliver = deliver
         for state in self.states:
             deliver(state)
 
-    def ask(self, node: str, pid: int) -> None:
-        self.asked.append((node, pid))
-        assert self.answered is not None
-        self.answered(ProcessAnswer(node, pid, document()))
+    def open(self, node: str, pid: int) -> NodeSource:
+        self.nodes.append(ScriptedNode(node, pid))
+        return self.nodes[-1].source
 
     def control(self, command: Seek | Pause | SetSpeed) -> None:
         raise AssertionError("a running job has no position")
@@ -59,14 +53,34 @@ class ScriptedJob:
         self.is_stopped = True
 
 
-def document() -> dict[str, Any]:
-    snapshot = job()
-    process = snapshot.get(WORKER)
-    assert process is not None
-    return {
-        "process": process_json(process, with_stacks=True),
-        "findings": [finding_json(each, snapshot.at_s) for each in snapshot.findings[:1]],
-    }
+class ScriptedNode:
+    """A node whose job is opened: a head for the source that sends what a test gives to `send`."""
+
+    def __init__(self, node: str, pid: int) -> None:
+        self.source = NodeSource(7, node, pid, lambda function: function(self))
+        self.told: list[Next | Do | Close] = []
+        self._receive: Receive | None = None
+        self._encoder = SnapshotEncoder()
+        self._is_whole = True
+
+    def open(self, view: int, name: str, pid: int, receive: Receive) -> None:
+        self._receive = receive
+
+    def tell(self, message: Next | Do | Close) -> None:
+        self.told.append(message)
+
+    def send(self, snapshot: Snapshot, skipped: int = 0) -> None:
+        data = self._encoder.change(snapshot)
+        self.receive(Part(7, 0, True, self._is_whole, data, skipped))
+        self._is_whole = False
+
+    def restart(self) -> None:
+        """Begin again, as a new agent does."""
+        self._encoder, self._is_whole = SnapshotEncoder(), True
+
+    def receive(self, message: Part | Refusal) -> None:
+        assert self._receive is not None
+        self._receive(message)
 
 
 def node(name: str, *ranks: int, stuck: int | None = None, **more: Any) -> NodeView:
@@ -115,19 +129,15 @@ async def test_the_pages_match_their_golden_text(size: Size) -> None:
         await pilot.press("f")
         await pilot.pause()
         check_golden(f"job_findings-{name}", screen_text(app))
-        await pilot.press("escape", "enter")
-        await pilot.pause()
-        check_golden(f"job_process-{name}", screen_text(app))
 
-    assert source.asked[0] == ("node-2", 104)
     assert source.is_stopped
 
 
-async def test_enter_on_a_node_shows_its_ranks_only_and_escape_goes_back() -> None:
+async def test_the_ranks_of_one_node_are_shown_and_escape_goes_back() -> None:
     app = JobApp(ScriptedJob(stuck_job()), "slurm:4711")
     async with app.run_test(size=(100, 24)) as pilot:
         await pilot.pause()
-        await pilot.press("enter")
+        await pilot.press("r")
         await pilot.pause()
         ranks = screen_text(app)
         await pilot.press("escape")
@@ -164,20 +174,6 @@ async def test_a_state_that_arrives_while_the_app_ends_is_ignored() -> None:
     assert app.state.nodes == ()
 
 
-async def test_an_answer_that_is_not_understood_is_reported() -> None:
-    source = ScriptedJob(stuck_job())
-    app = JobApp(source, "x")
-    async with app.run_test(size=(100, 24)) as pilot:
-        await pilot.press("2", "enter")
-        await pilot.pause()
-        assert source.answered is not None
-        source.answered(ProcessAnswer("node-2", 104, {"process": {}}))
-        await pilot.pause()
-        text = screen_text(app)
-
-    assert "The answer of node-2 is not understood" in text
-
-
 async def test_nodes_that_do_the_same_are_one_row() -> None:
     nodes = (*(node(f"node-{n}", n) for n in range(40)), node("odd", 40, stuck=40))
     state = JobState("slurm:1", nodes, tuple(job_findings(nodes)))
@@ -199,7 +195,7 @@ async def test_a_recording_of_several_nodes_is_played_and_moved_through(tmp_path
     recorded(path, 40)
     source = ReplayJobSource(str(path))
     app = JobApp(source, source.spec)
-    async with app.run_test(size=SIZES[1]) as pilot:
+    async with app.run_test(size=SIZES[1], notifications=True) as pilot:
         await until(pilot, lambda: app.state.playback is not None)
         await pilot.press("space")
         await until(pilot, lambda: paused(app) is not None)
@@ -210,7 +206,7 @@ async def test_a_recording_of_several_nodes_is_played_and_moved_through(tmp_path
         await pilot.press("left_square_bracket")
         await until(pilot, lambda: paused(app) == began_s)
         await pilot.press("2", "enter")
-        await until(pilot, lambda: "no details of processes" in screen_text(app))
+        await until(pilot, lambda: "A recording of several nodes has" in screen_text(app))
 
     assert "replay 0:1" in shown
     assert "paused" in shown
@@ -223,7 +219,7 @@ def paused(app: JobApp) -> float | None:
     return playback.at_s if playback is not None and playback.is_paused else None
 
 
-async def until(pilot: Pilot[None], is_done: Callable[[], bool]) -> None:
+async def until(pilot: Pilot[int], is_done: Callable[[], bool]) -> None:
     for _ in range(400):
         if is_done():
             return

@@ -34,11 +34,19 @@ class ViewSettings:
     is_readonly: bool = False
     lost_before: int = 0
     """Hook records that were overwritten before the dashboard started."""
+    node: str = ""
+    """The node that the job runs on; empty for this machine."""
+    skipped: int = 0
+    """Snapshots of that node that were not sent, because this machine or the way was slow."""
+    silence: str = ""
+    """Why that node sends no snapshots, in few words; empty while it does."""
 
 
 def mode_line(snapshot: Snapshot, settings: ViewSettings) -> Line:
     """LIVE, PAUSED, REPLAY or ENDED, with the rate or the position."""
     playback = snapshot.playback
+    if settings.silence:
+        return line((settings.silence.upper(), "critical"), (" last state kept", "dim"))
     if snapshot.mode == "ended" and playback is None:
         return line(("ENDED", "critical"), (" last state kept", "dim"))
     if playback is not None or snapshot.mode == "replay":
@@ -67,6 +75,7 @@ def header(snapshot: Snapshot, settings: ViewSettings, width: int) -> Line:
         StatusPart(cell(" mpwatch", "title"), 7),
         StatusPart(line((program(root) or settings.title, "title")), 9),
         StatusPart(cell(str(snapshot.root.pid)), 8),
+        *([StatusPart(line(("on ", "dim"), (settings.node, "title")), 9)] if settings.node else []),
         *_facts(root),
     ]
     right = [
@@ -74,6 +83,8 @@ def header(snapshot: Snapshot, settings: ViewSettings, width: int) -> Line:
         StatusPart(hooks_line(snapshot), 6),
         StatusPart(lost_line(snapshot, settings.lost_before), 5),
     ]
+    if settings.skipped:
+        right.append(StatusPart(cell(f"skipped {count_text(settings.skipped)}"), 4))
     right += _costs(snapshot)
     if settings.filter:
         right.insert(0, StatusPart(line(("filter ", "accent"), settings.filter), 10))

@@ -1,4 +1,4 @@
-"""The pages of a job on several machines: nodes, ranks, findings, one process. Pure."""
+"""The pages of a job on several machines: nodes, ranks, findings. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import NamedTuple
 
 from mpwatch.describe.findings import CAUSE, EVIDENCE, FIX
 from mpwatch.model.findings import Severity
@@ -58,6 +58,10 @@ RANK_COLUMNS = (
     ScreenColumn("BATCH", 6, align="right", keep=2),
     ScreenColumn("DOING", 24, keep=9, grows=True),
 )
+FINDING_COLUMNS = (
+    ScreenColumn("NODE", 10, keep=10, most=14),
+    ScreenColumn("FINDING", 24, keep=9, grows=True),
+)
 NODE_TONES: Mapping[str, Tone] = MappingProxyType(
     {"live": "good", "silent": "warning", "ended": "critical", "failed": "critical"}
 )
@@ -80,6 +84,62 @@ class NodeGroup:
         """The name of the first node; of several, how many more there are."""
         more = len(self.nodes) - 1
         return self.nodes[0].name + (f" and {more} more" if more else "")
+
+
+def has_ranks(group: NodeGroup) -> bool:
+    """Whether there are ranks to choose from."""
+    return any(view.summary is not None and view.summary.ranks for view in group.nodes)
+
+
+def only_job(group: NodeGroup | None) -> int | None:
+    """A process of the job of a single node; `None` of several nodes, of several jobs or none."""
+    if group is None or len(group.nodes) != 1 or group.nodes[0].summary is None:
+        return None
+    ranks = group.nodes[0].summary.ranks
+    return ranks[0].pid if ranks and len({row.root for row in ranks}) == 1 else None
+
+
+def why_not_opened(group: NodeGroup) -> str:
+    """Why there is nothing to open, in one sentence."""
+    view = group.nodes[0]
+    if view.problem:
+        return f"{view.name}: {view.problem}"
+    if view.summary is None or view.summary.node.state == "starting":
+        return f"{view.name} is still being read."
+    return f"{view.name} runs no torch job."
+
+
+class Silence(NamedTuple):
+    """Why a node whose job is open sends nothing: in few words, and in a sentence."""
+
+    words: str = ""
+    sentence: str = ""
+
+
+def silence_of(view: NodeView | None, problem: str, age_s: float, silent_s: float) -> Silence:
+    """Why a node sends nothing; empty if it does.
+
+    Args:
+        view: The node; `None` once it has left the job.
+        problem: Why it sends no snapshots, by its agent.
+        age_s: Age of its last snapshot, or of the request for the first one.
+        silent_s: So old the last snapshot is at most while all is well.
+    """
+    if problem:
+        return Silence("not shown", problem)
+    if view is None:
+        return Silence("left", "The node has left the job.")
+    if view.state == "silent":
+        since = seconds_text(view.last_seen_s or 0.0)
+        return Silence("silent", f"{view.name} has sent nothing for {since}.")
+    if view.state in ("ended", "failed"):
+        return Silence("lost", f"{view.name}: {view.problem} It is being tried again.")
+    if view.state != "live":
+        return Silence("lost", f"{view.name}: its agent is being started again.")
+    if age_s > silent_s:
+        since = seconds_text(age_s)
+        return Silence("silent", f"{view.name} answers, but has sent no reading for {since}.")
+    return Silence()
 
 
 def node_groups(state: JobState) -> list[NodeGroup]:
@@ -265,7 +325,7 @@ def _playback_words(playback: Playback) -> str:
 
 
 def finding_lines(state: JobState, width: int) -> tuple[Line, ...]:
-    """The most urgent findings of the job, each with its whole summary."""
+    """The most urgent findings of the job with their summaries; why there is nothing to see."""
     lines: list[Line] = []
     if state.problem:
         lines += headed(" ", "critical", state.problem, width)
@@ -275,21 +335,126 @@ def finding_lines(state: JobState, width: int) -> tuple[Line, ...]:
     more = len(state.findings) - FINDINGS_SHOWN
     if more > 0:
         lines.append(cell(f"   and {more} more: f", "dim"))
+    for sentence in _why_empty(state):
+        lines += headed(" ", "dim", sentence, width)
     return tuple(lines)
 
 
-def all_findings(state: JobState, width: int) -> tuple[Line, ...]:
-    """All findings in full: of the job, then of each node in one line each."""
-    lines: list[Line] = []
-    for finding in state.findings:
-        lines += _in_full(finding, width)
-    if not state.findings:
-        lines += [cell("No findings about the job as a whole."), ()]
-    for view in state.nodes:
-        for row in view.summary.findings if view.summary is not None else ():
-            head = f"{view.name}  {row.label}  " if row.label else f"{view.name}  "
-            lines += headed(head, "title", f"{row.severity}: {row.summary}", width)
+def lines_above(
+    sentence: str, findings: Sequence[JobFinding], node: str, width: int
+) -> tuple[Line, ...]:
+    """Above the dashboard of a node: why it is silent, and the findings of the job that name it."""
+    lines = list(headed(" ", "critical", sentence, width)) if sentence else []
+    for each in [each for each in findings if each.node == node][:FINDINGS_SHOWN]:
+        mark = MARKS[each.severity]
+        lines += headed(f" {mark.text} the job: ", mark.tone, each.summary, width)
     return tuple(lines)
+
+
+def _why_empty(state: JobState) -> list[str]:
+    """Why no node shows a process, and what to try; empty if one does or may do so soon."""
+    nodes = state.nodes
+    if not nodes or any(view.summary is not None and view.summary.ranks for view in nodes):
+        return []
+    if all(view.state in ("failed", "ended") for view in nodes):
+        first = nodes[0]
+        each = f"{first.name}: {first.problem}" if len(nodes) > 1 else first.problem
+        return [f"No node can be read. {each}", f"Try: {first.check}"]
+    live = [view for view in nodes if view.state == "live"]
+    rows = [view.summary.node for view in live if view.summary is not None]
+    if len(rows) < len(live) or any(row.state == "starting" for row in rows) or not live:
+        return []
+    where = "any node" if len(live) > 1 else live[0].name
+    problems = [f"{view.name}: {problem}" for view in live for problem in _problems(view)]
+    return [
+        *problems[:1],
+        f"There is no torch job on {where}. New jobs are looked for every few seconds; those of "
+        "other users are found by root only, and --match NAME=VALUE leaves out jobs without that "
+        "variable.",
+    ]
+
+
+def _problems(view: NodeView) -> tuple[str, ...]:
+    return view.summary.node.problems if view.summary is not None else ()
+
+
+class NamedFinding(NamedTuple):
+    """A finding of the job, or of one node, and the process that it names."""
+
+    severity: Severity
+    summary: str
+    rule: str
+    node: str | None
+    pid: int | None
+    label: str = ""
+    """Of the process, for a finding of a node."""
+    full: JobFinding | None = None
+    """For a finding of the job; of others the node has the evidence."""
+    number: int = 0
+    """Its place among those of the same rule about the same process."""
+
+    @property
+    def key(self) -> tuple[str, str | None, int | None, bool, int]:
+        """Identifies it across states; a summary may have numbers that change."""
+        return (self.rule, self.node, self.pid, self.full is not None, self.number)
+
+
+def named_findings(state: JobState) -> list[NamedFinding]:
+    """The findings of the job, then those of each node."""
+    found = [
+        NamedFinding(each.severity, each.summary, each.rule, each.node, each.pid, full=each)
+        for each in state.findings
+    ]
+    found += [
+        NamedFinding(
+            _BY_WORD.get(row.severity, Severity.INFO),
+            row.summary,
+            row.rule,
+            view.name,
+            row.pid,
+            row.label,
+        )
+        for view in state.nodes
+        for row in (view.summary.findings if view.summary is not None else ())
+    ]
+    counts: Counter[object] = Counter()
+    for place, each in enumerate(found):
+        found[place] = each._replace(number=counts[each.key])
+        counts[each.key] += 1
+    return found
+
+
+def finding_row(item: NamedFinding) -> Row:
+    """A row of the list of findings."""
+    where = item.node or "the job"
+    return Row(
+        item.key,
+        (cell(where, "title" if item.node else "dim"), cell(item.summary)),
+        mark=MARKS[item.severity],
+    )
+
+
+def finding_details(item: NamedFinding | None, width: int) -> tuple[Line, ...]:
+    """A finding in full, and what enter opens."""
+    if item is None:
+        return (cell(" No findings: no known problems, on any node that answers."),)
+    if item.full is not None:
+        lines = _in_full(item.full, width)
+    else:
+        about = f"{item.node}{f', {item.label}' if item.label else ''}: {item.severity.word}"
+        lines = [*headed("", "title", item.summary, width), cell(f"  {about}, {item.rule}"), ()]
+    opens = "It names no node."
+    if item.node is not None:
+        named = " at the process it names" if item.pid is not None else ""
+        opens = f"enter opens {item.node}{named}"
+    return (*lines, cell(opens, "dim"))
+
+
+def root_on(state: JobState, node: str) -> int | None:
+    """A process of the first job of a node; `None` without any."""
+    view = next((each for each in state.nodes if each.name == node), None)
+    ranks = view.summary.ranks if view is not None and view.summary is not None else ()
+    return ranks[0].pid if ranks else None
 
 
 def _in_full(finding: JobFinding, width: int) -> list[Line]:
@@ -306,13 +471,16 @@ def node_details(group: NodeGroup | None, width: int) -> tuple[Line, ...]:
     if group is None:
         return ()
     view = group.nodes[0]
+    if view.problem:
+        lines = headed(f" {view.host or view.name}  ", "title", view.problem, width)
+        return tuple(lines[:2])
     words = [node_words(view)] if view.summary is not None else []
     if view.version:
         words.append(f"mpwatch {view.version}")
     if view.clock_offset_s is not None and view.clock_error_s is not None:
         words.append(f"clock {view.clock_offset_s:+.3f} s (± {view.clock_error_s:.3f})")
     stacks = view.summary.node.stacks if view.summary is not None else ()
-    second = view.problem or "; ".join(stacks)
+    second = "; ".join((*stacks, *_problems(view)))
     return (
         cut(line((f" {view.host or view.name}  ", "title"), ", ".join(words)), width),
         cut(cell(f"   {second}", "dim"), width),
@@ -334,34 +502,3 @@ def rank_details(rank: PlacedRank | None, width: int) -> tuple[Line, ...]:
         cut(line((f" {rank.name}  ", "title"), f"{where}{job}{record}"), width),
         cut(cell(f"   {row.doing}"), width),
     )
-
-
-def process_lines(document: dict[str, Any], node: str, width: int) -> tuple[Line, ...]:
-    """One process in full: its command, its findings, its threads with their stacks."""
-    process = document["process"]
-    lines: list[Line] = [
-        line((f"{process['label']} ({process['pid']}) on {node}", "title")),
-        *headed("  command  ", "dim", " ".join(process["cmdline"]), width),
-        *headed("  doing    ", "dim", process["doing"] or "-", width),
-        *headed("  memory   ", "dim", bytes_text(process["rss_bytes"]) + " resident", width),
-        (),
-    ]
-    for finding in document["findings"]:
-        if not finding["resolved"]:
-            lines += headed(f"{finding['severity']}  ", "warning", finding["summary"], width)
-            lines += headed(f"  {FIX:<9}", "dim", finding["advice"], width)
-            lines.append(())
-    for thread in process["threads"]:
-        still = f", no cpu for {seconds_text(thread['still_s'])}" if thread["still_s"] else ""
-        lines.append(line((f"thread {thread['tid']} {thread['name']}", "title"), still))
-        lines += _frames(thread["stack"], width)
-    return tuple(lines)
-
-
-def _frames(stack: Sequence[dict[str, Any]], width: int) -> list[Line]:
-    if not stack:
-        return [cell("  no stack was taken", "dim")]
-    return [
-        cut(line(f"  {frame['function']}", (f"  {frame['file']}:{frame['line']}", "dim")), width)
-        for frame in stack
-    ]

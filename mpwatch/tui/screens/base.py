@@ -93,6 +93,7 @@ AnyPageView = PageView[Any]
 class PagesScreen(LiveScreen):
     """Pages selected by digits; hidden pages are not drawn, unopened pages not created."""
 
+    hints: ClassVar[tuple[tuple[str, str], ...]] = HINTS
     BINDINGS: ClassVar[list[BindingType]] = [
         *(
             Binding(str(n), f"page('{n}')", f"Page {n}", show=False, id=f"page.{n}")
@@ -129,7 +130,7 @@ class PagesScreen(LiveScreen):
         tabs = [Tab(digit, page.title, page.short) for digit, page in self.pages.items()]
         self._header = LineView(id="header", classes="bar")
         self._body = Container(id="body")
-        self._tabs = TabBar(tabs, HINTS, id="tabs")
+        self._tabs = TabBar(tabs, self.hints, id="tabs")
         self._filter = Input(placeholder="words a row must contain, -word excludes", id="filter")
         self._filter.cursor_blink = False  # blinking costs two repaints a second
 
@@ -152,8 +153,9 @@ class PagesScreen(LiveScreen):
 
     def make_page_view(self, page: AnyPage) -> AnyPageView:
         """Make the widget of a page."""
-        if page.name == "threads" and self.view_state.source.is_live:
-            # In a replay the present files may differ from those of the recorded run.
+        is_here = self.view_state.source.is_live and not self.view_state.settings.node
+        if page.name == "threads" and is_here:
+            # In a replay, and on other machines, the files may differ from those that run.
             page = threads.with_source_lines(page, self.view_state.sources)
         return PageView(page, id=f"page-{page.name}")
 

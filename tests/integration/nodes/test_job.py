@@ -17,6 +17,12 @@ from typing import Any
 
 import pytest
 
+from mpwatch.model.snapshot import Snapshot
+from mpwatch.nodes import head as head_module
+from mpwatch.nodes.job_source import JobState, LiveJobSource
+from mpwatch.nodes.launchers import local
+from mpwatch.nodes.launchers.launch import AgentCommand
+from mpwatch.observe.sources.source import Follow
 from tests import procfs
 from tests.conftest import PROGRAMS, Program, Start, free_port
 
@@ -124,6 +130,64 @@ def test_a_dump_has_the_processes_of_all_nodes(sleepers: list[int], mark: str) -
     assert {node["state"] for node in nodes} == {"live"}
     assert sorted(p["pid"] for node in nodes for p in node["processes"]) == sorted(sleepers)
     assert [len(node["processes"]) for node in nodes] == [1, 1, 0]
+
+
+def test_a_node_is_opened_in_place_and_again_when_its_agent_was_killed(
+    stuck_ranks: list[int], mark: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(head_module, "RESTART_S", 0.5)
+    agent = AgentCommand({"MPWATCH_TEST_JOB": mark})
+    source = LiveJobSource("local:2", local.launches("2", agent))
+    states: list[JobState] = []
+    snapshots: list[Snapshot] = []
+    source.start(states.append)
+    try:
+        until(lambda: bool(states) and stuck_ranks[0] in ranks_of_nodes(states[-1]))
+        name = ranks_of_nodes(states[-1])[stuck_ranks[0]]
+        opened = source.open(name, stuck_ranks[0])
+        opened.start(snapshots.append)
+        until(lambda: bool(snapshots))
+        root = snapshots[-1].root
+        opened.ask(Follow(root))
+        until(lambda: "all_reduce" in functions_of(snapshots[-1]))
+        victim = next(pid for pid in agents(mark) if f"--part={name[-1]}/2" in cmdline(pid))
+        os.kill(victim, signal.SIGKILL)
+        until(lambda: {view.name: view.state for view in states[-1].nodes}[name] != "live")
+        count = len(snapshots)
+        until(lambda: len(snapshots) > count + 2)
+        opened.stop()
+    finally:
+        source.stop()
+
+    assert root.pid == stuck_ranks[0]
+    assert [each.pid for each in snapshots[-1].processes] == [stuck_ranks[0]]
+    assert opened.problem == ""
+    assert "mpwatch" not in procfs.text(stuck_ranks[0], "maps")
+    assert {each.hook.state for each in snapshots[-1].processes} == {"absent"}
+    assert agents(mark) == []
+
+
+def ranks_of_nodes(state: JobState) -> dict[int, str]:
+    """The names of nodes by the pids of their ranks."""
+    return {
+        row.pid: view.name
+        for view in state.nodes
+        if view.summary is not None
+        for row in view.summary.ranks
+    }
+
+
+def functions_of(snapshot: Snapshot) -> set[str]:
+    return {
+        frame.function
+        for process in snapshot.processes
+        for thread in process.threads
+        for frame in thread.stack
+    }
+
+
+def cmdline(pid: int) -> str:
+    return procfs.text(pid, "cmdline").replace("\0", " ")
 
 
 def test_a_report_of_a_job_has_its_ranks(sleepers: list[int], mark: str, tmp_path: Path) -> None:

@@ -72,7 +72,8 @@ def sshd(
     )
     (tmp_path / "ssh_config").write_text(
         f"Host node7 node8 many-*\n  HostName {address}\n  Port {port}\n"
-        f"  IdentityFile {tmp_path}/user\n  IdentitiesOnly yes\n  UserKnownHostsFile {tmp_path}/known\n"
+        f"  IdentityFile {tmp_path}/user\n  IdentitiesOnly yes\n"
+        f"  UserKnownHostsFile {tmp_path}/known\n"
         "  StrictHostKeyChecking accept-new\n"
         f"Host stranger\n  HostName {address}\n  Port {port}\n  IdentityFile none\n"
         f"  UserKnownHostsFile {tmp_path}/known2\n  StrictHostKeyChecking accept-new\n"

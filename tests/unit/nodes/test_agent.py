@@ -9,21 +9,29 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.nodes.agent import Agent
-from mpwatch.nodes.framing import NODE_LIMIT_BYTES, FrameReader
+from mpwatch.nodes.framing import NODE_LIMIT_BYTES, FrameReader, encode
 from mpwatch.nodes.messages import (
     Answer,
     Ask,
+    FromHead,
     FromNode,
     Hello,
+    Next,
+    Open,
+    Part,
     Ping,
     Pong,
+    Refusal,
     Resend,
     Summary,
     head_frame,
     message_of_node,
 )
+from mpwatch.nodes.view_codec import VERSION, SnapshotDecoder
+from mpwatch.observe.sources.source import Command
 from tests.unit.nodes.jobs import ALL_REDUCE, rank, snapshot
 
 LIMIT_S = 30.0
@@ -43,6 +51,16 @@ class MadeUpJobs:
     def snapshots(self) -> list[Snapshot]:
         self.reads += 1
         return self._snapshots
+
+    def root_of(self, pid: int) -> ProcessId | None:
+        found = [each for each in self._snapshots if any(p.pid == pid for p in each.processes)]
+        return found[0].root if found else None
+
+    def newest(self, root: ProcessId) -> tuple[Snapshot | None, int]:
+        return self._snapshots[0], 1
+
+    def ask(self, root: ProcessId, command: Command) -> str | None:
+        return None
 
     def facts(self) -> dict[str, str]:
         return {"torch": "2.13.0"}
@@ -65,7 +83,7 @@ class Head:
         for descriptor in descriptors:
             os.close(descriptor)
 
-    def ask(self, *messages: Ping | Ask | Resend) -> None:
+    def ask(self, *messages: FromHead) -> None:
         for message in messages:
             os.write(self.input, head_frame(message))
 
@@ -118,11 +136,7 @@ def test_requests_are_answered_between_summaries() -> None:
         other.ask(Ping(5.0), Ask(1, "dump", stacks=True))
         pong = other.next(Pong)
         dump = other.next(Answer)
-        other.ask(Ask(2, "process", pid=1001))
-        process = other.next(Answer)
-        other.ask(Ask(3, "process", pid=4))
-        absent = other.next(Answer)
-        other.ask(Ask(4, "format the disk"))
+        other.ask(Ask(2, "format the disk"))
         unknown = other.next(Answer)
 
     assert isinstance(pong, Pong)
@@ -131,11 +145,6 @@ def test_requests_are_answered_between_summaries() -> None:
     assert isinstance(dump, Answer)
     assert dump.document is not None
     assert [each["pid"] for each in dump.document["processes"]] == [1000, 1001]
-    assert isinstance(process, Answer)
-    assert process.document is not None
-    assert process.document["process"]["rank"] == 1
-    assert isinstance(absent, Answer)
-    assert absent.problem == "No process of the job has this number."
     assert isinstance(unknown, Answer)
     assert unknown.document is None
     assert "cannot answer" in unknown.problem
@@ -205,5 +214,26 @@ def test_a_full_summary_is_sent_again_on_request() -> None:
 def test_bytes_that_are_no_request_are_ignored() -> None:
     with head(MadeUpJobs(job())) as other:
         os.write(other.input, b"ls -l /\n\x00\xabMP")
+        os.write(other.input, encode(b"\x83\xa4type\xa3ask\xa7request\x01\xa4what\xa1\xff", 100))
         other.ask(Ping(1.0))
         assert isinstance(other.next(Pong), Pong)
+
+
+def test_a_job_is_opened_between_summaries() -> None:
+    with head(MadeUpJobs(job())) as other:
+        hello = other.next(Hello)
+        other.ask(Open(3, 1001))
+        part = other.next(Part)
+        other.ask(Next(3))
+        summary = other.next(Summary)
+        other.ask(Open(4, 77))
+        refusal = other.next(Refusal)
+
+    assert isinstance(hello, Hello)
+    assert hello.view == VERSION
+    assert isinstance(part, Part)
+    assert isinstance(summary, Summary)
+    found = SnapshotDecoder().snapshot(part.data)
+    assert [each.label for each in found.processes] == ["rank 0", "rank 1"]
+    assert isinstance(refusal, Refusal)
+    assert (refusal.view, refusal.is_over) == (4, True)

@@ -78,12 +78,14 @@ def test_each_way_to_fail_is_one_sentence() -> None:
         silent=("sh", "-c", "echo 'bash: mpwatch: command not found'; exit 127"),
         newer="say(encode(hello[13:], 1000, protocol=2)); until_eof()",
         nonsense="say(hello + encode(b'nonsense', 1000)); until_eof()",
+        latin="say(hello + encode(b'\\x82\\xa4type\\xa6answer"
+        "\\xa7problem\\xa1\\xff', 1000)); until_eof()",
         fine="say(hello + full); until_eof()",
     ) as head:
         views = settled(head)
 
     assert {name: view.state for name, view in views.items()} == {
-        **dict.fromkeys(("absent", "refused", "silent", "newer", "nonsense"), "failed"),
+        **dict.fromkeys(("absent", "refused", "silent", "newer", "nonsense", "latin"), "failed"),
         "fine": "live",
     }
     assert views["absent"].problem == "/nowhere/ssh cannot be started: No such file or directory."
@@ -93,6 +95,7 @@ def test_each_way_to_fail_is_one_sentence() -> None:
     )
     assert "mpwatch 9.9 speaks protocol 2, and mpwatch" in views["newer"].problem
     assert "not understood" in views["nonsense"].problem
+    assert "not understood" in views["latin"].problem
 
 
 def test_a_host_that_does_not_answer_has_failed_after_the_limit_of_its_engine() -> None:

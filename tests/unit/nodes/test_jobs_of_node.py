@@ -10,7 +10,7 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.nodes import jobs_of_node
 from mpwatch.nodes.jobs_of_node import JobsOfNode
-from mpwatch.observe.sources.source import Command, Deliver
+from mpwatch.observe.sources.source import Command, Deliver, Follow
 from tests.unit.nodes.jobs import rank, snapshot
 
 FIRST, SECOND = ProcessId(1000, 50), ProcessId(1001, 50)
@@ -24,6 +24,7 @@ class MadeUpSource:
     def __init__(self) -> None:
         self.deliver: Deliver | None = None
         self.is_stopped = False
+        self.asked: list[Command] = []
 
     def start(self, deliver: Deliver) -> None:
         self.deliver = deliver
@@ -32,6 +33,7 @@ class MadeUpSource:
         self.is_stopped = True
 
     def ask(self, command: Command) -> str | None:
+        self.asked.append(command)
         return None
 
     def has_read(self, snapshot: Snapshot) -> None:
@@ -113,3 +115,26 @@ def test_processes_that_cannot_be_listed_are_a_problem_not_an_end() -> None:
 )
 def test_the_gpu_driver_is_a_value_to_compare(driver: str | None, facts: dict[str, str]) -> None:
     assert JobsOfNode(list, driver=driver).facts() == facts
+
+
+def test_a_job_is_opened_by_any_of_its_processes_and_asked_as_long_as_it_runs() -> None:
+    machine = Machine()
+    machine.jobs.refresh()
+    first = snapshot([rank(0), rank(7)])
+    machine.sources[FIRST].has_read(first)
+    root = machine.jobs.root_of(1007)
+    assert root == FIRST
+    found = machine.jobs.newest(root)
+    refused = machine.jobs.ask(root, Follow(FIRST))
+    last = replace(first, mode="ended")
+    machine.sources[FIRST].has_read(last)
+    machine.roots = []
+    machine.jobs.refresh()
+
+    assert machine.jobs.root_of(5) is None
+    assert found == (first, 1)
+    assert refused is None
+    assert machine.sources[FIRST].asked == [Follow(FIRST)]
+    assert machine.jobs.root_of(1007) == FIRST
+    assert machine.jobs.newest(FIRST)[0] == last
+    assert machine.jobs.ask(FIRST, Follow(None)) == "The job has ended."
