@@ -182,7 +182,7 @@ _SHAPES: tuple[tuple[Shape, tuple[tuple[str, ...], ...]], ...] = (
     ("joins-thread", (("threading.py:join",),)),
     ("imports-main", (("spawn.py:_fixup_main_from_path",), ("spawn.py:_fixup_main_from_name",))),
     ("queue-get", (("queues.py:get",),)),
-    ("lock-file", (("filelock/_api.py:acquire",),)),
+    ("lock-file", (("filelock/_api.py:acquire",), ("torch/utils/file_baton.py:wait",))),
 )
 
 

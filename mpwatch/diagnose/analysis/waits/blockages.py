@@ -302,7 +302,7 @@ def _reason_of_wait(index: Index, end: Process, thread: Thread) -> Reason | None
         return "disk"
     if wait is None:
         return None
-    if calls(own_frames(thread.stack), "filelock/_api.py:acquire") or wait.call in FILE_LOCK_CALLS:
+    if shape_in(index, thread.stack) == "lock-file" or wait.call in FILE_LOCK_CALLS:
         return "file-lock"
     if any(target.startswith(OPENS) for target in wait.targets):
         return "fifo"

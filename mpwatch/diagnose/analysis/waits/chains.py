@@ -128,7 +128,15 @@ class ChainBuilder:
         kin = []
         if edge.kind != "semaphore":
             kin = [p for p in others if self._is_kin(process, self._processes.get(p))]
+            # A parent that only joins the process has the other end as well, and a third one reads.
+            if len(kin) < len(others):
+                kin = [p for p in kin if not self._only_joins(p)]
         return next((p for p in kin or others if p in self._ends), (kin or others)[0])
+
+    def _only_joins(self, parent: ProcessId) -> bool:
+        """Whether all that a process waits for are exits of its children."""
+        edges = self._edges[parent]
+        return bool(edges) and all(edge.kind == "child" for edge in edges)
 
     @staticmethod
     def _is_kin(one: Process, other: Process | None) -> bool:

@@ -24,7 +24,8 @@ from mpwatch.model.snapshot import Process, Thread
 LOCK_ON = "the lock on "
 """Begins the name of the wait for a lock on a file whose path is known."""
 LOCK_FILE = "a lock file"
-"""Begins the name of a wait in the package filelock, which clients of model hubs use."""
+"""Begins the name of a wait in the package filelock, which clients of model hubs use, or in torch's
+`FileBaton` (torch 2.13), by which one process builds an extension for all."""
 LIKELY = ", likely "
 """Precedes a path that is inferred from the locks that other processes hold."""
 

@@ -63,6 +63,8 @@ from mpwatch.diagnose.analysis.waits.verdicts import (
 from mpwatch.model.snapshot import Process
 from mpwatch.model.waits import WaitChain, WaitGraph
 
+_AT_EXIT = "util.py:_exit_function"
+"""What joins the children of a program that has come to its end (multiprocessing)."""
 NAMED = 4
 """Processes, or ways in which they ended, that one sentence names."""
 
@@ -102,6 +104,9 @@ def _all_write(case: Case) -> Mechanism | None:
     writes = ("pipe-write", "socket-write")
     if len(case.members) < 2 or not all(each.edge.kind in writes for each in case.members):
         return None
+    full = next(((each, out) for each in case.members if (out := _output(each))), None)
+    if full is not None:
+        return _full_output(case, *full)
     return Mechanism(
         cause=(
             "Each process sends to the next and reads nothing until its send is complete. Earlier "
@@ -113,6 +118,30 @@ def _all_write(case: Case) -> Mechanism | None:
             "because a background thread sends."
         ),
         headline=f"{_names(case)} are all blocked in a send, and none of them receives.",
+        is_certain=True,
+    )
+
+
+def _full_output(case: Case, writer: Member, stream: str) -> Mechanism:
+    """A subprocess prints to a pipe that its parent does not read while it feeds the subprocess."""
+    name = called(writer.process)
+    others = [each.process for each in case.members if each is not writer]
+    reader = next((p for p in others if p.process in writer.edge.providers), others[0])
+    return Mechanism(
+        cause=(
+            f"{name} writes to its {stream}, a pipe that {called(reader)} has to read and does not "
+            f"read while it sends. The pipe is full, so {name} waits, and takes nothing more from "
+            "its input, which fills as well."
+        ),
+        advice=(
+            f"Send its {stream} to a file or to subprocess.DEVNULL, or read it in a thread of its "
+            "own for as long as the subprocess runs; communicate() does so where all input is "
+            "known beforehand."
+        ),
+        headline=(
+            f"{name} is blocked writing to its {stream}, which {called(reader)} does not read, and "
+            f"{called(reader)} is blocked in a send"
+        ),
         is_certain=True,
     )
 
@@ -379,6 +408,20 @@ def _joins_one_that_waits_for_it(case: Case) -> Mechanism | None:
         )
     if child.edge.kind not in READS:
         return None
+    if joining.thread is not None and calls(own_frames(joining.thread.stack), _AT_EXIT):
+        return Mechanism(
+            cause=(
+                f"The main thread of {parent} has come to its end: at its last line, by sys.exit, "
+                "or by an exception, whose traceback is on standard error. Python then joins all "
+                f"children that are not daemons, and {name} still waits for something from it."
+            ),
+            advice=(
+                "Read standard error first: after an exception, the lines that end the children "
+                "were skipped. Put those into a finally block, or start the children with "
+                "daemon=True, so that they are ended."
+            ),
+            headline=f"{parent} has come to its end and waits for {name}, which waits for it.",
+        )
     others = others_that_wait(case.index, joining.process, joining.edge.tid)
     if others:
         return Mechanism(

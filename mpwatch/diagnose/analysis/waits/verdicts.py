@@ -61,7 +61,8 @@ _SHARED: frozenset[WaitKind] = frozenset(
 
 _LOCK_FILE_ENDS = (
     "The process that holds the lock file, in this job or another, has to release it. The file of "
-    "a SoftFileLock stays when its holder is killed: then the file has to be removed."
+    "a SoftFileLock, or of torch's build of an extension, stays when its holder is killed: then "
+    "the file has to be removed."
 )
 
 

@@ -130,6 +130,7 @@ def _severity(index: Index, blockage: Blockage) -> Severity | None:
         return Severity.INFO
     if not blockage.waiters:
         is_met = blockage.reason == "fifo" and any(_others_that_open(index, blockage.process))
+        is_met |= waited_s >= WARNED_S and any(_killed_holders(index, blockage))
         return Severity.WARNING if is_met or waited_s >= ALONE_S else Severity.INFO
     if waited_s < WARNED_S or not _holds_up_the_job(index, blockage):
         return Severity.INFO
@@ -521,6 +522,7 @@ def _evidence(index: Index, blockage: Blockage) -> Iterator[str]:
         yield from _other_threads(index, blockage.process)
     if blockage.reason == "fifo":
         yield from _others_that_open(index, blockage.process)
+    yield from _killed_holders(index, blockage)
     if blockage.edge is not None and _is_held_unseen(index, blockage):
         at = where(blockage.process).replace(", ", " at ", 1)
         yield f"{called(blockage.process)}, which has this lock too, {_does(blockage)}{at}"
@@ -540,6 +542,17 @@ def _others_that_open(index: Index, process: Process) -> Iterator[str]:
         for target in wait.targets:
             if target.startswith(OPENS):
                 yield f"{called(other)} waits for {target}{where(other).replace(', ', ' at ', 1)}"
+
+
+def _killed_holders(index: Index, blockage: Blockage) -> Iterator[str]:
+    """The processes of the job that were killed and may have left the lock file behind."""
+    if blockage.reason == "file-lock" and _locked_path(blockage) is None:
+        for process in index.snapshot.processes:
+            if process.ended is not None and process.ended.signal is not None:
+                yield (
+                    f"{called(process)} ended: {process.ended.words}; a lock file that it had "
+                    "stays where it is"
+                )
 
 
 def _other_threads(index: Index, process: Process) -> Iterator[str]:

@@ -18,6 +18,7 @@ from mpwatch.diagnose.analysis.shares import (
 from mpwatch.diagnose.analysis.waits.blockages import without_progress_s
 from mpwatch.diagnose.analysis.waits.file_locks import LOCK_ON
 from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process
 
 RULE = "lock-contention"
@@ -44,6 +45,8 @@ class _Wait(NamedTuple):
     share: float
     place: str
     """The line that takes the lock, most of the time."""
+    holders: frozenset[ProcessId]
+    """The processes that were seen to hold it meanwhile, where the kernel shows that."""
 
 
 def check(index: Index) -> Iterator[Finding]:
@@ -62,7 +65,8 @@ def check(index: Index) -> Iterator[Finding]:
         has_turns = sum(each >= TURNS_SHARE for each in works) >= 2
         if len(waits) < 2 or not has_turns or sum(works) > ONE_AT_A_TIME:
             continue
-        if not _is_kept(index, [process for process, _ in waits]):
+        waiting = [process for process, _ in waits]
+        if not _is_kept(index, waiting) and not _has_one_holder(waits):
             yield _finding(index, lock, waits, works)
 
 
@@ -74,10 +78,17 @@ def _is_kept(index: Index, waiting: Sequence[Process]) -> bool:
     return all((without_progress_s(each, index) or 0.0) >= KEPT_S for each in waiting)
 
 
+def _has_one_holder(waits: Sequence[tuple[Process, _Wait]]) -> bool:
+    """Whether always the same process had the lock, and not one of those that wait."""
+    holders = frozenset[ProcessId]().union(*(wait.holders for _, wait in waits))
+    return len(holders) == 1 and holders.isdisjoint(process.process for process, _ in waits)
+
+
 def _waits(index: Index, process: Process) -> Mapping[str, _Wait]:
     """The locks for which the main thread waits much of its time, as far as stacks show a lock."""
     total: defaultdict[str, float] = defaultdict(float)
     places: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
+    holders: defaultdict[str, set[ProcessId]] = defaultdict(set)
     queues = 0.0
     for activity, share in shares(index, process):
         if activity.kind != "waiting":
@@ -86,10 +97,14 @@ def _waits(index: Index, process: Process) -> Mapping[str, _Wait]:
             queues += share
         if activity.target == "lock" and activity.what.startswith((_SEMAPHORE, LOCK_ON)):
             total[activity.what] += share
+            if activity.what.startswith(LOCK_ON):
+                holders[activity.what].update(activity.providers)
             if activity.place:
                 places[activity.what][activity.place] += share
     return {
-        lock: _Wait(share, max(places[lock].items(), key=itemgetter(1))[0])
+        lock: _Wait(
+            share, max(places[lock].items(), key=itemgetter(1))[0], frozenset(holders[lock])
+        )
         for lock, share in total.items()
         if share >= WAITS_SHARE and sum(places[lock].values()) >= max(SEEN_SHARE, queues)
     }

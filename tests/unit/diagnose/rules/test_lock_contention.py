@@ -63,6 +63,14 @@ def test_a_lock_that_one_process_keeps_is_left_to_the_rules_for_hangs() -> None:
     assert found(check, stuck(12.0)) == []
 
 
+def test_a_lock_that_always_the_same_other_process_had_is_no_contention() -> None:
+    held_by_main = FILE_LOCK._replace(providers=(pid(100),))
+    held_in_turn = FILE_LOCK._replace(providers=(pid(200), pid(201)))
+
+    assert found(check, job(works=0.5, lock=held_by_main, count=2)) == []
+    assert len(found(check, job(works=0.5, lock=held_in_turn, count=2))) == 1
+
+
 def test_a_lock_that_costs_less_than_half_of_the_time_is_information() -> None:
     assert only(check, job(works=0.62, count=2)).severity is Severity.INFO
 

@@ -563,3 +563,23 @@ def test_a_poll_to_which_something_came_or_which_is_for_something_else_is_progre
     assert found(no_progress.check, polling(), polls(read_ago_s=3.0)) == []
     assert found(no_progress.check, polling(), polls(cpu_percent=30.0)) == []
     assert found(no_progress.check, polling(event), polls()) == []
+
+
+def test_a_lock_file_that_a_killed_process_may_have_left_is_a_warning() -> None:
+    sleeps = WaitedOn("timer", "clock_nanosleep", timeout_s=0.1)
+    stack = ("torch/utils/file_baton.py:wait", "data.py:load_ops:48")
+    waits = thread(CHILD, *stack, waits=sleeps, still_s=40.0)
+    builder = process(301, role="spawned", label="prebuild", ended=exited(301, signal=9))
+    alone = process(CHILD, role="spawned", label="rank 0", segments=(), threads=[waits])
+
+    calm = history({(CHILD, "cpu_percent"): line(0.0, seconds=60.0)})
+    tries = {Activity("waiting", "a lock file", "lock"): 1.0}
+    finding = only(
+        no_progress.check, with_shares(snapshot_of(main(), alone, builder), p300=tries), calm
+    )
+    other = only(no_progress.check, with_shares(snapshot_of(main(), alone), p300=tries), calm)
+
+    assert finding.severity is Severity.WARNING
+    assert "waits for a lock file at data.py:48 load_ops" in finding.summary
+    assert any("prebuild (301) ended" in each for each in finding.evidence)
+    assert not any("lock file that it had" in each for each in other.evidence)

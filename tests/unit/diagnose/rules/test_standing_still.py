@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.rules.hangs import standing_still
 from mpwatch.model.ids import SegmentId
 from mpwatch.model.samples import FdLink, WaitedOn
@@ -312,3 +314,53 @@ def test_a_dead_end_says_what_would_have_ended_the_wait() -> None:
 
     assert "No other process has this semaphore" in finding.cause
     assert "finally" in finding.advice
+
+
+def test_a_subprocess_whose_errors_nobody_reads_is_named_with_that_output() -> None:
+    writes = WaitedOn("pipe-write", "write", ("pipe:[500]",), (2,))
+    feeds = WaitedOn("pipe-write", "write", ("pipe:[501]",), (5,))
+    ours = (pipe(4, 500, False), pipe(5, 501, True))
+    theirs = (pipe(0, 501, False), pipe(2, 500, True))
+    jobs = [
+        one(MAIN, feeds, "record.py:write:19", links=ours),
+        one(300, writes, "encode.py:main:26", links=theirs),
+    ]
+
+    finding = only(standing_still.check, snapshot_of(*jobs))
+
+    assert "actor 0 (300) is blocked writing to its standard error" in finding.summary
+    assert "which main (100) does not read" in finding.summary
+    assert "subprocess.DEVNULL" in finding.advice
+
+
+def test_a_child_waits_for_its_sibling_rather_than_for_the_parent_that_joins_it() -> None:
+    """The parent keeps the other end of the pair open, and only joins."""
+    asks = WaitedOn("socket-read", "read", ("socket:[700]",))
+    path = "/tmp/sweep/trials.db"
+    lock = WaitedOn("unknown", "fcntl", (path,))
+    mine, other = socket(5, 700, 701), socket(6, 701, 700)
+    jobs = [
+        one(MAIN, waits_for_child(300), *JOIN, links=(other,)),
+        one(300, asks, "store.py:should_stop:51", links=(mine,)),
+        one(301, lock, "store.py:report:38", links=(other,)),
+    ]
+
+    chains = wait_graph(Index(snapshot_of(*jobs))).chains
+
+    assert not any(chain.verdict == "cycle" for chain in chains)
+    assert "actor 0 waits for socket 700 <- actor 1 waits for" in chains[0].sentence
+
+
+def test_a_program_at_its_end_that_joins_waiting_children_may_have_raised() -> None:
+    at_exit = ("multiprocessing/process.py:join", "multiprocessing/util.py:_exit_function")
+    asks = WaitedOn("socket-read", "read", ("socket:[700]",))
+    jobs = [
+        one(MAIN, waits_for_child(300), *at_exit, links=(socket(6, 701, 700),)),
+        one(300, asks, "data.py:env_worker:10", links=(socket(5, 700, 701),)),
+    ]
+
+    finding = only(standing_still.check, snapshot_of(*jobs))
+
+    assert "main (100) has come to its end and waits for actor 0 (300)" in finding.summary
+    assert "by an exception, whose traceback is on standard error" in finding.cause
+    assert "daemon=True" in finding.advice
