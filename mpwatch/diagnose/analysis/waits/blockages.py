@@ -65,8 +65,9 @@ POLLS_PERCENT = 5.0
 """CPU use of a process that only waits with a time limit, again and again."""
 MOSTLY = 0.9
 """The part of the readings that find a process at the one thing that it does."""
-AGAIN_S = 10.0
-"""Sleeps at one line over this time, each shorter than half of it, are those of a loop."""
+AGAIN_S = 20.0
+LEFT_S = 1.0
+"""A thread that has slept at one line for `AGAIN_S`, with less than this left, sleeps in a loop."""
 LEAST_S = 2.5
 """A shorter wait is not followed: most chains of a healthy job are younger."""
 
@@ -314,10 +315,15 @@ def _reason_of_wait(index: Index, end: Process, thread: Thread) -> Reason | None
 
 
 def _sleeps_anew(index: Index, process: Process, thread: Thread) -> bool:
-    """Whether a thread has been at one line for longer than it has been in this sleep."""
-    at_one_line = at_one_line_s(index, process.process)
-    still_s = thread.waits_s if thread.waits_s is not None else thread.still_s
-    return at_one_line >= AGAIN_S and still_s is not None and 2 * still_s < at_one_line
+    """Whether a thread has been at one line for much longer than its sleeps take.
+
+    How much of this sleep is left says that: a single long one has so little left at its end only.
+    """
+    wait = thread.waits_on
+    left_s = wait.timeout_s if wait is not None else None
+    return (
+        left_s is not None and left_s < LEFT_S and at_one_line_s(index, process.process) >= AGAIN_S
+    )
 
 
 def _waits_for_a_person(thread: Thread) -> bool:

@@ -10,7 +10,12 @@ from mpwatch.describe.frames import own_frames
 from mpwatch.diagnose.analysis.distributed.rank_waits import is_rank, launcher_wait, rank_wait
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.pipes import PipeEnds, channels_among, pipe_ends
-from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, family_head, loader_owners
+from mpwatch.diagnose.analysis.process_queries import (
+    SERVICE_ROLES,
+    family_head,
+    is_stopped,
+    loader_owners,
+)
 from mpwatch.diagnose.analysis.stack_patterns import (
     HOOK_THREAD,
     Shape,
@@ -31,6 +36,7 @@ from mpwatch.diagnose.analysis.waits.file_locks import (
 from mpwatch.diagnose.analysis.waits.futures import awaited_inside, workers_at_work
 from mpwatch.diagnose.analysis.waits.managed import managed_wait
 from mpwatch.diagnose.analysis.waits.providers import likeliest_first, semaphore_uses
+from mpwatch.diagnose.analysis.waits.stores import key_wait
 from mpwatch.model.ids import ProcessId, SegmentId
 from mpwatch.model.samples import FILE_LOCK_CALLS, WaitedOn, WaitKind
 from mpwatch.model.snapshot import Loader, Process, Snapshot, Thread
@@ -149,6 +155,8 @@ def _edge(
     """The edge of one thread; `None` where its waiting says nothing."""
     wait = thread.waits_on
     shape = shape_in(around.index, thread.stack)
+    if thread.state == "t" and not is_stopped(thread.state, thread):
+        return None
     if thread.state in ("T", "t"):
         by = "a signal" if thread.state == "T" else "a debugger or tracer"
         return _made(process, thread, "stopped", f"stopped by {by}", (), is_ordinary=True)
@@ -160,6 +168,9 @@ def _edge(
     by_stack = _edge_from_stack(around, process, thread, shape) if thread.stack else None
     if by_stack is None and is_main:
         by_stack = _edge_of_rank(around, process, thread)
+    key = key_wait(around.index, around.pipes, process, thread) if is_main else None
+    if by_stack is None and key is not None:
+        return _made(process, thread, "socket-read", *key)
     if by_stack is not None:
         return by_stack
     if wait is None:

@@ -612,7 +612,11 @@ def _cause(index: Index, blockage: Blockage) -> str:
             f"again. {_others_continue(blockage)}"
         )
     if blockage.reason == "computes":
-        return f"{end} uses the cpu. {_others_continue(blockage)}"
+        return (
+            f"{end} computes, and has answered none of those that wait for it for "
+            f"{seconds_text(blockage.waited_s)}: it is in a long computation, or in a loop that "
+            f"does not end. {_others_continue(blockage)}"
+        )
     if blockage.reason == "stopped":
         return (
             f"A signal (SIGSTOP, SIGTSTP or SIGTTIN) has stopped {end}; only SIGCONT continues it."
@@ -759,8 +763,9 @@ _ADVICE: Mapping[Reason, str] = {
         "after which it raises."
     ),
     "computes": (
-        "Nothing is wrong if this part is meant to take so long. If not, mpwatch dump shows where "
-        "it computes; a time limit of those that wait has to be longer than this part."
+        "Nothing is wrong if this part is meant to take so long. If not, look at the condition "
+        "that ends the loop around that line, with its present values (mpwatch dump --locals). "
+        "A time limit of those that wait has to be longer than this part."
     ),
     "stopped": "Continue it with kill -CONT and its pid, or with fg in its shell.",
     "socket": (

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.stack_patterns import shape_of
+from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.rules.hangs import fork_with_threads_lock, no_progress, standing_still
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import History, Point
@@ -34,6 +36,7 @@ from tests.builders.snapshots import (
     snapshot_of,
     socket,
     thread,
+    with_threads,
 )
 
 LOCK = WaitedOn("futex", "futex", ("futex 0x7f00",), futex_command=9)
@@ -522,7 +525,7 @@ def test_a_sleep_that_is_begun_again_and_again_at_one_line_is_a_loop() -> None:
     reads = WaitedOn("pipe-read", "read", ("pipe:[500]",))
     sleeps = WaitedOn("timer", "clock_nanosleep", timeout_s=0.1)
     top = one(MAIN, reads, *GET, links=(pipe(5, 500, False),))
-    own = thread(300, "data.py:connect:8", waits=sleeps, waits_s=1.9, still_s=40.0)
+    own = thread(300, "data.py:connect:8", waits=sleeps, waits_s=40.0, still_s=40.0)
     child = one(300, None, threads=[own], links=(pipe(6, 500, True),))
     made = [snapshot_of(top, child, at_s=NOW_S - 40 + second) for second in range(41)]
 
@@ -546,8 +549,9 @@ def test_a_task_of_a_pool_that_reads_a_queue_is_no_idle_worker() -> None:
     finding = only(standing_still.check, job)
 
     assert shape_of(job.processes[1].threads[0].stack) == "queue-get"
-    assert "actor 0 (300)" in finding.summary
-    assert "idle" not in finding.cause
+    assert "a call of the pool of main (100) waits for an item of a queue" in finding.summary
+    assert "in actor 0 (300)" in finding.summary
+    assert "finally" in finding.advice
 
 
 def test_semaphores_that_count_items_and_room_are_a_third_reason_for_a_circle() -> None:
@@ -600,3 +604,76 @@ def test_a_loop_that_asks_a_manager_again_and_again_is_a_poll() -> None:
 
     assert found(no_progress.check, polling(manager), past(written_ago_s=0.5)) != []
     assert found(no_progress.check, polling(), past(written_ago_s=0.5)) == []
+
+
+def test_two_processes_that_have_called_each_other_are_explained() -> None:
+    """The end for the answer is in a message that the other one has not read."""
+    asks = ("multiprocessing/connection.py:recv", "train.py:call:6")
+    job = snapshot_of(
+        one(
+            MAIN,
+            WaitedOn("socket-read", "read", ("socket:[500]",)),
+            *asks,
+            links=(socket(3, 500, 501),),
+        ),
+        one(
+            300,
+            WaitedOn("socket-read", "read", ("socket:[600]",)),
+            *asks,
+            links=(socket(4, 501, 500), socket(5, 600, 601), socket(6, 601, 600)),
+        ),
+    )
+
+    finding = only(standing_still.check, job)
+
+    assert finding.summary == (
+        "actor 0 (300) waits for an answer to a message that no process has read, and main (100) "
+        "waits for actor 0 (300)"
+    )
+    assert "each of the two has called the other" in finding.cause
+
+
+def at_store(number: int, *listens: FdLink, state: str = "S") -> Process:
+    """A process connected to a store at port 29745, whose native thread is in rank 0."""
+    address = f"tcp 127.0.0.1:{40000 + number} > 127.0.0.1:29745"
+    waits = WaitedOn("socket-read", "recvfrom", (f"socket:[{number}]",))
+    own = thread(
+        number,
+        f"train.py:run:{number}",
+        state=state,
+        waits=waits if state == "S" else None,
+        still_s=60.0 if state == "S" else 0.0,
+    )
+    links = (socket(3, number, None, address), *listens)
+    return one(number, None, threads=[own], links=links, torch_loaded=True)
+
+
+def test_ranks_that_all_wait_for_a_key_of_their_own_store_are_told() -> None:
+    store = socket(4, 900, None, "tcp listens on *:29745")
+    jobs = [joining(), at_store(300, store), at_store(301)]
+
+    finding = only(standing_still.check, snapshot_of(*jobs))
+
+    assert finding.summary == (
+        "actor 0 (300) and actor 1 (301) wait for keys of a store that no process sets"
+    )
+    assert "outside of this job" not in finding.cause
+    works = at_store(302, state="R")
+    assert found(standing_still.check, snapshot_of(*jobs, works)) == []
+
+
+def test_a_process_that_py_spy_stops_for_a_moment_is_not_called_stopped() -> None:
+    shortly = process(
+        301,
+        "rank",
+        label="rank 1",
+        state="t",
+        threads=[thread(301, "train.py:evaluate:9", state="t", waits_s=0.2, still_s=30.0)],
+    )
+    traced = with_threads(shortly, [replace(shortly.threads[0], waits_s=30.0)])
+
+    def edges(late: Process) -> list[str]:
+        return [each.what for each in wait_graph(Index(snapshot_of(main(), late))).edges]
+
+    assert edges(shortly) == []
+    assert edges(traced) == ["stopped by a debugger or tracer"]
