@@ -415,12 +415,16 @@ def _reads_to_the_end(around: ReadContext, thread: Thread) -> bool:
     alone, the other ends are in its parent.
     """
     wait, own = thread.waits_on, own_frames(thread.stack)
-    if wait is None or wait.kind != "pipe-read" or wait.fds == (0,) or not own:
+    if wait is None or wait.kind not in ("pipe-read", "poll") or wait.fds == (0,) or not own:
         return False
-    is_file = not is_library(own[0]) or own[0].file.endswith("/subprocess.py")
+    is_output = calls(own, "subprocess.py:_communicate")
+    is_file = wait.kind == "pipe-read" and (
+        not is_library(own[0]) or own[0].file.endswith("/subprocess.py")
+    )
     channels = channels_among(wait.targets)
     writers = [around.pipes.writers.get(channel) for channel in channels]
-    return is_file and around.is_complete and bool(channels) and not any(writers)
+    is_known = around.is_complete and len(channels) == len(wait.targets) > 0
+    return (is_file or is_output) and is_known and not any(writers)
 
 
 def _awaits_an_answer(around: ReadContext, process: Process, thread: Thread) -> bool:

@@ -33,7 +33,12 @@ from mpwatch.diagnose.analysis.waits.file_locks import (
     holds_it_itself,
     retried_lock,
 )
-from mpwatch.diagnose.analysis.waits.futures import awaited_inside, workers_at_work
+from mpwatch.diagnose.analysis.waits.futures import (
+    POOL_END,
+    awaited_inside,
+    joins_a_pool,
+    workers_at_work,
+)
 from mpwatch.diagnose.analysis.waits.managed import managed_wait
 from mpwatch.diagnose.analysis.waits.providers import likeliest_first, semaphore_uses
 from mpwatch.diagnose.analysis.waits.stores import key_wait
@@ -299,6 +304,8 @@ def _edge_from_call(
     if wait.kind == "futex":
         # Only a thread of this very process can end it.
         inside = awaited_inside(own_frames(thread.stack)) if thread.stack else None
+        if is_main and inside is None and joins_a_pool(own_frames(thread.stack)):
+            inside = POOL_END
         workers = workers_at_work(around.index, process) if is_main and inside else ()
         if workers and inside is not None:
             return _made(process, thread, wait.kind, inside, workers, "stack")
@@ -321,12 +328,21 @@ def _semaphore_edge(
     """A lock, condition, barrier or full queue that processes share."""
     index = around.index
     users = _others(semaphore_users(index).get(segment, ()), process.process)
+    # A worker without a task does nothing until its parent gives it one.
+    users = tuple(each for each in users if not _is_idle_worker(index, each)) or users
     use = semaphore_uses(index).get(process.process)
     name = f"semaphore {segment}"
     if use is not None and use.what and use.segment == segment:
         name = f"{use.what} ({name})"
     providers = likeliest_first(index, process, users, segment)
     return _made(process, thread, "semaphore", name, providers)
+
+
+def _is_idle_worker(index: Index, identity: ProcessId) -> bool:
+    """Whether it is a worker of a Pool that waits for a task."""
+    process = index.snapshot.get(identity)
+    thread = main_thread(process) if process is not None else None
+    return thread is not None and shape_in(index, thread.stack) == "pool-idle"
 
 
 def _file_lock_edge(

@@ -39,7 +39,7 @@ from mpwatch.diagnose.analysis.waits.cases import (
 )
 from mpwatch.diagnose.analysis.waits.deadlocks import ADVICE as READ_BOTH
 from mpwatch.diagnose.analysis.waits.deadlocks import output_of, unread_pipe
-from mpwatch.diagnose.analysis.waits.futures import POOL_RESULT, RESULT, Kind, abandoned
+from mpwatch.diagnose.analysis.waits.futures import POOL_END, POOL_RESULT, RESULT, Kind, abandoned
 from mpwatch.diagnose.analysis.waits.managed import managed
 from mpwatch.diagnose.analysis.waits.providers import (
     BARRIER,
@@ -349,7 +349,7 @@ def _joins_readers(case: Case) -> Mechanism | None:
 
 def _calls_wait_for_items(case: Case) -> Mechanism | None:
     """A process waits for the results of a pool, whose calls wait for items of a queue."""
-    results = [each for each in case.members if each.edge.what in (RESULT, POOL_RESULT)]
+    results = [each for each in case.members if each.edge.what in (RESULT, POOL_RESULT, POOL_END)]
     running = [each for each in case.members if each not in results]
     if len(results) != 1 or not running:
         return None
@@ -408,6 +408,22 @@ def _joins_one_that_waits_for_it(case: Case) -> Mechanism | None:
             headline=f"{parent} waits for the exit of {name}, which waits for it to read.",
             is_certain=True,
         )
+    if child.edge.what.startswith(FULL_QUEUE):
+        return Mechanism(
+            cause=(
+                f"{parent} waits for the exit of {name}, and takes nothing out of the queue "
+                f"meanwhile. {name} waits for room in it, so it does not get to its end."
+            ),
+            advice=(
+                f"Take all items out of the queue before {parent} joins (count them, or one None "
+                "of each process as its last item), or give the queue no maxsize and read it "
+                "before the join all the same."
+            ),
+            headline=(
+                f"{parent} waits for the exit of {name}, which waits for room in a full queue."
+            ),
+            is_certain=_has_no_timeout(child),
+        )
     if child.edge.kind not in READS:
         return None
     others = others_that_wait(case.index, joining.process, joining.edge.tid)
@@ -448,7 +464,9 @@ def _output(member: Member) -> str:
 
 def _all_read(case: Case) -> Mechanism | None:
     """Every process of a cycle waits to receive, so that none sends."""
-    if len(case.members) < 2 or not all(each.edge.kind in READS for each in case.members):
+    if len(case.members) < 2 or not all(
+        each.edge.kind in READS or each.edge.what.startswith(QUEUE_LOCK) for each in case.members
+    ):
         return None
     by_queue = all(gets_from_queue(each) for each in case.members)
     how = "in Queue.get for an item" if by_queue else "to receive something"
@@ -563,6 +581,7 @@ def _needed_action(member: Member) -> str:
 _ACTIONS = (
     (RESULT, "returns from the call that it runs"),
     (POOL_RESULT, "returns from the call that it runs"),
+    (POOL_END, "returns from the call that it runs"),
     (BARRIER, "reaches the barrier"),
     (FULL_QUEUE, "gets an item from that queue"),
     (QUEUE_LOCK, "has got its item from that queue"),

@@ -116,7 +116,7 @@ def _severity(index: Index, blockage: Blockage) -> Severity | None:
     path = _locked_path(blockage)
     if path is not None and blockage.reason != "computes":
         return _severity_of_lock(index, blockage, path)
-    if blockage.reason in ("computes", "polls"):
+    if blockage.reason in ("computes", "polls") and not _ended_writers(index, blockage):
         is_polling = blockage.reason == "polls" and _holds_up_the_job(index, blockage)
         at_one_line = at_one_line_s(index, blockage.process.process) if is_polling else 0.0
         if is_polling and waited_s >= (ONE_LINE_S if at_one_line >= ONE_LINE_S else HOPELESS_S):

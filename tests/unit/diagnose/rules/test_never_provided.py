@@ -420,6 +420,7 @@ def test_a_server_with_threads_or_busy_clients_is_left_alone() -> None:
 # --- polls, signals, ends of files ---------------------------------------------------------------
 
 SLEEPS = WaitedOn("timer", "clock_nanosleep", timeout_s=0.1)
+POOL_THREAD = "concurrent/futures/thread.py:_worker"
 
 
 def past(written_ago_s: float = 40.0) -> History:
@@ -486,6 +487,7 @@ def test_an_end_of_file_that_an_inherited_end_keeps_away_is_explained() -> None:
 
     finding = only(no_progress.check, job)
 
+    assert finding.severity is Severity.WARNING
     assert "it has inherited that end at its fork: produce (302) has ended" in finding.cause
     assert "close in every process the ends that it does not use" in finding.advice
     queue = (*GET[:2], "data.py:consume:10")
@@ -496,6 +498,23 @@ def test_an_end_of_file_that_an_inherited_end_keeps_away_is_explained() -> None:
         )
     )
     assert "inherited" not in only(no_progress.check, job).cause
+
+
+def test_an_inherited_end_is_a_warning_also_where_its_holder_sleeps_in_a_loop() -> None:
+    reads = WaitedOn("pipe-read", "read", ("pipe:[500]",))
+    beats = WaitedOn("timer", "clock_nanosleep", timeout_s=0.3)
+    jobs = [
+        joining(301),
+        one(300, beats, "data.py:beat:14", links=(pipe(6, 500, True),), start_method="fork"),
+        one(301, reads, "data.py:consume:10", links=(pipe(5, 500, False),), start_method="fork"),
+        one(302, None, label="produce", ended=exited(302, exit_code=0)),
+    ]
+    made = [snapshot_of(*jobs, at_s=NOW_S - 40 + second) for second in range(41)]
+
+    finding = only(no_progress.check, accounted(*made))
+
+    assert "which sleeps again and again" in finding.summary
+    assert finding.severity is Severity.WARNING
 
 
 def test_the_only_process_that_can_hold_a_lock_is_named_as_its_likely_holder() -> None:
@@ -677,3 +696,104 @@ def test_a_process_that_py_spy_stops_for_a_moment_is_not_called_stopped() -> Non
 
     assert edges(shortly) == []
     assert edges(traced) == ["stopped by a debugger or tracer"]
+
+
+def test_a_reader_behind_another_one_belongs_to_those_that_all_wait_to_receive() -> None:
+    results = WaitedOn("pipe-read", "read", ("pipe:[500]",))
+    tasks = WaitedOn("pipe-read", "read", ("pipe:[600]",))
+    enters = ("multiprocessing/synchronize.py:__enter__", *GET[1:2], "data.py:loop:10")
+    links = (pipe(5, 500, True), pipe(6, 600, False))
+    job = snapshot_of(
+        one(MAIN, results, *GET, links=(pipe(5, 500, False), pipe(6, 600, True))),
+        one(300, at_semaphore(), *enters, links=links),
+        one(301, tasks, *GET[:2], "data.py:loop:10", links=links),
+        segments=(semaphore(MAIN, 300, 301),),
+    )
+
+    summaries = [each.summary for each in found(standing_still.check, job)]
+
+    assert (
+        "main (100), actor 0 (300) and actor 1 (301) all wait to receive, and none of them"
+        in (summaries[0])
+    )
+
+
+def test_a_parent_that_joins_may_be_the_one_that_holds_the_lock() -> None:
+    enters = ("multiprocessing/synchronize.py:__enter__", "data.py:add:6")
+    job = snapshot_of(
+        joining(), one(300, at_semaphore(), *enters), segments=(semaphore(MAIN, 300),)
+    )
+
+    finding = only(standing_still.check, job)
+
+    assert "Either main (100) holds it while it waits, or a process that has ended" in finding.cause
+
+
+def test_a_join_of_a_process_that_waits_for_room_in_a_queue_is_told() -> None:
+    put = ("multiprocessing/queues.py:put", "data.py:simulate:4")
+    job = snapshot_of(joining(), one(300, at_semaphore(), *put), segments=(semaphore(MAIN, 300),))
+
+    finding = only(standing_still.check, job)
+
+    assert "waits for the exit of actor 0 (300), which waits for room in a full" in finding.summary
+    assert "out of the queue before main (100) joins" in finding.advice
+
+
+def test_the_join_of_a_pool_leads_to_the_worker_that_runs_a_call() -> None:
+    joins = ("threading.py:join", "multiprocessing/pool.py:join", "train.py:main:11")
+    runs = ("train.py:task:6", "multiprocessing/pool.py:worker")
+    tasks = WaitedOn("pipe-read", "read", ("pipe:[500]",))
+    jobs = [
+        one(MAIN, LOCK, *joins, links=(pipe(6, 500, True),)),
+        one(300, at_semaphore(), *EVENT[:2], *runs, role="pool-worker"),
+        one(301, tasks, *IDLE, role="pool-worker", links=(pipe(5, 500, False),)),
+    ]
+
+    finding = only(standing_still.check, snapshot_of(*jobs, segments=(semaphore(MAIN, 300, 301),)))
+
+    assert "actor 0 (300) waits for an event that no process sets" in finding.summary
+    assert "main (100) waits for the end of the calls of a Pool" in finding.cause
+
+
+def test_an_event_loop_that_awaits_a_thread_which_reads_in_vain_is_told_with_it() -> None:
+    waits = WaitedOn("poll", "epoll_wait", ("socket:[500]",))
+    reads = WaitedOn("pipe-read", "read", ("pipe:[700]",))
+    links = (socket(3, 500, 501), socket(4, 501, 500), pipe(5, 700, False), pipe(6, 700, True))
+    threads = [
+        thread(MAIN, *LOOP, waits=waits),
+        thread(
+            101, *GET[:2], "concurrent/futures/thread.py:_worker", waits=reads, name="asyncio_0"
+        ),
+    ]
+
+    finding = only(standing_still.check, snapshot_of(one(MAIN, None, threads=threads, links=links)))
+
+    assert "thread asyncio_0 of main (100) waits for an item of a queue that no" in finding.summary
+
+
+def test_threads_that_wait_for_a_semaphore_are_told_to_release_it_on_every_way_out() -> None:
+    takes = ("threading.py:wait", "threading.py:acquire", "data.py:fetch:6")
+    threads = [
+        thread(MAIN, "threading.py:wait", "queue.py:get", "train.py:run:15", waits=LOCK),
+        *(thread(n, *takes, waits=LOCK, name=f"dl-{n}") for n in (101, 102)),
+    ]
+
+    finding = only(standing_still.check, snapshot_of(one(MAIN, None, threads=threads)))
+
+    assert finding.summary == (
+        "main (100) waits for an item of a queue, and 2 of its threads wait for a semaphore: none "
+        "of them runs"
+    )
+    assert "waits for a semaphore at data.py:6 fetch" in finding.cause
+    assert "between acquire() and release() keeps a slot" in finding.advice
+
+
+def test_output_that_a_process_outside_of_the_job_keeps_open_is_told() -> None:
+    """A grandchild that outlives its parent has the pipes of communicate()."""
+    communicates = ("selectors.py:select", "subprocess.py:_communicate", "train.py:render:4")
+    waits = WaitedOn("poll", "poll", ("pipe:[500]", "pipe:[501]"))
+    links = (pipe(5, 500, False), pipe(6, 501, False))
+
+    finding = only(no_progress.check, snapshot_of(one(MAIN, waits, *communicates, links=links)))
+
+    assert "a process outside of the job has it open" in finding.cause
