@@ -14,7 +14,7 @@ from mpwatch.diagnose.analysis import callers
 from mpwatch.diagnose.analysis.distributed.rank_waits import ITS_RANKS, MACHINES, OTHERS, STORE
 from mpwatch.diagnose.analysis.distributed.ranks import BACKWARD, has_group, waits_in_backward
 from mpwatch.diagnose.analysis.index import Index, derived
-from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES
+from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, TRACED_S
 from mpwatch.diagnose.analysis.stack_patterns import (
     HOOK_THREAD,
     Shape,
@@ -59,8 +59,6 @@ SAME_S = 0.02
 """A stack this much older than the sample of its thread was taken together with it."""
 RECENT_S = 2.5
 """A stack of a running thread that is older does not show where it runs."""
-TRACED_S = 3.0
-"""py-spy stops a process for less than this; a shorter stop is not the program's own time."""
 MOSTLY_PERCENT = 50.0
 SPINS_PERCENT = 80.0
 GIL_POLL_S = 0.05

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from mpwatch.describe.processes import full_name
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.model.ids import ProcessId, Role
-from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.snapshot import Process, Snapshot, Thread
 
 WORK_ROLES: frozenset[Role] = frozenset({"loader-worker", "pool-worker", "spawned", "rank"})
 """Roles of children that run the user's code."""
@@ -85,6 +85,21 @@ def is_sibling(index: Index, one: Process, other: Process) -> bool:
     if label_stem(one) != label_stem(other):
         return False
     return family_head(index, one) == family_head(index, other)
+
+
+TRACED_S = 3.0
+"""py-spy stops a process for less than this; a shorter stop is not the program's own time."""
+
+
+def is_stopped(state: str, thread: Thread | None) -> bool:
+    """Whether a signal or a tracer has stopped a thread, and not py-spy for taking its stack.
+
+    Args:
+        state: Of the thread, or of its process.
+        thread: The thread; `None` if its times are not known.
+    """
+    for_s = thread.waits_s if thread is not None else None
+    return state == "T" or (state == "t" and (for_s is None or for_s >= TRACED_S))
 
 
 def is_manager(process: Process) -> bool:

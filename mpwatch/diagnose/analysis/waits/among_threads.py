@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
 
+from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.diagnose.analysis.process_queries import (
     SERVICE_ROLES,
     all_called,
     called,
     children_started_by,
 )
+from mpwatch.diagnose.analysis.stack_patterns import calls, user_frame
 from mpwatch.diagnose.analysis.waits.cases import Case, Mechanism
 from mpwatch.diagnose.analysis.waits.edges import surroundings
 from mpwatch.diagnose.analysis.waits.threads import (
@@ -19,6 +21,7 @@ from mpwatch.diagnose.analysis.waits.threads import (
     FOR_LOCK,
     FOR_RESULTS,
     FOR_ROOM,
+    FOR_SEMAPHORE,
     FOR_THREAD,
     is_at_exit,
     purpose,
@@ -104,7 +107,12 @@ def _headline(name: str, waiting: Sequence[Thread]) -> str:
     if {purpose(thread) for thread in waiting} == {FOR_LOCK}:
         return f"threads of {name} wait for locks that the others of them hold."
     if purpose(first) != FOR_THREAD:
-        return f"{name} and its other threads all wait for each other."
+        if len(kinds) > 1:
+            return f"{name} and its other threads all wait for each other."
+        which = f"its thread {others[0].name} waits"
+        if len(others) > 1:
+            which = f"{len(others)} of its threads wait"
+        return f"{name} waits {purpose(first)}, and {which} {kinds.pop()}: none of them runs."
     if len(kinds) > 1:
         return f"{name} waits for the end of a thread, and all its threads wait themselves."
     which = f"thread {others[0].name}, which waits"
@@ -133,7 +141,15 @@ def _advice_for(waiting: Sequence[Thread], purposes: Set[str]) -> Iterator[str]:
     if FOR_ROOM in purposes:
         yield "Take items out of the full queue until the thread that puts them has ended."
     if FOR_EVENT in purposes:
-        yield "Set the event in a finally block, before the thread that waits for it is joined."
+        yield (
+            "Set the event in a finally block, before the thread that waits for it is joined. A "
+            "notify() that comes before the wait is lost: use wait_for() of the condition."
+        )
+    if FOR_SEMAPHORE in purposes:
+        yield (
+            "Release the semaphore on every way out (with semaphore:, or a finally block): a "
+            "return or an exception between acquire() and release() keeps a slot for good."
+        )
     if AT_BARRIER in purposes:
         yield (
             "Call barrier.abort() where a thread fails, which ends the wait of the others with an "
@@ -214,6 +230,29 @@ def idle_loop(case: Case) -> Mechanism | None:
     process = case.index.snapshot.get(case.chain.links[-1].process)
     if process is None or case.chain.conclusion != IDLE_LOOP:
         return None
+    reading = [
+        each for each in process.threads if reads_own_end(surroundings(case.index), process, each)
+    ]
+    if reading:
+        what = (
+            "an item of a queue" if calls(own_frames(reading[0].stack), "queues.py:get") else "data"
+        )
+        frame = user_frame(reading[0].stack)
+        at = f" at {frame_words(frame)}" if frame is not None else ""
+        return Mechanism(
+            cause=(
+                f"A coroutine of {called(process)} awaits a call that runs in thread "
+                f"{reading[0].name}, and that call waits for {what}{at}, which no other living "
+                "process can send: the one that was to send it has ended, or was not started. The "
+                "event loop has nothing else to do."
+            ),
+            advice=(
+                "Look how the process at the other end ended. Give the call a limit "
+                "(get(timeout=...), asyncio.wait_for), and check then whether that process lives."
+            ),
+            headline=f"thread {reading[0].name} of {called(process)} waits for {what} that no "
+            "other living process can send, and its event loop for that thread.",
+        )
     return Mechanism(
         cause=(
             f"The event loop of {called(process)} watches no file or connection but its own "
@@ -235,6 +274,7 @@ _MISSING = {
     FOR_ITEM: "put it",
     FOR_ROOM: "take items out",
     FOR_EVENT: "set it",
+    FOR_SEMAPHORE: "release it",
 }
 """What another thread would have to do, by the purpose of a wait."""
 _BARRIER = (

@@ -65,8 +65,9 @@ POLLS_PERCENT = 5.0
 """CPU use of a process that only waits with a time limit, again and again."""
 MOSTLY = 0.9
 """The part of the readings that find a process at the one thing that it does."""
-AGAIN_S = 10.0
-"""Sleeps at one line over this time, each shorter than half of it, are those of a loop."""
+AGAIN_S = 20.0
+LEFT_S = 1.0
+"""A thread that has slept at one line for `AGAIN_S`, with less than this left, sleeps in a loop."""
 LEAST_S = 2.5
 """A shorter wait is not followed: most chains of a healthy job are younger."""
 
@@ -323,10 +324,15 @@ def _reason_of_wait(index: Index, end: Process, thread: Thread) -> Reason | None
 
 
 def _sleeps_anew(index: Index, process: Process, thread: Thread) -> bool:
-    """Whether a thread has been at one line for longer than it has been in this sleep."""
-    at_one_line = at_one_line_s(index, process.process)
-    still_s = thread.waits_s if thread.waits_s is not None else thread.still_s
-    return at_one_line >= AGAIN_S and still_s is not None and 2 * still_s < at_one_line
+    """Whether a thread has been at one line for much longer than its sleeps take.
+
+    How much of this sleep is left says that: a single long one has so little left at its end only.
+    """
+    wait = thread.waits_on
+    left_s = wait.timeout_s if wait is not None else None
+    return (
+        left_s is not None and left_s < LEFT_S and at_one_line_s(index, process.process) >= AGAIN_S
+    )
 
 
 def _waits_for_a_person(thread: Thread) -> bool:
@@ -418,12 +424,16 @@ def _reads_to_the_end(around: ReadContext, thread: Thread) -> bool:
     alone, the other ends are in its parent.
     """
     wait, own = thread.waits_on, own_frames(thread.stack)
-    if wait is None or wait.kind != "pipe-read" or wait.fds == (0,) or not own:
+    if wait is None or wait.kind not in ("pipe-read", "poll") or wait.fds == (0,) or not own:
         return False
-    is_file = not is_library(own[0]) or own[0].file.endswith("/subprocess.py")
+    is_output = calls(own, "subprocess.py:_communicate")
+    is_file = wait.kind == "pipe-read" and (
+        not is_library(own[0]) or own[0].file.endswith("/subprocess.py")
+    )
     channels = channels_among(wait.targets)
     writers = [around.pipes.writers.get(channel) for channel in channels]
-    return is_file and around.is_complete and bool(channels) and not any(writers)
+    is_known = around.is_complete and len(channels) == len(wait.targets) > 0
+    return (is_file or is_output) and is_known and not any(writers)
 
 
 def _awaits_an_answer(around: ReadContext, process: Process, thread: Thread) -> bool:

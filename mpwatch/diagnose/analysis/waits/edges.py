@@ -10,7 +10,12 @@ from mpwatch.describe.frames import own_frames
 from mpwatch.diagnose.analysis.distributed.rank_waits import is_rank, launcher_wait, rank_wait
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.pipes import PipeEnds, channels_among, pipe_ends
-from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, family_head, loader_owners
+from mpwatch.diagnose.analysis.process_queries import (
+    SERVICE_ROLES,
+    family_head,
+    is_stopped,
+    loader_owners,
+)
 from mpwatch.diagnose.analysis.stack_patterns import (
     HOOK_THREAD,
     Shape,
@@ -28,10 +33,16 @@ from mpwatch.diagnose.analysis.waits.file_locks import (
     holds_it_itself,
     retried_lock,
 )
-from mpwatch.diagnose.analysis.waits.futures import awaited_inside, workers_at_work
+from mpwatch.diagnose.analysis.waits.futures import (
+    POOL_END,
+    awaited_inside,
+    joins_a_pool,
+    workers_at_work,
+)
 from mpwatch.diagnose.analysis.waits.lock_holders import held_lock
 from mpwatch.diagnose.analysis.waits.managed import managed_wait
 from mpwatch.diagnose.analysis.waits.providers import likeliest_first, semaphore_uses
+from mpwatch.diagnose.analysis.waits.stores import key_wait
 from mpwatch.model.ids import ProcessId, SegmentId
 from mpwatch.model.samples import FILE_LOCK_CALLS, WaitedOn, WaitKind
 from mpwatch.model.snapshot import Loader, Process, Snapshot, Thread
@@ -152,6 +163,8 @@ def _edge(
     """The edge of one thread; `None` where its waiting says nothing."""
     wait = thread.waits_on
     shape = shape_in(around.index, thread.stack)
+    if thread.state == "t" and not is_stopped(thread.state, thread):
+        return None
     if thread.state in ("T", "t"):
         by = "a signal" if thread.state == "T" else "a debugger or tracer"
         return _made(process, thread, "stopped", f"stopped by {by}", (), is_ordinary=True)
@@ -163,6 +176,9 @@ def _edge(
     by_stack = _edge_from_stack(around, process, thread, shape) if thread.stack else None
     if by_stack is None and is_main:
         by_stack = _edge_of_rank(around, process, thread)
+    key = key_wait(around.index, around.pipes, process, thread) if is_main else None
+    if by_stack is None and key is not None:
+        return _made(process, thread, "socket-read", *key)
     if by_stack is not None:
         return by_stack
     if wait is None:
@@ -291,6 +307,8 @@ def _edge_from_call(
     if wait.kind == "futex":
         # Only a thread of this very process can end it.
         inside = awaited_inside(own_frames(thread.stack)) if thread.stack else None
+        if is_main and inside is None and joins_a_pool(own_frames(thread.stack)):
+            inside = POOL_END
         workers = workers_at_work(around.index, process) if is_main and inside else ()
         if workers and inside is not None:
             return _made(process, thread, wait.kind, inside, workers, "stack")
@@ -313,12 +331,21 @@ def _semaphore_edge(
     """A lock, condition, barrier or full queue that processes share."""
     index = around.index
     users = _others(semaphore_users(index).get(segment, ()), process.process)
+    # A worker without a task does nothing until its parent gives it one.
+    users = tuple(each for each in users if not _is_idle_worker(index, each)) or users
     use = semaphore_uses(index).get(process.process)
     name = f"semaphore {segment}"
     if use is not None and use.what and use.segment == segment:
         name = f"{use.what} ({name})"
     providers = likeliest_first(index, process, users, segment)
     return _made(process, thread, "semaphore", name, providers)
+
+
+def _is_idle_worker(index: Index, identity: ProcessId) -> bool:
+    """Whether it is a worker of a Pool that waits for a task."""
+    process = index.snapshot.get(identity)
+    thread = main_thread(process) if process is not None else None
+    return thread is not None and shape_in(index, thread.stack) == "pool-idle"
 
 
 def _file_lock_edge(

@@ -129,6 +129,15 @@ _RUNS_A_CALL = (
 """What the workers of process pools run: CPython 3.10 to 3.14, loky 3.5."""
 
 
+POOL_END = "the end of the calls of a Pool"
+"""The name of the wait of a process that joins a Pool."""
+
+
+def joins_a_pool(frames: Sequence[Frame]) -> bool:
+    """Whether a thread joins a Pool, which ends once all its calls have returned."""
+    return calls(frames, "threading.py:join", "multiprocessing/pool.py:join")
+
+
 def workers_at_work(index: Index, process: Process) -> tuple[ProcessId, ...]:
     """The workers of a process's pools that run a call, where its main thread waits for a result.
 
@@ -138,7 +147,7 @@ def workers_at_work(index: Index, process: Process) -> tuple[ProcessId, ...]:
     """
     main = main_thread(process)
     frames = own_frames(main.stack) if main is not None else ()
-    if main is None or not frames or awaited_result(frames) is None:
+    if main is None or not (awaited_result(frames) or joins_a_pool(frames)):
         return ()
     if any(_calls(each, _POOL_THREAD) for each in process.threads):
         return ()

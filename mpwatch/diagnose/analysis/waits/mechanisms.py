@@ -39,7 +39,7 @@ from mpwatch.diagnose.analysis.waits.cases import (
 )
 from mpwatch.diagnose.analysis.waits.deadlocks import ADVICE as READ_BOTH
 from mpwatch.diagnose.analysis.waits.deadlocks import output_of, unread_pipe
-from mpwatch.diagnose.analysis.waits.futures import Kind, abandoned
+from mpwatch.diagnose.analysis.waits.futures import POOL_END, POOL_RESULT, RESULT, Kind, abandoned
 from mpwatch.diagnose.analysis.waits.managed import managed
 from mpwatch.diagnose.analysis.waits.providers import (
     BARRIER,
@@ -48,6 +48,7 @@ from mpwatch.diagnose.analysis.waits.providers import (
     QUEUE_LOCK,
     semaphore_uses,
 )
+from mpwatch.diagnose.analysis.waits.stores import unset_key
 from mpwatch.diagnose.analysis.waits.threads import (
     others_that_wait,
     runs_event_loop,
@@ -375,6 +376,36 @@ def _joins_readers(case: Case) -> Mechanism | None:
     )
 
 
+def _calls_wait_for_items(case: Case) -> Mechanism | None:
+    """A process waits for the results of a pool, whose calls wait for items of a queue."""
+    results = [each for each in case.members if each.edge.what in (RESULT, POOL_RESULT, POOL_END)]
+    running = [each for each in case.members if each not in results]
+    if len(results) != 1 or not running:
+        return None
+    if not all(gets_from_queue(each) or each.edge.what.startswith(QUEUE_LOCK) for each in running):
+        return None
+    parent, names = called(results[0].process), all_called([each.process for each in running])
+    verb = "waits" if len(running) == 1 else "wait"
+    return Mechanism(
+        cause=(
+            f"{parent} waits for {results[0].edge.what}. The call that {names} "
+            f"{'runs' if len(running) == 1 else 'run'} {verb} in Queue.get for an item, which only "
+            f"{parent} or another call could put. What was put has been taken: a call that takes "
+            "an item for a time (a device, a slot, a token) and does not put it back, or fewer "
+            "items than calls, leaves the queue empty for good."
+        ),
+        advice=(
+            "Put such an item back in a finally block, also where the call returns early or "
+            "raises. Give each worker its own item in the initializer of the pool; use "
+            "get(timeout=...), which raises in the call and is passed on with its result."
+        ),
+        headline=(
+            f"a call of the pool of {parent} waits for an item of a queue that no process puts, in "
+            f"{names}."
+        ),
+    )
+
+
 def _joins_one_that_waits_for_it(case: Case) -> Mechanism | None:
     """A process waits for the exit of a child, and the child for what the process would send."""
     if len(case.members) != 2:
@@ -405,6 +436,22 @@ def _joins_one_that_waits_for_it(case: Case) -> Mechanism | None:
             advice=f"Receive everything that {name} sends before {parent} joins it.",
             headline=f"{parent} waits for the exit of {name}, which waits for it to read.",
             is_certain=True,
+        )
+    if child.edge.what.startswith(FULL_QUEUE):
+        return Mechanism(
+            cause=(
+                f"{parent} waits for the exit of {name}, and takes nothing out of the queue "
+                f"meanwhile. {name} waits for room in it, so it does not get to its end."
+            ),
+            advice=(
+                f"Take all items out of the queue before {parent} joins (count them, or one None "
+                "of each process as its last item), or give the queue no maxsize and read it "
+                "before the join all the same."
+            ),
+            headline=(
+                f"{parent} waits for the exit of {name}, which waits for room in a full queue."
+            ),
+            is_certain=_has_no_timeout(child),
         )
     if child.edge.kind not in READS:
         return None
@@ -460,7 +507,9 @@ def _output(member: Member) -> str:
 
 def _all_read(case: Case) -> Mechanism | None:
     """Every process of a cycle waits to receive, so that none sends."""
-    if len(case.members) < 2 or not all(each.edge.kind in READS for each in case.members):
+    if len(case.members) < 2 or not all(
+        each.edge.kind in READS or each.edge.what.startswith(QUEUE_LOCK) for each in case.members
+    ):
         return None
     by_queue = all(gets_from_queue(each) for each in case.members)
     how = "in Queue.get for an item" if by_queue else "to receive something"
@@ -573,6 +622,9 @@ def _needed_action(member: Member) -> str:
 
 
 _ACTIONS = (
+    (RESULT, "returns from the call that it runs"),
+    (POOL_RESULT, "returns from the call that it runs"),
+    (POOL_END, "returns from the call that it runs"),
     (BARRIER, "reaches the barrier"),
     (FULL_QUEUE, "gets an item from that queue"),
     (QUEUE_LOCK, "has got its item from that queue"),
@@ -762,6 +814,35 @@ def _reads_after_the_last(case: Case) -> Mechanism | None:
     )
 
 
+def _unreceived_end(case: Case) -> Mechanism | None:
+    """A process waits for an answer, and has sent the other end in a message that nobody reads."""
+    last = case.members[-1] if case.members else None
+    if last is None or last.edge.kind not in ("socket-read", "poll"):
+        return None
+    if len(case.members) < 2 or case.chain.conclusion != NO_WRITER or gets_from_queue(last):
+        return None
+    before = case.members[-2].process
+    name, other = called(last.process), called(before)
+    return Mechanism(
+        cause=(
+            f"{name} waits for an answer on a connection of which no other process has the other "
+            f"end: the process that was to answer has ended, or has not received that end yet, "
+            f"because it has not read the message that brings it. {other} waits for {name} "
+            "meanwhile and reads nothing: if it is the one to answer, each of the two has called "
+            "the other and waits for it."
+        ),
+        advice=(
+            "Do not wait for the answer of a process that may be waiting for an answer of yours: "
+            "send without waiting, serve requests while you wait (in a thread of its own), or pass "
+            "what is needed with the first call. With poll(timeout) the wait becomes an error."
+        ),
+        headline=(
+            f"{name} waits for an answer to a message that no process has read, and {other} waits "
+            f"for {name}."
+        ),
+    )
+
+
 def _reads_alone(name: str) -> Mechanism:
     """A process waits for an item of a queue that no other living process has."""
     return Mechanism(
@@ -836,7 +917,9 @@ _OF_CYCLES: Sequence[_Way] = (
     _too_few_parties,
     _all_at_barrier,
     managed,
+    unset_key,
     _joins_readers,
+    _calls_wait_for_items,
     _joins_one_that_waits_for_it,
     _all_send_to_ranks,
     _all_read,
@@ -845,6 +928,7 @@ _OF_CYCLES: Sequence[_Way] = (
 )
 _OF_DEAD_ENDS: Sequence[_Way] = (
     managed,
+    _unreceived_end,
     _own_lock,
     waits_for_own_threads,
     only_a_callback,

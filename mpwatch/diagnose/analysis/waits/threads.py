@@ -40,6 +40,7 @@ FOR_EVENT = "for an event or condition"
 FOR_RESULTS = ("for the result of a future", "for the results of futures")
 AT_BARRIER = "at a barrier"
 FOR_LOCK = "for a lock"
+FOR_SEMAPHORE = "for a semaphore"
 _PURPOSES: Sequence[tuple[tuple[str, ...], str]] = (
     (("threading.py:_shutdown",), "for the threads that have to end before the program can"),
     (("threading.py:join",), FOR_THREAD),
@@ -49,6 +50,7 @@ _PURPOSES: Sequence[tuple[tuple[str, ...], str]] = (
     (("_base.py:wait",), FOR_RESULTS[1]),
     (("_base.py:as_completed",), FOR_RESULTS[1]),
     (("threading.py:_wait", "threading.py:wait"), AT_BARRIER),
+    (("threading.py:wait", "threading.py:acquire"), FOR_SEMAPHORE),
     (("threading.py:wait",), FOR_EVENT),
 )
 """What a thread waits for, by functions of the standard library on its stack (CPython 3.10 to
@@ -232,6 +234,7 @@ def is_idle_loop(index: Index, identity: ProcessId) -> bool:
     others = [each for each in own_threads(index, process) if each is not main]
     has_others = any(
         not calls(own_frames(each.stack)[:1], "concurrent/futures/thread.py:_worker")
+        and not reads_own_end(around, process, each)
         for each in others
     )
     return not has_others and not _may_be_woken_by_a_signal(process, main, [main])

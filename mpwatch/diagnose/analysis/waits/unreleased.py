@@ -159,7 +159,10 @@ def _never_released(
             headline=f"{names} {wait} for a lock that {called(away[0].process)} most likely holds "
             "while it waits for them.",
         )
-    either = f"Either {called(away[0].process)} holds it while it waits, or a" if away else "A"
+    candidate = next(iter((*away, *others)), None)
+    either = (
+        f"Either {called(candidate.process)} holds it while it waits, or a" if candidate else "A"
+    )
     left = (
         "that has ended took it: a process that is killed inside of a with block does not release "
         "it."

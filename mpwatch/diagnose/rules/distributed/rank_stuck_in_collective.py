@@ -26,7 +26,13 @@ from mpwatch.diagnose.analysis.distributed.ranks import (
 from mpwatch.diagnose.analysis.exits import death_of
 from mpwatch.diagnose.analysis.idle_time import STALLED_S, is_stalled, mean_cpu_percent, quiet_s
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import all_called, called, counted, family_head
+from mpwatch.diagnose.analysis.process_queries import (
+    all_called,
+    called,
+    counted,
+    family_head,
+    is_stopped,
+)
 from mpwatch.diagnose.analysis.stack_merge import merge
 from mpwatch.diagnose.analysis.stack_patterns import has_stacks, main_shape, main_thread
 from mpwatch.model.findings import Finding, Severity
@@ -245,7 +251,7 @@ def _whereabouts(rank: Process, index: Index) -> _Whereabouts:
             f"{name} has ended: {rank.ended.words}.",
             "Find out why it ended: its own error is the cause, those of the others follow.",
         )
-    if rank.sample.state in ("T", "t"):
+    if is_stopped(rank.sample.state, main_thread(rank)):
         held = "by a debugger" if rank.sample.state == "t" else "by a signal"
         return _Whereabouts(
             f"{name} is stopped {held}{at}.", f"Continue it: kill -CONT {rank.pid}."

@@ -117,8 +117,9 @@ def _severity(index: Index, blockage: Blockage) -> Severity | None:
     path = _locked_path(blockage)
     if path is not None and blockage.reason != "computes":
         return _severity_of_lock(index, blockage, path)
-    holds_lock = held_lock(index, blockage.process.process) is not None
-    if blockage.reason == "computes" or (blockage.reason == "polls" and not holds_lock):
+    is_known = held_lock(index, blockage.process.process) is not None
+    is_known |= bool(_ended_writers(index, blockage))
+    if blockage.reason == "computes" or (blockage.reason == "polls" and not is_known):
         is_polling = blockage.reason == "polls" and _holds_up_the_job(index, blockage)
         at_one_line = at_one_line_s(index, blockage.process.process) if is_polling else 0.0
         if is_polling and waited_s >= (ONE_LINE_S if at_one_line >= ONE_LINE_S else HOPELESS_S):
@@ -642,7 +643,11 @@ def _cause(index: Index, blockage: Blockage) -> str:
             f"again. {_others_continue(blockage)}"
         )
     if blockage.reason == "computes":
-        return f"{end} uses the cpu. {_others_continue(blockage)}"
+        return (
+            f"{end} computes, and has answered none of those that wait for it for "
+            f"{seconds_text(blockage.waited_s)}: it is in a long computation, or in a loop that "
+            f"does not end. {_others_continue(blockage)}"
+        )
     if blockage.reason == "stopped":
         return (
             f"A signal (SIGSTOP, SIGTSTP or SIGTTIN) has stopped {end}; only SIGCONT continues it."
@@ -808,8 +813,9 @@ _ADVICE: Mapping[Reason, str] = {
         "after which it raises."
     ),
     "computes": (
-        "Nothing is wrong if this part is meant to take so long. If not, mpwatch dump shows where "
-        "it computes; a time limit of those that wait has to be longer than this part."
+        "Nothing is wrong if this part is meant to take so long. If not, look at the condition "
+        "that ends the loop around that line, with its present values (mpwatch dump --locals). "
+        "A time limit of those that wait has to be longer than this part."
     ),
     "stopped": "Continue it with kill -CONT and its pid, or with fg in its shell.",
     "socket": (

@@ -19,6 +19,7 @@ from mpwatch.diagnose.analysis.shares import (
     working_share,
 )
 from mpwatch.diagnose.analysis.stack_patterns import calls
+from mpwatch.diagnose.analysis.waits.blockages import without_progress_s
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.model.account import JOB_WORKS, together
 from mpwatch.model.findings import Finding, Severity
@@ -44,6 +45,9 @@ BUSY_IF_CROWDED_PERCENT = 25.0
 """Of a core. Where more threads can run than there are cores, no process gets a whole one."""
 PAUSES_S = 15.0
 LOST_SHARE = 0.3
+ANSWERS_S = 15.0
+"""A process that has answered none of its clients for so long is no bottleneck, but stuck."""
+ALWAYS = 0.98
 LATELY = 4
 """Buckets of the account in which some process must have worked: a hang has other rules."""
 COMPUTES_SHARE = 0.7
@@ -81,6 +85,9 @@ def check(index: Index) -> Iterator[Finding]:
         is_main = waits.get(index.snapshot.root or server, 0.0) >= MAIN_SHARE
         if is_main or (len(waits) >= CLIENTS and sum(waits.values()) >= WAITING):
             clients = [each for each in index.snapshot.living() if each.process in waits]
+            quiet_s = min(without_progress_s(each, index) or 0.0 for each in clients)
+            if min(waits.values()) >= ALWAYS and quiet_s >= ANSWERS_S:
+                continue  # it answers none of them: `no-progress` says that
             yield _finding(process, busy, clients, sum(waits.values()))
     yield from _waits_in_vain(index)
     yield from _slower_rounds(index)

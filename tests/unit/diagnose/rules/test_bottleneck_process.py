@@ -75,6 +75,13 @@ def test_a_busy_process_that_others_wait_for_is_the_bottleneck() -> None:
     assert "Manager" not in finding.cause
 
 
+def test_a_process_that_has_answered_nobody_for_long_is_no_bottleneck() -> None:
+    assert found(check, job(*map(client, CLIENTS)), past(share=1.0, own=0.0)) == []
+    [first, *rest] = map(client, CLIENTS)
+    answered = replace(first, threads=(replace(first.threads[0], waits_s=0.2),))
+    assert len(found(check, job(answered, *rest), past(share=1.0, own=0.0))) == 1
+
+
 GETS = (
     "selectors.py:select",
     "multiprocessing/connection.py:poll",

@@ -19,7 +19,7 @@ from mpwatch.model.findings import Severity
 from mpwatch.model.history import History, Point, Series
 from mpwatch.model.progress import Counts, ProgressSource
 from mpwatch.model.samples import WaitedOn
-from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.snapshot import Hook, Process, Snapshot
 from tests.builders.snapshots import (
     MAIN,
     NOW_S,
@@ -89,6 +89,16 @@ def test_on_a_loaded_machine_a_loop_has_less_than_a_core() -> None:
     finding = only(no_progress.check, watched(cpu=0.3), past())
 
     assert f"has done nothing but compute for {SECONDS} s" in finding.summary
+
+
+def test_what_a_hook_sends_is_not_what_the_program_writes() -> None:
+    wrote = past((Point(NOW_S - 40, 100.0), Point(NOW_S - 1, 900.0)))
+    job = watched()
+    hooked = replace(job.processes[0], hook=Hook(state="ready"))
+
+    assert found(no_progress.check, job, wrote) == []
+    finding = only(no_progress.check, replace(job, processes=(hooked,)), wrote)
+    assert finding.process == pid(MAIN)
 
 
 def test_the_account_says_in_which_function_a_process_always_is() -> None:

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.stack_patterns import shape_of
+from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.rules.hangs import fork_with_threads_lock, no_progress, standing_still
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import History, Point
@@ -34,6 +36,7 @@ from tests.builders.snapshots import (
     snapshot_of,
     socket,
     thread,
+    with_threads,
 )
 
 LOCK = WaitedOn("futex", "futex", ("futex 0x7f00",), futex_command=9)
@@ -417,6 +420,7 @@ def test_a_server_with_threads_or_busy_clients_is_left_alone() -> None:
 # --- polls, signals, ends of files ---------------------------------------------------------------
 
 SLEEPS = WaitedOn("timer", "clock_nanosleep", timeout_s=0.1)
+POOL_THREAD = "concurrent/futures/thread.py:_worker"
 
 
 def past(written_ago_s: float = 40.0) -> History:
@@ -483,6 +487,7 @@ def test_an_end_of_file_that_an_inherited_end_keeps_away_is_explained() -> None:
 
     finding = only(no_progress.check, job)
 
+    assert finding.severity is Severity.WARNING
     assert "it has inherited that end at its fork: produce (302) has ended" in finding.cause
     assert "close in every process the ends that it does not use" in finding.advice
     queue = (*GET[:2], "data.py:consume:10")
@@ -493,6 +498,23 @@ def test_an_end_of_file_that_an_inherited_end_keeps_away_is_explained() -> None:
         )
     )
     assert "inherited" not in only(no_progress.check, job).cause
+
+
+def test_an_inherited_end_is_a_warning_also_where_its_holder_sleeps_in_a_loop() -> None:
+    reads = WaitedOn("pipe-read", "read", ("pipe:[500]",))
+    beats = WaitedOn("timer", "clock_nanosleep", timeout_s=0.3)
+    jobs = [
+        joining(301),
+        one(300, beats, "data.py:beat:14", links=(pipe(6, 500, True),), start_method="fork"),
+        one(301, reads, "data.py:consume:10", links=(pipe(5, 500, False),), start_method="fork"),
+        one(302, None, label="produce", ended=exited(302, exit_code=0)),
+    ]
+    made = [snapshot_of(*jobs, at_s=NOW_S - 40 + second) for second in range(41)]
+
+    finding = only(no_progress.check, accounted(*made))
+
+    assert "which sleeps again and again" in finding.summary
+    assert finding.severity is Severity.WARNING
 
 
 def test_the_only_process_that_can_hold_a_lock_is_named_as_its_likely_holder() -> None:
@@ -522,7 +544,7 @@ def test_a_sleep_that_is_begun_again_and_again_at_one_line_is_a_loop() -> None:
     reads = WaitedOn("pipe-read", "read", ("pipe:[500]",))
     sleeps = WaitedOn("timer", "clock_nanosleep", timeout_s=0.1)
     top = one(MAIN, reads, *GET, links=(pipe(5, 500, False),))
-    own = thread(300, "data.py:connect:8", waits=sleeps, waits_s=1.9, still_s=40.0)
+    own = thread(300, "data.py:connect:8", waits=sleeps, waits_s=40.0, still_s=40.0)
     child = one(300, None, threads=[own], links=(pipe(6, 500, True),))
     made = [snapshot_of(top, child, at_s=NOW_S - 40 + second) for second in range(41)]
 
@@ -546,8 +568,9 @@ def test_a_task_of_a_pool_that_reads_a_queue_is_no_idle_worker() -> None:
     finding = only(standing_still.check, job)
 
     assert shape_of(job.processes[1].threads[0].stack) == "queue-get"
-    assert "actor 0 (300)" in finding.summary
-    assert "idle" not in finding.cause
+    assert "a call of the pool of main (100) waits for an item of a queue" in finding.summary
+    assert "in actor 0 (300)" in finding.summary
+    assert "finally" in finding.advice
 
 
 def test_semaphores_that_count_items_and_room_are_a_third_reason_for_a_circle() -> None:
@@ -600,3 +623,177 @@ def test_a_loop_that_asks_a_manager_again_and_again_is_a_poll() -> None:
 
     assert found(no_progress.check, polling(manager), past(written_ago_s=0.5)) != []
     assert found(no_progress.check, polling(), past(written_ago_s=0.5)) == []
+
+
+def test_two_processes_that_have_called_each_other_are_explained() -> None:
+    """The end for the answer is in a message that the other one has not read."""
+    asks = ("multiprocessing/connection.py:recv", "train.py:call:6")
+    job = snapshot_of(
+        one(
+            MAIN,
+            WaitedOn("socket-read", "read", ("socket:[500]",)),
+            *asks,
+            links=(socket(3, 500, 501),),
+        ),
+        one(
+            300,
+            WaitedOn("socket-read", "read", ("socket:[600]",)),
+            *asks,
+            links=(socket(4, 501, 500), socket(5, 600, 601), socket(6, 601, 600)),
+        ),
+    )
+
+    finding = only(standing_still.check, job)
+
+    assert finding.summary == (
+        "actor 0 (300) waits for an answer to a message that no process has read, and main (100) "
+        "waits for actor 0 (300)"
+    )
+    assert "each of the two has called the other" in finding.cause
+
+
+def at_store(number: int, *listens: FdLink, state: str = "S") -> Process:
+    """A process connected to a store at port 29745, whose native thread is in rank 0."""
+    address = f"tcp 127.0.0.1:{40000 + number} > 127.0.0.1:29745"
+    waits = WaitedOn("socket-read", "recvfrom", (f"socket:[{number}]",))
+    own = thread(
+        number,
+        f"train.py:run:{number}",
+        state=state,
+        waits=waits if state == "S" else None,
+        still_s=60.0 if state == "S" else 0.0,
+    )
+    links = (socket(3, number, None, address), *listens)
+    return one(number, None, threads=[own], links=links, torch_loaded=True)
+
+
+def test_ranks_that_all_wait_for_a_key_of_their_own_store_are_told() -> None:
+    store = socket(4, 900, None, "tcp listens on *:29745")
+    jobs = [joining(), at_store(300, store), at_store(301)]
+
+    finding = only(standing_still.check, snapshot_of(*jobs))
+
+    assert finding.summary == (
+        "actor 0 (300) and actor 1 (301) wait for keys of a store that no process sets"
+    )
+    assert "outside of this job" not in finding.cause
+    works = at_store(302, state="R")
+    assert found(standing_still.check, snapshot_of(*jobs, works)) == []
+
+
+def test_a_process_that_py_spy_stops_for_a_moment_is_not_called_stopped() -> None:
+    shortly = process(
+        301,
+        "rank",
+        label="rank 1",
+        state="t",
+        threads=[thread(301, "train.py:evaluate:9", state="t", waits_s=0.2, still_s=30.0)],
+    )
+    traced = with_threads(shortly, [replace(shortly.threads[0], waits_s=30.0)])
+
+    def edges(late: Process) -> list[str]:
+        return [each.what for each in wait_graph(Index(snapshot_of(main(), late))).edges]
+
+    assert edges(shortly) == []
+    assert edges(traced) == ["stopped by a debugger or tracer"]
+
+
+def test_a_reader_behind_another_one_belongs_to_those_that_all_wait_to_receive() -> None:
+    results = WaitedOn("pipe-read", "read", ("pipe:[500]",))
+    tasks = WaitedOn("pipe-read", "read", ("pipe:[600]",))
+    enters = ("multiprocessing/synchronize.py:__enter__", *GET[1:2], "data.py:loop:10")
+    links = (pipe(5, 500, True), pipe(6, 600, False))
+    job = snapshot_of(
+        one(MAIN, results, *GET, links=(pipe(5, 500, False), pipe(6, 600, True))),
+        one(300, at_semaphore(), *enters, links=links),
+        one(301, tasks, *GET[:2], "data.py:loop:10", links=links),
+        segments=(semaphore(MAIN, 300, 301),),
+    )
+
+    summaries = [each.summary for each in found(standing_still.check, job)]
+
+    assert (
+        "main (100), actor 0 (300) and actor 1 (301) all wait to receive, and none of them"
+        in (summaries[0])
+    )
+
+
+def test_a_parent_that_joins_may_be_the_one_that_holds_the_lock() -> None:
+    enters = ("multiprocessing/synchronize.py:__enter__", "data.py:add:6")
+    job = snapshot_of(
+        joining(), one(300, at_semaphore(), *enters), segments=(semaphore(MAIN, 300),)
+    )
+
+    finding = only(standing_still.check, job)
+
+    assert "Either main (100) holds it while it waits, or a process that has ended" in finding.cause
+
+
+def test_a_join_of_a_process_that_waits_for_room_in_a_queue_is_told() -> None:
+    put = ("multiprocessing/queues.py:put", "data.py:simulate:4")
+    job = snapshot_of(joining(), one(300, at_semaphore(), *put), segments=(semaphore(MAIN, 300),))
+
+    finding = only(standing_still.check, job)
+
+    assert "waits for the exit of actor 0 (300), which waits for room in a full" in finding.summary
+    assert "out of the queue before main (100) joins" in finding.advice
+
+
+def test_the_join_of_a_pool_leads_to_the_worker_that_runs_a_call() -> None:
+    joins = ("threading.py:join", "multiprocessing/pool.py:join", "train.py:main:11")
+    runs = ("train.py:task:6", "multiprocessing/pool.py:worker")
+    tasks = WaitedOn("pipe-read", "read", ("pipe:[500]",))
+    jobs = [
+        one(MAIN, LOCK, *joins, links=(pipe(6, 500, True),)),
+        one(300, at_semaphore(), *EVENT[:2], *runs, role="pool-worker"),
+        one(301, tasks, *IDLE, role="pool-worker", links=(pipe(5, 500, False),)),
+    ]
+
+    finding = only(standing_still.check, snapshot_of(*jobs, segments=(semaphore(MAIN, 300, 301),)))
+
+    assert "actor 0 (300) waits for an event that no process sets" in finding.summary
+    assert "main (100) waits for the end of the calls of a Pool" in finding.cause
+
+
+def test_an_event_loop_that_awaits_a_thread_which_reads_in_vain_is_told_with_it() -> None:
+    waits = WaitedOn("poll", "epoll_wait", ("socket:[500]",))
+    reads = WaitedOn("pipe-read", "read", ("pipe:[700]",))
+    links = (socket(3, 500, 501), socket(4, 501, 500), pipe(5, 700, False), pipe(6, 700, True))
+    threads = [
+        thread(MAIN, *LOOP, waits=waits),
+        thread(
+            101, *GET[:2], "concurrent/futures/thread.py:_worker", waits=reads, name="asyncio_0"
+        ),
+    ]
+
+    finding = only(standing_still.check, snapshot_of(one(MAIN, None, threads=threads, links=links)))
+
+    assert "thread asyncio_0 of main (100) waits for an item of a queue that no" in finding.summary
+
+
+def test_threads_that_wait_for_a_semaphore_are_told_to_release_it_on_every_way_out() -> None:
+    takes = ("threading.py:wait", "threading.py:acquire", "data.py:fetch:6")
+    threads = [
+        thread(MAIN, "threading.py:wait", "queue.py:get", "train.py:run:15", waits=LOCK),
+        *(thread(n, *takes, waits=LOCK, name=f"dl-{n}") for n in (101, 102)),
+    ]
+
+    finding = only(standing_still.check, snapshot_of(one(MAIN, None, threads=threads)))
+
+    assert finding.summary == (
+        "main (100) waits for an item of a queue, and 2 of its threads wait for a semaphore: none "
+        "of them runs"
+    )
+    assert "waits for a semaphore at data.py:6 fetch" in finding.cause
+    assert "between acquire() and release() keeps a slot" in finding.advice
+
+
+def test_output_that_a_process_outside_of_the_job_keeps_open_is_told() -> None:
+    """A grandchild that outlives its parent has the pipes of communicate()."""
+    communicates = ("selectors.py:select", "subprocess.py:_communicate", "train.py:render:4")
+    waits = WaitedOn("poll", "poll", ("pipe:[500]", "pipe:[501]"))
+    links = (pipe(5, 500, False), pipe(6, 501, False))
+
+    finding = only(no_progress.check, snapshot_of(one(MAIN, waits, *communicates, links=links)))
+
+    assert "a process outside of the job has it open" in finding.cause
