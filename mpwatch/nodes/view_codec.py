@@ -32,8 +32,9 @@ PART_BYTES = 1 << 16
 """Longest part of a snapshot: between two there is place for a summary, on slow links as well."""
 INFLATED_LIMIT_BYTES = 32 << 20
 """Longest change that a head inflates; 33 processes with a hook begin with 130 kB deflated."""
-KEPT_LIMIT_BYTES = 64 << 20
-"""The most that a head keeps of one job, by the length of its fields in messages."""
+KEPT_LIMIT_BYTES = 32 << 20
+"""The most that a head keeps of one job, by the length of its fields in messages; as objects they
+take some ten times as much."""
 CONTAINERS_LIMIT = 4_000_000
 """Lists and maps in one change. An empty one takes a byte of the change and 56 bytes of memory."""
 DEPTH_LIMIT = 24
