@@ -180,7 +180,7 @@ def message_of_node(body: bytes) -> FromNode:
     """
     try:
         message: FromNode = _from_node.decode(body)
-    except (ValueError, RecursionError) as error:  # also text that is no UTF-8
+    except (ValueError, RecursionError, msgspec.MsgspecError) as error:
         raise NotAMessage(str(error)) from None
     return sanitized(message)
 
@@ -212,7 +212,7 @@ def message_of_head(body: bytes) -> FromHead:
     """
     try:
         message: FromHead = _from_head.decode(body)
-    except (ValueError, RecursionError) as error:  # also text that is no UTF-8
+    except (ValueError, RecursionError, msgspec.MsgspecError) as error:
         raise NotAMessage(str(error)) from None
     return message
 

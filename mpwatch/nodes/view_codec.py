@@ -23,6 +23,7 @@ from mpwatch.model.ids import ProcessId, SegmentId
 from mpwatch.model.samples import ProcSample
 from mpwatch.model.sanitize import MESSAGE_LIMIT, clean
 from mpwatch.model.snapshot import LogEntry, Process, Segment, Snapshot
+from mpwatch.observe.recording.codec import CANNOT_ENCODE
 
 VERSION = 1
 """Version of these bytes and of the messages that ask for them; rises when an older head or agent
@@ -30,9 +31,10 @@ would misunderstand them."""
 PART_BYTES = 1 << 16
 """Longest part of a snapshot: between two there is place for a summary, on slow links as well."""
 INFLATED_LIMIT_BYTES = 32 << 20
-"""Longest change that a head inflates; the first one of 65 forked processes has 4 MB."""
-KEPT_LIMIT_BYTES = 64 << 20
-"""The most that a head keeps of one job, by the length of its fields in messages."""
+"""Longest change that a head inflates; 33 processes with a hook begin with 130 kB deflated."""
+KEPT_LIMIT_BYTES = 32 << 20
+"""The most that a head keeps of one job, by the length of its fields in messages; as objects they
+take some ten times as much."""
 CONTAINERS_LIMIT = 4_000_000
 """Lists and maps in one change. An empty one takes a byte of the change and 56 bytes of memory."""
 DEPTH_LIMIT = 24
@@ -49,9 +51,7 @@ _APART: Mapping[type, frozenset[str]] = {
     ProcSample: frozenset(("process",)),
 }
 """Fields that identify a value, or are sent member by member."""
-
-CANNOT_ENCODE = (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError)
-"""What msgspec raises for a value that MessagePack cannot hold."""
+_CANNOT_DECODE = (*CANNOT_ENCODE, KeyError, zlib.error)
 
 
 class NotASnapshot(ValueError):
@@ -243,7 +243,7 @@ class SnapshotDecoder:
         """
         try:
             return self._applied(msgspec.msgpack.decode(_inflated(data), type=_Change))
-        except (KeyError, TypeError, ValueError, RecursionError, zlib.error) as error:
+        except _CANNOT_DECODE as error:
             raise NotASnapshot(clean(f"{type(error).__name__}: {error}")) from None
 
     def _applied(self, change: _Change) -> Snapshot:

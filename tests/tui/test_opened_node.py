@@ -211,10 +211,12 @@ async def test_a_node_that_cannot_show_its_job_says_why_and_escape_goes_back() -
         assert source.deliver is not None
         source.deliver(one_node())
         await until(pilot, lambda: words in screen_text(app))
+        refused = top(app)
         await pilot.press("escape")
         await pilot.pause()
         after = screen_text(app)
 
+    assert "nothing was received" in refused
     assert " 1 nodes " in after
 
 

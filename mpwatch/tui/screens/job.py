@@ -325,15 +325,14 @@ class NodeDashboard(Dashboard):
         lines = job.lines_above(self._sentence, self._findings, node, width)
         self._above.display = bool(lines)
         self._above.show(lines)
+        if self.view_state.view is None:
+            words = "nothing was received" if self._sentence else "asking for its processes"
+            self._header.show((cell(f" mpwatch   {node}   {words}"),))
 
     def show_snapshot(self) -> None:
         """Draw the page; before the first snapshot say what is waited for."""
         super().show_snapshot()
         self._draw_above()
-        if self.view_state.view is None:
-            node = self.view_state.settings.node
-            words = "nothing was received" if self._sentence else "asking for its processes"
-            self._header.show((cell(f" mpwatch   {node}   {words}"),))
 
     async def action_back(self) -> None:  # type: ignore[override]
         """Clear the filter, go back to the overview, or to the nodes."""
