@@ -169,7 +169,7 @@ def connect_tcp_with_timeout(limit_s: int = 60) -> tuple[int, str]:
 
 
 def connect_tcp_until_timeout() -> tuple[int, str]:
-    return connect_tcp_with_timeout(int(NAP_S))
+    return connect_tcp_with_timeout(5)
 
 
 SENT_BYTES = 1 << 22
@@ -363,8 +363,8 @@ CALLS = (
     read_pipe, recv, recv_with_timeout, epoll_wait, poll, poll_with_timeout, select_with_timeout,
     nanosleep, futex_with_timeout, sem_wait, read_with_timeout, readv_with_timeout,
     recvmsg_with_timeout, splice_with_timeout, recv_all, accept_with_timeout, connect_with_timeout,
-    connect_tcp_with_timeout, connect_tcp_until_timeout, write_all, writev_all, send_all, sendmsg_all, sendfile_all, semop,
-    semtimedop, msgrcv, inotify, sigtimedwait, io_getevents,
+    connect_tcp_with_timeout, connect_tcp_until_timeout, write_all, writev_all, send_all,
+    sendmsg_all, sendfile_all, semop, semtimedop, msgrcv, inotify, sigtimedwait, io_getevents,
 )  # fmt: skip
 
 if __name__ == "__main__":
