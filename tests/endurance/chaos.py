@@ -154,13 +154,14 @@ class Round:
         if found != expected:
             errors = output[1][-2000:]
             self.faults.append(
-                f"alone it gave {expected}, now {found}; its errors end with {errors!r}"
+                f"alone it gave {expected}, now {found}; its errors end with {errors!r}; all of"
+                f" them are in {self._keep('', output)}"
             )
         self._wait_for_observers()
         self._look_for_remains(output[1])
 
     def _keep(self, stacks: str, output: list[bytes]) -> Path:
-        """Keep what there is of a round that did not end; the folder it is in."""
+        """Keep what there is of a round that failed; the folder it is in."""
         folder = Path(tempfile.mkdtemp(prefix=f"mpwatch-chaos-{self.seed}-"))
         (folder / "stacks").write_text(stacks)
         for name, said in zip(("output", "errors"), output, strict=False):

@@ -169,7 +169,7 @@ def connect_tcp_with_timeout(limit_s: int = 60) -> tuple[int, str]:
 
 
 def connect_tcp_until_timeout() -> tuple[int, str]:
-    return connect_tcp_with_timeout(int(NAP_S))
+    return connect_tcp_with_timeout(5)
 
 
 SENT_BYTES = 1 << 22

@@ -2,8 +2,9 @@
 
 The kernel maps whole pages of a loaded file, so two places have unused bytes:
 
-- Behind the end of its writable data: zero and private. glibc uses them only in its own loader
-  (elf/dl-minimal.c), which is excluded; musl gives them to malloc, so musl is not supported.
+- Behind the end of its writable data: private, and zero, or where the file has no zeroed data the
+  next bytes of the file. glibc uses them only in its own loader (elf/dl-minimal.c), which is
+  excluded; musl gives them to malloc, so musl is not supported.
 - Behind the end of its code: the next bytes of the file. A store through /proc/PID/mem gives the
   process a private copy of that page, as a debugger's breakpoint does, and leaves the file alone.
 
@@ -90,10 +91,15 @@ def find_data(pid: int, loaded: Iterable[Module], memory: TargetMemory, proc: st
             if end - start < len(empty):
                 continue
             found = memory.read(start, len(empty))
+            if found == empty or native_call.parse(found) is not None:
+                return start
+            mapping = mapping_at(module.mappings, start)
+            if mapping is None or mapping.permissions != "rw-p":
+                continue
+            if found == _in_file(pid, module, mapping, start, len(empty), proc):
+                return start
         except (Refused, OSError):
             continue
-        if found == empty or native_call.parse(found) is not None:
-            return start
     raise Refused("no loaded file has unused bytes for the data of the call")
 
 
@@ -194,13 +200,20 @@ def _usable_code_address(
     present = memory.read(start, end - start)
     if code in present:
         return start + present.index(code)
-    with elf.open_file(pid, module, proc) as file:
-        file.seek(mapping.offset + start - mapping.start)
-        original = file.read(end - start).ljust(end - start, b"\0")
+    original = _in_file(pid, module, mapping, start, end - start, proc)
     for at in range(0, len(present) - len(code) + 1, _STEP_BYTES):
         if present[at : at + len(code)] == original[at : at + len(code)]:
             return start + at
     return None
+
+
+def _in_file(
+    pid: int, module: Module, mapping: Mapping, start: int, count: int, proc: str
+) -> bytes:
+    """What the file has at an address of a mapping of it; zeros behind its end."""
+    with elf.open_file(pid, module, proc) as file:
+        file.seek(mapping.offset + start - mapping.start)
+        return file.read(count).ljust(count, b"\0")
 
 
 def _behind_data(module: Module, layout: elf.Layout) -> tuple[int, int]:

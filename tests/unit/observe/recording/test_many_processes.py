@@ -21,10 +21,12 @@ WITHIN_S = 600.0
 """It takes a second; where each process is compared with each other one, hours."""
 MEMORY_BYTES_LIMIT = 1 << 29
 READER = """
-import resource, sys
+import sys
 from mpwatch.observe.sources.replay import replay_to_end
 snapshot = replay_to_end(sys.argv[1])
-print(len(snapshot.processes), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+with open("/proc/self/status") as file:
+    peak = next(line.split()[1] for line in file if line.startswith("VmHWM"))
+print(len(snapshot.processes), int(peak) * 1024)
 """
 PARENTS: dict[str, tuple[Role, Callable[[int], int]]] = {
     "children of one": ("loader-worker", lambda pid: MAIN.pid),
