@@ -329,7 +329,7 @@ class Snapshot:
     ticks_per_s: int = 100
     """The unit of the cpu counters in samples."""
     nccl: NcclStatus | None = None
-    """What NCCL says of its communicators, while ranks stand still and it answers."""
+    """What NCCL says of its communicators, while ranks are stalled and it answers."""
     mode: SourceMode = "live"
     playback: Playback | None = None
     """Set by replays only."""
