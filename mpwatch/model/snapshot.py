@@ -325,7 +325,6 @@ class Snapshot:
     log_dropped: int = 0
     errors: tuple[LogEntry, ...] = ()
     """The entries with tags, oldest first; kept when `log` has dropped them, bounded."""
-    events_per_s: float | None = None
     ticks_per_s: int = 100
     """The unit of the cpu counters in samples."""
     nccl: NcclStatus | None = None
