@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from mpwatch import __version__
 
@@ -37,10 +38,15 @@ SPEC names the job:
   k8s:[NAMESPACE/]POD,POD[:CONTAINER]  kubectl exec; LABEL=VALUE in place of pods
   local:N                  N agents that share the jobs of this machine"""
 
+_NODE = """\
+Send the state of the jobs of this machine to standard output, in frames, and answer requests
+from standard input; ends with it. Started by `--job SPEC`."""
+
 _EPILOG = """\
 exit codes: 0 fine, 1 findings at or above --fail-on, 2 usage, 3 no such process,
             4 not permitted, 5 not a Python process, 130 interrupted"""
 
+_Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 _SEVERITIES = ("never", "info", "warning", "critical")
 
 
@@ -70,12 +76,24 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_dashboards(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    attach = commands.add_parser(
+def _command(
+    commands: _Commands, name: str, *, help: str, description: str = ""
+) -> argparse.ArgumentParser:
+    """The parser of one command; without a description its line in the list is repeated."""
+    return commands.add_parser(
+        name,
+        help=help,
+        description=description or f"{help[0].upper()}{help[1:]}.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
+def _add_dashboards(commands: _Commands) -> None:
+    attach = _command(
+        commands,
         "attach",
         help="open the dashboard on a running job",
         description=_ATTACH,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     attach.add_argument("pid", type=_pid, metavar="PID")
     choice = attach.add_mutually_exclusive_group()
@@ -106,16 +124,16 @@ def _add_dashboards(commands: argparse._SubParsersAction[argparse.ArgumentParser
     )
     attach.set_defaults(command=("mpwatch.cli.dashboards", "attach"))
 
-    serve = commands.add_parser("serve", help="serve the dashboard to a browser on this machine")
+    serve = _command(commands, "serve", help="serve the dashboard to a browser on this machine")
     serve.add_argument("pid", type=_pid, metavar="PID")
     serve.add_argument("--no-hook", action="store_true", help="accepted; serve never injects")
     serve.add_argument("--port", type=_port, default=8000, metavar="PORT", help="default 8000")
     serve.set_defaults(command=("mpwatch.cli.dashboards", "serve"))
 
 
-def _add_runs(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    run = commands.add_parser(
-        "run", help="run a program with the hook loaded and open the dashboard"
+def _add_runs(commands: _Commands) -> None:
+    run = _command(
+        commands, "run", help="run a program with the hook loaded and open the dashboard"
     )
     run.add_argument("-m", dest="is_module", action="store_true", help="TARGET is a module")
     run.add_argument("--headless", action="store_true", help="run without the dashboard")
@@ -125,7 +143,7 @@ def _add_runs(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     run.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGS")
     run.set_defaults(command=("mpwatch.cli.run", "run"))
 
-    demo = commands.add_parser("demo", help="run a torch program that shows one failure")
+    demo = _command(commands, "demo", help="run a torch program that shows one failure")
     demo.add_argument("scenario", nargs="?", default="healthy", metavar="SCENARIO")
     demo.add_argument(
         "--list", action="store_true", dest="list_scenarios", help="list all scenarios"
@@ -135,12 +153,12 @@ def _add_runs(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     demo.set_defaults(command=("mpwatch.cli.run", "demo"))
 
 
-def _add_inspecting(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    ps = commands.add_parser("ps", help="list torch processes and processes with the hook")
+def _add_inspecting(commands: _Commands) -> None:
+    ps = _command(commands, "ps", help="list torch processes and processes with the hook")
     _add_json(ps)
     ps.set_defaults(command=("mpwatch.cli.inspect", "ps"))
 
-    dump = commands.add_parser("dump", help="print the whole process tree once")
+    dump = _command(commands, "dump", help="print the whole process tree once")
     dump.add_argument("pid", type=_pid, nargs="?", metavar="PID")
     _add_job(dump)
     dump.add_argument("--no-stacks", action="store_true", help="without stacks")
@@ -150,7 +168,7 @@ def _add_inspecting(commands: argparse._SubParsersAction[argparse.ArgumentParser
     _add_hook(dump)
     dump.set_defaults(command=("mpwatch.cli.inspect", "dump"))
 
-    diagnose = commands.add_parser("diagnose", help="print findings: evidence, cause and fix")
+    diagnose = _command(commands, "diagnose", help="print findings: evidence, cause and fix")
     diagnose.add_argument(
         "subjects",
         nargs="*",
@@ -170,13 +188,13 @@ def _add_inspecting(commands: argparse._SubParsersAction[argparse.ArgumentParser
         "--fail-on",
         choices=_SEVERITIES,
         default="never",
-        help="exit with 1 for a finding of this severity",
+        help="exit with 1 for a finding of at least this severity",
     )
     _add_json(diagnose)
     _add_hook(diagnose)
     diagnose.set_defaults(command=("mpwatch.cli.inspect", "diagnose"))
 
-    export = commands.add_parser("export", help="serve metrics of a job to Prometheus")
+    export = _command(commands, "export", help="serve metrics of a job to Prometheus")
     export.add_argument("pid", type=_pid, nargs="?", metavar="PID")
     _add_job(export)
     export.add_argument("--prometheus", required=True, metavar="HOST:PORT", help="a local address")
@@ -184,16 +202,20 @@ def _add_inspecting(commands: argparse._SubParsersAction[argparse.ArgumentParser
     _add_hook(export)
     export.set_defaults(command=("mpwatch.cli.recordings", "export"))
 
-    doctor = commands.add_parser("doctor", help="check system limits and permissions")
+    doctor = _command(commands, "doctor", help="check system limits and permissions")
     doctor.add_argument(
-        "pid", nargs="?", type=_pid, metavar="PID", help="as this process sees them, and its hook"
+        "pid",
+        nargs="?",
+        type=_pid,
+        metavar="PID",
+        help="as this process sees them; also the hook in it",
     )
     _add_json(doctor)
     doctor.set_defaults(command=("mpwatch.cli.inspect", "doctor"))
 
 
-def _add_recording(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    record = commands.add_parser("record", help="record everything that is observed to a file")
+def _add_recording(commands: _Commands) -> None:
+    record = _command(commands, "record", help="record everything that is observed to a file")
     record.add_argument("pid", type=_pid, nargs="?", metavar="PID")
     _add_job(record)
     record.add_argument("-o", dest="output", required=True, metavar="FILE")
@@ -204,8 +226,10 @@ def _add_recording(commands: argparse._SubParsersAction[argparse.ArgumentParser]
     _add_hook(record)
     record.set_defaults(command=("mpwatch.cli.recordings", "record"))
 
-    report = commands.add_parser(
-        "report", help="write a recording, or a job on several machines, as one page of HTML"
+    report = _command(
+        commands,
+        "report",
+        help="write a recording, or a job on several machines, as one page of HTML",
     )
     report.add_argument("file", nargs="?", metavar="FILE", help="a recording")
     _add_job(report)
@@ -219,29 +243,29 @@ def _add_recording(commands: argparse._SubParsersAction[argparse.ArgumentParser]
     report.add_argument("-o", dest="output", required=True, metavar="OUT.html")
     report.set_defaults(command=("mpwatch.cli.recordings", "report"), hook=False)
 
-    trace = commands.add_parser("trace", help="write a recording as a trace for Perfetto")
+    trace = _command(commands, "trace", help="write a recording as a trace for Perfetto")
     trace.add_argument("file", metavar="FILE")
     trace.add_argument("-o", dest="output", required=True, metavar="OUT.json")
     trace.set_defaults(command=("mpwatch.cli.recordings", "trace"))
 
-    autopsy = commands.add_parser("autopsy", help="print the last events of dead processes")
+    autopsy = _command(commands, "autopsy", help="print the last events of dead processes")
     autopsy.add_argument("subject", metavar="PID|DIR")
     autopsy.set_defaults(command=("mpwatch.cli.recordings", "autopsy"))
 
-    replay = commands.add_parser("replay", help="open a recording in the dashboard")
+    replay = _command(commands, "replay", help="open a recording in the dashboard")
     replay.add_argument("file", metavar="FILE")
     replay.set_defaults(command=("mpwatch.cli.dashboards", "replay"))
 
 
-def _add_detach(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    detach = commands.add_parser("detach", help="detach the hook from all processes of a job")
+def _add_detach(commands: _Commands) -> None:
+    detach = _command(commands, "detach", help="detach the hook from all processes of a job")
     detach.add_argument("pid", type=_pid, metavar="PID")
     detach.set_defaults(command=("mpwatch.cli.maintain", "detach"))
 
 
-def _add_clean(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    clean = commands.add_parser(
-        "clean", help="list or remove torch segments and sockets that dead processes left"
+def _add_clean(commands: _Commands) -> None:
+    clean = _command(
+        commands, "clean", help="list or remove torch segments and sockets that dead processes left"
     )
     clean.add_argument(
         "--yes", action="store_true", help="remove them; without this they are only listed"
@@ -249,22 +273,22 @@ def _add_clean(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     clean.set_defaults(command=("mpwatch.cli.maintain", "clean"))
 
 
-def _add_nodes(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    job = commands.add_parser(
+def _add_nodes(commands: _Commands) -> None:
+    job = _command(
+        commands,
         "job",
         help="open the dashboard on a job on several machines",
         description=_JOB,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     job.add_argument("job", metavar="SPEC")
     _add_agent(job)
     job.set_defaults(command=("mpwatch.cli.nodes", "job"))
 
-    node = commands.add_parser(
+    node = _command(
+        commands,
         "node",
         help="the agent on a node, which `--job` starts",
-        description="Send the state of the jobs of this machine to standard output, in frames, and "
-        "answer requests from standard input; ends with it. Started by `--job SPEC`.",
+        description=_NODE,
     )
     node.add_argument("--stdio", action="store_true", required=True, help="the only way to connect")
     node.add_argument(

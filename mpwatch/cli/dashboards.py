@@ -35,7 +35,9 @@ def pick(arguments: argparse.Namespace) -> int:
 def attach(arguments: argparse.Namespace) -> int:
     """Watch one running job."""
     if arguments.json and not arguments.dry_run:
-        raise Failure("--json goes with --dry-run here.", f"mpwatch dump {arguments.pid} --json")
+        raise Failure(
+            "attach prints JSON only with --dry-run.", f"mpwatch dump {arguments.pid} --json"
+        )
     process = target(arguments.pid, may_be_hidden=True)
     if arguments.dry_run:
         return _dry_run(process, arguments)

@@ -146,7 +146,7 @@ def rising_words(snapshot: Snapshot) -> str | None:
 # --- several machines ----------------------------------------------------------------------------
 
 JUDGE_S = 1.0
-"""Interval at which the findings of the job are looked at while it is watched."""
+"""Interval at which the findings of the job are updated while it is watched."""
 _WORDS = frozenset(severity.word for severity in Severity)
 
 

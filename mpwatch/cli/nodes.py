@@ -50,7 +50,7 @@ def node(arguments: argparse.Namespace) -> int:
         arguments.job_pids, arguments.raylet, dict(arguments.match), arguments.part
     )
     jobs = JobsOfNode(lambda: find_roots(selection))
-    agent = Agent(source, sink, jobs, _look)
+    agent = Agent(source, sink, jobs, _read_again)
     jobs.start()
     try:
         agent.run()
@@ -73,7 +73,7 @@ def _own_descriptors() -> tuple[int, int]:
     return source, sink
 
 
-def _look(snapshots: Sequence[Snapshot], ask: Ask) -> list[Snapshot]:
+def _read_again(snapshots: Sequence[Snapshot], ask: Ask) -> list[Snapshot]:
     """Read each job anew; of one that has ended, its last snapshot."""
     from mpwatch.observe.sources.oneshot import OneShotOptions, read_once
 
@@ -236,7 +236,7 @@ def _need_a_node(views: Sequence[NodeView]) -> None:
     """Require a node that can be read, or that may still be.
 
     Raises:
-        Failure: None of them has been heard of, and none is being started.
+        Failure: None of them has sent anything, and none is being started.
     """
     if all(view.state == "failed" and view.last_seen_s is None for view in views):
         first = views[0]

@@ -252,8 +252,6 @@ class ProcSample:
     """Only variables that rules use (RANK, TMPDIR, OMP_NUM_THREADS, CUDA_VISIBLE_DEVICES...)."""
     start_method: str | None = None
     """fork, spawn or forkserver, from its command line and parent."""
-    is_reused: bool = False
-    """Whether expensive values are from an earlier sample."""
     problems: tuple[str, ...] = ()
 
 

@@ -325,11 +325,10 @@ class Snapshot:
     log_dropped: int = 0
     errors: tuple[LogEntry, ...] = ()
     """The entries with tags, oldest first; kept when `log` has dropped them, bounded."""
-    events_per_s: float | None = None
     ticks_per_s: int = 100
     """The unit of the cpu counters in samples."""
     nccl: NcclStatus | None = None
-    """What NCCL says of its communicators, while ranks stand still and it answers."""
+    """What NCCL says of its communicators, while ranks are stalled and it answers."""
     mode: SourceMode = "live"
     playback: Playback | None = None
     """Set by replays only."""

@@ -93,7 +93,6 @@ def loader_job() -> Snapshot:
         waits=waits(),
         findings=(fd_finding(), straggler_finding()),
         log=log(),
-        events_per_s=196.0,
         own=OwnCost(0.6, 92 * MIB, 40_000.0),
         problems=("GPUs are not shown: there is no libnvidia-ml.so.1.",),
     )

@@ -72,7 +72,7 @@ def hello(process: ProcessId, at_s: float, said: dict[str, Any]) -> HookHello:
     """The hello of a hook.
 
     Raises:
-        ValueError: It speaks another protocol, or introduces another process.
+        ValueError: It has another protocol, or is about another process.
     """
     protocol = _whole(said.get("protocol"))
     if protocol != wire.PROTOCOL:

@@ -97,17 +97,17 @@ def ask(listener: Listener) -> NcclAnswer:
     for _ in range(ATTEMPTS):
         try:
             with socket.socket(listener.family, socket.SOCK_STREAM) as connection:
-                talk = _Talk(connection)
+                ras = _Connection(connection)
                 connection.settimeout(GREETING_S)
                 connection.connect((listener.host, listener.port))
-                if talk.is_greeted():
-                    return parse(talk.answer())
+                if ras.is_greeted():
+                    return parse(ras.answer())
         except (OSError, NotAnAnswer) as error:
             raise NoAnswer(f"{type(error).__name__}: {error}") from None
     raise NoAnswer(f"none of {ATTEMPTS} connections was answered")
 
 
-class _Talk:
+class _Connection:
     """One connection to RAS."""
 
     def __init__(self, connection: socket.socket) -> None:

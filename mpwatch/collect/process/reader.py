@@ -341,7 +341,7 @@ class ProcessReader:
         is_ended: bool,
     ) -> ProcSample:
         """One sample of all results."""
-        results, runs = self._results, self._runs
+        results = self._results
         mappings, status = results.mappings, results.status
         return ProcSample(
             process=self._process,
@@ -385,7 +385,6 @@ class ProcessReader:
             environment=static.environment,
             cpu_limit_s=static.cpu_limit_s,
             start_method=role.start_method,
-            is_reused=min(runs.descriptors.at_s, runs.mappings.at_s) < context.at_s,
             problems=(*static.problems, *self._problems.values()),
         )
 

@@ -29,8 +29,8 @@ from mpwatch.observe.state.event_log import ReceivedNotes
 HookUse: TypeAlias = Literal["use", "inject", "ignore"]
 """`use` an attached hook, `inject` one if there is none, or `ignore` it."""
 EARLIER_LIMIT = 16
-"""Processes that exited before this observer came whose files are read, the last ones; each takes
-some 20 ms."""
+"""Processes that exited before this observer started whose files are read, the last ones; each
+takes some 20 ms."""
 READS_AFTER_EXIT = 3
 """Of a socket: the hello, what follows it, and its end, at which the ring is read."""
 

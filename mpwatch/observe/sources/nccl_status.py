@@ -1,7 +1,7 @@
-"""When NCCL RAS is asked what it knows of the communicators of a job.
+"""When NCCL RAS is asked for the state of a job's communicators.
 
-Only where a rank has NCCL's library mapped and its main thread stands still, as with the worker
-servers; a job without that library is not looked at further. One question covers all ranks of the
+Only where a rank has NCCL's library mapped and its main thread is stalled, as with the worker
+servers; in a job without that library nothing else is checked. One request covers all ranks of the
 job, on all machines.
 """
 

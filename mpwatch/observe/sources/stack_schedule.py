@@ -281,7 +281,7 @@ class SelectedStacks:
 
 
 def heads_of(snapshot: Snapshot) -> dict[ProcessId, Process | None]:
-    """The processes by which it is told whether a part of a job has stopped.
+    """The processes that show whether a part of a job has stopped.
 
     Returns:
         The root, `None` if it is unknown; of a launcher also the ranks that it has started.

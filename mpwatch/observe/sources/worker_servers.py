@@ -21,7 +21,7 @@ STILL_S = 4.0
 """As long as the hook waits before it reads the entries of its recorder."""
 AGAIN_S = 10.0
 INTERVAL_S = 2.0
-"""Interval at which the job is looked through."""
+"""Interval at which the job is checked for stalled ranks."""
 RANKS = 64
 """Servers asked at a time, one after another."""
 

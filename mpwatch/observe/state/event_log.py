@@ -93,34 +93,6 @@ SILENCE_LOGGED_S = 1.0
 which a hook is shown as silent; they would displace everything else."""
 
 
-RATE_WINDOW_S = 5.0
-
-
-class EventRate:
-    """Events of all hooks per second."""
-
-    def __init__(self) -> None:
-        self._marks: deque[tuple[float, int]] = deque()
-        self._count = 0
-
-    def add(self, count: int) -> None:
-        """Count events."""
-        self._count += count
-
-    def mark(self, at_s: float) -> None:
-        """Note the count at a reading."""
-        self._marks.append((at_s, self._count))
-        while len(self._marks) > 2 and self._marks[1][0] <= at_s - RATE_WINDOW_S:
-            self._marks.popleft()
-
-    def per_s(self) -> float | None:
-        """Events per second between the readings of the last `RATE_WINDOW_S`."""
-        if not self._marks:
-            return None
-        (began_s, began), (at_s, now) = self._marks[0], self._marks[-1]
-        return (now - began) / (at_s - began_s) if at_s > began_s else None
-
-
 class HookStateLog:
     """Logs the states of hooks."""
 

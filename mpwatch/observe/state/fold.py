@@ -16,7 +16,7 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended, ProcSample, StackSample, StacksTaken, TreeSample
 from mpwatch.model.snapshot import Process, Segment, Snapshot
 from mpwatch.observe.state.child_targets import TargetTable
-from mpwatch.observe.state.event_log import EventLog, EventRate, HookStateLog, note_words
+from mpwatch.observe.state.event_log import EventLog, HookStateLog, note_words
 from mpwatch.observe.state.flows import FlowTable
 from mpwatch.observe.state.history import HistoryKeeper
 from mpwatch.observe.state.hook_state import HookTable, with_queues
@@ -48,7 +48,6 @@ class Fold:
         self._history = HistoryKeeper()
         self._log = EventLog()
         self._hook_log = HookStateLog()
-        self._event_rate = EventRate()
         self._short_lived = ShortLived()
         self._equal_stacks = EqualStacks()
         self._call_sites = CallSites()
@@ -108,7 +107,6 @@ class Fold:
         self._forget_oldest()
         self._join_segments(tree)
         self._history.add(tree, self._segments, self._processes.numbers(tree))
-        self._event_rate.mark(tree.at_s)
         self._hook_log.add_silences(tree.at_s, self._log)
 
     def _add_sample(self, sample: ProcSample, parent: ProcessId | None, tree: TreeSample) -> None:
@@ -210,7 +208,6 @@ class Fold:
                 self._progress.add_hello(input)
             case HookSlice():
                 events = hook.add_slice(input)
-                self._event_rate.add(len(events))
                 self._progress.add_events(input, events)
                 for event in events:
                     self._flows.add(input.process, event)
@@ -268,7 +265,6 @@ class Fold:
             log=self._log.entries,
             log_dropped=self._log.dropped,
             errors=self._log.errors,
-            events_per_s=self._event_rate.per_s() if self._hooks else None,
             ticks_per_s=tree.ticks_per_s,
             nccl=self._nccl,
             problems=(*tree.problems, *tree.host.problems),

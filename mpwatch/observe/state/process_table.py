@@ -191,7 +191,6 @@ def _with_last_resources(sample: ProcSample, earlier: ProcSample) -> ProcSample:
         memory=earlier.memory,
         segments=earlier.segments,
         threads=sample.threads or earlier.threads,
-        is_reused=True,
     )
 
 

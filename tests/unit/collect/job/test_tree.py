@@ -69,7 +69,6 @@ def test_one_process_is_read_completely(proc: FakeProc) -> None:
     assert (sample.read_bytes, sample.written_bytes) == (10, 20)
     assert sample.born_wall_s == 1000.1
     assert sample.threads is not None
-    assert not sample.is_reused
     assert sample.problems == ()
 
 
@@ -158,7 +157,7 @@ def test_links_are_kept_until_their_number_moves(proc: FakeProc) -> None:
     assert first.fds is not None
     assert same.fds is not None
     assert moved.fds is not None
-    assert (same.fds.read_at_s, same.is_reused) == (first.fds.read_at_s, True)
+    assert same.fds.read_at_s == first.fds.read_at_s
     assert moved.fds.read_at_s == clock.now_s
     assert moved.fds.by_kind == {"pipe": 4, "socket": 16}
 
