@@ -12,7 +12,8 @@ from typing import Any, Protocol
 from mpwatch.model.snapshot import Playback
 from mpwatch.nodes.across.finding import JobFinding
 from mpwatch.nodes.across.judge import JobJudge
-from mpwatch.nodes.head import Head, NodeView
+from mpwatch.nodes.head.head import Head
+from mpwatch.nodes.head.view import NodeView
 from mpwatch.nodes.launchers.launch import ChangingNodes, Launch
 from mpwatch.nodes.recording import JobPlayer, JobRecording, problems_of
 from mpwatch.observe.sources.source import Pause, Seek, SetSpeed

@@ -10,8 +10,8 @@ from mpwatch.describe.findings import CAUSE, EVIDENCE, FIX, severity_word
 from mpwatch.model.units import numbers_text, seconds_text
 from mpwatch.nodes.across.finding import JobFinding
 from mpwatch.nodes.across.ranks import PlacedRank
-from mpwatch.nodes.documents import EMPTY_DUMP, Document
-from mpwatch.nodes.head import NodeView
+from mpwatch.nodes.agent.documents import EMPTY_DUMP, Document
+from mpwatch.nodes.head.view import NodeView
 from mpwatch.report.html import page, table
 from mpwatch.report.json import SCHEMA, utc_text
 from mpwatch.report.table import TextStyle

@@ -10,7 +10,7 @@ import pytest
 from textual.pilot import Pilot
 
 from mpwatch.nodes.across.judge import job_findings
-from mpwatch.nodes.head import NodeView
+from mpwatch.nodes.head.view import NodeView
 from mpwatch.nodes.job_source import (
     Answered,
     Deliver,
@@ -18,7 +18,7 @@ from mpwatch.nodes.job_source import (
     ProcessAnswer,
     ReplayJobSource,
 )
-from mpwatch.nodes.summary import FindingRow, NodeRow, NodeSummary
+from mpwatch.nodes.wire.summary import FindingRow, NodeRow, NodeSummary
 from mpwatch.observe.sources.source import Pause, Seek, SetSpeed
 from mpwatch.report.json import finding_json, process_json
 from mpwatch.tui.job_app import JobApp, StateArrived

@@ -12,8 +12,8 @@ from mpwatch.model.findings import Severity
 from mpwatch.model.units import numbers_text, seconds_text
 from mpwatch.nodes.across.finding import EVIDENCE_SHOWN, NAMES_SHOWN, JobFinding, names_text
 from mpwatch.nodes.across.ranks import STOPPED, JobRanks, PlacedRank, rank_name
-from mpwatch.nodes.head import NodeView
-from mpwatch.nodes.summary import RankRow
+from mpwatch.nodes.head.view import NodeView
+from mpwatch.nodes.wire.summary import RankRow
 
 NAMED_S = 5.0
 """After so long a rank that the others wait for is named as information. It is a warning from

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from mpwatch.diagnose.analysis.distributed.ranks import WORKING_PERCENT
 from mpwatch.diagnose.analysis.idle_time import STALLED_S
-from mpwatch.nodes.head import NodeView
-from mpwatch.nodes.summary import IN_RAY_GET, RankRow
+from mpwatch.nodes.head.view import NodeView
+from mpwatch.nodes.wire.summary import IN_RAY_GET, RankRow
 
 STOPPED = frozenset(("stopped", "traced"))
 _NEVER, _NOW = float("-inf"), float("inf")

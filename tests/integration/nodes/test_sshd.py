@@ -15,11 +15,12 @@ from pathlib import Path
 import pytest
 
 from mpwatch.nodes.across.judge import job_findings
-from mpwatch.nodes.agent import SILENCE_S
-from mpwatch.nodes.head import SILENT_S, STARTING_LIMIT, Head
+from mpwatch.nodes.agent.agent import SILENCE_S
+from mpwatch.nodes.head.head import STARTING_LIMIT, Head
+from mpwatch.nodes.head.view import SILENT_S
 from mpwatch.nodes.launchers.launch import AgentCommand
 from mpwatch.nodes.launchers.spec import launches
-from mpwatch.nodes.summary import BYTES_PER_S
+from mpwatch.nodes.wire.summary import BYTES_PER_S
 from tests import procfs
 from tests.conftest import Start, free_port
 from tests.integration.nodes.test_job import agents, command, run, until
@@ -72,7 +73,8 @@ def sshd(
     )
     (tmp_path / "ssh_config").write_text(
         f"Host node7 node8 many-*\n  HostName {address}\n  Port {port}\n"
-        f"  IdentityFile {tmp_path}/user\n  IdentitiesOnly yes\n  UserKnownHostsFile {tmp_path}/known\n"
+        f"  IdentityFile {tmp_path}/user\n  IdentitiesOnly yes\n"
+        f"  UserKnownHostsFile {tmp_path}/known\n"
         "  StrictHostKeyChecking accept-new\n"
         f"Host stranger\n  HostName {address}\n  Port {port}\n  IdentityFile none\n"
         f"  UserKnownHostsFile {tmp_path}/known2\n  StrictHostKeyChecking accept-new\n"

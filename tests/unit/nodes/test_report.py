@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from mpwatch.nodes.across.judge import job_findings
-from mpwatch.nodes.head import NodeView
+from mpwatch.nodes.head.view import NodeView
 from mpwatch.nodes.report import job_text
-from mpwatch.nodes.summary import FindingRow, NodeRow, NodeSummary
+from mpwatch.nodes.wire.summary import FindingRow, NodeRow, NodeSummary
 from mpwatch.report.table import TextStyle
 from tests.unit.nodes.across.test_across import NOW_S, elsewhere, node, row
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.nodes.find import gpu_driver, is_there, torch_version
+from mpwatch.nodes.agent.find import gpu_driver, is_there, torch_version
 from mpwatch.observe.sources.live import LiveOptions, LiveSource
 from mpwatch.observe.sources.source import Source
 

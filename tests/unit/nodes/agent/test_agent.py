@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.nodes.agent import Agent
-from mpwatch.nodes.framing import NODE_LIMIT_BYTES, FrameReader
-from mpwatch.nodes.messages import (
+from mpwatch.nodes.agent.agent import Agent
+from mpwatch.nodes.wire.framing import NODE_LIMIT_BYTES, FrameReader
+from mpwatch.nodes.wire.messages import (
     Answer,
     Ask,
     FromNode,

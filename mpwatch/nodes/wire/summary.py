@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from mpwatch.nodes.messages import Row, Sections, Summary, size_bytes
+from mpwatch.nodes.wire.messages import Row, Sections, Summary, size_bytes
 
 BYTES_PER_S = 5000
 """The most that a node sends for its summaries after the first one."""

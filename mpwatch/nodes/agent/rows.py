@@ -24,8 +24,8 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.waits import WaitEdge
-from mpwatch.nodes.messages import Sections
-from mpwatch.nodes.summary import (
+from mpwatch.nodes.wire.messages import Sections
+from mpwatch.nodes.wire.summary import (
     IN_RAY_GET,
     IN_RAY_TASK,
     IN_RAY_WAITING,
