@@ -17,6 +17,11 @@ from typing import Any
 
 import pytest
 
+from mpwatch.nodes.across.connections import waits_across
+from mpwatch.nodes.across.ranks import PlacedRank
+from mpwatch.nodes.head.head import Head
+from mpwatch.nodes.launchers.launch import AgentCommand
+from mpwatch.nodes.launchers.spec import launches
 from tests import procfs
 from tests.conftest import PROGRAMS, Program, Start, free_port
 
@@ -124,6 +129,43 @@ def test_a_dump_has_the_processes_of_all_nodes(sleepers: list[int], mark: str) -
     assert {node["state"] for node in nodes} == {"live"}
     assert sorted(p["pid"] for node in nodes for p in node["processes"]) == sorted(sleepers)
     assert [len(node["processes"]) for node in nodes] == [1, 1, 0]
+
+
+def test_a_connection_between_two_nodes_is_joined_by_both_ends(start: Start, mark: str) -> None:
+    serves = (
+        "import socket, time\ns = socket.create_server(('127.0.0.1', 0))\n"
+        "print('port', s.getsockname()[1], flush=True)\nc = s.accept()[0]\ntime.sleep(600)"
+    )
+    reads = "import socket, sys\nsocket.create_connection(('127.0.0.1', int(sys.argv[1]))).recv(1)"
+    shared = {"WORLD_SIZE": "2", "MPWATCH_TEST_JOB": mark}
+    program, _ = started_apart(start, "-c", serves, env={**shared, "RANK": "0"})
+    port = program.wait_for("port").split()[1]
+    _, client = started_apart(start, "-c", reads, port, env={**shared, "RANK": "1"})
+    head = Head(launches("local:2", AgentCommand({"MPWATCH_TEST_JOB": mark})))
+
+    def waiting() -> PlacedRank | None:
+        for view in head.views():
+            for row in view.summary.ranks if view.summary is not None else ():
+                if row.pid == client:
+                    return PlacedRank(view, row)
+        return None
+
+    def words() -> str:
+        head.step(0.1)
+        found = waiting()
+        return "" if found is None else " ".join(waits_across(found, head.views()))
+
+    try:
+        until(lambda: "at its other end" in words())
+        found = waiting()
+        said = words()
+        (other,) = {view.name for view in head.views()} - {found.view.name if found else ""}
+    finally:
+        head.close()
+
+    assert f"rank 1 on {found.view.name if found else ''} waits to read" in said
+    assert f" > 127.0.0.1:{port}" in said
+    assert f"at its other end is rank 0 on {other}" in said
 
 
 def test_a_report_of_a_job_has_its_ranks(sleepers: list[int], mark: str, tmp_path: Path) -> None:
