@@ -126,7 +126,7 @@ def _node_lines(view: NodeView, style: TextStyle) -> Iterator[str]:
         yield from style.wrap("  ".join(words), "", "    ")
         return
     node = view.summary.node
-    words += [node_words(view)]
+    words += [node_words(view), clock_words(view)]
     yield from style.wrap("  ".join(words), "", "    ")
     for stacks in node.stacks:
         yield from style.wrap(stacks, "    ", "      ")
@@ -139,6 +139,13 @@ def _node_lines(view: NodeView, style: TextStyle) -> Iterator[str]:
     for each in view.summary.findings:
         label = f"{each.label}: " if each.label else ""
         yield from style.wrap(f"{each.severity}  {label}{each.summary}", "    ", "      ")
+
+
+def clock_words(view: NodeView) -> str:
+    """The clock of a node minus the clock here, with its error."""
+    if view.clock_offset_s is None or view.clock_error_s is None:
+        return "clock not known"
+    return f"clock {view.clock_offset_s:+.3f} s (± {view.clock_error_s:.3f})"
 
 
 def node_words(view: NodeView) -> str:
