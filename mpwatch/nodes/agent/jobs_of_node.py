@@ -48,7 +48,7 @@ class JobsOfNode:
     exists: Callable[[ProcessId], bool] = is_there
     """Whether a process has not ended."""
     new_source: Callable[[ProcessId], Source] = field(
-        default=lambda root: LiveSource(root, LiveOptions())
+        default=lambda root: LiveSource(root, LiveOptions(samples_ranks=True))
     )
     driver: str | None = field(default_factory=gpu_driver)
     """The GPU driver of this machine; another one cannot be loaded while a job uses it."""

@@ -18,12 +18,16 @@ from typing import Any
 import pytest
 
 from mpwatch.nodes.across.connections import waits_across
+from mpwatch.nodes.across.finding import JobFinding
+from mpwatch.nodes.across.judge import JobJudge
+from mpwatch.nodes.across.pace import RULE as STRAGGLER
 from mpwatch.nodes.across.ranks import PlacedRank
 from mpwatch.nodes.head.head import Head
 from mpwatch.nodes.launchers.launch import AgentCommand
 from mpwatch.nodes.launchers.spec import launches
 from tests import procfs
 from tests.conftest import PROGRAMS, Program, Start, free_port
+from tests.integration.on_demand import ON_DEMAND
 
 pytestmark = pytest.mark.slow
 LIMIT_S = 90.0
@@ -166,6 +170,40 @@ def test_a_connection_between_two_nodes_is_joined_by_both_ends(start: Start, mar
     assert f"rank 1 on {found.view.name if found else ''} waits to read" in said
     assert f" > 127.0.0.1:{port}" in said
     assert f"at its other end is rank 0 on {other}" in said
+
+
+@ON_DEMAND
+def test_the_rank_that_is_slower_than_those_of_other_nodes_is_named(
+    start: Start, mark: str
+) -> None:
+    shared = {
+        "WORLD_SIZE": "3",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
+        "SLOW": "2",
+        "MPWATCH_TEST_JOB": mark,
+    }
+    path = str(PROGRAMS / "slow_rank.py")
+    ranks = [started_apart(start, path, env={**shared, "RANK": str(rank)}) for rank in range(3)]
+    for program, _ in ranks:
+        program.wait_for("ready")
+    head = Head(launches("local:3", AgentCommand({"MPWATCH_TEST_JOB": mark})))
+    judge = JobJudge()
+
+    def slowest() -> JobFinding | None:
+        head.step(0.5)
+        judge.see(head.views())
+        return next((each for each in judge.findings(head.views()) if each.rule == STRAGGLER), None)
+
+    try:
+        until(lambda: slowest() is not None, limit_s=300.0)
+        found = slowest()
+    finally:
+        head.close()
+
+    assert found is not None
+    assert (found.rank, found.pid) == (2, ranks[2][1])
+    assert "slow_input" in " ".join(found.evidence)
 
 
 def test_a_report_of_a_job_has_its_ranks(sleepers: list[int], mark: str, tmp_path: Path) -> None:
