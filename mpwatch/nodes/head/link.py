@@ -158,9 +158,9 @@ class Link:
 
 
 def last_line(*texts: str) -> str:
-    """The last line of the first text that has one, sanitized."""
+    """The last line of the first text that has one, sanitized, without a full stop."""
     for text in texts:
         lines = [line for line in text.splitlines() if line.strip()]
         if lines:
-            return clean(lines[-1].strip())
+            return clean(lines[-1].strip()).rstrip(".")
     return ""

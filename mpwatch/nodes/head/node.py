@@ -284,7 +284,7 @@ class Node:
         else:
             how = f"signal {-code}" if code < 0 else f"status {code}"
             sentence = f"{program} ended with {how}{told and f': {told}'}."
-        self._fail(sentence.replace("..", "."), "ended" if was_live else "failed")
+        self._fail(sentence, "ended" if was_live else "failed")
 
     def _is_refused(self, told: str) -> bool:
         """Whether the way was refused for the moment only; then it is waited for once more."""
