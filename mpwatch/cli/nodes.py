@@ -29,9 +29,11 @@ from mpwatch.model.findings import Severity
 if TYPE_CHECKING:
     from mpwatch.model.snapshot import Snapshot
     from mpwatch.nodes.across.finding import JobFinding
-    from mpwatch.nodes.head import Head, Keep, NodeView
+    from mpwatch.nodes.head.head import Head
+    from mpwatch.nodes.head.node import Keep
+    from mpwatch.nodes.head.view import NodeView
     from mpwatch.nodes.launchers.launch import ChangingNodes, Launch
-    from mpwatch.nodes.messages import Ask
+    from mpwatch.nodes.wire.messages import Ask
 
 
 def node(arguments: argparse.Namespace) -> int:
@@ -42,9 +44,9 @@ def node(arguments: argparse.Namespace) -> int:
             "mpwatch dump --job ssh:HOST",
         )
     source, sink = _own_descriptors()
-    from mpwatch.nodes.agent import STOP_S, Agent
-    from mpwatch.nodes.find import Selection, find_roots
-    from mpwatch.nodes.jobs_of_node import JobsOfNode
+    from mpwatch.nodes.agent.agent import STOP_S, Agent
+    from mpwatch.nodes.agent.find import Selection, find_roots
+    from mpwatch.nodes.agent.jobs_of_node import JobsOfNode
 
     selection = Selection(
         arguments.job_pids, arguments.raylet, dict(arguments.match), arguments.part
@@ -177,7 +179,7 @@ def _connected(
     arguments: argparse.Namespace, *, restarts: bool = False, keep: Keep | None = None
 ) -> Iterator[tuple[Head, Progress]]:
     """The head of the job, with its agents being started; ended when the command ends."""
-    from mpwatch.nodes.head import Head
+    from mpwatch.nodes.head.head import Head
 
     head = Head(job_launches(arguments.job, arguments), restarts=restarts, keep=keep)
     with exiting_on_signals(), Progress(f"reading {arguments.job}") as progress:
@@ -282,7 +284,7 @@ def _print(
     problems: Mapping[str, str],
     wall_s: float | None = None,
 ) -> None:
-    from mpwatch.nodes.documents import EMPTY_DIAGNOSIS, EMPTY_DUMP
+    from mpwatch.nodes.agent.documents import EMPTY_DIAGNOSIS, EMPTY_DUMP
     from mpwatch.nodes.report import job_json, job_text
     from mpwatch.report.json import text_of
 

@@ -12,10 +12,11 @@ from typing import Protocol
 from mpwatch.model.snapshot import Playback
 from mpwatch.nodes.across.finding import JobFinding
 from mpwatch.nodes.across.judge import JobJudge
-from mpwatch.nodes.head import Head, NodeView
+from mpwatch.nodes.head.head import Head
+from mpwatch.nodes.head.view import NodeView
+from mpwatch.nodes.head.view_source import NodeSource
 from mpwatch.nodes.launchers.launch import ChangingNodes, Launch
 from mpwatch.nodes.recording import JobPlayer, JobRecording, problems_of
-from mpwatch.nodes.view_source import NodeSource
 from mpwatch.observe.sources.source import Pause, Seek, SetSpeed
 
 DELIVER_S = 0.5

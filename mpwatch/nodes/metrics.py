@@ -11,7 +11,7 @@ import msgspec
 from mpwatch.model.findings import Severity
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.nodes.across.judge import job_findings
-from mpwatch.nodes.head import NodeView
+from mpwatch.nodes.head.view import NodeView
 from mpwatch.report.prometheus import Labels, Metric, metrics_of
 
 SERIES_LIMIT = 20_000

@@ -10,9 +10,9 @@ JSON lines, so that `zcat` reads it), with lines of its own:
 
 `job` is the first line. `at_s` is seconds since the recording began, by the clock of the head. A
 `node` line is written when one of its values has changed. `message` is a message of the node
-(`mpwatch.nodes.messages`). Every `KEY_S` seconds a member begins with the state of all nodes, where
-reading can begin; their summaries in it are repeated. Nothing that is read here is executed, and
-all of its text is sanitized.
+(`mpwatch.nodes.wire.messages`). Every `KEY_S` seconds a member begins with the state of all nodes,
+where reading can begin; their summaries in it are repeated. Nothing that is read here is executed,
+and all of its text is sanitized.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from mpwatch.model.sanitize import clean
 from mpwatch.nodes.across.finding import JobFinding
 from mpwatch.nodes.across.judge import JobJudge
 from mpwatch.nodes.across.pace import SAMPLE_S
-from mpwatch.nodes.framing import PROTOCOL
-from mpwatch.nodes.head import NodeState, NodeView, with_silence
-from mpwatch.nodes.messages import Answer, FromNode, Hello, Summary, sanitized
-from mpwatch.nodes.summary import MalformedSummary, SummaryReader
+from mpwatch.nodes.head.view import NodeState, NodeView, with_silence
+from mpwatch.nodes.wire.framing import PROTOCOL
+from mpwatch.nodes.wire.messages import Answer, FromNode, Hello, Summary, sanitized
+from mpwatch.nodes.wire.summary import MalformedSummary, SummaryReader
 from mpwatch.observe.recording.codec import CANNOT_ENCODE, JOB_KIND, SCHEMA
 from mpwatch.observe.recording.file import (
     LineWriter,

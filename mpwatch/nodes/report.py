@@ -10,8 +10,8 @@ from mpwatch.describe.findings import CAUSE, EVIDENCE, FIX, severity_word
 from mpwatch.model.units import numbers_text, seconds_text
 from mpwatch.nodes.across.finding import JobFinding
 from mpwatch.nodes.across.ranks import PlacedRank
-from mpwatch.nodes.documents import EMPTY_DUMP, Document
-from mpwatch.nodes.head import NodeView
+from mpwatch.nodes.agent.documents import EMPTY_DUMP, Document
+from mpwatch.nodes.head.view import NodeView
 from mpwatch.report.html import page, table
 from mpwatch.report.json import SCHEMA, utc_text
 from mpwatch.report.table import TextStyle
@@ -126,7 +126,7 @@ def _node_lines(view: NodeView, style: TextStyle) -> Iterator[str]:
         yield from style.wrap("  ".join(words), "", "    ")
         return
     node = view.summary.node
-    words += [node_words(view)]
+    words += [node_words(view), clock_words(view)]
     yield from style.wrap("  ".join(words), "", "    ")
     for stacks in node.stacks:
         yield from style.wrap(stacks, "    ", "      ")
@@ -139,6 +139,13 @@ def _node_lines(view: NodeView, style: TextStyle) -> Iterator[str]:
     for each in view.summary.findings:
         label = f"{each.label}: " if each.label else ""
         yield from style.wrap(f"{each.severity}  {label}{each.summary}", "    ", "      ")
+
+
+def clock_words(view: NodeView) -> str:
+    """The clock of a node minus the clock here, with its error."""
+    if view.clock_offset_s is None or view.clock_error_s is None:
+        return "clock not known"
+    return f"clock {view.clock_offset_s:+.3f} s (± {view.clock_error_s:.3f})"
 
 
 def node_words(view: NodeView) -> str:

@@ -9,9 +9,9 @@ from textual.binding import Binding
 from textual.message import Message
 
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.nodes.head import SILENT_S
+from mpwatch.nodes.head.view import SILENT_S
+from mpwatch.nodes.head.view_source import NodeSource
 from mpwatch.nodes.job_source import JobSource, JobState
-from mpwatch.nodes.view_source import NodeSource
 from mpwatch.tui.actions import HookActions, JobActions, ReplayActions, StackActions
 from mpwatch.tui.app import DashboardApp
 from mpwatch.tui.pages.job import silence_of

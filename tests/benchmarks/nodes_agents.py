@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Iterable
 
 from mpwatch.nodes.across.judge import JobJudge
-from mpwatch.nodes.head import Head
+from mpwatch.nodes.head.head import Head
 from mpwatch.nodes.launchers.launch import AgentCommand
 from mpwatch.nodes.launchers.spec import launches
 from tests import procfs

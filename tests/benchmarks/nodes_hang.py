@@ -37,12 +37,12 @@ from textual.message import Message
 from mpwatch import __version__
 from mpwatch.diagnose.analysis.distributed.collectives import STUCK
 from mpwatch.nodes.across.judge import JobJudge
-from mpwatch.nodes.head import NodeView
+from mpwatch.nodes.head.view import NodeView
 from mpwatch.nodes.job_source import JobState, LiveJobSource
 from mpwatch.nodes.launchers.launch import Launch
-from mpwatch.nodes.messages import Hello, Row, Summary, node_frame
 from mpwatch.nodes.recording import JobRecording, MessageLine
-from mpwatch.nodes.summary import SummaryReader
+from mpwatch.nodes.wire.messages import Hello, Row, Summary, node_frame
+from mpwatch.nodes.wire.summary import SummaryReader
 from mpwatch.tui import job_app
 from mpwatch.tui.job_app import JobApp, StateArrived
 from tests.tui.screen_text import screen_text

@@ -15,10 +15,10 @@ import sys
 import time
 
 from mpwatch.nodes.across.judge import JobJudge
-from mpwatch.nodes.framing import NODE_LIMIT_BYTES, FrameReader
-from mpwatch.nodes.head import NodeView
-from mpwatch.nodes.messages import Summary, message_of_node, node_frame
-from mpwatch.nodes.summary import NodeRow, RankRow, SummaryReader, SummaryWriter, row_of
+from mpwatch.nodes.head.view import NodeView
+from mpwatch.nodes.wire.framing import NODE_LIMIT_BYTES, FrameReader
+from mpwatch.nodes.wire.messages import Summary, message_of_node, node_frame
+from mpwatch.nodes.wire.summary import NodeRow, RankRow, SummaryReader, SummaryWriter, row_of
 
 RANKS = 64
 SECONDS = 5

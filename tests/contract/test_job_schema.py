@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from mpwatch.nodes.across.judge import job_findings
-from mpwatch.nodes.documents import (
+from mpwatch.nodes.agent.documents import (
     EMPTY_DIAGNOSIS,
     EMPTY_DUMP,
     Document,
     node_diagnosis,
     node_dump,
 )
-from mpwatch.nodes.head import NodeView
+from mpwatch.nodes.head.view import NodeView
 from mpwatch.nodes.report import job_json
 from mpwatch.report.json import text_of
 from tests.builders.report_job import job

@@ -25,8 +25,8 @@ from mpwatch.hook.transport.connection import Connection
 from mpwatch.model.cmdline import python_program
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.sanitize import clean
-from mpwatch.nodes.framing import NODE_LIMIT_BYTES, FrameReader, encode
-from mpwatch.nodes.messages import (
+from mpwatch.nodes.wire.framing import NODE_LIMIT_BYTES, FrameReader, encode
+from mpwatch.nodes.wire.messages import (
     Hello,
     NotAMessage,
     Part,
@@ -35,8 +35,8 @@ from mpwatch.nodes.messages import (
     message_of_node,
     node_frame,
 )
-from mpwatch.nodes.summary import MalformedSummary, SummaryReader
-from mpwatch.nodes.view_codec import NotASnapshot, SnapshotDecoder, SnapshotEncoder
+from mpwatch.nodes.wire.summary import MalformedSummary, SummaryReader
+from mpwatch.nodes.wire.view_codec import NotASnapshot, SnapshotDecoder, SnapshotEncoder
 from mpwatch.observe.recording.codec import SCHEMA, Header, LineEncoder, read_header
 from mpwatch.observe.recording.file import NotARecording, Recording, pack
 from mpwatch.observe.state.fold import Fold

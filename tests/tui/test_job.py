@@ -11,12 +11,12 @@ from textual.pilot import Pilot
 
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.nodes.across.judge import job_findings
-from mpwatch.nodes.head import NodeView
+from mpwatch.nodes.head.view import NodeView
+from mpwatch.nodes.head.view_source import NodeSource, Receive
 from mpwatch.nodes.job_source import Deliver, JobState, ReplayJobSource
-from mpwatch.nodes.messages import Close, Do, Next, Part, Refusal
-from mpwatch.nodes.summary import FindingRow, NodeRow, NodeSummary
-from mpwatch.nodes.view_codec import SnapshotEncoder
-from mpwatch.nodes.view_source import NodeSource, Receive
+from mpwatch.nodes.wire.messages import Close, Do, Next, Part, Refusal
+from mpwatch.nodes.wire.summary import FindingRow, NodeRow, NodeSummary
+from mpwatch.nodes.wire.view_codec import SnapshotEncoder
 from mpwatch.observe.sources.source import Pause, Seek, SetSpeed
 from mpwatch.tui.job_app import JobApp, StateArrived
 from tests.tui.golden_text import check_golden

@@ -8,10 +8,10 @@ import pytest
 from textual.pilot import Pilot
 
 from mpwatch.model.ids import ProcessId
-from mpwatch.nodes.head import NodeView
+from mpwatch.nodes.head.view import NodeView
 from mpwatch.nodes.job_source import JobState
-from mpwatch.nodes.messages import Close, Do, Part, Refusal
-from mpwatch.nodes.summary import FindingRow, NodeRow, NodeSummary
+from mpwatch.nodes.wire.messages import Close, Do, Part, Refusal
+from mpwatch.nodes.wire.summary import FindingRow, NodeRow, NodeSummary
 from mpwatch.tui.app import MpwatchApp
 from mpwatch.tui.job_app import JobApp
 from tests.builders.screen_job import MAIN, NOW_S

@@ -10,14 +10,12 @@ from mpwatch.diagnose.analysis.distributed.ranks import ALL_INSIDE_S, ALL_STALLE
 from mpwatch.diagnose.analysis.idle_time import STALLED_S
 from mpwatch.model.findings import Severity
 from mpwatch.model.units import numbers_text, seconds_text
+from mpwatch.nodes.across.connections import waits_across
 from mpwatch.nodes.across.finding import EVIDENCE_SHOWN, NAMES_SHOWN, JobFinding, names_text
-from mpwatch.nodes.across.ranks import STOPPED, JobRanks, PlacedRank, rank_name
-from mpwatch.nodes.head import NodeView
-from mpwatch.nodes.summary import RankRow
+from mpwatch.nodes.across.ranks import NAMED_S, STOPPED, JobRanks, PlacedRank, does, rank_name
+from mpwatch.nodes.head.view import NodeView
+from mpwatch.nodes.wire.summary import RankRow
 
-NAMED_S = 5.0
-"""After so long a rank that the others wait for is named as information. It is a warning from
-`STALLED_S` on: to save a checkpoint may take a rank some seconds."""
 CRITICAL_S = 60.0
 RANKS_LIMIT = 1_000_000
 """A job of more ranks is not believed: WORLD_SIZE comes from an environment."""
@@ -41,11 +39,11 @@ def of_collectives(ranks: JobRanks, views: Sequence[NodeView]) -> Iterator[JobFi
     if inside_count < known_count and live.quiet_s("late") < ALL_STALLED_S:
         return
     if late := live.placed("known"):
-        yield _stuck(live, late)
+        yield _stuck(live, late, views)
     elif live.quiet_s("inside") < STALLED_S:
         return
     elif gone := _gone(live):
-        yield _stuck(live, gone)
+        yield _stuck(live, gone, views)
     elif missing := missing_ranks(ranks, live):
         yield _unseen(ranks, missing, views)
     else:
@@ -84,12 +82,13 @@ def missing_ranks(ranks: JobRanks, live: JobRanks) -> list[int]:
     return [number for number in range(size) if number not in seen] if size <= RANKS_LIMIT else []
 
 
-def _stuck(live: JobRanks, late: Sequence[PlacedRank]) -> JobFinding:
+def _stuck(live: JobRanks, late: Sequence[PlacedRank], views: Sequence[NodeView]) -> JobFinding:
     """Ranks wait in a collective for others that are elsewhere or have ended.
 
     Args:
         live: The ranks of the nodes that answer.
         late: Those that are waited for.
+        views: All nodes.
     """
     since_s = live.quiet_s("inside")
     inside, unknown = live.rows("inside"), live.rows("unknown")
@@ -103,13 +102,14 @@ def _stuck(live: JobRanks, late: Sequence[PlacedRank]) -> JobFinding:
         severity = Severity.INFO
     others = f" and {len(late) - 1} more" if len(late) > 1 else ""
     evidence = [_inside_words(live), *map(_whereabouts, late[:NAMES_SHOWN])]
+    evidence += waits_across(first, views)
     evidence += _records([_first_inside(live), *late[:2]])
     if unknown:
         evidence.append(f"no stack is known of {_list(unknown)}, without progress as well")
     return JobFinding(
         rule=STUCK,
         severity=severity,
-        summary=(f"{_counted(live)} in {place} for {first.called}{others}, which {_does(first)}"),
+        summary=(f"{_counted(live)} in {place} for {first.called}{others}, which {does(first)}"),
         evidence=tuple(evidence),
         cause=(
             f"{place} ends when all ranks have entered it. The ranks that wait are not the cause, "
@@ -273,20 +273,7 @@ def _first_inside(live: JobRanks) -> PlacedRank:
 def _whereabouts(late: PlacedRank) -> str:
     row = late.row
     doing = f"; {row.doing}" if row.doing not in ("", row.line) and not row.is_ended else ""
-    return f"{late.called} (pid {row.pid}): {_does(late)}{doing}"
-
-
-def _does(late: PlacedRank) -> str:
-    """What a rank does while the others wait for it."""
-    row = late.row
-    at = f" at {row.line}" if row.line else ""
-    if row.is_ended:
-        return f"has ended ({row.ended})"
-    if row.state in STOPPED:
-        return f"is {row.state}{at}"
-    if late.quiet_s >= NAMED_S:
-        return f"has made no progress for {seconds_text(late.quiet_s)}{at}"
-    return f"is still working{at}" if late.is_working else f"was last seen{at or ' elsewhere'}"
+    return f"{late.called} (pid {row.pid}): {does(late)}{doing}"
 
 
 def _records(ranks: Iterable[PlacedRank]) -> Iterator[str]:

@@ -12,7 +12,7 @@ from mpwatch.nodes.across.finding import JobFinding
 from mpwatch.nodes.across.not_answering import not_answering
 from mpwatch.nodes.across.pace import Pace
 from mpwatch.nodes.across.ranks import NodeRanks, RankCache, jobs_of
-from mpwatch.nodes.head import NodeView
+from mpwatch.nodes.head.view import NodeView
 
 STANDSTILLS = frozenset((STUCK, MISMATCH, ray_calls.RULE))
 """Rules that say why a job makes no progress."""

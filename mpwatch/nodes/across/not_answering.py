@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from mpwatch.model.findings import Severity
 from mpwatch.model.units import seconds_text
 from mpwatch.nodes.across.finding import EVIDENCE_SHOWN, JobFinding, names_text
-from mpwatch.nodes.head import NodeView
+from mpwatch.nodes.head.view import NodeView
 
 RULE = "node-not-answering"
 _OUT_OF_DATE = (

@@ -11,13 +11,13 @@ from mpwatch.model.findings import Severity
 from mpwatch.nodes.across.collectives import missing_ranks
 from mpwatch.nodes.across.finding import JobFinding
 from mpwatch.nodes.across.ranks import JobRanks, NodeRanks, PlacedRank, is_rank
-from mpwatch.nodes.head import NodeView
-from mpwatch.nodes.summary import RankRow
+from mpwatch.nodes.head.view import NodeView
+from mpwatch.nodes.wire.summary import RankRow
 
 RULE = "straggler-rank"
 SAMPLE_S = 4.0
-"""A stack of a process that moves is shown for 3 s (`mpwatch.nodes.rows.FRESH_S`): at this interval
-none is counted twice."""
+"""A stack of a process that moves is shown for 3 s (`mpwatch.nodes.agent.rows.FRESH_S`): at this
+interval none is counted twice."""
 SAMPLES_LEAST = 15
 SAMPLES_KEPT = 60
 """Then the older ones count half."""

@@ -13,9 +13,13 @@ from typing import NamedTuple
 
 from mpwatch.diagnose.analysis.distributed.ranks import WORKING_PERCENT
 from mpwatch.diagnose.analysis.idle_time import STALLED_S
-from mpwatch.nodes.head import NodeView
-from mpwatch.nodes.summary import IN_RAY_GET, RankRow
+from mpwatch.model.units import seconds_text
+from mpwatch.nodes.head.view import NodeView
+from mpwatch.nodes.wire.summary import IN_RAY_GET, RankRow
 
+NAMED_S = 5.0
+"""After so long a rank that the others wait for is named as information. It is a warning from
+`STALLED_S` on: to save a checkpoint may take a rank some seconds."""
 STOPPED = frozenset(("stopped", "traced"))
 _NEVER, _NOW = float("-inf"), float("inf")
 
@@ -51,6 +55,19 @@ class PlacedRank(NamedTuple):
 def rank_name(row: RankRow) -> str:
     """`rank 301`, or its label and pid if it has no number."""
     return f"rank {row.rank}" if row.rank is not None else f"{row.label} ({row.pid})"
+
+
+def does(late: PlacedRank) -> str:
+    """What a rank does while the others wait for it."""
+    row = late.row
+    at = f" at {row.line}" if row.line else ""
+    if row.is_ended:
+        return f"has ended ({row.ended})"
+    if row.state in STOPPED:
+        return f"is {row.state}{at}"
+    if late.quiet_s >= NAMED_S:
+        return f"has made no progress for {seconds_text(late.quiet_s)}{at}"
+    return f"is still working{at}" if late.is_working else f"was last seen{at or ' elsewhere'}"
 
 
 class RankSet(NamedTuple):

@@ -146,7 +146,7 @@ class AgentCommand:
     """How agents are started."""
 
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Variables of the processes to observe; see `mpwatch.nodes.find.Selection`."""
+    """Variables of the processes to observe; see `mpwatch.nodes.agent.find.Selection`."""
     program: str = ""
     """The command of mpwatch on the nodes, for a shell: `python3 /shared/mpwatch.pyz`. If empty,
     this Python where it exists on the node, else `mpwatch` from PATH."""

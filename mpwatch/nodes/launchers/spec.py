@@ -28,7 +28,8 @@ FORMS = (
 def launches(spec: str, agent: AgentCommand) -> Sequence[Launch] | ChangingNodes:
     """The nodes of a job, each with the command that starts its agent; no agent is started.
 
-    Nodes that change are to be closed; `mpwatch.nodes.head.Head` does that for those it is given.
+    Nodes that change are to be closed; `mpwatch.nodes.head.head.Head` does that for those it
+    is given.
 
     Raises:
         CannotLaunch: SPEC is not as `FORMS` says, its engine is absent, or it names no node.

@@ -49,6 +49,8 @@ class LiveOptions:
     hook: HookUse = "use"
     stacks: bool = True
     """Take stacks without being asked: of new processes, and when the job stops."""
+    samples_ranks: bool = False
+    """Take stacks of ranks while they work; see `SelectedStacks`."""
     record: str | None = None
 
 
@@ -73,7 +75,9 @@ class LiveSource:
         self._observer = Observer(
             collectors or Collectors(root, hooks=options.hook != "ignore"),
             ObservationPlan(1.0 / options.refresh_hz, _request, gauges_s=GAUGES_S),
-            StackSchedule(SelectedStacks() if options.stacks else None),
+            StackSchedule(
+                SelectedStacks(samples_ranks=options.samples_ranks) if options.stacks else None
+            ),
             keep=self._recorder.write,
             injection=self._injection,
             clock=clock,

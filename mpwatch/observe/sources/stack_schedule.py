@@ -55,6 +55,10 @@ REPEATED_PER_READING = 2
 """Least limit for stopped processes without a hook."""
 REPEATED_READINGS = 4
 """In so many readings stacks of all processes are taken, if all have stopped."""
+RANK_S = 5.0
+"""Shortest interval between stacks of a rank that works, where ranks are sampled."""
+RANKS_PER_READING = 1
+"""So many ranks that work are sampled: 20 ms of cpu a second, whatever their number."""
 BUSY_PERCENT = 5.0
 YOUNG_S = 30.0
 YOUNG_AGAIN_S = 2.0
@@ -212,7 +216,14 @@ def python_processes(snapshot: Snapshot) -> list[ProcessId]:
 class SelectedStacks:
     """The automatic plan of the dashboard; see the module."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, samples_ranks: bool = False) -> None:
+        """Make a plan.
+
+        Args:
+            samples_ranks: Take stacks of ranks while they work, too, in turns: in how many of them
+                a rank waits for others shows which one is slow.
+        """
+        self._samples_ranks = samples_ranks
         self._turns: dict[ProcessId, RootTurn] = {}
         self._standstills: dict[ProcessId, Standstill] = {}
 
@@ -233,6 +244,7 @@ class SelectedStacks:
         again: list[ProcessId] = []
         hooked: list[tuple[float, ProcessId]] = []
         young: list[tuple[float, ProcessId]] = []
+        sampled: list[tuple[float, ProcessId]] = []
         due: list[ProcessId] = []
         heads = heads_of(snapshot)
         stopped = self._stopped(snapshot, heads)
@@ -259,11 +271,18 @@ class SelectedStacks:
                 may_be_due = process is heads[snapshot.root] or is_waited_for
                 if may_be_due and turn.is_due(snapshot, process, at_s - last_s):
                     due.append(process.process)
+                elif self._samples_ranks and process.sample.rank is not None:
+                    sampled.append((last_s, process.process))
             elif head_of(process) in stopped and _has_stopped_since(process, at_s - last_s):
                 again.append(process.process)
         due.extend(first[:FIRST_PER_READING])
         due.extend(process for _, process in sorted(hooked)[:HOOKED_PER_READING])
         due.extend(process for _, process in sorted(young)[:YOUNG_PER_READING])
+        due.extend(
+            process
+            for last_s, process in sorted(sampled)[:RANKS_PER_READING]
+            if at_s - last_s >= RANK_S
+        )
         limit = max(REPEATED_PER_READING, math.ceil(count / REPEATED_READINGS))
         due.extend(_odd_first(snapshot, again)[:limit])
         return due

@@ -18,13 +18,21 @@ from typing import Any
 import pytest
 
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.nodes import head as head_module
+from mpwatch.nodes.across.connections import waits_across
+from mpwatch.nodes.across.finding import JobFinding
+from mpwatch.nodes.across.judge import JobJudge
+from mpwatch.nodes.across.pace import RULE as STRAGGLER
+from mpwatch.nodes.across.ranks import PlacedRank
+from mpwatch.nodes.head import node as node_module
+from mpwatch.nodes.head.head import Head
 from mpwatch.nodes.job_source import JobState, LiveJobSource
 from mpwatch.nodes.launchers import local
 from mpwatch.nodes.launchers.launch import AgentCommand
+from mpwatch.nodes.launchers.spec import launches
 from mpwatch.observe.sources.source import Follow
 from tests import procfs
 from tests.conftest import PROGRAMS, Program, Start, free_port
+from tests.integration.on_demand import ON_DEMAND
 
 pytestmark = pytest.mark.slow
 LIMIT_S = 90.0
@@ -135,7 +143,7 @@ def test_a_dump_has_the_processes_of_all_nodes(sleepers: list[int], mark: str) -
 def test_a_node_is_opened_in_place_and_again_when_its_agent_was_killed(
     stuck_ranks: list[int], mark: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(head_module, "RESTART_S", 0.5)
+    monkeypatch.setattr(node_module, "RESTART_S", 0.5)
     agent = AgentCommand({"MPWATCH_TEST_JOB": mark})
     source = LiveJobSource("local:2", local.launches("2", agent))
     states: list[JobState] = []
@@ -188,6 +196,77 @@ def functions_of(snapshot: Snapshot) -> set[str]:
 
 def cmdline(pid: int) -> str:
     return procfs.text(pid, "cmdline").replace("\0", " ")
+
+
+def test_a_connection_between_two_nodes_is_joined_by_both_ends(start: Start, mark: str) -> None:
+    serves = (
+        "import socket, time\ns = socket.create_server(('127.0.0.1', 0))\n"
+        "print('port', s.getsockname()[1], flush=True)\nc = s.accept()[0]\ntime.sleep(600)"
+    )
+    reads = "import socket, sys\nsocket.create_connection(('127.0.0.1', int(sys.argv[1]))).recv(1)"
+    shared = {"WORLD_SIZE": "2", "MPWATCH_TEST_JOB": mark}
+    program, _ = started_apart(start, "-c", serves, env={**shared, "RANK": "0"})
+    port = program.wait_for("port").split()[1]
+    _, client = started_apart(start, "-c", reads, port, env={**shared, "RANK": "1"})
+    head = Head(launches("local:2", AgentCommand({"MPWATCH_TEST_JOB": mark})))
+
+    def waiting() -> PlacedRank | None:
+        for view in head.views():
+            for row in view.summary.ranks if view.summary is not None else ():
+                if row.pid == client:
+                    return PlacedRank(view, row)
+        return None
+
+    def words() -> str:
+        head.step(0.1)
+        found = waiting()
+        return "" if found is None else " ".join(waits_across(found, head.views()))
+
+    try:
+        until(lambda: "at its other end" in words())
+        found = waiting()
+        said = words()
+        (other,) = {view.name for view in head.views()} - {found.view.name if found else ""}
+    finally:
+        head.close()
+
+    assert f"rank 1 on {found.view.name if found else ''} waits to read" in said
+    assert f" > 127.0.0.1:{port}" in said
+    assert f"at its other end is rank 0 on {other}" in said
+
+
+@ON_DEMAND
+def test_the_rank_that_is_slower_than_those_of_other_nodes_is_named(
+    start: Start, mark: str
+) -> None:
+    shared = {
+        "WORLD_SIZE": "3",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
+        "SLOW": "2",
+        "MPWATCH_TEST_JOB": mark,
+    }
+    path = str(PROGRAMS / "slow_rank.py")
+    ranks = [started_apart(start, path, env={**shared, "RANK": str(rank)}) for rank in range(3)]
+    for program, _ in ranks:
+        program.wait_for("ready")
+    head = Head(launches("local:3", AgentCommand({"MPWATCH_TEST_JOB": mark})))
+    judge = JobJudge()
+
+    def slowest() -> JobFinding | None:
+        head.step(0.5)
+        judge.see(head.views())
+        return next((each for each in judge.findings(head.views()) if each.rule == STRAGGLER), None)
+
+    try:
+        until(lambda: slowest() is not None, limit_s=300.0)
+        found = slowest()
+    finally:
+        head.close()
+
+    assert found is not None
+    assert (found.rank, found.pid) == (2, ranks[2][1])
+    assert "slow_input" in " ".join(found.evidence)
 
 
 def test_a_report_of_a_job_has_its_ranks(sleepers: list[int], mark: str, tmp_path: Path) -> None:

@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 
-from mpwatch.nodes import head as head_module
-from mpwatch.nodes.head import Head, NodeView
+from mpwatch.nodes.head import node as node_module
+from mpwatch.nodes.head.head import Head
+from mpwatch.nodes.head.view import NodeView
 from mpwatch.nodes.launchers.launch import AgentCommand
 from mpwatch.nodes.launchers.ray_actor import FOLDER
 from mpwatch.nodes.launchers.spec import launches
@@ -240,7 +241,7 @@ def test_nodes_that_join_leave_and_die_are_followed(
 def test_an_actor_that_is_killed_is_started_again(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(head_module, "RESTART_S", 0.5)
+    monkeypatch.setattr(node_module, "RESTART_S", 0.5)
     with connected(cluster.spec, restarts=True) as head:
         step_until(head, lambda views: states(views)[:2] == ["live", "live"])
         before = set(agents())

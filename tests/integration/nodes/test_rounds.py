@@ -24,7 +24,7 @@ ROUNDS = int(os.environ.get("MPWATCH_ROUNDS", "100"))
 SEED = 16
 HEAD = """
 import sys
-from mpwatch.nodes.head import Head
+from mpwatch.nodes.head.head import Head
 from mpwatch.nodes.launchers.launch import AgentCommand, Launch
 agent = AgentCommand({"MPWATCH_TEST_JOB": sys.argv[1]})
 link = ("sh", "-c", '"$@"; exit $?', "link")

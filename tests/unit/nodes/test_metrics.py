@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mpwatch.nodes.head import NodeView
+from mpwatch.nodes.head.view import NodeView
 from mpwatch.nodes.metrics import job_metrics, node_metrics
 from mpwatch.report.prometheus import exposition_of
 from tests.unit.nodes.jobs import rank, snapshot

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.nodes.head import NodeView
-from mpwatch.nodes.messages import Answer, Hello, Summary
+from mpwatch.nodes.head.view import NodeView
 from mpwatch.nodes.recording import (
     KEY_S,
     JobPlayer,
@@ -18,7 +17,8 @@ from mpwatch.nodes.recording import (
     problems_of,
     replayed_to_end,
 )
-from mpwatch.nodes.summary import NodeRow, NodeSummary, RankRow, SummaryReader, row_of
+from mpwatch.nodes.wire.messages import Answer, Hello, Summary
+from mpwatch.nodes.wire.summary import NodeRow, NodeSummary, RankRow, SummaryReader, row_of
 from mpwatch.observe.recording.file import (
     NotARecording,
     Recording,

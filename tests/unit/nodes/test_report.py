@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from mpwatch.nodes.across.judge import job_findings
-from mpwatch.nodes.head import NodeView
+from mpwatch.nodes.head.view import NodeView
 from mpwatch.nodes.report import job_text
-from mpwatch.nodes.summary import FindingRow, NodeRow, NodeSummary
+from mpwatch.nodes.wire.summary import FindingRow, NodeRow, NodeSummary
 from mpwatch.report.table import TextStyle
 from tests.unit.nodes.across.test_across import NOW_S, elsewhere, node, row
 
@@ -37,13 +37,13 @@ def test_a_node_without_a_job_says_so() -> None:
     idle = NodeSummary(NOW_S, NodeRow(state="no-job"))
     reading = NodeSummary(NOW_S, NodeRow(state="starting"))
     views = [
-        NodeView("node-1", "live", 0.1, summary=idle),
+        NodeView("node-1", "live", 0.1, summary=idle, clock_offset_s=-0.25, clock_error_s=0.002),
         NodeView("node-2", "live", 0.1, summary=reading),
     ]
 
     assert job_text(views, [], style=STYLE).splitlines() == [
         "No findings about the job as a whole.",
         "",
-        "node-1  live  no torch process of the job",
-        "node-2  live  reading its processes",
+        "node-1  live  no torch process of the job  clock -0.250 s (± 0.002)",
+        "node-2  live  reading its processes  clock not known",
     ]

@@ -15,8 +15,8 @@ from mpwatch.nodes.across.finding import JobFinding
 from mpwatch.nodes.across.judge import JobJudge, job_findings
 from mpwatch.nodes.across.not_answering import RULE as NOT_ANSWERING
 from mpwatch.nodes.across.pace import RULE as STRAGGLER
-from mpwatch.nodes.head import NodeState, NodeView
-from mpwatch.nodes.summary import FindingRow, NodeRow, NodeSummary, RankRow
+from mpwatch.nodes.head.view import NodeState, NodeView
+from mpwatch.nodes.wire.summary import FindingRow, NodeRow, NodeSummary, RankRow
 
 NOW_S = 1000.0
 

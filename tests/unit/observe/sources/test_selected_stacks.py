@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -13,6 +14,8 @@ from mpwatch.observe.sources.stack_schedule import (
     FIRST_PER_READING,
     HOOKED_PER_READING,
     LONGER,
+    RANK_S,
+    RANKS_PER_READING,
     REPEATED_READINGS,
     ROOT_LIMIT_S,
     ROOT_S,
@@ -31,8 +34,8 @@ from tests.builders.samples import MAIN, WORKER_0, sample, tree
 class Plan:
     """A schedule with the plan of the dashboard, and the processes that are due."""
 
-    def __init__(self) -> None:
-        self.schedule = StackSchedule(SelectedStacks())
+    def __init__(self, *, samples_ranks: bool = False) -> None:
+        self.schedule = StackSchedule(SelectedStacks(samples_ranks=samples_ranks))
 
     def due(
         self, snapshot: Snapshot, excluded: frozenset[ProcessId] = frozenset()
@@ -316,6 +319,7 @@ def launched(
     pauses: frozenset[int] = frozenset(),
     asked_at_s: Mapping[int, ProcessId] = {},
     opens: frozenset[int] = frozenset(),
+    samples_ranks: bool = False,
 ) -> list[tuple[float, ProcessId]]:
     """The stacks taken of a launcher that polls and of its ranks, which stop after 20 s.
 
@@ -325,8 +329,9 @@ def launched(
         pauses: Numbers of ranks that use cpu every ten seconds only, while they work.
         asked_at_s: When the user asks for the stacks of a process.
         opens: Numbers of ranks that stop in open(2), the others in a futex.
+        samples_ranks: Whether ranks that work are sampled.
     """
-    fold, plan, looked = Fold(), Plan(), []
+    fold, plan, looked = Fold(), Plan(samples_ranks=samples_ranks), []
     for second in range(1, seconds + 1):
         at_s = float(second)
         polling = ThreadSample(100, "torchrun", "S", second)
@@ -346,7 +351,7 @@ def launched(
             rank = sample(
                 ProcessId(200 + number, 1), at_s, parent=100, role="rank", threads=(thread,)
             )
-            ranks.append(replace(rank, is_python=True))
+            ranks.append(replace(rank, is_python=True, rank=number))
         fold.apply(tree(at_s, replace(root, is_python=True), *ranks))
         if second in asked_at_s:
             plan.schedule.request(TakeStacks(asked_at_s[second]))
@@ -384,6 +389,18 @@ def test_stacks_of_a_rank_with_usual_pauses_are_taken_as_soon_as_most_others_sta
     taken = launched(60, pauses=frozenset({0}), asked_at_s={18: pausing})
 
     assert min(at_s for at_s, each in taken if each == pausing and at_s > 18.0) <= 21.0 + STILL_S
+
+
+def test_ranks_that_work_are_sampled_in_turns_where_that_is_wanted() -> None:
+    first_s = RANKS / FIRST_PER_READING
+
+    taken = launched(200, frozenset(range(RANKS)), samples_ranks=True)
+
+    again = [process for at_s, process in taken if at_s > first_s + RANK_S]
+    assert len(again) <= RANKS_PER_READING * 200
+    counts = Counter(again)
+    assert set(counts) == {ProcessId(200 + number, 1) for number in range(RANKS)}
+    assert max(counts.values()) - min(counts.values()) <= 1
 
 
 def test_stacks_of_ranks_that_all_work_are_taken_once() -> None:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from mpwatch.nodes.messages import Row, Sections, Summary, size_bytes
+from mpwatch.nodes.wire.messages import Row, Sections, Summary, size_bytes
 
 BYTES_PER_S = 5000
 """The most that a node sends for its summaries after the first one."""
@@ -99,6 +99,18 @@ class RankRow(msgspec.Struct, frozen=True):
     """The pid of the root of its job on this node."""
 
 
+class SocketRow(msgspec.Struct, frozen=True):
+    """One end of a TCP connection that leads out of the jobs of a node; section `sockets`."""
+
+    pid: int
+    label: str
+    local: str
+    """`10.0.0.1:4000`."""
+    remote: str
+    is_awaited: bool = False
+    """Whether the main thread waits to read from it."""
+
+
 class FindingRow(msgspec.Struct, frozen=True):
     """One unresolved finding of a node; section `findings`."""
 
@@ -123,12 +135,14 @@ class NodeSummary:
     """By rank, those without a number last; the same object until one of them changes."""
     findings: tuple[FindingRow, ...] = ()
     """Most urgent first."""
+    sockets: tuple[SocketRow, ...] = ()
 
 
 _ROWS: Mapping[str, type[msgspec.Struct]] = {
     "node": NodeRow,
     "findings": FindingRow,
     "ranks": RankRow,
+    "sockets": SocketRow,
 }
 """Sections in the order in which their changes are sent."""
 
@@ -295,6 +309,7 @@ class SummaryReader:
             node=node,
             ranks=self._ranks,
             findings=tuple(sorted(findings, key=lambda row: row.order)),
+            sockets=tuple(self._typed["sockets"].values()),
         )
 
 

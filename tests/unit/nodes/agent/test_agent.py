@@ -11,9 +11,9 @@ from contextlib import contextmanager
 
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.nodes.agent import Agent
-from mpwatch.nodes.framing import NODE_LIMIT_BYTES, FrameReader, encode
-from mpwatch.nodes.messages import (
+from mpwatch.nodes.agent.agent import Agent
+from mpwatch.nodes.wire.framing import NODE_LIMIT_BYTES, FrameReader, encode
+from mpwatch.nodes.wire.messages import (
     Answer,
     Ask,
     FromHead,
@@ -30,7 +30,7 @@ from mpwatch.nodes.messages import (
     head_frame,
     message_of_node,
 )
-from mpwatch.nodes.view_codec import VERSION, SnapshotDecoder
+from mpwatch.nodes.wire.view_codec import VERSION, SnapshotDecoder
 from mpwatch.observe.sources.source import Command
 from tests.unit.nodes.jobs import ALL_REDUCE, rank, snapshot
 

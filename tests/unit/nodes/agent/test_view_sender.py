@@ -9,7 +9,8 @@ import pytest
 
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.nodes.messages import (
+from mpwatch.nodes.agent.view_sender import UNASKED_S, ViewSender
+from mpwatch.nodes.wire.messages import (
     Close,
     Do,
     Next,
@@ -21,8 +22,7 @@ from mpwatch.nodes.messages import (
     message_of_head,
     node_frame,
 )
-from mpwatch.nodes.view_codec import PART_BYTES, SnapshotDecoder
-from mpwatch.nodes.view_sender import UNASKED_S, ViewSender
+from mpwatch.nodes.wire.view_codec import PART_BYTES, SnapshotDecoder
 from mpwatch.observe.sources.source import Command, Focus, Follow, ReadAllocators, TakeStacks
 from tests.unit.nodes.jobs import rank, snapshot
 

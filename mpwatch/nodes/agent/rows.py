@@ -24,8 +24,9 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.waits import WaitEdge
-from mpwatch.nodes.messages import Sections
-from mpwatch.nodes.summary import (
+from mpwatch.nodes.agent.sockets import socket_rows
+from mpwatch.nodes.wire.messages import Sections
+from mpwatch.nodes.wire.summary import (
     IN_RAY_GET,
     IN_RAY_TASK,
     IN_RAY_WAITING,
@@ -133,6 +134,7 @@ class Rows:
                 for order, (each, label) in enumerate(findings[:FINDINGS_LIMIT])
             },
             "ranks": {key: row_of(row) for key, row in ranks.items()},
+            "sockets": {key: row_of(row) for key, row in socket_rows(snapshots).items()},
         }
 
     def _rank_rows(self, index: Index) -> Iterator[tuple[ProcessId, RankRow]]:

@@ -13,7 +13,7 @@ import msgspec
 
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.sanitize import MESSAGE_LIMIT, clean
-from mpwatch.nodes.framing import HEAD_LIMIT_BYTES, NODE_LIMIT_BYTES, encode
+from mpwatch.nodes.wire.framing import HEAD_LIMIT_BYTES, NODE_LIMIT_BYTES, encode
 
 DEPTH_LIMIT = 20
 """The deepest document is a dump: processes, threads, frames, local variables."""
@@ -21,7 +21,7 @@ DEPTH_LIMIT = 20
 Row: TypeAlias = dict[str, Any]
 """Fields of a row of a summary, or those of them that have changed."""
 Sections: TypeAlias = dict[str, dict[str, Row]]
-"""Rows of a summary by section and key; see `mpwatch.nodes.summary`."""
+"""Rows of a summary by section and key; see `mpwatch.nodes.wire.summary`."""
 
 
 class Hello(msgspec.Struct, tag="hello"):
@@ -64,7 +64,7 @@ class Pong(msgspec.Struct, tag="pong"):
 
 
 class Part(msgspec.Struct, tag="part"):
-    """A part of a snapshot that a head has asked for; see `mpwatch.nodes.view_codec`."""
+    """A part of a snapshot that a head has asked for; see `mpwatch.nodes.wire.view_codec`."""
 
     view: int
     number: int

@@ -1,6 +1,6 @@
 """The agent on a node: sends its summary each second, answers the head, ends with its input.
 
-It speaks frames over two pipes (`mpwatch.nodes.framing`), opens no port, writes no file, and
+It speaks frames over two pipes (`mpwatch.nodes.wire.framing`), opens no port, writes no file, and
 injects nothing. At most one unsent message exists: while the head does not read, nothing is
 collected for it, and the next summary has the values of the time when it is made.
 """
@@ -17,9 +17,12 @@ from typing import Any, Protocol
 
 from mpwatch import __version__
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.nodes.documents import node_diagnosis, node_dump
-from mpwatch.nodes.framing import HEAD_LIMIT_BYTES, PROTOCOL, FrameReader, FrameTooLong
-from mpwatch.nodes.messages import (
+from mpwatch.nodes.agent.documents import node_diagnosis, node_dump
+from mpwatch.nodes.agent.rows import Rows
+from mpwatch.nodes.agent.view_sender import POLL_S, OpenableJobs, ViewSender
+from mpwatch.nodes.metrics import node_metrics
+from mpwatch.nodes.wire.framing import HEAD_LIMIT_BYTES, PROTOCOL, FrameReader, FrameTooLong
+from mpwatch.nodes.wire.messages import (
     Answer,
     Ask,
     Close,
@@ -35,11 +38,8 @@ from mpwatch.nodes.messages import (
     message_of_head,
     node_frame,
 )
-from mpwatch.nodes.metrics import node_metrics
-from mpwatch.nodes.rows import Rows
-from mpwatch.nodes.summary import SummaryWriter
-from mpwatch.nodes.view_codec import VERSION
-from mpwatch.nodes.view_sender import POLL_S, OpenableJobs, ViewSender
+from mpwatch.nodes.wire.summary import SummaryWriter
+from mpwatch.nodes.wire.view_codec import VERSION
 
 SUMMARY_S = 1.0
 """Interval of summaries."""

@@ -7,10 +7,10 @@ A frame is a header, then a body of `length` bytes:
     length    4 bytes  of the body, big-endian
     crc32     4 bytes  of protocol, length and body, big-endian
 
-The layout of the header and the first message of each side (`mpwatch.nodes.messages.Hello`) are the
-same in all versions, so that an agent of another version can be named. Login shells print banners
-and some launchers mix in lines of their own: bytes that are no frame are skipped up to the next
-magic and counted. Nothing that is read here is executed or unpickled.
+The layout of the header and the first message of each side (`mpwatch.nodes.wire.messages.Hello`)
+are the same in all versions, so that an agent of another version can be named. Login shells print
+banners and some launchers mix in lines of their own: bytes that are no frame are skipped up to the
+next magic and counted. Nothing that is read here is executed or unpickled.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ import pytest
 
 from mpwatch.model.account import Account, Activity, ProcessAccount, ThreadAccount
 from mpwatch.model.snapshot import LogEntry, Snapshot, Trends
-from mpwatch.nodes import view_codec
-from mpwatch.nodes.view_codec import NotASnapshot, SnapshotDecoder, SnapshotEncoder
+from mpwatch.nodes.wire import view_codec
+from mpwatch.nodes.wire.view_codec import NotASnapshot, SnapshotDecoder, SnapshotEncoder
 from tests.builders.screen_job import MAIN, NOW_S
 from tests.tui.scripted import ended_job, gpu_job, loader_job, without_hook
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.nodes.find import gpu_driver, is_there, torch_version
+from mpwatch.nodes.agent.find import gpu_driver, is_there, torch_version
 from mpwatch.observe.sources.live import LiveOptions, LiveSource
 from mpwatch.observe.sources.source import Command, Source
 
@@ -51,7 +51,7 @@ class JobsOfNode:
     exists: Callable[[ProcessId], bool] = is_there
     """Whether a process has not ended."""
     new_source: Callable[[ProcessId], Source] = field(
-        default=lambda root: LiveSource(root, LiveOptions())
+        default=lambda root: LiveSource(root, LiveOptions(samples_ranks=True))
     )
     driver: str | None = field(default_factory=gpu_driver)
     """The GPU driver of this machine; another one cannot be loaded while a job uses it."""

@@ -12,17 +12,21 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.nodes import head as head_module
-from mpwatch.nodes.head import CLOCKS_APART, Head, NodeView, _ClockOffset
+from mpwatch.nodes.head import head as head_module
+from mpwatch.nodes.head import node as node_module
+from mpwatch.nodes.head import view as view_module
+from mpwatch.nodes.head.clock_offset import CLOCKS_APART, ClockOffset
+from mpwatch.nodes.head.head import Head
+from mpwatch.nodes.head.view import NodeView
 from mpwatch.nodes.launchers.launch import Launch
 from tests import procfs
 
 LIMIT_S = 30.0
 AGENT = """
 import os, sys, time
-from mpwatch.nodes.framing import encode
-from mpwatch.nodes.messages import Answer, Hello, Summary, node_frame
-from mpwatch.nodes.summary import NodeRow, RankRow, row_of
+from mpwatch.nodes.wire.framing import encode
+from mpwatch.nodes.wire.messages import Answer, Hello, Summary, node_frame
+from mpwatch.nodes.wire.summary import NodeRow, RankRow, row_of
 def say(data): os.write(1, data)
 hello = node_frame(Hello("9.9", "machine", os.getpid()))
 rank = row_of(RankRow(pid=5, label="rank 0", rank=0))
@@ -99,7 +103,7 @@ def test_each_way_to_fail_is_one_sentence() -> None:
 
 
 def test_a_host_that_does_not_answer_has_failed_after_the_limit_of_its_engine() -> None:
-    hung = ("sh", "-c", "echo connecting >&2; sleep 1000 & wait")
+    hung = ("sh", "-c", "echo Authorised use only. >&2; sleep 1000 & wait")
     head = Head([Launch("a", hung, start_s=0.5), Launch("b", hung, start_s=100.0)])
     try:
         until(head, lambda: head.views()[0].state == "failed")
@@ -111,11 +115,11 @@ def test_a_host_that_does_not_answer_has_failed_after_the_limit_of_its_engine() 
     assert other.state == "starting"
 
     assert view.problem.startswith("It did not answer within")
-    assert "connecting" in view.problem
+    assert view.problem.endswith(": Authorised use only.")
 
 
 def test_hosts_that_hang_do_not_hold_up_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(head_module, "HELD_UP_S", 0.2)
+    monkeypatch.setattr(node_module, "HELD_UP_S", 0.2)
     monkeypatch.setattr(head_module, "STARTING_LIMIT", 2)
     hung = [Launch(f"hung-{n}", ("sleep", "1000"), start_s=1000.0) for n in range(6)]
     fine = [Launch(f"fine-{n}", agent("say(hello + full); until_eof()")) for n in range(3)]
@@ -134,7 +138,7 @@ def test_hosts_that_hang_do_not_hold_up_the_others(monkeypatch: pytest.MonkeyPat
 def test_a_way_that_is_refused_for_the_moment_is_tried_again(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(head_module, "REFUSED_S", 0.05)
+    monkeypatch.setattr(node_module, "REFUSED_S", 0.05)
     reset = f"echo x >> {tmp_path}/a; echo 'Connection reset by 10.0.0.1' >&2; exit 255"
     twice = f"[ $(wc -l < {tmp_path}/b) -ge 2 ]"
     second = f"echo x >> {tmp_path}/b; if ! {twice}; then echo reset >&2; exit 255; fi; exec "
@@ -156,7 +160,7 @@ def test_a_way_that_is_refused_for_the_moment_is_tried_again(
         "b": "live",
         "c": "failed",
     }
-    assert (tmp_path / "a").read_text().count("x") == head_module.REFUSALS_LIMIT + 1
+    assert (tmp_path / "a").read_text().count("x") == node_module.REFUSALS_LIMIT + 1
 
 
 def test_no_more_agents_are_started_at_a_time_than_the_limit(
@@ -199,7 +203,7 @@ def test_an_engine_may_explain_what_it_has_printed() -> None:
 def test_a_node_whose_agent_exits_has_ended_and_one_that_stops_is_silent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(head_module, "SILENT_S", 0.3)
+    monkeypatch.setattr(view_module, "SILENT_S", 0.3)
     with job(
         gone="say(hello + full); os.read(0, 1); os.kill(os.getpid(), 9)",
         stopped="say(hello + full); until_eof()",
@@ -254,8 +258,8 @@ def test_a_lost_summary_makes_the_head_ask_for_all_of_it() -> None:
 @pytest.mark.parametrize("ahead_s", [0.0, 3600.0, -7.5])
 def test_the_clock_of_a_node_is_known_to_half_of_a_round_trip(ahead_s: float) -> None:
     script = f"""
-from mpwatch.nodes.framing import HEAD_LIMIT_BYTES, FrameReader
-from mpwatch.nodes.messages import Ping, Pong, message_of_head
+from mpwatch.nodes.wire.framing import HEAD_LIMIT_BYTES, FrameReader
+from mpwatch.nodes.wire.messages import Ping, Pong, message_of_head
 reader = FrameReader(HEAD_LIMIT_BYTES)
 say(hello + full)
 while data := os.read(0, 65536):
@@ -277,8 +281,8 @@ while data := os.read(0, 65536):
 
 
 ANSWERS = """
-from mpwatch.nodes.framing import HEAD_LIMIT_BYTES, FrameReader
-from mpwatch.nodes.messages import Ping, Pong, message_of_head
+from mpwatch.nodes.wire.framing import HEAD_LIMIT_BYTES, FrameReader
+from mpwatch.nodes.wire.messages import Ping, Pong, message_of_head
 reader = FrameReader(HEAD_LIMIT_BYTES)
 say(hello + full)
 walls = [time.time(), time.time() + 3600.0]
@@ -327,7 +331,7 @@ def test_the_offset_of_a_clock_is_known_less_and_less_until_it_is_estimated_agai
 def test_the_better_estimate_of_a_clock_is_kept(
     newer: tuple[float, float, float], is_kept: bool
 ) -> None:
-    assert _ClockOffset(0.251, 0.002, 100.0).is_better(_ClockOffset(*newer)) is is_kept
+    assert ClockOffset(0.251, 0.002, 100.0).is_better(ClockOffset(*newer)) is is_kept
 
 
 def test_closing_leaves_no_agent_behind() -> None:
@@ -347,7 +351,7 @@ def _children() -> list[int]:
 def test_a_node_that_has_ended_is_started_again_if_wanted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(head_module, "RESTART_S", 0.1)
+    monkeypatch.setattr(node_module, "RESTART_S", 0.1)
     head = Head([Launch("a", agent("say(hello + full)"))], restarts=True)
     try:
         before = 0

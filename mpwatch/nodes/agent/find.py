@@ -12,7 +12,7 @@ from mpwatch.collect.process import procfs
 from mpwatch.collect.process.identify import is_python_exe
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.sanitize import clean
-from mpwatch.nodes.find_ray import find_ray_roots
+from mpwatch.nodes.agent.find_ray import find_ray_roots
 
 VERSION_BYTES_LIMIT = 4096
 MAPS_BYTES_LIMIT = 4 << 20
@@ -45,9 +45,10 @@ class Selection:
 def find_roots(selection: Selection, proc: str = "/proc") -> list[ProcessId]:
     """The topmost processes of the job on this node, oldest first.
 
-    With pids, those of them that exist; with a raylet, see `mpwatch.nodes.find_ray`. Otherwise the
-    torch jobs of this user (of all users for root), and processes that were started as ranks but
-    have not loaded torch yet; with variables, only trees of which a process has all of them.
+    With pids, those of them that exist; with a raylet, see `mpwatch.nodes.agent.find_ray`.
+    Otherwise the torch jobs of this user (of all users for root), and processes that were started
+    as ranks but have not loaded torch yet; with variables, only trees of which a process has all
+    of them.
     """
     if selection.raylet_pid is not None:
         return find_ray_roots(selection.raylet_pid, proc)

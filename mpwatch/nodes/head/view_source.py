@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.nodes.messages import Close, Do, Next, Open, Part, Refusal
-from mpwatch.nodes.view_codec import PART_BYTES, VERSION, NotASnapshot, SnapshotDecoder
+from mpwatch.nodes.wire.messages import Close, Do, Next, Open, Part, Refusal
+from mpwatch.nodes.wire.view_codec import PART_BYTES, VERSION, NotASnapshot, SnapshotDecoder
 from mpwatch.observe.sources.source import (
     Command,
     Deliver,

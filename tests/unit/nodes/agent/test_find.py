@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.nodes.find import Selection, find_roots, gpu_driver, torch_version
+from mpwatch.nodes.agent.find import Selection, find_roots, gpu_driver, torch_version
 
 WAIT = "input()"
 MARK = f"of-{os.getpid()}"
@@ -61,7 +61,7 @@ def test_ranks_that_have_not_loaded_torch_are_not_children_of_the_searcher(
 ) -> None:
     # This process has started them: only what another process has started is found.
     code = (
-        "from mpwatch.nodes.find import Selection, find_roots; "
+        "from mpwatch.nodes.agent.find import Selection, find_roots; "
         f"print([p.pid for p in find_roots(Selection(environment={{'MPWATCH_T': {MARK!r}}}))])"
     )
     done = subprocess.run(

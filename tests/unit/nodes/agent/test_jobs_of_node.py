@@ -8,8 +8,8 @@ import pytest
 
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.nodes import jobs_of_node
-from mpwatch.nodes.jobs_of_node import JobsOfNode
+from mpwatch.nodes.agent import jobs_of_node
+from mpwatch.nodes.agent.jobs_of_node import JobsOfNode
 from mpwatch.observe.sources.source import Command, Deliver, Follow
 from tests.unit.nodes.jobs import rank, snapshot
 

@@ -18,8 +18,9 @@ from mpwatch.model.findings import Severity
 from mpwatch.model.ids import Role
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Process, Thread
-from mpwatch.nodes.framing import FrameReader
-from mpwatch.nodes.messages import (
+from mpwatch.nodes.agent.rows import Rows
+from mpwatch.nodes.wire.framing import FrameReader
+from mpwatch.nodes.wire.messages import (
     Answer,
     Ask,
     Hello,
@@ -31,8 +32,7 @@ from mpwatch.nodes.messages import (
     message_of_node,
     node_frame,
 )
-from mpwatch.nodes.rows import Rows
-from mpwatch.nodes.summary import (
+from mpwatch.nodes.wire.summary import (
     BYTES_PER_S,
     MalformedSummary,
     NodeSummary,

@@ -13,8 +13,8 @@ from typing import Protocol
 
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.nodes.messages import Close, Do, Next, Open, Part, Refusal
-from mpwatch.nodes.view_codec import PART_BYTES, SnapshotEncoder
+from mpwatch.nodes.wire.messages import Close, Do, Next, Open, Part, Refusal
+from mpwatch.nodes.wire.view_codec import PART_BYTES, SnapshotEncoder
 from mpwatch.observe.recording.codec import CANNOT_ENCODE
 from mpwatch.observe.sources.source import Command, Focus, Follow, ReadAllocators, TakeStacks
 

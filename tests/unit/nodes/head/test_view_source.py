@@ -10,9 +10,9 @@ import pytest
 
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.nodes.messages import Close, Do, Next, Open, Part, Refusal
-from mpwatch.nodes.view_codec import PART_BYTES, VERSION, SnapshotEncoder
-from mpwatch.nodes.view_source import PARTS_LIMIT, NodeSource, OpenedJob, Receive
+from mpwatch.nodes.head.view_source import PARTS_LIMIT, NodeSource, OpenedJob, Receive
+from mpwatch.nodes.wire.messages import Close, Do, Next, Open, Part, Refusal
+from mpwatch.nodes.wire.view_codec import PART_BYTES, VERSION, SnapshotEncoder
 from mpwatch.observe.sources.source import (
     Command,
     Focus,

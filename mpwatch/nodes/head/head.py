@@ -1,0 +1,227 @@
+"""The head: starts an agent on each node, keeps what they send, asks them, and ends them.
+
+Driven by one thread that calls `Head.step`. What a node sends is checked, sanitized and bounded
+(`mpwatch.nodes.wire.messages`, `mpwatch.nodes.wire.summary`); nothing of it is executed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+
+from mpwatch.nodes.head.node import Keep, Node
+from mpwatch.nodes.head.view import NodeView
+from mpwatch.nodes.head.view_source import OpenedJob, Receive
+from mpwatch.nodes.launchers.launch import ChangingNodes, Launch
+from mpwatch.nodes.wire.messages import Answer, Ask, Close, Do, Next, Summary
+
+STARTING_LIMIT = 16
+"""So many agents are started at the same time: a login node dislikes more."""
+BURST = 4
+"""So many are started at once, if the last start was long enough ago."""
+SPACING_S = 0.05
+"""Mean time from one start to the next. An sshd, also that of a jump host, refuses connections
+at random while ten are not authenticated yet (MaxStartups in sshd_config(5), OpenSSH 9.2), and a
+host takes 0.2 s for that."""
+GRACE_S = 3.0
+"""How long agents may take to end once their input is closed."""
+FOLLOW_S = 1.0
+"""Interval at which an engine whose nodes join and leave is asked for them."""
+LOOK_S = 0.05
+"""Interval at which all nodes are looked after; a thousand of them send at as many moments."""
+
+
+class Head:
+    """The agents of a job."""
+
+    def __init__(
+        self,
+        launches: Sequence[Launch] | ChangingNodes,
+        *,
+        restarts: bool = False,
+        keep: Keep | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Make a head that has started nothing yet.
+
+        Args:
+            launches: The nodes; those that change are followed, and closed with the head.
+            restarts: Start an agent again when it has ended or failed.
+            keep: Called with each message that is shown: greetings, summaries that fit to the one
+                before, and answers to requests.
+            clock: Monotonic seconds.
+        """
+        self._keep = keep
+        self._clock = clock
+        self._selector = selectors.DefaultSelector()
+        self._restarts = restarts
+        self._changing = None if isinstance(launches, Sequence) else launches
+        self._followed_s = clock()
+        self._looked_s = self._started_s = float("-inf")
+        self._nodes: dict[str, Node] = {}
+        self._add(launches if isinstance(launches, Sequence) else launches.launches())
+        self._requests = 0
+        self._answers: dict[int, Answer] = {}
+        self._asked: dict[int, str] = {}
+        self._opened: dict[int, OpenedJob] = {}
+        _raise_descriptor_limit()
+
+    def step(self, timeout_s: float) -> None:
+        """Start what is to be started, and receive for at most this long."""
+        self._follow()
+        self._start_some()
+        heard: dict[str, Node] = {}
+        for key, _ in self._selector.select(timeout_s):
+            node, stream = key.data
+            node.receive(stream)
+            heard[node.name] = node
+        if self._clock() - self._looked_s >= LOOK_S:
+            self._looked_s = self._clock()
+            for node in self._nodes.values():
+                node.look_after()
+        for node in heard.values():
+            for answer in node.take_answers():
+                if self._asked.pop(answer.request, None) == node.name:
+                    self._answers[answer.request] = answer
+                    if self._keep is not None:
+                        self._keep(node.name, answer)
+            for part in node.take_parts():
+                opened = self._opened.get(part.view)
+                if opened is not None and opened.node == node.name:
+                    opened.receive(part)
+        for opened in self._opened.values():
+            opened.go_on(self._nodes.get(opened.node))
+
+    def views(self) -> tuple[NodeView, ...]:
+        """All nodes, in the order of the launcher."""
+        return tuple(node.view() for node in self._nodes.values())
+
+    def full_summaries(self) -> Iterator[tuple[str, Summary]]:
+        """The state of each node that has sent one, as one message, with the name of the node."""
+        for node in self._nodes.values():
+            message = node.full_summary()
+            if message is not None:
+                yield node.name, message
+
+    def ask(self, name: str, what: str, **options: bool | int) -> int:
+        """Ask a node for a document.
+
+        Args:
+            name: The node.
+            what: See `mpwatch.nodes.wire.messages.Ask`.
+            options: Further fields of the request.
+
+        Returns:
+            The number of the request, for `answer`.
+        """
+        self._requests += 1
+        request = self._requests
+        message = msgspec.convert({"request": request, "what": what, **options, "type": "ask"}, Ask)
+        self._asked[request] = name
+        node = self._nodes.get(name)
+        if node is None or not node.send(message):
+            self._asked.pop(request)
+            self._answers[request] = Answer(request, problem=f"{name} does not answer.")
+        return request
+
+    def answer(self, request: int) -> Answer | None:
+        """The answer to a request, once; `None` while there is none."""
+        answer = self._answers.pop(request, None)
+        if answer is None and request in self._asked:
+            name = self._asked[request]
+            node = self._nodes.get(name)
+            if node is None or node.is_over:
+                del self._asked[request]
+                problem = node.problem if node is not None else ""
+                return Answer(request, problem=problem or f"{name} has ended.")
+        return answer
+
+    def open(self, view: int, name: str, pid: int, receive: Receive) -> None:
+        """Open the job of a process on a node; again whenever a new agent answers there.
+
+        Args:
+            view: A number that no job was opened with before.
+            name: The node.
+            pid: The process.
+            receive: Called with what the node sends about it.
+        """
+        self._opened[view] = OpenedJob(view, name, pid, receive)
+
+    def tell(self, message: Next | Do | Close) -> None:
+        """Send a message about an opened job; one about a job that is not open is dropped."""
+        opened = self._opened.get(message.view)
+        if opened is not None:
+            opened.tell(message)
+            opened.go_on(self._nodes.get(opened.node))
+            if isinstance(message, Close):
+                del self._opened[message.view]
+
+    @property
+    def start_s(self) -> float:
+        """How long the first message of any node may take from the start of its launcher."""
+        return max((node.start_s for node in self._nodes.values()), default=0.0)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more is expected of any node; not so where agents are started again."""
+        return not self._restarts and all(node.is_over for node in self._nodes.values())
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether each node has sent its first complete reading, or will not."""
+        return all(node.is_settled for node in self._nodes.values())
+
+    def close(self) -> None:
+        """End all agents; returns after `GRACE_S` at the latest, and leaves none behind."""
+        for node in self._nodes.values():
+            node.hang_up()
+        end_s = time.monotonic() + GRACE_S
+        for node in self._nodes.values():
+            node.wait(max(0.0, end_s - time.monotonic()))
+        for node in self._nodes.values():
+            node.kill()
+        if self._changing is not None:
+            self._changing.close()
+        self._selector.close()
+
+    def _add(self, launches: Sequence[Launch]) -> None:
+        """Add the nodes that are not known yet."""
+        for launch in launches:
+            if launch.name not in self._nodes:
+                self._nodes[launch.name] = Node(launch, self._selector, self._clock, self._keep)
+
+    def _follow(self) -> None:
+        """Add the nodes that have joined, and remove those that have left."""
+        if self._changing is None or self._clock() - self._followed_s < FOLLOW_S:
+            return
+        self._followed_s = self._clock()
+        launches = self._changing.launches()
+        for name in self._nodes.keys() - {launch.name for launch in launches}:
+            self._nodes.pop(name).kill()
+        self._add(launches)
+
+    def _start_some(self) -> None:
+        """Start the next nodes that are due, those first that never were started."""
+        now_s = self._clock()
+        room = STARTING_LIMIT - sum(node.is_holding_up for node in self._nodes.values())
+        count = min(room, BURST, (now_s - self._started_s) // SPACING_S)
+        if count < 1:
+            return
+        due = [node for node in self._nodes.values() if node.is_due(self._restarts)]
+        for node in sorted(due, key=lambda node: node.was_started)[: int(count)]:
+            self._started_s = now_s
+            node.start()
+
+
+def _raise_descriptor_limit() -> None:
+    """Three descriptors a node: a thousand nodes need more than the usual 1,024."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
