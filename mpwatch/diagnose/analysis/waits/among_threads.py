@@ -270,7 +270,7 @@ def idle_loop(case: Case) -> Mechanism | None:
     )
 
 
-_MISSING = {
+_MISSING: Mapping[str, str] = {
     FOR_ITEM: "put it",
     FOR_ROOM: "take items out",
     FOR_EVENT: "set it",
