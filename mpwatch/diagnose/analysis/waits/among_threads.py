@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.diagnose.analysis.process_queries import (

@@ -414,47 +414,60 @@ def _joins_one_that_waits_for_it(case: Case) -> Mechanism | None:
     child = next((each for each in case.members if each is not joining), None)
     if joining is None or child is None or joining.process.process not in child.edge.providers:
         return None
-    parent, name = called(joining.process), called(child.process)
     if child.edge.kind in ("pipe-write", "socket-write"):
-        stream = _output(child)
-        if stream:
-            return Mechanism(
-                cause=(
-                    f"{parent} waits for the exit of {name} and does not read its {stream} "
-                    f"meanwhile. That pipe is full, so {name} is blocked writing to it and does "
-                    "not get to its end."
-                ),
-                advice=READ_BOTH,
-                headline=f"{parent} waits for the exit of {name}, whose {stream} no process reads.",
-                is_certain=True,
-            )
+        return _joins_a_writer(joining, child)
+    if child.edge.what.startswith(FULL_QUEUE):
+        return _joins_one_that_puts(joining, child)
+    return _joins_a_reader(case, joining, child) if child.edge.kind in READS else None
+
+
+def _joins_a_writer(joining: Member, child: Member) -> Mechanism:
+    """The child sends what its parent does not read, since it waits for the child's exit."""
+    parent, name = called(joining.process), called(child.process)
+    stream = _output(child)
+    if stream:
         return Mechanism(
             cause=(
-                f"{parent} waits for the exit of {name}, and reads nothing meanwhile. {name} is "
-                "blocked sending what has not been read, so it does not get to its end."
+                f"{parent} waits for the exit of {name} and does not read its {stream} "
+                f"meanwhile. That pipe is full, so {name} is blocked writing to it and does "
+                "not get to its end."
             ),
-            advice=f"Receive everything that {name} sends before {parent} joins it.",
-            headline=f"{parent} waits for the exit of {name}, which waits for it to read.",
+            advice=READ_BOTH,
+            headline=f"{parent} waits for the exit of {name}, whose {stream} no process reads.",
             is_certain=True,
         )
-    if child.edge.what.startswith(FULL_QUEUE):
-        return Mechanism(
-            cause=(
-                f"{parent} waits for the exit of {name}, and takes nothing out of the queue "
-                f"meanwhile. {name} waits for room in it, so it does not get to its end."
-            ),
-            advice=(
-                f"Take all items out of the queue before {parent} joins (count them, or one None "
-                "of each process as its last item), or give the queue no maxsize and read it "
-                "before the join all the same."
-            ),
-            headline=(
-                f"{parent} waits for the exit of {name}, which waits for room in a full queue."
-            ),
-            is_certain=_has_no_timeout(child),
-        )
-    if child.edge.kind not in READS:
-        return None
+    return Mechanism(
+        cause=(
+            f"{parent} waits for the exit of {name}, and reads nothing meanwhile. {name} is "
+            "blocked sending what has not been read, so it does not get to its end."
+        ),
+        advice=f"Receive everything that {name} sends before {parent} joins it.",
+        headline=f"{parent} waits for the exit of {name}, which waits for it to read.",
+        is_certain=True,
+    )
+
+
+def _joins_one_that_puts(joining: Member, child: Member) -> Mechanism:
+    """The child puts into a queue from which its parent takes nothing meanwhile."""
+    parent, name = called(joining.process), called(child.process)
+    return Mechanism(
+        cause=(
+            f"{parent} waits for the exit of {name}, and takes nothing out of the queue "
+            f"meanwhile. {name} waits for room in it, so it does not get to its end."
+        ),
+        advice=(
+            f"Take all items out of the queue before {parent} joins (count them, or one None "
+            "of each process as its last item), or give the queue no maxsize and read it "
+            "before the join all the same."
+        ),
+        headline=(f"{parent} waits for the exit of {name}, which waits for room in a full queue."),
+        is_certain=_has_no_timeout(child),
+    )
+
+
+def _joins_a_reader(case: Case, joining: Member, child: Member) -> Mechanism:
+    """The child waits for what its parent would send."""
+    parent, name = called(joining.process), called(child.process)
     if joining.thread is not None and calls(own_frames(joining.thread.stack), _AT_EXIT):
         return Mechanism(
             cause=(

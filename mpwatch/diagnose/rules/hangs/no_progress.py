@@ -577,64 +577,92 @@ def _threads_of_last(index: Index, end: WaitLink) -> Iterator[str]:
 
 def _cause(index: Index, blockage: Blockage) -> str:
     """What a process would have to do for the others to continue, as far as was observed."""
-    end = called(blockage.process)
-    thread = blockage.thread
     path = _locked_path(blockage)
     if path is not None:
-        held = inherited_lock(index, path, blockage.process.process)
-        left = _left(thread) if blockage.reason == "sleeps" else ""
-        if held is None and _waits_for_itself(index, blockage, path):
-            return (
-                f"{end} holds the lock on {path}, and is at the same line as the processes that "
-                "wait for it: likely it waits for its own lock, by a second connection to the "
-                "database. A transaction of SQLite belongs to one connection, not to the process."
-            )
-        return held or f"{end} holds the lock on {path} while it {_does(blockage)}{left}."
+        return _cause_of_file_lock(index, blockage, path)
     if _is_at_exit(blockage):
         return (
             "Python joins all threads that are not daemons before it exits. If such a thread is "
             "meant to keep running, nothing is wrong. If not, it was not told to end: an exception "
             "in the main thread also skips the lines that would have."
         )
-    if _is_held_unseen(index, blockage) and _is_only_user(index, blockage):
+    if _is_held_unseen(index, blockage):
+        return _cause_of_unseen_holder(index, blockage)
+    inherited = _cause_of_pipe(index, blockage)
+    if inherited is not None:
+        return inherited
+    lock = held_lock(index, blockage.process.process)
+    if lock is not None:
+        return _cause_of_lock(blockage, lock)
+    if _is_held_lock(index, blockage):
+        end = called(blockage.process)
+        return f"{end} holds the lock while it {_does(blockage)}{_left(blockage.thread)}."
+    return _cause_of_reason(blockage)
+
+
+def _cause_of_file_lock(index: Index, blockage: Blockage, path: str) -> str:
+    """Which process has the lock on a file, and how it came by it."""
+    end = called(blockage.process)
+    held = inherited_lock(index, path, blockage.process.process)
+    if held is None and _waits_for_itself(index, blockage, path):
+        return (
+            f"{end} holds the lock on {path}, and is at the same line as the processes that "
+            "wait for it: likely it waits for its own lock, by a second connection to the "
+            "database. A transaction of SQLite belongs to one connection, not to the process."
+        )
+    left = _left(blockage.thread) if blockage.reason == "sleeps" else ""
+    return held or f"{end} holds the lock on {path} while it {_does(blockage)}{left}."
+
+
+def _cause_of_unseen_holder(index: Index, blockage: Blockage) -> str:
+    """Which process may hold a lock of multiprocessing whose holder nothing shows."""
+    end = called(blockage.process)
+    if _is_only_user(index, blockage):
         return (
             f"{end} is the only living process that has this lock and neither waits for it nor "
             "joins one that does, and no process that had it is known to have ended. So it holds "
             f"the lock while it {_does(blockage)}, or is the one that has to release it."
         )
-    if _is_held_unseen(index, blockage):
-        return (
-            f"The kernel does not show who holds such a lock. If {end} does not hold it at that "
-            "line, a process that has ended took it and did not release it: a lock of "
-            "multiprocessing stays locked when its holder is killed, and the others wait for ever."
-        )
-    if _is_unread(blockage) and blockage.edge is not None:
-        what = blockage.edge.what.removeprefix("a reader of ")
+    return (
+        f"The kernel does not show who holds such a lock. If {end} does not hold it at that "
+        "line, a process that has ended took it and did not release it: a lock of "
+        "multiprocessing stays locked when its holder is killed, and the others wait for ever."
+    )
+
+
+def _cause_of_pipe(index: Index, blockage: Blockage) -> str | None:
+    """Why a pipe is full or gets no end of file; `None` for other waits."""
+    edge, end = blockage.edge, called(blockage.process)
+    if edge is None:
+        return None
+    if _is_unread(blockage):
+        what = edge.what.removeprefix("a reader of ")
         return (
             f"{what} is full, and {end}, which has its reading end, has read nothing from it for "
             f"{seconds_text(blockage.waited_s)}. The process that writes continues only when that "
             "has made room: a pipe holds 64 KiB."
         )
     parent = _left_by(index, blockage)
-    if parent is not None and blockage.edge is not None:
+    if parent is not None:
         return (
             f"{called(parent)} has ended. {end}, which it started, has inherited the writing end "
-            f"of {blockage.edge.what} and still has it open, so its reader gets no end of file."
+            f"of {edge.what} and still has it open, so its reader gets no end of file."
         )
-    lock = held_lock(index, blockage.process.process)
-    if lock is not None:
-        return _cause_of_lock(blockage, lock)
-    if _is_held_lock(index, blockage):
-        return f"{end} holds the lock while it {_does(blockage)}{_left(thread)}."
     heirs = _ended_writers(index, blockage)
-    if heirs and blockage.edge is not None:
+    if heirs and not _is_held_lock(index, blockage):
         have = "have" if len(heirs) > 1 else "has"
         return (
-            f"{end} has the writing end of {blockage.edge.what} open, and {_does(blockage)}. If it "
+            f"{end} has the writing end of {edge.what} open, and {_does(blockage)}. If it "
             f"is not the one to write, it has inherited that end at its fork: {all_called(heirs)} "
             f"{have} ended, and a reader gets an end of file (EOFError) only once every copy of "
             "the writing end is closed."
         )
+    return None
+
+
+def _cause_of_reason(blockage: Blockage) -> str:
+    """What the last process does, where no more is known than that."""
+    end, thread = called(blockage.process), blockage.thread
     if blockage.reason == "sleeps":
         return f"{end} sleeps{_left(thread)}. {_others_continue(blockage)}"
     if blockage.reason == "polls":
@@ -664,7 +692,7 @@ def _cause(index: Index, blockage: Blockage) -> str:
     if blockage.reason == "signal":
         return (
             f"{end} waits for a signal. Only a kill() by another process, or a timer that it has "
-            f"set, ends that; no process of this job is seen to be about to send one."
+            "set, ends that; no process of this job is seen to be about to send one."
         )
     return f"{blockage.chain.conclusion} {_others_continue(blockage)}".strip()
 
