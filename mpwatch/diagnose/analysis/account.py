@@ -131,7 +131,8 @@ def advanced(before: Account, index: Index, waits: WaitGraph) -> Account:
     processes: dict[ProcessId, ProcessAccount] = {}
     for process in snapshot.processes:
         known = before.processes.get(process.process)
-        if not (process.is_gone or process.sample.state == "Z" or not process.threads):
+        is_read = bool(process.threads and process.sample.threads)
+        if is_read and not (process.is_gone or process.sample.state == "Z"):
             processes[process.process] = _process(index, process, known, readings, edges)
         elif known is not None:
             processes[process.process] = _of_exited(known)
@@ -173,7 +174,9 @@ def _pause(
     limited: Activity | None = None
     for process in snapshot.processes:
         account = processes.get(process.process)
-        if process.is_gone or account is None or process.role in SERVICE_ROLES:
+        if process.is_gone or account is None or not account.uncounted:
+            continue
+        if process.role in SERVICE_ROLES:
             continue
         if any(each.now.kind in RUNNING_KINDS for each in account.uncounted):
             return JOB_WORKS

@@ -494,3 +494,13 @@ def test_a_rank_that_waits_in_the_backward_pass_waits_for_a_collective(
 
     assert (found.target == "collective", found.what == what) == (bool(what), bool(what))
     assert found.place == "train.py:33 step"
+
+
+def test_a_process_whose_threads_could_not_be_read_keeps_the_account_that_it_had() -> None:
+    """A process that is about to exit has stacks of a moment ago, and no list of threads any more."""
+    child = process(300, role="spawned", threads=[thread(300, "train.py:work:3", waits=OWN_LOCK)])
+    ending = replace(child, sample=replace(child.sample, threads=None))
+    first, later = snapshot_of(main(), child), snapshot_of(main(), ending, at_s=NOW_S + 1)
+
+    assert account(first, later).processes[pid(300)].threads
+    assert pid(300) not in account(snapshot_of(main(), ending)).processes
