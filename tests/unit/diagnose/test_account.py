@@ -497,7 +497,7 @@ def test_a_rank_that_waits_in_the_backward_pass_waits_for_a_collective(
 
 
 def test_a_process_whose_threads_could_not_be_read_keeps_the_account_that_it_had() -> None:
-    """A process that is about to exit has stacks of a moment ago, and no list of threads any more."""
+    """A process that is about to exit has stacks of a moment ago, and no list of threads."""
     child = process(300, role="spawned", threads=[thread(300, "train.py:work:3", waits=OWN_LOCK)])
     ending = replace(child, sample=replace(child.sample, threads=None))
     first, later = snapshot_of(main(), child), snapshot_of(main(), ending, at_s=NOW_S + 1)
