@@ -188,6 +188,18 @@ def test_an_event_loop_that_waits_for_a_lock_of_threading_is_explained() -> None
     assert "asyncio.Lock" in finding.advice
 
 
+def test_an_event_loop_that_joins_a_thread_which_asks_that_loop_is_told_to_await() -> None:
+    loop = ("asyncio/events.py:_run", "asyncio/base_events.py:_run_once")
+    asks = ("threading.py:wait", "concurrent/futures/_base.py:result", "data.py:score:28")
+    joins = waiting(MAIN, "threading.py:join", "data.py:rank:38", *loop)
+
+    [finding] = found(standing_still.check, job(joins, waiting(101, *asks, name="long-query")))
+
+    assert "run_coroutine_threadsafe comes from that loop" in finding.cause
+    assert "await the coroutine itself" in finding.advice
+    assert "asyncio.Lock" not in finding.advice
+
+
 def test_a_signal_that_wakes_a_thread_again_and_again_changes_nothing() -> None:
     again = waiting(MAIN, "data.py:flush:35", "data.py:flush:35", still_s=15.0, waits_s=15.0)
     past = history(

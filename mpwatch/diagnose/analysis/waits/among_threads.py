@@ -14,6 +14,7 @@ from mpwatch.diagnose.analysis.process_queries import (
 from mpwatch.diagnose.analysis.stack_patterns import calls, user_frame
 from mpwatch.diagnose.analysis.waits.cases import Case, Mechanism
 from mpwatch.diagnose.analysis.waits.edges import surroundings
+from mpwatch.diagnose.analysis.waits.futures import forked_without_executor
 from mpwatch.diagnose.analysis.waits.threads import (
     AT_BARRIER,
     FOR_EVENT,
@@ -23,6 +24,7 @@ from mpwatch.diagnose.analysis.waits.threads import (
     FOR_ROOM,
     FOR_SEMAPHORE,
     FOR_THREAD,
+    IDLE_IN_POOL,
     is_at_exit,
     purpose,
     reads_own_end,
@@ -79,7 +81,7 @@ def waits_for_own_threads(case: Case) -> Mechanism | None:
         "its threads runs."
     )
     if runs_event_loop(waiting[0]):
-        return Mechanism(cause=f"{cause} {LOOP_BLOCKED}", advice=ADVICE_LOOP)
+        return _blocked_loop(cause, waiting)
     purposes = {purpose(thread) for thread in waiting}
     if AT_BARRIER in purposes:
         cause += f" {_BARRIER}"
@@ -98,6 +100,15 @@ def waits_for_own_threads(case: Case) -> Mechanism | None:
         advice=" ".join(_advice_for(waiting, purposes)),
         headline=_headline(name, waiting),
     )
+
+
+def _blocked_loop(cause: str, waiting: Sequence[Thread]) -> Mechanism:
+    """A coroutine or callback blocks the event loop that would have to run on."""
+    purposes = {purpose(thread) for thread in waiting} - {IDLE_IN_POOL}
+    if purposes == {FOR_LOCK}:
+        return Mechanism(cause=f"{cause} {LOOP_BLOCKED} {LOCK_IN_COROUTINE}", advice=ADVICE_LOOP)
+    result = "" if purposes.isdisjoint(FOR_RESULTS) else f" {_RESULT_OF_LOOP}"
+    return Mechanism(cause=f"{cause} {LOOP_BLOCKED}{result}", advice=_ADVICE_AWAIT)
 
 
 def _headline(name: str, waiting: Sequence[Thread]) -> str:
@@ -163,7 +174,7 @@ def _one_thread(case: Case, process: Process, thread: Thread, cause: str) -> Mec
     cause += "Only another thread of the process could end that, and there is none."
     name, what = called(process), purpose(thread)
     if runs_event_loop(thread):
-        return Mechanism(cause=f"{cause} {LOOP_BLOCKED}", advice=ADVICE_LOOP)
+        return _blocked_loop(cause, [thread])
     if what not in _MISSING:
         return Mechanism(cause=cause, advice=" ".join(_advice_for([thread], {what})))
     forked = [
@@ -172,7 +183,8 @@ def _one_thread(case: Case, process: Process, thread: Thread, cause: str) -> Mec
         if child.role not in SERVICE_ROLES and child.sample.start_method == "fork"
     ]
     doing = _MISSING[what]
-    if forked:
+    died = _dead_threads(case, process)
+    if forked and not died:
         return Mechanism(
             cause=(
                 f"{cause} What is made with threading or queue belongs to one process. "
@@ -194,9 +206,19 @@ def _one_thread(case: Case, process: Process, thread: Thread, cause: str) -> Mec
             "process. An exception in a thread ends that thread alone; its traceback is on "
             "standard error."
         ),
+        evidence=died,
         advice=_ADVICE_THREAD_ENDED,
         headline=f"{name} waits {what}, and the thread that was to {doing} is gone.",
     )
+
+
+def _dead_threads(case: Case, process: Process) -> tuple[str, ...]:
+    """The threads of a process that an exception has ended, as its hook has said."""
+    return tuple(
+        entry.words
+        for entry in case.index.entries("thread-died")
+        if entry.process == process.process
+    )[-NAMED:]
 
 
 def only_a_callback(case: Case) -> Mechanism | None:
@@ -253,6 +275,21 @@ def idle_loop(case: Case) -> Mechanism | None:
             headline=f"thread {reading[0].name} of {called(process)} waits for {what} that no "
             "other living process can send, and its event loop for that thread.",
         )
+    head = forked_without_executor(case.index, process)
+    if head is not None:
+        return Mechanism(
+            cause=(
+                f"{called(process)} was forked from {called(head)}, which has the threads of an "
+                f"executor. A fork does not copy threads: what {called(process)} submits to that "
+                "executor (run_in_executor, asyncio.to_thread) stays in its queue, and the event "
+                "loop waits for it and for nothing else."
+            ),
+            advice=(
+                "Create the executor in the child, not when a module is imported or before the "
+                "fork; or start the children by spawn or forkserver."
+            ),
+            headline=f"{called(process)} waits for an executor whose threads were not forked.",
+        )
     return Mechanism(
         cause=(
             f"The event loop of {called(process)} watches no file or connection but its own "
@@ -281,9 +318,19 @@ _BARRIER = (
     "A barrier opens when as many threads have come as it was made for; one that has ended does "
     "not come, and an exception ends a thread alone."
 )
-LOOP_BLOCKED = (
-    "The thread runs an event loop of asyncio: while it waits, no coroutine runs. A coroutine "
-    "that has taken a lock of threading and is in an await cannot come back to release it."
+LOOP_BLOCKED = "The thread runs an event loop of asyncio: while it waits, no coroutine runs."
+LOCK_IN_COROUTINE = (
+    "A coroutine that has taken a lock of threading and is in an await cannot come back to release "
+    "it."
+)
+_RESULT_OF_LOOP = (
+    "The result of asyncio.run_coroutine_threadsafe comes from that loop: a wait for it in the "
+    "loop's own thread, or in a thread for which the loop waits, never ends."
+)
+_ADVICE_AWAIT = (
+    "Do not block in a coroutine or callback: await the coroutine itself in place of result(), and "
+    "run what blocks, such as a join, in a thread that the loop awaits (await asyncio.to_thread, "
+    "run_in_executor)."
 )
 ADVICE_LOOP = (
     "Use asyncio.Lock in coroutines, or do not await anything while a lock of threading is held; "

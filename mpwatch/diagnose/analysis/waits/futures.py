@@ -241,6 +241,14 @@ def _no_worker(index: Index, process: Process) -> Abandoned | None:
     return Abandoned("no-worker", "No worker of its process pool is alive, and none is started.")
 
 
+def forked_without_executor(index: Index, process: Process) -> Process | None:
+    """The parent that had threads of an executor when it forked a process that has none of them."""
+    head = family_head(index, process) if process.sample.start_method == "fork" else None
+    if head is None or any(_calls(each, _POOL_THREAD) for each in process.threads):
+        return None
+    return head if any(_calls(each, _POOL_THREAD) for each in head.threads) else None
+
+
 def _no_thread(index: Index, process: Process, result: str) -> Abandoned:
     """No thread of a pool is there at all."""
     head = family_head(index, process) if process.sample.start_method == "fork" else None

@@ -23,6 +23,7 @@ from mpwatch.diagnose.analysis.process_queries import (
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_shape
 from mpwatch.diagnose.analysis.waits.among_threads import (
     ADVICE_LOOP,
+    LOCK_IN_COROUTINE,
     LOOP_BLOCKED,
     idle_loop,
     only_a_callback,
@@ -698,7 +699,8 @@ def _only_thread(case: Case) -> Mechanism | None:
     last = case.members[-1].thread if case.members else None
     if last is not None and runs_event_loop(last):
         evidence = tuple(_frames_of_main(case))
-        return Mechanism(cause=LOOP_BLOCKED, advice=ADVICE_LOOP, evidence=evidence)
+        cause = f"{LOOP_BLOCKED} {LOCK_IN_COROUTINE}"
+        return Mechanism(cause=cause, advice=ADVICE_LOOP, evidence=evidence)
     return Mechanism(
         cause=(
             "A Lock that is taken twice by one thread blocks it for ever, also where the second "

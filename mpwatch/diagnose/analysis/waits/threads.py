@@ -40,6 +40,7 @@ FOR_EVENT = "for an event or condition"
 FOR_RESULTS = ("for the result of a future", "for the results of futures")
 AT_BARRIER = "at a barrier"
 FOR_LOCK = "for a lock"
+IDLE_IN_POOL = "for work, idle in its pool"
 FOR_SEMAPHORE = "for a semaphore"
 _PURPOSES: Sequence[tuple[tuple[str, ...], str]] = (
     (("threading.py:_shutdown",), "for the threads that have to end before the program can"),
@@ -164,7 +165,7 @@ def purpose(thread: Thread) -> str:
     if wait is not None and wait.kind != "futex" and wait.targets:
         return f"for data on {wait.targets[0]}, whose writing end only this process has"
     if calls(frames[:1], "concurrent/futures/thread.py:_worker"):
-        return "for work, idle in its pool"
+        return IDLE_IN_POOL
     return next((words for pattern, words in _PURPOSES if calls(frames, *pattern)), FOR_LOCK)
 
 

@@ -307,6 +307,30 @@ def test_an_event_loop_that_watches_only_itself_can_never_continue() -> None:
     assert "no task of the event loop of main (100) can continue" in finding.summary
 
 
+def test_an_event_loop_forked_without_the_threads_of_its_executor_is_told_as_that() -> None:
+    waits = WaitedOn("poll", "epoll_wait", ("socket:[500]",))
+    links = (socket(3, 500, 501), socket(4, 501, 500))
+    pool = thread(101, "concurrent/futures/thread.py:_worker", waits=LOCK, name="encode_0")
+    child = one(300, waits, *LOOP, links=links, start_method="fork")
+    parent = one(MAIN, None, threads=[thread(MAIN, "train.py:main:9", state="R"), pool])
+
+    finding = only(standing_still.check, snapshot_of(parent, child))
+
+    assert "waits for an executor whose threads were not forked" in finding.summary
+    assert "Create the executor in the child" in finding.advice
+
+
+def test_a_thread_whose_death_the_hook_has_told_is_not_put_down_to_copies_of_a_fork() -> None:
+    waits = ("threading.py:wait", "queue.py:get", "train.py:run:17")
+    child = one(300, None, "data.py:act:3", start_method="fork", threads=[thread(300, state="R")])
+    died = log("thread-died", MAIN, "thread died: Thread-1; ValueError; truncated sweep")
+
+    finding = only(standing_still.check, snapshot_of(one(MAIN, LOCK, *waits), child, log=[died]))
+
+    assert "the thread that was to put it is gone" in finding.summary
+    assert "thread died: Thread-1; ValueError; truncated sweep" in finding.evidence
+
+
 @pytest.mark.parametrize(
     "job",
     [loop(timeout_s=2.0), loop(signals=1 << 14), loop(peer=900)],
