@@ -24,6 +24,7 @@ from mpwatch.diagnose.analysis.process_queries import (
 )
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, own_threads, user_frame
 from mpwatch.diagnose.analysis.waits.accepting import Accepting, accepting_in_vain
+from mpwatch.diagnose.analysis.waits.among_threads import LOOP_BLOCKED
 from mpwatch.diagnose.analysis.waits.blockages import (
     Blockage,
     Reason,
@@ -45,7 +46,13 @@ from mpwatch.diagnose.analysis.waits.lock_holders import HeldLock, held_lock, th
 from mpwatch.diagnose.analysis.waits.polling import ADVICE as POLLING_ADVICE
 from mpwatch.diagnose.analysis.waits.polling import polls_in_vain
 from mpwatch.diagnose.analysis.waits.providers import is_seen_to_hold, semaphore_uses
-from mpwatch.diagnose.analysis.waits.threads import is_at_exit, runs_event_loop
+from mpwatch.diagnose.analysis.waits.threads import (
+    FOR_EVENT,
+    FOR_ITEM,
+    is_at_exit,
+    purpose,
+    runs_event_loop,
+)
 from mpwatch.diagnose.analysis.waits.verdicts import where
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId, SegmentId
@@ -86,6 +93,7 @@ def check(index: Index) -> Iterator[Finding]:
                 yield _finding(index, blockage, severity)
         if not reported:
             yield from _waits_for_one_that_is_idle(index)
+            yield from _waits_for_own_threads(index)
         for accepting in accepting_in_vain(index):
             reported.add(accepting.server.process)
             yield _of_server(accepting)
@@ -219,8 +227,7 @@ def _waits_for_one_that_is_idle(index: Index) -> Iterator[Finding]:
             continue
         if not end.words.startswith(_FOR_WORK):
             continue  # it is stopped, or a person has to answer
-        times = [quiet_s(each, index) for each in index.snapshot.living()]
-        for_s = min((0.0 if each is None else each for each in times), default=0.0)
+        for_s = _nothing_moves_s(index)
         process = index.snapshot.get(root.process)
         if for_s < WARNED_S or process is None:
             continue
@@ -252,6 +259,57 @@ def _waits_for_one_that_is_idle(index: Index) -> Iterator[Finding]:
                 "connection that ended or an exception that was only noted, and give the wait a "
                 "timeout."
             ),
+        )
+        return
+
+
+def _nothing_moves_s(index: Index) -> float:
+    """Seconds for which no process of the job has made progress; 0 where one was not watched."""
+    times = [quiet_s(each, index) for each in index.snapshot.living()]
+    return min((0.0 if each is None else each for each in times), default=0.0)
+
+
+_OF_SERVERS = (FOR_EVENT, FOR_ITEM)
+
+
+def _waits_for_own_threads(index: Index) -> Iterator[Finding]:
+    """A finding if the root's chain ends at a wait for a thread of one process, and nothing moves.
+
+    Whether that thread will end the wait is not known. An event loop that is blocked is a fault.
+    """
+    for_s = _nothing_moves_s(index)
+    for chain in wait_graph(index).chains:
+        process = index.snapshot.get(chain.links[-1].process)
+        thread = main_thread(process) if process is not None else None
+        wait = thread.waits_on if thread is not None else None
+        has_root = any(link.process == index.snapshot.root for link in chain.links)
+        if chain.verdict != "unknown" or not has_root or for_s < WARNED_S:
+            continue
+        if process is None or thread is None or wait is None or wait.kind != "futex":
+            continue
+        is_loop = runs_event_loop(thread)
+        if len(chain.links) == 1 and purpose(thread) in _OF_SERVERS and not is_loop:
+            continue  # a server waits like this for its whole life
+        time, at = seconds_text(for_s), where(process).replace(", ", " at ", 1)
+        yield Finding(
+            rule=RULE,
+            severity=Severity.WARNING if is_loop else Severity.INFO,
+            process=process.process,
+            subject=str(process.pid),
+            summary=(
+                f"nothing in this job has moved for {time}: {called(process)} waits "
+                f"{purpose(thread)}{at}"
+            ),
+            evidence=(
+                chain.sentence,
+                *_other_threads(index, process),
+                f"no process of the job has made progress for {time}",
+            ),
+            cause=(
+                f"Only another thread of {called(process)} can end this wait, and none of them has "
+                f"for {time}.{f' {LOOP_BLOCKED}' if is_loop else ''}"
+            ),
+            advice=_ADVICE_BLOCKED_LOOP if is_loop else _ADVICE["thread"],
         )
         return
 
@@ -821,6 +879,10 @@ _ADVICE_INSIDE_LOCK = (
     "Do not wait while a lock is held: if what the thread waits for comes from a thread that needs "
     "the lock, neither continues. threading.Condition.wait_for() releases its lock meanwhile; or "
     "wait first and take the lock for the change only."
+)
+_ADVICE_BLOCKED_LOOP = (
+    "Do not block in a coroutine or callback: await the coroutine itself in place of result(), and "
+    "run what blocks in a thread that the loop awaits (await asyncio.to_thread)."
 )
 _ADVICE_AT_EXIT = (
     "Read standard error for a traceback of the main thread. End such a thread in a finally block "

@@ -583,3 +583,43 @@ def test_a_lock_file_that_a_killed_process_may_have_left_is_a_warning() -> None:
     assert "waits for a lock file at data.py:48 load_ops" in finding.summary
     assert any("prebuild (301) ended" in each for each in finding.evidence)
     assert not any("lock file that it had" in each for each in other.evidence)
+
+
+def test_a_job_that_waits_for_a_thread_of_main_is_told_where_its_threads_are() -> None:
+    joins = thread(
+        MAIN,
+        "threading.py:join",
+        "concurrent/futures/process.py:shutdown",
+        "train.py:run:40",
+        waits=WaitedOn("futex", "futex"),
+        still_s=40.0,
+    )
+    manager = thread(101, "data.py:collect:9", name="manager", waits=READS, still_s=40.0)
+
+    finding = only(no_progress.check, snapshot_of(main(threads=[joins, manager], segments=())))
+
+    assert finding.severity is Severity.INFO
+    assert finding.summary == (
+        "nothing in this job has moved for 40 s: main (100) waits for the end of another thread at "
+        "train.py:40 run"
+    )
+    assert "its thread manager is at data.py:9 collect" in finding.evidence
+
+
+def test_an_event_loop_that_a_coroutine_blocks_is_a_warning() -> None:
+    blocked = thread(
+        MAIN,
+        "threading.py:wait",
+        "concurrent/futures/_base.py:result",
+        "train.py:get:62",
+        *EVENT_LOOP,
+        waits=WaitedOn("futex", "futex"),
+        still_s=40.0,
+    )
+    reader = thread(101, "data.py:read:5", name="reader", waits=READS, still_s=40.0)
+
+    finding = only(no_progress.check, snapshot_of(main(threads=[blocked, reader], segments=())))
+
+    assert finding.severity is Severity.WARNING
+    assert "waits for the result of a future at train.py:62 get" in finding.summary
+    assert "no coroutine runs" in finding.cause
