@@ -1,13 +1,15 @@
 """Waits for a key of a TCPStore of torch that a program has made itself, or given its own port.
 
 The store is a thread of one process, written in C++, which answers get() and wait() once the key is
-set. It looks like a server in the job, and like one of which no thread of Python accepts.
+set. Its name tells it apart from other servers of the job, and the stack of a process that waits
+for it ends at the call: a client of another server is in the code of a library that reads.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from mpwatch.describe.frames import is_library, own_frames
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.pipes import PipeEnds, channels_among
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called
@@ -18,6 +20,9 @@ from mpwatch.model.snapshot import Process, Thread
 KEY = "a key of the store at port "
 """Begins the name of the wait."""
 _LISTENS = "tcp listens on "
+_SERVER = "pt_tcpstore"
+"""Begins the kernel's name of a store's thread: `pt_tcpstore_uv`, and `pt_tcpstore` without libuv
+(torch 2.13)."""
 _LOOPBACK = ("127.", "[::1]", "::1", "localhost", "[::ffff:127.")
 NAMED = 4
 
@@ -30,8 +35,10 @@ def key_wait(
     Returns:
         `None` for another wait.
     """
-    wait = thread.waits_on
+    wait, own = thread.waits_on, own_frames(thread.stack)
     if wait is None or wait.kind not in ("socket-read", "poll") or not process.sample.torch_loaded:
+        return None
+    if not own or (is_library(own[0]) and "/torch/distributed/" not in own[0].file):
         return None
     channels = channels_among(wait.targets)
     if len(channels) != 1 or len(wait.targets) != 1:
@@ -52,16 +59,12 @@ def key_wait(
 
 @derived
 def _stores(index: Index) -> Mapping[str, ProcessId]:
-    """The ports at which native code of torch listens in some process of the job."""
+    """The ports of the processes in which a thread of a store runs."""
     return {
         port: process.process
         for process in index.snapshot.living()
-        if process.sample.torch_loaded
+        if any(thread.name.startswith(_SERVER) for thread in process.threads)
         for port in _ports(process)
-        if not any(
-            thread.stack and thread.waits_on is not None and thread.waits_on.kind == "accept"
-            for thread in process.threads
-        )
     }
 
 

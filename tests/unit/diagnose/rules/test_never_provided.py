@@ -676,19 +676,36 @@ def test_two_processes_that_have_called_each_other_are_explained() -> None:
     assert "each of the two has called the other" in finding.cause
 
 
-def at_store(number: int, *listens: FdLink, state: str = "S") -> Process:
+def at_store(
+    number: int, *listens: FdLink, state: str = "S", server: str = "pt_tcpstore_uv", top: str = ""
+) -> Process:
     """A process connected to a store at port 29745, whose native thread is in rank 0."""
     address = f"tcp 127.0.0.1:{40000 + number} > 127.0.0.1:29745"
     waits = WaitedOn("socket-read", "recvfrom", (f"socket:[{number}]",))
     own = thread(
         number,
+        *((top,) if top else ()),
         f"train.py:run:{number}",
         state=state,
         waits=waits if state == "S" else None,
         still_s=60.0 if state == "S" else 0.0,
     )
     links = (socket(3, number, None, address), *listens)
-    return one(number, None, threads=[own], links=links, torch_loaded=True)
+    native = [thread(number + 50, name=server)] if listens else []
+    return one(number, None, threads=[own, *native], links=links, torch_loaded=True)
+
+
+def test_clients_of_another_server_of_the_job_are_not_taken_for_those_of_a_store() -> None:
+    listens = socket(4, 900, None, "tcp listens on *:29745")
+    server = [joining(), at_store(300, listens, server="python"), at_store(301)]
+    reads = [joining(), at_store(300, listens), at_store(301, top="socket.py:readinto")]
+
+    assert not any(
+        "store" in each.summary for each in found(standing_still.check, snapshot_of(*server))
+    )
+    assert not any(
+        "store" in each.summary for each in found(standing_still.check, snapshot_of(*reads))
+    )
 
 
 def test_ranks_that_all_wait_for_a_key_of_their_own_store_are_told() -> None:
