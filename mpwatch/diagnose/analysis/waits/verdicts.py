@@ -46,6 +46,7 @@ from mpwatch.diagnose.analysis.waits.managed import MANAGED
 from mpwatch.diagnose.analysis.waits.threads import (
     is_idle_loop,
     may_still_receive,
+    runs_event_loop,
     threads_that_wait_for_each_other,
     waits_for_a_callback,
 )
@@ -147,9 +148,21 @@ def end_at(around: ReadContext, process: Process, edges: Sequence[WaitEdge]) -> 
         return _end_of_edge(around, process, edges[0])
     if edges[0].kind == "futex" and waits_for_a_callback(around.index, process.process):
         return WaitEnd("dead-end", f"waits for {edges[0].what}{where(process)}", ONLY_A_CALLBACK)
+    if _blocks_its_loop(process, edges[0]):
+        return _end_of_edge(around, process, edges[0])
     if any(set(edge.providers) - {process.process} for edge in edges):
         return None
     return _end_of_edge(around, process, _deciding(process, edges))
+
+
+def _blocks_its_loop(process: Process, edge: WaitEdge) -> bool:
+    """Whether a coroutine blocks its event loop by a wait for something of its own process.
+
+    The other threads of such a process mostly wait for what the loop would have them do.
+    """
+    main = main_thread(process)
+    is_own = not set(edge.providers) - {process.process}
+    return main is not None and edge.kind == "futex" and is_own and runs_event_loop(main)
 
 
 def _end_of_held_lock(

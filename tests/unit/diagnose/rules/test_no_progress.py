@@ -623,3 +623,27 @@ def test_an_event_loop_that_a_coroutine_blocks_is_a_warning() -> None:
     assert finding.severity is Severity.WARNING
     assert "waits for the result of a future at train.py:62 get" in finding.summary
     assert "no coroutine runs" in finding.cause
+
+
+def test_a_blocked_event_loop_is_the_end_of_a_chain_whatever_its_threads_wait_for() -> None:
+    """A thread of main waits for answers of the child, which waits for requests of the loop."""
+    links = (socket(5, 700, 701),)
+    blocked = thread(
+        MAIN,
+        "threading.py:wait",
+        "concurrent/futures/_base.py:result",
+        "train.py:get:62",
+        *EVENT_LOOP,
+        waits=WaitedOn("futex", "futex"),
+        still_s=40.0,
+    )
+    reads = WaitedOn("pipe-read", "read", ("socket:[700]",))
+    answers = thread(101, "data.py:answers:5", name="answers", waits=reads, still_s=40.0)
+    gateway = main(fds=fds(5, links=links), threads=[blocked, answers], segments=())
+    asks = WaitedOn("socket-read", "read", ("socket:[701]",))
+    model = child(asks, "data.py:serve:16", still_s=40.0, links=(socket(5, 701, 700),))
+
+    finding = only(no_progress.check, snapshot_of(gateway, model))
+
+    assert finding.severity is Severity.WARNING
+    assert "main (100) waits for the result of a future at train.py:62 get" in finding.summary
