@@ -10,6 +10,7 @@ import sys
 POUR = """\
 import signal, subprocess, sys
 from mpwatch.cli import run
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run below nohup
 child = subprocess.Popen(["sleep", "60"])
 signals = run.ForwardedSignals(child)
 run.copy_output("/dev/null", child, signals, "the dashboard is closed")
