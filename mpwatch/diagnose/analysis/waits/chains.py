@@ -127,10 +127,9 @@ class ChainBuilder:
             return min(movable, key=self._steps.__getitem__)
         kin = []
         if edge.kind != "semaphore":
-            kin = [p for p in others if self._is_kin(process, self._processes.get(p))]
             # A parent that only joins the process has the other end as well, and a third one reads.
-            if len(kin) < len(others):
-                kin = [p for p in kin if not self._only_joins(p)]
+            others = [p for p in others if not self._only_joins(p)] or others
+            kin = [p for p in others if self._is_kin(process, self._processes.get(p))]
         return next((p for p in kin or others if p in self._ends), (kin or others)[0])
 
     def _only_joins(self, parent: ProcessId) -> bool:

@@ -336,19 +336,20 @@ def test_a_subprocess_whose_errors_nobody_reads_is_named_with_that_output() -> N
 def test_a_child_waits_for_its_sibling_rather_than_for_the_parent_that_joins_it() -> None:
     """The parent keeps the other end of the pair open, and only joins."""
     asks = WaitedOn("socket-read", "read", ("socket:[700]",))
-    path = "/tmp/sweep/trials.db"
-    lock = WaitedOn("unknown", "fcntl", (path,))
     mine, other = socket(5, 700, 701), socket(6, 701, 700)
     jobs = [
         one(MAIN, waits_for_child(300), *JOIN, links=(other,)),
-        one(300, asks, "store.py:should_stop:51", links=(mine,)),
-        one(301, lock, "store.py:report:38", links=(other,)),
+        one(300, asks, "train.py:should_stop:51", links=(mine,)),
+        one(301, at_semaphore(77), "data.py:report:38", links=(other,)),
     ]
+    shared = (semaphore(77, 300, 301),)
 
-    chains = wait_graph(Index(snapshot_of(*jobs))).chains
+    chains = wait_graph(Index(snapshot_of(*jobs, segments=shared))).chains
 
-    assert not any(chain.verdict == "cycle" for chain in chains)
-    assert "actor 0 waits for socket 700 <- actor 1 waits for" in chains[0].sentence
+    assert chains[0].verdict == "cycle"
+    assert chains[0].sentence == (
+        "actor 0 waits for socket 700 <- actor 1 waits for semaphore 9:77"
+    )
 
 
 def test_a_program_at_its_end_that_joins_waiting_children_may_have_raised() -> None:
