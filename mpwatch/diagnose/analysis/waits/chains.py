@@ -127,8 +127,10 @@ class ChainBuilder:
             return min(movable, key=self._steps.__getitem__)
         kin = []
         if edge.kind != "semaphore":
-            # A parent that only joins the process has the other end as well, and a third one reads.
-            others = [p for p in others if not self._only_joins(p)] or others
+            # A parent that only joins may have kept the end of a pair that is for a third process;
+            # what a queue is read from is rather written by the parent.
+            if edge.kind in ("socket-read", "socket-write"):
+                others = [p for p in others if not self._only_joins(p)] or others
             kin = [p for p in others if self._is_kin(process, self._processes.get(p))]
         return next((p for p in kin or others if p in self._ends), (kin or others)[0])
 

@@ -242,11 +242,27 @@ def _no_worker(index: Index, process: Process) -> Abandoned | None:
 
 
 def forked_without_executor(index: Index, process: Process) -> Process | None:
-    """The parent that had threads of an executor when it forked a process that has none of them."""
+    """The parent that had threads of an executor when it forked a process that has none of them.
+
+    The name of such a thread begins with that of its executor. Threads of the process's own, such
+    as those of the default executor of its event loop, have nothing to do.
+    """
     head = family_head(index, process) if process.sample.start_method == "fork" else None
-    if head is None or any(_calls(each, _POOL_THREAD) for each in process.threads):
+    own = [each for each in process.threads if _calls(each, _POOL_THREAD)]
+    if head is None or not all(_calls_first(each, _POOL_THREAD) for each in own):
         return None
-    return head if any(_calls(each, _POOL_THREAD) for each in head.threads) else None
+    theirs = {_executor(each) for each in head.threads if _calls(each, _POOL_THREAD)}
+    lost = theirs - {_executor(each) for each in own} - {"asyncio"}
+    return head if lost else None
+
+
+def _executor(thread: Thread) -> str:
+    """The name of the executor that a thread belongs to: `encode` of `encode_0`."""
+    return thread.name.rpartition("_")[0]
+
+
+def _calls_first(thread: Thread, pattern: str) -> bool:
+    return calls(own_frames(thread.stack)[:1], pattern)
 
 
 def _no_thread(index: Index, process: Process, result: str) -> Abandoned:

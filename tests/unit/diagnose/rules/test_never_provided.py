@@ -311,13 +311,18 @@ def test_an_event_loop_forked_without_the_threads_of_its_executor_is_told_as_tha
     waits = WaitedOn("poll", "epoll_wait", ("socket:[500]",))
     links = (socket(3, 500, 501), socket(4, 501, 500))
     pool = thread(101, "concurrent/futures/thread.py:_worker", waits=LOCK, name="encode_0")
-    child = one(300, waits, *LOOP, links=links, start_method="fork")
+    own = [thread(300, *LOOP, waits=waits), replace(pool, tid=301, name="asyncio_0")]
+    child = one(300, None, threads=own, links=links, start_method="fork")
     parent = one(MAIN, None, threads=[thread(MAIN, "train.py:main:9", state="R"), pool])
 
     finding = only(standing_still.check, snapshot_of(parent, child))
 
     assert "waits for an executor whose threads were not forked" in finding.summary
     assert "Create the executor in the child" in finding.advice
+    has_own = [own[0], replace(pool, tid=301)]
+    another = one(300, None, threads=has_own, links=links, start_method="fork")
+    [other] = found(standing_still.check, snapshot_of(parent, another))
+    assert "no task of the event loop" in other.summary
 
 
 def test_a_thread_whose_death_the_hook_has_told_is_not_put_down_to_copies_of_a_fork() -> None:
