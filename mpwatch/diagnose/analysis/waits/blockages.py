@@ -135,6 +135,16 @@ def without_progress_s(process: Process, index: Index) -> float | None:
     return quiet if quiet is None or kept_s is None else min(quiet, kept_s)
 
 
+def stalled_s(process: Process, index: Index) -> float | None:
+    """Seconds for which a process has made no progress, also if it tries for a file lock meanwhile.
+
+    Returns:
+        As `without_progress_s` of a process that waits for a file lock, as `quiet_s` of others.
+    """
+    tries = process.process in _file_lock_edges(index)
+    return without_progress_s(process, index) if tries else quiet_s(process, index)
+
+
 @derived
 def _file_lock_edges(index: Index) -> Mapping[ProcessId, WaitEdge]:
     """The wait of each process whose main thread waits for a file lock."""

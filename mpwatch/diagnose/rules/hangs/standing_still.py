@@ -8,6 +8,7 @@ from mpwatch.describe.frames import frame_words
 from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.stack_patterns import main_thread, user_frame
+from mpwatch.diagnose.analysis.waits.blockages import stalled_s
 from mpwatch.diagnose.analysis.waits.cases import Mechanism
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.analysis.waits.edges import blocked_for_s
@@ -108,7 +109,7 @@ def _lasted_s(index: Index, links: Sequence[WaitLink]) -> float | None:
         if process is None or process.is_gone or process.sample.state == "Z":
             continue
         is_any_alive = True
-        quiet = quiet_s(process, index)
+        quiet = stalled_s(process, index)
         if quiet is None:
             return None
         times.append(quiet)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.waits.blockages import stalled_s
 from mpwatch.diagnose.rules.hangs import no_progress
 from mpwatch.model.account import Account, Activity, Bucket, ProcessAccount, Tally, ThreadAccount
 from mpwatch.model.findings import Severity
@@ -647,3 +649,18 @@ def test_a_blocked_event_loop_is_the_end_of_a_chain_whatever_its_threads_wait_fo
 
     assert finding.severity is Severity.WARNING
     assert "main (100) waits for the result of a future at train.py:62 get" in finding.summary
+
+
+def test_a_process_that_tries_for_a_lock_file_again_and_again_makes_no_progress() -> None:
+    sleeps = WaitedOn("timer", "clock_nanosleep", timeout_s=0.1)
+    stack = ("torch/utils/file_baton.py:wait", "data.py:load_ops:48")
+    tries = {Activity("waiting", "a lock file", "lock"): 1.0}
+
+    def stalled(*frames: str) -> float | None:
+        waits = thread(CHILD, *frames, waits=sleeps, still_s=0.1)
+        job = snapshot_of(main(), process(CHILD, role="spawned", segments=(), threads=[waits]))
+        index = Index(with_shares(job, p300=tries), history())
+        return stalled_s(index.snapshot.processes[1], index)
+
+    assert stalled(*stack) == 60.0
+    assert stalled("data.py:load_ops:48") == 0.1
