@@ -28,11 +28,14 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     user_frame,
 )
 from mpwatch.diagnose.analysis.waits.blockages import POLLS_PERCENT, at_one_line_s
+from mpwatch.model.history import rise
 from mpwatch.model.snapshot import Process
 from mpwatch.model.units import seconds_text
 
 POLLS_S = 20.0
 """Until then, a job that only polls is not reported."""
+WORKS_FAULTS = 64
+"""A process that has taken so many pages within `POLLS_S` does something in its loop."""
 NAMED = 4
 
 
@@ -158,6 +161,8 @@ def _polls_s(index: Index, process: Process, *, has_manager: bool) -> float:
     cpu_percent = mean_cpu_percent(process, index.history)
     if cpu_percent is not None and cpu_percent > POLLS_PERCENT:
         return 0.0
+    if rise(index.history.of(process.process, "minor_faults"), within_s=POLLS_S) >= WORKS_FAULTS:
+        return 0.0  # what only looks again takes no new memory
     others = [each for each in own_threads(index, process) if each is not main_thread(process)]
     if any((each.still_s or 0.0) < POLLS_S for each in others):
         return 0.0  # the threads of a process give each other work without a system call

@@ -26,6 +26,7 @@ from tests.builders.snapshots import (
     fds,
     found,
     history,
+    line,
     log,
     main,
     only,
@@ -475,6 +476,18 @@ def test_a_loop_that_sleeps_while_all_that_it_started_has_ended_is_told() -> Non
     assert "main (100) sleeps and looks again in a loop at train.py:17" in finding.summary
     assert "2 processes of the job ended, and no other one is left" in finding.cause
     assert finding.severity is Severity.INFO
+
+
+def test_a_loop_that_takes_new_memory_between_its_sleeps_does_something() -> None:
+    gone = one(300, None, ended=exited(300, exit_code=0))
+    written = (Point(NOW_S - 50, 0.0), Point(NOW_S - 40, 9.0))
+
+    def taking(pages_per_s: float) -> History:
+        faults = line(9000.0, per_s=pages_per_s)
+        return history({(MAIN, "written_bytes"): written, (MAIN, "minor_faults"): faults})
+
+    assert found(no_progress.check, polling(gone), taking(20.0)) == []
+    assert len(found(no_progress.check, polling(gone), taking(0.1))) == 1
 
 
 def test_a_job_of_which_one_works_or_that_has_just_begun_to_poll_is_not_told() -> None:
