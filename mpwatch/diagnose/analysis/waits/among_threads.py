@@ -108,7 +108,7 @@ def _blocked_loop(cause: str, waiting: Sequence[Thread]) -> Mechanism:
     if purposes == {FOR_LOCK}:
         return Mechanism(cause=f"{cause} {LOOP_BLOCKED} {LOCK_IN_COROUTINE}", advice=ADVICE_LOOP)
     result = "" if purposes.isdisjoint(FOR_RESULTS) else f" {_RESULT_OF_LOOP}"
-    return Mechanism(cause=f"{cause} {LOOP_BLOCKED}{result}", advice=_ADVICE_AWAIT)
+    return Mechanism(cause=f"{cause} {LOOP_BLOCKED}{result}", advice=ADVICE_AWAIT)
 
 
 def _headline(name: str, waiting: Sequence[Thread]) -> str:
@@ -327,7 +327,7 @@ _RESULT_OF_LOOP = (
     "The result of asyncio.run_coroutine_threadsafe comes from that loop: a wait for it in the "
     "loop's own thread, or in a thread for which the loop waits, never ends."
 )
-_ADVICE_AWAIT = (
+ADVICE_AWAIT = (
     "Do not block in a coroutine or callback: await the coroutine itself in place of result(), and "
     "run what blocks, such as a join, in a thread that the loop awaits (await asyncio.to_thread, "
     "run_in_executor)."

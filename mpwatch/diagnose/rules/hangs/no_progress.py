@@ -24,7 +24,7 @@ from mpwatch.diagnose.analysis.process_queries import (
 )
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, own_threads, user_frame
 from mpwatch.diagnose.analysis.waits.accepting import Accepting, accepting_in_vain
-from mpwatch.diagnose.analysis.waits.among_threads import LOOP_BLOCKED
+from mpwatch.diagnose.analysis.waits.among_threads import ADVICE_AWAIT, LOOP_BLOCKED
 from mpwatch.diagnose.analysis.waits.blockages import (
     Blockage,
     Reason,
@@ -309,7 +309,7 @@ def _waits_for_own_threads(index: Index) -> Iterator[Finding]:
                 f"Only another thread of {called(process)} can end this wait, and none of them has "
                 f"for {time}.{f' {LOOP_BLOCKED}' if is_loop else ''}"
             ),
-            advice=_ADVICE_BLOCKED_LOOP if is_loop else _ADVICE["thread"],
+            advice=ADVICE_AWAIT if is_loop else _ADVICE["thread"],
         )
         return
 
@@ -879,10 +879,6 @@ _ADVICE_INSIDE_LOCK = (
     "Do not wait while a lock is held: if what the thread waits for comes from a thread that needs "
     "the lock, neither continues. threading.Condition.wait_for() releases its lock meanwhile; or "
     "wait first and take the lock for the change only."
-)
-_ADVICE_BLOCKED_LOOP = (
-    "Do not block in a coroutine or callback: await the coroutine itself in place of result(), and "
-    "run what blocks in a thread that the loop awaits (await asyncio.to_thread)."
 )
 _ADVICE_AT_EXIT = (
     "Read standard error for a traceback of the main thread. End such a thread in a finally block "
