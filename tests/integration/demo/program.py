@@ -71,6 +71,22 @@ class Program:
         """Whether its main process has exited; `end` reaps it."""
         return not procfs.is_alive(self.pid)
 
+    def wait_unreaped(self, limit_s: float) -> int | None:
+        """Wait for the end of its main process, and leave the zombie for others to read.
+
+        Returns:
+            Its exit code, or the negative number of a signal; `None` if it still runs.
+        """
+        pidfd = os.pidfd_open(self.pid)
+        try:
+            if not select.select([pidfd], [], [], limit_s)[0]:
+                return None
+            ended = os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOWAIT)
+        finally:
+            os.close(pidfd)
+        assert ended is not None
+        return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
+
     def fails(self) -> str:
         """The error it has printed so far; empty if it runs or has exited normally."""
         has_failed = self.process.poll() not in (None, 0, -signal.SIGTERM)

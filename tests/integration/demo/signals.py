@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import glob
 import os
+import signal
 from collections.abc import Callable
 
 from tests import procfs
@@ -72,7 +73,7 @@ def a_manager_is_asked(program: Program) -> bool:
 
 def is_killed(program: Program) -> bool:
     """It ends by SIGKILL."""
-    return program.process.wait(20) == -9
+    return program.wait_unreaped(20) == -signal.SIGKILL
 
 
 def shared_memory_is_sparse(program: Program) -> bool:
@@ -168,7 +169,7 @@ def survivors(words: str) -> Signal:
 
     def check(program: Program) -> bool:
         below = procfs.descendants(program.pid)
-        program.process.wait(20)
+        program.wait_unreaped(20)
         return any(
             procfs.is_alive(pid) and words in procfs.text(pid, "cmdline") + procfs.text(pid, "comm")
             for pid in below

@@ -16,13 +16,7 @@ class Client:
     """A connection to one hook."""
 
     def __init__(self, path: Path, timeout_s: float = 10.0) -> None:
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(timeout_s)
-        try:
-            self.sock.connect(str(path))
-        except OSError:
-            self.sock.close()
-            raise
+        self.sock = _connected(path, timeout_s)
         self._rest = b""
         self.notes: list[dict[str, Any]] = []
         self.records: list[tuple[int, ...]] = []
@@ -96,6 +90,23 @@ class Client:
 def sockets(folder: Path) -> dict[int, Path]:
     """The sockets in a runtime directory, by pid."""
     return {int(path.name.split("-")[0]): path for path in folder.glob("mpwatch/*.sock")}
+
+
+def _connected(path: Path, timeout_s: float) -> socket.socket:
+    """A connection to a hook; one that has bound its socket may not listen yet."""
+    end_s = time.monotonic() + timeout_s
+    while True:
+        client = socket.socket(socket.AF_UNIX)
+        client.settimeout(timeout_s)
+        try:
+            client.connect(str(path))
+        except OSError as error:
+            client.close()
+            if not isinstance(error, ConnectionRefusedError) or time.monotonic() > end_s:
+                raise
+            time.sleep(0.01)
+        else:
+            return client
 
 
 def wait_for_sockets(folder: Path, count: int, deadline_s: float = 30.0) -> dict[int, Path]:

@@ -263,6 +263,7 @@ def test_no_line_is_wider_than_the_given_width(folder: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("runtime_in_memory")
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_workers_of_a_pool_whose_parent_has_no_hook_are_its_job(start: Start, method: str) -> None:
     program = start("pool_of_hooked_workers.py", method)
