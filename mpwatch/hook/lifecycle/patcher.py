@@ -247,9 +247,14 @@ class ImportWatch:
             sys.meta_path.insert(0, self)
 
     def stop(self) -> None:
-        """Take it out of `sys.meta_path`; `start` puts it back."""
+        """Take it out of `sys.meta_path`, which becomes another list; `start` puts it back.
+
+        Another thread may be between two finders of the old list. Before CPython 3.14 the import
+        system iterates over that list itself: if an item were removed from it, the thread would
+        skip a finder, and if that is the last one, raise ModuleNotFoundError for a module there is.
+        """
         if self in sys.meta_path:
-            sys.meta_path.remove(self)
+            sys.meta_path = [finder for finder in sys.meta_path if finder is not self]
 
     def end(self) -> None:
         """Stop for good, and drop the reference to the callback's owner."""

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import importlib
 import sys
+from importlib.machinery import PathFinder
 from types import ModuleType
 from typing import Any
 
@@ -89,6 +91,25 @@ def test_a_wrapper_over_ours_stays_and_ours_only_calls_the_original(
     assert ours() == "done"
     assert list(patcher.left) == [f"{NAME}.work"]
     assert "only calls the original" in patcher.left[f"{NAME}.work"]
+
+
+def test_a_module_that_is_being_imported_while_the_points_are_removed_is_found(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The import system iterates over `sys.meta_path` without a copy (CPython before 3.14)."""
+    patcher = install(session, Point("later", "mpwatch_test_of_later", fail))
+
+    class Detach:
+        def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+            patcher.uninstall()  # as another thread does between two finders
+
+    place = sys.meta_path.index(PathFinder)
+    finders = [*sys.meta_path[:place], Detach(), *sys.meta_path[place:]]
+    monkeypatch.setattr(sys, "meta_path", finders)
+    monkeypatch.delitem(sys.modules, "zipapp", raising=False)
+
+    assert importlib.import_module("zipapp").__name__ == "zipapp"
+    assert len(sys.meta_path) == len(finders) - 1
 
 
 def test_an_exception_that_the_program_raised_meanwhile_is_not_swallowed(
