@@ -13,6 +13,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+from mpwatch.attach.native import elf
+from mpwatch.attach.outcomes import Refused
 from mpwatch.collect.hook import decode
 from mpwatch.collect.hook.decode import decode_slice
 from mpwatch.collect.host import cgroups, host
@@ -40,6 +42,7 @@ from mpwatch.nodes.wire.view_codec import NotASnapshot, SnapshotDecoder, Snapsho
 from mpwatch.observe.recording.codec import SCHEMA, Header, LineEncoder, read_header
 from mpwatch.observe.recording.file import NotARecording, Recording, pack
 from mpwatch.observe.state.fold import Fold
+from tests.builders import elf_files
 from tests.builders.samples import small_job
 from tests.unit.collect.hook.test_fuzz_hook import check_ring
 from tests.unit.collect.hook.test_ring import ring
@@ -240,6 +243,14 @@ def environment(data: bytes) -> None:
     host.named_ports(PROC, 10)
 
 
+def elf_file_of(data: bytes) -> None:
+    """A file that a target has loaded."""
+    with contextlib.suppress(Refused):
+        elf.layout(
+            elf_files.PID, elf_files.placed(FOLDER, data), frozenset((elf_files.FUNCTION,)), PROC
+        )
+
+
 def text(data: bytes) -> None:
     """Any text of another process."""
     for raw in (data, data.decode("utf-8", "surrogateescape")):
@@ -290,6 +301,7 @@ TARGETS = {
         lambda: (b"python\0-m\0torch.distributed.run\0--master_port=29500\0train.py\0",),
     ),
     "environments": Target(environment, lambda: (b"RANK=3\0MASTER_PORT=29501\0TMPDIR=/t\0",)),
+    "elf": Target(elf_file_of, lambda: [bytes(elf_files.elf_file(each)) for each in (True, False)]),
     "text": Target(text, lambda: [*real.HOSTILE]),
     "node-messages": Target(
         node_messages,

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+import stat
+import struct
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, BinaryIO
+from itertools import takewhile
+from typing import BinaryIO
 
 from mpwatch.attach.outcomes import Refused
 
@@ -19,6 +22,20 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _LINE = re.compile(
     rb"^([0-9a-f]+)-([0-9a-f]+) (....) ([0-9a-f]+) ([0-9a-f]+):([0-9a-f]+) (\d+) *(.*)$"
 )
+
+# Structures and constants of elf.h, for 64 bits.
+_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
+_SEGMENT = struct.Struct("<IIQQQQQQ")
+_DYNAMIC = struct.Struct("<qQ")
+_SYMBOL = struct.Struct("<IBBHQQ")
+_LITTLE_ENDIAN_64 = b"\x02\x01"
+_ET_EXEC = 2
+_PT_LOAD, _PT_DYNAMIC = 1, 2
+_DT_HASH, _DT_STRTAB, _DT_SYMTAB, _DT_GNU_HASH = 4, 5, 6, 0x6FFFFEF5
+_HEADERS_LIMIT = 256
+"""Of program headers (about 14 are usual) and of dynamic entries (about 40)."""
+_CHAIN_LIMIT = 256
+"""Of symbols with one hash value modulo the size of the table; 10 are many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,25 +149,32 @@ def open_file(pid: int, module: Module, proc: str = "/proc") -> BinaryIO:
     )
     for place in places:
         try:
-            file = open(place, "rb")  # noqa: SIM115 - the caller closes it
+            # At the path may be anything now, also a named pipe that nobody writes to.
+            file = open(place, "rb", opener=_open_at_once)  # noqa: SIM115 - the caller closes it
         except OSError:
             continue
         # Device numbers in maps and stat differ on overlay and btrfs, inodes agree.
-        if os.fstat(file.fileno()).st_ino == first.inode:
+        found = os.fstat(file.fileno())
+        if found.st_ino == first.inode and stat.S_ISREG(found.st_mode):
             return file
         file.close()
     raise Refused(f"{module.path} cannot be read from here, or was replaced since it was loaded")
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
 def layout(pid: int, module: Module, names: frozenset[str], proc: str = "/proc") -> Layout:
     """Segments of a loaded file, and the named functions that the file defines.
 
     Raises:
-        Refused: The file cannot be read, or is not a 64-bit ELF file.
+        Refused: The file cannot be read, or is no sound 64-bit ELF file.
     """
     with open_file(pid, module, proc) as file:
-        stat = os.fstat(file.fileno())
-        return _layout((stat.st_dev, stat.st_ino, stat.st_mtime_ns), names, _Opened(file, module))
+        found = os.fstat(file.fileno())
+        identity = (found.st_dev, found.st_ino, found.st_mtime_ns)
+        return _layout(identity, names, _Opened(file, module))
 
 
 class _Opened:
@@ -171,38 +195,128 @@ class _Opened:
 
 @lru_cache(maxsize=64)
 def _layout(_identity: tuple[int, int, int], names: frozenset[str], opened: _Opened) -> Layout:
-    from elftools.common.exceptions import ELFError  # 60 ms to import, so only when needed
-    from elftools.elf.elffile import ELFFile
-
     try:
-        elf = ELFFile(opened.file)
-        if elf.elfclass != 64:
-            raise Refused(f"{opened.module.name} is a 32-bit program")
-        segments = tuple(
-            (s["p_offset"], s["p_vaddr"], s["p_filesz"], s["p_memsz"], s["p_flags"])
-            for s in elf.iter_segments("PT_LOAD")
-        )
-        return Layout(elf["e_type"] == "ET_EXEC", segments, _symbols(elf, names))
-    except ELFError as error:
+        return _Elf(opened.file).layout(names)
+    except (_MalformedError, OSError) as error:
         raise Refused(f"{opened.module.name} is no readable ELF file: {error}") from error
 
 
-def _symbols(elf: Any, names: frozenset[str]) -> dict[str, Symbol]:
-    """The named functions that the file exports, looked up in the hash table if there is one."""
-    found: dict[str, Symbol] = {}
-    if not names:
-        return found
-    table = elf.get_section_by_name(".gnu.hash")
-    if table is not None:
-        candidates = [(name, table.get_symbol(name)) for name in names]
-    else:
-        section = elf.get_section_by_name(".dynsym")
-        candidates = (
-            []
-            if section is None
-            else [(s.name, s) for s in section.iter_symbols() if s.name in names]
+class _MalformedError(Exception):
+    """A file contradicts itself, or has what no real one has."""
+
+
+class _Elf:
+    """An ELF file that may be truncated, or made by the target's owner to harm the observer.
+
+    Whatever sizes the file states, at most `_HEADERS_LIMIT` entries are read at once, and at most
+    `_CHAIN_LIMIT` symbols are compared with a name. Symbols are looked up as the dynamic loader
+    does it, so section headers are not needed.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._fd = file.fileno()
+        self._size = os.fstat(self._fd).st_size
+        header = _HEADER.unpack(self._at(0, _HEADER.size))
+        identity, kind, place, entry_bytes, count = (header[each] for each in (0, 1, 5, 9, 10))
+        if identity[:4] != b"\x7fELF":
+            raise _MalformedError("it has another format")
+        if identity[4] == 1:
+            raise _MalformedError("it is a 32-bit one")
+        if identity[4:6] != _LITTLE_ENDIAN_64 or entry_bytes != _SEGMENT.size:
+            raise _MalformedError("it is of an unknown kind")
+        if count > _HEADERS_LIMIT:
+            raise _MalformedError(f"it has {count} program headers")
+        self._is_fixed = kind == _ET_EXEC
+        self._headers = list(_SEGMENT.iter_unpack(self._at(place, count * entry_bytes)))
+        self._segments = tuple(
+            (offset, address, in_file, in_memory, flags)
+            for kind, flags, offset, address, _, in_file, in_memory, _ in self._headers
+            if kind == _PT_LOAD
         )
-    for name, symbol in candidates:
-        if symbol is not None and symbol["st_shndx"] != "SHN_UNDEF" and symbol["st_value"]:
-            found[name] = Symbol(symbol["st_value"], symbol["st_size"])
-    return found
+
+    def layout(self, names: frozenset[str]) -> Layout:
+        """The segments, and those of the named functions that the file defines.
+
+        Raises:
+            _MalformedError: The file contradicts itself.
+            OSError: It cannot be read.
+        """
+        return Layout(self._is_fixed, self._segments, self._symbols(names) if names else {})
+
+    def _symbols(self, names: frozenset[str]) -> dict[str, Symbol]:
+        tables = self._dynamic()
+        if not {_DT_SYMTAB, _DT_STRTAB} <= tables.keys():
+            return {}
+        found: dict[str, Symbol] = {}
+        for name in names:
+            raw = name.encode()
+            for index in self._candidates(tables, raw):
+                entry = self._in_memory(tables[_DT_SYMTAB] + index * _SYMBOL.size, _SYMBOL.size)
+                text, _, _, section, value, size = _SYMBOL.unpack(entry)
+                if not section or not value:
+                    continue
+                if self._in_memory(tables[_DT_STRTAB] + text, len(raw) + 1) == raw + b"\0":
+                    found[name] = Symbol(value, size)
+                    break
+        return found
+
+    def _dynamic(self) -> dict[int, int]:
+        """The entries of the dynamic section, by tag; empty for a static program."""
+        for kind, _, place, _, _, in_file, *_ in self._headers:
+            if kind == _PT_DYNAMIC:
+                count = min(in_file // _DYNAMIC.size, _HEADERS_LIMIT)
+                entries = _DYNAMIC.iter_unpack(self._at(place, count * _DYNAMIC.size))
+                return dict(takewhile(lambda entry: entry[0], entries))
+        return {}
+
+    def _candidates(self, tables: dict[int, int], name: bytes) -> Iterator[int]:
+        """Indices of the symbols whose hash is that of the name."""
+        if _DT_GNU_HASH in tables:
+            return self._in_gnu_table(tables[_DT_GNU_HASH], name)
+        return self._in_old_table(tables[_DT_HASH], name) if _DT_HASH in tables else iter(())
+
+    def _in_gnu_table(self, start: int, name: bytes) -> Iterator[int]:
+        bucket_count, first, bloom_words = struct.unpack("<3I4x", self._in_memory(start, 16))
+        buckets = start + 16 + bloom_words * 8
+        chains = buckets + (bucket_count - first) * 4
+        wanted = 5381
+        for byte in name:
+            wanted = wanted * 33 + byte & 0xFFFFFFFF
+        index = self._word(buckets + wanted % bucket_count * 4) if bucket_count else 0
+        for each in range(index, index + _CHAIN_LIMIT if index else 0):
+            found = self._word(chains + each * 4)
+            if found | 1 == wanted | 1:
+                yield each
+            if found & 1:
+                return
+
+    def _in_old_table(self, start: int, name: bytes) -> Iterator[int]:
+        bucket_count, _ = struct.unpack("<2I", self._in_memory(start, 8))
+        wanted = 0
+        for byte in name:
+            wanted = (wanted << 4) + byte
+            wanted = (wanted ^ wanted >> 24 & 0xF0) & 0x0FFFFFFF
+        index = self._word(start + 8 + wanted % bucket_count * 4) if bucket_count else 0
+        for _ in range(_CHAIN_LIMIT):
+            if not index:
+                return
+            yield index
+            index = self._word(start + 8 + (bucket_count + index) * 4)
+
+    def _word(self, address: int) -> int:
+        return int.from_bytes(self._in_memory(address, 4), "little")
+
+    def _in_memory(self, address: int, count: int) -> bytes:
+        """What the file has for an address."""
+        for offset, start, in_file, _, _ in self._segments:
+            if start <= address and address + count <= start + in_file:
+                return self._at(offset + address - start, count)
+        raise _MalformedError(f"it does not contain the address {address:#x}")
+
+    def _at(self, place: int, count: int) -> bytes:
+        # Compared first: an offset beyond 2**63 is an OverflowError.
+        if place + count <= self._size:
+            found = os.pread(self._fd, count, place)
+            if len(found) == count:
+                return found
+        raise _MalformedError(f"it ends before byte {place + count}")

@@ -15,7 +15,6 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-import elftools
 import pytest
 
 from mpwatch.attach.detach import detach
@@ -75,7 +74,6 @@ def chroot(request: pytest.FixtureRequest) -> Iterator[Path]:
     shutil.copytree(ROOT / "mpwatch", inside / "mpwatch")
     shutil.copy(PROGRAMS / "attach_plain.py", inside)
     (inside / "inside.py").write_text(INSIDE)
-    shutil.copytree(Path(elftools.__file__).parent, inside / "elftools")
     subprocess.run(["mount", "-t", "proc", "proc", str(folder / "proc")], check=True)
     yield folder
     subprocess.run(["umount", str(folder / "proc")], check=True)

@@ -15,7 +15,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import elftools
 import pytest
 
 from mpwatch.attach.detach import detach
@@ -74,7 +73,6 @@ def laid_in(request: pytest.FixtureRequest) -> Iterator[tuple[Path, str]]:
     inside = folder / "mpwatch-builds"
     shutil.rmtree(inside, ignore_errors=True)
     shutil.copytree(ROOT / "mpwatch", inside / "mpwatch")
-    shutil.copytree(Path(elftools.__file__).parent, inside / "elftools")
     shutil.copy(PROGRAMS / "attach_plain.py", inside)
     (inside / "inside.py").write_text(INSIDE)
     subprocess.run(["mount", "-t", "proc", "proc", str(folder / "proc")], check=True)
