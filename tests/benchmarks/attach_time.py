@@ -43,13 +43,13 @@ from mpwatch.hook import wire
 # Prints the longest time between two turns of its loop whenever it gets a line.
 TURNING = """
 import os, time
+{setup}
 longest = 0.0
 print("ready", flush=True)
 os.set_blocking(0, False)
 last = time.perf_counter()
 while True:
-    if {pause}:
-        time.sleep({pause})
+    {turn}
     now = time.perf_counter()
     longest = max(longest, now - last)
     try:
@@ -61,6 +61,24 @@ while True:
         longest = 0.0
         now = time.perf_counter()
     last = now
+"""
+# A training of a small network: a main process and two DataLoader workers.
+TRAINING = """
+import torch
+from torch.utils.data import DataLoader, Dataset
+class Numbers(Dataset):
+    def __len__(self):
+        return 1 << 40
+    def __getitem__(self, index):
+        return torch.full((256,), float(index % 7)), index % 10
+torch.set_num_threads(1)
+network = torch.nn.Sequential(torch.nn.Linear(256, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
+optimizer = torch.optim.SGD(network.parameters(), lr=0.01)
+def step(batches=iter(DataLoader(Numbers(), batch_size=32, num_workers=2))):
+    values, labels = next(batches)
+    optimizer.zero_grad()
+    torch.nn.functional.cross_entropy(network(values), labels).backward()
+    optimizer.step()
 """
 BLOCKED = """
 import os
@@ -88,9 +106,10 @@ while True:
 """
 WITHIN_S = 60
 TARGETS = {
-    "busy": TURNING.format(pause=0),
-    "idle": TURNING.format(pause=0.005),
+    "busy": TURNING.format(setup="", turn="pass"),
+    "idle": TURNING.format(setup="", turn="time.sleep(0.005)"),
     "blocked": BLOCKED,
+    "training": TURNING.format(setup=TRAINING, turn="step()"),
 }
 GDB = (
     "-batch", "-nx", "-ex", "set pagination off", "-ex", "set confirm off",

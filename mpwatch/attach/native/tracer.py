@@ -3,8 +3,9 @@
 An observer that is stopped itself (Ctrl-Z, SIGSTOP, a paused terminal) while a target is stopped
 would keep it stopped. So one small process in a session of its own, without a terminal, makes
 all ptrace requests. It is started with the first attach, serves one request at a time over a socket
-pair and exits when the observer's end is closed for any reason. A request that takes longer than
-`WITHIN_S` ends the process, and the kernel releases the target ("the tracer dies", ptrace(2)).
+pair and exits when the observer's end is closed for any reason. After `WITHIN_S` of one request a
+timer kills the process, also while it is stopped or frozen itself, and the kernel releases the
+target ("the tracer dies", ptrace(2)). The freezer of control groups version 1 is the exception.
 
 Yama's `ptrace_scope` 1 without CAP_SYS_PTRACE is the exception: a process may then trace only its
 own descendants, and processes that named it with PR_SET_PTRACER. A job under `mpwatch run` is a
@@ -25,6 +26,7 @@ import socket
 import struct
 import sys
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -32,6 +34,7 @@ from typing import Any
 from mpwatch.attach.arch import machine_here
 from mpwatch.attach.native import gil_syscalls, pending_call
 from mpwatch.attach.native.code_cave import TargetMemory
+from mpwatch.attach.native.kill_timer import KillTimer
 from mpwatch.attach.native.pending_call import CallPlan, NotReady
 from mpwatch.attach.outcomes import Refused
 from mpwatch.collect.process.procfs import stat_of
@@ -40,8 +43,10 @@ from mpwatch.model.ids import ProcessId
 NAME = "mpwatch-tracer"
 """Name of the process: the last argument of its command line, and its `comm`."""
 WITHIN_S = 10
-"""Whole seconds after which a request ends the tracer by SIGALRM."""
-_ANSWER_WITHIN_S = WITHIN_S + 2.0
+"""Whole seconds after which a request kills the tracer."""
+_ANSWER_MARGIN_S = 2.0
+_END_WITHIN_S = 1.0
+"""How long a tracer may take to exit before it is killed, and then to be reaped."""
 _STEP_WITHIN_S = 0.25
 """How long the observer's step callback (used in tests) may delay a stopped target."""
 _GO_ON = ("go on",)
@@ -81,7 +86,7 @@ class Tracer:
             Refused: As `pending_call.queue`; or the tracer has ended.
             OSError: As `pending_call.queue`.
         """
-        self._sock.settimeout(_ANSWER_WITHIN_S)
+        self._sock.settimeout(WITHIN_S + _ANSWER_MARGIN_S)
         has_steps = step is not no_step
         try:
             send(self._sock, (process, plan, has_steps))
@@ -115,10 +120,19 @@ class Tracer:
         self._sock.close()
 
     def close(self) -> None:
-        """End the tracer, and reap it if it is a child of this process."""
+        """End the tracer, and reap it; it stays if a freezer of version 1 holds it."""
         self.disconnect()
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(self.pid, 0)
+        if not self._ends():
+            os.kill(self.pid, signal.SIGKILL)  # it is stopped: not reaped, so the pid is still its
+            self._ends()
+
+    def _ends(self) -> bool:
+        deadline_s = time.monotonic() + _END_WITHIN_S
+        while not self.has_ended():
+            if time.monotonic() > deadline_s:
+                return False
+            time.sleep(0.005)
+        return True
 
 
 def is_forbidden(proc: str = "/proc") -> bool:
@@ -190,7 +204,7 @@ def _spawn() -> Tracer:
     try:
         pid = os.posix_spawn(
             sys.executable,
-            [sys.executable, "-I", "-S", "-c", code, root, NAME],
+            [sys.executable, "-I", "-S", "-c", code, root, str(WITHIN_S), NAME],
             {},
             file_actions=[
                 (os.POSIX_SPAWN_DUP2, its.fileno(), 0),
@@ -213,11 +227,11 @@ def serve() -> None:
     os.chdir("/")
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
     with contextlib.suppress(OSError), open("/proc/self/comm", "w", encoding="ascii") as file:
         file.write(NAME)
     machine_here()  # initialise before any target is stopped
     gil_syscalls.libc()
+    within_s, timer = int(sys.argv[2]), KillTimer()
     sock = socket.socket(fileno=0)
     while True:
         try:
@@ -228,9 +242,9 @@ def serve() -> None:
             continue  # a step reply that came after its timeout
         process, plan, has_steps = message
         step = Relay(sock).step if has_steps else no_step
-        signal.alarm(WITHIN_S)
+        timer.start(within_s)
         answer = _answer(process, plan, step)
-        signal.alarm(0)
+        timer.stop()
         sock.settimeout(None)
         with contextlib.suppress(OSError):  # the observer has ended: the next receive says so
             send(sock, answer)

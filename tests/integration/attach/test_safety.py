@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -350,6 +351,81 @@ def test_a_tracer_killed_at_any_step_leaves_the_target_running(start: Start, wha
     if what == "busy":
         require_right_digest(running.line())
         assert eventually(lambda: inject(running.process).state == "ready")
+
+
+def freeze_by_signal(pid: int) -> Callable[[], None]:
+    os.kill(pid, signal.SIGSTOP)
+    return lambda: None
+
+
+def frozen_in(group: Path, pid: int, file: str, on: str, off: str) -> Callable[[], None]:
+    """Put a process into a new control group and freeze that; the function that thaws it."""
+    try:
+        group.mkdir()
+        (group / "cgroup.procs").write_text(str(pid))
+        (group / file).write_text(on)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            group.rmdir()
+        pytest.skip(f"no writable freezer: {error}")
+
+    def thaw() -> None:
+        (group / file).write_text(off)
+        assert eventually(lambda: not (group / "cgroup.procs").read_text(), 10)
+        group.rmdir()
+
+    return thaw
+
+
+def freeze_by_group_1(pid: int) -> Callable[[], None]:
+    group = Path("/sys/fs/cgroup/freezer", f"mpwatch-{pid}")
+    return frozen_in(group, pid, "freezer.state", "FROZEN", "THAWED")
+
+
+def freeze_by_group_2(pid: int) -> Callable[[], None]:
+    """As `docker pause` does it."""
+    hybrid = Path("/sys/fs/cgroup/unified")
+    parent = hybrid if hybrid.exists() else Path("/sys/fs/cgroup")
+    return frozen_in(parent / f"mpwatch-{pid}", pid, "cgroup.freeze", "1", "0")
+
+
+@pytest.mark.parametrize(
+    ("freeze", "is_released"),
+    [(freeze_by_signal, True), (freeze_by_group_2, True), (freeze_by_group_1, False)],
+)
+def test_a_tracer_that_is_frozen_during_an_injection_is_killed_and_releases_the_target(
+    start: Start,
+    monkeypatch: pytest.MonkeyPatch,
+    freeze: Callable[[int], Callable[[], None]],
+    is_released: bool,
+) -> None:
+    """The freezer of version 1 holds back SIGKILL as well, so the target waits for the thaw."""
+    tracer.forget()
+    monkeypatch.setattr(tracer, "WITHIN_S", 1)
+    running = start("attach_plain", "busy")
+    thaws: list[Callable[[], None]] = []
+    pids: list[int] = []
+
+    def freeze_tracer(name: str) -> None:
+        if name == "frame written" and not thaws:
+            pids.append(tracer.start().pid)
+            thaws.append(freeze(pids[0]))
+            assert running.state == "t"
+
+    try:
+        attached = inject(running.process, timeout_s=0.0, step=freeze_tracer)
+        assert attached.state == "absent"
+        assert attached.reason.startswith("the tracer process ended during the attempt")
+        assert eventually(lambda: is_well(running), 5) == is_released
+    finally:
+        for thaw in thaws:
+            thaw()
+    assert eventually(lambda: is_well(running), 5)
+    assert not procfs.is_alive(pids[0])
+    running.drain()
+    require_right_digest(running.newest_line())
+    monkeypatch.undo()
+    assert eventually(lambda: inject(running.process).state == "ready")
 
 
 def test_a_tracer_that_was_killed_between_two_attaches_is_replaced(start: Start) -> None:
