@@ -16,6 +16,7 @@ SAME = (
 )
 TENSORS = "tests/integration/hook/test_tensors.py::"
 UNIT = "tests/unit/hook/"
+ALONE = UNIT + "points/test_points_alone.py::"
 HOOK = "mpwatch/hook/"
 
 COST = GUEST + "test_a_hook_without_an_observer_has_two_descriptors_and_one_hidden_thread"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutations.leaving import LEAVING
 from tests.mutations.mutation import Mutation
 from tests.mutations.paths import (
+    ALONE,
     BAD,
     COST,
     ENTERING,
@@ -42,6 +43,27 @@ TABLE = (
         "_set_traceback(error, step.tb_next)",
         "return",
         (SAME + "[queues]",),
+    ),
+    Mutation(
+        1,
+        "a traceback shows the wrapper of a failed task",
+        HOOK + "points/pools.py",
+        "wrap_wrapping.initialise",
+        "foreign_exceptions.unframe(error)",
+        "",
+        (ALONE + "test_wrapping_an_exception_with_wrong_arguments_fails_as_without_the_hook",),
+    ),
+    Mutation(
+        1,
+        "the class of a failed task's exception is asked for its name",
+        HOOK + "points/pools.py",
+        "_failed_task",
+        "foreign_exceptions.type_of(error)",
+        "type(error).__name__",
+        (
+            ALONE + "test_the_class_of_a_failed_tasks_exception_is_asked_for_its_name_as_often"
+            "_as_without",
+        ),
     ),
     Mutation(
         1,
@@ -368,6 +390,15 @@ TABLE = (
     ),
     Mutation(
         2,
+        "what the hook fails with in a pool's worker replaces what the program gets",
+        HOOK + "points/pools.py",
+        "wrap_wrapping.initialise",
+        "not foreign_exceptions.is_ours(error)",
+        "True",
+        (ALONE + "test_wrapping_an_exception_with_wrong_arguments_fails_as_without_the_hook",),
+    ),
+    Mutation(
+        2,
         "more threads fork at once than there are steps for",
         HOOK + "lifecycle/fork.py",
         "shielded.body",
@@ -419,6 +450,24 @@ TABLE = (
         "self.path is None or self._file_bytes > room",
         "self.path is None",
         (UNIT + "transport/test_notes.py",),
+    ),
+    Mutation(
+        6,
+        "each of a million failed tasks is noted",
+        HOOK + "points/pools.py",
+        "_failed_task",
+        "count & (count - 1)",
+        "False",
+        (ALONE + "test_failed_tasks_are_noted_with_their_line_and_how_many_there_were",),
+    ),
+    Mutation(
+        6,
+        "each kind of failed task is remembered",
+        HOOK + "points/pools.py",
+        "_failed_task",
+        "kind in counts or len(counts) < FAILURES_KEPT",
+        "True",
+        (ALONE + "test_kinds_of_failed_tasks_that_a_process_counts_are_bounded",),
     ),
     Mutation(
         6,

@@ -70,7 +70,7 @@ def _is_bootstrap(caller: FrameType) -> bool:
 def _failed(session: Context, began_ns: int, error: BaseException) -> None:
     """Remember and note what ends a child: `multiprocessing` makes an exit code of it."""
     frames = foreign_exceptions.frames_of(error, 8)
-    session.here.own.exception = type(error).__name__, frames
+    session.here.own.exception = foreign_exceptions.type_of(error), frames
     cause = foreign_exceptions.context_of(error) if _exits_with_failure(error) else error
     # `torch.multiprocessing.spawn` writes an exception to a file and calls `sys.exit`.
     if cause is not None and is_a(cause, Exception):
@@ -170,7 +170,7 @@ def wrap_excepthook(original: Callable[..., Any], session: Context) -> Callable[
             session.note(
                 "thread-died",
                 thread=text(attributes(args.thread).get("_name", ""))[:128],
-                type=type(error).__name__,
+                type=foreign_exceptions.type_of(error),
                 text=foreign_exceptions.text_of(error),
                 frames=foreign_exceptions.frames_of(error),
                 tid=session.system.get_native_id(),

@@ -148,14 +148,15 @@ def wrap_wrapping(original: Callable[..., Any], session: Context) -> Callable[..
 def _failed_task(counts: dict[Any, int], error: BaseException) -> dict[str, Any] | None:
     """The fields of a note; `None` where failures of this kind have been noted often enough."""
     frames = foreign_exceptions.frames_of(error)
-    kind: Any = (type(error).__name__, *frames[0][1:]) if frames else type(error).__name__
+    name = foreign_exceptions.type_of(error)
+    kind: Any = (name, *frames[0][1:]) if frames else name
     kind = kind if kind in counts or len(counts) < FAILURES_KEPT else ""
     count = counts[kind] = counts.get(kind, 0) + 1
     if count & (count - 1):
         return None
     return {
         "where": "task",
-        "type": type(error).__name__,
+        "type": name,
         "text": foreign_exceptions.text_of(error),
         "frames": frames,
         "count": count,

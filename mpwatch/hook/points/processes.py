@@ -88,7 +88,7 @@ def _too_late(
     session.note(
         "exception",
         where="set_start_method",
-        type=type(error).__name__,
+        type=foreign_exceptions.type_of(error),
         text=foreign_exceptions.text_of(error),
         frames=foreign_exceptions.frames_here(2),
         tid=session.system.get_native_id(),

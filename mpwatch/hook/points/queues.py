@@ -175,7 +175,7 @@ def wrap_feeder_error(original: Callable[..., Any], session: Context) -> Callabl
         task = item[0] if type(item) is tuple and item and type(item[0]) is int else None
         session.note(
             "lost-item",
-            type=type(error).__name__,
+            type=foreign_exceptions.type_of(error),
             text=foreign_exceptions.text_of(error),
             item=class_name(type(item)),
             task=task,

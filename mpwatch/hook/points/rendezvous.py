@@ -43,7 +43,7 @@ def _wrap(original: Callable[..., Any], session: Context, failure: Failure) -> C
                 failure.at_ns = session.system.monotonic_ns()
                 failure.fields = {
                     "where": "rendezvous",
-                    "type": type(error).__name__,
+                    "type": foreign_exceptions.type_of(error),
                     "text": foreign_exceptions.text_of(error),
                     "frames": foreign_exceptions.frames_here(1),
                     "tid": session.system.get_native_id(),

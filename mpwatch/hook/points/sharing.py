@@ -308,7 +308,7 @@ def wrap_detach(original: Callable[..., Any], session: Context) -> Callable[...,
                 "ticket-failed",
                 address=str(address)[:256],
                 ticket=key,
-                type=type(error).__name__,
+                type=foreign_exceptions.type_of(error),
                 text=foreign_exceptions.text_of(error),
                 tid=session.system.get_native_id(),
             )

@@ -37,6 +37,7 @@ _set_traceback: Callable[[BaseException, TracebackType | None], None] = BaseExce
     "__traceback__"
 ].__set__
 _file_name: Callable[[BaseException], Any] = OSError.__dict__["filename"].__get__
+_class_name: Callable[[type], str] = type.__dict__["__name__"].__get__
 _WRITTEN_IN_C = type(BaseException.__str__)
 _OWN = __file__.rpartition("/safe/")[0] + "/"
 
@@ -129,6 +130,11 @@ def frames_here(skip: int, limit: int = 16) -> list[list[Any]]:
             frames.append([code.co_name, code.co_filename, step.f_lineno])
         step = step.f_back
     return frames
+
+
+def type_of(error: BaseException) -> str:
+    """The name of an exception's class, also of one whose metaclass is the program's."""
+    return _class_name(type(error))
 
 
 def text_of(error: BaseException, limit: int = 1000) -> str:

@@ -177,6 +177,13 @@ class Wrapped:
         exc.__traceback__ = None
 
 
+def module_of_pools() -> Any:
+    """A stand-in for `multiprocessing.pool`."""
+    module: Any = ModuleType("multiprocessing.pool")
+    module.ExceptionWithTraceback = type("ExceptionWithTraceback", (Wrapped,), dict(vars(Wrapped)))
+    return module
+
+
 def wrapped(module: Any, error: type[BaseException], text: str) -> Any:
     try:
         raise error(text)
@@ -186,8 +193,7 @@ def wrapped(module: Any, error: type[BaseException], text: str) -> Any:
 
 def test_failed_tasks_are_noted_with_their_line_and_how_many_there_were() -> None:
     session: Any = Session()
-    module: Any = ModuleType("multiprocessing.pool")
-    module.ExceptionWithTraceback = type("ExceptionWithTraceback", (Wrapped,), dict(vars(Wrapped)))
+    module = module_of_pools()
     undo = POINTS["Pool tasks"].install(module, session)
 
     texts = [wrapped(module, ValueError, f"item {number}").text for number in range(9)]
@@ -211,11 +217,47 @@ def test_failed_tasks_are_noted_with_their_line_and_how_many_there_were() -> Non
 
 def test_kinds_of_failed_tasks_that_a_process_counts_are_bounded() -> None:
     session: Any = Session()
-    module: Any = ModuleType("multiprocessing.pool")
-    module.ExceptionWithTraceback = type("ExceptionWithTraceback", (Wrapped,), dict(vars(Wrapped)))
+    module = module_of_pools()
     POINTS["Pool tasks"].install(module, session)
 
     for number in range(200):
         wrapped(module, type(f"Error{number}", (Exception,), {}), "")
 
     assert len(session.notes) == pools.FAILURES_KEPT + 8
+
+
+def test_wrapping_an_exception_with_wrong_arguments_fails_as_without_the_hook() -> None:
+    session: Any = Session()
+    module = module_of_pools()
+    POINTS["Pool tasks"].install(module, session)
+
+    with pytest.raises(TypeError, match="missing 2 required positional arguments") as raised:
+        module.ExceptionWithTraceback()
+
+    if sys.version_info >= (3, 11):
+        assert [entry.name for entry in raised.traceback] == [
+            "test_wrapping_an_exception_with_wrong_arguments_fails_as_without_the_hook"
+        ]
+    assert session.notes == []
+
+
+def test_the_class_of_a_failed_tasks_exception_is_asked_for_its_name_as_often_as_without() -> None:
+    asked: list[str] = []
+
+    class Asked(type):
+        def __getattribute__(cls, name: str) -> Any:
+            asked.append(name)
+            return super().__getattribute__(name)
+
+    error = Asked("Named", (Exception,), {})("text")
+    Wrapped(error, None)
+    without = asked.copy()
+    asked.clear()
+    session: Any = Session()
+    module = module_of_pools()
+    POINTS["Pool tasks"].install(module, session)
+
+    module.ExceptionWithTraceback(error, None)
+
+    assert asked == without
+    assert [(note["type"], note["text"]) for note in session.notes] == [("Named", "text")]
