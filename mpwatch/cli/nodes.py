@@ -202,8 +202,8 @@ def job_launches(spec: str, arguments: argparse.Namespace) -> Sequence[Launch] |
     Raises:
         Failure: SPEC names no job, or its engine is absent or does not know the job.
     """
+    from mpwatch.nodes.launchers.engines import launches
     from mpwatch.nodes.launchers.launch import AgentCommand, CannotLaunch
-    from mpwatch.nodes.launchers.spec import launches
 
     try:
         with Progress(f"looking for the nodes of {spec}"):
