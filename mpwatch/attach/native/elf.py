@@ -14,8 +14,8 @@ from functools import lru_cache
 from typing import Any, BinaryIO
 
 from mpwatch.attach.outcomes import Refused
+from mpwatch.collect.process.procfs import PAGE_BYTES
 
-PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _LINE = re.compile(
     rb"^([0-9a-f]+)-([0-9a-f]+) (....) ([0-9a-f]+) ([0-9a-f]+):([0-9a-f]+) (\d+) *(.*)$"
 )

@@ -13,14 +13,13 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from mpwatch.collect.job.jobs import find_jobs
+from mpwatch.collect.job.jobs import MAPS_BYTES_LIMIT, find_jobs
 from mpwatch.collect.process import procfs
 from mpwatch.collect.process.identify import is_python_exe
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.sanitize import clean
 
 VERSION_BYTES_LIMIT = 4096
-MAPS_BYTES_LIMIT = 4 << 20
 _RANK_VARIABLES = frozenset((b"RANK", b"LOCAL_RANK", b"WORLD_SIZE"))
 """RANK is set by torchrun and accelerate, LOCAL_RANK alone by Lightning's own launcher."""
 _TORCH_LIBRARY = re.compile(rb"(/[^\n]*/torch)/lib/libtorch(?:_cpu|_python)?\.so")
