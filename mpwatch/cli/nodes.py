@@ -105,7 +105,6 @@ def job(arguments: argparse.Namespace) -> int:
 ANSWER_S = 120.0
 """How long nodes may take for their answers: a dump with native stacks takes a tenth of a second
 for each process."""
-STEP_S = 0.1
 
 
 def dump(arguments: argparse.Namespace) -> int:
@@ -202,8 +201,8 @@ def job_launches(spec: str, arguments: argparse.Namespace) -> Sequence[Launch] |
     Raises:
         Failure: SPEC names no job, or its engine is absent or does not know the job.
     """
+    from mpwatch.nodes.launchers.engines import launches
     from mpwatch.nodes.launchers.launch import AgentCommand, CannotLaunch
-    from mpwatch.nodes.launchers.spec import launches
 
     try:
         with Progress(f"looking for the nodes of {spec}"):
@@ -226,7 +225,7 @@ def _watch(
     began_s = time.monotonic()
     end_s = began_s + head.start_s + (limit_s or 0.0)
     while not is_enough(time.monotonic() - began_s) and time.monotonic() < end_s:
-        head.step(STEP_S)
+        head.step()
         views = head.views()
         states = Counter(view.state for view in views)
         progress.show(", ".join(f"{count} {state}" for state, count in states.items()))
@@ -263,7 +262,7 @@ def _ask_all(
     problems: dict[str, str] = {}
     end_s = time.monotonic() + limit_s
     while len(documents) + len(problems) < len(requests):
-        head.step(STEP_S)
+        head.step()
         progress.show(f"{len(documents)} of {len(requests)} nodes have answered")
         for name, request in requests.items():
             answer = head.answer(request)
@@ -315,7 +314,7 @@ def record(arguments: argparse.Namespace) -> int:
         with _connected(arguments, restarts=True, keep=writer.message) as (head, progress):
             with contextlib.suppress(KeyboardInterrupt):
                 while time.monotonic() < end_s and not writer.is_long_enough:
-                    head.step(STEP_S)
+                    head.step()
                     views = head.views()
                     writer.states(views, head.full_summaries)
                     states = Counter(view.state for view in views)
@@ -416,7 +415,7 @@ def export(arguments: argparse.Namespace) -> int:
     try:
         with _connected(arguments, restarts=True) as (head, _):
             while True:
-                head.step(STEP_S)
+                head.step()
                 views = head.views()
                 _need_a_node(views)
                 _collect_answers(head, pending, answers)

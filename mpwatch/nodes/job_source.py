@@ -12,7 +12,7 @@ from typing import Protocol
 from mpwatch.model.snapshot import Playback
 from mpwatch.nodes.across.finding import JobFinding
 from mpwatch.nodes.across.judge import JobJudge
-from mpwatch.nodes.head.head import Head
+from mpwatch.nodes.head.head import STEP_S, Head
 from mpwatch.nodes.head.view import NodeView
 from mpwatch.nodes.head.view_source import NodeSource
 from mpwatch.nodes.launchers.launch import ChangingNodes, Launch
@@ -24,7 +24,6 @@ DELIVER_S = 0.5
 PATIENCE = 4
 """A state that took t seconds of cpu is followed by the next one after this many times t: 1,000
 nodes of 64 ranks take 0.1 s while they work, and 0.35 s once one is named."""
-STEP_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +108,7 @@ class LiveJobSource:
         judge = JobJudge()
         due_s = 0.0
         while not self._stopping.is_set():
-            head.step(STEP_S)
+            head.step()
             while not self._submitted.empty():
                 self._submitted.get()(head)
             now_s = time.monotonic()

@@ -32,9 +32,7 @@ from mpwatch.tui.screens.base import LiveScreen, PagesScreen
 from mpwatch.tui.screens.dashboard import CompareScreen, MergedScreen, TimeScreen
 from mpwatch.tui.screens.process_actions import ProcessActionsScreen
 from mpwatch.tui.screens.texts import FindingScreen, InjectionScreen
-from mpwatch.tui.view_state import ViewState
-
-SEEK_S = 10.0
+from mpwatch.tui.view_state import SEEK_S, ViewState
 
 
 class SnapshotApp(App[int]):

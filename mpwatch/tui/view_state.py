@@ -20,6 +20,8 @@ from mpwatch.tui.elements.snapshot_view import SnapshotView
 from mpwatch.tui.hook_question import HookQuestion
 from mpwatch.tui.pages.stacks.flame import Sampled
 
+SEEK_S = 10.0
+"""How far the keys for moving through a recording go."""
 SAMPLES_KEPT = 600
 """Stacks of the followed process: five minutes at twice a second."""
 

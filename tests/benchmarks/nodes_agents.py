@@ -18,8 +18,8 @@ from collections.abc import Iterable
 
 from mpwatch.nodes.across.judge import JobJudge
 from mpwatch.nodes.head.head import Head
+from mpwatch.nodes.launchers.engines import launches
 from mpwatch.nodes.launchers.launch import AgentCommand
-from mpwatch.nodes.launchers.spec import launches
 from tests import procfs
 
 SECONDS = 40.0

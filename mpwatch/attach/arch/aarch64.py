@@ -20,7 +20,13 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import ClassVar
 
-from mpwatch.attach.arch.machine import STACK_MARGIN_BYTES, Context, Frame
+from mpwatch.attach.arch.machine import (
+    INVALID_STACK_FLAGS,
+    SIGINFO_BYTES,
+    STACK_MARGIN_BYTES,
+    Context,
+    Frame,
+)
 from mpwatch.attach.native.ptrace import Tracee
 
 _NT_PRSTATUS, _NT_PRFPREG, _NT_ARM_SVE = 1, 2, 0x405
@@ -46,11 +52,9 @@ _EINTR_WHEN_STOPPED = frozenset(
 
 _WORD = 0xFFFFFFFFFFFFFFFF
 _SMALLEST_ADDRESS = 4096
-_SIGINFO_BYTES = 128
 _REGISTERS_AT, _RECORDS_AT = 184, 464  # within struct ucontext
 _FPSIMD_MAGIC, _SVE_MAGIC, _EXTRA_BYTES = 0x46508001, 0x53564501, 4096
 _SVE_IN_USE = 1  # SVE_PT_REGS_SVE
-_INVALID_STACK_FLAGS = 0x40  # see mpwatch.attach.arch.x86_64: leaves the alternate stack as it is
 
 
 class Aarch64:
@@ -95,12 +99,12 @@ class Aarch64:
         """The signal frame: siginfo, ucontext, then records of vector state."""
         del return_to  # the link register holds it
         registers = to_restore(context)
-        ucontext = struct.pack("<QQQiiQ", 0, 0, 0, _INVALID_STACK_FLAGS, 0, 0)
+        ucontext = struct.pack("<QQQiiQ", 0, 0, 0, INVALID_STACK_FLAGS, 0, 0)
         ucontext += struct.pack("<Q", context.signal_mask)
         ucontext = ucontext.ljust(_REGISTERS_AT, b"\0") + _REGISTERS.pack(*registers)
         ucontext = ucontext.ljust(_RECORDS_AT, b"\0") + _records(context.extended)
-        content = bytes(_SIGINFO_BYTES) + ucontext
-        content = content.ljust(_SIGINFO_BYTES + _RECORDS_AT + _EXTRA_BYTES, b"\0")
+        content = bytes(SIGINFO_BYTES) + ucontext
+        content = content.ljust(SIGINFO_BYTES + _RECORDS_AT + _EXTRA_BYTES, b"\0")
         pointer = self.stack_pointer(context) - STACK_MARGIN_BYTES - len(content)
         return Frame(pointer & ~15, content)
 
@@ -165,7 +169,7 @@ class Aarch64:
             registers = list(_REGISTERS.unpack(context.general))
             registers[0] = -errno.EINTR & _WORD
             registers[_PC] = context.blocked_call[8]
-            at = frame.address + _SIGINFO_BYTES + _REGISTERS_AT
+            at = frame.address + SIGINFO_BYTES + _REGISTERS_AT
             write(at, _REGISTERS.pack(*registers))
 
 

@@ -11,6 +11,11 @@ from mpwatch.attach.native.ptrace import Tracee
 STACK_MARGIN_BYTES = 256
 """Not touched below the stack pointer: on x86-64 leaf functions may use 128 (System V ABI)."""
 
+SIGINFO_BYTES = 128
+INVALID_STACK_FLAGS = 0x40
+"""The kernel ignores a frame whose alternate stack is invalid and leaves the thread's own in place
+(restore_altstack, since Linux 3.8): the alternate stack cannot be read from outside."""
+
 # linux/errno.h: results that only a debugger sees. They define how the kernel continues an
 # interrupted system call.
 ERESTARTSYS, ERESTARTNOINTR, ERESTARTNOHAND, ERESTART_RESTARTBLOCK = -512, -513, -514, -516

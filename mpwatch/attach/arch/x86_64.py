@@ -22,6 +22,8 @@ from mpwatch.attach.arch.machine import (
     ERESTARTNOHAND,
     ERESTARTNOINTR,
     ERESTARTSYS,
+    INVALID_STACK_FLAGS,
+    SIGINFO_BYTES,
     STACK_MARGIN_BYTES,
     Context,
     Frame,
@@ -73,12 +75,8 @@ _GETTER = re.compile(
 )
 
 _UCONTEXT_BYTES = 304
-_SIGINFO_BYTES = 128
 # UC_FP_XSTATE | UC_SIGCONTEXT_SS | UC_STRICT_RESTORE_SS
 _UC_FLAGS = 7
-# The kernel ignores a frame whose alternate stack is invalid and leaves the thread's own in place
-# (restore_altstack, since Linux 3.8): the alternate stack cannot be read from outside.
-_INVALID_STACK_FLAGS = 0x40
 _SOFTWARE_AT = 464  # sw_reserved within the legacy area, struct _fpx_sw_bytes
 _SOFTWARE = struct.Struct("<IIQI28x")
 _HEADER_AT = 512
@@ -153,7 +151,7 @@ class X8664:
         vectors = signal_vectors(context.extended)
         vectors_at = (registers.values["rsp"] - STACK_MARGIN_BYTES - len(vectors)) & ~63
         # After the return address is popped the stack pointer is at the ucontext, a multiple of 16.
-        ucontext_at = (vectors_at - _UCONTEXT_BYTES - _SIGINFO_BYTES) & ~15
+        ucontext_at = (vectors_at - _UCONTEXT_BYTES - SIGINFO_BYTES) & ~15
         ucontext = _ucontext(registers, vectors_at, context.signal_mask)
         content = struct.pack("<Q", return_to) + ucontext
         content = content.ljust(vectors_at - ucontext_at + 8, b"\0") + vectors
@@ -241,7 +239,7 @@ def _ucontext(registers: Registers, vectors_at: int, signal_mask: int) -> bytes:
         v["rax"], v["rip"] = number, v["rip"] - _SYSCALL_BYTES
     return b"".join(
         (
-            struct.pack("<QQQiiQ", _UC_FLAGS, 0, 0, _INVALID_STACK_FLAGS, 0, 0),
+            struct.pack("<QQQiiQ", _UC_FLAGS, 0, 0, INVALID_STACK_FLAGS, 0, 0),
             struct.pack("<18Q", *(v[name] for name in IN_FRAME)),
             struct.pack("<HHHH", v["cs"], v["gs"], v["fs"], v["ss"]),
             struct.pack("<4QQ64x", 0, 0, 0, 0, vectors_at),

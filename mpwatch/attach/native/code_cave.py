@@ -17,8 +17,9 @@ import os
 from collections.abc import Iterable
 
 from mpwatch.attach.native import elf, gil_syscalls, native_call
-from mpwatch.attach.native.elf import PAGE_BYTES, Mapping, Module
+from mpwatch.attach.native.elf import Mapping, Module
 from mpwatch.attach.outcomes import Refused
+from mpwatch.collect.process.procfs import PAGE_BYTES
 
 _MARGIN_BYTES = 64
 _STEP_BYTES = 64

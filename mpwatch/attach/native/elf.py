@@ -17,8 +17,8 @@ from itertools import takewhile
 from typing import BinaryIO
 
 from mpwatch.attach.outcomes import Refused
+from mpwatch.collect.process.procfs import PAGE_BYTES
 
-PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _LINE = re.compile(
     rb"^([0-9a-f]+)-([0-9a-f]+) (....) ([0-9a-f]+) ([0-9a-f]+):([0-9a-f]+) (\d+) *(.*)$"
 )

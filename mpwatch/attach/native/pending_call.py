@@ -30,7 +30,7 @@ from mpwatch.attach.native.elf import Mapping
 from mpwatch.attach.native.ptrace import NotStopping, Tracee
 from mpwatch.attach.outcomes import Refused
 from mpwatch.collect.process.procfs import age_s
-from mpwatch.collect.process.syscall_waits import names
+from mpwatch.collect.process.syscall_waits import MSG_WAITALL, names
 
 STOP_WITHIN_S = 0.25
 RETURN_WITHIN_S = 0.1
@@ -43,7 +43,6 @@ _STACK_NEED_BYTES = 16384
 _STACK_WORDS = 128
 _GETTER_BYTES = 32
 _FUTEX_COMMAND, _WAITS = 0x7F, (0, 9)  # linux/futex.h: FUTEX_WAIT, FUTEX_WAIT_BITSET
-_MSG_WAITALL = 0x100  # linux/socket.h
 _CALL_BYTES = 4
 """Length of the longest system-call instruction: a stopped thread may be before or after it."""
 # Signals the processor raises for the thread's own instructions: a fault while they are blocked
@@ -266,7 +265,7 @@ def _require_repeatable(machine: Machine, blocked: tuple[int, ...], memory: Targ
         return
     number, arguments = blocked[0], blocked[1:]
     flags_at = machine.receiving.get(number)
-    waits_for_all = flags_at is not None and bool(arguments[flags_at - 1] & _MSG_WAITALL)
+    waits_for_all = flags_at is not None and bool(arguments[flags_at - 1] & MSG_WAITALL)
     if number in machine.sending or waits_for_all:
         change = "end early with part of the data transferred"
     elif number == machine.connect and _is_internet_address(memory, arguments[1]):

@@ -37,7 +37,7 @@ from mpwatch.attach.native.code_cave import TargetMemory
 from mpwatch.attach.native.kill_timer import KillTimer
 from mpwatch.attach.native.pending_call import CallPlan, NotReady
 from mpwatch.attach.outcomes import Refused
-from mpwatch.collect.process.procfs import stat_of
+from mpwatch.collect.process.procfs import CAP_SYS_PTRACE, stat_of
 from mpwatch.model.ids import ProcessId
 
 NAME = "mpwatch-tracer"
@@ -50,7 +50,6 @@ _END_WITHIN_S = 1.0
 _STEP_WITHIN_S = 0.25
 """How long the observer's step callback (used in tests) may delay a stopped target."""
 _GO_ON = ("go on",)
-_CAP_SYS_PTRACE = 1 << 19  # linux/capability.h
 _CAPABILITIES = re.compile(rb"^CapEff:\s*([0-9a-f]+)", re.MULTILINE)
 _LENGTH = struct.Struct("<I")
 _IGNORED = (signal.SIGINT, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU, signal.SIGHUP)
@@ -149,7 +148,7 @@ def is_forbidden(proc: str = "/proc") -> bool:
     except (OSError, ValueError):
         return False  # a kernel without Yama
     found = _CAPABILITIES.search(status)
-    is_able = found is not None and bool(int(found[1], 16) & _CAP_SYS_PTRACE)
+    is_able = found is not None and bool(int(found[1], 16) & CAP_SYS_PTRACE)
     return scope == 1 and not is_able
 
 

@@ -31,7 +31,6 @@ DEFAULT_PORT = 29500
 """The rendezvous port of torch.distributed where a job names none."""
 COMMAND_CHARS = 200
 """Limit for the command line of the process that listens on a port."""
-_LISTEN = b"0A"
 _OPTIONS = re.compile(
     rb"--(?:master[-_]port|rdzv[-_]endpoint|rdzv[-_]backend[-_]endpoint)(?:=|\0)(?:[^\0]*:)?(\d+)"
 )
@@ -231,7 +230,7 @@ def _listeners(proc: str, pid: int, ports: frozenset[int]) -> Iterator[tuple[byt
         for line in procfs.read(f"{proc}/{pid}/net/{table}").splitlines()[1:]:
             fields = line.split()
             # sl, local address, remote address, state, ..., inode: proc(5), the same in both.
-            if len(fields) > 9 and fields[3] == _LISTEN:
+            if len(fields) > 9 and fields[3] == procfs.TCP_LISTEN:
                 port = procfs.number(fields[1].rpartition(b":")[2], 16)
                 if port in ports:
                     yield b"socket:[" + fields[9] + b"]", port

@@ -15,12 +15,12 @@ import time
 from dataclasses import dataclass
 from typing import Literal
 
+from mpwatch.collect.host.new_files import SHM
 from mpwatch.collect.process import procfs
 from mpwatch.hook import wire
 from mpwatch.model.ids import SegmentId, SegmentUse, torch_creator
 from mpwatch.model.sanitize import clean
 
-SHM = "/dev/shm"
 INITIAL_PID_NAMESPACE = 0xEFFFFFFC
 """Inode of the pid namespace that contains all others (PROC_PID_INIT_INO, linux/proc_ns.h)."""
 QUIET_S = 60.0

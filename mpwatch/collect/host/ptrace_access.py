@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from mpwatch.collect.process import procfs
+from mpwatch.collect.process.procfs import CAP_SYS_PTRACE
 from mpwatch.model.ids import ProcessId
 
 __all__ = [
@@ -313,7 +314,7 @@ _NAMES = {
 }  # fmt: skip
 
 
-CAP_SETUID, CAP_SYS_PTRACE = 1 << 7, 1 << 19
+CAP_SETUID = 1 << 7
 _ALL = (1 << 64) - 1
 _PTRACE_DETACH = 17  # linux/ptrace.h, the same everywhere
 _CONTAINER = re.compile(r"(kubepods|docker|containerd|libpod|crio|lxc)")

@@ -151,7 +151,7 @@ def _job(
         stack.extend((child, stat.process) for child in children)
     identities = {
         stat.process: static_facts.read_static_facts(
-            proc, stat, None, boot_wall_s, os.sysconf("SC_CLK_TCK"), 0.0
+            proc, stat, None, boot_wall_s, procfs.TICKS_PER_S, 0.0
         )
         for stat, _ in members
     }
@@ -193,7 +193,7 @@ def _outline(
         cmdline=known.cmdline,
         state=stat.state,
         uid=known.uid,
-        rss_bytes=stat.rss_pages * os.sysconf("SC_PAGE_SIZE"),
+        rss_bytes=stat.rss_pages * procfs.PAGE_BYTES,
         born_wall_s=known.born_wall_s,
         worker_id=part.worker_id,
         rank=part.rank,

@@ -44,7 +44,6 @@ _LINE_BYTES = 1024
 _TABLE_BYTES = 4 << 20
 """Of a table of sockets; those that listen are its first rows."""
 _FDS = 1 << 16
-_LISTEN = b"0A"
 _ADDRESS = re.compile(r"(?:.*:)?(\d{1,5})", re.S)
 
 
@@ -178,7 +177,7 @@ def _listeners(process: str, port: int) -> Iterator[tuple[bytes, Listener]]:
         for line in procfs.read(f"{process}/net/{table}", _TABLE_BYTES).splitlines()[1:]:
             fields = line.split(None, 10)
             # sl, local address, remote address, state, ..., inode: proc(5), the same in both.
-            if len(fields) > 9 and fields[3] == _LISTEN:
+            if len(fields) > 9 and fields[3] == procfs.TCP_LISTEN:
                 address, _, number = fields[1].partition(b":")
                 if procfs.number(number, 16) == port:
                     yield fields[9], Listener(family, _host(address, family), port)

@@ -28,7 +28,6 @@ from mpwatch.model.samples import GpuSample, ProcSample, TreeSample
 
 __all__ = ["Job", "ReadRequest", "TreeCollector", "find_jobs"]
 
-TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 SEGMENT_MEMORY_S = 300.0
 
 
@@ -88,7 +87,7 @@ class TreeCollector:
             host=host,
             processes=processes,
             gpus=gpus,
-            ticks_per_s=TICKS_PER_S,
+            ticks_per_s=procfs.TICKS_PER_S,
             cost_s=time.process_time() - started_s,
             problems=gpu_problems,
         )
@@ -148,7 +147,7 @@ class _ProcessReaders:
         self._readers: dict[ProcessId, ProcessReader] = {}
         self._static: dict[ProcessId, StaticFacts] = {}
         self._static_at_s: dict[ProcessId, float] = {}
-        self._workers = roles.WorkerNumbers(TICKS_PER_S)
+        self._workers = roles.WorkerNumbers(procfs.TICKS_PER_S)
         self._roles: tuple[list[RoleFacts], dict[ProcessId, RoleAssignment]] = [], {}
         self._schedule = Schedule()
         self._memory_read_at_s = -math.inf
@@ -178,7 +177,7 @@ class _ProcessReaders:
                 self._readers[process] = ProcessReader(process, self._budget)
             self._static_at_s[process] = at_s
             self._static[process] = read_static_facts(
-                self._proc, stat, known, self._boot_wall_s, TICKS_PER_S, wall_s
+                self._proc, stat, known, self._boot_wall_s, procfs.TICKS_PER_S, wall_s
             )
 
     def read(

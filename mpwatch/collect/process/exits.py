@@ -25,7 +25,6 @@ _INFO = struct.Struct("<Q52xi")
 _GET_INFO = (3 << 30) | (_INFO.size << 16) | (0xFF << 8) | 11
 _INFO_EXIT = 1 << 3
 
-_CAP_SYS_PTRACE = 1 << 19
 _NO_PIDFD = -1
 
 
@@ -138,7 +137,7 @@ class ExitWatch:
         except OSError:
             return False
         capabilities = procfs.parse_status(own).get(b"CapEff", b"0")
-        return owner == os.geteuid() or bool(int(capabilities, 16) & _CAP_SYS_PTRACE)
+        return owner == os.geteuid() or bool(int(capabilities, 16) & procfs.CAP_SYS_PTRACE)
 
     def _unknown(self, process: ProcessId, problem: str) -> Ended:
         """An exit without a known status."""

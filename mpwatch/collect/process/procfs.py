@@ -13,6 +13,11 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.sanitize import clean
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+CAP_SYS_PTRACE = 1 << 19
+"""Of the bits of `CapEff` in `/proc/PID/status` (linux/capability.h)."""
+TCP_LISTEN = b"0A"
+"""State of a listening socket in `/proc/net/tcp` (include/net/tcp_states.h)."""
 CHUNK_BYTES = 1 << 16
 ARGUMENT_COUNT_LIMIT = 64
 CMDLINE_BYTES_LIMIT = 1 << 16
@@ -164,7 +169,7 @@ def age_s(pid: int, proc: str = "/proc") -> float:
     Raises:
         OSError: It has exited, or is hidden from this process.
     """
-    started_s = stat_of(pid, proc).start_ticks / os.sysconf("SC_CLK_TCK")
+    started_s = stat_of(pid, proc).start_ticks / TICKS_PER_S
     return time.clock_gettime(time.CLOCK_BOOTTIME) - started_s
 
 

@@ -44,7 +44,7 @@ _TRANSFERS = frozenset(
 )
 _RECEIVES = {"recvfrom": 3, "recvmsg": 2, "recvmmsg": 3}
 """Calls that receive, with the index of their flags."""
-_MSG_WAITALL = 0x100  # linux/socket.h
+MSG_WAITALL = 0x100  # linux/socket.h
 _PIPE_BUF = 4096  # linux/limits.h: a write of so many bytes to a pipe is done whole or not at all
 _SYNCS = frozenset(("fsync", "fdatasync", "syncfs", "sync_file_range"))
 _ON_DISK = _READS | _WRITES | _SYNCS
@@ -106,7 +106,7 @@ def transfer_of(call: BlockedCall, machine: str, folder: str) -> str | None:
     if len(call.arguments) < 6:
         return None
     flags_at = _RECEIVES.get(name)
-    waits_for_all = flags_at is not None and call.arguments[flags_at] & _MSG_WAITALL
+    waits_for_all = flags_at is not None and call.arguments[flags_at] & MSG_WAITALL
     if name not in _TRANSFERS and not waits_for_all:
         return None
     fd = call.arguments[0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
@@ -15,9 +14,6 @@ from mpwatch.model.samples import ThreadSample
 from mpwatch.model.sanitize import clean
 
 THREADS_LIMIT = 4096
-TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-
-
 _FROM_CALL = frozenset(("poll", "pipe-read", "socket-read", "accept", "child", "timer"))
 
 
@@ -183,7 +179,7 @@ def _follows_from_call(sample: ThreadSample) -> bool:
 
 def _ticks(counters: bytes) -> int:
     """Cpu time in clock ticks: `schedstat` counts the nanoseconds that `stat` shows rounded."""
-    return int(counters[: counters.index(b" ")]) * TICKS_PER_S // 1_000_000_000
+    return int(counters[: counters.index(b" ")]) * procfs.TICKS_PER_S // 1_000_000_000
 
 
 def _wchan(folder: str) -> str | None:

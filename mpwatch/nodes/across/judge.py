@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from mpwatch.diagnose.analysis.distributed.collectives import MISMATCH, STUCK
 from mpwatch.nodes.across import ray_calls
 from mpwatch.nodes.across.collectives import of_collectives
-from mpwatch.nodes.across.differences import differences
 from mpwatch.nodes.across.finding import JobFinding
-from mpwatch.nodes.across.not_answering import not_answering
+from mpwatch.nodes.across.nodes import differences, not_answering
 from mpwatch.nodes.across.pace import Pace
 from mpwatch.nodes.across.ranks import NodeRanks, RankCache, jobs_of
 from mpwatch.nodes.head.view import NodeView

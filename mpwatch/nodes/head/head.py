@@ -19,6 +19,8 @@ from mpwatch.nodes.head.view_source import OpenedJob, Receive
 from mpwatch.nodes.launchers.launch import ChangingNodes, Launch
 from mpwatch.nodes.wire.messages import Answer, Ask, Close, Do, Next, Summary
 
+STEP_S = 0.1
+"""How long one step receives; between two, callers see to what else is due."""
 STARTING_LIMIT = 16
 """So many agents are started at the same time: a login node dislikes more."""
 BURST = 4
@@ -70,7 +72,7 @@ class Head:
         self._opened: dict[int, OpenedJob] = {}
         _raise_descriptor_limit()
 
-    def step(self, timeout_s: float) -> None:
+    def step(self, timeout_s: float = STEP_S) -> None:
         """Start what is to be started, and receive for at most this long."""
         self._follow()
         self._start_some()

@@ -6,11 +6,10 @@ import os
 import selectors
 import time
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from mpwatch import __version__
 from mpwatch.model.sanitize import clean
-from mpwatch.nodes.head.clock_offset import ClockOffset
 from mpwatch.nodes.head.link import Link, last_line
 from mpwatch.nodes.head.view import NodeState, NodeView, with_silence
 from mpwatch.nodes.launchers.launch import CannotLaunch, Launch
@@ -32,6 +31,9 @@ from mpwatch.nodes.wire.messages import (
 )
 from mpwatch.nodes.wire.summary import MalformedSummary, SummaryReader
 
+CLOCKS_APART = 1e-3
+"""Seconds by which two clocks may move apart in a second: Linux lets a time server change the rate
+of a clock by 500 parts in a million (MAXFREQ in include/linux/timex.h, Linux 6.12)."""
 PING_S = 5.0
 RESTART_S = 10.0
 """Shortest time until a node that has failed is tried again; each time twice as long."""
@@ -45,6 +47,29 @@ no other host from being started."""
 
 Keep: TypeAlias = Callable[[str, FromNode], None]
 """Is called with the name of a node and a message that it has sent."""
+
+
+class ClockOffset(NamedTuple):
+    """The offset as estimated from one round trip."""
+
+    offset_s: float
+    error_s: float
+    """Half of the round trip."""
+    at_s: float
+    """When it was estimated, by the monotonic clock of the head."""
+
+    def error_at_s(self, now_s: float) -> float:
+        """How far the offset may be wrong by now: the clocks move apart meanwhile."""
+        return self.error_s + CLOCKS_APART * max(0.0, now_s - self.at_s)
+
+    def is_better(self, newer: ClockOffset) -> bool:
+        """Whether this says more than a newer estimate, and agrees with it.
+
+        Two estimates that exclude each other mean that one of the clocks was set.
+        """
+        error_s = self.error_at_s(newer.at_s)
+        agrees = abs(self.offset_s - newer.offset_s) <= error_s + newer.error_s
+        return agrees and error_s <= newer.error_s
 
 
 class Node:

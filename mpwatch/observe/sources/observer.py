@@ -17,14 +17,13 @@ from mpwatch.model.samples import StacksTaken
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.observe.sources.attach_schedule import Inject, Injection
 from mpwatch.observe.sources.collectors import Collectors, InputQueue
-from mpwatch.observe.sources.nccl_status import NcclStatuses
 from mpwatch.observe.sources.stack_schedule import (
     StackRequest,
     StackSchedule,
     StackThreads,
     has_ready_hook,
 )
-from mpwatch.observe.sources.worker_servers import WorkerServers
+from mpwatch.observe.sources.stalled_ranks import NcclStatuses, WorkerServers
 from mpwatch.observe.state.fold import Fold
 
 SOON_S = 0.1

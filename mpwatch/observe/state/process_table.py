@@ -29,7 +29,7 @@ from mpwatch.observe.state.history import RATE_S
 from mpwatch.observe.state.segments import mapped_bytes
 
 PAST_LIMIT = 16
-SETTLED_S = 1.0
+NOTED_AHEAD_S = 1.0
 """A start is noted before the child is read, at most this long before."""
 FORGOTTEN_S = 120.0
 """A child that has not been joined by then is not waited for."""
@@ -330,7 +330,7 @@ class ShortLived:
             ticks_per_s: Of the clock of `ProcessId.start_ticks`.
         """
         for key, note in list(self._births.items()):
-            if at_s - note.at_ns / 1e9 < SETTLED_S:
+            if at_s - note.at_ns / 1e9 < NOTED_AHEAD_S:
                 continue
             parent, pid = key
             reading = samples.get(parent)

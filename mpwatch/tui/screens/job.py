@@ -19,12 +19,9 @@ from mpwatch.tui.pages import job
 from mpwatch.tui.pages.job import NamedFinding, NodeGroup
 from mpwatch.tui.screens.base import HINTS, LiveScreen
 from mpwatch.tui.screens.dashboard import Dashboard
-from mpwatch.tui.view_state import ViewState
+from mpwatch.tui.view_state import SEEK_S, ViewState
 from mpwatch.tui.widgets.line_view import LineView, ScrollingLines
 from mpwatch.tui.widgets.live_table import LiveTable
-
-SEEK_S = 10.0
-"""How far the keys for moving through a recording go."""
 
 
 class JobRequested(Message):

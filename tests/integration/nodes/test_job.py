@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.nodes.across.connections import waits_across
+from mpwatch.nodes.across.collectives import waits_across
 from mpwatch.nodes.across.finding import JobFinding
 from mpwatch.nodes.across.judge import JobJudge
 from mpwatch.nodes.across.pace import RULE as STRAGGLER
@@ -26,9 +26,8 @@ from mpwatch.nodes.across.ranks import PlacedRank
 from mpwatch.nodes.head import node as node_module
 from mpwatch.nodes.head.head import Head
 from mpwatch.nodes.job_source import JobState, LiveJobSource
-from mpwatch.nodes.launchers import local
+from mpwatch.nodes.launchers.engines import launches
 from mpwatch.nodes.launchers.launch import AgentCommand
-from mpwatch.nodes.launchers.spec import launches
 from mpwatch.observe.sources.source import Follow
 from tests import procfs
 from tests.conftest import PROGRAMS, Program, Start, free_port
@@ -145,7 +144,7 @@ def test_a_node_is_opened_in_place_and_again_when_its_agent_was_killed(
 ) -> None:
     monkeypatch.setattr(node_module, "RESTART_S", 0.5)
     agent = AgentCommand({"MPWATCH_TEST_JOB": mark})
-    source = LiveJobSource("local:2", local.launches("2", agent))
+    source = LiveJobSource("local:2", launches("local:2", agent))
     states: list[JobState] = []
     snapshots: list[Snapshot] = []
     source.start(states.append)

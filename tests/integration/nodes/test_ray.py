@@ -19,9 +19,9 @@ import pytest
 from mpwatch.nodes.head import node as node_module
 from mpwatch.nodes.head.head import Head
 from mpwatch.nodes.head.view import NodeView
+from mpwatch.nodes.launchers.engines import launches
 from mpwatch.nodes.launchers.launch import AgentCommand
 from mpwatch.nodes.launchers.ray_actor import FOLDER
-from mpwatch.nodes.launchers.spec import launches
 from tests.conftest import PROGRAMS, Program
 from tests.integration.nodes.test_job import until
 

@@ -18,8 +18,8 @@ from mpwatch.nodes.across.judge import job_findings
 from mpwatch.nodes.agent.agent import SILENCE_S
 from mpwatch.nodes.head.head import STARTING_LIMIT, Head
 from mpwatch.nodes.head.view import SILENT_S
+from mpwatch.nodes.launchers.engines import launches
 from mpwatch.nodes.launchers.launch import AgentCommand
-from mpwatch.nodes.launchers.spec import launches
 from mpwatch.nodes.wire.summary import BYTES_PER_S
 from tests import procfs
 from tests.conftest import Start, free_port

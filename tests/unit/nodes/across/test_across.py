@@ -10,10 +10,10 @@ import pytest
 from mpwatch.diagnose.analysis.distributed.collectives import MISMATCH, STUCK
 from mpwatch.model.findings import Severity
 from mpwatch.model.units import numbers_text
-from mpwatch.nodes.across.differences import RULE as DIFFER
 from mpwatch.nodes.across.finding import JobFinding
 from mpwatch.nodes.across.judge import JobJudge, job_findings
-from mpwatch.nodes.across.not_answering import RULE as NOT_ANSWERING
+from mpwatch.nodes.across.nodes import NODES_DIFFER as DIFFER
+from mpwatch.nodes.across.nodes import NOT_ANSWERING
 from mpwatch.nodes.across.pace import RULE as STRAGGLER
 from mpwatch.nodes.head.view import NodeState, NodeView
 from mpwatch.nodes.wire.summary import FindingRow, NodeRow, NodeSummary, RankRow

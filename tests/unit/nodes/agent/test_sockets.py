@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from mpwatch.model.samples import FdLink, FdSample, WaitedOn
 from mpwatch.model.snapshot import Process
-from mpwatch.nodes.agent.sockets import SOCKETS_LIMIT, SOCKETS_OF_PROCESS, socket_rows
+from mpwatch.nodes.agent.rows import SOCKETS_LIMIT, SOCKETS_OF_PROCESS, socket_rows
 from tests.unit.nodes.jobs import rank, snapshot
 
 

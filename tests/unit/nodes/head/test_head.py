@@ -15,8 +15,8 @@ import pytest
 from mpwatch.nodes.head import head as head_module
 from mpwatch.nodes.head import node as node_module
 from mpwatch.nodes.head import view as view_module
-from mpwatch.nodes.head.clock_offset import CLOCKS_APART, ClockOffset
 from mpwatch.nodes.head.head import Head
+from mpwatch.nodes.head.node import CLOCKS_APART, ClockOffset
 from mpwatch.nodes.head.view import NodeView
 from mpwatch.nodes.launchers.launch import Launch
 from tests import procfs

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.nodes.launchers import spec
+from mpwatch.nodes.launchers import engines
 from mpwatch.nodes.launchers.launch import AgentCommand, CannotLaunch, Launch
 
 AGENT = AgentCommand()
@@ -18,7 +18,7 @@ AGENT = AgentCommand()
 
 def launches(job: str, agent: AgentCommand) -> Sequence[Launch]:
     """The commands of a job whose nodes are known from the start."""
-    found = spec.launches(job, agent)
+    found = engines.launches(job, agent)
     assert isinstance(found, Sequence)
     return found
 

@@ -8,7 +8,7 @@ from mpwatch.collect.job.worker_server import NoAnswer
 from mpwatch.model.events import HookGauges
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Hook, Snapshot
-from mpwatch.observe.sources.worker_servers import AGAIN_S, INTERVAL_S, WorkerServers, servers
+from mpwatch.observe.sources.stalled_ranks import AGAIN_S, INTERVAL_S, WorkerServers, servers
 from tests.builders.snapshots import NOW_S, main, pid, process, snapshot_of, thread
 
 

@@ -1,8 +1,9 @@
-"""When the worker servers of ranks are asked for what torch's flight recorder holds.
+"""When stalled ranks are asked what torch's flight recorder and NCCL RAS know of them.
 
-Only where no hook answers, and only while the main thread of one of these ranks is stalled: the
-server makes the answer with the recorder locked. All ranks of the job with such a server are asked
-then, because the difference between them is the evidence.
+Only while the main thread of a rank is stalled: the answer is made with the recorder locked, and
+the difference between all ranks of the job is the evidence. A worker server is asked only where no
+hook answers, NCCL RAS only where a rank has NCCL's library mapped; one request to RAS covers all
+ranks of the job, on all machines. In another job nothing else is checked.
 """
 
 from __future__ import annotations
@@ -12,7 +13,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from mpwatch.collect.job.nccl_ras import ask as ask_ras
+from mpwatch.collect.job.nccl_ras import find_listener, port_of
 from mpwatch.collect.job.worker_server import THREAD, NoAnswer, ask, gauge_of, socket_of
+from mpwatch.model.collectives import NcclAnswer, NcclStatus
 from mpwatch.model.events import HookGauges
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process, Snapshot
@@ -24,6 +28,11 @@ INTERVAL_S = 2.0
 """Interval at which the job is checked for stalled ranks."""
 RANKS = 64
 """Servers asked at a time, one after another."""
+RANK_ROLES = ("rank", "spawned", "main")
+SEARCHED = 1024
+"""Processes whose descriptors are searched for the listening socket."""
+
+AskNccl = Callable[[Sequence[ProcessId], int], "NcclAnswer | None"]
 
 
 class Server(NamedTuple):
@@ -93,7 +102,7 @@ def servers(snapshot: Snapshot) -> list[tuple[Process, Server]]:
     """The ranks of a job that have a worker server and no hook that answers."""
     found = []
     for process in snapshot.living():
-        if process.hook.state == "ready" or process.role not in ("rank", "spawned", "main"):
+        if process.hook.state == "ready" or process.role not in RANK_ROLES:
             continue
         if THREAD not in [thread.name for thread in process.threads]:
             continue
@@ -111,3 +120,67 @@ def is_still(process: Process) -> bool:
     """Whether the main thread of a process has stood still for `STILL_S`."""
     main = next((thread for thread in process.threads if thread.tid == process.pid), None)
     return main is not None and main.still_s is not None and main.still_s >= STILL_S
+
+
+class NcclStatuses:
+    """Asks NCCL RAS on a thread of its own."""
+
+    def __init__(self, report: Callable[[NcclStatus], None], ask: AskNccl | None = None) -> None:
+        """Make it; nothing is asked yet.
+
+        Args:
+            report: Called on the thread with each answer.
+            ask: Asks the RAS of some processes at a port: `None` if it does not listen there;
+                raises `NoAnswer` or `OSError`.
+        """
+        self._report = report
+        self._ask = ask or _ask_nccl
+        self._due_s = float("-inf")
+        self._thread: threading.Thread | None = None
+        self._last: NcclStatus | None = None
+        """The newest answer that was reported and still counts."""
+
+    def start_due(self, snapshot: Snapshot) -> bool:
+        """Begin to ask, if that is due at this reading; returns whether it is."""
+        if snapshot.at_s < self._due_s or (self._thread is not None and self._thread.is_alive()):
+            return False
+        self._due_s = snapshot.at_s + INTERVAL_S
+        ranks = (process for process in snapshot.living() if process.role in RANK_ROLES)
+        still = next((rank for rank in ranks if is_still(rank) and rank.has_nccl), None)
+        if still is None:
+            if self._last is not None:
+                self._report(NcclStatus(self._last.process, snapshot.at_s))
+                self._last = None
+            return False
+        port = port_of(still.sample.environment)
+        if port is None:
+            return False
+        self._due_s = snapshot.at_s + AGAIN_S
+        users = [process for process in snapshot.living() if process.has_nccl]
+        others = [process.process for process in users if process is not still]
+        self._thread = threading.Thread(
+            target=self._run,
+            args=([still.process, *others][:SEARCHED], port),
+            name="mpwatch-nccl",
+            daemon=True,
+        )
+        self._thread.start()
+        return True
+
+    def _run(self, processes: Sequence[ProcessId], port: int) -> None:
+        try:
+            answer = self._ask(processes, port)
+        except (NoAnswer, OSError):
+            return  # RAS is off or does not respond; the stacks of the ranks say the rest
+        if answer is None:
+            return
+        at_s, last = time.monotonic(), self._last
+        is_same = last is not None and last.answer == answer
+        since_s = last.since_s if last is not None and is_same else at_s
+        self._last = NcclStatus(processes[0], at_s, answer, since_s)
+        self._report(self._last)
+
+
+def _ask_nccl(processes: Sequence[ProcessId], port: int) -> NcclAnswer | None:
+    listener = find_listener(processes, port)
+    return None if listener is None else ask_ras(listener)

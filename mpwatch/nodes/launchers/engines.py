@@ -1,0 +1,256 @@
+"""SPEC, the name of a job on several machines, and what starts its agents.
+
+An engine starts a command on each node: this machine, OpenSSH, Slurm, kubectl or Ray. Each function
+gets what follows `KIND:` in SPEC.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from types import MappingProxyType
+
+from mpwatch.model.sanitize import clean
+from mpwatch.nodes.launchers import ray
+from mpwatch.nodes.launchers.launch import (
+    AgentCommand,
+    CannotLaunch,
+    ChangingNodes,
+    Launch,
+    engine,
+    lines_of,
+)
+
+FORMS = (
+    "local:N, ssh:HOST,HOST, ssh:@HOSTFILE, slurm:JOBID, k8s:[NAMESPACE/]POD,POD, ray:auto or "
+    "ray:HOST:PORT"
+)
+NODES_LIMIT = 256
+CONNECT_S = 10
+"""ssh gives up on a host after so long: connecting, its greeting and the exchange of keys
+(ConnectTimeout in ssh_config(5), OpenSSH 9.2)."""
+ALIVE_S = 15
+"""Interval of the questions whether the host is still there; after eight without an answer ssh
+ends."""
+HOSTFILE_BYTES_LIMIT = 1 << 20
+_REFUSED = re.compile(
+    r"(?:kex_exchange_identification: (?:read: )?)?Connection (?:closed|reset) by .*"
+)
+"""Each line that ssh prints where the server, or that of a jump host, has ended the connection
+before the exchange of keys, as sshd does at random while many are not authenticated yet
+(MaxStartups in sshd_config(5), OpenSSH 9.2). Where more is printed, there is another reason."""
+_HOST_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@:%\[\]-]{0,252}")
+_INSTALL_SLURM = "apt-get install slurm-client"
+_SLURM_JOB = re.compile(r"[0-9]{1,18}(?:[_+][0-9]{1,9})?")
+_CANCELLED = re.compile(r"\*\*\* STEP \S+ ON \S+ CANCELLED AT \S+(?: DUE TO ([^*\n]+?))? \*\*\*")
+"""What slurmstepd prints about a step that ends with its job, whether the job has ended by itself,
+by scancel(1) or at its time limit (seen with Slurm 22.05)."""
+_EXPIRED = re.compile(r"Slurm job \S+ has expired|Invalid job id specified")
+"""What srun prints where the job has ended before."""
+_SLURM_NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,252}")
+_INSTALL_KUBECTL = "https://kubernetes.io/docs/tasks/tools/"
+_KUBERNETES_NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
+_SELECTOR = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*=[A-Za-z0-9._-]*")
+
+
+def _on_this_machine(rest: str, agent: AgentCommand) -> list[Launch]:
+    """`local:N`: N agents on this machine, each of which observes a part of its jobs.
+
+    Raises:
+        CannotLaunch: It is not a number of agents.
+    """
+    count = int(rest) if rest.isascii() and rest.isdecimal() else 0
+    if not 0 < count <= NODES_LIMIT:
+        raise CannotLaunch(
+            f"local:{rest} is not local:N with N from 1 to {NODES_LIMIT}.",
+            "mpwatch dump --job local:2",
+        )
+    return [
+        Launch(f"local-{index}", agent.here(f"--part={index}/{count}")) for index in range(count)
+    ]
+
+
+def _by_ssh(rest: str, agent: AgentCommand) -> list[Launch]:
+    """`ssh:HOST,HOST` or `ssh:@HOSTFILE`: the user's own OpenSSH client, one process for each host.
+
+    Raises:
+        CannotLaunch: ssh is not installed, or a host is no host.
+    """
+    hosts = _hosts_of_file(rest[1:]) if rest.startswith("@") else rest.split(",")
+    hosts = [host for host in dict.fromkeys(map(str.strip, hosts)) if host]
+    if not hosts:
+        raise CannotLaunch(f"ssh:{rest} names no host.", "mpwatch dump --job ssh:HOST,HOST")
+    # A name that begins with a dash would be an option of ssh.
+    wrong = next((host for host in hosts if not _HOST_NAME.fullmatch(host)), None)
+    if wrong is not None:
+        raise CannotLaunch(f"{wrong!r} is not a host.", "mpwatch dump --job ssh:HOST,HOST")
+    program = engine("ssh", "apt-get install openssh-client")
+    options = [
+        "-T",
+        "-oBatchMode=yes",
+        f"-oConnectTimeout={CONNECT_S}",
+        f"-oServerAliveInterval={ALIVE_S}",
+        "-oServerAliveCountMax=8",
+    ]
+    return [
+        Launch(
+            host,
+            (program, *options, "--", host, agent.shell_line()),
+            f"ssh {host} {shlex.quote(agent.check)}",
+            is_refused=_is_refused,
+        )
+        for host in hosts
+    ]
+
+
+def _is_refused(told: str) -> bool:
+    """Whether the connection was refused for the moment only."""
+    lines = [line.strip() for line in told.splitlines() if line.strip()]
+    return bool(lines) and all(_REFUSED.fullmatch(line) for line in lines)
+
+
+def _hosts_of_file(path: str) -> list[str]:
+    """The first word of each line; `#` begins a comment, as in hostfiles of MPI and DeepSpeed."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            text = file.read(HOSTFILE_BYTES_LIMIT)
+    except OSError as error:
+        raise CannotLaunch(
+            f"The hostfile {path} cannot be read: {error.strerror}.", f"ls -l {path}"
+        ) from None
+    lines = (line.partition("#")[0].split() for line in text.splitlines())
+    return [words[0] for words in lines if words]
+
+
+def _by_slurm(rest: str, agent: AgentCommand) -> list[Launch]:
+    """`slurm:JOBID`: one step in the job's own allocation for each node, beside the running ones.
+
+    Inside an allocation the number may be left out.
+
+    `--overlap` shares the cpus of the running steps (Slurm 20.11 and later), `--gres=none` and
+    `--mem=0` ask for nothing that they hold. Only processes of this job are observed.
+
+    Raises:
+        CannotLaunch: Slurm is not installed, or does not know the job.
+    """
+    job = rest or os.environ.get("SLURM_JOB_ID", "")
+    if not _SLURM_JOB.fullmatch(job):
+        raise CannotLaunch(
+            f"{job!r} is not the number of a Slurm job.", "squeue --me; mpwatch job slurm:JOBID"
+        )
+    srun = engine("srun", _INSTALL_SLURM)
+    found = lines_of(
+        [engine("squeue", _INSTALL_SLURM), "-h", "-j", job, "-t", "RUNNING", "-o", "%A %N"]
+    )
+    fields = [line.split() for line in found]
+    lists = [words for words in fields if len(words) == 2]
+    if not lists:
+        raise CannotLaunch(f"Slurm has no running job {job}.", "squeue --me")
+    scontrol = engine("scontrol", _INSTALL_SLURM)
+    number = lists[0][0]
+    names = lines_of([scontrol, "show", "hostnames", lists[0][1]])
+    wrong = next((name for name in names if not _SLURM_NODE.fullmatch(name)), None)
+    if wrong is not None:
+        raise CannotLaunch(f"Slurm named a node {wrong!r}, which is no name of a host.")
+    own = replace(agent, environment={"SLURM_JOB_ID": number, **agent.environment})
+    options = ("--overlap", f"--jobid={job}", "-N1", "-n1", "--gres=none", "--mem=0", "--quiet")
+    return [
+        Launch(
+            name,
+            (srun, *options, "-w", name, "sh", "-c", own.shell_line()),
+            f"srun --overlap --jobid={job} -w {name} {own.check}",
+            explain=partial(_why_ended, number),
+        )
+        for name in names
+    ]
+
+
+def _why_ended(job: str, told: str) -> str:
+    """What slurmstepd and srun have printed, in one sentence; empty if the job may still run."""
+    cancelled = _CANCELLED.search(told)
+    if cancelled is None:
+        return f"Slurm job {job} has ended." if _EXPIRED.search(told) else ""
+    reason = cancelled.group(1)
+    if reason is None:
+        return f"Slurm cancelled the agent, as it does when job {job} ends."
+    if reason == "TIME LIMIT":
+        return f"Slurm cancelled the agent: job {job} has reached its time limit."
+    return f"Slurm cancelled the agent: {clean(reason).lower()}."
+
+
+def _by_kubectl(rest: str, agent: AgentCommand) -> list[Launch]:
+    """`k8s:[NAMESPACE/]POD,POD[:CONTAINER]`, or a label in place of pods: `LABEL=VALUE`.
+
+    One `kubectl exec` for each pod, in the container that is named or in its default one.
+
+    Raises:
+        CannotLaunch: kubectl is not installed, or there is no such pod.
+    """
+    namespace, slash, pods = rest.partition("/")
+    if not slash or "=" in namespace:
+        namespace, pods = "", rest
+    if namespace and not _KUBERNETES_NAME.fullmatch(namespace):
+        raise CannotLaunch(f"{namespace!r} is not a namespace.", "kubectl get namespaces")
+    pods, colon, container = pods.partition(":")
+    if colon and not _KUBERNETES_NAME.fullmatch(container):
+        raise CannotLaunch(f"{container!r} is no name of a container.", "kubectl describe pod POD")
+    chosen = ["-c", container] if colon else []
+    kubectl = engine("kubectl", _INSTALL_KUBECTL)
+    where = ["-n", namespace] if namespace else []
+    if "=" in pods:
+        names = _selected(kubectl, where, pods)
+    else:
+        names = [name for name in dict.fromkeys(map(str.strip, pods.split(","))) if name]
+    wrong = next((name for name in names if not _KUBERNETES_NAME.fullmatch(name)), None)
+    if wrong is not None or not names:
+        raise CannotLaunch(f"k8s:{rest} names no pod.", "kubectl get pods")
+    return [
+        Launch(
+            name,
+            (kubectl, "exec", "-i", *where, *chosen, name, "--", "sh", "-c", agent.shell_line()),
+            " ".join(["kubectl exec", *where, *chosen, name, "--", agent.check]),
+        )
+        for name in names
+    ]
+
+
+def _selected(kubectl: str, where: list[str], selector: str) -> list[str]:
+    """The running pods with a label."""
+    if not all(_SELECTOR.fullmatch(part) for part in selector.split(",")):
+        raise CannotLaunch(f"{selector!r} is not LABEL=VALUE.", "kubectl get pods --show-labels")
+    fields = ["--field-selector=status.phase=Running", "-o", "name"]
+    lines = lines_of([kubectl, "get", "pods", *where, "-l", selector, *fields])
+    return [line.removeprefix("pod/") for line in lines]
+
+
+LAUNCHERS: Mapping[str, Callable[[str, AgentCommand], Sequence[Launch] | ChangingNodes]] = (
+    MappingProxyType(
+        {
+            "local": _on_this_machine,
+            "ssh": _by_ssh,
+            "slurm": _by_slurm,
+            "k8s": _by_kubectl,
+            "ray": ray.nodes,
+        }
+    )
+)
+
+
+def launches(spec: str, agent: AgentCommand) -> Sequence[Launch] | ChangingNodes:
+    """The nodes of a job, each with the command that starts its agent; no agent is started.
+
+    Nodes that change are to be closed; `mpwatch.nodes.head.head.Head` does that for those it
+    is given.
+
+    Raises:
+        CannotLaunch: SPEC is not as `FORMS` says, its engine is absent, or it names no node.
+    """
+    kind, colon, rest = spec.partition(":")
+    launcher = LAUNCHERS.get(kind)
+    if launcher is None or not colon:
+        raise CannotLaunch(f"{spec!r} is not a job: a job is {FORMS}.", "mpwatch job --help")
+    return launcher(rest, agent)
