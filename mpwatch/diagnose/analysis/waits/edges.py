@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from mpwatch.describe.frames import own_frames
 from mpwatch.diagnose.analysis.distributed.rank_waits import is_rank, launcher_wait, rank_wait
+from mpwatch.diagnose.analysis.distributed.ranks import rank_groups
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.pipes import PipeEnds, channels_among, pipe_ends
 from mpwatch.diagnose.analysis.process_queries import (
@@ -102,6 +103,8 @@ def surroundings(index: Index) -> ReadContext:
     for loader in index.snapshot.loaders:
         loaders[loader.process].append(loader)
     ends = pipe_ends(index)
+    # A rank of mp.spawn that is in no collective now is known by its siblings.
+    grouped = {rank.process for ranks in rank_groups(index) for rank in ranks}
     return ReadContext(
         index=index,
         pipes=ends,
@@ -109,7 +112,7 @@ def surroundings(index: Index) -> ReadContext:
         heads={worker.process: owner for owner, mine in workers.items() for worker in mine},
         by_pid={process.pid: process for process in index.snapshot.processes},
         is_complete=ends.is_complete and _segments_known(index.snapshot),
-        ranks=tuple(p for p in index.snapshot.living() if is_rank(p)),
+        ranks=tuple(p for p in index.snapshot.living() if p.process in grouped or is_rank(p)),
         loaders=dict(loaders),
     )
 
