@@ -61,6 +61,7 @@ from mpwatch.diagnose.analysis.waits.verdicts import (
     ONLY_THREAD,
     OWN_LOCK,
     OWN_QUEUE,
+    where,
 )
 from mpwatch.model.snapshot import Process
 from mpwatch.model.waits import WaitChain, WaitGraph
@@ -731,7 +732,14 @@ def _no_result(case: Case) -> Mechanism | None:
     if found is None or found.words != case.chain.conclusion:
         return None
     cause, advice = _NO_RESULT[found.kind]
-    return Mechanism(cause=cause, advice=advice)
+    headline = ""
+    if found.kind == "lost-calls" and at_end is not None:
+        at = where(at_end).replace(", ", " at ", 1)
+        headline = (
+            f"{called(at_end)} waits{at} for the end of an executor that has lost calls: all its "
+            "workers are idle."
+        )
+    return Mechanism(cause=cause, advice=advice, headline=headline)
 
 
 _NO_RESULT: Mapping[Kind, tuple[str, str]] = {
@@ -765,6 +773,17 @@ _NO_RESULT: Mapping[Kind, tuple[str, str]] = {
         "none of them sends.",
         "Find out how the workers ended (see the other findings). Wait with result(timeout=...), "
         "and make the executor anew after a BrokenProcessPool.",
+    ),
+    "lost-calls": (
+        "The manager thread of the ProcessPoolExecutor ends when no call is pending, and some are "
+        "that never reached a worker. The feeder thread drops a call that it cannot pickle (a "
+        "lambda, a local function, a lock or an open file in its arguments or in the object of "
+        "a bound method). After shutdown(cancel_futures=True) the executor no longer hears of "
+        "that, and its wait never ends (CPython 3.9 and newer).",
+        "Make what is submitted picklable: a function of a module in place of a lambda, also "
+        "inside of the object whose method is submitted; pickle.dumps() of it shows the error. "
+        "Until then do not combine cancel_futures=True with wait=True: cancel the futures that "
+        "are kept, then call shutdown().",
     ),
 }
 
