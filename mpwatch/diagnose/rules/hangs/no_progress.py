@@ -41,6 +41,7 @@ from mpwatch.diagnose.analysis.waits.file_locks import (
     LOCK_ON,
     inherited_lock,
     is_database,
+    left_function,
 )
 from mpwatch.diagnose.analysis.waits.lock_holders import HeldLock, held_lock, thread_words
 from mpwatch.diagnose.analysis.waits.polling import ADVICE as POLLING_ADVICE
@@ -56,7 +57,7 @@ from mpwatch.diagnose.analysis.waits.threads import (
 from mpwatch.diagnose.analysis.waits.verdicts import where
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId, SegmentId
-from mpwatch.model.samples import OPENS
+from mpwatch.model.samples import OPENS, Frame
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import seconds_text
 from mpwatch.model.waits import WaitEdge, WaitLink
@@ -398,6 +399,9 @@ def _advice(index: Index, blockage: Blockage) -> str:
             return _ADVICE_HEIR
         if _waits_for_itself(index, blockage, path):
             return _ADVICE_OWN_DATABASE
+        left = left_function(blockage.process, blockage.waiters)
+        if left is not None:
+            return _advice_of_left_lock(blockage, left, is_database=is_database(index, path))
         return _ADVICE_DATABASE if is_database(index, path) else _ADVICE_HELD
     if _is_held_unseen(index, blockage):
         return _ADVICE_HELD if _is_only_user(index, blockage) else _ADVICE_UNSEEN
@@ -668,8 +672,51 @@ def _cause_of_file_lock(index: Index, blockage: Blockage, path: str) -> str:
             "wait for it: likely it waits for its own lock, by a second connection to the "
             "database. A transaction of SQLite belongs to one connection, not to the process."
         )
+    place = left_function(blockage.process, blockage.waiters)
+    if held is None and place is not None:
+        return _cause_of_left_lock(blockage, path, place, is_database=is_database(index, path))
     left = _left(blockage.thread) if blockage.reason == "sleeps" else ""
     return held or f"{end} holds the lock on {path} while it {_does(blockage)}{left}."
+
+
+def _cause_of_left_lock(blockage: Blockage, path: str, taken: Frame, *, is_database: bool) -> str:
+    """That a process has a lock and is no longer where the others take it."""
+    end, now = called(blockage.process), _place_of(blockage)
+    if is_database:
+        return (
+            f"{end} has begun a transaction that writes to {path} and has not ended it. It {now}, "
+            f"outside of {taken.function}(), in which the others wait to begin theirs. So most "
+            "likely the transaction was left open: an exception or a return between BEGIN and "
+            "COMMIT skips the COMMIT, and where a caller catches the exception, nothing shows it."
+        )
+    return (
+        f"{end} has the lock on {path}, and {now}, outside of {taken.function}(), in which the "
+        "others wait to take it. It has most likely left that function without releasing the lock: "
+        "an exception or a return skips the line that would."
+    )
+
+
+def _advice_of_left_lock(blockage: Blockage, taken: Frame, *, is_database: bool) -> str:
+    """Where a lock has to be released that was left behind."""
+    end, place = called(blockage.process), where(blockage.process).removeprefix(", ")
+    if is_database:
+        return (
+            f"End the transaction on every way out of {taken.function}() ({frame_words(taken)}): "
+            "with connection: around its lines commits at their end and rolls back on an "
+            "exception; or call rollback() in an except or finally block before anything is "
+            f"raised. If {end} is meant to have a transaction open at {place}, commit before that "
+            "line."
+        )
+    return (
+        f"Release the lock on every way out of {taken.function}() ({frame_words(taken)}), in a "
+        f"with or finally block. If {end} is meant to have it at {place}, do that part outside of "
+        "the lock."
+    )
+
+
+def _place_of(blockage: Blockage) -> str:
+    """`sleeps again and again at data.py:48 wait`."""
+    return f"{_does(blockage)}{where(blockage.process).replace(', ', ' at ', 1)}"
 
 
 def _cause_of_unseen_holder(index: Index, blockage: Blockage) -> str:

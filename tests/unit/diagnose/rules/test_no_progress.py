@@ -9,7 +9,7 @@ from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.waits.blockages import stalled_s
 from mpwatch.diagnose.rules.hangs import no_progress
 from mpwatch.model.account import Account, Activity, Bucket, ProcessAccount, Tally, ThreadAccount
-from mpwatch.model.findings import Severity
+from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History, Point
 from mpwatch.model.ids import ProcessId, SegmentId
 from mpwatch.model.samples import FdLink, HeldLock, LockHolder, WaitedOn
@@ -241,12 +241,15 @@ TRIES = WaitedOn("timer", "clock_nanosleep", timeout_s=0.25)
 
 
 def lock_kept_by(
-    holder: Process, tries_s: float = 60.0, taken_by: ProcessId | None = None
+    holder: Process,
+    tries_s: float = 60.0,
+    taken_by: ProcessId | None = None,
+    stack: tuple[str, ...] = ("data.py:acquire:28",),
 ) -> Snapshot:
     """A replica that tries for a lock of a file again and again, which main joins."""
     joins = WaitedOn("child", "wait4", ("pid 301",))
     own = main(segments=(), threads=[thread(MAIN, "train.py:main:7", waits=joins, still_s=90.0)])
-    replica = with_lock(301, TRIES, None, "data.py:acquire:28")
+    replica = with_lock(301, TRIES, None, *stack)
     what = "the lock on /tmp/cache.lock"
     tries = Activity("waiting", what, "lock", (taken_by or holder.process,), "data.py:28 acquire")
     return with_account(own, replica, tries_s, holder, doing=tries)
@@ -298,6 +301,21 @@ def test_a_lock_that_its_holder_keeps_is_reported_with_the_line_of_the_holder() 
     assert "replica 302 (302) holds the lock on /tmp/cache.lock" in finding.cause
     assert finding.subject == "/tmp/cache.lock"  # the same finding when the next one has it
     assert "outside of the lock" in finding.advice
+
+
+def test_a_file_lock_that_was_left_behind_names_the_function_that_takes_it() -> None:
+    """A function that only takes the lock, such as `acquire`, is left with it by design."""
+    kept = HeldLock("/tmp/cache.lock", "flock", True, 302)
+    takes = ("data.py:acquire:28", "data.py:publish:12", "train.py:main:7")
+
+    def finding(*stack: str) -> Finding:
+        holder = with_lock(302, TRIES, kept, *stack)
+        return only(no_progress.check, lock_kept_by(holder, stack=takes))
+
+    left, inside = finding("train.py:beat:9", "train.py:main:8"), finding("data.py:publish:14")
+    assert "outside of publish()" in left.cause
+    assert "on every way out of publish() (data.py:12 publish)" in left.advice
+    assert "publish()" not in inside.cause + inside.advice
 
 
 def test_a_lock_that_changes_hands_is_no_lack_of_progress() -> None:
@@ -465,29 +483,51 @@ def test_two_processes_that_open_two_fifos_in_different_order_are_named() -> Non
     assert "same order" in second.advice
 
 
-def test_a_transaction_that_waits_for_its_own_database_is_distinguished() -> None:
-    retries = WaitedOn("timer", "clock_nanosleep", timeout_s=0.1)
-    file = "/tmp/study.db"
+DATABASE = "/tmp/study.db"
 
-    def worker(number: int, lock: HeldLock | None) -> Process:
-        at = thread(number, "data.py:transaction:26", waits=retries, still_s=0.1)
-        held = () if lock is None else (lock,)
-        links = replace(fds(4, links=[FdLink(3, "file", file, None, True)]), locks=held)
+
+def of_database(*stack: str, timeout_s: float = 0.1) -> Snapshot:
+    """A worker that waits for the lock on a database, and one that has it at another line."""
+
+    def worker(number: int, waits: WaitedOn, *stack: str, locks: tuple[HeldLock, ...]) -> Process:
+        at = thread(number, *stack, waits=waits, still_s=0.1)
+        links = replace(fds(4, links=[FdLink(3, "file", DATABASE, None, True)]), locks=locks)
         return process(number, "spawned", label=f"worker {number}", fds=links, threads=[at])
+
+    def timer(timeout_s: float) -> WaitedOn:
+        return WaitedOn("timer", "clock_nanosleep", timeout_s=timeout_s)
 
     joins = WaitedOn("child", "wait4", ("pid 301",))
     own = main(segments=(), threads=[thread(MAIN, "train.py:main:7", waits=joins, still_s=90.0)])
-    holder = worker(302, HeldLock(file, "fcntl", True, 302))
+    lock = HeldLock(DATABASE, "fcntl", True, 302)
+    holder = worker(302, timer(timeout_s), *stack, locks=(lock,))
     tries = Activity(
-        "waiting", f"the lock on {file}", "lock", (holder.process,), "data.py:26 transaction"
+        "waiting", f"the lock on {DATABASE}", "lock", (holder.process,), "data.py:26 finish"
     )
+    waiter = worker(301, timer(0.1), "data.py:finish:26", locks=())
+    return with_account(own, waiter, 60.0, holder, doing=tries)
 
-    finding = only(
-        no_progress.check, with_account(own, worker(301, None), 60.0, holder, doing=tries)
-    )
+
+def test_a_transaction_that_waits_for_its_own_database_is_distinguished() -> None:
+    finding = only(no_progress.check, of_database("data.py:finish:26"))
 
     assert "likely it waits for its own lock, by a second connection" in finding.cause
     assert "the connection that began the transaction" in finding.advice
+
+
+def test_a_transaction_that_was_left_open_is_told_from_a_slow_one() -> None:
+    """Whoever is inside of the function that begins a transaction may be at its slow part."""
+    left = only(no_progress.check, of_database("data.py:poll:48", "train.py:work:9", timeout_s=0.4))
+    slow = only(
+        no_progress.check, of_database("data.py:poll:48", "data.py:finish:31", timeout_s=0.4)
+    )
+
+    assert "worker 302 (302) has it and sleeps again and again at data.py:48 poll" in left.summary
+    assert "has begun a transaction that writes to /tmp/study.db and has not ended" in left.cause
+    assert "on every way out of finish() (data.py:26 finish)" in left.advice
+    assert "left open" not in slow.cause
+    assert "of finish()" not in slow.advice
+    assert "Commit or roll back before the slow part" in slow.advice
 
 
 ACCEPTS = WaitedOn("accept", "accept4", ("socket:[88]",))
