@@ -15,6 +15,7 @@ from mpwatch.diagnose.analysis.stack_patterns import calls, user_frame
 from mpwatch.diagnose.analysis.waits.cases import Case, Mechanism
 from mpwatch.diagnose.analysis.waits.edges import surroundings
 from mpwatch.diagnose.analysis.waits.futures import forked_without_executor
+from mpwatch.diagnose.analysis.waits.interruptions import waits_for_an_interrupted_holder
 from mpwatch.diagnose.analysis.waits.threads import (
     AT_BARRIER,
     FOR_EVENT,
@@ -53,6 +54,9 @@ def waits_for_own_threads(case: Case) -> Mechanism | None:
     waiting = threads_that_wait_for_each_other(case.index, last)
     if not waiting:
         return None
+    interrupted = waits_for_an_interrupted_holder(process, waiting[0])
+    if interrupted is not None and {purpose(thread) for thread in waiting} == {FOR_LOCK}:
+        return interrupted
     each = "; ".join(sentence(process, thread) for thread in waiting[:NAMED])
     more = f"; and {len(waiting) - NAMED} more" if len(waiting) > NAMED else ""
     name = called(process)

@@ -41,6 +41,7 @@ from mpwatch.diagnose.analysis.waits.cases import (
 from mpwatch.diagnose.analysis.waits.deadlocks import ADVICE as READ_BOTH
 from mpwatch.diagnose.analysis.waits.deadlocks import output_of, unread_pipe
 from mpwatch.diagnose.analysis.waits.futures import POOL_END, POOL_RESULT, RESULT, Kind, abandoned
+from mpwatch.diagnose.analysis.waits.interruptions import waits_for_an_interrupted_holder
 from mpwatch.diagnose.analysis.waits.managed import managed
 from mpwatch.diagnose.analysis.waits.providers import (
     BARRIER,
@@ -665,6 +666,8 @@ _ACTIONS_BY_KIND: Mapping[str, str] = {
 def _own_lock(case: Case) -> Mechanism | None:
     if case.chain.conclusion != OWN_LOCK:
         return None
+    if (interrupted := _interrupted(case)) is not None:
+        return interrupted
     return Mechanism(
         cause=(
             "The thread is in the same function twice and waits for a lock that no other process "
@@ -676,6 +679,14 @@ def _own_lock(case: Case) -> Mechanism | None:
             "function that expects the lock to be held avoids the second acquire."
         ),
     )
+
+
+def _interrupted(case: Case) -> Mechanism | None:
+    """The handler of a signal waits for what the function that it has interrupted holds."""
+    last = case.members[-1] if case.members else None
+    if last is None or last.thread is None:
+        return None
+    return waits_for_an_interrupted_holder(last.process, last.thread)
 
 
 def _own_queue(case: Case) -> Mechanism | None:
@@ -697,6 +708,8 @@ def _own_queue(case: Case) -> Mechanism | None:
 def _only_thread(case: Case) -> Mechanism | None:
     if case.chain.conclusion != ONLY_THREAD:
         return None
+    if (interrupted := _interrupted(case)) is not None:
+        return interrupted
     last = case.members[-1].thread if case.members else None
     if last is not None and runs_event_loop(last):
         evidence = tuple(_frames_of_main(case))
