@@ -17,11 +17,11 @@ from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.diagnose.analysis.stack_patterns import user_frame
 from mpwatch.diagnose.analysis.waits.cases import Mechanism
 from mpwatch.diagnose.analysis.waits.lock_holders import waits_for_lock
-from mpwatch.diagnose.analysis.waits.threads import HANDLED, sentence
+from mpwatch.diagnose.analysis.waits.threads import HANDLED
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process, Thread
 
-NAMED = 4
+SHOWN = 8
 _HANDLER = re.compile(r"(^|_)(on|handle|handler|sig\w*)(_|$)")
 """In the name of a handler, where the stack does not show what native code has called."""
 
@@ -62,7 +62,6 @@ def waits_for_an_interrupted_holder(process: Process, thread: Thread) -> Mechani
     if found is None or place is None or not waits_for_lock(thread):
         return None
     name, handler = called(process), frame_words(found.handler)
-    also = [each for each in process.threads if each is not thread and waits_for_lock(each)]
     stack = [frame for frame in own_frames(thread.stack) if not is_library(frame)]
     return Mechanism(
         cause=(
@@ -77,10 +76,7 @@ def waits_for_an_interrupted_holder(process: Process, thread: Thread) -> Mechani
             f"{found.inside.function}(), where the lock is not held. An RLock would let the "
             "handler see the half-done change that the lock protects."
         ),
-        evidence=(
-            f"its stack, innermost first: {' <- '.join(map(frame_words, stack[:NAMED]))}",
-            *(sentence(process, each) for each in also[:NAMED]),
-        ),
+        evidence=(f"its stack, innermost first: {' <- '.join(map(frame_words, stack[:SHOWN]))}",),
         headline=(
             f"{name} waits at {frame_words(place)} for a lock that it most likely holds itself: a "
             f"signal handler ({handler}) has interrupted {found.inside.function}()."

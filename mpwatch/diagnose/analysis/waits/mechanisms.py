@@ -50,6 +50,7 @@ from mpwatch.diagnose.analysis.waits.providers import (
     QUEUE_LOCK,
     semaphore_uses,
 )
+from mpwatch.diagnose.analysis.waits.serving import one_at_a_time
 from mpwatch.diagnose.analysis.waits.stores import unset_key
 from mpwatch.diagnose.analysis.waits.threads import (
     others_that_wait,
@@ -969,6 +970,7 @@ _OF_CYCLES: Sequence[_Way] = (
     _calls_wait_for_items,
     _joins_one_that_waits_for_it,
     _all_send_to_ranks,
+    one_at_a_time,
     _all_read,
     unreleased,
     _step_by_step,
