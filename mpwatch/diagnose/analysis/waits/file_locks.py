@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from mpwatch.describe.frames import is_library, own_frames
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.process_queries import called
-from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, user_frame
+from mpwatch.diagnose.analysis.stack_patterns import calls
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.samples import Frame, HeldLock
+from mpwatch.model.samples import HeldLock
 from mpwatch.model.snapshot import Process, Thread
 
 LOCK_ON = "the lock on "
@@ -35,10 +35,8 @@ _SLEEP_LIMIT_S = 10.0
 _DATABASE_SLEEP_S = 0.11
 """SQLite sleeps at most 100 ms between two attempts (sqliteDefaultBusyCallback)."""
 _DATABASES = (".db", ".sqlite", ".sqlite3", "-wal", "-shm", "-journal")
-_TAKES = re.compile(r"acquire|(?<!c)(?<!b)(?<!un)lock")
+TAKES = re.compile(r"acquire|(?<!c)(?<!b)(?<!un)lock")
 """In the name of a function or file that takes a lock; not in `clock`, `block`, or `unlock`."""
-_HELPS = re.compile(rf"{_TAKES.pattern}|begin|enter|transaction|connect|execute")
-"""In the name of a function that may leave a lock taken by design."""
 
 
 class Holder(NamedTuple):
@@ -108,7 +106,7 @@ def _takes_a_lock(thread: Thread) -> bool:
     frames = own_frames(thread.stack)
     for frame in frames:
         words = f"{frame.function} {frame.file.rpartition('/')[2]}".lower()
-        if _TAKES.search(words):
+        if TAKES.search(words):
             return True
         if not is_library(frame):
             return False
@@ -145,40 +143,6 @@ def _database(path: str) -> str:
     for ending in ("-wal", "-shm", "-journal"):
         path = path.removesuffix(ending)
     return path
-
-
-def left_function(holder: Process, waiters: Sequence[Process]) -> Frame | None:
-    """The line at which processes wait for a lock, if its holder is not in that function now.
-
-    Returns:
-        `None` where they wait in different functions, where the holder is in that one as well, or
-        where a stack is not known: then the holder may be in the part that the lock is for.
-    """
-    places = [
-        _takes_it_at(own_frames(main.stack)) for each in waiters if (main := main_thread(each))
-    ]
-    main = main_thread(holder)
-    inside = own_frames(main.stack) if main is not None else ()
-    first = places[0] if places else None
-    if first is None or user_frame(inside) is None:
-        return None
-    function = (first.file, first.function)
-    if any(each is None or (each.file, each.function) != function for each in places):
-        return None
-    return None if function in ((each.file, each.function) for each in inside) else first
-
-
-def _takes_it_at(frames: Sequence[Frame]) -> Frame | None:
-    """The innermost line of the program that is no helper which returns with the lock.
-
-    Helpers are known by their name, or as what a context manager runs on entry.
-    """
-    for place, frame in enumerate(frames):
-        if is_library(frame) or _HELPS.search(frame.function.lower()):
-            continue
-        if not calls(frames[place + 1 : place + 2], "contextlib.py:__enter__"):
-            return frame
-    return None
 
 
 def inherited_lock(index: Index, path: str, holder: ProcessId) -> str | None:

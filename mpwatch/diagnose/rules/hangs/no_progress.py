@@ -41,6 +41,14 @@ from mpwatch.diagnose.analysis.waits.file_locks import (
     LOCK_ON,
     inherited_lock,
     is_database,
+)
+from mpwatch.diagnose.analysis.waits.left_locks import (
+    KeptFile,
+    advice_of_kept_file,
+    advice_of_left_lock,
+    cause_of_kept_file,
+    cause_of_left_lock,
+    kept_lock_file,
     left_function,
 )
 from mpwatch.diagnose.analysis.waits.lock_holders import HeldLock, held_lock, thread_words
@@ -57,7 +65,7 @@ from mpwatch.diagnose.analysis.waits.threads import (
 from mpwatch.diagnose.analysis.waits.verdicts import where
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId, SegmentId
-from mpwatch.model.samples import OPENS, Frame
+from mpwatch.model.samples import OPENS
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import seconds_text
 from mpwatch.model.waits import WaitEdge, WaitLink
@@ -127,7 +135,7 @@ def _severity(index: Index, blockage: Blockage) -> Severity | None:
     if path is not None and blockage.reason != "computes":
         return _severity_of_lock(index, blockage, path)
     is_known = held_lock(index, blockage.process.process) is not None
-    is_known |= bool(_ended_writers(index, blockage))
+    is_known |= bool(_ended_writers(index, blockage)) or _kept_file(blockage) is not None
     if blockage.reason == "computes" or (blockage.reason == "polls" and not is_known):
         is_polling = blockage.reason == "polls" and _holds_up_the_job(index, blockage)
         at_one_line = at_one_line_s(index, blockage.process.process) if is_polling else 0.0
@@ -174,6 +182,13 @@ def _is_output(index: Index, blockage: Blockage) -> bool:
     thread = main_thread(process) if process is not None else None
     wait = thread.waits_on if thread is not None else None
     return wait is not None and wait.kind == "pipe-write" and wait.fds in ((1,), (2,))
+
+
+def _kept_file(blockage: Blockage) -> KeptFile | None:
+    """The lock file for whose removal a process likely polls, kept by one that waits for it."""
+    if blockage.reason not in ("polls", "sleeps"):
+        return None
+    return kept_lock_file(blockage.process, blockage.waiters)
 
 
 def _holds_up_the_job(index: Index, blockage: Blockage) -> bool:
@@ -393,15 +408,17 @@ def _advice(index: Index, blockage: Blockage) -> str:
         return _ADVICE_OPEN_END
     if _ended_writers(index, blockage):
         return _ADVICE_INHERITED
+    if (kept := _kept_file(blockage)) is not None:
+        return advice_of_kept_file(blockage.thread, kept)
     path = _locked_path(blockage)
     if path is not None:
         if inherited_lock(index, path, blockage.process.process) is not None:
             return _ADVICE_HEIR
         if _waits_for_itself(index, blockage, path):
             return _ADVICE_OWN_DATABASE
-        left = left_function(blockage.process, blockage.waiters)
+        left = left_function(blockage.process, _wait_for_it(index, blockage))
         if left is not None:
-            return _advice_of_left_lock(blockage, left, is_database=is_database(index, path))
+            return advice_of_left_lock(blockage.process, left, is_database=is_database(index, path))
         return _ADVICE_DATABASE if is_database(index, path) else _ADVICE_HELD
     if _is_held_unseen(index, blockage):
         return _ADVICE_HELD if _is_only_user(index, blockage) else _ADVICE_UNSEEN
@@ -420,6 +437,13 @@ def _locked_path(blockage: Blockage) -> str | None:
     likely = f"{LOCK_FILE}{LIKELY}"
     prefix = next((each for each in (LOCK_ON, likely) if what.startswith(each)), None)
     return None if prefix is None else what.removeprefix(prefix)
+
+
+def _wait_for_it(index: Index, blockage: Blockage) -> list[Process]:
+    """Those of the processes that wait which wait for the lock itself."""
+    what = blockage.edge.what if blockage.edge is not None else ""
+    waiting = {edge.waiter for edge in wait_graph(index).edges if edge.what == what}
+    return [each for each in blockage.waiters if each.process in waiting]
 
 
 def _waits_for_itself(index: Index, blockage: Blockage, path: str) -> bool:
@@ -455,6 +479,12 @@ def _summary(index: Index, blockage: Blockage) -> str:
     if path is not None:
         return (
             f"{names} {have} waited {time} for the lock on {path}: {called(end)} has it and {what}"
+        )
+    kept = _kept_file(blockage)
+    if kept is not None:
+        return (
+            f"{called(kept.process)} has waited {time} for {called(end)}, which {what}, most "
+            f"likely until the lock file {kept.path} is gone, which {called(kept.process)} has left"
         )
     if _is_held_unseen(index, blockage):
         if _is_only_user(index, blockage):
@@ -642,6 +672,9 @@ def _cause(index: Index, blockage: Blockage) -> str:
     path = _locked_path(blockage)
     if path is not None:
         return _cause_of_file_lock(index, blockage, path)
+    kept = _kept_file(blockage)
+    if kept is not None:
+        return cause_of_kept_file(blockage.process, _place_of(blockage), kept)
     if _is_at_exit(blockage):
         return (
             "Python joins all threads that are not daemons before it exits. If such a thread is "
@@ -672,46 +705,13 @@ def _cause_of_file_lock(index: Index, blockage: Blockage, path: str) -> str:
             "wait for it: likely it waits for its own lock, by a second connection to the "
             "database. A transaction of SQLite belongs to one connection, not to the process."
         )
-    place = left_function(blockage.process, blockage.waiters)
+    place = left_function(blockage.process, _wait_for_it(index, blockage))
     if held is None and place is not None:
-        return _cause_of_left_lock(blockage, path, place, is_database=is_database(index, path))
+        return cause_of_left_lock(
+            blockage.process, _place_of(blockage), path, place, is_database=is_database(index, path)
+        )
     left = _left(blockage.thread) if blockage.reason == "sleeps" else ""
     return held or f"{end} holds the lock on {path} while it {_does(blockage)}{left}."
-
-
-def _cause_of_left_lock(blockage: Blockage, path: str, taken: Frame, *, is_database: bool) -> str:
-    """That a process has a lock and is no longer where the others take it."""
-    end, now = called(blockage.process), _place_of(blockage)
-    if is_database:
-        return (
-            f"{end} has begun a transaction that writes to {path} and has not ended it. It {now}, "
-            f"outside of {taken.function}(), in which the others wait to begin theirs. So most "
-            "likely the transaction was left open: an exception or a return between BEGIN and "
-            "COMMIT skips the COMMIT, and where a caller catches the exception, nothing shows it."
-        )
-    return (
-        f"{end} has the lock on {path}, and {now}, outside of {taken.function}(), in which the "
-        "others wait to take it. It has most likely left that function without releasing the lock: "
-        "an exception or a return skips the line that would."
-    )
-
-
-def _advice_of_left_lock(blockage: Blockage, taken: Frame, *, is_database: bool) -> str:
-    """Where a lock has to be released that was left behind."""
-    end, place = called(blockage.process), where(blockage.process).removeprefix(", ")
-    if is_database:
-        return (
-            f"End the transaction on every way out of {taken.function}() ({frame_words(taken)}): "
-            "with connection: around its lines commits at their end and rolls back on an "
-            "exception; or call rollback() in an except or finally block before anything is "
-            f"raised. If {end} is meant to have a transaction open at {place}, commit before that "
-            "line."
-        )
-    return (
-        f"Release the lock on every way out of {taken.function}() ({frame_words(taken)}), in a "
-        f"with or finally block. If {end} is meant to have it at {place}, do that part outside of "
-        "the lock."
-    )
 
 
 def _place_of(blockage: Blockage) -> str:

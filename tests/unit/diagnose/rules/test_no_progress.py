@@ -607,6 +607,31 @@ def test_a_poll_to_which_something_came_or_which_is_for_something_else_is_progre
     assert found(no_progress.check, polling(event), polls()) == []
 
 
+def test_a_lock_file_kept_by_one_that_waits_for_those_that_poll_is_named() -> None:
+    """A file on which the kernel has a lock is no lock by its existence."""
+    path = "/tmp/corpus/index.lock"
+    again = WaitedOn("timer", "clock_nanosleep", timeout_s=0.1)
+    polls = child(again, "data.py:wait:28", "data.py:ensure:60", still_s=0.1)
+
+    def job(name: str, *locks: HeldLock) -> Snapshot:
+        links = [pipe(3, 500, False), FdLink(4, "file", name, None, True)]
+        own = replace(waiting(40.0).sample, fds=replace(fds(5, links=links), locks=locks))
+        return snapshot_of(replace(waiting(40.0), sample=own), polls)
+
+    finding = only(no_progress.check, job(path))
+    others = [job("/tmp/clock"), job(path, HeldLock(path, "flock", True, MAIN))]
+
+    assert finding.severity is Severity.WARNING
+    assert (
+        "most likely until the lock file /tmp/corpus/index.lock is gone, which main (100) has"
+        in (finding.summary)
+    )
+    assert "Remove index.lock in a finally block" in finding.advice
+    assert "in ensure() (data.py:60 ensure)" in finding.advice
+    for each in others:
+        assert "index.lock" not in only(no_progress.check, each).summary
+
+
 def test_a_lock_file_that_a_killed_process_may_have_left_is_a_warning() -> None:
     sleeps = WaitedOn("timer", "clock_nanosleep", timeout_s=0.1)
     stack = ("torch/utils/file_baton.py:wait", "data.py:load_ops:48")
