@@ -34,7 +34,9 @@ _SLEEP_LIMIT_S = 10.0
 """A program that sleeps longer than this does not poll for a lock."""
 _DATABASE_SLEEP_S = 0.11
 """SQLite sleeps at most 100 ms between two attempts (sqliteDefaultBusyCallback)."""
-_DATABASES = (".db", ".sqlite", ".sqlite3", "-wal", "-shm", "-journal")
+DATABASES = (".db", ".sqlite", ".sqlite3")
+"""Ends of the names of SQLite's files."""
+_DATABASES = (*DATABASES, "-wal", "-shm", "-journal")
 TAKES = re.compile(r"acquire|(?<!c)(?<!b)(?<!un)lock")
 """In the name of a function or file that takes a lock; not in `clock`, `block`, or `unlock`."""
 
@@ -133,7 +135,7 @@ def _is_locked_database(index: Index, process: Process, path: str) -> bool:
 def is_database(index: Index, path: str) -> bool:
     """Whether the locks held on a file are those of SQLite."""
     files = (path, f"{path}-shm", f"{path}-wal", f"{path}-journal")
-    return path.endswith(_DATABASES[:3]) and any(
+    return path.endswith(DATABASES) and any(
         each.lock.call == "fcntl" for file in files for each in holders(index).get(file, ())
     )
 
