@@ -24,9 +24,12 @@ from mpwatch.diagnose.analysis.growing import (
 )
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.newest import (
+    NewestAccepted,
+    are_logs,
     blocked_feeder,
     descriptor_words,
     has_zombies,
+    newest_accepted,
     newest_children_words,
     newest_kind,
     newest_pairs,
@@ -518,10 +521,43 @@ def _of_descriptors(index: Index, found: Growing) -> _Explanation:
     noun, cause, advice = _DESCRIPTORS.get(kind, _DESCRIPTORS[None])
     if kind == "file" and _maps_as_much(found):
         noun, cause, advice = _MAPPED_FILES
+    elif kind == "file" and are_logs(process, gained):
+        noun, cause, advice = _LOG_FILES
     if kind == "socket":
         loops, pairs = newest_pairs(process, gained)
         noun, cause, advice = _LOOPS if loops else _PAIRS if pairs else (noun, cause, advice)
+        if (accepted := newest_accepted(process, gained)) is not None:
+            return _of_server(descriptor_words(index, process, gained), process, accepted)
     return _Explanation(noun, descriptor_words(index, process, gained), cause, advice)
+
+
+def _of_server(words: tuple[str, ...], process: Process, accepted: NewestAccepted) -> _Explanation:
+    """A server that accepts connections and keeps them."""
+    lines = own_lines(process)
+    ended = (
+        (f"the clients of {accepted.ended} of them have closed their end",)
+        if accepted.ended
+        else ()
+    )
+    return _Explanation(
+        "open sockets",
+        (
+            *words,
+            f"{accepted.count} of them are connections that it has accepted at {accepted.port}",
+            *ended,
+            *((f"its main thread when last seen: {lines}",) if lines else ()),
+        ),
+        "It accepts connections and does not close them. "
+        + (
+            "Each stays open after its client has closed it: an end of file (recv() returns b'') "
+            "or an end of its registration with a selector closes nothing."
+            if accepted.ended
+            else "Its clients keep their ends open as well."
+        ),
+        "Call close() on the connection where recv() returns b'' or the request is answered, and "
+        "drop it from every list or dict that keeps it. Let clients use one connection for many "
+        "requests.",
+    )
 
 
 def _maps_as_much(found: Growing) -> bool:
@@ -538,6 +574,15 @@ _MAPPED_FILES = (
     "mappings: each has its file open until it is closed, also where the file itself was.",
     "Map each file once for each worker and keep that; or close each mapping (mmap.close(), with "
     "mmap.mmap(...) as mapped:) after its use.",
+)
+_LOG_FILES = (
+    "open log files",
+    "It opens log files and does not close them. A handler of logging (FileHandler) has its file "
+    "open until it is closed: one that is added to the same logger for each task stays, and writes "
+    "every later line into all earlier files, too.",
+    "Where the handler is added, remove and close it at the end of the task "
+    "(logger.removeHandler(handler), handler.close()), or set up logging once in each process. "
+    "Close what writes events the same way (SummaryWriter.close()).",
 )
 _PAIRS = (
     "open sockets",

@@ -855,3 +855,42 @@ def test_the_growth_is_the_cause_of_the_limit_that_it_leads_to() -> None:
     chosen = with_causes([oom, pids, growth])
 
     assert chosen == {oom: "steady-growth"}
+
+
+def test_a_server_that_keeps_accepted_connections_is_told_from_a_client() -> None:
+    """Of a connection that its client has closed, no process holds the other end."""
+
+    def finding(listens: str) -> Finding:
+        links = [socket(3, 90, None, f"tcp listens on 127.0.0.1:{listens}")]
+        links += [
+            socket(n, n, None, f"tcp 127.0.0.1:4000 > 127.0.0.1:{50000 + n}") for n in range(4, 63)
+        ]
+        seen = snapshot_of(
+            main(threads=[thread(MAIN, "train.py:serve:50")], fds=fds(60, 1024, links, socket=60))
+        )
+        return only(check, seen, history(rising("fds", 60, 1.0)))
+
+    server, client = finding("4000"), finding("5000")
+
+    assert "It accepts connections and does not close them" in server.cause
+    assert "recv() returns b''" in server.advice
+    text = " ".join(server.evidence)
+    assert "connections that it has accepted at 127.0.0.1:4000" in text
+    assert "of them have closed their end" in text
+    assert "train.py:50 serve" in text
+    assert client.cause == "It opens connections and does not close them."
+
+
+def test_log_files_of_many_folders_are_told_as_handlers_that_stay() -> None:
+    def finding(name: str) -> Finding:
+        links = [file(n, f"/runs/trial_{n}/{name}") for n in range(3, 63)]
+        return only(
+            check, snapshot_of(main(fds=fds(60, links=links))), history(rising("fds", 60, 1))
+        )
+
+    logs, data = finding("train.log"), finding("catalog.bin")
+
+    assert "ever more open log files" in logs.summary
+    assert "removeHandler" in logs.advice
+    assert "60 of them are files called train.log" in " ".join(logs.evidence)
+    assert data.cause == "It opens files and does not close them."
