@@ -111,7 +111,7 @@ def _blocked_loop(cause: str, waiting: Sequence[Thread]) -> Mechanism:
     purposes = {purpose(thread) for thread in waiting} - {IDLE_IN_POOL}
     if purposes == {FOR_LOCK}:
         return Mechanism(cause=f"{cause} {LOOP_BLOCKED} {LOCK_IN_COROUTINE}", advice=ADVICE_LOOP)
-    result = "" if purposes.isdisjoint(FOR_RESULTS) else f" {_RESULT_OF_LOOP}"
+    result = "" if purposes.isdisjoint(FOR_RESULTS) else f" {RESULT_OF_LOOP}"
     return Mechanism(cause=f"{cause} {LOOP_BLOCKED}{result}", advice=ADVICE_AWAIT)
 
 
@@ -327,7 +327,7 @@ LOCK_IN_COROUTINE = (
     "A coroutine that has taken a lock of threading and is in an await cannot come back to release "
     "it."
 )
-_RESULT_OF_LOOP = (
+RESULT_OF_LOOP = (
     "The result of asyncio.run_coroutine_threadsafe comes from that loop: a wait for it in the "
     "loop's own thread, or in a thread for which the loop waits, never ends."
 )

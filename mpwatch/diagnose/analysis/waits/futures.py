@@ -171,6 +171,14 @@ def workers_at_work(index: Index, process: Process) -> tuple[ProcessId, ...]:
     return tuple(found)
 
 
+def has_executor(process: Process) -> bool:
+    """Whether a thread of a process may set the result of a call: of an executor, or its manager.
+
+    Those at rest that only asyncio uses count as well.
+    """
+    return any(_calls(each, way) for each in process.threads for way in (_POOL_THREAD, *_MANAGERS))
+
+
 def _has_newer_threads(index: Index, process: Process, main: Thread) -> bool:
     """Whether a thread was started after the stacks were taken, so that its own is not known."""
     if main.stack_at_s is None:

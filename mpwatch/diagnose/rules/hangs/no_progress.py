@@ -24,7 +24,7 @@ from mpwatch.diagnose.analysis.process_queries import (
 )
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, own_threads, user_frame
 from mpwatch.diagnose.analysis.waits.accepting import Accepting, accepting_in_vain
-from mpwatch.diagnose.analysis.waits.among_threads import ADVICE_AWAIT, LOOP_BLOCKED
+from mpwatch.diagnose.analysis.waits.among_threads import ADVICE_AWAIT, LOOP_BLOCKED, RESULT_OF_LOOP
 from mpwatch.diagnose.analysis.waits.blockages import (
     Blockage,
     Reason,
@@ -42,6 +42,7 @@ from mpwatch.diagnose.analysis.waits.file_locks import (
     inherited_lock,
     is_database,
 )
+from mpwatch.diagnose.analysis.waits.futures import has_executor
 from mpwatch.diagnose.analysis.waits.left_locks import (
     KeptFile,
     advice_of_kept_file,
@@ -58,6 +59,7 @@ from mpwatch.diagnose.analysis.waits.providers import is_seen_to_hold, semaphore
 from mpwatch.diagnose.analysis.waits.threads import (
     FOR_EVENT,
     FOR_ITEM,
+    FOR_RESULTS,
     is_at_exit,
     purpose,
     runs_event_loop,
@@ -306,25 +308,26 @@ def _waits_for_own_threads(index: Index) -> Iterator[Finding]:
         is_loop = runs_event_loop(thread)
         if len(chain.links) == 1 and purpose(thread) in _OF_SERVERS and not is_loop:
             continue  # a server waits like this for its whole life
-        time, at = seconds_text(for_s), where(process).replace(", ", " at ", 1)
+        name, time = called(process), seconds_text(for_s)
+        at = where(process).replace(", ", " at ", 1)
+        cause = f"Only another thread of {name} can end this wait, and none of them has for {time}."
+        what = f"{name} waits {purpose(thread)}{at}"
+        if is_loop:
+            what = f"the event loop of {name} is blocked{at}, where it waits {purpose(thread)}"
+            is_result = purpose(thread) in FOR_RESULTS and not has_executor(process)
+            cause = f"{LOOP_BLOCKED} {RESULT_OF_LOOP if is_result else cause}"
         yield Finding(
             rule=RULE,
             severity=Severity.WARNING if is_loop else Severity.INFO,
             process=process.process,
             subject=str(process.pid),
-            summary=(
-                f"nothing in this job has moved for {time}: {called(process)} waits "
-                f"{purpose(thread)}{at}"
-            ),
+            summary=f"nothing in this job has moved for {time}: {what}",
             evidence=(
                 chain.sentence,
                 *_other_threads(index, process),
                 f"no process of the job has made progress for {time}",
             ),
-            cause=(
-                f"Only another thread of {called(process)} can end this wait, and none of them has "
-                f"for {time}.{f' {LOOP_BLOCKED}' if is_loop else ''}"
-            ),
+            cause=cause,
             advice=ADVICE_AWAIT if is_loop else _ADVICE["thread"],
         )
         return

@@ -688,8 +688,15 @@ def test_an_event_loop_that_a_coroutine_blocks_is_a_warning() -> None:
     finding = only(no_progress.check, snapshot_of(main(threads=[blocked, reader], segments=())))
 
     assert finding.severity is Severity.WARNING
-    assert "waits for the result of a future at train.py:62 get" in finding.summary
-    assert "no coroutine runs" in finding.cause
+    assert finding.summary == (
+        "nothing in this job has moved for 40 s: the event loop of main (100) is blocked at "
+        "train.py:62 get, where it waits for the result of a future"
+    )
+    assert "run_coroutine_threadsafe comes from that loop" in finding.cause
+    assert "Only another thread" not in finding.cause
+    worker = thread(102, "concurrent/futures/thread.py:_worker", waits=READS, still_s=40.0)
+    other = only(no_progress.check, snapshot_of(main(threads=[blocked, worker], segments=())))
+    assert "Only another thread of main (100) can end this wait" in other.cause
 
 
 def test_a_blocked_event_loop_is_the_end_of_a_chain_whatever_its_threads_wait_for() -> None:
@@ -713,7 +720,7 @@ def test_a_blocked_event_loop_is_the_end_of_a_chain_whatever_its_threads_wait_fo
     finding = only(no_progress.check, snapshot_of(gateway, model))
 
     assert finding.severity is Severity.WARNING
-    assert "main (100) waits for the result of a future at train.py:62 get" in finding.summary
+    assert "the event loop of main (100) is blocked at train.py:62 get" in finding.summary
 
 
 def test_a_process_that_tries_for_a_lock_file_again_and_again_makes_no_progress() -> None:
