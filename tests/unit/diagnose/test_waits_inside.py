@@ -16,9 +16,11 @@ from tests.builders.snapshots import (
     IDLE_FEEDER,
     MAIN,
     NOW_S,
+    fds,
     main,
     only,
     pid,
+    pipe,
     process,
     snapshot_of,
     thread,
@@ -229,3 +231,35 @@ def test_a_result_that_is_waited_for_during_the_import_its_thread_needs_is_a_dea
         finding.summary
     )
     assert "top level of a module" in finding.advice
+
+
+def with_pool(*stack: str, waits: WaitedOn) -> list[WaitChain]:
+    """The chains of main, whose Pool has an idle worker."""
+    idle = ("multiprocessing/queues.py:get", "multiprocessing/pool.py:worker")
+    reads = WaitedOn("pipe-read", "read", ("pipe:[9]",))
+    receives = WaitedOn("pipe-read", "read", ("pipe:[8]",))
+    own = main(
+        segments=(),
+        fds=fds(9, links=[pipe(3, 8, False), pipe(4, 9, True)]),
+        threads=[thread(MAIN, *stack, waits=waits), thread(101, *HANDLER, waits=receives)],
+    )
+    worker = process(
+        300,
+        "pool-worker",
+        label="pool worker",
+        segments=(),
+        fds=fds(9, links=[pipe(3, 9, False), pipe(4, 8, True)]),
+        threads=[thread(300, *idle, waits=reads)],
+    )
+    chains = wait_graph(Index(snapshot_of(own, worker))).chains
+    return [each for each in chains if each.links[0].process == pid(MAIN)]
+
+
+def test_main_waits_by_way_of_its_pool_only_where_it_waits_for_a_result_of_it() -> None:
+    result = ("threading.py:wait", "multiprocessing/pool.py:wait", "train.py:main:9")
+    (by_pool,) = with_pool(*result, waits=LOCKS)
+    (sleeps,) = with_pool("train.py:main:9", waits=WaitedOn("timer", "nanosleep", timeout_s=9.0))
+
+    assert [link.words for link in by_pool.links][-1] == "waits for something to do"
+    assert [link.words for link in sleeps.links] == ["sleeps, train.py:9 main"]
+    assert sleeps.verdict == "progress"

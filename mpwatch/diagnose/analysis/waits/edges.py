@@ -36,7 +36,10 @@ from mpwatch.diagnose.analysis.waits.file_locks import (
 )
 from mpwatch.diagnose.analysis.waits.futures import (
     POOL_END,
+    POOL_RESULT,
     awaited_inside,
+    awaited_result,
+    handles_a_pool,
     joins_a_pool,
     workers_at_work,
 )
@@ -186,7 +189,7 @@ def _edge(
         return by_stack
     if wait is None:
         return None
-    if not is_main and not _is_telling(wait, thread):
+    if not is_main and not (_is_telling(wait, thread) and _serves_main(process, thread)):
         return None
     return _edge_from_call(around, process, thread, wait, is_main=is_main)
 
@@ -199,6 +202,18 @@ def _is_telling(wait: WaitedOn, thread: Thread) -> bool:
         return bool(thread.stack)
     # Both ends of a Pipe are sockets; threads of libraries that read one serve clients.
     return wait.kind == "socket-read" and user_frame(thread.stack) is not None
+
+
+def _serves_main(process: Process, thread: Thread) -> bool:
+    """Whether a thread is none of a Pool, or main waits for what that Pool returns.
+
+    The threads of a Pool wait for its workers for as long as it lives, whatever main does.
+    """
+    if not handles_a_pool(thread):
+        return True
+    main = main_thread(process)
+    frames = own_frames(main.stack) if main is not None else ()
+    return awaited_result(frames) == POOL_RESULT or joins_a_pool(frames)
 
 
 def _service_edge(process: Process, thread: Thread) -> WaitEdge | None:

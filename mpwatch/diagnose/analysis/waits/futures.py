@@ -171,6 +171,11 @@ def workers_at_work(index: Index, process: Process) -> tuple[ProcessId, ...]:
     return tuple(found)
 
 
+def handles_a_pool(thread: Thread) -> bool:
+    """Whether a thread is one that a Pool has in the process that made it."""
+    return any(_calls(thread, each) for each in _HANDLERS)
+
+
 def has_executor(process: Process) -> bool:
     """Whether a thread of a process may set the result of a call: of an executor, or its manager.
 
