@@ -101,6 +101,24 @@ def test_ranks_in_different_calls_for_a_moment_are_no_mismatch(job: tuple[Proces
     assert found(collective_mismatch.check, snapshot_of(main(), *job)) == []
 
 
+def test_ranks_that_have_left_a_loop_of_collectives_early_are_named_with_it() -> None:
+    outer = ("train.py:main:86", "train.py:<module>:95")
+    reduces = ("data.py:reduce:34", "train.py:validate:51", *outer)
+    loops = [rank(n, f"{C10D}:all_reduce", *reduces) for n in (0, 1)]
+    ahead = rank(2, f"{C10D}:broadcast", "train.py:validate:55", *outer)
+    beside = rank(2, f"{C10D}:broadcast", "data.py:reduce:36", "train.py:validate:51", *outer)
+
+    finding = only(collective_mismatch.check, snapshot_of(main(), *loops, ahead))
+    other = only(collective_mismatch.check, snapshot_of(main(), *loops, beside))
+
+    assert finding.process == pid(302)
+    assert "rank 2 (302) has left reduce(), in which rank 0 (300) and rank 1 (301) still call" in (
+        finding.cause
+    )
+    assert "the same calls in reduce() (data.py:34 reduce)" in finding.advice
+    assert "has left" not in other.cause
+
+
 def test_ranks_in_different_groups_may_all_wait_for_one_that_is_in_no_collective() -> None:
     late = rank(2, "train.py:save:80")
     job = snapshot_of(main(), called(0, "all_reduce"), called(1, "broadcast"), late)
