@@ -62,7 +62,8 @@ def waits_for_an_interrupted_holder(process: Process, thread: Thread) -> Mechani
     if found is None or place is None or not waits_for_lock(thread):
         return None
     name, handler = called(process), frame_words(found.handler)
-    stack = [frame for frame in own_frames(thread.stack) if not is_library(frame)]
+    mine = (frame for frame in own_frames(thread.stack) if not is_library(frame))
+    stack = list(dict.fromkeys(map(frame_words, mine)))  # a handler may interrupt itself
     return Mechanism(
         cause=(
             f"{found.handler.function}() runs in the middle of {frame_words(found.inside)}, as "
@@ -76,7 +77,7 @@ def waits_for_an_interrupted_holder(process: Process, thread: Thread) -> Mechani
             f"{found.inside.function}(), where the lock is not held. An RLock would let the "
             "handler see the half-done change that the lock protects."
         ),
-        evidence=(f"its stack, innermost first: {' <- '.join(map(frame_words, stack[:SHOWN]))}",),
+        evidence=(f"its stack, innermost first: {' <- '.join(stack[:SHOWN])}",),
         headline=(
             f"{name} waits at {frame_words(place)} for a lock that it most likely holds itself: a "
             f"signal handler ({handler}) has interrupted {found.inside.function}()."
