@@ -14,13 +14,14 @@ from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.consequences import with_causes
 from mpwatch.diagnose.engine import Engine
 from mpwatch.diagnose.rules.memory.steady_growth import check
-from mpwatch.model.account import Account
+from mpwatch.model.account import Account, Activity
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import Point, ProcessMetric
 from mpwatch.model.host import FilesKey, NewFiles
 from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.samples import FdLink, ThreadSample, WaitedOn
 from mpwatch.model.snapshot import FileLine, Process, Snapshot, WorkerLoad
+from tests.builders.accounts import COMPUTES, with_shares
 from tests.builders.snapshots import (
     MAIN,
     MIB,
@@ -894,3 +895,36 @@ def test_log_files_of_many_folders_are_told_as_handlers_that_stay() -> None:
     assert "removeHandler" in logs.advice
     assert "60 of them are files called train.log" in " ".join(logs.evidence)
     assert data.cause == "It opens files and does not close them."
+
+
+def with_pool(main_works: float, idle: float) -> Snapshot:
+    """Main, which has a Pool with one worker."""
+    own = main(
+        threads=[
+            thread(MAIN, "train.py:write:23", "train.py:main:43"),
+            thread(101, "multiprocessing/pool.py:_handle_results"),
+        ]
+    )
+    worker = process(
+        300,
+        "pool-worker",
+        threads=[thread(300, "data.py:draw:9", "multiprocessing/pool.py:worker")],
+    )
+    writes = Activity("computing", "Python code", place="train.py:23 write")
+    return with_shares(
+        snapshot_of(own, worker),
+        p100={writes: main_works, Activity("waiting", "results of a pool"): 1 - main_works},
+        p300={Activity("idle", "something to do"): idle, COMPUTES: 1 - idle},
+    )
+
+
+def test_results_that_a_pool_makes_faster_than_main_uses_them_are_named() -> None:
+    past = history(rising("anon_bytes", 900 * MIB, 5 * MIB))
+
+    finding = only(check, with_pool(main_works=0.95, idle=0.1), past)
+
+    assert "Results of its Pool pile up in it" in finding.cause
+    assert "works all the time at train.py:23 write" in finding.cause
+    assert "threading.Semaphore(n)" in finding.advice
+    for keeps_up in (with_pool(main_works=0.95, idle=0.6), with_pool(main_works=0.4, idle=0.1)):
+        assert "It keeps what it allocates" in only(check, keeps_up, past).cause
