@@ -176,12 +176,13 @@ def handles_a_pool(thread: Thread) -> bool:
     return any(_calls(thread, each) for each in _HANDLERS)
 
 
-def has_executor(process: Process) -> bool:
-    """Whether a thread of a process may set the result of a call: of an executor, or its manager.
-
-    Those at rest that only asyncio uses count as well.
-    """
-    return any(_calls(each, way) for each in process.threads for way in (_POOL_THREAD, *_MANAGERS))
+def may_set_a_result(process: Process) -> bool:
+    """Whether a thread of an executor runs a call, or one manages the workers of a process pool."""
+    return any(
+        (_calls(each, _POOL_THREAD) and not _calls_first(each, _POOL_THREAD))
+        or any(_calls(each, way) for way in _MANAGERS)
+        for each in process.threads
+    )
 
 
 def _has_newer_threads(index: Index, process: Process, main: Thread) -> bool:

@@ -42,7 +42,7 @@ from mpwatch.diagnose.analysis.waits.file_locks import (
     inherited_lock,
     is_database,
 )
-from mpwatch.diagnose.analysis.waits.futures import has_executor
+from mpwatch.diagnose.analysis.waits.futures import may_set_a_result
 from mpwatch.diagnose.analysis.waits.left_locks import (
     KeptFile,
     advice_of_kept_file,
@@ -314,7 +314,7 @@ def _waits_for_own_threads(index: Index) -> Iterator[Finding]:
         what = f"{name} waits {purpose(thread)}{at}"
         if is_loop:
             what = f"the event loop of {name} is blocked{at}, where it waits {purpose(thread)}"
-            is_result = purpose(thread) in FOR_RESULTS and not has_executor(process)
+            is_result = purpose(thread) in FOR_RESULTS and not may_set_a_result(process)
             cause = f"{LOOP_BLOCKED} {RESULT_OF_LOOP if is_result else cause}"
         yield Finding(
             rule=RULE,

@@ -694,9 +694,19 @@ def test_an_event_loop_that_a_coroutine_blocks_is_a_warning() -> None:
     )
     assert "run_coroutine_threadsafe comes from that loop" in finding.cause
     assert "Only another thread" not in finding.cause
-    worker = thread(102, "concurrent/futures/thread.py:_worker", waits=READS, still_s=40.0)
-    other = only(no_progress.check, snapshot_of(main(threads=[blocked, worker], segments=())))
-    assert "Only another thread of main (100) can end this wait" in other.cause
+
+
+def test_an_executor_that_runs_a_call_may_set_the_result_for_which_a_loop_waits() -> None:
+    result = ("threading.py:wait", "concurrent/futures/_base.py:result", "train.py:get:62")
+    own = thread(MAIN, *result, *EVENT_LOOP, waits=WaitedOn("futex", "futex"), still_s=40.0)
+
+    def cause(*stack: str) -> str:
+        worker = thread(102, *stack, waits=READS, still_s=40.0)
+        return only(no_progress.check, snapshot_of(main(threads=[own, worker], segments=()))).cause
+
+    works = cause("data.py:load:9", "concurrent/futures/thread.py:_worker")
+    assert "Only another thread of main (100) can end this wait" in works
+    assert "comes from that loop" in cause("concurrent/futures/thread.py:_worker")
 
 
 def test_a_blocked_event_loop_is_the_end_of_a_chain_whatever_its_threads_wait_for() -> None:
