@@ -257,7 +257,7 @@ def _common(one: tuple[Frame, ...], other: tuple[Frame, ...]) -> tuple[Frame, ..
         if (mine.function, mine.file) != (its.function, its.file):
             break
         if mine.line != its.line:
-            found.append(mine._replace(line=0, locals=()))
+            found.append(Frame(mine.function, mine.file, 0))
             break
         found.append(mine)
     return tuple(found)

@@ -293,6 +293,9 @@ class Frame(NamedTuple):
     line: int
     locals: tuple[tuple[str, str], ...] = ()
     """Names and shortened reprs, only on request."""
+    from_native: bool = False
+    """Whether native code called it, as it calls the handler of a signal; `False` where that is not
+    known (before Python 3.11, or read by the hook)."""
 
 
 StackSource: TypeAlias = Literal["py-spy", "hook"]

@@ -395,12 +395,20 @@ def _stack(process: ProcessId, at_s: float, thread: dict[str, Any]) -> StackSamp
         process=process,
         tid=_whole(thread["os_thread_id"]),
         thread_name=_text(thread["thread_name"]),
-        frames=tuple(_frame(frame) for frame in thread["frames"][:FRAMES_LIMIT]),
+        frames=_frames(thread["frames"][:FRAMES_LIMIT]),
         source="py-spy",
         at_s=at_s,
         is_active=thread["active"] is True,
         has_gil=thread["owns_gil"] is True,
     )
+
+
+def _frames(frames: Sequence[dict[str, Any]]) -> tuple[Frame, ...]:
+    """The frames of one thread; before Python 3.11 native code calls every function."""
+    found = tuple(map(_frame, frames))
+    if all(frame.from_native for frame in found):
+        return tuple(frame._replace(from_native=False) for frame in found)
+    return found
 
 
 def _frame(frame: dict[str, Any]) -> Frame:
@@ -410,7 +418,9 @@ def _frame(frame: dict[str, Any]) -> Frame:
     if file.endswith(".py") or file.startswith("<"):
         name = name.rsplit(".", 1)[-1]
     line = _whole(frame["line"]) or 0
-    return Frame(_text(name), _text(file, 1024), line, _locals(frame["locals"] or ()))
+    # Python 3.11 marks such a frame; from 3.12 on one of the interpreter itself is below it.
+    native = frame.get("is_entry") is True or frame.get("is_shim_entry") is True
+    return Frame(_text(name), _text(file, 1024), line, _locals(frame["locals"] or ()), native)
 
 
 def _locals(found: Sequence[dict[str, Any]]) -> tuple[tuple[str, str], ...]:

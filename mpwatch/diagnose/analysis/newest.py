@@ -134,6 +134,60 @@ def newest_pairs(process: Process, gained: float) -> NewestPairs:
     return NewestPairs(are_pairs and epolls >= len(sockets) / 3, are_pairs)
 
 
+_LOG = re.compile(r"\.log$|^events\.out\.|(^|[._-])logs?\.(txt|jsonl?)$")
+"""In the name of a file that a handler of logging or a writer of events keeps open."""
+
+
+def are_logs(process: Process, gained: float) -> bool:
+    """Whether most of the newest files of a process are log files, by their names."""
+    files = [link.target for link in newest_links(process, gained) if link.kind == "file"]
+    logs = sum(_LOG.search(target.rpartition("/")[2]) is not None for target in files)
+    return bool(files) and logs >= MOST * len(files)
+
+
+class NewestAccepted(NamedTuple):
+    """The newest sockets of a process that are connections which it has accepted."""
+
+    count: int
+    port: str
+    """`127.0.0.1:4000`."""
+    ended: int
+    """Those whose client, on this machine, has closed its end."""
+
+
+def newest_accepted(process: Process, gained: float) -> NewestAccepted | None:
+    """The connections that a server keeps, if most of its newest sockets are those."""
+    links = [link for link in newest_links(process, gained) if link.kind == "socket"]
+    every = process.sample.fds.links or () if process.sample.fds is not None else ()
+    listening = {
+        address.rpartition(":")[2]: address
+        for link in every
+        if (address := (link.address or "").partition(" listens on ")[2])
+    }
+    accepted = [
+        (link, here)
+        for link in links
+        if (here := _local(link)) and here.rpartition(":")[2] in listening
+    ]
+    if not accepted or len(accepted) < MOST * len(links):
+        return None
+    ports = Counter(listening[here.rpartition(":")[2]] for _, here in accepted)
+    ended = sum(link.peer is None and _is_of_this_machine(link) for link, _ in accepted)
+    return NewestAccepted(len(accepted), ports.most_common(1)[0][0], ended)
+
+
+def _local(link: FdLink) -> str:
+    """`127.0.0.1:4000` of a connection by TCP; empty for other sockets."""
+    here, arrow, _ = (link.address or "").partition(" > ")
+    return here.removeprefix("tcp ") if arrow and here.startswith("tcp ") else ""
+
+
+def _is_of_this_machine(link: FdLink) -> bool:
+    """Whether both ends of a connection have the same host."""
+    here, _, there = (link.address or "").removeprefix("tcp ").partition(" > ")
+    return here.rpartition(":")[0] == there.rpartition(":")[0]
+
+
 def descriptor_words(index: Index, process: Process, gained: float) -> tuple[str, ...]:
     """What the newest descriptors point to, in words; the most frequent target where it repeats."""
     links = newest_links(process, gained)
@@ -202,6 +256,10 @@ def _file_words(targets: Sequence[str]) -> Iterator[str]:
         folder, count = Counter(name.rpartition("/")[0] for name in names).most_common(1)[0]
         if count >= MOST * len(names):
             yield f"{count} of them are files in {folder or '/'}, such as {names[-1]}"
+        else:
+            name, count = Counter(each.rpartition("/")[2] for each in names).most_common(1)[0]
+            if count >= MOST * len(names):
+                yield f"{count} of them are files called {name}, such as {names[-1]}"
     if deleted:
         yield f"{deleted} of them have been deleted and still occupy space while they are open"
 

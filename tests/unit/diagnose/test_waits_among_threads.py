@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -212,3 +213,53 @@ def test_a_signal_that_wakes_a_thread_again_and_again_changes_nothing() -> None:
     [finding] = found(standing_still.check, job(again), past)
 
     assert "It holds this lock itself" in finding.summary
+
+
+INTERRUPTED = ("train.py:save:37", "train.py:notice:26", "train.py:step:47", "train.py:main:57")
+
+
+def interrupted(*native: int, **fields: Any) -> Thread:
+    """Main, which waits for a lock; native code has called the functions at these places."""
+    at = waiting(MAIN, *INTERRUPTED, **fields)
+    stack = [frame._replace(from_native=n in native) for n, frame in enumerate(at.stack)]
+    return replace(at, stack=tuple(stack))
+
+
+@pytest.mark.parametrize("others", [(), (waiting(101, "train.py:export:30", name="metrics"),)])
+def test_a_handler_that_waits_for_the_lock_of_what_it_interrupted_is_told_as_that(
+    others: tuple[Thread, ...],
+) -> None:
+    (finding,) = found(standing_still.check, job(interrupted(1), *others, signals_caught=SIGTERM))
+
+    assert finding.summary == (
+        f"main ({MAIN}) waits at train.py:37 save for a lock that it most likely holds itself: a "
+        "signal handler (train.py:26 notice) has interrupted step()"
+    )
+    assert "handles SIGTERM" in finding.cause
+    assert "Let the handler (train.py:26 notice) only set a flag" in finding.advice
+    assert "train.py:37 save <- train.py:26 notice <- train.py:47 step" in str(finding.evidence)
+
+
+@pytest.mark.parametrize(("native", "caught"), [((), SIGTERM), ((1,), 0), ((3,), SIGTERM)], ids=str)
+def test_threads_whose_locks_no_handler_explains_are_told_without_one(
+    native: tuple[int, ...], caught: int
+) -> None:
+    """Main itself is called by native code; so may be a property, where no signal is handled."""
+    other = waiting(101, "train.py:export:30", name="metrics")
+    (finding,) = found(
+        standing_still.check, job(interrupted(*native), other, signals_caught=caught)
+    )
+
+    assert "handler" not in finding.summary
+    assert "wait for locks that the others of them hold" in finding.summary
+
+
+def test_a_handler_is_known_by_its_name_where_stacks_do_not_show_native_calls() -> None:
+    stack = ("train.py:save:37", "train.py:on_term:26", "train.py:step:47", "train.py:main:57")
+    other = waiting(101, "train.py:export:30", name="metrics")
+
+    (finding,) = found(
+        standing_still.check, job(waiting(MAIN, *stack), other, signals_caught=SIGTERM)
+    )
+
+    assert "a signal handler (train.py:26 on_term) has interrupted step()" in finding.summary

@@ -10,9 +10,21 @@ from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.rules.hangs import standing_still
 from mpwatch.model.samples import Frame, ThreadSample, WaitedOn
-from mpwatch.model.snapshot import Process, Thread
+from mpwatch.model.snapshot import Process, Snapshot, Thread
 from mpwatch.model.waits import WaitChain
-from tests.builders.snapshots import MAIN, NOW_S, main, only, process, snapshot_of, thread
+from tests.builders.snapshots import (
+    IDLE_FEEDER,
+    MAIN,
+    NOW_S,
+    fds,
+    main,
+    only,
+    pid,
+    pipe,
+    process,
+    snapshot_of,
+    thread,
+)
 from tests.builders.waits import chain_of
 
 LOCKS = WaitedOn("futex", "futex", ("futex 0x1",), futex_command=9)
@@ -20,6 +32,7 @@ FUTURE = ("threading.py:wait", "concurrent/futures/_base.py:result")
 IN_POOL = ("concurrent/futures/thread.py:run", "concurrent/futures/thread.py:_worker")
 MANAGER = ("multiprocessing/connection.py:wait", "concurrent/futures/process.py:run")
 HANDLER = ("multiprocessing/queues.py:get", "multiprocessing/pool.py:_handle_results")
+EXECUTOR = "concurrent/futures/process.py"
 IMPORTLIB = "<frozen importlib._bootstrap>"
 LOOP = ("selectors.py:select", "asyncio/base_events.py:run_forever")
 WAITS = thread(MAIN, *FUTURE, "train.py:load:9", waits=LOCKS)
@@ -91,6 +104,54 @@ def test_a_process_pool_whose_workers_have_exited_is_a_dead_end() -> None:
 
     assert "No worker of its process pool is alive" in chain_of(parent).conclusion
     assert chain_of(parent, worker).verdict == "unknown"
+
+
+SHUTS_DOWN = ("threading.py:join", "concurrent/futures/process.py:shutdown", "train.py:run:40")
+HAS_NO_CALL = ("multiprocessing/queues.py:get", "concurrent/futures/process.py:_process_worker")
+
+
+def shut_down(*workers: Process) -> Snapshot:
+    """A job whose main ends an executor, the manager thread of which waits for results."""
+    manager = ("selectors.py:select", f"{EXECUTOR}:wait_result_broken_or_wakeup", f"{EXECUTOR}:run")
+    feeder = thread(106, *IDLE_FEEDER, waits=LOCKS)
+    joins = thread(MAIN, *SHUTS_DOWN, waits=LOCKS)
+    return snapshot_of(with_threads(joins, thread(105, *manager), feeder), *workers)
+
+
+def of_executor(number: int, *stack: str, still_s: float = 60.0) -> Process:
+    reads = WaitedOn("pipe-read", "read", ("pipe:[9]",))
+    return process(
+        number, "spawned", threads=[thread(number, *stack, waits=reads, still_s=still_s)]
+    )
+
+
+def test_an_executor_that_is_shut_down_and_whose_workers_are_idle_has_lost_calls() -> None:
+    finding = only(
+        standing_still.check,
+        shut_down(of_executor(300, *HAS_NO_CALL), of_executor(301, *HAS_NO_CALL)),
+    )
+
+    assert finding.process == pid(MAIN)
+    assert "main (100) waits at train.py:40 run for the end of an executor" in finding.summary
+    assert "cannot pickle (a lambda" in finding.cause
+    assert "function of a module in place of a lambda" in finding.advice
+
+
+@pytest.mark.parametrize(
+    "worker",
+    [
+        of_executor(300, "train.py:step:8", *HAS_NO_CALL[1:]),
+        of_executor(300, "multiprocessing/queues.py:get", "train.py:step:8", *HAS_NO_CALL[1:]),
+        of_executor(300, *HAS_NO_CALL, still_s=1.0),
+    ],
+    ids=["has-a-call", "its-call-reads-a-queue", "had-one-a-moment-ago"],
+)
+def test_an_executor_that_is_shut_down_while_a_worker_has_a_call_is_no_dead_end(
+    worker: Process,
+) -> None:
+    chains = wait_graph(Index(shut_down(worker, of_executor(301, *HAS_NO_CALL)))).chains
+
+    assert not any(each.verdict == "dead-end" for each in chains)
 
 
 def test_a_copy_of_a_pool_in_a_forked_child_is_named_as_the_cause() -> None:
@@ -170,3 +231,35 @@ def test_a_result_that_is_waited_for_during_the_import_its_thread_needs_is_a_dea
         finding.summary
     )
     assert "top level of a module" in finding.advice
+
+
+def with_pool(*stack: str, waits: WaitedOn) -> list[WaitChain]:
+    """The chains of main, whose Pool has an idle worker."""
+    idle = ("multiprocessing/queues.py:get", "multiprocessing/pool.py:worker")
+    reads = WaitedOn("pipe-read", "read", ("pipe:[9]",))
+    receives = WaitedOn("pipe-read", "read", ("pipe:[8]",))
+    own = main(
+        segments=(),
+        fds=fds(9, links=[pipe(3, 8, False), pipe(4, 9, True)]),
+        threads=[thread(MAIN, *stack, waits=waits), thread(101, *HANDLER, waits=receives)],
+    )
+    worker = process(
+        300,
+        "pool-worker",
+        label="pool worker",
+        segments=(),
+        fds=fds(9, links=[pipe(3, 9, False), pipe(4, 8, True)]),
+        threads=[thread(300, *idle, waits=reads)],
+    )
+    chains = wait_graph(Index(snapshot_of(own, worker))).chains
+    return [each for each in chains if each.links[0].process == pid(MAIN)]
+
+
+def test_main_waits_by_way_of_its_pool_only_where_it_waits_for_a_result_of_it() -> None:
+    result = ("threading.py:wait", "multiprocessing/pool.py:wait", "train.py:main:9")
+    (by_pool,) = with_pool(*result, waits=LOCKS)
+    (sleeps,) = with_pool("train.py:main:9", waits=WaitedOn("timer", "nanosleep", timeout_s=9.0))
+
+    assert [link.words for link in by_pool.links][-1] == "waits for something to do"
+    assert [link.words for link in sleeps.links] == ["sleeps, train.py:9 main"]
+    assert sleeps.verdict == "progress"

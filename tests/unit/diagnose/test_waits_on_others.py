@@ -463,3 +463,20 @@ def test_the_file_that_the_package_filelock_tries_for_is_likely_the_only_locked_
     )
 
     assert "waits for a lock file, likely /data/set.lock <- packer 301 sleeps" in found
+
+
+def spawned_rank(number: int, *stack: str, waits: WaitedOn) -> Process:
+    """A rank of mp.spawn: only what it calls says that it is one."""
+    threads = [thread(number, *stack, waits=waits)]
+    return process(number, "spawned", fds=fds(3, links=()), segments=(), threads=threads)
+
+
+def test_ranks_of_mp_spawn_wait_for_their_sibling_that_is_not_in_the_collective() -> None:
+    inside = WaitedOn("futex", "futex")
+    here = [spawned_rank(number, f"{C10D}:barrier", waits=inside) for number in (301, 302)]
+    late = spawned_rank(300, "train.py:report:14", waits=POLLS)
+
+    found = wait_graph(Index(snapshot_of(main(), late, *here))).chains
+
+    assert {each.verdict for each in found} == {"progress"}
+    assert {each.links[-1].process for each in found} == {pid(300)}

@@ -90,6 +90,42 @@ def called_from(rank: Process) -> str:
     return " <- ".join(frame_words(frame) for frame in own[:_CALLERS])
 
 
+class Left(NamedTuple):
+    """A function in which one rank still is, and which another one has left."""
+
+    line: Frame
+    """Where the first of them is in it."""
+    past: Frame
+    """Where the other one is, in the function that has called it."""
+
+
+def left_function(late: Process, inside: Process) -> Left | None:
+    """The function that a rank has left, by its line and that of another rank in their caller.
+
+    Both stacks agree down to one function, in which the rank is at a later line than the other.
+    That may be the next line of one loop, too.
+    """
+    theirs, own = _outermost_first(inside), _outermost_first(late)
+    functions = {(frame.file, frame.function) for frame in own}
+    for place, (its, mine) in enumerate(zip(theirs, own, strict=False)):
+        if (its.file, its.function) != (mine.file, mine.function):
+            return None
+        if its.line != mine.line:
+            deeper = theirs[place + 1 : place + 2]
+            if mine.line < its.line or not deeper:
+                return None
+            is_there = (deeper[0].file, deeper[0].function) in functions
+            return None if is_there else Left(deeper[0], mine)
+    return None
+
+
+def _outermost_first(rank: Process) -> list[Frame]:
+    """The program's own frames of a rank's main thread."""
+    thread = main_thread(rank)
+    own = own_frames(thread.stack) if thread is not None else ()
+    return [frame for frame in reversed(own) if not is_library(frame)]
+
+
 def is_joining(process: Process) -> bool:
     """Whether its main thread waits to join the process group, by its last stack."""
     thread = main_thread(process)

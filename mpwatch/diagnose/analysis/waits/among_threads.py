@@ -15,6 +15,7 @@ from mpwatch.diagnose.analysis.stack_patterns import calls, user_frame
 from mpwatch.diagnose.analysis.waits.cases import Case, Mechanism
 from mpwatch.diagnose.analysis.waits.edges import surroundings
 from mpwatch.diagnose.analysis.waits.futures import forked_without_executor
+from mpwatch.diagnose.analysis.waits.interruptions import waits_for_an_interrupted_holder
 from mpwatch.diagnose.analysis.waits.threads import (
     AT_BARRIER,
     FOR_EVENT,
@@ -53,6 +54,9 @@ def waits_for_own_threads(case: Case) -> Mechanism | None:
     waiting = threads_that_wait_for_each_other(case.index, last)
     if not waiting:
         return None
+    interrupted = waits_for_an_interrupted_holder(process, waiting[0])
+    if interrupted is not None and {purpose(thread) for thread in waiting} == {FOR_LOCK}:
+        return interrupted
     each = "; ".join(sentence(process, thread) for thread in waiting[:NAMED])
     more = f"; and {len(waiting) - NAMED} more" if len(waiting) > NAMED else ""
     name = called(process)
@@ -107,7 +111,7 @@ def _blocked_loop(cause: str, waiting: Sequence[Thread]) -> Mechanism:
     purposes = {purpose(thread) for thread in waiting} - {IDLE_IN_POOL}
     if purposes == {FOR_LOCK}:
         return Mechanism(cause=f"{cause} {LOOP_BLOCKED} {LOCK_IN_COROUTINE}", advice=ADVICE_LOOP)
-    result = "" if purposes.isdisjoint(FOR_RESULTS) else f" {_RESULT_OF_LOOP}"
+    result = "" if purposes.isdisjoint(FOR_RESULTS) else f" {RESULT_OF_LOOP}"
     return Mechanism(cause=f"{cause} {LOOP_BLOCKED}{result}", advice=ADVICE_AWAIT)
 
 
@@ -323,7 +327,7 @@ LOCK_IN_COROUTINE = (
     "A coroutine that has taken a lock of threading and is in an await cannot come back to release "
     "it."
 )
-_RESULT_OF_LOOP = (
+RESULT_OF_LOOP = (
     "The result of asyncio.run_coroutine_threadsafe comes from that loop: a wait for it in the "
     "loop's own thread, or in a thread for which the loop waits, never ends."
 )

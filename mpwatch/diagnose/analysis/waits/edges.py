@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from mpwatch.describe.frames import own_frames
 from mpwatch.diagnose.analysis.distributed.rank_waits import is_rank, launcher_wait, rank_wait
+from mpwatch.diagnose.analysis.distributed.ranks import rank_groups
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.pipes import PipeEnds, channels_among, pipe_ends
 from mpwatch.diagnose.analysis.process_queries import (
@@ -35,7 +36,10 @@ from mpwatch.diagnose.analysis.waits.file_locks import (
 )
 from mpwatch.diagnose.analysis.waits.futures import (
     POOL_END,
+    POOL_RESULT,
     awaited_inside,
+    awaited_result,
+    handles_a_pool,
     joins_a_pool,
     workers_at_work,
 )
@@ -102,6 +106,8 @@ def surroundings(index: Index) -> ReadContext:
     for loader in index.snapshot.loaders:
         loaders[loader.process].append(loader)
     ends = pipe_ends(index)
+    # A rank of mp.spawn that is in no collective now is known by its siblings.
+    grouped = {rank.process for ranks in rank_groups(index) for rank in ranks}
     return ReadContext(
         index=index,
         pipes=ends,
@@ -109,7 +115,7 @@ def surroundings(index: Index) -> ReadContext:
         heads={worker.process: owner for owner, mine in workers.items() for worker in mine},
         by_pid={process.pid: process for process in index.snapshot.processes},
         is_complete=ends.is_complete and _segments_known(index.snapshot),
-        ranks=tuple(p for p in index.snapshot.living() if is_rank(p)),
+        ranks=tuple(p for p in index.snapshot.living() if p.process in grouped or is_rank(p)),
         loaders=dict(loaders),
     )
 
@@ -183,7 +189,7 @@ def _edge(
         return by_stack
     if wait is None:
         return None
-    if not is_main and not _is_telling(wait, thread):
+    if not is_main and not (_is_telling(wait, thread) and _serves_main(process, thread)):
         return None
     return _edge_from_call(around, process, thread, wait, is_main=is_main)
 
@@ -196,6 +202,18 @@ def _is_telling(wait: WaitedOn, thread: Thread) -> bool:
         return bool(thread.stack)
     # Both ends of a Pipe are sockets; threads of libraries that read one serve clients.
     return wait.kind == "socket-read" and user_frame(thread.stack) is not None
+
+
+def _serves_main(process: Process, thread: Thread) -> bool:
+    """Whether a thread is none of a Pool, or main waits for what that Pool returns.
+
+    The threads of a Pool wait for its workers for as long as it lives, whatever main does.
+    """
+    if not handles_a_pool(thread):
+        return True
+    main = main_thread(process)
+    frames = own_frames(main.stack) if main is not None else ()
+    return awaited_result(frames) == POOL_RESULT or joins_a_pool(frames)
 
 
 def _service_edge(process: Process, thread: Thread) -> WaitEdge | None:

@@ -34,8 +34,10 @@ _SLEEP_LIMIT_S = 10.0
 """A program that sleeps longer than this does not poll for a lock."""
 _DATABASE_SLEEP_S = 0.11
 """SQLite sleeps at most 100 ms between two attempts (sqliteDefaultBusyCallback)."""
-_DATABASES = (".db", ".sqlite", ".sqlite3", "-wal", "-shm", "-journal")
-_TAKES = re.compile(r"acquire|(?<!c)(?<!b)(?<!un)lock")
+DATABASES = (".db", ".sqlite", ".sqlite3")
+"""Ends of the names of SQLite's files."""
+_DATABASES = (*DATABASES, "-wal", "-shm", "-journal")
+TAKES = re.compile(r"acquire|(?<!c)(?<!b)(?<!un)lock")
 """In the name of a function or file that takes a lock; not in `clock`, `block`, or `unlock`."""
 
 
@@ -106,7 +108,7 @@ def _takes_a_lock(thread: Thread) -> bool:
     frames = own_frames(thread.stack)
     for frame in frames:
         words = f"{frame.function} {frame.file.rpartition('/')[2]}".lower()
-        if _TAKES.search(words):
+        if TAKES.search(words):
             return True
         if not is_library(frame):
             return False
@@ -133,7 +135,7 @@ def _is_locked_database(index: Index, process: Process, path: str) -> bool:
 def is_database(index: Index, path: str) -> bool:
     """Whether the locks held on a file are those of SQLite."""
     files = (path, f"{path}-shm", f"{path}-wal", f"{path}-journal")
-    return path.endswith(_DATABASES[:3]) and any(
+    return path.endswith(DATABASES) and any(
         each.lock.call == "fcntl" for file in files for each in holders(index).get(file, ())
     )
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 from mpwatch.describe.frames import own_frames
+from mpwatch.diagnose.analysis.idle_time import is_stalled
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.process_queries import (
     SERVICE_ROLES,
@@ -29,7 +30,9 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process, Thread
 
-Kind: TypeAlias = Literal["importing", "all-wait", "not-forked", "no-thread", "no-worker"]
+Kind: TypeAlias = Literal[
+    "importing", "all-wait", "not-forked", "no-thread", "no-worker", "lost-calls"
+]
 
 RESULT = "the result of a future"
 POOL_RESULT = "the result of a Pool"
@@ -39,6 +42,10 @@ _FUTURE = ("threading.py:wait", "concurrent/futures/_base.py:")
 _POOL = (("threading.py:wait", "pool.py:wait"), ("threading.py:wait", "pool.py:next"))
 _POOL_THREAD = "concurrent/futures/thread.py:_worker"
 _MANAGERS = ("concurrent/futures/process.py:run", "process_executor.py:run")
+_MANAGER_WAITS = "concurrent/futures/process.py:wait_result_broken_or_wakeup"
+"""What a manager thread waits in for results, ends of workers and its executor."""
+LOST_S = 5.0
+"""Threads and processes are read one after the other: a call on its way is seen nowhere."""
 _HANDLERS = ("pool.py:_handle_results", "pool.py:_handle_workers", "pool.py:_handle_tasks")
 _LOOPS = ("base_events.py:run_forever", "base_events.py:_run_once")
 
@@ -107,6 +114,8 @@ def abandoned(index: Index, identity: ProcessId) -> Abandoned | None:
     others = [each for each in process.threads if each is not main and _runs_python(index, each)]
     if any(map(_is_loop, others)) or _has_newer_threads(index, process, main):
         return None
+    if _ends_an_executor(main):
+        return _lost_calls(index, process, others)
     if result is None:
         return _all_wait(others) if leaves else None
     held = _waits_for_its_import(main, others)
@@ -160,6 +169,20 @@ def workers_at_work(index: Index, process: Process) -> tuple[ProcessId, ...]:
         if user_frame(inner) is not None:
             found.append(child.process)
     return tuple(found)
+
+
+def handles_a_pool(thread: Thread) -> bool:
+    """Whether a thread is one that a Pool has in the process that made it."""
+    return any(_calls(thread, each) for each in _HANDLERS)
+
+
+def may_set_a_result(process: Process) -> bool:
+    """Whether a thread of an executor runs a call, or one manages the workers of a process pool."""
+    return any(
+        (_calls(each, _POOL_THREAD) and not _calls_first(each, _POOL_THREAD))
+        or any(_calls(each, way) for way in _MANAGERS)
+        for each in process.threads
+    )
 
 
 def _has_newer_threads(index: Index, process: Process, main: Thread) -> bool:
@@ -227,6 +250,47 @@ def _all_wait(threads: Sequence[Thread]) -> Abandoned | None:
         f"{those} of its thread pool {'wait' if count > 1 else 'waits'} for results of further "
         "calls, and no thread is free to run these.",
     )
+
+
+def _ends_an_executor(main: Thread) -> bool:
+    """Whether it joins the manager thread of a ProcessPoolExecutor, in shutdown or a with block."""
+    pattern = ("threading.py:join", "concurrent/futures/process.py:shutdown")
+    return calls(own_frames(main.stack), *pattern)
+
+
+def _lost_calls(index: Index, process: Process, threads: Sequence[Thread]) -> Abandoned | None:
+    """An executor that is shut down waits for calls that it has not sent to any worker.
+
+    Its manager thread ends once no call is pending. The workers have none, and its feeder thread
+    has nothing to send: it has dropped them, as it does with what cannot be pickled.
+    """
+    if not any(_calls(each, _MANAGER_WAITS) for each in threads):
+        return None
+    children = [
+        (child, thread)
+        for child in children_started_by(index, process)
+        if child.role not in SERVICE_ROLES
+        and not child.is_gone
+        and (thread := main_thread(child)) is not None
+    ]
+    workers = [each for each in children if not each[1].stack or _calls(each[1], _RUNS_A_CALL[0])]
+    if not workers or not all(_waits_for_a_call(thread) for _, thread in workers):
+        return None
+    around = (process, *(child for child, _ in workers))
+    if not all(is_stalled(each, index, LOST_S) for each in around):
+        return None
+    return Abandoned(
+        "lost-calls",
+        "Its executor waits for calls that no worker has: all its workers wait for a call, and its "
+        "feeder thread has none to send.",
+    )
+
+
+def _waits_for_a_call(worker: Thread) -> bool:
+    """Whether the main thread of a worker of a ProcessPoolExecutor has no call to run."""
+    own = own_frames(worker.stack)
+    is_reading = calls(own, "multiprocessing/queues.py:get", _RUNS_A_CALL[0])
+    return is_reading and user_frame(own) is None
 
 
 def _no_worker(index: Index, process: Process) -> Abandoned | None:

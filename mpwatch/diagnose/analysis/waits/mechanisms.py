@@ -41,6 +41,7 @@ from mpwatch.diagnose.analysis.waits.cases import (
 from mpwatch.diagnose.analysis.waits.deadlocks import ADVICE as READ_BOTH
 from mpwatch.diagnose.analysis.waits.deadlocks import output_of, unread_pipe
 from mpwatch.diagnose.analysis.waits.futures import POOL_END, POOL_RESULT, RESULT, Kind, abandoned
+from mpwatch.diagnose.analysis.waits.interruptions import waits_for_an_interrupted_holder
 from mpwatch.diagnose.analysis.waits.managed import managed
 from mpwatch.diagnose.analysis.waits.providers import (
     BARRIER,
@@ -49,6 +50,7 @@ from mpwatch.diagnose.analysis.waits.providers import (
     QUEUE_LOCK,
     semaphore_uses,
 )
+from mpwatch.diagnose.analysis.waits.serving import one_at_a_time
 from mpwatch.diagnose.analysis.waits.stores import unset_key
 from mpwatch.diagnose.analysis.waits.threads import (
     others_that_wait,
@@ -61,6 +63,7 @@ from mpwatch.diagnose.analysis.waits.verdicts import (
     ONLY_THREAD,
     OWN_LOCK,
     OWN_QUEUE,
+    where,
 )
 from mpwatch.model.snapshot import Process
 from mpwatch.model.waits import WaitChain, WaitGraph
@@ -664,6 +667,8 @@ _ACTIONS_BY_KIND: Mapping[str, str] = {
 def _own_lock(case: Case) -> Mechanism | None:
     if case.chain.conclusion != OWN_LOCK:
         return None
+    if (interrupted := _interrupted(case)) is not None:
+        return interrupted
     return Mechanism(
         cause=(
             "The thread is in the same function twice and waits for a lock that no other process "
@@ -675,6 +680,14 @@ def _own_lock(case: Case) -> Mechanism | None:
             "function that expects the lock to be held avoids the second acquire."
         ),
     )
+
+
+def _interrupted(case: Case) -> Mechanism | None:
+    """The handler of a signal waits for what the function that it has interrupted holds."""
+    last = case.members[-1] if case.members else None
+    if last is None or last.thread is None:
+        return None
+    return waits_for_an_interrupted_holder(last.process, last.thread)
 
 
 def _own_queue(case: Case) -> Mechanism | None:
@@ -696,6 +709,8 @@ def _own_queue(case: Case) -> Mechanism | None:
 def _only_thread(case: Case) -> Mechanism | None:
     if case.chain.conclusion != ONLY_THREAD:
         return None
+    if (interrupted := _interrupted(case)) is not None:
+        return interrupted
     last = case.members[-1].thread if case.members else None
     if last is not None and runs_event_loop(last):
         evidence = tuple(_frames_of_main(case))
@@ -731,7 +746,14 @@ def _no_result(case: Case) -> Mechanism | None:
     if found is None or found.words != case.chain.conclusion:
         return None
     cause, advice = _NO_RESULT[found.kind]
-    return Mechanism(cause=cause, advice=advice)
+    headline = ""
+    if found.kind == "lost-calls" and at_end is not None:
+        at = where(at_end).replace(", ", " at ", 1)
+        headline = (
+            f"{called(at_end)} waits{at} for the end of an executor that has lost calls: all its "
+            "workers are idle."
+        )
+    return Mechanism(cause=cause, advice=advice, headline=headline)
 
 
 _NO_RESULT: Mapping[Kind, tuple[str, str]] = {
@@ -765,6 +787,17 @@ _NO_RESULT: Mapping[Kind, tuple[str, str]] = {
         "none of them sends.",
         "Find out how the workers ended (see the other findings). Wait with result(timeout=...), "
         "and make the executor anew after a BrokenProcessPool.",
+    ),
+    "lost-calls": (
+        "The manager thread of the ProcessPoolExecutor ends when no call is pending, and some are "
+        "that never reached a worker. The feeder thread drops a call that it cannot pickle (a "
+        "lambda, a local function, a lock or an open file in its arguments or in the object of "
+        "a bound method). After shutdown(cancel_futures=True) the executor no longer hears of "
+        "that, and its wait never ends (CPython 3.9 and newer).",
+        "Make what is submitted picklable: a function of a module in place of a lambda, also "
+        "inside of the object whose method is submitted; pickle.dumps() of it shows the error. "
+        "Until then do not combine cancel_futures=True with wait=True: cancel the futures that "
+        "are kept, then call shutdown().",
     ),
 }
 
@@ -937,6 +970,7 @@ _OF_CYCLES: Sequence[_Way] = (
     _calls_wait_for_items,
     _joins_one_that_waits_for_it,
     _all_send_to_ranks,
+    one_at_a_time,
     _all_read,
     unreleased,
     _step_by_step,

@@ -28,7 +28,7 @@ from mpwatch.model.snapshot import Process, Thread
 _WAKING_NO_THREAD = ("tqdm/_monitor.py:run", "asyncio/unix_events.py:_do_waitpid")
 """Threads that wake up now and then, and never end the wait of another thread: asyncio's thread for
 the exit of a child calls back through the event loop."""
-_HANDLED = sum(1 << (number - 1) for number in (1, 10, 12, 14, 15, 26, 27))
+HANDLED = sum(1 << (number - 1) for number in (1, 10, 12, 14, 15, 26, 27))
 """SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, SIGTERM, SIGVTALRM and SIGPROF in a mask of signals: those
 whose handlers programs use to set an event. Python itself catches SIGINT in every program."""
 SETTLED_S = 2.0
@@ -150,7 +150,7 @@ def _may_be_woken_by_a_signal(process: Process, main: Thread, own: Sequence[Thre
     caught = process.sample.signals_caught
     reads = any(each.waits_on is not None and each.waits_on.kind != "futex" for each in own)
     waits_for_event = purpose(main) == FOR_EVENT
-    return (waits_for_event or reads) and (caught is None or bool(caught & _HANDLED))
+    return (waits_for_event or reads) and (caught is None or bool(caught & HANDLED))
 
 
 def runs_event_loop(thread: Thread) -> bool:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
+from mpwatch.describe.frames import frame_words
 from mpwatch.diagnose.analysis.distributed.collectives import (
     COMPARE_CALLS,
     DIFFERENT_SHAPES,
@@ -26,6 +28,7 @@ from mpwatch.diagnose.analysis.distributed.ranks import (
     NEW_GROUP,
     called_at,
     called_from,
+    left_function,
     place_of,
     rank_groups,
 )
@@ -183,7 +186,37 @@ def _explained(
         )
     if len(records) > 1 and len({each.operation for each in records}) == 1:
         return DIFFERENT_SHAPES, SAME_SHAPES
-    return _why_different(members, records), COMPARE_CALLS
+    why, left = _why_different(members, records), _left_early(members)
+    if left is None:
+        return why, COMPARE_CALLS
+    return f"{left.cause} {why}", f"{left.advice} {COMPARE_CALLS}"
+
+
+class _LeftEarly(NamedTuple):
+    cause: str
+    advice: str
+
+
+def _left_early(members: Sequence[tuple[str, list[Process]]]) -> _LeftEarly | None:
+    """That some ranks have left the function in which the others still call a collective."""
+    (call, inside), (other, ahead) = members[0], members[-1]
+    left = left_function(ahead[0], inside[0])
+    if left is None:
+        (call, inside), (other, ahead) = members[-1], members[0]
+        left = left_function(ahead[0], inside[0])
+    if left is None:
+        return None
+    function, at = left.line.function, f"{left.line.function}() ({frame_words(left.line)})"
+    has = "has" if len(ahead) == 1 else "have"
+    return _LeftEarly(
+        f"{all_called(ahead)} {has} left {function}(), in which {all_called(inside)} still "
+        f"{'calls' if len(inside) == 1 else 'call'} {call}, and {has} come to {other} at "
+        f"{frame_words(left.past)}. Unless {left.past.function}() calls both in one loop, "
+        f"{all_called(ahead)} {has} made fewer calls in {function}().",
+        f"Let all ranks make the same calls in {at}: a loop there has to run over the same items "
+        "on all of them (a fixed list of keys, classes or batches, with zeros for what a rank does "
+        "not have), or reduce one tensor that holds all.",
+    )
 
 
 def _why_different(

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from mpwatch.describe.frames import frame_words
 from mpwatch.diagnose.analysis.distributed.collectives import recorded
 from mpwatch.diagnose.analysis.distributed.nccl_words import Late, late_ranks, nccl_words
 from mpwatch.diagnose.analysis.distributed.rank_waits import world_size
@@ -15,11 +16,13 @@ from mpwatch.diagnose.analysis.distributed.ranks import (
     NEW_GROUP,
     WORKING_PERCENT,
     WORKING_S,
+    Left,
     called_at,
     called_from,
     has_joined,
     joining_for_s,
     joining_groups,
+    left_function,
     place_of,
     rank_groups,
 )
@@ -43,8 +46,11 @@ RULE = "rank-stuck-in-collective"
 JOINING_S = 30.0
 LONG_JOINING_S = 120.0
 """Other machines may take minutes to start: before that it is no more than worth knowing."""
-PAUSE_S = 30.0
-"""A rank that does something alone, and wakes up meanwhile, may take this long for it."""
+PAUSE_S = 120.0
+"""A rank that does something alone, and wakes up meanwhile, may take this long for it: a tenth or a
+fifth of the timeouts that process groups have by default."""
+LONG_SLEEP_S = 5.0
+"""With so much of a sleep left, a rank is in no loop that polls."""
 MAKES_GROUP_S = 12.0
 """All ranks in `new_group`: they exchange some addresses, which takes less than a second."""
 WORKING_OVER_S = 6.0
@@ -206,7 +212,7 @@ def _finding(
         evidence += [f"{called(rank)}: {rank.doing}" for rank in alive[:2] if rank.doing]
     evidence += [f"{called(p)} ended: {p.ended.words}" for p in late[:3] if p.ended is not None]
     evidence += _record_words([*inside[:1], *late[:2]])
-    reasons = [_whereabouts(rank, index) for rank in late[:2]]
+    reasons = [_whereabouts(rank, inside[0], index) for rank in late[:2]]
     severity = Severity.CRITICAL if since_s >= 60 or not alive else Severity.WARNING
     if since_s < min(each.innocent_s for each in reasons):
         severity = Severity.INFO
@@ -237,8 +243,8 @@ class _Whereabouts(NamedTuple):
     """Until the others have waited for this long it may be as the program means it."""
 
 
-def _whereabouts(rank: Process, index: Index) -> _Whereabouts:
-    """Where a rank is while the others wait for it."""
+def _whereabouts(rank: Process, waiter: Process, index: Index) -> _Whereabouts:
+    """Where a rank is while the others, of which one is `waiter`, wait for it."""
     name, line = called(rank), called_at(rank)
     at = f" at {line}" if line else ""
     if rank.ended is not None:
@@ -261,6 +267,17 @@ def _whereabouts(rank: Process, index: Index) -> _Whereabouts:
             f"{name} waits for a batch of its DataLoader.",
             "Look at the workers of that rank: what they wait for keeps all ranks waiting.",
         )
+    left_s = _sleeps_for_s(rank)
+    if left_s >= LONG_SLEEP_S:
+        return _Whereabouts(
+            f"{name} sleeps{at} and will wake up by itself in {seconds_text(left_s)}.",
+            "Nothing is wrong if only this rank is to do that, and it takes less than the timeout "
+            f"of the process group. {_SAME_STEPS}",
+            innocent_s=WORKING_S,
+        )
+    left = left_function(rank, waiter) if not _is_working(rank, index) else None
+    if left is not None:
+        return _has_left(rank, waiter, left, index)
     if is_stalled(rank, index):
         return _Whereabouts(
             f"{name} has made no progress for {seconds_text(quiet_s(rank, index) or 0.0)}{at}.",
@@ -281,6 +298,31 @@ def _whereabouts(rank: Process, index: Index) -> _Whereabouts:
         f" it takes, or share the work between the ranks. {_SAME_STEPS}",
         innocent_s=WORKING_S,
     )
+
+
+def _has_left(rank: Process, waiter: Process, left: Left, index: Index) -> _Whereabouts:
+    """A rank that waits or polls behind a function in which another one still is."""
+    name, function, line = called(rank), left.line.function, frame_words(left.line)
+    now, quiet = called_at(rank), quiet_s(rank, index) or 0.0
+    waits = f"has made no progress for {seconds_text(quiet)}" if quiet >= STALLED_S else "waits"
+    return _Whereabouts(
+        f"{name} is past {function}(), in which {called(waiter)} still is ({line}), and {waits} at "
+        f"{now}. Unless {left.past.function}() calls both in one loop, {name} has left "
+        f"{function}() by a decision of its own: a stop condition from its own loss or data, fewer "
+        "batches, or an exception that was caught. If what it waits for there is to come from the "
+        "ranks that wait for it, neither goes on.",
+        f"Let all ranks leave {function}() in the same pass: compute what ends its loop ({line}) "
+        "from values that all share (all_reduce the loss, or broadcast the flag of rank 0) before "
+        f"any rank breaks out of it. {_SAME_STEPS}",
+        innocent_s=0.0 if quiet >= STALLED_S else PAUSE_S,
+    )
+
+
+def _sleeps_for_s(rank: Process) -> float:
+    """How much of its sleep is left, where the system call of its main thread shows it."""
+    thread = main_thread(rank)
+    wait = thread.waits_on if thread is not None else None
+    return (wait.timeout_s or 0.0) if wait is not None and wait.kind == "timer" else 0.0
 
 
 def _is_working(rank: Process, index: Index) -> bool:

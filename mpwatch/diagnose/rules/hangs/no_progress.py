@@ -24,7 +24,7 @@ from mpwatch.diagnose.analysis.process_queries import (
 )
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, own_threads, user_frame
 from mpwatch.diagnose.analysis.waits.accepting import Accepting, accepting_in_vain
-from mpwatch.diagnose.analysis.waits.among_threads import ADVICE_AWAIT, LOOP_BLOCKED
+from mpwatch.diagnose.analysis.waits.among_threads import ADVICE_AWAIT, LOOP_BLOCKED, RESULT_OF_LOOP
 from mpwatch.diagnose.analysis.waits.blockages import (
     Blockage,
     Reason,
@@ -42,6 +42,16 @@ from mpwatch.diagnose.analysis.waits.file_locks import (
     inherited_lock,
     is_database,
 )
+from mpwatch.diagnose.analysis.waits.futures import may_set_a_result
+from mpwatch.diagnose.analysis.waits.left_locks import (
+    KeptFile,
+    advice_of_kept_file,
+    advice_of_left_lock,
+    cause_of_kept_file,
+    cause_of_left_lock,
+    kept_lock_file,
+    left_function,
+)
 from mpwatch.diagnose.analysis.waits.lock_holders import HeldLock, held_lock, thread_words
 from mpwatch.diagnose.analysis.waits.polling import ADVICE as POLLING_ADVICE
 from mpwatch.diagnose.analysis.waits.polling import polls_in_vain
@@ -49,6 +59,7 @@ from mpwatch.diagnose.analysis.waits.providers import is_seen_to_hold, semaphore
 from mpwatch.diagnose.analysis.waits.threads import (
     FOR_EVENT,
     FOR_ITEM,
+    FOR_RESULTS,
     is_at_exit,
     purpose,
     runs_event_loop,
@@ -126,7 +137,7 @@ def _severity(index: Index, blockage: Blockage) -> Severity | None:
     if path is not None and blockage.reason != "computes":
         return _severity_of_lock(index, blockage, path)
     is_known = held_lock(index, blockage.process.process) is not None
-    is_known |= bool(_ended_writers(index, blockage))
+    is_known |= bool(_ended_writers(index, blockage)) or _kept_file(blockage) is not None
     if blockage.reason == "computes" or (blockage.reason == "polls" and not is_known):
         is_polling = blockage.reason == "polls" and _holds_up_the_job(index, blockage)
         at_one_line = at_one_line_s(index, blockage.process.process) if is_polling else 0.0
@@ -173,6 +184,13 @@ def _is_output(index: Index, blockage: Blockage) -> bool:
     thread = main_thread(process) if process is not None else None
     wait = thread.waits_on if thread is not None else None
     return wait is not None and wait.kind == "pipe-write" and wait.fds in ((1,), (2,))
+
+
+def _kept_file(blockage: Blockage) -> KeptFile | None:
+    """The lock file for whose removal a process likely polls, kept by one that waits for it."""
+    if blockage.reason not in ("polls", "sleeps"):
+        return None
+    return kept_lock_file(blockage.process, blockage.waiters)
 
 
 def _holds_up_the_job(index: Index, blockage: Blockage) -> bool:
@@ -290,25 +308,26 @@ def _waits_for_own_threads(index: Index) -> Iterator[Finding]:
         is_loop = runs_event_loop(thread)
         if len(chain.links) == 1 and purpose(thread) in _OF_SERVERS and not is_loop:
             continue  # a server waits like this for its whole life
-        time, at = seconds_text(for_s), where(process).replace(", ", " at ", 1)
+        name, time = called(process), seconds_text(for_s)
+        at = where(process).replace(", ", " at ", 1)
+        cause = f"Only another thread of {name} can end this wait, and none of them has for {time}."
+        what = f"{name} waits {purpose(thread)}{at}"
+        if is_loop:
+            what = f"the event loop of {name} is blocked{at}, where it waits {purpose(thread)}"
+            is_result = purpose(thread) in FOR_RESULTS and not may_set_a_result(process)
+            cause = f"{LOOP_BLOCKED} {RESULT_OF_LOOP if is_result else cause}"
         yield Finding(
             rule=RULE,
             severity=Severity.WARNING if is_loop else Severity.INFO,
             process=process.process,
             subject=str(process.pid),
-            summary=(
-                f"nothing in this job has moved for {time}: {called(process)} waits "
-                f"{purpose(thread)}{at}"
-            ),
+            summary=f"nothing in this job has moved for {time}: {what}",
             evidence=(
                 chain.sentence,
                 *_other_threads(index, process),
                 f"no process of the job has made progress for {time}",
             ),
-            cause=(
-                f"Only another thread of {called(process)} can end this wait, and none of them has "
-                f"for {time}.{f' {LOOP_BLOCKED}' if is_loop else ''}"
-            ),
+            cause=cause,
             advice=ADVICE_AWAIT if is_loop else _ADVICE["thread"],
         )
         return
@@ -392,12 +411,17 @@ def _advice(index: Index, blockage: Blockage) -> str:
         return _ADVICE_OPEN_END
     if _ended_writers(index, blockage):
         return _ADVICE_INHERITED
+    if (kept := _kept_file(blockage)) is not None:
+        return advice_of_kept_file(blockage.thread, kept)
     path = _locked_path(blockage)
     if path is not None:
         if inherited_lock(index, path, blockage.process.process) is not None:
             return _ADVICE_HEIR
         if _waits_for_itself(index, blockage, path):
             return _ADVICE_OWN_DATABASE
+        left = left_function(blockage.process, _wait_for_it(index, blockage))
+        if left is not None:
+            return advice_of_left_lock(blockage.process, left, is_database=is_database(index, path))
         return _ADVICE_DATABASE if is_database(index, path) else _ADVICE_HELD
     if _is_held_unseen(index, blockage):
         return _ADVICE_HELD if _is_only_user(index, blockage) else _ADVICE_UNSEEN
@@ -416,6 +440,13 @@ def _locked_path(blockage: Blockage) -> str | None:
     likely = f"{LOCK_FILE}{LIKELY}"
     prefix = next((each for each in (LOCK_ON, likely) if what.startswith(each)), None)
     return None if prefix is None else what.removeprefix(prefix)
+
+
+def _wait_for_it(index: Index, blockage: Blockage) -> list[Process]:
+    """Those of the processes that wait which wait for the lock itself."""
+    what = blockage.edge.what if blockage.edge is not None else ""
+    waiting = {edge.waiter for edge in wait_graph(index).edges if edge.what == what}
+    return [each for each in blockage.waiters if each.process in waiting]
 
 
 def _waits_for_itself(index: Index, blockage: Blockage, path: str) -> bool:
@@ -451,6 +482,12 @@ def _summary(index: Index, blockage: Blockage) -> str:
     if path is not None:
         return (
             f"{names} {have} waited {time} for the lock on {path}: {called(end)} has it and {what}"
+        )
+    kept = _kept_file(blockage)
+    if kept is not None:
+        return (
+            f"{called(kept.process)} has waited {time} for {called(end)}, which {what}, most "
+            f"likely until the lock file {kept.path} is gone, which {called(kept.process)} has left"
         )
     if _is_held_unseen(index, blockage):
         if _is_only_user(index, blockage):
@@ -638,6 +675,9 @@ def _cause(index: Index, blockage: Blockage) -> str:
     path = _locked_path(blockage)
     if path is not None:
         return _cause_of_file_lock(index, blockage, path)
+    kept = _kept_file(blockage)
+    if kept is not None:
+        return cause_of_kept_file(blockage.process, _place_of(blockage), kept)
     if _is_at_exit(blockage):
         return (
             "Python joins all threads that are not daemons before it exits. If such a thread is "
@@ -668,8 +708,18 @@ def _cause_of_file_lock(index: Index, blockage: Blockage, path: str) -> str:
             "wait for it: likely it waits for its own lock, by a second connection to the "
             "database. A transaction of SQLite belongs to one connection, not to the process."
         )
+    place = left_function(blockage.process, _wait_for_it(index, blockage))
+    if held is None and place is not None:
+        return cause_of_left_lock(
+            blockage.process, _place_of(blockage), path, place, is_database=is_database(index, path)
+        )
     left = _left(blockage.thread) if blockage.reason == "sleeps" else ""
     return held or f"{end} holds the lock on {path} while it {_does(blockage)}{left}."
+
+
+def _place_of(blockage: Blockage) -> str:
+    """`sleeps again and again at data.py:48 wait`."""
+    return f"{_does(blockage)}{where(blockage.process).replace(', ', ' at ', 1)}"
 
 
 def _cause_of_unseen_holder(index: Index, blockage: Blockage) -> str:

@@ -56,36 +56,103 @@ def check(index: Index) -> Iterator[Finding]:
         deaths = [*seen, *_replaced(living), *lost]
         if not deaths or not all(is_stalled(p, index, STUCK_S / 2) for p in living):
             continue
-        frame = user_frame(own_frames(waits[0].stack))
-        at = "" if frame is None else f", at {frame_words(frame)}"
-        yield Finding(
-            rule=RULE,
-            severity=Severity.CRITICAL,
-            process=process.process,
-            summary=f"{called(process)} waits for a Pool task "
-            + ("whose worker exited" if seen else "that no worker has any more"),
-            evidence=(
-                f"waiting for a result for {seconds_text(quiet)}{at}",
-                *deaths[:3],
-                f"{counted(len(living), 'living worker')}, idle" if living else "no living worker",
-            ),
-            cause=(
-                (
-                    "A Pool replaces a worker that exited, but does not run the worker's task "
-                    "again. "
-                    if len(deaths) > len(lost)
-                    else "The task is neither in the Pool's queue nor in a worker: it was lost on "
-                    "its way, or with a worker whose exit was not observed. "
-                )
-                + "The result never arrives, and a wait without a timeout never ends."
-            ),
-            advice=(
-                "Find out what happened to the task (see the evidence and other findings). Use "
-                "concurrent.futures.ProcessPoolExecutor, which raises BrokenProcessPool; or wait "
-                "with a timeout (get, or next of imap) and submit the task again, if it may run "
-                "twice."
-            ),
-        )
+        yield _of_lost_task(index, process, waits[0], quiet, living, seen, deaths, len(lost))
+
+
+def _of_lost_task(
+    index: Index,
+    process: Process,
+    waits: Thread,
+    quiet_for_s: float,
+    living: Sequence[Process],
+    seen: Sequence[str],
+    deaths: Sequence[str],
+    lost: int,
+) -> Finding:
+    """The finding about a task that no worker has any more.
+
+    Args:
+        index: The job.
+        process: The process that waits for its result.
+        waits: The thread that does.
+        quiet_for_s: For how long.
+        living: The workers.
+        seen: The ends of workers that were observed, in words.
+        deaths: These, and whatever else shows that a worker has ended.
+        lost: How many of `deaths` are pools of which the hook counts lost calls.
+    """
+    frame = user_frame(own_frames(waits.stack))
+    at = "" if frame is None else f", at {frame_words(frame)}"
+    is_replaced = len(deaths) > len(seen) + lost and not seen
+    others = list(_other_threads(process, waits)) if is_replaced else []
+    which = "whose worker exited" if seen else "that no worker has any more"
+    if is_replaced:
+        which = "that was lost with its worker, which has ended and was replaced"
+    return Finding(
+        rule=RULE,
+        severity=Severity.CRITICAL,
+        process=process.process,
+        summary=f"{called(process)} waits{at.replace(', ', ' ', 1)} for a Pool task {which}",
+        evidence=(
+            f"waiting for a result for {seconds_text(quiet_for_s)}{at}",
+            *deaths[:3],
+            *others,
+            *(_not_by_the_kernel(index) if is_replaced else ()),
+            f"{counted(len(living), 'living worker')}, idle" if living else "no living worker",
+        ),
+        cause=(
+            (
+                "A Pool replaces a worker that exited, but does not run the worker's task "
+                f"again. {_UNSEEN if is_replaced else ''}"
+                if len(deaths) > lost
+                else "The task is neither in the Pool's queue nor in a worker: it was lost on "
+                "its way, or with a worker whose exit was not observed. "
+            )
+            + "The result never arrives, and a wait without a timeout never ends."
+        ),
+        advice=(
+            (_advice_for_unseen(others) if is_replaced else _FIND_OUT)
+            + "Use concurrent.futures.ProcessPoolExecutor, which raises BrokenProcessPool; or "
+            "wait with a timeout (get, or next of imap) and submit the task again, if it may "
+            "run twice."
+        ),
+    )
+
+
+_FIND_OUT = "Find out what happened to the task (see the evidence and other findings). "
+_UNSEEN = (
+    "A task that raises does not end its worker: it was killed (SIGKILL or SIGTERM by the "
+    "program's own watchdog, a user, or the kernel for lack of memory), or crashed in native code. "
+)
+
+
+def _other_threads(process: Process, waits: Thread) -> Iterator[str]:
+    """Where other threads of the program are: one of them may end workers."""
+    for thread in process.threads:
+        frame = user_frame(own_frames(thread.stack))
+        if thread is not waits and frame is not None:
+            yield f"its thread {thread.name} is at {frame_words(frame)}"
+
+
+def _not_by_the_kernel(index: Index) -> Iterator[str]:
+    """That the kernel has killed nothing, where its counter says so."""
+    cgroup = index.snapshot.host.cgroup
+    if cgroup is not None and cgroup.oom_kills == 0:
+        yield "the kernel has killed no process of this control group for lack of memory"
+
+
+def _advice_for_unseen(threads: Sequence[str]) -> str:
+    """Where to look for what has ended a worker before it was watched."""
+    own = (
+        f"Look first at what the program itself does to its workers ({threads[0]}): a watchdog "
+        "that kills a worker loses the task that it runs. "
+        if threads
+        else ""
+    )
+    return (
+        f"{own}Watch the job from its start (mpwatch run): it then names the worker and how it "
+        "ended. Give tasks a size whose memory fits the limit. "
+    )
 
 
 def _has_lost_its_receiver(process: Process) -> bool:

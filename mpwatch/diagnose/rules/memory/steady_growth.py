@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
+from mpwatch.describe.frames import own_frames
 from mpwatch.describe.processes import full_name_of
 from mpwatch.diagnose.analysis.forecast import memory_room
 from mpwatch.diagnose.analysis.growing import (
@@ -24,9 +25,12 @@ from mpwatch.diagnose.analysis.growing import (
 )
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.newest import (
+    NewestAccepted,
+    are_logs,
     blocked_feeder,
     descriptor_words,
     has_zombies,
+    newest_accepted,
     newest_children_words,
     newest_kind,
     newest_pairs,
@@ -38,11 +42,12 @@ from mpwatch.diagnose.analysis.process_queries import (
     WORK_ROLES,
     all_called,
     called,
+    children_started_by,
     counted,
     is_manager,
 )
-from mpwatch.diagnose.analysis.shares import shares, work_place
-from mpwatch.diagnose.analysis.stack_patterns import own_threads
+from mpwatch.diagnose.analysis.shares import shares, work_place, working_share
+from mpwatch.diagnose.analysis.stack_patterns import calls, own_threads
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.host import NewFiles
 from mpwatch.model.ids import ProcessId
@@ -53,6 +58,9 @@ from mpwatch.model.units import bytes_text, count_text, rate_text, seconds_text
 RULE = "steady-growth"
 SHOWN = 3
 """Processes whose lines are shown."""
+AHEAD_SHARE = 0.65
+"""Who works this part of the time is behind its Pool, the workers of which are idle for less than
+the rest."""
 
 NOUNS: Mapping[Resource, str] = {
     "child processes": "child processes",
@@ -387,6 +395,47 @@ def _of_memory(index: Index, found: Growing) -> _Explanation:
             "Store plain values in managed objects and no proxies, and remove what was read. "
             "Send results through a queue. A manager that is shut down frees everything.",
         )
+    return _of_results(index, process, tuple(seen)) or _of_kept(index, process, seen)
+
+
+def _of_results(index: Index, process: Process, seen: tuple[str, ...]) -> _Explanation | None:
+    """Results of a Pool that its workers make faster than the process uses them."""
+    workers = [
+        child
+        for child in children_started_by(index, process)
+        if any(calls(own_frames(each.stack), "pool.py:worker") for each in child.threads)
+    ]
+    has_pool = any(
+        calls(own_frames(each.stack), "pool.py:_handle_results") for each in process.threads
+    )
+    if not has_pool or not workers or working_share(index, process) < AHEAD_SHARE:
+        return None
+    if any(_idle_share(index, each) > 1 - AHEAD_SHARE for each in workers):
+        return None
+    place = work_place(index, [process])
+    at = f" at {place.words}" if place is not None else ""
+    names = all_called(workers)
+    return _Explanation(
+        "private memory",
+        (*seen, f"its Pool: {names} {'is' if len(workers) == 1 else 'are'} hardly ever idle"),
+        f"Results of its Pool pile up in it: {names} "
+        f"{'makes' if len(workers) == 1 else 'make'} them faster than {called(process)} uses them, "
+        f"which works all the time{at}. A Pool has no back-pressure: one of its threads takes each "
+        "result as soon as it is there, and imap, imap_unordered and apply_async keep it in this "
+        "process until it is asked for.",
+        "Limit the tasks in flight: let the iterator of tasks acquire a threading.Semaphore(n) for "
+        "each, and release it once the result is used; or submit a bounded number of tasks and use "
+        f"their results before the next. Or do what is done{at} in the workers.",
+    )
+
+
+def _idle_share(index: Index, worker: Process) -> float:
+    """The share of the time in which a worker of a Pool has no task."""
+    return sum(each.share for each in shares(index, worker) if each.activity.kind == "idle")
+
+
+def _of_kept(index: Index, process: Process, seen: list[str]) -> _Explanation:
+    """Memory of which nothing shows what keeps it."""
     threads = _other_threads(index, process)
     seen += [f"its thread {name} is at {place}" for name, place in threads[:SHOWN]]
     is_queue = (
@@ -518,10 +567,43 @@ def _of_descriptors(index: Index, found: Growing) -> _Explanation:
     noun, cause, advice = _DESCRIPTORS.get(kind, _DESCRIPTORS[None])
     if kind == "file" and _maps_as_much(found):
         noun, cause, advice = _MAPPED_FILES
+    elif kind == "file" and are_logs(process, gained):
+        noun, cause, advice = _LOG_FILES
     if kind == "socket":
         loops, pairs = newest_pairs(process, gained)
         noun, cause, advice = _LOOPS if loops else _PAIRS if pairs else (noun, cause, advice)
+        if (accepted := newest_accepted(process, gained)) is not None:
+            return _of_server(descriptor_words(index, process, gained), process, accepted)
     return _Explanation(noun, descriptor_words(index, process, gained), cause, advice)
+
+
+def _of_server(words: tuple[str, ...], process: Process, accepted: NewestAccepted) -> _Explanation:
+    """A server that accepts connections and keeps them."""
+    lines = own_lines(process)
+    ended = (
+        (f"the clients of {accepted.ended} of them have closed their end",)
+        if accepted.ended
+        else ()
+    )
+    return _Explanation(
+        "open sockets",
+        (
+            *words,
+            f"{accepted.count} of them are connections that it has accepted at {accepted.port}",
+            *ended,
+            *((f"its main thread when last seen: {lines}",) if lines else ()),
+        ),
+        "It accepts connections and does not close them. "
+        + (
+            "Each stays open after its client has closed it: an end of file (recv() returns b'') "
+            "or an end of its registration with a selector closes nothing."
+            if accepted.ended
+            else "Its clients keep their ends open as well."
+        ),
+        "Call close() on the connection where recv() returns b'' or the request is answered, and "
+        "drop it from every list or dict that keeps it. Let clients use one connection for many "
+        "requests.",
+    )
 
 
 def _maps_as_much(found: Growing) -> bool:
@@ -538,6 +620,15 @@ _MAPPED_FILES = (
     "mappings: each has its file open until it is closed, also where the file itself was.",
     "Map each file once for each worker and keep that; or close each mapping (mmap.close(), with "
     "mmap.mmap(...) as mapped:) after its use.",
+)
+_LOG_FILES = (
+    "open log files",
+    "It opens log files and does not close them. A handler of logging (FileHandler) has its file "
+    "open until it is closed: one that is added to the same logger for each task stays, and writes "
+    "every later line into all earlier files, too.",
+    "Where the handler is added, remove and close it at the end of the task "
+    "(logger.removeHandler(handler), handler.close()), or set up logging once in each process. "
+    "Close what writes events the same way (SummaryWriter.close()).",
 )
 _PAIRS = (
     "open sockets",

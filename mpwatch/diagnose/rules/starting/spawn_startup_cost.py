@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from mpwatch.diagnose.analysis.idle_time import watched_s
 from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.newest import own_lines
 from mpwatch.diagnose.analysis.process_queries import called, children_started_by, generations
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process, Snapshot
@@ -43,6 +44,7 @@ def check(index: Index) -> Iterator[Finding]:
             evidence=(
                 f"{len(spawned)} workers started by {spawned[0].sample.start_method}",
                 f"a set lived {seconds_text(sum(lives) / len(lives))} on average",
+                *((f"{called(process)} is at {lines}",) if (lines := own_lines(process)) else ()),
             ),
             cause=(
                 "Each worker started by spawn or forkserver imports torch and the program again: "
@@ -50,9 +52,11 @@ def check(index: Index) -> Iterator[Finding]:
                 "were started for each iteration over the loader."
             ),
             advice=(
-                "DataLoader(persistent_workers=True) keeps the workers over epochs, and their "
-                'memory with them. With forkserver, set_forkserver_preload(["torch"]) makes starts '
-                "nearly as quick as with fork."
+                "Make each DataLoader once, before the loop over the epochs, with "
+                "persistent_workers=True: that keeps the workers over epochs, and their memory "
+                "with them; a new DataLoader starts new ones all the same. num_workers=0 is "
+                "quicker for data whose pass takes less than such a start. With forkserver, "
+                'set_forkserver_preload(["torch"]) makes starts nearly as quick as with fork.'
             ),
         )
 

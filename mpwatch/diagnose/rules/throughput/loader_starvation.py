@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
+from mpwatch.describe.frames import own_frames
 from mpwatch.diagnose.analysis.idle_time import are_stalled, mean_cpu_percent, wait_share, waiting_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.newest import own_lines
@@ -27,6 +28,7 @@ from mpwatch.diagnose.analysis.shares import (
     working_share,
 )
 from mpwatch.diagnose.analysis.stack_merge import merge
+from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import Series, first_at
@@ -172,7 +174,7 @@ def _finding(
     if limit is not None and limit.provider:
         at = f": they wait mostly for {limit.provider}"
     is_at_place = place is not None and place.part >= MAIN_PART
-    less_work = _LESS_WORK_AT.format(place=place.words) if is_at_place and place else _LESS_WORK
+    unpacks = is_at_place and _decompress(workers)
     if limit is not None:
         evidence.append(limit.evidence)
     return Finding(
@@ -190,10 +192,27 @@ def _finding(
         cause=(
             "The workers together produce batches more slowly than the training loop uses them."
             + (f" {limit.cause}" if limit is not None else "")
+            + (_UNPACKS if unpacks else "")
             + (" The GPU idles meanwhile." if owner.gpus else "")
         ),
-        advice=f"{_MORE_WORKERS} {less_work}" if limit is None else limit.advice or less_work,
+        advice=_advice(limit, place.words if is_at_place and place else "", unpacks=unpacks),
     )
+
+
+def _advice(limit: _Limit | None, place: str, *, unpacks: bool) -> str:
+    """What to change, at the line where the workers work mostly; empty if that is not known."""
+    if unpacks:
+        return _UNPACK_ONCE.format(place=place)
+    less_work = _LESS_WORK_AT.format(place=place) if place else _LESS_WORK
+    return f"{_MORE_WORKERS} {less_work}" if limit is None else limit.advice or less_work
+
+
+def _decompress(workers: Sequence[Process]) -> bool:
+    """Whether most workers whose main threads have a stack are in a decompression of Python's."""
+    stacks = [own_frames(main.stack) for each in workers if (main := main_thread(each)) is not None]
+    known = [stack for stack in stacks if stack]
+    found = sum(any(calls(stack, each) for each in _DECOMPRESSION) for stack in known)
+    return found > len(known) / 2
 
 
 def _of_workers(workers: Sequence[Process], at: str) -> str:
@@ -396,6 +415,18 @@ _MORE_WORKERS = (
 _LESS_WORK = (
     "Move work out of __getitem__ (decode and resize once, offline), or read larger blocks. The "
     "workers' stacks show where they spend their time."
+)
+_DECOMPRESSION = ("zipfile.py:", "zipfile/__init__.py:", "gzip.py:", "bz2.py:", "lzma.py:")
+"""Files of the standard library (CPython 3.10 to 3.14); numpy.load of an .npz uses zipfile."""
+_UNPACKS = (
+    " They decompress a file for each item. A compressed array or file has no direct access: to "
+    "take a part of it, such as one slice of an array of an .npz, decompresses all of it, or all "
+    "up to that part."
+)
+_UNPACK_ONCE = (
+    "Convert the data once to files without compression, mapped at {place}: an .npy file with "
+    "numpy.load(path, mmap_mode='r') reads only the part that is used. Or keep what was "
+    "decompressed last in the worker, and let items of one file follow each other."
 )
 _LESS_WORK_AT = (
     "Do less for each item at {place}: what several items share (a file, an index, a table) is "

@@ -16,7 +16,7 @@ from mpwatch.diagnose.analysis.shares import (
     working_share,
 )
 from mpwatch.diagnose.analysis.waits.blockages import without_progress_s
-from mpwatch.diagnose.analysis.waits.file_locks import LOCK_ON
+from mpwatch.diagnose.analysis.waits.file_locks import DATABASES, LOCK_ON
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process
@@ -47,6 +47,8 @@ class _Wait(NamedTuple):
     """The line that takes the lock, most of the time."""
     holders: frozenset[ProcessId]
     """The processes that were seen to hold it meanwhile, where the kernel shows that."""
+    slept: float = 0.0
+    """The part of the share that it slept between two attempts, at the line that takes the lock."""
 
 
 def check(index: Index) -> Iterator[Finding]:
@@ -61,7 +63,7 @@ def check(index: Index) -> Iterator[Finding]:
             for lock, wait in _waits(index, process).items():
                 found[lock].append((process, wait))
     for lock, waits in found.items():
-        works = [working_share(index, process) for process, _ in waits]
+        works = [working_share(index, process) - wait.slept for process, wait in waits]
         has_turns = sum(each >= TURNS_SHARE for each in works) >= 2
         if len(waits) < 2 or not has_turns or sum(works) > ONE_AT_A_TIME:
             continue
@@ -89,8 +91,11 @@ def _waits(index: Index, process: Process) -> Mapping[str, _Wait]:
     total: defaultdict[str, float] = defaultdict(float)
     places: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
     holders: defaultdict[str, set[ProcessId]] = defaultdict(set)
+    sleeps: defaultdict[str, float] = defaultdict(float)
     queues = 0.0
     for activity, share in shares(index, process):
+        if activity.kind == "sleeping":
+            sleeps[activity.place] += share
         if activity.kind != "waiting":
             continue
         if activity.target == "queue":
@@ -101,13 +106,16 @@ def _waits(index: Index, process: Process) -> Mapping[str, _Wait]:
                 holders[activity.what].update(activity.providers)
             if activity.place:
                 places[activity.what][activity.place] += share
-    return {
-        lock: _Wait(
-            share, max(places[lock].items(), key=itemgetter(1))[0], frozenset(holders[lock])
-        )
-        for lock, share in total.items()
-        if share >= WAITS_SHARE and sum(places[lock].values()) >= max(SEEN_SHARE, queues)
-    }
+    found = {}
+    for lock, share in total.items():
+        if sum(places[lock].values()) < max(SEEN_SHARE, queues):
+            continue
+        # A lock on a file is tried again and again; its holder is not seen at each reading.
+        slept = sum(map(sleeps.__getitem__, places[lock])) if lock.startswith(LOCK_ON) else 0.0
+        if share + slept >= WAITS_SHARE:
+            place = max(places[lock].items(), key=itemgetter(1))[0]
+            found[lock] = _Wait(share + slept, place, frozenset(holders[lock]), slept)
+    return found
 
 
 def _finding(
@@ -117,6 +125,7 @@ def _finding(
     processes = [process for process, _ in waits]
     mean = sum(wait.share for _, wait in waits) / len(waits)
     name = _name(lock)
+    is_database = lock.startswith(LOCK_ON) and lock.endswith(DATABASES)
     place = work_place(index, processes)
     at = f", at {place.words}" if place is not None else ""
     evidence = [
@@ -135,7 +144,7 @@ def _finding(
     )
     return Finding(
         rule=RULE,
-        severity=Severity.WARNING if mean >= WARNED_SHARE else Severity.INFO,
+        severity=_severity(index, waits, works),
         process=processes[0].process,
         others=tuple(each.process for each in processes[1:]),
         subject=lock,
@@ -146,14 +155,42 @@ def _finding(
         evidence=tuple(evidence),
         cause=(
             f"They share {name} and hold it while they work, so they work one after the other. "
-            "More processes do not make this faster."
+            f"More processes do not make this faster.{_DATABASE if is_database else ''}"
         ),
         advice=(
-            "Work without the lock, and take it only to read or change what is shared: look at "
-            f"what is done after {waits[0][1].place}. Or give each process its own part of the "
+            f"Commit once for many rows (a few hundred, or a whole task) in place of each at "
+            f"{waits[0][1].place}; PRAGMA journal_mode=WAL makes a commit cheaper. Or send the "
+            "rows to one process that writes them."
+            if is_database
+            else "Work without the lock, and take it only to read or change what is shared: look "
+            f"at what is done after {waits[0][1].place}. Or give each process its own part of the "
             "data, and combine the parts at the end."
         ),
     )
+
+
+_DATABASE = (
+    " A transaction of SQLite that writes locks the whole file until its commit is on the disk, "
+    "however few rows it has."
+)
+
+
+def _severity(
+    index: Index, waits: Sequence[tuple[Process, _Wait]], works: Sequence[float]
+) -> Severity:
+    """Information where the wait costs little, or where whoever has the lock mostly sleeps.
+
+    A pause that a program makes while it has a lock is most often meant: a limit to a rate.
+    """
+    mean = sum(wait.share for _, wait in waits) / len(waits)
+    slept = sum(
+        each.share
+        for process, _ in waits
+        for each in shares(index, process)
+        if each.activity.kind == "sleeping"
+    ) - sum(wait.slept for _, wait in waits)
+    is_costly = mean >= WARNED_SHARE and slept < sum(works) / 2
+    return Severity.WARNING if is_costly else Severity.INFO
 
 
 def _name(lock: str) -> str:

@@ -20,6 +20,7 @@ from mpwatch.diagnose.analysis.process_queries import (
 )
 from mpwatch.diagnose.analysis.shares import (
     doing_words,
+    is_work,
     shares,
     times_faster,
     waiting_share,
@@ -164,14 +165,53 @@ def _finding_of_ranks(
         evidence=tuple(evidence),
         cause=(
             f"A collective ends when all ranks have entered it. {called(slow)} does more before it "
-            "enters than the others, in each step; the ranks that wait are not the cause."
+            f"enters than the others, in each step{_how(index, slow, others)}; the ranks that wait "
+            "are not the cause."
         ),
-        advice=(
-            f"Look at what {called(slow)} does{at} that the others do not, or do faster: metrics, "
-            "logging or checkpoints of one rank only, more or longer samples, a busy core. Do it "
-            "less often, share it between the ranks, or do it in another process."
-        ),
+        advice=_advice_for_rank(index, slow, others, at),
     )
+
+
+def _how(index: Index, slow: Process, others: Sequence[Process]) -> str:
+    """What distinguishes the work of a slow rank, as far as their lines show it."""
+    are_same = _do_the_same(index, slow, others)
+    if are_same is None:
+        return ""
+    if are_same:
+        return (
+            ": it is at the same lines as they, for longer, so its batches are larger, its samples "
+            "longer, or its core is slower or shared"
+        )
+    return ": it works where they do not"
+
+
+def _advice_for_rank(index: Index, slow: Process, others: Sequence[Process], at: str) -> str:
+    """What to change, by whether the slow rank works where the others do."""
+    if _do_the_same(index, slow, others):
+        return (
+            f"Compare the shapes of the batches of {called(slow)}{at} with those of the others. "
+            "Deal the data so that each step is equal work for all ranks: batches of similar "
+            "length, every rank each Nth of them (order[rank::world_size]), and no contiguous part "
+            "of sorted data for each rank. If the batches are equal, look at what else uses its "
+            "core or its device."
+        )
+    return (
+        f"Look at what {called(slow)} does{at} that the others do not, or do faster: metrics, "
+        "logging or checkpoints of one rank only, more or longer samples, a busy core. Do it less "
+        "often, share it between the ranks, or do it in another process."
+    )
+
+
+def _do_the_same(index: Index, slow: Process, others: Sequence[Process]) -> bool | None:
+    """Whether a rank works mostly at a line where others work too; `None` if not known."""
+    place = work_place(index, [slow])
+    theirs = {
+        each.activity.place
+        for other in others
+        for each in shares(index, other)
+        if is_work(each.activity) and each.activity.place
+    }
+    return place.words in theirs if place is not None and theirs else None
 
 
 def _waited_for(index: Index, owner: Process, slow: Process) -> float:

@@ -266,6 +266,19 @@ def test_locals_are_kept_short_and_clean(proc: FakeProc) -> None:
     assert value.isprintable()
 
 
+@pytest.mark.parametrize("mark", ["is_entry", "is_shim_entry"])
+def test_functions_that_native_code_has_called_are_marked(proc: FakeProc, mark: str) -> None:
+    """Before Python 3.11 all of them are, so that it says nothing."""
+
+    def marks(*are_native: bool) -> list[bool]:
+        frames = [frame(f"f{n}", "a.py", **{mark: each}) for n, each in enumerate(are_native)]
+        (stack,) = parse_dump(TEN, 1.0, json.dumps([thread(10, *frames)]).encode())
+        return [each.from_native for each in stack.frames]
+
+    assert marks(False, True, False) == [False, True, False]
+    assert marks(True, True, True) == [False, False, False]
+
+
 def test_threads_of_other_processes_are_not_taken_for_ours(proc: FakeProc) -> None:
     assert parse_dump(TEN, 1.0, json.dumps([thread(11, pid=11)]).encode()) == ()
 

@@ -75,6 +75,29 @@ def test_a_lock_that_costs_less_than_half_of_the_time_is_information() -> None:
     assert only(check, job(works=0.62, count=2)).severity is Severity.INFO
 
 
+def at_database(asleep: float, tries: float = 0.25, elsewhere: float = 0.0) -> Snapshot:
+    """Two processes that wait for a database, and sleep between attempts and at another line."""
+    again, pauses = (Activity("sleeping", place=each) for each in ("cache.py:12 put", "a.py:9 f"))
+    works = 1 - asleep - tries - elsewhere
+    seen = {COMPUTES: works, FILE_LOCK: tries, again: asleep, pauses: elsewhere}
+    taken = (process(n, "spawned") for n in (200, 201))
+    return with_shares(snapshot_of(main(), *taken), p100={SLEEPS: 1.0}, p200=seen, p201=seen)
+
+
+def test_sleep_between_attempts_is_part_of_the_wait_for_a_lock_on_a_file() -> None:
+    finding = only(check, at_database(asleep=0.35))
+
+    assert finding.severity is Severity.WARNING
+    assert "2 processes wait 60% of the time for the lock on /data/cache.db" in finding.summary
+    assert "locks the whole file until its commit is on the disk" in finding.cause
+    assert "Commit once for many rows" in finding.advice
+    assert found(check, at_database(asleep=0.74)) == []  # none of them gets a turn
+
+
+def test_processes_that_sleep_under_a_lock_in_turn_are_information() -> None:
+    assert only(check, at_database(0.35, elsewhere=0.3)).severity is Severity.INFO
+
+
 @pytest.mark.parametrize(
     "healthy",
     [

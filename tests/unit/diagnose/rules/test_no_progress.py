@@ -9,7 +9,7 @@ from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.waits.blockages import stalled_s
 from mpwatch.diagnose.rules.hangs import no_progress
 from mpwatch.model.account import Account, Activity, Bucket, ProcessAccount, Tally, ThreadAccount
-from mpwatch.model.findings import Severity
+from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History, Point
 from mpwatch.model.ids import ProcessId, SegmentId
 from mpwatch.model.samples import FdLink, HeldLock, LockHolder, WaitedOn
@@ -241,12 +241,15 @@ TRIES = WaitedOn("timer", "clock_nanosleep", timeout_s=0.25)
 
 
 def lock_kept_by(
-    holder: Process, tries_s: float = 60.0, taken_by: ProcessId | None = None
+    holder: Process,
+    tries_s: float = 60.0,
+    taken_by: ProcessId | None = None,
+    stack: tuple[str, ...] = ("data.py:acquire:28",),
 ) -> Snapshot:
     """A replica that tries for a lock of a file again and again, which main joins."""
     joins = WaitedOn("child", "wait4", ("pid 301",))
     own = main(segments=(), threads=[thread(MAIN, "train.py:main:7", waits=joins, still_s=90.0)])
-    replica = with_lock(301, TRIES, None, "data.py:acquire:28")
+    replica = with_lock(301, TRIES, None, *stack)
     what = "the lock on /tmp/cache.lock"
     tries = Activity("waiting", what, "lock", (taken_by or holder.process,), "data.py:28 acquire")
     return with_account(own, replica, tries_s, holder, doing=tries)
@@ -298,6 +301,21 @@ def test_a_lock_that_its_holder_keeps_is_reported_with_the_line_of_the_holder() 
     assert "replica 302 (302) holds the lock on /tmp/cache.lock" in finding.cause
     assert finding.subject == "/tmp/cache.lock"  # the same finding when the next one has it
     assert "outside of the lock" in finding.advice
+
+
+def test_a_file_lock_that_was_left_behind_names_the_function_that_takes_it() -> None:
+    """A function that only takes the lock, such as `acquire`, is left with it by design."""
+    kept = HeldLock("/tmp/cache.lock", "flock", True, 302)
+    takes = ("data.py:acquire:28", "data.py:publish:12", "train.py:main:7")
+
+    def finding(*stack: str) -> Finding:
+        holder = with_lock(302, TRIES, kept, *stack)
+        return only(no_progress.check, lock_kept_by(holder, stack=takes))
+
+    left, inside = finding("train.py:beat:9", "train.py:main:8"), finding("data.py:publish:14")
+    assert "outside of publish()" in left.cause
+    assert "on every way out of publish() (data.py:12 publish)" in left.advice
+    assert "publish()" not in inside.cause + inside.advice
 
 
 def test_a_lock_that_changes_hands_is_no_lack_of_progress() -> None:
@@ -465,29 +483,51 @@ def test_two_processes_that_open_two_fifos_in_different_order_are_named() -> Non
     assert "same order" in second.advice
 
 
-def test_a_transaction_that_waits_for_its_own_database_is_distinguished() -> None:
-    retries = WaitedOn("timer", "clock_nanosleep", timeout_s=0.1)
-    file = "/tmp/study.db"
+DATABASE = "/tmp/study.db"
 
-    def worker(number: int, lock: HeldLock | None) -> Process:
-        at = thread(number, "data.py:transaction:26", waits=retries, still_s=0.1)
-        held = () if lock is None else (lock,)
-        links = replace(fds(4, links=[FdLink(3, "file", file, None, True)]), locks=held)
+
+def of_database(*stack: str, timeout_s: float = 0.1) -> Snapshot:
+    """A worker that waits for the lock on a database, and one that has it at another line."""
+
+    def worker(number: int, waits: WaitedOn, *stack: str, locks: tuple[HeldLock, ...]) -> Process:
+        at = thread(number, *stack, waits=waits, still_s=0.1)
+        links = replace(fds(4, links=[FdLink(3, "file", DATABASE, None, True)]), locks=locks)
         return process(number, "spawned", label=f"worker {number}", fds=links, threads=[at])
+
+    def timer(timeout_s: float) -> WaitedOn:
+        return WaitedOn("timer", "clock_nanosleep", timeout_s=timeout_s)
 
     joins = WaitedOn("child", "wait4", ("pid 301",))
     own = main(segments=(), threads=[thread(MAIN, "train.py:main:7", waits=joins, still_s=90.0)])
-    holder = worker(302, HeldLock(file, "fcntl", True, 302))
+    lock = HeldLock(DATABASE, "fcntl", True, 302)
+    holder = worker(302, timer(timeout_s), *stack, locks=(lock,))
     tries = Activity(
-        "waiting", f"the lock on {file}", "lock", (holder.process,), "data.py:26 transaction"
+        "waiting", f"the lock on {DATABASE}", "lock", (holder.process,), "data.py:26 finish"
     )
+    waiter = worker(301, timer(0.1), "data.py:finish:26", locks=())
+    return with_account(own, waiter, 60.0, holder, doing=tries)
 
-    finding = only(
-        no_progress.check, with_account(own, worker(301, None), 60.0, holder, doing=tries)
-    )
+
+def test_a_transaction_that_waits_for_its_own_database_is_distinguished() -> None:
+    finding = only(no_progress.check, of_database("data.py:finish:26"))
 
     assert "likely it waits for its own lock, by a second connection" in finding.cause
     assert "the connection that began the transaction" in finding.advice
+
+
+def test_a_transaction_that_was_left_open_is_told_from_a_slow_one() -> None:
+    """Whoever is inside of the function that begins a transaction may be at its slow part."""
+    left = only(no_progress.check, of_database("data.py:poll:48", "train.py:work:9", timeout_s=0.4))
+    slow = only(
+        no_progress.check, of_database("data.py:poll:48", "data.py:finish:31", timeout_s=0.4)
+    )
+
+    assert "worker 302 (302) has it and sleeps again and again at data.py:48 poll" in left.summary
+    assert "has begun a transaction that writes to /tmp/study.db and has not ended" in left.cause
+    assert "on every way out of finish() (data.py:26 finish)" in left.advice
+    assert "left open" not in slow.cause
+    assert "of finish()" not in slow.advice
+    assert "Commit or roll back before the slow part" in slow.advice
 
 
 ACCEPTS = WaitedOn("accept", "accept4", ("socket:[88]",))
@@ -567,6 +607,31 @@ def test_a_poll_to_which_something_came_or_which_is_for_something_else_is_progre
     assert found(no_progress.check, polling(event), polls()) == []
 
 
+def test_a_lock_file_kept_by_one_that_waits_for_those_that_poll_is_named() -> None:
+    """A file on which the kernel has a lock is no lock by its existence."""
+    path = "/tmp/corpus/index.lock"
+    again = WaitedOn("timer", "clock_nanosleep", timeout_s=0.1)
+    polls = child(again, "data.py:wait:28", "data.py:ensure:60", still_s=0.1)
+
+    def job(name: str, *locks: HeldLock) -> Snapshot:
+        links = [pipe(3, 500, False), FdLink(4, "file", name, None, True)]
+        own = replace(waiting(40.0).sample, fds=replace(fds(5, links=links), locks=locks))
+        return snapshot_of(replace(waiting(40.0), sample=own), polls)
+
+    finding = only(no_progress.check, job(path))
+    others = [job("/tmp/clock"), job(path, HeldLock(path, "flock", True, MAIN))]
+
+    assert finding.severity is Severity.WARNING
+    assert (
+        "most likely until the lock file /tmp/corpus/index.lock is gone, which main (100) has"
+        in (finding.summary)
+    )
+    assert "Remove index.lock in a finally block" in finding.advice
+    assert "in ensure() (data.py:60 ensure)" in finding.advice
+    for each in others:
+        assert "index.lock" not in only(no_progress.check, each).summary
+
+
 def test_a_lock_file_that_a_killed_process_may_have_left_is_a_warning() -> None:
     sleeps = WaitedOn("timer", "clock_nanosleep", timeout_s=0.1)
     stack = ("torch/utils/file_baton.py:wait", "data.py:load_ops:48")
@@ -623,8 +688,25 @@ def test_an_event_loop_that_a_coroutine_blocks_is_a_warning() -> None:
     finding = only(no_progress.check, snapshot_of(main(threads=[blocked, reader], segments=())))
 
     assert finding.severity is Severity.WARNING
-    assert "waits for the result of a future at train.py:62 get" in finding.summary
-    assert "no coroutine runs" in finding.cause
+    assert finding.summary == (
+        "nothing in this job has moved for 40 s: the event loop of main (100) is blocked at "
+        "train.py:62 get, where it waits for the result of a future"
+    )
+    assert "run_coroutine_threadsafe comes from that loop" in finding.cause
+    assert "Only another thread" not in finding.cause
+
+
+def test_an_executor_that_runs_a_call_may_set_the_result_for_which_a_loop_waits() -> None:
+    result = ("threading.py:wait", "concurrent/futures/_base.py:result", "train.py:get:62")
+    own = thread(MAIN, *result, *EVENT_LOOP, waits=WaitedOn("futex", "futex"), still_s=40.0)
+
+    def cause(*stack: str) -> str:
+        worker = thread(102, *stack, waits=READS, still_s=40.0)
+        return only(no_progress.check, snapshot_of(main(threads=[own, worker], segments=()))).cause
+
+    works = cause("data.py:load:9", "concurrent/futures/thread.py:_worker")
+    assert "Only another thread of main (100) can end this wait" in works
+    assert "comes from that loop" in cause("concurrent/futures/thread.py:_worker")
 
 
 def test_a_blocked_event_loop_is_the_end_of_a_chain_whatever_its_threads_wait_for() -> None:
@@ -648,7 +730,7 @@ def test_a_blocked_event_loop_is_the_end_of_a_chain_whatever_its_threads_wait_fo
     finding = only(no_progress.check, snapshot_of(gateway, model))
 
     assert finding.severity is Severity.WARNING
-    assert "main (100) waits for the result of a future at train.py:62 get" in finding.summary
+    assert "the event loop of main (100) is blocked at train.py:62 get" in finding.summary
 
 
 def test_a_process_that_tries_for_a_lock_file_again_and_again_makes_no_progress() -> None:

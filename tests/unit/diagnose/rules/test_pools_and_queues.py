@@ -13,9 +13,10 @@ from mpwatch.diagnose.rules.hangs import (
 )
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import WaitedOn
-from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.snapshot import Process, Snapshot, Thread
 from tests.builders.snapshots import (
     MAIN,
+    cgroup,
     exited,
     fds,
     found,
@@ -94,6 +95,28 @@ def test_an_unobserved_exit_shows_in_a_worker_started_later() -> None:
 
     assert "spawned 301 (301) was started 2.5 s after the others" in finding.evidence
     assert "died" not in finding.summary
+
+
+def test_threads_that_may_have_ended_a_worker_are_named() -> None:
+    """The wait of main is the program's, too; a thread of the Pool runs no code of the program."""
+    guard = thread(150, "data.py:run:33", name="guard", still_s=0.1)
+    handler = thread(151, "multiprocessing/pool.py:_handle_results", still_s=STILL)
+    workers = (idle_pool_worker(300, 5000), idle_pool_worker(301, 5250))
+
+    def job(oom_kills: int | None, *threads: Thread) -> Snapshot:
+        own = main(threads=[thread(MAIN, *POOL, still_s=STILL), *threads])
+        return snapshot_of(own, *workers, cgroup=cgroup(oom_kills=oom_kills))
+
+    finding = only(pool_hang_after_worker_death.check, job(0, guard, handler))
+    other = only(pool_hang_after_worker_death.check, job(1, handler))
+
+    assert "waits at train.py:1 f for a Pool task that was lost with its worker" in finding.summary
+    assert "its thread guard is at data.py:33 run" in finding.evidence
+    assert "killed no process of this control group" in " ".join(finding.evidence)
+    assert "it was killed (SIGKILL or SIGTERM by the program's own watchdog" in finding.cause
+    assert "(its thread guard is at data.py:33 run)" in finding.advice
+    assert "control group" not in " ".join(other.evidence)
+    assert "thread" not in other.advice
 
 
 def test_a_pool_whose_thread_for_results_has_ended_is_named_soon() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from mpwatch.diagnose.analysis.distributed.collectives import recorded
 from mpwatch.diagnose.rules.distributed import collective_mismatch, rank_stuck_in_collective
 from mpwatch.model.findings import Severity
+from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Process
 from tests.builders.snapshots import (
     MAIN,
@@ -97,6 +99,24 @@ def test_an_explicit_collective_against_a_backward_pass_is_a_mismatch() -> None:
 )
 def test_ranks_in_different_calls_for_a_moment_are_no_mismatch(job: tuple[Process, ...]) -> None:
     assert found(collective_mismatch.check, snapshot_of(main(), *job)) == []
+
+
+def test_ranks_that_have_left_a_loop_of_collectives_early_are_named_with_it() -> None:
+    outer = ("train.py:main:86", "train.py:<module>:95")
+    reduces = ("data.py:reduce:34", "train.py:validate:51", *outer)
+    loops = [rank(n, f"{C10D}:all_reduce", *reduces) for n in (0, 1)]
+    ahead = rank(2, f"{C10D}:broadcast", "train.py:validate:55", *outer)
+    beside = rank(2, f"{C10D}:broadcast", "data.py:reduce:36", "train.py:validate:51", *outer)
+
+    finding = only(collective_mismatch.check, snapshot_of(main(), *loops, ahead))
+    other = only(collective_mismatch.check, snapshot_of(main(), *loops, beside))
+
+    assert finding.process == pid(302)
+    assert "rank 2 (302) has left reduce(), in which rank 0 (300) and rank 1 (301) still call" in (
+        finding.cause
+    )
+    assert "the same calls in reduce() (data.py:34 reduce)" in finding.advice
+    assert "has left" not in other.cause
 
 
 def test_ranks_in_different_groups_may_all_wait_for_one_that_is_in_no_collective() -> None:
@@ -245,7 +265,10 @@ def test_ranks_that_all_send_or_all_receive_wait_for_ever(call: str, other: str)
     assert finding.summary == f"all 2 ranks are in {call}, and none of them is in {other}"
 
 
-@pytest.mark.parametrize(("waited_s", "severity"), [(9.0, Severity.INFO), (40.0, Severity.WARNING)])
+@pytest.mark.parametrize(
+    ("waited_s", "severity"),
+    [(9.0, Severity.INFO), (40.0, Severity.INFO), (130.0, Severity.CRITICAL)],
+)
 def test_a_rank_that_sleeps_repeatedly_is_reported_later(
     waited_s: float, severity: Severity
 ) -> None:
@@ -253,6 +276,44 @@ def test_a_rank_that_sleeps_repeatedly_is_reported_later(
     job = snapshot_of(main(), sleeps, called(1, "barrier", still_s=waited_s))
 
     assert only(rank_stuck_in_collective.check, job).severity is severity
+
+
+def test_a_rank_in_one_long_sleep_is_information() -> None:
+    asleep = rank(0, "train.py:upload:90")
+    sleeps = WaitedOn("timer", "clock_nanosleep", timeout_s=20.0)
+    asleep = replace(asleep, threads=(replace(asleep.threads[0], waits_on=sleeps),))
+
+    finding = only(
+        rank_stuck_in_collective.check, snapshot_of(main(), asleep, called(1, "barrier"))
+    )
+
+    assert finding.severity is Severity.INFO
+    assert "rank 0 (300) sleeps at train.py:90 upload and will wake up by itself in 20 s" in (
+        finding.cause
+    )
+
+
+def test_a_rank_that_has_left_the_loop_in_which_another_one_waits_is_told_as_that() -> None:
+    """Above `main`, which calls both, the stacks are the same."""
+    inside = ("train.py:step:34", "train.py:fit:45", "train.py:main:77", "train.py:<module>:85")
+    waits = rank(0, BACKWARD, *inside)
+    left = rank(1, "train.py:save:57", "train.py:main:78", "train.py:<module>:85")
+    before = rank(1, "train.py:load:20", "train.py:main:70", "train.py:<module>:85")
+    same = rank(1, "train.py:log:57", "train.py:fit:48", "train.py:main:77", "train.py:<module>:85")
+
+    finding = only(rank_stuck_in_collective.check, snapshot_of(main(), waits, left))
+
+    assert "rank 1 (301) is past fit(), in which rank 0 (300) still is (train.py:45 fit)" in (
+        finding.cause
+    )
+    assert "has made no progress for 60 s at train.py:57 save" in finding.cause
+    assert "Let all ranks leave fit() in the same pass" in finding.advice
+    for late in (before, same):
+        other = only(rank_stuck_in_collective.check, snapshot_of(main(), waits, late))
+        assert "past fit()" not in other.cause
+    works = replace(left, threads=(replace(left.threads[0], still_s=0.0), *left.threads[1:]))
+    busy = only(rank_stuck_in_collective.check, snapshot_of(main(), waits, works), cpu(w301=90.0))
+    assert "is past" not in busy.cause
 
 
 @pytest.mark.parametrize(

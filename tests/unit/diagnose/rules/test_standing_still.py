@@ -365,3 +365,50 @@ def test_a_program_at_its_end_that_joins_waiting_children_may_have_raised() -> N
     assert "main (100) has come to its end and waits for actor 0 (300)" in finding.summary
     assert "by an exception, whose traceback is on standard error" in finding.cause
     assert "daemon=True" in finding.advice
+
+
+def server_of_two(*stack: str, accepted: bool = False) -> list[Process]:
+    """A server that reads the connection of actor 1; actor 2 has sent it a request.
+
+    Actor 1 waits for actor 2 at a barrier.
+    """
+
+    def receives(inode: int) -> WaitedOn:
+        return WaitedOn("socket-read", "recvfrom", (f"socket:[{inode}]",))
+
+    def address(here: int, there: int) -> str:
+        return f"tcp 127.0.0.1:{here} > 127.0.0.1:{there}"
+
+    listener = socket(3, 80, None, "tcp listens on 127.0.0.1:4000")
+    ends = [socket(4, 701, 700, address(4000, 51))]
+    ends += [socket(5, 703, 702, address(4000, 52))] if accepted else []
+    client = socket(4, 702, 703 if accepted else 80, address(52, 4000))
+    return [
+        main(threads=[thread(MAIN, state="R")], segments=()),
+        one(300, receives(701), *stack, "train.py:serve:31", links=(listener, *ends)),
+        one(301, at_semaphore(77), *BARRIER, links=(socket(4, 700, 701, address(51, 4000)),)),
+        one(302, receives(702), "train.py:fetch:23", links=(client,)),
+    ]
+
+
+def test_a_server_that_is_in_one_connection_while_another_is_not_accepted_is_named() -> None:
+    segments = (semaphore(77, 301, 302),)
+    http = ("socket.py:readinto", "http/server.py:handle", "socketserver.py:serve_forever")
+
+    finding = only(standing_still.check, snapshot_of(*server_of_two(*http), segments=segments))
+    own = only(standing_still.check, snapshot_of(*server_of_two(), segments=segments))
+    both = only(
+        standing_still.check, snapshot_of(*server_of_two(*http, accepted=True), segments=segments)
+    )
+
+    assert finding.summary == (
+        "actor 0 (300) serves one connection at a time and is in that of actor 1 (301), which "
+        "sends nothing; actor 2 (302) waits to be accepted"
+    )
+    assert "it waits for the other parties of a barrier" in finding.cause
+    assert (
+        "ThreadingHTTPServer in place of HTTPServer for the server that runs at train"
+        in finding.advice
+    )
+    assert "or read with selectors or asyncio at train.py:31 serve" in own.advice
+    assert "serves one connection at a time" not in both.summary

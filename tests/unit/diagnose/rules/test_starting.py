@@ -117,8 +117,11 @@ def workers_of_epochs(count: int, method: str = "spawn") -> list[Process]:
 
 
 def test_spawned_workers_made_anew_each_epoch_are_counted() -> None:
-    finding = only(spawn_startup_cost.check, snapshot_of(main(), *workers_of_epochs(4)), history())
+    own = main(threads=[thread(100, "train.py:epoch:30", "train.py:fit:48")])
+    finding = only(spawn_startup_cost.check, snapshot_of(own, *workers_of_epochs(4)), history())
 
+    assert finding.evidence[-1].endswith("is at train.py:30 epoch, called from train.py:48 fit")
+    assert "Make each DataLoader once" in finding.advice
     assert "8 workers in 4 sets" in finding.summary
     assert "lived 9.0 s on average" in finding.evidence[1]
 

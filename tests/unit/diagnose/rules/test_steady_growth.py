@@ -14,13 +14,14 @@ from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.consequences import with_causes
 from mpwatch.diagnose.engine import Engine
 from mpwatch.diagnose.rules.memory.steady_growth import check
-from mpwatch.model.account import Account
+from mpwatch.model.account import Account, Activity
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import Point, ProcessMetric
 from mpwatch.model.host import FilesKey, NewFiles
 from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.samples import FdLink, ThreadSample, WaitedOn
 from mpwatch.model.snapshot import FileLine, Process, Snapshot, WorkerLoad
+from tests.builders.accounts import COMPUTES, with_shares
 from tests.builders.snapshots import (
     MAIN,
     MIB,
@@ -855,3 +856,75 @@ def test_the_growth_is_the_cause_of_the_limit_that_it_leads_to() -> None:
     chosen = with_causes([oom, pids, growth])
 
     assert chosen == {oom: "steady-growth"}
+
+
+def test_a_server_that_keeps_accepted_connections_is_told_from_a_client() -> None:
+    """Of a connection that its client has closed, no process holds the other end."""
+
+    def finding(listens: str) -> Finding:
+        links = [socket(3, 90, None, f"tcp listens on 127.0.0.1:{listens}")]
+        links += [
+            socket(n, n, None, f"tcp 127.0.0.1:4000 > 127.0.0.1:{50000 + n}") for n in range(4, 63)
+        ]
+        seen = snapshot_of(
+            main(threads=[thread(MAIN, "train.py:serve:50")], fds=fds(60, 1024, links, socket=60))
+        )
+        return only(check, seen, history(rising("fds", 60, 1.0)))
+
+    server, client = finding("4000"), finding("5000")
+
+    assert "It accepts connections and does not close them" in server.cause
+    assert "recv() returns b''" in server.advice
+    text = " ".join(server.evidence)
+    assert "connections that it has accepted at 127.0.0.1:4000" in text
+    assert "of them have closed their end" in text
+    assert "train.py:50 serve" in text
+    assert client.cause == "It opens connections and does not close them."
+
+
+def test_log_files_of_many_folders_are_told_as_handlers_that_stay() -> None:
+    def finding(name: str) -> Finding:
+        links = [file(n, f"/runs/trial_{n}/{name}") for n in range(3, 63)]
+        return only(
+            check, snapshot_of(main(fds=fds(60, links=links))), history(rising("fds", 60, 1))
+        )
+
+    logs, data = finding("train.log"), finding("catalog.bin")
+
+    assert "ever more open log files" in logs.summary
+    assert "removeHandler" in logs.advice
+    assert "60 of them are files called train.log" in " ".join(logs.evidence)
+    assert data.cause == "It opens files and does not close them."
+
+
+def with_pool(main_works: float, idle: float) -> Snapshot:
+    """Main, which has a Pool with one worker."""
+    own = main(
+        threads=[
+            thread(MAIN, "train.py:write:23", "train.py:main:43"),
+            thread(101, "multiprocessing/pool.py:_handle_results"),
+        ]
+    )
+    worker = process(
+        300,
+        "pool-worker",
+        threads=[thread(300, "data.py:draw:9", "multiprocessing/pool.py:worker")],
+    )
+    writes = Activity("computing", "Python code", place="train.py:23 write")
+    return with_shares(
+        snapshot_of(own, worker),
+        p100={writes: main_works, Activity("waiting", "results of a pool"): 1 - main_works},
+        p300={Activity("idle", "something to do"): idle, COMPUTES: 1 - idle},
+    )
+
+
+def test_results_that_a_pool_makes_faster_than_main_uses_them_are_named() -> None:
+    past = history(rising("anon_bytes", 900 * MIB, 5 * MIB))
+
+    finding = only(check, with_pool(main_works=0.95, idle=0.1), past)
+
+    assert "Results of its Pool pile up in it" in finding.cause
+    assert "works all the time at train.py:23 write" in finding.cause
+    assert "threading.Semaphore(n)" in finding.advice
+    for keeps_up in (with_pool(main_works=0.95, idle=0.6), with_pool(main_works=0.4, idle=0.1)):
+        assert "It keeps what it allocates" in only(check, keeps_up, past).cause

@@ -98,6 +98,18 @@ def test_a_rank_that_works_while_the_others_wait_in_collectives_is_named() -> No
         "works at train.py:30 step"
     )
     assert "at least 21% of its present time" in finding.evidence[-1]
+    assert "at the same lines as they, for longer" in finding.cause
+    assert "(order[rank::world_size])" in finding.advice
+
+
+def test_a_rank_that_works_where_the_others_do_not_is_told_from_one_with_more_data() -> None:
+    job = [process(n, "rank", label=f"rank {n - 200}") for n in (200, 201)]
+    alone = {Activity("computing", "Python code", place="report.py:14 report"): 0.95}
+    other = {IN_ALL_REDUCE: 0.79, COMPUTES: 0.2}
+    finding = only(check, with_shares(snapshot_of(main(), *job), p200=alone, p201=other))
+
+    assert "it works where they do not" in finding.cause
+    assert "of one rank only" in finding.advice
 
 
 @pytest.mark.parametrize(

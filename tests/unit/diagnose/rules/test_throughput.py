@@ -103,6 +103,21 @@ def ready(number: int, ticks: int, calls: tuple[str, ...]) -> Process:
     return replace(found, sample=replace(found.sample, threads=sample))
 
 
+def test_workers_that_decompress_a_file_for_each_item_are_told_to_map_it() -> None:
+    stack = ("zipfile.py:_read1", "numpy/lib/npyio.py:__getitem__", *FETCHING_WORKER)
+    job = snapshot_of(main(), *two(*stack), loaders=(loader(wait_share=0.95),), usable_cpus=2)
+
+    finding = only(
+        loader_starvation.check,
+        replace(job, account=short_of_cores(*stack)),
+        cpu(w200=50, w201=50),
+    )
+
+    assert "They decompress a file for each item" in finding.cause
+    assert "mapped at data.py:31 decode" in finding.advice
+    assert "mmap_mode" in finding.advice
+
+
 def test_the_workers_line_is_named_and_cores_that_are_short_are_no_reason_for_more_workers() -> (
     None
 ):
@@ -114,6 +129,7 @@ def test_the_workers_line_is_named_and_cores_that_are_short_are_no_reason_for_mo
     finding = only(loader_starvation.check, replace(job, account=spent), cpu(w200=50, w201=50))
 
     assert finding.summary.endswith("its 2 workers work mostly at data.py:31 decode")
+    assert "Do less for each item at data.py:31 decode" in finding.advice
     assert any("waiting for a free core" in each for each in finding.evidence)
     assert any(
         "wait for a free core" in each and "of 2 usable" in each for each in finding.evidence
