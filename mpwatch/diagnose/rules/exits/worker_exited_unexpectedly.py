@@ -41,6 +41,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     family_head,
 )
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_shape, main_thread
+from mpwatch.diagnose.analysis.waits.left_lock_files import left_lock
 from mpwatch.diagnose.known_errors import contains, evidence_of
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
@@ -101,7 +102,22 @@ def check(index: Index) -> Iterator[Finding]:
             found = _in_a_row(index.snapshot, found, head, members)
         if is_doubtful and _ended_well(index, process):
             found = replace(found, **_with_a_content_parent(index.snapshot, members))
-        yield found
+        yield found if ended.signal is None else _with_left_lock(index, found)
+
+
+def _with_left_lock(index: Index, found: Finding) -> Finding:
+    """The finding about a killed process; with the lock file that it left where others wait."""
+    left = left_lock(index)
+    if left is None:
+        return found
+    return replace(
+        found,
+        severity=Severity.CRITICAL,
+        summary=left.headline,
+        evidence=(*found.evidence, *(each for each in left.evidence if each not in found.evidence)),
+        cause=left.cause,
+        advice=left.advice,
+    )
 
 
 @derived
