@@ -191,6 +191,23 @@ def test_workers_started_for_each_epoch_are_reported_with_the_cost_of_their_star
     assert "persistent_workers=True" in finding.advice
 
 
+def test_a_first_batch_that_no_reading_found_awaited_is_not_one_after_no_time() -> None:
+    """Main may be busy handing a large dataset to the worker, which waits in no queue."""
+    iterates = ("torch/utils/data/dataloader.py:__next__", "train.py:run_epoch:36")
+    job = snapshot_of(main(threads=[thread(MAIN, *iterates)]), *epochs(50, 40, 30, 20, 1))
+
+    finding = only(loader_starvation.check, job, first_batches(50, 30, 20, 1, wait_s=7))
+
+    assert finding.summary == (
+        "main (100) starts its 2 workers again and again at train.py:36 run_epoch, and waits for "
+        "their first batch at least 44% of the time"
+    )
+    assert (
+        "main waited after each start until it had a batch: 7.0 s, not seen, 7.0 s, 7.0 s, "
+        "1.0 s so far" in finding.evidence
+    )
+
+
 @pytest.mark.parametrize(
     ("ages", "wait_s"),
     [((50,), 40), ((50, 40, 30, 20, 10), 1), ((90, 70), 30)],
