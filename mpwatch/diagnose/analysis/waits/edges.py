@@ -24,6 +24,7 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     main_thread,
     own_threads,
     shape_in,
+    shape_of,
     user_frame,
 )
 from mpwatch.diagnose.analysis.waits.file_locks import (
@@ -133,8 +134,13 @@ def _segments_known(snapshot: Snapshot) -> bool:
 
 
 def is_busy(thread: Thread) -> bool:
-    """Whether a thread runs, or did so since the last reading."""
-    return thread.state == "R" or (thread.cpu_percent or 0.0) >= BUSY_PERCENT
+    """Whether a thread runs, or did so since the last reading.
+
+    One that looks for a lock file again and again may be found awake, and waits all the same.
+    """
+    if (thread.cpu_percent or 0.0) >= BUSY_PERCENT:
+        return True
+    return thread.state == "R" and shape_of(thread.stack) != "lock-file"
 
 
 def blocked_for_s(thread: Thread) -> float | None:
@@ -149,7 +155,8 @@ def edges_of(around: ReadContext, process: Process) -> Iterator[WaitEdge]:
     main = main_thread(process)
     lock = held_lock(around.index, process.process)
     for thread in process.threads:
-        if thread.state in ("R", "Z") or thread.name == HOOK_THREAD:
+        is_at_work = thread.state == "R" and is_busy(thread)
+        if is_at_work or thread.state == "Z" or thread.name == HOOK_THREAD:
             continue
         decides = thread is main or (lock is not None and thread is lock.holder)
         edge = _edge(around, process, thread, is_main=decides)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.waits.blockages import stalled_s
 from mpwatch.diagnose.rules.exits import worker_exited_unexpectedly
@@ -592,10 +594,10 @@ CHILD_WAIT = WaitedOn("child", "wait4", (f"pid {CHILD}",))
 BATON = ("torch/utils/file_baton.py:wait", "data.py:load_ops:48")
 
 
-def builds(*more: Process, top: Process | None = None) -> Any:
+def builds(*more: Process, top: Process | None = None, **awake: Any) -> Any:
     """Main joins a process that has polled for a lock file for 40 s; with its account."""
     sleeps = WaitedOn("timer", "clock_nanosleep", timeout_s=0.1)
-    waits = thread(CHILD, *BATON, waits=sleeps, still_s=40.0)
+    waits = thread(CHILD, *BATON, **(awake or {"waits": sleeps, "still_s": 40.0}))
     joins = thread(MAIN, "train.py:main:64", waits=CHILD_WAIT, still_s=40.0)
     rank = process(CHILD, role="spawned", label="rank 0", segments=(), threads=[waits])
     tries = {Activity("waiting", "a lock file", "lock"): 1.0}
@@ -603,8 +605,12 @@ def builds(*more: Process, top: Process | None = None) -> Any:
     return with_shares(job, p300=tries), history({(CHILD, "cpu_percent"): line(0.0, seconds=60.0)})
 
 
-def test_a_lock_file_for_which_the_whole_job_waits_was_left_by_a_process_that_ended() -> None:
-    finding = only(no_progress.check, *builds())
+@pytest.mark.parametrize("awake", [{}, {"state": "R", "still_s": 0.0}], ids=["asleep", "awake"])
+def test_a_lock_file_for_which_the_whole_job_waits_was_left_by_a_process_that_ended(
+    awake: dict[str, Any],
+) -> None:
+    """A reading may find it between two sleeps."""
+    finding = only(no_progress.check, *builds(**awake))
 
     assert finding.severity is Severity.WARNING
     assert finding.summary == (
