@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
+from mpwatch.describe.frames import own_frames
 from mpwatch.describe.processes import full_name_of
 from mpwatch.diagnose.analysis.forecast import memory_room
 from mpwatch.diagnose.analysis.growing import (
@@ -42,8 +43,9 @@ from mpwatch.diagnose.analysis.process_queries import (
     is_manager,
 )
 from mpwatch.diagnose.analysis.shares import shares, work_place
-from mpwatch.diagnose.analysis.stack_patterns import own_threads
+from mpwatch.diagnose.analysis.stack_patterns import calls, own_threads
 from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.history import rise
 from mpwatch.model.host import NewFiles
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import FdKind, inode_of
@@ -51,6 +53,8 @@ from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import bytes_text, count_text, rate_text, seconds_text
 
 RULE = "steady-growth"
+KEPT = (0.4, 1.3)
+"""Private memory that is gained for each byte that is read, where what is received is kept."""
 SHOWN = 3
 """Processes whose lines are shown."""
 
@@ -268,8 +272,8 @@ def _numbers(found: Growing, explained: _Explanation) -> Iterator[str]:
         f"{called(process)}: {gained} more {explained.noun} in the last "
         f"{seconds_text(growth.span_s)}, without a plateau or a fall"
     )
-    for other, rise in found.carried:
-        yield f"together with it: {NOUNS[other]} {_pace(other, rise.per_s)}"
+    for other, carried in found.carried:
+        yield f"together with it: {NOUNS[other]} {_pace(other, carried.per_s)}"
 
 
 def _amount(resource: Resource, count: float) -> str:
@@ -387,6 +391,9 @@ def _of_memory(index: Index, found: Growing) -> _Explanation:
             "Store plain values in managed objects and no proxies, and remove what was read. "
             "Send results through a queue. A manager that is shut down frees everything.",
         )
+    kept = _kept_messages(index, found)
+    if kept is not None:
+        return kept
     threads = _other_threads(index, process)
     seen += [f"its thread {name} is at {place}" for name, place in threads[:SHOWN]]
     is_queue = (
@@ -405,6 +412,66 @@ def _of_memory(index: Index, found: Growing) -> _Explanation:
         "Bound or clear what is collected. To see the lines that allocate, run it under "
         "tracemalloc or memray.",
     )
+
+
+def _kept_messages(index: Index, found: Growing) -> _Explanation | None:
+    """A process that keeps about as much as it receives from others through pipes.
+
+    A thread that receives and hands on empties the queue between the processes, whose bound then
+    holds nothing back.
+    """
+    process, growth = found.process, found.growth
+    own = own_threads(index, process)
+    receiver = next((each for each in own if _receives(each) and own_place(each)), None)
+    read = rise(index.history.of(process.process, "read_bytes"), within_s=growth.span_s)
+    if receiver is None or not KEPT[0] * read <= growth.gained <= KEPT[1] * read:
+        return None
+    at = f"at {own_place(receiver)}"
+    who = "its main thread" if receiver.tid == process.pid else f"its thread {receiver.name}"
+    users = [
+        (each, place)
+        for each in own
+        if each not in (receiver, own[0])
+        and (place := own_place(each)) is not None
+        and not calls(own_frames(each.stack), "queue.py:get")
+    ]
+    passes = receiver.tid != process.pid and bool(users)
+    used = f"its thread {users[0][0].name}, which is at {users[0][1]}," if users else ""
+    return _Explanation(
+        "private memory",
+        (
+            f"it has read {bytes_text(read)} in that time, and keeps {bytes_text(growth.gained)}",
+            *(f"its thread {each.name} is at {place}" for each, place in users[:SHOWN]),
+        ),
+        (
+            f"{who[0].upper()}{who[1:]} receives items from other processes {at} and hands them on "
+            f"faster than {used} uses them. What lies between the two, a queue.Queue without "
+            "maxsize or a list, keeps the rest. A bound of the queue between the processes does "
+            "not help, because that is emptied at once."
+            if passes
+            else f"{who[0].upper()}{who[1:]} receives items from other processes {at}, and about "
+            "as much as it receives is kept: in a list, dict, or buffer that is only ever added "
+            "to, or in a queue.Queue without maxsize."
+        ),
+        (
+            f"Bound what {who} fills {at}, queue.Queue(maxsize=...): it then waits, and the full "
+            "queue between the processes holds back those that send. Or drop old items "
+            "(collections.deque(maxlen=...))."
+            if passes
+            else f"Keep of each item {at} only what is needed later, and bound the rest "
+            "(collections.deque(maxlen=...), queue.Queue(maxsize=...))."
+        ),
+        f"{called(process)} keeps what {who} receives {at}",
+    )
+
+
+def _receives(thread: Thread) -> bool:
+    """Whether a thread takes an item of a queue of multiprocessing, or reads a connection."""
+    frames = own_frames(thread.stack)
+    return any(calls(frames, each) for each in _RECEIVING)
+
+
+_RECEIVING = ("multiprocessing/queues.py:get", "multiprocessing/connection.py:recv")
 
 
 def _other_threads(index: Index, process: Process) -> list[tuple[str, str]]:

@@ -855,3 +855,43 @@ def test_the_growth_is_the_cause_of_the_limit_that_it_leads_to() -> None:
     chosen = with_causes([oom, pids, growth])
 
     assert chosen == {oom: "steady-growth"}
+
+
+def receives(read_per_s: float, *consumer: str) -> list[Finding]:
+    """Main sleeps, one of its threads receives from processes, and another works, if any."""
+    gets = ("multiprocessing/queues.py:get", "data.py:run:56")
+    threads = [thread(MAIN, "train.py:main:9"), thread(101, *gets, name="receiver")]
+    threads += [thread(102, *consumer, name="learner")] if consumer else []
+    read = {(MAIN, "read_bytes"): line(0.0, read_per_s, 60)}
+    past = history({**rising("anon_bytes", 4 * GIB, 5 * MIB), **read})
+    return found(check, snapshot_of(main(threads=threads)), past)
+
+
+def test_items_that_a_thread_receives_faster_than_another_uses_them_are_kept_between() -> None:
+    [finding] = receives(6 * MIB, "data.py:train:44")
+
+    assert finding.summary.startswith(
+        "main (100) keeps what its thread receiver receives at data.py:56 run: +5.0M/s"
+    )
+    assert "faster than its thread learner, which is at data.py:44 train," in finding.cause
+    assert "a queue.Queue without maxsize or a list" in finding.cause
+    assert "Bound what its thread receiver fills at data.py:56 run" in finding.advice
+    assert "holds back those that send" in finding.advice
+
+
+@pytest.mark.parametrize(
+    ("read_per_s", "consumer", "says"),
+    [
+        (6 * MIB, ("queue.py:get", "data.py:train:40"), "about as much as it receives is kept"),
+        (MIB / 4, ("data.py:train:44",), "It keeps what it allocates"),
+        (90 * MIB, ("data.py:train:44",), "It keeps what it allocates"),
+    ],
+    ids=["the consumer waits for items", "it reads little", "it reads much more"],
+)
+def test_memory_that_is_not_what_waits_between_two_threads_is_not_called_that(
+    read_per_s: float, consumer: tuple[str, ...], says: str
+) -> None:
+    [finding] = receives(read_per_s, *consumer)
+
+    assert says in finding.cause
+    assert "faster than its thread learner" not in finding.cause
