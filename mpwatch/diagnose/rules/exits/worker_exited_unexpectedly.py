@@ -533,6 +533,7 @@ def _in_a_row(
     """The finding about the parent: the oldest exited workers are dropped as more exit."""
     process, ended = members[-1]
     is_pool = any(calls(own_frames(t.stack), "pool.py:_handle_workers") for t in head.threads)
+    # Forking all the time, the thread for workers may not be recognised by its stack.
     is_first_thing = ended.signal is None and _take_no_task(snapshot, head, members)
     raised = _raised(snapshot, process)
     seen = next((words for p, _ in reversed(members) if (words := last_seen(p))), ())
@@ -552,7 +553,11 @@ def _in_a_row(
             *((_TASKS_UNREAD,) if is_first_thing else ()),
         ),
         cause=_CAUSE_INITIALIZER if is_first_thing else _CAUSE_POOL if is_pool else found.cause,
-        advice=found.advice if raised or not is_pool else _ADVICE_POOL,
+        advice=found.advice
+        if raised or not (is_pool or is_first_thing)
+        else _ADVICE_INITIALIZER
+        if is_first_thing
+        else _ADVICE_POOL,
     )
 
 
@@ -625,6 +630,11 @@ _CAUSE_INITIALIZER = (
     "A Pool silently starts a new worker for each one that exits, without limit. These end before "
     "they take their first task, so the function passed as initializer raises (with spawn, also "
     "the import of the program). A call that waits for a result never returns."
+)
+_ADVICE_INITIALIZER = (
+    "Call that function once in the parent, with the same initargs, before the Pool is made: there "
+    "it raises with its traceback, which each worker also writes to standard error. "
+    "concurrent.futures.ProcessPoolExecutor raises BrokenProcessPool instead of restarting workers."
 )
 _CAUSE_POOL = (
     "A Pool silently starts a new worker for each one that exits, without limit. All of them fail "

@@ -266,24 +266,32 @@ def _start_ups(index: Index, owner: Process, workers: Sequence[Process]) -> _Sta
     if len(sets) < STARTS:
         return None
     ends = [at_s for at_s, _ in sets[1:]] + [snapshot.at_s]
-    waits = [_first_wait(polls, at_s, end) for (at_s, _), end in zip(sets, ends, strict=True)]
+    waits = [
+        _first_wait(polls, at_s, end, is_last=end == snapshot.at_s)
+        for (at_s, _), end in zip(sets, ends, strict=True)
+    ]
     span_s = snapshot.at_s - sets[0][0]
     method = next((each.start_method for each in workers if each.start_method), None)
     share = sum(each.seconds or 0.0 for each in waits) / max(span_s, 1.0)
     return _Starts(waits, share, sets[-1][1], span_s, method)
 
 
-def _first_wait(polls: Series, from_s: float, to_s: float) -> _FirstWait:
-    """The time until a reading does not find main waiting for a batch.
+def _first_wait(polls: Series, from_s: float, to_s: float, *, is_last: bool) -> _FirstWait:
+    """The time until two readings in a row do not find main waiting for a batch.
 
-    A reading just after the start may still find main starting the workers.
+    A reading just after the start may still find main starting the workers, and any other may find
+    it awake for a moment.
     """
     has_waited = False
+    since_s: float | None = None
     for point in polls[first_at(polls, from_s) : first_at(polls, to_s)]:
-        if point.value < 1 and has_waited:
-            return _FirstWait(point.at_s - from_s)
-        has_waited = has_waited or point.value >= 1
-    return _FirstWait(to_s - from_s, is_over=False) if has_waited else _FirstWait(None)
+        if point.value >= 1:
+            has_waited, since_s = True, None
+        elif since_s is not None:
+            return _FirstWait(since_s - from_s)
+        elif has_waited:
+            since_s = point.at_s
+    return _FirstWait(to_s - from_s, is_over=not is_last) if has_waited else _FirstWait(None)
 
 
 def _finding_of_starts(owner: Process, starts: _Starts) -> Finding:

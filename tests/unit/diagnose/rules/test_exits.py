@@ -291,6 +291,7 @@ def test_workers_of_a_pool_that_take_no_task_end_in_their_initializer(
     assert finding.summary == words
     assert "main (100) was last seen at train.py:52 main" in finding.evidence
     assert ("before they take their first task" in finding.cause) == (full_s > 10)
+    assert ("with the same initargs" in finding.advice) == (full_s > 10)
 
 
 def test_a_few_replaced_workers_are_no_restart_loop() -> None:

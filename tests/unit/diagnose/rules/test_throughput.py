@@ -196,7 +196,10 @@ def test_a_first_batch_that_no_reading_found_awaited_is_not_one_after_no_time() 
     iterates = ("torch/utils/data/dataloader.py:__next__", "train.py:run_epoch:36")
     job = snapshot_of(main(threads=[thread(MAIN, *iterates)]), *epochs(50, 40, 30, 20, 1))
 
-    finding = only(loader_starvation.check, job, first_batches(50, 30, 20, 1, wait_s=7))
+    past = first_batches(50, 30, 20, 1, wait_s=7).of(pid(MAIN), "loader_wait")
+    awake = [p._replace(value=0.0) if p.at_s == NOW_S - 27 else p for p in past]
+
+    finding = only(loader_starvation.check, job, history({(MAIN, "loader_wait"): awake}))
 
     assert finding.summary == (
         "main (100) starts its 2 workers again and again at train.py:36 run_epoch, and waits for "
