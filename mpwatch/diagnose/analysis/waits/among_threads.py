@@ -110,7 +110,7 @@ def _blocked_loop(name: str, cause: str, waiting: Sequence[Thread]) -> Mechanism
     is_lock = purposes == {FOR_LOCK}
     why = LOCK_IN_COROUTINE if is_lock else ""
     if not purposes.isdisjoint(FOR_RESULTS):
-        why = _RESULT_OF_LOOP
+        why = RESULT_OF_LOOP
     asks = next((each for each in others if purpose(each) in FOR_RESULTS), None)
     then = f", and thread {asks.name} {purpose(asks)}{_at(asks)}" if asks is not None else ""
     return Mechanism(
@@ -362,7 +362,7 @@ LOCK_IN_COROUTINE = (
     "A coroutine that has taken a lock of threading and is in an await cannot come back to release "
     "it."
 )
-_RESULT_OF_LOOP = (
+RESULT_OF_LOOP = (
     "The result of asyncio.run_coroutine_threadsafe comes from that loop: a wait for it in the "
     "loop's own thread, or in a thread for which the loop waits, never ends."
 )

@@ -7,7 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from mpwatch.describe.frames import own_frames
-from mpwatch.diagnose.analysis.distributed.rank_waits import is_rank, launcher_wait, rank_wait
+from mpwatch.diagnose.analysis.distributed.rank_waits import (
+    OTHERS,
+    is_rank,
+    launcher_wait,
+    rank_wait,
+)
+from mpwatch.diagnose.analysis.distributed.ranks import BACKWARD, is_in_backward
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.pipes import PipeEnds, channels_among, pipe_ends
 from mpwatch.diagnose.analysis.process_queries import (
@@ -274,7 +280,13 @@ def _collective_edge(
 
 
 def _edge_of_rank(around: ReadContext, process: Process, thread: Thread) -> WaitEdge | None:
-    """A rank that waits for others to join or to set a key, or the launcher that waits for them."""
+    """A rank that waits for others to join or to set a key, or the launcher that waits for them.
+
+    Also one whose backward pass is done but for what another rank has to add.
+    """
+    late = _late_in_backward(around, process, thread)
+    if late:
+        return _made(process, thread, "futex", f"{OTHERS}{BACKWARD}", late, "stack")
     kind: WaitKind = "child"
     found = launcher_wait(process, thread, around.index.snapshot.living())
     if found is None and any(rank is process for rank in around.ranks):
@@ -285,6 +297,18 @@ def _edge_of_rank(around: ReadContext, process: Process, thread: Thread) -> Wait
     # A poll begins anew each time.
     is_poll = thread.waits_on is not None and thread.waits_on.kind == "timer"
     return replace(edge, since_s=None) if is_poll else edge
+
+
+def _late_in_backward(
+    around: ReadContext, process: Process, thread: Thread
+) -> tuple[ProcessId, ...]:
+    """The ranks that still work, where this one waits in a backward pass without computing."""
+    wait = thread.waits_on
+    if wait is None or wait.kind != "futex" or not is_in_backward(process):
+        return ()
+    others = [rank for rank in around.ranks if rank.process != process.process]
+    mains = {rank.process: main for rank in others if (main := main_thread(rank)) is not None}
+    return tuple(identity for identity, main in mains.items() if is_busy(main))
 
 
 def _edge_from_call(

@@ -862,8 +862,8 @@ def receives(read_per_s: float, *consumer: str) -> list[Finding]:
     gets = ("multiprocessing/queues.py:get", "data.py:run:56")
     threads = [thread(MAIN, "train.py:main:9"), thread(101, *gets, name="receiver")]
     threads += [thread(102, *consumer, name="learner")] if consumer else []
-    read = {(MAIN, "read_bytes"): line(0.0, read_per_s, 60)}
-    past = history({**rising("anon_bytes", 4 * GIB, 5 * MIB), **read})
+    series = rising("anon_bytes", 4 * GIB, 5 * MIB)
+    past = history({**series, (MAIN, "read_bytes"): line(0.0, read_per_s, 60)})
     return found(check, snapshot_of(main(threads=threads)), past)
 
 
