@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from mpwatch.diagnose.analysis.idle_time import are_stalled, mean_cpu_percent, wait_share, waiting_s
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.newest import iterated_at, own_lines
+from mpwatch.diagnose.analysis.newest import iterated_at, own_lines, own_place
 from mpwatch.diagnose.analysis.process_queries import (
     age_s,
     called,
@@ -18,6 +18,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     loader_owners,
 )
 from mpwatch.diagnose.analysis.shares import (
+    Place,
     core_share,
     doing_words,
     imported_until_s,
@@ -27,6 +28,7 @@ from mpwatch.diagnose.analysis.shares import (
     working_share,
 )
 from mpwatch.diagnose.analysis.stack_merge import merge
+from mpwatch.diagnose.analysis.stack_patterns import main_thread
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import Series, first_at
@@ -167,7 +169,7 @@ def _finding(
     if share is not None and share < 1:
         evidence.append(f"without this wait main would be at most {times_faster(share)} as fast")
     limit = _limit(index, owner, workers, loads)
-    place = work_place(index, workers)
+    place = work_place(index, workers) or _place_now(workers)
     at = f": they work mostly at {place.words}" if place and place.part >= MAIN_PART else ""
     if limit is not None and limit.provider:
         at = f": they wait mostly for {limit.provider}"
@@ -194,6 +196,18 @@ def _finding(
         ),
         advice=f"{_MORE_WORKERS} {less_work}" if limit is None else limit.advice or less_work,
     )
+
+
+def _place_now(workers: Sequence[Process]) -> Place | None:
+    """The line at which most workers were last seen; `None` where they are at different ones.
+
+    Few stacks are taken on a loaded machine, so that the account may have no line of their work.
+    """
+    threads = [thread for each in workers if (thread := main_thread(each)) is not None]
+    found = Counter(place for each in threads if (place := own_place(each)) is not None)
+    for words, count in found.most_common(1):
+        return Place(words, count / len(workers))
+    return None
 
 
 def _of_workers(workers: Sequence[Process], at: str) -> str:

@@ -72,9 +72,26 @@ def test_the_measured_share_of_waiting_is_reported() -> None:
     finding = only(loader_starvation.check, job, BUSY)
 
     assert finding.severity is Severity.INFO
-    assert "waits for data 89% of the time" in finding.summary
+    assert finding.summary.endswith(
+        "waits for data 89% of the time: its 2 workers work mostly at data.py:31 decode"
+    )
+    assert "Do less for each item at data.py:31 decode" in finding.advice
     assert "4 batches outstanding, 0 ready" in finding.evidence
     assert any("2 of 2 in data.py:31 decode" in each for each in finding.evidence)
+
+
+def test_workers_that_were_last_seen_at_different_lines_have_none_in_common() -> None:
+    apart = [
+        process(n, worker_id=n - 200, threads=[thread(n, f"data.py:step_{n}", state="R")])
+        for n in (200, 201, 202)
+    ]
+
+    finding = only(
+        loader_starvation.check, snapshot_of(main(), *apart, loaders=(loader(),)), cpu(w200=50)
+    )
+
+    assert finding.summary.endswith("of the time")
+    assert "Move work out of __getitem__" in finding.advice
 
 
 def test_without_the_hook_busy_workers_and_an_idle_main_are_evidence() -> None:
