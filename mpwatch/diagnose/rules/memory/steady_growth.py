@@ -515,7 +515,7 @@ def _consumers(index: Index, found: Growing) -> _Consumers | None:
     the reading end as well, but do not read.
     """
     blocked = next(filter(None, (blocked_feeder(index, each) for each in found.processes)), None)
-    if blocked is None:
+    if blocked is None or any(_waits_for_room(index, each) for each in found.processes):
         return None
     producers = {each.process for each in found.processes}
     work = {(each.parent, each.role, _task(each)) for each in found.processes}
@@ -534,6 +534,12 @@ def _consumers(index: Index, found: Growing) -> _Consumers | None:
         f"{fills} {all_called(readers)} {'reads' if len(readers) == 1 else 'read'} it",
         (f"{waits}, read by {all_called(readers)}", *at),
     )
+
+
+def _waits_for_room(index: Index, process: Process) -> bool:
+    """Whether the queue that a process fills has a bound: it was seen to wait for room in it."""
+    found = (each.activity.what for each in shares(index, process))
+    return any(what.startswith("room in a full queue") for what in found)
 
 
 def _task(process: Process) -> str:

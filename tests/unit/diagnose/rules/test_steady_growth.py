@@ -21,6 +21,7 @@ from mpwatch.model.host import FilesKey, NewFiles
 from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.samples import FdLink, ThreadSample, WaitedOn
 from mpwatch.model.snapshot import FileLine, Process, Snapshot, WorkerLoad
+from tests.builders.accounts import IS_AHEAD, SLEEPS, with_shares
 from tests.builders.snapshots import (
     MAIN,
     MIB,
@@ -378,6 +379,16 @@ def test_the_readers_of_a_full_pipe_are_those_that_were_seen_to_read_it() -> Non
 
     assert "faster than process 202 (202) reads it" in seen.summary
     assert "faster than process 203 (203) reads it" in unseen.summary
+
+
+def test_a_process_that_waits_for_room_in_its_queue_is_not_told_to_give_it_a_bound() -> None:
+    """Its memory grows for another reason, such as a cache that is still filling."""
+    job = with_shares(snapshot_of(feeder(77)), p100={IS_AHEAD: 0.2, SLEEPS: 0.8})
+
+    finding = only(check, job, history(rising("anon_bytes", 4 * GIB, 5 * MIB)))
+
+    assert "has ever more private memory" in finding.summary
+    assert "maxsize" not in finding.advice
 
 
 def test_a_feeder_that_mostly_waits_for_room_is_known_also_between_two_items() -> None:
