@@ -107,6 +107,7 @@ CAUSES_OF: Mapping[str, tuple[str, ...]] = {
         "fork-openmp",
         "fork-with-threads-lock",
         "worker-exited-unexpectedly",
+        "straggler-worker",
     ),
     "loader-starvation": (
         "cpu-affinity-collapse",

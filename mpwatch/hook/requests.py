@@ -38,7 +38,7 @@ def hello(session: Session) -> dict[str, Any]:
         "ring": session.ring.path or session.ring_copy.path,
         "ring_inode": session.ring.inode,
         "problems": [*session.problems.sentences(), *session.ring_copy.problems],
-        "own": own_cost(session),
+        "own": {**own_cost(session), "notes": session.notes.count()},
         "stock": session.stock,
     }
 

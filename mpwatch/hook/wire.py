@@ -170,6 +170,7 @@ HELLO, RECORDS, NOTE, REPLY, GAUGES, GOODBYE = 1, 2, 3, 4, 5, 6
 - `problems`: sentences why something is missing;
 - `since_ns`: when the hook was attached; records and notes are numbered from 0 from then on;
 - `own`: {`cpu_ns`: of the hook's threads since it was attached, `records`: written so far,
+  `notes`: added so far (those that this observer has yet to get follow, as far as they are kept),
   `wrapper_ns`: cost of a wrapped call over a bare one, measured on attaching, or null, `slots`};
 - `stock`: objects older than the hook, null unless it was attached to a running program:
   `took_ms`, `cpu_ms`, `loaders`, `queues` and `storages` (how many were found; of storages those

@@ -314,6 +314,9 @@ class StackSample:
     at_s: float
     is_active: bool | None = None
     has_gil: bool | None = None
+    target_class: str = ""
+    """In a child of multiprocessing, the class whose `run` method is its target; empty where the
+    source does not say it. py-spy does so from Python 3.11 on."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,9 +44,18 @@ class Delivered:
     note_ns: int = 0
     """Time of the newest note."""
     notes: int = 0
+    announced: tuple[int, int] = (0, 0)
+    """How many records and notes the hook had made when it said hello."""
 
-    def begin(self, since_ns: int | None) -> None:
+    @property
+    def is_behind(self) -> bool:
+        """Whether what the hook has announced is still on its way: its losses are not known yet."""
+        records, notes = self.announced
+        return self.sequence + 1 < records or self.note + 1 < notes
+
+    def begin(self, since_ns: int | None, announced: tuple[int, int]) -> None:
         """Note a hello; of a new hook nothing has been delivered yet."""
+        self.announced = announced
         if since_ns != self.since_ns:
             self.since_ns = since_ns
             self.sequence, self.records = -1, 0
@@ -192,6 +201,11 @@ class Link:
             self._ring.close()
             self._ring = None
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether what the hook had made when it said hello has not arrived yet."""
+        return self.state == "ready" and self._delivered.is_behind
+
     def read_ring(self) -> RingReading | None:
         """The ring of the process as it is now; `None` without a descriptor of it."""
         return self._ring.read() if self._ring is not None and self._is_ring_checked else None
@@ -243,7 +257,7 @@ class Link:
             hello = decode.hello(self.process, at_s, said)
             self._requests.since_s = None
             self._check_ring(said.get("ring_inode"))
-            self._delivered.begin(hello.since_ns)
+            self._delivered.begin(hello.since_ns, decode.announced(said))
             yield hello
             yield from self._mark_ready(at_s)
             return
@@ -366,6 +380,11 @@ class HookClients:
     def has_any(self) -> bool:
         """Whether there is a connection."""
         return bool(self.links)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether a hook has made records or notes that have not arrived yet."""
+        return any(link.is_behind for link in self.links.values())
 
     def watch(self, samples: Sequence[ProcSample]) -> None:
         """Look for hooks in these processes, and forget those that are no longer among them."""

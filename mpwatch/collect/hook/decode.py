@@ -14,6 +14,7 @@ import math
 import os
 import stat as modes
 import struct
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from mpwatch.hook import wire
@@ -66,6 +67,13 @@ def frame(buffer: bytes | bytearray, start: int = 0) -> tuple[int, bytes, int] |
     if len(buffer) < begin + length:
         return None
     return kind, bytes(memoryview(buffer)[begin : begin + length]), begin + length
+
+
+def announced(said: Mapping[str, Any]) -> tuple[int, int]:
+    """How many records and notes a hook had made at its hello; 0 where it does not say."""
+    own = said.get("own")
+    found = own if isinstance(own, Mapping) else {}
+    return _whole(found.get("records")), _whole(found.get("notes"))
 
 
 def hello(process: ProcessId, at_s: float, said: dict[str, Any]) -> HookHello:

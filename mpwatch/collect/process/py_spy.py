@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 from mpwatch.collect.host import ptrace_access
@@ -400,6 +401,7 @@ def _stack(process: ProcessId, at_s: float, thread: dict[str, Any]) -> StackSamp
         at_s=at_s,
         is_active=thread["active"] is True,
         has_gil=thread["owns_gil"] is True,
+        target_class=_target_class(thread["frames"][:FRAMES_LIMIT]),
     )
 
 
@@ -409,6 +411,19 @@ def _frames(frames: Sequence[dict[str, Any]]) -> tuple[Frame, ...]:
     if all(frame.from_native for frame in found):
         return tuple(frame._replace(from_native=False) for frame in found)
     return found
+
+
+def _target_class(frames: Sequence[dict[str, Any]]) -> str:
+    """`Worker` where the frame that multiprocessing has called is `Worker.run`; empty otherwise."""
+    for inner, frame in pairwise(frames):
+        if not frame["filename"].endswith("/multiprocessing/process.py"):
+            continue
+        if frame["name"].rpartition(".")[2] == "_bootstrap":
+            *around, function = inner["name"].split(".")
+            is_method = bool(around) and function == "run" and around[-1] != "<locals>"
+            is_own = not inner["filename"].endswith("/multiprocessing/process.py")
+            return _text(around[-1]) if is_method and is_own else ""
+    return ""
 
 
 def _frame(frame: dict[str, Any]) -> Frame:

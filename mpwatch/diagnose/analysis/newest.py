@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, is_library
@@ -97,6 +98,19 @@ def own_lines(process: Process) -> str | None:
     stack = process.threads[0].stack if process.threads else ()
     own = [frame_words(frame) for frame in stack if not is_library(frame)]
     return ", called from ".join(own[:2]) or None
+
+
+def iterated_at(process: Process) -> str:
+    """The line of the program whose DataLoader its main thread iterates: ` at train.py:31 step`.
+
+    Empty where its stack does not show that.
+    """
+    stack = process.threads[0].stack if process.threads else ()
+    for above, frame in pairwise(stack):
+        if not is_library(frame):
+            is_loader = above.file.endswith("torch/utils/data/dataloader.py")
+            return f" at {frame_words(frame)}" if is_loader else ""
+    return ""
 
 
 def newest_links(process: Process, gained: float) -> Sequence[FdLink]:

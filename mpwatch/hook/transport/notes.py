@@ -129,6 +129,11 @@ class Notes:
         else:
             self._keep(data, FILE_BYTES // 2 if is_common else FILE_BYTES)
 
+    def count(self) -> int:
+        """How many notes were added so far."""
+        kinds = self.recent, self._common, self._passing
+        return max((kept[-1][0] + 1 for kept in kinds if kept), default=0)
+
     def since(self, number: int) -> list[tuple[int, bytes]]:
         """The notes from `number` on that are still in memory, with their numbers.
 

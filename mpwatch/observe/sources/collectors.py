@@ -76,6 +76,11 @@ class Collectors:
         self._present: tuple[ProcessId, ...] = ()
         self._has_looked_back = False
 
+    @property
+    def are_hooks_behind(self) -> bool:
+        """Whether records or notes that a hook had made at its hello have not arrived."""
+        return self.hooks is not None and self.hooks.is_behind
+
     def read(self, request: ReadRequest) -> TreeSample | None:
         """Read the tree once; `None` once the root and all its descendants are gone."""
         self.has_changed = False

@@ -217,6 +217,12 @@ class Observer:
             self.poll(min(self._poll_s(), left_s))
         self.poll(0.0)
 
+    def poll_hooks_for(self, seconds: float) -> None:
+        """Poll until hooks have sent what they had made at their hello, at most this long."""
+        end_s = self._clock() + seconds
+        while self._collectors.are_hooks_behind and (left_s := end_s - self._clock()) > 0:
+            self.poll(min(self._poll_s(), left_s))
+
     def apply(self, input: Input) -> None:
         """Keep one input and fold it."""
         if self._keep is not None:

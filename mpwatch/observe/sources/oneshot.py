@@ -25,6 +25,9 @@ HELLO_S = 0.3
 """How long hooks may take to send their hello; one that does not answer in 250 ms is silent."""
 GAUGES_S = 0.1
 """How long hooks may take to send their gauges."""
+CAUGHT_UP_S = 5.0
+"""How long hooks may take to send what they have kept: most of it on a machine that is overloaded.
+Until it has arrived, what was lost is not known."""
 POLL_S = 0.02
 """Interval of polls: a child that lives for longer than this is always seen."""
 STACKS_S = 2.0
@@ -202,6 +205,7 @@ def _concluded(observer: Observer, *, diagnose: bool = True) -> Snapshot:
     if not observer.is_ended:
         observer.read(ReadRequest.everything())
         observer.poll(0.0)
+        observer.poll_hooks_for(CAUGHT_UP_S)
     return observer.preview(all_rules=True) if diagnose else observer.snapshot()
 
 

@@ -72,12 +72,15 @@ class ChildTarget(NamedTuple):
         return self.name if number is None or self.is_unique else f"{self.name} {number}"
 
 
-def target_of_stack(frames: Sequence[Frame], script: str) -> ChildTarget | None:
+def target_of_stack(
+    frames: Sequence[Frame], script: str, class_name: str = ""
+) -> ChildTarget | None:
     """The target by the stack of the main thread; `None` if that does not show it.
 
     Args:
         frames: Of the stack, innermost first.
         script: Name of the job's script; empty if it has none.
+        class_name: The class whose `run` method is the target; empty if that is not known.
     """
     outer = list(own_frames(frames))[::-1]
     if not outer or outer[0].function != "_bootstrap":
@@ -90,9 +93,11 @@ def target_of_stack(frames: Sequence[Frame], script: str) -> ChildTarget | None:
         return None  # it starts or ends
     frame = own[0]
     file = frame.file.rpartition("/")[2]
-    # The `run` of a subclass: its name alone says nothing.
-    is_main = file == script and frame.function != "run"
-    return _target("__main__" if is_main else file.removesuffix(".py"), frame.function)
+    # The `run` of a subclass: its name alone says nothing, that of the class does.
+    is_run = frame.function == "run"
+    name = class_name if is_run and class_name else frame.function
+    is_main = file == script and name != "run"
+    return _target("__main__" if is_main else file.removesuffix(".py"), name)
 
 
 def target_of_birth(birth: object) -> ChildTarget | None:
@@ -188,7 +193,7 @@ class TargetTable:
         self._searched[process] = evidence
         found = target_of_birth(birth)
         if found is None and stack is not None:
-            found = target_of_stack(stack.frames, _script(record, records))
+            found = target_of_stack(stack.frames, _script(record, records), stack.target_class)
         return found
 
     def _join(

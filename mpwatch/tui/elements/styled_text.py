@@ -238,12 +238,33 @@ class Trend:
         return cell(drift(self.values, width, self.least_span), "trend")
 
 
-Cell: TypeAlias = Line | Trend
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """A name with a number at its end, which tells it from others when it has to be cut."""
+
+    before: Line
+    name: str
+    """With its number: `subproc_vec_env._worker 3`."""
+    after: Line = NOTHING
+    tone: Tone = ""
+
+    def drawn(self, width: int) -> Line:
+        """The line; where it is too long, with an ellipsis in the name before the number."""
+        spare = width - width_of(self.before) - width_of(self.after)
+        stem, _, number = self.name.rpartition(" ")
+        left = spare - cell_len(number) - 2
+        name = self.name
+        if cell_len(name) > spare and left > 0:
+            name = f"{set_cell_size(stem, left)}… {number}"
+        return (*self.before, Span(name, self.tone), *self.after)
+
+
+Cell: TypeAlias = Line | Trend | Numbered
 
 
 def drawn(content: Cell, width: int) -> Line:
     """A cell as text."""
-    return content.drawn(width) if isinstance(content, Trend) else content
+    return content if isinstance(content, tuple) else content.drawn(width)
 
 
 def looks_alike(old: Cell, new: Cell, width: int) -> bool:

@@ -14,7 +14,10 @@ from mpwatch.tui.elements.header import can_have_hook, ending_tone, ending_words
 from mpwatch.tui.elements.page import Order, Page
 from mpwatch.tui.elements.snapshot_view import MARKS, SnapshotView, ago_text, state_tone
 from mpwatch.tui.elements.styled_text import (
+    NOTHING,
+    Cell,
     Line,
+    Numbered,
     Row,
     ScreenColumn,
     Span,
@@ -173,12 +176,15 @@ def new_row(node: TreeRow, state: str, severity: Severity | None) -> Row:
     )
 
 
-def _name_cell(node: TreeRow) -> Line:
+def _name_cell(node: TreeRow) -> Cell:
     fold = "> " if node.is_folded else "v " if node.children else "  "
     label = node.process.label
     indent = "  " * min(node.depth, 6)
     more = f" +{node.children}" if node.is_folded else ""
-    return line((indent + fold, "dim"), f"{node.process.pid} ", (label, "title"), (more, "dim"))
+    before = line((indent + fold, "dim"), f"{node.process.pid} ")
+    if label.rpartition(" ")[2].isdecimal():
+        return Numbered(before, label, cell(more, "dim") if more else NOTHING, "title")
+    return (*before, *line((label, "title"), (more, "dim")))
 
 
 def _doing(process: Process) -> Line:

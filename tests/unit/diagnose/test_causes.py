@@ -27,3 +27,9 @@ def test_causes_never_form_a_cycle() -> None:
             assert at not in seen
             seen.add(at)
             at = chosen.get(at)
+
+
+def test_a_rank_with_more_to_compute_explains_that_the_others_wait_for_it_in_a_collective() -> None:
+    waits, slow = finding("rank-stuck-in-collective"), finding("straggler-worker")
+
+    assert with_causes([waits, slow]) == {waits: "straggler-worker"}

@@ -196,6 +196,11 @@ def test_an_event_loop_that_joins_a_thread_which_asks_that_loop_is_told_to_await
 
     [finding] = found(standing_still.check, job(joins, waiting(101, *asks, name="long-query")))
 
+    assert finding.summary == (
+        "a coroutine or callback blocks the event loop of main (100): it waits for the end of "
+        "another thread at data.py:38 rank, and thread long-query for the result of a future at "
+        "data.py:28 score"
+    )
     assert "run_coroutine_threadsafe comes from that loop" in finding.cause
     assert "await the coroutine itself" in finding.advice
     assert "asyncio.Lock" not in finding.advice

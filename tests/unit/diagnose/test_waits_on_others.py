@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.model.ids import SegmentId, SegmentUse
@@ -480,3 +482,29 @@ def test_ranks_of_mp_spawn_wait_for_their_sibling_that_is_not_in_the_collective(
 
     assert {each.verdict for each in found} == {"progress"}
     assert {each.links[-1].process for each in found} == {pid(300)}
+
+
+@pytest.mark.parametrize(
+    ("state", "waits_for"),
+    [
+        ("R", "the other ranks in the backward pass <- rank 1 runs, train.py:49 step"),
+        ("S", "a lock or condition of its own process, train.py:49 step"),
+    ],
+    ids=["another rank works", "all wait"],
+)
+def test_a_rank_that_waits_in_the_backward_pass_waits_for_the_rank_that_works(
+    state: str, waits_for: str
+) -> None:
+    """DistributedDataParallel reduces gradients there in native code, without a call to show."""
+    stack = ("torch/autograd/graph.py:_engine_run_backward", "train.py:step:49")
+    locked = WaitedOn("futex", "futex")
+
+    def rank(number: int, main: Thread) -> Process:
+        threads = [main, thread(number + 50, name="gloo_tcp_loop")]
+        return process(number, "rank", label=f"rank {number - 300}", threads=threads, segments=())
+
+    waits = rank(300, thread(300, *stack, waits=locked))
+    works = rank(301, thread(301, *stack, state=state, waits=None if state == "R" else locked))
+
+    found = chain_of(snapshot_of(main(state="R"), waits, works), "rank 0")
+    assert found == f"rank 0 waits for {waits_for}"

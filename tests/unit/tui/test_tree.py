@@ -12,7 +12,7 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.waits import WaitGraph
 from mpwatch.tui.elements.page import Order
 from mpwatch.tui.elements.snapshot_view import SnapshotView
-from mpwatch.tui.elements.styled_text import text_of
+from mpwatch.tui.elements.styled_text import drawn, text_of
 from mpwatch.tui.pages import tree
 from tests.builders.screen_job import MAIN, worker_id
 from tests.tui import scripted
@@ -40,6 +40,22 @@ def test_siblings_sort_by_a_column_and_unknown_values_go_last(view: SnapshotView
     found = tree.nodes(view, Order("SHM"))
 
     assert found[-1].process.label == "resource-tracker"
+
+
+@pytest.mark.parametrize(
+    ("width", "name"),
+    [(20, "subproc… 3"), (27, "subproc_vec_en… 3"), (40, "subproc_vec_env._worker 3")],
+)
+def test_a_name_that_has_to_be_cut_keeps_its_number(width: int, name: str) -> None:
+    job = loader_job()
+    long = replace(job.processes[1], label="subproc_vec_env._worker 3")
+    view = SnapshotView(replace(job, processes=(job.processes[0], long)))
+    found = tree.nodes(view, Order())[1]
+
+    shown = text_of(drawn(tree.PAGE.row(found, view).cells[0], width))
+
+    assert shown.endswith(f" {name}")
+    assert len(shown) <= width
 
 
 def test_a_process_whose_parent_is_not_observed_is_still_shown() -> None:

@@ -16,6 +16,7 @@ from mpwatch.diagnose.analysis.waits.cases import Case, Mechanism
 from mpwatch.diagnose.analysis.waits.edges import surroundings
 from mpwatch.diagnose.analysis.waits.futures import forked_without_executor
 from mpwatch.diagnose.analysis.waits.interruptions import waits_for_an_interrupted_holder
+from mpwatch.diagnose.analysis.waits.providers import FULL_QUEUE
 from mpwatch.diagnose.analysis.waits.threads import (
     AT_BARRIER,
     FOR_EVENT,
@@ -85,7 +86,7 @@ def waits_for_own_threads(case: Case) -> Mechanism | None:
         "its threads runs."
     )
     if runs_event_loop(waiting[0]):
-        return _blocked_loop(cause, waiting)
+        return _blocked_loop(name, cause, waiting)
     purposes = {purpose(thread) for thread in waiting}
     if AT_BARRIER in purposes:
         cause += f" {_BARRIER}"
@@ -106,13 +107,30 @@ def waits_for_own_threads(case: Case) -> Mechanism | None:
     )
 
 
-def _blocked_loop(cause: str, waiting: Sequence[Thread]) -> Mechanism:
+def _blocked_loop(name: str, cause: str, waiting: Sequence[Thread]) -> Mechanism:
     """A coroutine or callback blocks the event loop that would have to run on."""
-    purposes = {purpose(thread) for thread in waiting} - {IDLE_IN_POOL}
-    if purposes == {FOR_LOCK}:
-        return Mechanism(cause=f"{cause} {LOOP_BLOCKED} {LOCK_IN_COROUTINE}", advice=ADVICE_LOOP)
-    result = "" if purposes.isdisjoint(FOR_RESULTS) else f" {RESULT_OF_LOOP}"
-    return Mechanism(cause=f"{cause} {LOOP_BLOCKED}{result}", advice=ADVICE_AWAIT)
+    first, *others = [each for each in waiting if purpose(each) != IDLE_IN_POOL]
+    purposes = {purpose(thread) for thread in (first, *others)}
+    is_lock = purposes == {FOR_LOCK}
+    why = LOCK_IN_COROUTINE if is_lock else ""
+    if not purposes.isdisjoint(FOR_RESULTS):
+        why = RESULT_OF_LOOP
+    asks = next((each for each in others if purpose(each) in FOR_RESULTS), None)
+    then = f", and thread {asks.name} {purpose(asks)}{_at(asks)}" if asks is not None else ""
+    return Mechanism(
+        cause=f"{cause} {LOOP_BLOCKED} {why}".rstrip(),
+        advice=ADVICE_LOOP if is_lock else ADVICE_AWAIT,
+        headline=(
+            f"a coroutine or callback blocks the event loop of {name}: it waits "
+            f"{purpose(first)}{_at(first)}{then}."
+        ),
+    )
+
+
+def _at(thread: Thread) -> str:
+    """The line of the program at which a thread is: ` at data.py:30 main`."""
+    frame = user_frame(thread.stack)
+    return "" if frame is None else f" at {frame_words(frame)}"
 
 
 def _headline(name: str, waiting: Sequence[Thread]) -> str:
@@ -178,7 +196,7 @@ def _one_thread(case: Case, process: Process, thread: Thread, cause: str) -> Mec
     cause += "Only another thread of the process could end that, and there is none."
     name, what = called(process), purpose(thread)
     if runs_event_loop(thread):
-        return _blocked_loop(cause, [thread])
+        return _blocked_loop(name, cause, [thread])
     if what not in _MISSING:
         return Mechanism(cause=cause, advice=" ".join(_advice_for([thread], {what})))
     forked = [
@@ -188,7 +206,8 @@ def _one_thread(case: Case, process: Process, thread: Thread, cause: str) -> Mec
     ]
     doing = _MISSING[what]
     died = _dead_threads(case, process)
-    if forked and not died:
+    sending = [child for child in forked if _waits_to_send(case, child)]
+    if forked and not died and sending != forked:
         return Mechanism(
             cause=(
                 f"{cause} What is made with threading or queue belongs to one process. "
@@ -202,17 +221,37 @@ def _one_thread(case: Case, process: Process, thread: Thread, cause: str) -> Mec
                 "same context as the processes) and pass it to them. If a thread was to do it, "
                 "read standard error for its traceback."
             ),
-            headline=f"{name} waits {what} of its own, and no thread of it is left to {doing}.",
+            headline=f"{name} waits {what} of its own{_at(thread)}, and no thread of it is left "
+            f"to {doing}.",
         )
+    unread = (
+        f" {all_called(sending)} {'wait' if len(sending) > 1 else 'waits'} for room to send, and "
+        f"{name} takes nothing: likely that thread was to receive it."
+        if sending
+        else ""
+    )
     return Mechanism(
         cause=(
             f"{cause} The thread that was to {doing} has ended or was never started in this "
-            "process. An exception in a thread ends that thread alone; its traceback is on "
-            "standard error."
+            f"process.{unread} An exception in a thread ends that thread alone; its traceback is "
+            "on standard error."
         ),
         evidence=died,
         advice=_ADVICE_THREAD_ENDED,
-        headline=f"{name} waits {what}, and the thread that was to {doing} is gone.",
+        headline=f"{name} waits {what}{_at(thread)}, and the thread that was to {doing} is gone.",
+    )
+
+
+def _waits_to_send(case: Case, child: Process) -> bool:
+    """Whether the main thread of a process waits for room in a queue, pipe or socket.
+
+    Such a process sends through what is made for processes, and not into its copy of a queue.
+    """
+    return any(
+        edge.waiter == child.process
+        and edge.tid == child.pid
+        and (edge.kind in ("pipe-write", "socket-write") or edge.what.startswith(FULL_QUEUE))
+        for edge in case.waits.edges
     )
 
 

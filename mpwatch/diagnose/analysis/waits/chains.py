@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from mpwatch.diagnose.analysis.index import Index, derived
+from mpwatch.diagnose.analysis.pipes import channels_among
 from mpwatch.diagnose.analysis.stack_patterns import main_thread
 from mpwatch.diagnose.analysis.waits.edges import ReadContext, blocked_for_s, edges_of, surroundings
 from mpwatch.diagnose.analysis.waits.lock_holders import held_lock, words_of
@@ -130,14 +131,25 @@ class ChainBuilder:
             # A parent that only joins may have kept the end of a pair that is for a third process;
             # what a queue is read from is rather written by the parent.
             if edge.kind in ("socket-read", "socket-write"):
-                others = [p for p in others if not self._only_joins(p)] or others
+                others = [p for p in others if not self._is_bystander(p, process, edge)] or others
             kin = [p for p in others if self._is_kin(process, self._processes.get(p))]
         return next((p for p in kin or others if p in self._ends), (kin or others)[0])
 
-    def _only_joins(self, parent: ProcessId) -> bool:
-        """Whether all that a process waits for are exits of its children."""
+    def _is_bystander(self, parent: ProcessId, process: Process, edge: WaitEdge) -> bool:
+        """Whether a process only joins others, and has both ends of the socket of a wait.
+
+        One that has kept only its own end talks to the process that has the other.
+        """
         edges = self._edges[parent]
-        return bool(edges) and all(edge.kind == "child" for edge in edges)
+        if not edges or any(edge.kind != "child" for edge in edges):
+            return False
+        thread = next((each for each in process.threads if each.tid == edge.tid), None)
+        wait = thread.waits_on if thread is not None else None
+        fds = self._processes[parent].sample.fds
+        if wait is None or fds is None or fds.links is None:
+            return True
+        ends = channels_among(wait.targets)
+        return any(link.inode in ends for link in fds.links)
 
     @staticmethod
     def _is_kin(one: Process, other: Process | None) -> bool:

@@ -7,8 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from mpwatch.describe.frames import own_frames
-from mpwatch.diagnose.analysis.distributed.rank_waits import is_rank, launcher_wait, rank_wait
-from mpwatch.diagnose.analysis.distributed.ranks import rank_groups
+from mpwatch.diagnose.analysis.distributed.rank_waits import (
+    OTHERS,
+    is_rank,
+    launcher_wait,
+    rank_wait,
+)
+from mpwatch.diagnose.analysis.distributed.ranks import BACKWARD, is_in_backward, rank_groups
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.pipes import PipeEnds, channels_among, pipe_ends
 from mpwatch.diagnose.analysis.process_queries import (
@@ -25,6 +30,7 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     main_thread,
     own_threads,
     shape_in,
+    shape_of,
     user_frame,
 )
 from mpwatch.diagnose.analysis.waits.file_locks import (
@@ -139,8 +145,13 @@ def _segments_known(snapshot: Snapshot) -> bool:
 
 
 def is_busy(thread: Thread) -> bool:
-    """Whether a thread runs, or did so since the last reading."""
-    return thread.state == "R" or (thread.cpu_percent or 0.0) >= BUSY_PERCENT
+    """Whether a thread runs, or did so since the last reading.
+
+    One that looks for a lock file again and again may be found awake, and waits all the same.
+    """
+    if (thread.cpu_percent or 0.0) >= BUSY_PERCENT:
+        return True
+    return thread.state == "R" and shape_of(thread.stack) != "lock-file"
 
 
 def blocked_for_s(thread: Thread) -> float | None:
@@ -155,7 +166,8 @@ def edges_of(around: ReadContext, process: Process) -> Iterator[WaitEdge]:
     main = main_thread(process)
     lock = held_lock(around.index, process.process)
     for thread in process.threads:
-        if thread.state in ("R", "Z") or thread.name == HOOK_THREAD:
+        is_at_work = thread.state == "R" and is_busy(thread)
+        if is_at_work or thread.state == "Z" or thread.name == HOOK_THREAD:
             continue
         decides = thread is main or (lock is not None and thread is lock.holder)
         edge = _edge(around, process, thread, is_main=decides)
@@ -285,7 +297,13 @@ def _collective_edge(
 
 
 def _edge_of_rank(around: ReadContext, process: Process, thread: Thread) -> WaitEdge | None:
-    """A rank that waits for others to join or to set a key, or the launcher that waits for them."""
+    """A rank that waits for others to join or to set a key, or the launcher that waits for them.
+
+    Also one whose backward pass is done but for what another rank has to add.
+    """
+    late = _late_in_backward(around, process, thread)
+    if late:
+        return _made(process, thread, "futex", f"{OTHERS}{BACKWARD}", late, "stack")
     kind: WaitKind = "child"
     found = launcher_wait(process, thread, around.index.snapshot.living())
     if found is None and any(rank is process for rank in around.ranks):
@@ -296,6 +314,18 @@ def _edge_of_rank(around: ReadContext, process: Process, thread: Thread) -> Wait
     # A poll begins anew each time.
     is_poll = thread.waits_on is not None and thread.waits_on.kind == "timer"
     return replace(edge, since_s=None) if is_poll else edge
+
+
+def _late_in_backward(
+    around: ReadContext, process: Process, thread: Thread
+) -> tuple[ProcessId, ...]:
+    """The ranks that still work, where this one waits in a backward pass without computing."""
+    wait = thread.waits_on
+    if wait is None or wait.kind != "futex" or not is_in_backward(process):
+        return ()
+    others = [rank for rank in around.ranks if rank.process != process.process]
+    mains = {rank.process: main for rank in others if (main := main_thread(rank)) is not None}
+    return tuple(identity for identity, main in mains.items() if is_busy(main))
 
 
 def _edge_from_call(

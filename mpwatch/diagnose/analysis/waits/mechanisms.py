@@ -40,6 +40,7 @@ from mpwatch.diagnose.analysis.waits.cases import (
 )
 from mpwatch.diagnose.analysis.waits.deadlocks import ADVICE as READ_BOTH
 from mpwatch.diagnose.analysis.waits.deadlocks import output_of, unread_pipe
+from mpwatch.diagnose.analysis.waits.file_lock_cycles import kept_file_lock
 from mpwatch.diagnose.analysis.waits.futures import POOL_END, POOL_RESULT, RESULT, Kind, abandoned
 from mpwatch.diagnose.analysis.waits.interruptions import waits_for_an_interrupted_holder
 from mpwatch.diagnose.analysis.waits.managed import managed
@@ -966,6 +967,7 @@ _OF_CYCLES: Sequence[_Way] = (
     _all_at_barrier,
     managed,
     unset_key,
+    kept_file_lock,
     _joins_readers,
     _calls_wait_for_items,
     _joins_one_that_waits_for_it,

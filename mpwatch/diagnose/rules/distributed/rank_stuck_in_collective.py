@@ -179,12 +179,30 @@ def _gone(ranks: Sequence[Process], index: Index) -> list[Process]:
 
 
 def _is_whole_job(ranks: Sequence[Process]) -> bool:
-    """Whether no rank of the group is on another machine, by torch's recorder or WORLD_SIZE."""
+    """Whether no rank of the group is on another machine: by torch's recorder or WORLD_SIZE.
+
+    Where neither tells how many there are, by their connections.
+    """
     if len(ranks) < 2:
         return False
     sizes = {world_size(rank) for rank in ranks} - {None}
     sizes |= {len(each.ranks) for rank in ranks for each in recorded(rank) if each.ranks}
-    return bool(sizes) and max(size or 0 for size in sizes) == len(ranks)
+    if not sizes:
+        return _are_connected_only_to_each_other(ranks)
+    return max(size or 0 for size in sizes) == len(ranks)
+
+
+def _are_connected_only_to_each_other(ranks: Sequence[Process]) -> bool:
+    """Whether every TCP connection of some ranks has its other end in one of them.
+
+    Each rank of a process group has connections to others of it, and to their store.
+    """
+    links = {rank.process: rank.sample.fds.links or () for rank in ranks if rank.sample.fds}
+    ends = {link.inode for each in links.values() for link in each if link.kind == "socket"}
+    peers = [
+        [link.peer for link in each if " > " in (link.address or "")] for each in links.values()
+    ]
+    return len(links) == len(ranks) and all(each and ends.issuperset(each) for each in peers)
 
 
 def _finding(

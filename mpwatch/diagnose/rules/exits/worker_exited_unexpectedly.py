@@ -41,6 +41,8 @@ from mpwatch.diagnose.analysis.process_queries import (
     family_head,
 )
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_shape, main_thread
+from mpwatch.diagnose.analysis.waits.edges import blocked_for_s
+from mpwatch.diagnose.analysis.waits.left_lock_files import left_lock
 from mpwatch.diagnose.known_errors import contains, evidence_of
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
@@ -101,7 +103,22 @@ def check(index: Index) -> Iterator[Finding]:
             found = _in_a_row(index.snapshot, found, head, members)
         if is_doubtful and _ended_well(index, process):
             found = replace(found, **_with_a_content_parent(index.snapshot, members))
-        yield found
+        yield found if ended.signal is None else _with_left_lock(index, found)
+
+
+def _with_left_lock(index: Index, found: Finding) -> Finding:
+    """The finding about a killed process; with the lock file that it left where others wait."""
+    left = left_lock(index)
+    if left is None:
+        return found
+    return replace(
+        found,
+        severity=Severity.CRITICAL,
+        summary=left.headline,
+        evidence=(*found.evidence, *(each for each in left.evidence if each not in found.evidence)),
+        cause=left.cause,
+        advice=left.advice,
+    )
 
 
 @derived
@@ -516,21 +533,44 @@ def _in_a_row(
     """The finding about the parent: the oldest exited workers are dropped as more exit."""
     process, ended = members[-1]
     is_pool = any(calls(own_frames(t.stack), "pool.py:_handle_workers") for t in head.threads)
+    # Forking all the time, the thread for workers may not be recognised by its stack.
+    is_first_thing = ended.signal is None and _take_no_task(snapshot, head, members)
     raised = _raised(snapshot, process)
+    seen = next((words for p, _ in reversed(members) if (words := last_seen(p))), ())
+    at = last_seen(head)
+    what = "workers that end in their initializer" if is_first_thing else _UNEXPECTED
     return replace(
         found,
         severity=max(found.severity, Severity.WARNING),
         process=head.process,
         subject=ended.words,
-        summary=(f"{called(head)} keeps starting processes that end unexpectedly: {ended.words}"),
+        summary=f"{called(head)} keeps starting {what}: {ended.words}",
         evidence=(
             f"{len(members)} recent processes ended this way; the last was {called(process)}",
             *raised,
-            *last_seen(process),
+            *seen,
+            *(f"{called(head)} was {words}" for words in at),
+            *((_TASKS_UNREAD,) if is_first_thing else ()),
         ),
-        cause=_CAUSE_POOL if is_pool else found.cause,
-        advice=found.advice if raised or not is_pool else _ADVICE_POOL,
+        cause=_CAUSE_INITIALIZER if is_first_thing else _CAUSE_POOL if is_pool else found.cause,
+        advice=found.advice
+        if raised or not (is_pool or is_first_thing)
+        else _ADVICE_INITIALIZER
+        if is_first_thing
+        else _ADVICE_POOL,
     )
+
+
+def _take_no_task(
+    snapshot: Snapshot, head: Process, members: Sequence[tuple[Process, Ended]]
+) -> bool:
+    """Whether several workers of a Pool have ended while its full pipe for tasks stayed full."""
+    for thread in head.threads:
+        full = thread.waits_on is not None and thread.waits_on.kind == "pipe-write"
+        if full and calls(own_frames(thread.stack), "pool.py:_handle_tasks"):
+            since_s = snapshot.at_s - (blocked_for_s(thread) or 0.0)
+            return sum(ended.at_s > since_s for _, ended in members) >= IN_A_ROW
+    return False
 
 
 def _raised(snapshot: Snapshot, process: Process) -> tuple[str, ...]:
@@ -583,6 +623,18 @@ _ADVICE_INTERRUPTED = (
 _TAKEN_WELL = (
     "All of them exited at the same time with the code of an uncaught exception, and their parent "
     "exited normally. Their tracebacks are on their standard error."
+)
+_UNEXPECTED = "processes that end unexpectedly"
+_TASKS_UNREAD = "its thread for tasks waits for room in their pipe: no worker takes a task"
+_CAUSE_INITIALIZER = (
+    "A Pool silently starts a new worker for each one that exits, without limit. These end before "
+    "they take their first task, so the function passed as initializer raises (with spawn, also "
+    "the import of the program). A call that waits for a result never returns."
+)
+_ADVICE_INITIALIZER = (
+    "Call that function once in the parent, with the same initargs, before the Pool is made: there "
+    "it raises with its traceback, which each worker also writes to standard error. "
+    "concurrent.futures.ProcessPoolExecutor raises BrokenProcessPool instead of restarting workers."
 )
 _CAUSE_POOL = (
     "A Pool silently starts a new worker for each one that exits, without limit. All of them fail "

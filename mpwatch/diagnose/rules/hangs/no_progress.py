@@ -30,8 +30,10 @@ from mpwatch.diagnose.analysis.waits.blockages import (
     Reason,
     at_one_line_s,
     blockages,
+    stalled_s,
     usual_pause_s,
 )
+from mpwatch.diagnose.analysis.waits.cases import Mechanism
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.analysis.waits.deadlocks import output_of
 from mpwatch.diagnose.analysis.waits.edges import semaphore_users
@@ -43,6 +45,7 @@ from mpwatch.diagnose.analysis.waits.file_locks import (
     is_database,
 )
 from mpwatch.diagnose.analysis.waits.futures import may_set_a_result
+from mpwatch.diagnose.analysis.waits.left_lock_files import left_lock, waiting_for_left_lock
 from mpwatch.diagnose.analysis.waits.left_locks import (
     KeptFile,
     advice_of_kept_file,
@@ -97,11 +100,16 @@ def check(index: Index) -> Iterator[Finding]:
     reported: set[ProcessId] = set()
     quiet = (quiet_s(process, index) for process in index.snapshot.living())
     if any(each is not None and each >= REPORTED_S for each in quiet):
+        left = left_lock(index)
         for blockage in blockages(index):
             reported.add(blockage.process.process)
+            if left is not None:
+                continue
             severity = _severity(index, blockage)
             if severity is not None and not _is_usual(index, blockage):
                 yield _finding(index, blockage, severity)
+        if left is not None:
+            yield _of_left_lock(index, left)
         if not reported:
             yield from _waits_for_one_that_is_idle(index)
             yield from _waits_for_own_threads(index)
@@ -124,6 +132,27 @@ def check(index: Index) -> Iterator[Finding]:
     for computation in lonely_computations(index, ALONE_COMPUTES_S):
         if computation.process.process not in reported:
             yield _of_computation(computation)
+
+
+def _of_left_lock(index: Index, left: Mechanism) -> Finding:
+    """The finding about a lock file that no living process of the job can remove."""
+    first, *others = waiting_for_left_lock(index)
+    for_s = min(stalled_s(each, index) or 0.0 for each in (first, *others))
+    return Finding(
+        rule=RULE,
+        severity=Severity.WARNING if for_s >= WARNED_S else Severity.INFO,
+        process=first.process,
+        others=tuple(each.process for each in others),
+        subject="lock file",
+        summary=left.headline,
+        evidence=(
+            *(each.sentence for each in wait_graph(index).chains[:SHOWN_WAITERS]),
+            f"none of them has made progress for {seconds_text(for_s)}",
+            *left.evidence,
+        ),
+        cause=left.cause,
+        advice=left.advice,
+    )
 
 
 def _severity(index: Index, blockage: Blockage) -> Severity | None:

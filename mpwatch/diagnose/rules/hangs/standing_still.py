@@ -77,13 +77,10 @@ def _may_be_stalled(index: Index, process: Process) -> bool:
 
 
 def _leads_into(chain: WaitChain, reported: Sequence[WaitChain]) -> bool:
-    """Whether a chain leads into a cycle that already has a finding.
-
-    The end of such a chain is the cycle, entered at the same point (see `wait_chains`).
-    """
-    return any(
-        chain.verdict == each.verdict == "cycle" and chain.links[-len(each.links) :] == each.links
-        for each in reported
+    """Whether a chain is, or leads into, a cycle that already has a finding."""
+    members = set(chain.links[chain.cycle_at :])
+    return chain.verdict == "cycle" and any(
+        each.verdict == "cycle" and members == set(each.links[each.cycle_at :]) for each in reported
     )
 
 

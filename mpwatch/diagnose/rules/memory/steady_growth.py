@@ -49,6 +49,7 @@ from mpwatch.diagnose.analysis.process_queries import (
 from mpwatch.diagnose.analysis.shares import shares, work_place, working_share
 from mpwatch.diagnose.analysis.stack_patterns import calls, own_threads
 from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.history import rise
 from mpwatch.model.host import NewFiles
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import FdKind, inode_of
@@ -56,6 +57,8 @@ from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import bytes_text, count_text, rate_text, seconds_text
 
 RULE = "steady-growth"
+KEPT = (0.4, 1.3)
+"""Private memory that is gained for each byte that is read, where what is received is kept."""
 SHOWN = 3
 """Processes whose lines are shown."""
 AHEAD_SHARE = 0.65
@@ -276,8 +279,8 @@ def _numbers(found: Growing, explained: _Explanation) -> Iterator[str]:
         f"{called(process)}: {gained} more {explained.noun} in the last "
         f"{seconds_text(growth.span_s)}, without a plateau or a fall"
     )
-    for other, rise in found.carried:
-        yield f"together with it: {NOUNS[other]} {_pace(other, rise.per_s)}"
+    for other, carried in found.carried:
+        yield f"together with it: {NOUNS[other]} {_pace(other, carried.per_s)}"
 
 
 def _amount(resource: Resource, count: float) -> str:
@@ -395,7 +398,11 @@ def _of_memory(index: Index, found: Growing) -> _Explanation:
             "Store plain values in managed objects and no proxies, and remove what was read. "
             "Send results through a queue. A manager that is shut down frees everything.",
         )
-    return _of_results(index, process, tuple(seen)) or _of_kept(index, process, seen)
+    return (
+        _of_results(index, process, tuple(seen))
+        or _kept_messages(index, found)
+        or _of_kept(index, process, seen)
+    )
 
 
 def _of_results(index: Index, process: Process, seen: tuple[str, ...]) -> _Explanation | None:
@@ -456,6 +463,66 @@ def _of_kept(index: Index, process: Process, seen: list[str]) -> _Explanation:
     )
 
 
+def _kept_messages(index: Index, found: Growing) -> _Explanation | None:
+    """A process that keeps about as much as it receives from others through pipes.
+
+    A thread that receives and hands on empties the queue between the processes, whose bound then
+    holds nothing back.
+    """
+    process, growth = found.process, found.growth
+    own = own_threads(index, process)
+    receiver = next((each for each in own if _receives(each) and own_place(each)), None)
+    read = rise(index.history.of(process.process, "read_bytes"), within_s=growth.span_s)
+    if receiver is None or not KEPT[0] * read <= growth.gained <= KEPT[1] * read:
+        return None
+    at = f"at {own_place(receiver)}"
+    who = "its main thread" if receiver.tid == process.pid else f"its thread {receiver.name}"
+    users = [
+        (each, place)
+        for each in own
+        if each not in (receiver, own[0])
+        and (place := own_place(each)) is not None
+        and not calls(own_frames(each.stack), "queue.py:get")
+    ]
+    passes = receiver.tid != process.pid and bool(users)
+    used = f"its thread {users[0][0].name}, which is at {users[0][1]}," if users else ""
+    return _Explanation(
+        "private memory",
+        (
+            f"it has read {bytes_text(read)} in that time, and keeps {bytes_text(growth.gained)}",
+            *(f"its thread {each.name} is at {place}" for each, place in users[:SHOWN]),
+        ),
+        (
+            f"{who[0].upper()}{who[1:]} receives items from other processes {at} and hands them on "
+            f"faster than {used} uses them. What lies between the two, a queue.Queue without "
+            "maxsize or a list, keeps the rest. A bound of the queue between the processes does "
+            "not help, because that is emptied at once."
+            if passes
+            else f"{who[0].upper()}{who[1:]} receives items from other processes {at}, and about "
+            "as much as it receives is kept: in a list, dict, or buffer that is only ever added "
+            "to, or in a queue.Queue without maxsize."
+        ),
+        (
+            f"Bound what {who} fills {at}, queue.Queue(maxsize=...): it then waits, and the full "
+            "queue between the processes holds back those that send. Or drop old items "
+            "(collections.deque(maxlen=...))."
+            if passes
+            else f"Keep of each item {at} only what is needed later, and bound the rest "
+            "(collections.deque(maxlen=...), queue.Queue(maxsize=...))."
+        ),
+        f"{called(process)} keeps what {who} receives {at}",
+    )
+
+
+def _receives(thread: Thread) -> bool:
+    """Whether a thread takes an item of a queue of multiprocessing, or reads a connection."""
+    frames = own_frames(thread.stack)
+    return any(calls(frames, each) for each in _RECEIVING)
+
+
+_RECEIVING = ("multiprocessing/queues.py:get", "multiprocessing/connection.py:recv")
+
+
 def _other_threads(index: Index, process: Process) -> list[tuple[str, str]]:
     """The names and lines of the threads of the program besides the main one."""
     return [
@@ -497,7 +564,7 @@ def _consumers(index: Index, found: Growing) -> _Consumers | None:
     the reading end as well, but do not read.
     """
     blocked = next(filter(None, (blocked_feeder(index, each) for each in found.processes)), None)
-    if blocked is None:
+    if blocked is None or any(_waits_for_room(index, each) for each in found.processes):
         return None
     producers = {each.process for each in found.processes}
     work = {(each.parent, each.role, _task(each)) for each in found.processes}
@@ -516,6 +583,12 @@ def _consumers(index: Index, found: Growing) -> _Consumers | None:
         f"{fills} {all_called(readers)} {'reads' if len(readers) == 1 else 'read'} it",
         (f"{waits}, read by {all_called(readers)}", *at),
     )
+
+
+def _waits_for_room(index: Index, process: Process) -> bool:
+    """Whether the queue that a process fills has a bound: it was seen to wait for room in it."""
+    found = (each.activity.what for each in shares(index, process))
+    return any(what.startswith("room in a full queue") for what in found)
 
 
 def _task(process: Process) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from mpwatch.diagnose.analysis.idle_time import watched_s
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.newest import own_lines
+from mpwatch.diagnose.analysis.newest import iterated_at, own_lines
 from mpwatch.diagnose.analysis.process_queries import called, children_started_by, generations
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process, Snapshot
@@ -40,6 +40,7 @@ def check(index: Index) -> Iterator[Finding]:
             summary=(
                 f"{called(process)} started {len(spawned)} workers in {len(sets)} sets "
                 f"within {seconds_text(watched)}, each by {spawned[0].sample.start_method}"
+                f"{iterated_at(process)}"
             ),
             evidence=(
                 f"{len(spawned)} workers started by {spawned[0].sample.start_method}",

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from mpwatch.describe.frames import own_frames
 from mpwatch.diagnose.analysis.idle_time import are_stalled, mean_cpu_percent, wait_share, waiting_s
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.newest import own_lines
+from mpwatch.diagnose.analysis.newest import iterated_at, own_lines, own_place
 from mpwatch.diagnose.analysis.process_queries import (
     age_s,
     called,
@@ -19,6 +19,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     loader_owners,
 )
 from mpwatch.diagnose.analysis.shares import (
+    Place,
     core_share,
     doing_words,
     imported_until_s,
@@ -169,7 +170,7 @@ def _finding(
     if share is not None and share < 1:
         evidence.append(f"without this wait main would be at most {times_faster(share)} as fast")
     limit = _limit(index, owner, workers, loads)
-    place = work_place(index, workers)
+    place = work_place(index, workers) or _place_now(workers)
     at = f": they work mostly at {place.words}" if place and place.part >= MAIN_PART else ""
     if limit is not None and limit.provider:
         at = f": they wait mostly for {limit.provider}"
@@ -215,6 +216,18 @@ def _decompress(workers: Sequence[Process]) -> bool:
     return found > len(known) / 2
 
 
+def _place_now(workers: Sequence[Process]) -> Place | None:
+    """The line at which most workers were last seen; `None` where they are at different ones.
+
+    Few stacks are taken on a loaded machine, so that the account may have no line of their work.
+    """
+    threads = [thread for each in workers if (thread := main_thread(each)) is not None]
+    found = Counter(place for each in threads if (place := own_place(each)) is not None)
+    for words, count in found.most_common(1):
+        return Place(words, count / len(workers))
+    return None
+
+
 def _of_workers(workers: Sequence[Process], at: str) -> str:
     """The workers' line as the end of a summary: `, its 2 workers work mostly at data.py:25 f`."""
     if not at:
@@ -225,13 +238,29 @@ def _of_workers(workers: Sequence[Process], at: str) -> str:
     return f": its {len(workers)} workers {verb} {rest}"
 
 
+class _FirstWait(NamedTuple):
+    """From the start of a set of workers until main had its first batch."""
+
+    seconds: float | None
+    """`None` where no reading found main waiting: it may have been shorter than their distance, or
+    main was still busy starting the workers."""
+    is_over: bool = True
+
+    @property
+    def words(self) -> str:
+        """`2.5 s`, `590 ms so far`, `not seen`."""
+        if self.seconds is None:
+            return "not seen"
+        return f"{seconds_text(self.seconds)}{'' if self.is_over else ' so far'}"
+
+
 class _Starts(NamedTuple):
     """Workers that are started again and again, and how long main waits for them each time."""
 
-    waits_s: Sequence[float]
-    """One for each set of workers: from their start until main had its first batch."""
+    waits: Sequence[_FirstWait]
+    """One for each set of workers."""
     share: float
-    """Of the time from the first start to now."""
+    """Of the time from the first start to now, at least."""
     workers: int
     """In each set."""
     span_s: float
@@ -269,28 +298,38 @@ def _start_ups(index: Index, owner: Process, workers: Sequence[Process]) -> _Sta
     if len(sets) < STARTS:
         return None
     ends = [at_s for at_s, _ in sets[1:]] + [snapshot.at_s]
-    waits_s = [_first_wait_s(polls, at_s, end) for (at_s, _), end in zip(sets, ends, strict=True)]
+    waits = [
+        _first_wait(polls, at_s, end, is_last=end == snapshot.at_s)
+        for (at_s, _), end in zip(sets, ends, strict=True)
+    ]
     span_s = snapshot.at_s - sets[0][0]
     method = next((each.start_method for each in workers if each.start_method), None)
-    return _Starts(waits_s, sum(waits_s) / max(span_s, 1.0), sets[-1][1], span_s, method)
+    share = sum(each.seconds or 0.0 for each in waits) / max(span_s, 1.0)
+    return _Starts(waits, share, sets[-1][1], span_s, method)
 
 
-def _first_wait_s(polls: Series, from_s: float, to_s: float) -> float:
-    """Seconds from a time until a reading does not find main waiting for a batch.
+def _first_wait(polls: Series, from_s: float, to_s: float, *, is_last: bool) -> _FirstWait:
+    """The time until two readings in a row do not find main waiting for a batch.
 
-    A reading just after the start may still find main starting the workers.
+    A reading just after the start may still find main starting the workers, and any other may find
+    it awake for a moment.
     """
     has_waited = False
+    since_s: float | None = None
     for point in polls[first_at(polls, from_s) : first_at(polls, to_s)]:
-        if point.value < 1 and has_waited:
-            return point.at_s - from_s
-        has_waited = has_waited or point.value >= 1
-    return to_s - from_s if has_waited else 0.0
+        if point.value >= 1:
+            has_waited, since_s = True, None
+        elif since_s is not None:
+            return _FirstWait(since_s - from_s)
+        elif has_waited:
+            since_s = point.at_s
+    return _FirstWait(to_s - from_s, is_over=not is_last) if has_waited else _FirstWait(None)
 
 
 def _finding_of_starts(owner: Process, starts: _Starts) -> Finding:
     """Describe a loop that waits for the start of its workers again and again."""
-    waits = ", ".join(seconds_text(each) for each in starts.waits_s[-5:])
+    waits = ", ".join(each.words for each in starts.waits[-5:])
+    least = "at least " if any(each.seconds is None for each in starts.waits) else ""
     by = f" by {starts.method}" if starts.method else ""
     lines = own_lines(owner)
     return Finding(
@@ -299,11 +338,12 @@ def _finding_of_starts(owner: Process, starts: _Starts) -> Finding:
         process=owner.process,
         subject="start-up",
         summary=(
-            f"{called(owner)} starts its {counted(starts.workers, 'worker')} again and again, and "
-            f"waits for their first batch {starts.share:.0%} of the time"
+            f"{called(owner)} starts its {counted(starts.workers, 'worker')} again and again"
+            f"{iterated_at(owner)}, and "
+            f"waits for their first batch {least}{starts.share:.0%} of the time"
         ),
         evidence=(
-            f"workers were started{by} {len(starts.waits_s)} times in the last "
+            f"workers were started{by} {len(starts.waits)} times in the last "
             f"{seconds_text(starts.span_s)}",
             f"main waited after each start until it had a batch: {waits}",
             f"without this wait main would be at most {times_faster(starts.share)} as fast",

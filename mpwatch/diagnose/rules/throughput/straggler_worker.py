@@ -19,8 +19,8 @@ from mpwatch.diagnose.analysis.process_queries import (
     loader_owners,
 )
 from mpwatch.diagnose.analysis.shares import (
+    Place,
     doing_words,
-    is_work,
     shares,
     times_faster,
     waiting_share,
@@ -142,6 +142,7 @@ def _finding_of_ranks(
     """Describe the rank for which the others wait in each step."""
     place = work_place(index, [slow])
     at = f" at {place.words}" if place is not None else ""
+    has_more = place is not None and _has_more_of_the_same(index, slow, others, place)
     evidence = [
         f"{called(each)}: {words}"
         for each in (slow, *others[:3])
@@ -160,58 +161,55 @@ def _finding_of_ranks(
         subject="ranks",
         summary=(
             f"{all_called(others, 3)} {waits} {waited:.0%} of the time in collectives for "
-            f"{called(slow)}, which works{at}"
+            f"{called(slow)}, which {'has more to compute' if has_more else 'works'}{at}"
         ),
         evidence=tuple(evidence),
         cause=(
             f"A collective ends when all ranks have entered it. {called(slow)} does more before it "
-            f"enters than the others, in each step{_how(index, slow, others)}; the ranks that wait "
-            "are not the cause."
+            "enters than the others, in each step; the ranks that wait are not the cause."
+            f"{_MORE_OF_THE_SAME if has_more else ''}"
         ),
-        advice=_advice_for_rank(index, slow, others, at),
+        advice=_EVEN_SHARES.format(slow=called(slow))
+        if has_more
+        else (
+            f"Look at what {called(slow)} does{at} that the others do not, or do faster: metrics, "
+            "logging or checkpoints of one rank only, more or longer samples, a busy core. Do it "
+            "less often, share it between the ranks, or do it in another process."
+        ),
     )
 
 
-def _how(index: Index, slow: Process, others: Sequence[Process]) -> str:
-    """What distinguishes the work of a slow rank, as far as their lines show it."""
-    are_same = _do_the_same(index, slow, others)
-    if are_same is None:
-        return ""
-    if are_same:
-        return (
-            ": it is at the same lines as they, for longer, so its batches are larger, its samples "
-            "longer, or its core is slower or shared"
-        )
-    return ": it works where they do not"
+_MORE_OF_THE_SAME = (
+    " All of them run the same code there, and it computes several times as long as any other: its "
+    "part of the data is larger, by more samples or longer ones."
+)
+_EVEN_SHARES = (
+    "Give every rank as much to compute in each step, at the line that divides the data (the "
+    "sampler, or what splits a batch): deal samples that are sorted by length out in turn, or pack "
+    "them by their total length, instead of one contiguous part for each rank. Look what {slow} "
+    "gets: log the shape of its batch beside that of another rank."
+)
 
 
-def _advice_for_rank(index: Index, slow: Process, others: Sequence[Process], at: str) -> str:
-    """What to change, by whether the slow rank works where the others do."""
-    if _do_the_same(index, slow, others):
-        return (
-            f"Compare the shapes of the batches of {called(slow)}{at} with those of the others. "
-            "Deal the data so that each step is equal work for all ranks: batches of similar "
-            "length, every rank each Nth of them (order[rank::world_size]), and no contiguous part "
-            "of sorted data for each rank. If the batches are equal, look at what else uses its "
-            "core or its device."
-        )
-    return (
-        f"Look at what {called(slow)} does{at} that the others do not, or do faster: metrics, "
-        "logging or checkpoints of one rank only, more or longer samples, a busy core. Do it less "
-        "often, share it between the ranks, or do it in another process."
-    )
+def _has_more_of_the_same(
+    index: Index, slow: Process, others: Sequence[Process], place: Place
+) -> bool:
+    """Whether the other ranks are seen at the line of the slow one, and compute far less.
+
+    A rank on a slow core computes as much as the others, and one that writes a checkpoint is where
+    the others are not.
+    """
+    for each in others:
+        if all(share.activity.place != place.words for share in shares(index, each)):
+            return False
+    most = max(_computing_share(index, each) for each in others)
+    return _computing_share(index, slow) >= FACTOR * max(most, TURN_SHARE)
 
 
-def _do_the_same(index: Index, slow: Process, others: Sequence[Process]) -> bool | None:
-    """Whether a rank works mostly at a line where others work too; `None` if not known."""
-    place = work_place(index, [slow])
-    theirs = {
-        each.activity.place
-        for other in others
-        for each in shares(index, other)
-        if is_work(each.activity) and each.activity.place
-    }
-    return place.words in theirs if place is not None and theirs else None
+def _computing_share(index: Index, process: Process) -> float:
+    """The share of the time in which the main thread ran on a core."""
+    found = shares(index, process)
+    return sum(each.share for each in found if each.activity.kind == "computing")
 
 
 def _waited_for(index: Index, owner: Process, slow: Process) -> float:

@@ -230,6 +230,25 @@ def test_notes_missing_between_received_ones_are_counted(observed: ObservedHooks
     assert found[0].data == {}
 
 
+def test_a_hook_is_behind_until_what_its_hello_announced_has_arrived(
+    observed: ObservedHooks,
+) -> None:
+    """Until then it is not known what was lost."""
+    hook = observed.hook()
+    observed.clients.watch([observed.sample])
+    hook.accept()
+    hook.introduce(own={"records": 7, "notes": 2})
+    observed.poll()
+    behind = [observed.clients.is_behind]
+
+    for kind, payload in ((wire.RECORDS, records(5, 6, lost=5)), (wire.NOTE, note(1))):
+        hook.say(kind, payload)
+        observed.poll()
+        behind.append(observed.clients.is_behind)
+
+    assert behind == [True, True, False]
+
+
 def test_of_two_concurrent_notes_the_later_number_may_have_the_earlier_time(
     observed: ObservedHooks,
 ) -> None:

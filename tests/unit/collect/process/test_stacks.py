@@ -352,3 +352,25 @@ def test_a_pending_stop_counts_as_stopping(proc: FakeProc) -> None:
     proc.write("10/task/10/status", status.replace(f"SigPnd:\t{0:016x}", f"SigPnd:\t{pending}"))
 
     assert stops_of(str(proc), 10) == Stops("S", 0, is_stopping=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "found"),
+    [
+        ("RolloutWorker.run", "/job/train.py", "RolloutWorker"),
+        ("main.<locals>.RolloutWorker.run", "/job/train.py", "RolloutWorker"),
+        ("run", "/job/train.py", ""),
+        ("RolloutWorker.work", "/job/train.py", ""),
+        ("BaseProcess.run", "/lib/multiprocessing/process.py", ""),
+    ],
+    ids=["a subclass", "a local subclass", "before Python 3.11", "another method", "a target"],
+)
+def test_the_class_whose_run_method_a_child_runs_is_kept(name: str, file: str, found: str) -> None:
+    boot = frame("BaseProcess._bootstrap", "/lib/multiprocessing/process.py")
+    parent = frame("Launcher.run", "/job/launch.py"), boot
+    inner = frame("sleep", "/job/train.py"), frame(name, file)
+
+    [stack] = parse_dump(TEN, 7.0, json.dumps([thread(10, *inner, boot, *parent)]).encode())
+
+    assert stack.target_class == found
+    assert stack.frames[1].function == name.rpartition(".")[2]

@@ -269,6 +269,31 @@ def test_a_pool_that_restarts_its_workers_is_named_as_a_pool() -> None:
     assert "standard error" in finding.advice
 
 
+@pytest.mark.parametrize(
+    ("full_s", "words"),
+    [
+        (50.0, "main (100) keeps starting workers that end in their initializer: exit code 1"),
+        (3.0, "main (100) keeps starting processes that end unexpectedly: exit code 1"),
+    ],
+    ids=["no task was taken", "tasks were taken until now"],
+)
+def test_workers_of_a_pool_that_take_no_task_end_in_their_initializer(
+    full_s: float, words: str
+) -> None:
+    writes = WaitedOn("pipe-write", "write", ("pipe:[500]",))
+    tasks = thread(102, "multiprocessing/pool.py:_handle_tasks", waits=writes, still_s=full_s)
+    handler = thread(101, "multiprocessing/pool.py:_handle_workers")
+    waits = thread(MAIN, "multiprocessing/pool.py:next", "train.py:main:52")
+    pool = main(threads=[waits, handler, tasks])
+
+    finding = only(worker_exited_unexpectedly.check, snapshot_of(pool, *in_a_row(12)))
+
+    assert finding.summary == words
+    assert "main (100) was last seen at train.py:52 main" in finding.evidence
+    assert ("before they take their first task" in finding.cause) == (full_s > 10)
+    assert ("with the same initargs" in finding.advice) == (full_s > 10)
+
+
 def test_a_few_replaced_workers_are_no_restart_loop() -> None:
     few = only(worker_exited_unexpectedly.check, snapshot_of(main(), *in_a_row(4)))
     ended = snapshot_of(main(ended=exited(MAIN, at_s=NOW_S - 1, exit_code=1)), *in_a_row(12))

@@ -293,6 +293,28 @@ def test_an_event_of_threading_of_which_children_have_copies_is_told_as_that() -
     assert "copy" not in alone.cause
 
 
+def test_children_that_wait_to_send_put_nothing_into_their_copies_of_a_queue() -> None:
+    """A thread of main that was to receive from them has died."""
+    gets = ("threading.py:wait", "queue.py:get", "train.py:__iter__:22")
+    puts = ("multiprocessing/queues.py:put", "data.py:stream:19")
+
+    def job(waits: WaitedOn) -> Snapshot:
+        child = one(300, waits, *puts, start_method="fork")
+        return snapshot_of(one(MAIN, LOCK, *gets), child, segments=(semaphore(MAIN, 300),))
+
+    [finding] = found(standing_still.check, job(at_semaphore()))
+
+    assert finding.summary == (
+        "main (100) waits for an item of a queue at train.py:22 __iter__, and the thread that was "
+        "to put it is gone"
+    )
+    assert "copy" not in finding.cause
+    assert "actor 0 (300) waits for room to send, and main (100) takes nothing" in finding.cause
+    sleeps = WaitedOn("timer", "clock_nanosleep", timeout_s=9.0)
+    [other] = found(standing_still.check, job(sleeps))
+    assert "actor 0 (300) was forked and has a copy of it" in other.cause
+
+
 LOOP = ("selectors.py:select", "asyncio/base_events.py:_run_once", "train.py:worker:17")
 
 

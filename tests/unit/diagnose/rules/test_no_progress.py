@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.waits.blockages import stalled_s
+from mpwatch.diagnose.rules.exits import worker_exited_unexpectedly
 from mpwatch.diagnose.rules.hangs import no_progress
 from mpwatch.model.account import Account, Activity, Bucket, ProcessAccount, Tally, ThreadAccount
 from mpwatch.model.findings import Finding, Severity
@@ -650,6 +653,61 @@ def test_a_lock_file_that_a_killed_process_may_have_left_is_a_warning() -> None:
     assert "waits for a lock file at data.py:48 load_ops" in finding.summary
     assert any("prebuild (301) ended" in each for each in finding.evidence)
     assert not any("lock file that it had" in each for each in other.evidence)
+
+
+CHILD_WAIT = WaitedOn("child", "wait4", (f"pid {CHILD}",))
+BATON = ("torch/utils/file_baton.py:wait", "data.py:load_ops:48")
+
+
+def builds(*more: Process, top: Process | None = None, **awake: Any) -> Any:
+    """Main joins a process that has polled for a lock file for 40 s; with its account."""
+    sleeps = WaitedOn("timer", "clock_nanosleep", timeout_s=0.1)
+    waits = thread(CHILD, *BATON, **(awake or {"waits": sleeps, "still_s": 40.0}))
+    joins = thread(MAIN, "train.py:main:64", waits=CHILD_WAIT, still_s=40.0)
+    rank = process(CHILD, role="spawned", label="rank 0", segments=(), threads=[waits])
+    tries = {Activity("waiting", "a lock file", "lock"): 1.0}
+    job = snapshot_of(top or main(threads=[joins], segments=()), rank, *more)
+    return with_shares(job, p300=tries), history({(CHILD, "cpu_percent"): line(0.0, seconds=60.0)})
+
+
+@pytest.mark.parametrize("awake", [{}, {"state": "R", "still_s": 0.0}], ids=["asleep", "awake"])
+def test_a_lock_file_for_which_the_whole_job_waits_was_left_by_a_process_that_ended(
+    awake: dict[str, Any],
+) -> None:
+    """A reading may find it between two sleeps."""
+    finding = only(no_progress.check, *builds(**awake))
+
+    assert finding.severity is Severity.WARNING
+    assert finding.summary == (
+        "rank 0 (300) waits for a lock file at data.py:48 load_ops that no living process of this "
+        "job has made"
+    )
+    assert "or another job has it now" in finding.cause
+    assert "`lock` in the directory of the build" in finding.advice
+
+
+def test_a_killed_process_has_left_the_lock_file_for_which_the_others_wait() -> None:
+    builder = process(301, role="spawned", label="prebuild", ended=exited(301, signal=9))
+
+    finding = only(worker_exited_unexpectedly.check, *builds(builder))
+
+    assert finding.severity is Severity.CRITICAL
+    assert finding.summary.endswith(
+        "a lock file at data.py:48 load_ops that prebuild (301) left when a signal ended it"
+    )
+    assert "prebuild (301) ended: signal 9 (SIGKILL)" in finding.evidence
+    assert "Remove the file" in finding.advice
+
+
+def test_a_lock_file_that_a_process_at_work_may_have_is_not_called_left() -> None:
+    """One process builds, and main computes: either may have made the file."""
+    works = process(301, "spawned", label="rank 1", threads=[thread(301, "a.py:b", state="R")])
+    busy = main(threads=[thread(MAIN, "train.py:main:3", state="R")], segments=())
+
+    for job, past in (builds(works), builds(top=busy)):
+        assert not any(
+            "no living process" in each.summary for each in found(no_progress.check, job, past)
+        )
 
 
 def test_a_job_that_waits_for_a_thread_of_main_is_told_where_its_threads_are() -> None:

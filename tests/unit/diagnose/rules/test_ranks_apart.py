@@ -16,16 +16,19 @@ from tests.builders.snapshots import (
     MAIN,
     cpu,
     exited,
+    fds,
     found,
     main,
     only,
     pid,
     process,
     snapshot_of,
+    socket,
     thread,
 )
 
 C10D = "torch/distributed/distributed_c10d.py"
+ADDRESS = "tcp 127.0.0.1:41000 > 127.0.0.1:29500"
 BACKWARD = "torch/autograd/graph.py:_engine_run_backward"
 
 
@@ -238,6 +241,28 @@ def test_ranks_that_have_made_different_numbers_of_groups_do_not_meet_in_the_nex
     assert finding.severity is Severity.CRITICAL
     assert finding.summary == "all 2 ranks are in new_group, and do not meet there"
     assert "called by some of the ranks only" in finding.cause
+
+
+@pytest.mark.parametrize(
+    ("peers", "are_told"),
+    [((701, 700), True), ((701, None), False), ((None, None), False)],
+    ids=["only each other", "one talks to another machine", "unknown"],
+)
+def test_ranks_without_a_world_size_are_all_if_they_are_connected_only_to_each_other(
+    peers: tuple[int | None, int | None], are_told: bool
+) -> None:
+    """`mp.spawn` with init_process_group(rank=..., world_size=...) sets no environment."""
+    making = (f"{C10D}:_new_process_group_helper", f"{C10D}:new_group", "train.py:make:18")
+    ranks = [
+        rank(number, *making, fds=fds(9, links=[socket(5, 700 + number, peer, ADDRESS)]))
+        for number, peer in enumerate(peers)
+    ]
+
+    findings = found(rank_stuck_in_collective.check, snapshot_of(main(), *ranks))
+
+    assert [each.summary for each in findings] == [
+        "all 2 ranks are in new_group, and do not meet there"
+    ] * are_told
 
 
 def test_the_process_that_has_started_the_other_ranks_is_one_of_them() -> None:

@@ -11,7 +11,7 @@ from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.rules.hangs import standing_still
 from mpwatch.model.ids import SegmentId
-from mpwatch.model.samples import FdLink, WaitedOn
+from mpwatch.model.samples import FdLink, HeldLock, LockHolder, WaitedOn
 from mpwatch.model.snapshot import Process, Segment
 from tests.builders.snapshots import (
     MAIN,
@@ -334,11 +334,11 @@ def test_a_subprocess_whose_errors_nobody_reads_is_named_with_that_output() -> N
 
 
 def test_a_child_waits_for_its_sibling_rather_than_for_the_parent_that_joins_it() -> None:
-    """The parent keeps the other end of the pair open, and only joins."""
+    """The parent made the pair for them, keeps both ends open, and only joins."""
     asks = WaitedOn("socket-read", "read", ("socket:[700]",))
     mine, other = socket(5, 700, 701), socket(6, 701, 700)
     jobs = [
-        one(MAIN, waits_for_child(300), *JOIN, links=(other,)),
+        one(MAIN, waits_for_child(300), *JOIN, links=(mine, other)),
         one(300, asks, "train.py:should_stop:51", links=(mine,)),
         one(301, at_semaphore(77), "data.py:report:38", links=(other,)),
     ]
@@ -350,6 +350,87 @@ def test_a_child_waits_for_its_sibling_rather_than_for_the_parent_that_joins_it(
     assert chains[0].sentence == (
         "actor 0 waits for socket 700 <- actor 1 waits for semaphore 9:77"
     )
+
+
+def test_workers_wait_for_the_parent_and_not_for_a_sibling_that_inherited_its_ends() -> None:
+    """Each was forked with the parent's ends of the pairs before; only the parent uses them."""
+
+    def asks(inode: int) -> WaitedOn:
+        return WaitedOn("socket-read", "read", (f"socket:[{inode}]",))
+
+    ours, theirs = (socket(6, 701, 700), socket(7, 703, 702)), (700, 702)
+    jobs = [
+        one(MAIN, waits_for_child(300), *JOIN, links=ours),
+        one(300, asks(700), "data.py:env_worker:10", links=(socket(5, theirs[0], 701),)),
+        one(301, asks(702), "data.py:env_worker:10", links=(socket(5, theirs[1], 703), ours[0])),
+    ]
+
+    finding = only(standing_still.check, snapshot_of(*jobs))
+
+    assert "main (100) waits for the exit of actor 0 (300), which waits for" in finding.summary
+    assert "actor 1" not in finding.summary
+
+
+def test_a_cycle_is_one_finding_wherever_another_process_enters_it() -> None:
+    sends = WaitedOn("socket-write", "write", ("socket:[700]",))
+    receives = WaitedOn("socket-read", "read", ("socket:[711]",))
+    jobs = [
+        one(MAIN, waits_for_child(301), *JOIN),
+        one(300, sends, "train.py:ask:51", links=(socket(5, 700, 701), socket(6, 710, 711))),
+        one(301, receives, "data.py:answer:38", links=(socket(5, 701, 700), socket(6, 711, 710))),
+    ]
+
+    finding = only(standing_still.check, snapshot_of(*jobs))
+
+    assert "actor 0 (300) and actor 1 (301) wait for each other" in finding.summary
+
+
+def sweep(file: str) -> list[Process]:
+    """A worker keeps a lock while it waits for the pruner's answer, and the pruner for the lock."""
+    asks = WaitedOn("socket-read", "read", ("socket:[700]",))
+    blocked = WaitedOn("unknown", "fcntl", (file,), (3,), holder=LockHolder(300, "python"))
+    mine, other = socket(5, 700, 701), socket(6, 701, 700)
+    data = FdLink(3, "file", file, None, True)
+    held = replace(fds(9, links=(mine, data)), locks=(HeldLock(file, "fcntl", True, 300),))
+
+    def tries(number: int, line: str, *links: FdLink, label: str) -> Process:
+        at = thread(number, line, waits=blocked, still_s=STILL)
+        opened = fds(9, links=(data, *links))
+        return process(number, "spawned", label=label, fds=opened, threads=[at], segments=())
+
+    asking = thread(300, "train.py:should_stop:51", waits=asks, still_s=STILL)
+    return [
+        one(MAIN, waits_for_child(300), *JOIN, links=(mine, other)),
+        tries(299, "data.py:report:38", other, label="pruner"),
+        process(300, "spawned", label="worker 0", fds=held, threads=[asking], segments=()),
+        tries(301, "data.py:start:30", label="worker 1"),
+    ]
+
+
+def test_a_lock_on_a_file_that_is_kept_while_its_holder_waits_is_one_finding() -> None:
+    """Main and worker 1 lead into the cycle at different points."""
+    finding = only(standing_still.check, snapshot_of(*sweep("/tmp/trials.db")))
+
+    assert finding.summary == (
+        "worker 0 (300) holds the lock on /tmp/trials.db while it waits at train.py:51 should_stop,"
+        " and pruner (299) waits for that lock at data.py:38 report"
+    )
+    assert "until commit() or rollback() is called" in finding.cause
+    assert "Commit right after the statement at data.py:30 start" in finding.advice
+
+
+def test_a_kept_lock_on_a_plain_file_is_not_called_a_transaction() -> None:
+    finding = only(standing_still.check, snapshot_of(*sweep("/tmp/cache.lock")))
+
+    assert "SQLite" not in finding.cause
+    assert "Release the lock that is taken at data.py:30 start" in finding.advice
+
+
+def test_a_holder_that_works_keeps_no_one_in_a_cycle() -> None:
+    jobs = sweep("/tmp/trials.db")
+    jobs[2] = replace(jobs[2], threads=(thread(300, "train.py:fit:8", state="R"),))
+
+    assert found(standing_still.check, snapshot_of(*jobs)) == []
 
 
 def test_a_program_at_its_end_that_joins_waiting_children_may_have_raised() -> None:

@@ -21,7 +21,7 @@ from mpwatch.model.host import FilesKey, NewFiles
 from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.samples import FdLink, ThreadSample, WaitedOn
 from mpwatch.model.snapshot import FileLine, Process, Snapshot, WorkerLoad
-from tests.builders.accounts import COMPUTES, with_shares
+from tests.builders.accounts import COMPUTES, IS_AHEAD, SLEEPS, with_shares
 from tests.builders.snapshots import (
     MAIN,
     MIB,
@@ -379,6 +379,16 @@ def test_the_readers_of_a_full_pipe_are_those_that_were_seen_to_read_it() -> Non
 
     assert "faster than process 202 (202) reads it" in seen.summary
     assert "faster than process 203 (203) reads it" in unseen.summary
+
+
+def test_a_process_that_waits_for_room_in_its_queue_is_not_told_to_give_it_a_bound() -> None:
+    """Its memory grows for another reason, such as a cache that is still filling."""
+    job = with_shares(snapshot_of(feeder(77)), p100={IS_AHEAD: 0.2, SLEEPS: 0.8})
+
+    finding = only(check, job, history(rising("anon_bytes", 4 * GIB, 5 * MIB)))
+
+    assert "has ever more private memory" in finding.summary
+    assert "maxsize" not in finding.advice
 
 
 def test_a_feeder_that_mostly_waits_for_room_is_known_also_between_two_items() -> None:
@@ -928,3 +938,43 @@ def test_results_that_a_pool_makes_faster_than_main_uses_them_are_named() -> Non
     assert "threading.Semaphore(n)" in finding.advice
     for keeps_up in (with_pool(main_works=0.95, idle=0.6), with_pool(main_works=0.4, idle=0.1)):
         assert "It keeps what it allocates" in only(check, keeps_up, past).cause
+
+
+def receives(read_per_s: float, *consumer: str) -> list[Finding]:
+    """Main sleeps, one of its threads receives from processes, and another works, if any."""
+    gets = ("multiprocessing/queues.py:get", "data.py:run:56")
+    threads = [thread(MAIN, "train.py:main:9"), thread(101, *gets, name="receiver")]
+    threads += [thread(102, *consumer, name="learner")] if consumer else []
+    series = rising("anon_bytes", 4 * GIB, 5 * MIB)
+    past = history({**series, (MAIN, "read_bytes"): line(0.0, read_per_s, 60)})
+    return found(check, snapshot_of(main(threads=threads)), past)
+
+
+def test_items_that_a_thread_receives_faster_than_another_uses_them_are_kept_between() -> None:
+    [finding] = receives(6 * MIB, "data.py:train:44")
+
+    assert finding.summary.startswith(
+        "main (100) keeps what its thread receiver receives at data.py:56 run: +5.0M/s"
+    )
+    assert "faster than its thread learner, which is at data.py:44 train," in finding.cause
+    assert "a queue.Queue without maxsize or a list" in finding.cause
+    assert "Bound what its thread receiver fills at data.py:56 run" in finding.advice
+    assert "holds back those that send" in finding.advice
+
+
+@pytest.mark.parametrize(
+    ("read_per_s", "consumer", "says"),
+    [
+        (6 * MIB, ("queue.py:get", "data.py:train:40"), "about as much as it receives is kept"),
+        (MIB / 4, ("data.py:train:44",), "It keeps what it allocates"),
+        (90 * MIB, ("data.py:train:44",), "It keeps what it allocates"),
+    ],
+    ids=["the consumer waits for items", "it reads little", "it reads much more"],
+)
+def test_memory_that_is_not_what_waits_between_two_threads_is_not_called_that(
+    read_per_s: float, consumer: tuple[str, ...], says: str
+) -> None:
+    [finding] = receives(read_per_s, *consumer)
+
+    assert says in finding.cause
+    assert "faster than its thread learner" not in finding.cause

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from mpwatch.diagnose.rules.throughput.straggler_worker import check
-from mpwatch.model.account import Activity
+from mpwatch.model.account import NO_CORE, Activity
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import Point
 from mpwatch.model.snapshot import Snapshot
@@ -80,11 +80,16 @@ def test_processes_that_wait_for_other_reasons_have_no_straggler(healthy: Snapsh
     assert found(check, healthy) == []
 
 
-def ranks(slow: float = 0.95, waits: float = 0.7, works: float = 0.2) -> Snapshot:
+SAVES = Activity("computing", "Python code", place="train.py:55 save")
+
+
+def ranks(
+    slow: float = 0.95, waits: float = 0.7, works: float = 0.2, mine_is: Activity = SAVES
+) -> Snapshot:
     """Rank 0, which computes, and two others."""
     job = [process(n, "rank", label=f"rank {n - 200}") for n in (200, 201, 202)]
     other = {IN_ALL_REDUCE: waits, COMPUTES: works, SLEEPS: 1 - waits - works}
-    mine = {COMPUTES: slow, IN_ALL_REDUCE: 1 - slow}
+    mine = {mine_is: slow, IN_ALL_REDUCE: 1 - slow}
     return with_shares(snapshot_of(main(), *job), p200=mine, p201=other, p202=other)
 
 
@@ -95,21 +100,32 @@ def test_a_rank_that_works_while_the_others_wait_in_collectives_is_named() -> No
     assert finding.process == pid(200)
     assert finding.summary == (
         "rank 1 (201) and rank 2 (202) wait 79% of the time in collectives for rank 0 (200), which "
-        "works at train.py:30 step"
+        "works at train.py:55 save"
     )
     assert "at least 21% of its present time" in finding.evidence[-1]
-    assert "at the same lines as they, for longer" in finding.cause
-    assert "(order[rank::world_size])" in finding.advice
+    assert "metrics, logging or checkpoints of one rank only" in finding.advice
 
 
-def test_a_rank_that_works_where_the_others_do_not_is_told_from_one_with_more_data() -> None:
-    job = [process(n, "rank", label=f"rank {n - 200}") for n in (200, 201)]
-    alone = {Activity("computing", "Python code", place="report.py:14 report"): 0.95}
-    other = {IN_ALL_REDUCE: 0.79, COMPUTES: 0.2}
-    finding = only(check, with_shares(snapshot_of(main(), *job), p200=alone, p201=other))
+def test_a_rank_that_computes_longer_at_the_line_of_the_others_has_more_data() -> None:
+    finding = only(check, ranks(waits=0.79, mine_is=COMPUTES))
 
-    assert "it works where they do not" in finding.cause
-    assert "of one rank only" in finding.advice
+    assert finding.summary.endswith("rank 0 (200), which has more to compute at train.py:30 step")
+    assert "its part of the data is larger" in finding.cause
+    assert "sorted by length out in turn" in finding.advice
+
+
+def test_a_rank_that_waits_for_a_core_at_the_line_of_the_others_may_have_as_much_data() -> None:
+    mine = {COMPUTES: 0.2, NO_CORE: 0.75, IN_ALL_REDUCE: 0.05}
+    job = ranks(waits=0.79)
+    shares = {
+        "p201": {COMPUTES: 0.2, IN_ALL_REDUCE: 0.8},
+        "p202": {COMPUTES: 0.2, IN_ALL_REDUCE: 0.8},
+    }
+
+    finding = only(check, with_shares(job, p200=mine, **shares))
+
+    assert "which works at train.py:30 step" in finding.summary
+    assert "a busy core" in finding.advice
 
 
 @pytest.mark.parametrize(

@@ -72,9 +72,26 @@ def test_the_measured_share_of_waiting_is_reported() -> None:
     finding = only(loader_starvation.check, job, BUSY)
 
     assert finding.severity is Severity.INFO
-    assert "waits for data 89% of the time" in finding.summary
+    assert finding.summary.endswith(
+        "waits for data 89% of the time: its 2 workers work mostly at data.py:31 decode"
+    )
+    assert "Do less for each item at data.py:31 decode" in finding.advice
     assert "4 batches outstanding, 0 ready" in finding.evidence
     assert any("2 of 2 in data.py:31 decode" in each for each in finding.evidence)
+
+
+def test_workers_that_were_last_seen_at_different_lines_have_none_in_common() -> None:
+    apart = [
+        process(n, worker_id=n - 200, threads=[thread(n, f"data.py:step_{n}", state="R")])
+        for n in (200, 201, 202)
+    ]
+
+    finding = only(
+        loader_starvation.check, snapshot_of(main(), *apart, loaders=(loader(),)), cpu(w200=50)
+    )
+
+    assert finding.summary.endswith("of the time")
+    assert "Move work out of __getitem__" in finding.advice
 
 
 def test_without_the_hook_busy_workers_and_an_idle_main_are_evidence() -> None:
@@ -205,6 +222,26 @@ def test_workers_started_for_each_epoch_are_reported_with_the_cost_of_their_star
     assert "60% of the time" in finding.summary
     assert "workers were started 5 times in the last 50 s" in finding.evidence
     assert "persistent_workers=True" in finding.advice
+
+
+def test_a_first_batch_that_no_reading_found_awaited_is_not_one_after_no_time() -> None:
+    """Main may be busy handing a large dataset to the worker, which waits in no queue."""
+    iterates = ("torch/utils/data/dataloader.py:__next__", "train.py:run_epoch:36")
+    job = snapshot_of(main(threads=[thread(MAIN, *iterates)]), *epochs(50, 40, 30, 20, 1))
+
+    past = first_batches(50, 30, 20, 1, wait_s=7).of(pid(MAIN), "loader_wait")
+    awake = [p._replace(value=0.0) if p.at_s == NOW_S - 27 else p for p in past]
+
+    finding = only(loader_starvation.check, job, history({(MAIN, "loader_wait"): awake}))
+
+    assert finding.summary == (
+        "main (100) starts its 2 workers again and again at train.py:36 run_epoch, and waits for "
+        "their first batch at least 44% of the time"
+    )
+    assert (
+        "main waited after each start until it had a batch: 7.0 s, not seen, 7.0 s, 7.0 s, "
+        "1.0 s so far" in finding.evidence
+    )
 
 
 @pytest.mark.parametrize(

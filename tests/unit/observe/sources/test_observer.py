@@ -43,6 +43,8 @@ class World:
     waited_s: list[float] = field(default_factory=list)
     has_changed: bool = False
     has_hooks: bool = False
+    caught_up_s: float = float("-inf")
+    """When hooks have sent all that they had made at their hello."""
     is_closed: bool = False
 
     def __post_init__(self) -> None:
@@ -50,6 +52,10 @@ class World:
 
     def clock(self) -> float:
         return self.now_s
+
+    @property
+    def are_hooks_behind(self) -> bool:
+        return self.now_s < self.caught_up_s
 
     def poll(self, timeout_s: float) -> list[Input]:
         self.waited_s.append(timeout_s)
@@ -227,3 +233,19 @@ def test_a_process_that_is_being_injected_is_not_touched_by_py_spy() -> None:
     assert set(injected) == {MAIN, WORKER_0}
     observer.close()
     assert world.is_closed
+
+
+@pytest.mark.parametrize(
+    ("behind_s", "least_s", "most_s"),
+    [(0.0, 0.0, 0.0), (2.0, 2.0, 2.2), (9.0, 5.0, 5.2)],
+    ids=["nothing is missing", "until it has arrived", "no longer than that"],
+)
+def test_what_hooks_have_announced_is_waited_for(
+    behind_s: float, least_s: float, most_s: float
+) -> None:
+    """On a loaded machine a hello may arrive long before the records that it announces."""
+    world = World(caught_up_s=100.0 + behind_s)
+
+    observing(world).poll_hooks_for(5.0)
+
+    assert least_s <= world.now_s - 100.0 <= most_s

@@ -68,3 +68,31 @@ def test_the_label_follows_from_the_stack(frames: list[tuple[str, str]], label: 
     found = target_of_stack([Frame(name, file, 1) for name, file in frames], "train.py")
 
     assert (found and found.label(1)) == label
+
+
+@pytest.mark.parametrize(
+    ("file", "class_name", "label"),
+    [
+        ("/job/train.py", "RolloutWorker", "RolloutWorker 1"),
+        ("/job/actors.py", "RolloutWorker", "actors.RolloutWorker 1"),
+        ("/job/train.py", "", "train.run 1"),
+    ],
+)
+def test_the_run_of_a_subclass_is_called_by_its_class(
+    file: str, class_name: str, label: str
+) -> None:
+    frames = [Frame(name, where, 1) for name, where in (("run", file), BOOT[-1])]
+
+    found = target_of_stack(frames, "train.py", class_name)
+
+    assert found is not None
+    assert found.label(1) == label
+
+
+def test_the_class_is_no_name_of_a_function_that_is_the_target() -> None:
+    frames = [Frame(name, where, 1) for name, where in (("act", "/job/train.py"), *BOOT)]
+
+    found = target_of_stack(frames, "train.py", "RolloutWorker")
+
+    assert found is not None
+    assert found.name == "act"
