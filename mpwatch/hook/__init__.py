@@ -73,7 +73,7 @@ def enter(started_by: str, birth: dict[str, Any] | None = None) -> bool:
         return bool(other.enter(started_by, birth))
     if _session is not None and _session.state != "off":
         _session.wake()
-        _session.resume()
+        _session.server.resume()
         _session.server.start_again()
         return True
     refusal = _refusal()

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from .state.call_sites import CallSites
     from .state.loader_state import LoaderStates
     from .state.queue_sampling import QueueSampling
+    from .state.start_checks import StartChecks
     from .state.thread_state import Here, Worker
+    from .transport.process_files import Identity
+    from .transport.server import Server
 
 
 class Context(Protocol):
@@ -35,23 +38,22 @@ class Context(Protocol):
     """Sentences that say what of the hook is missing, and why."""
     gauges: dict[str, Callable[[], Any]]
     """Readings for observers, taken on the hook's thread."""
-    on_request: dict[str, Callable[[], Any]]
+
+    def drop_gauges(self, *names: str) -> None:
+        """Remove readings."""
 
     def itself(self) -> Context:
         """This object; through a proxy, the object behind it."""
         raise NotImplementedError
 
-    def drop_gauges(self, *names: str) -> None:
-        """Remove readings."""
-
     # What wrappers remember between two calls.
     system: System
-    identity: Any
-    """`session.Identity`: which process this is."""
+    identity: Identity
     here: Here
     worker: Worker
     loaders: LoaderStates
     items: QueueSampling
+    start_checks: StartChecks
     origins: CallSites
     births: dict[int, dict[str, Any]]
     patcher: Any
@@ -61,17 +63,10 @@ class Context(Protocol):
     state: str
     is_crashed: bool
 
+    server: Server
+
     def wake(self) -> None:
         """Get files, socket and thread, in a forked child that has none yet."""
-
-    def resume(self) -> None:
-        """Start the thread if a fork left that for later."""
-
-    def stop_thread(self) -> None:
-        """End the thread before a fork."""
-
-    def start_thread(self) -> None:
-        """Start the thread unless it runs."""
 
     def save_now(self) -> None:
         """Write everything out: the process is about to end without exit functions."""

@@ -5,95 +5,109 @@ from __future__ import annotations
 import sys
 
 from . import wire
+from .points.cuda import ON_REQUEST
 from .points.processes import start_method
 from .safe import one_call
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Callable
+    from typing import Any, Protocol
 
-    from .session import Session
+    from .lifecycle.patcher import Patcher
+    from .safe.unpatched import System
+    from .transport.notes import Notes, Problems
+    from .transport.process_files import Files, Identity
+    from .transport.ring import Ring
+    from .transport.server import Server
+
+    class Answering(Protocol):
+        """What replies tell of the hook, and what they ask of it."""
+
+        system: System
+        identity: Identity
+        ring: Ring
+        notes: Notes
+        files: Files
+        patcher: Patcher
+        server: Server
+        gauges: dict[str, Callable[[], Any]]
+        problems: Problems
+        version: str | None
+        stock: dict[str, Any] | None
+        wrapper_ns: int | None
+        jobs: list[Callable[[], None]]
+
+        def leave(self, reason: str) -> None:
+            """Detach the hook."""
 
 
-def hello(session: Session) -> dict[str, Any]:
-    """The first frame; see `wire.HELLO`."""
+def hello(hook: Answering) -> dict[str, Any]:
+    """The first frame of a connection; see `wire.HELLO`."""
     torch = sys.modules.get("torch")
     version = getattr(torch, "__version__", None)
+    identity, files = hook.identity, hook.files
     return {
         "protocol": wire.PROTOCOL,
-        "version": session.version,
+        "version": hook.version,
         "release": wire.RELEASE,
-        "pid": session.identity.pid,
-        "start_ticks": session.identity.start_ticks,
+        "pid": identity.pid,
+        "start_ticks": identity.start_ticks,
         "python": ".".join(map(str, sys.version_info[:3])),
         "torch": str.__str__(version) if isinstance(version, str) else None,
-        "started_by": session.identity.started_by,
-        "since_ns": session.since_ns,
-        "birth": session.identity.birth,
-        "patched": session.patcher.installed(),
-        "missing": dict(session.patcher.missing),
-        "waiting": session.patcher.waiting(),
+        "started_by": identity.started_by,
+        "since_ns": identity.since_ns,
+        "birth": identity.birth,
+        "patched": hook.patcher.installed(),
+        "missing": dict(hook.patcher.missing),
+        "waiting": hook.patcher.waiting(),
         "strategy": sharing_strategy(),
         "start_method": start_method(),
-        "ring": session.ring.path or session.ring_copy.path,
-        "ring_inode": session.ring.inode,
-        "problems": [*session.problems.sentences(), *session.ring_copy.problems],
-        "own": {**own_cost(session), "notes": session.notes.count()},
-        "stock": session.stock,
+        "ring": hook.ring.path or files.copy.path,
+        "ring_inode": hook.ring.inode,
+        "problems": [*hook.problems.sentences(), *files.copy.problems],
+        "own": {**own_cost(hook), "notes": hook.notes.count()},
+        "stock": hook.stock,
     }
 
 
-def sharing_strategy() -> str | None:
-    """How tensors are shared, or `None` before `torch.multiprocessing` is loaded."""
-    module = sys.modules.get("torch.multiprocessing")
-    return getattr(module, "_sharing_strategy", None)
-
-
-def own_cost(session: Session) -> dict[str, Any]:
-    """The cost of the hook itself; see `wire.HELLO`."""
-    return {
-        "cpu_ns": session.server.cpu_ns(),
-        "records": session.ring.handed_out(),
-        "wrapper_ns": session.wrapper_ns,
-        "slots": session.ring.slots,
-    }
-
-
-def answer(session: Session, request: dict[str, Any]) -> dict[str, Any] | None:
+def answer(hook: Answering, request: dict[str, Any]) -> dict[str, Any] | None:
     """The reply to one request; to an unknown one, an error."""
     reply: dict[str, Any] = {"id": request.get("id")}
     asked = request.get("ask")
     if asked == "ping":
-        reply["at_ns"] = session.system.monotonic_ns()
+        reply["at_ns"] = hook.system.monotonic_ns()
     elif asked == "stacks":
-        began_ns = session.system.thread_time_ns()
+        began_ns = hook.system.thread_time_ns()
         try:
             reply[wire.AS_TEXT] = {"threads": one_call.stacks_as_json()}
         except OSError as error:
             reply["error"] = f"stacks: {error.strerror or error}"
-        reply["cpu_ns"] = session.system.thread_time_ns() - began_ns
+        reply["cpu_ns"] = hook.system.thread_time_ns() - began_ns
     elif asked == "gauges":
         named = request.get("also")
-        reply.update(gauges(session, named if isinstance(named, list) else []))
+        reply.update(read_gauges(hook, named if isinstance(named, list) else []))
     elif asked == "detach":
         # The thread does this after it has sent the reply.
-        session.jobs.append(lambda: session.leave("detach"))
+        hook.jobs.append(lambda: hook.leave("detach"))
         reply["detached"] = True
     else:
-        reply["error"] = f"unknown request {str(asked)[:64]!r}; known are {', '.join(wire.ASKS)}"
+        known = ", ".join(wire.ASKS)
+        reply["error"] = f"unknown request {str(asked)[:64]!r}; known are {known}"
     return reply
 
 
-def gauges(session: Session, named: list[Any]) -> dict[str, Any]:
+def read_gauges(hook: Answering, named: list[Any]) -> dict[str, Any]:
     """All gauges by name; one that fails is replaced by its reason.
 
     Args:
-        session: The session of this process.
+        hook: The hook of this process.
         named: Gauges wanted besides those that cannot disturb the program.
     """
-    readings: dict[str, Any] = {"own": own_cost(session), "strategy": sharing_strategy()}
-    also = [(name, session.on_request[name]) for name in session.on_request if name in named]
-    for name, read in (*session.gauges.items(), *also):
+    readings: dict[str, Any] = {"own": own_cost(hook), "strategy": sharing_strategy()}
+    for name, read in tuple(hook.gauges.items()):
+        if name in ON_REQUEST and name not in named:
+            continue
         try:
             reading = read()
         except Exception as error:  # noqa: BLE001 - the other gauges are still to be read
@@ -101,3 +115,19 @@ def gauges(session: Session, named: list[Any]) -> dict[str, Any]:
         if reading is not None:
             readings[name] = reading
     return readings
+
+
+def own_cost(hook: Answering) -> dict[str, Any]:
+    """The cost of the hook itself; see `wire.HELLO`."""
+    return {
+        "cpu_ns": hook.server.cpu_ns(),
+        "records": hook.ring.handed_out(),
+        "wrapper_ns": hook.wrapper_ns,
+        "slots": hook.ring.slots,
+    }
+
+
+def sharing_strategy() -> str | None:
+    """How tensors are shared, or `None` before `torch.multiprocessing` is loaded."""
+    module = sys.modules.get("torch.multiprocessing")
+    return getattr(module, "_sharing_strategy", None)

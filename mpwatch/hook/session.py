@@ -15,12 +15,11 @@ from .safe.unpatched import System
 from .state.call_sites import CallSites
 from .state.loader_state import LoaderStates
 from .state.queue_sampling import QueueSampling
+from .state.start_checks import StartChecks
 from .state.thread_state import Worker, make_here
-from .transport import runtime_dir
 from .transport.notes import Notes, Problems
+from .transport.process_files import SAVE_EVERY_S, Files, Identity
 from .transport.ring import Ring, make_record
-from .transport.ring_copy import SAVE_EVERY_S, RingCopy
-from .transport.runtime_dir import StaleFiles
 from .transport.server import Server
 
 TYPE_CHECKING = False
@@ -39,42 +38,6 @@ _OPENING_S = 0.25
 """Longest wait of `instrument` for files and socket on a disk; usually it takes 2 ms."""
 
 
-class Identity:
-    """The process, and how the hook was attached."""
-
-    __slots__ = ("birth", "forked_by", "pid", "start_ticks", "started_by")
-
-    def __init__(self, system: System, started_by: str, birth: dict[str, Any] | None) -> None:
-        self.pid: int = system.os.getpid()
-        self.start_ticks = runtime_dir.start_ticks(system) or 0
-        self.started_by = started_by
-        self.birth = birth or {}
-        # Read at once: after the parent has exited it is another process.
-        self.forked_by: int = system.os.getppid() if started_by == "fork" else 0
-
-    def read_start_ticks(self, system: System) -> None:
-        """Read the start time again if no descriptor was available for it at the fork."""
-        if not self.start_ticks:
-            self.start_ticks = runtime_dir.start_ticks(system) or 0
-
-    def origin(self, system: System) -> tuple[int, int, bytes]:
-        """The parent of this process, for the header of its ring; see `wire.ORIGIN`."""
-        parent, ticks, name = self.forked_by, 0, ""
-        if self.birth.get("parent"):
-            parent, ticks = self.birth["parent"], self.birth.get("parent_start_ticks") or 0
-            name = str(self.birth.get("name") or "")
-        elif self.started_by != "fork":  # after a fork these values are copies of the parent's
-            parent, name = runtime_dir.parent_and_name()
-        if parent and not ticks:
-            ticks = runtime_dir.start_ticks(system, parent) or 0
-        return parent, ticks, name.encode(errors="replace")
-
-    @property
-    def stem(self) -> str:
-        """Name of the files of this process, without a suffix."""
-        return wire.stem(self.pid, self.start_ticks)
-
-
 class Session:
     """The parts of the hook, and their life cycle; wrappers record and note through it."""
 
@@ -85,30 +48,25 @@ class Session:
         "__weakref__",
         "_restart_record",
         "births",
+        "files",
         "gauges",
         "here",
         "identity",
         "is_crashed",
-        "is_ending",
-        "is_on_disk",
-        "is_saving",
         "items",
         "jobs",
         "loaders",
         "notes",
         "on_detached",
-        "on_request",
         "origins",
         "patcher",
         "problems",
         "record",
         "ring",
-        "ring_copy",
         "server",
-        "since_ns",
+        "start_checks",
         "state",
         "stock",
-        "sweeper",
         "system",
         "worker",
         "wrapper_ns",
@@ -116,10 +74,8 @@ class Session:
 
     def __init__(self, started_by: str, birth: dict[str, Any] | None = None) -> None:
         self.system = System()
-        self.since_ns = self.system.monotonic_ns()
         self.identity = Identity(self.system, started_by, birth)
         self.ring = Ring(self.system)
-        self.ring_copy = RingCopy(self.system)
         self.record, self._restart_record = make_record(self.ring, self.system)
         self.here = make_here(self.system)
         self.loaders = LoaderStates(self.identity.pid)
@@ -133,31 +89,26 @@ class Session:
             part_of.note(kind, **fields)
 
         self.origins = CallSites(self.system, note)
-        self.items = QueueSampling(self.system, self.record, note, self.origins, self.worker)
+        self.items = QueueSampling(self.system, self.record, note, self.origins)
+        self.start_checks = StartChecks(note, self.worker)
         self.notes = Notes(self.system)
         self.gauges: dict[str, Callable[[], Any]] = {}
-        self.on_request: dict[str, Callable[[], Any]] = {}
-        """Gauges that are read only for a request that names them."""
         self.problems = Problems()
+        self.files = Files(self.system, self.identity, self.ring, self.notes, self.problems)
         self.patcher = Patcher(part_of)
         self.server = Server(part_of)
-        self.sweeper = StaleFiles(self.system)
         self.on_detached: Callable[[Session], None] | None = None
         """Called once this hook is detached."""
         self.state = "new"
         """`new`, `on`, `asleep` in a forked child without a record, `off`."""
         self.stock: dict[str, Any] | None = None
         """Summary of the objects found when the hook was attached to a running program."""
-        self.is_crashed = False
-        """An exception ended this process: its files stay for the autopsy."""
-        self.is_on_disk = False
-        """The runtime directory may be on a disk: only the hook's thread accesses it."""
-        self.is_saving = self.is_ending = False
-        """Tasks of the thread before it ends: write everything; remove files and socket."""
-        self.births: dict[int, dict[str, Any]] = {}
-        """`birth` of each process that is being started, by the thread that starts it."""
         self.wrapper_ns: int | None = None
         """Cost of a wrapped call once it was measured; forked children inherit it."""
+        self.is_crashed = False
+        """An exception ended this process: its files stay for the autopsy."""
+        self.births: dict[int, dict[str, Any]] = {}
+        """`birth` of each process that is being started, by the thread that starts it."""
         self.jobs: list[Callable[[], None]] = []
         """Functions that the hook's thread calls once each."""
 
@@ -180,73 +131,17 @@ class Session:
         On a disk that may block, so the thread does it; until then the ring is in memory.
         """
         self.state = "on"
-        self.identity.read_start_ticks(self.system)
-        try:
-            directory, problem = runtime_dir.find_directory(
-                self.system, os.environ, may_block=False
-            )
-        except runtime_dir.MightBlock:
-            self.is_on_disk = self.server.is_opening = True
-            self._open_ring_in_memory()
+        self.identity.read_start_ticks()
+        if not self.files.open(self.server.listen, may_block=False):
+            self.server.is_opening = True
             self.jobs.append(self._open_on_disk)
-            return
-        self._open_in(directory, problem)
 
     def _open_on_disk(self) -> None:
         """Make the files and the socket, on the hook's thread."""
         try:
-            self._open_in(*runtime_dir.find_directory(self.system, os.environ))
+            self.files.open(self.server.listen, may_block=True)
         finally:
             self.server.is_opening = False
-
-    def _open_in(self, directory: str | None, problem: str) -> None:
-        """Make the files and the socket in a directory."""
-        if problem:
-            self.problems.append(problem)
-        if directory is None:
-            return
-        stem = f"{directory}/{self.identity.stem}"
-        path = stem + wire.RING_SUFFIX
-        runtime_dir.remove(self.system, path)
-        device = runtime_dir.memory_device(self.system, directory)
-        if device is None or not self._open_ring_file(path, device):
-            if not self.ring.is_memory:
-                self._open_ring_in_memory()
-            self.ring_copy.path = path
-            self.ring_copy.save(self.ring)
-        try:
-            self.server.listen(stem + wire.SOCKET_SUFFIX)
-        except OSError as error:
-            if not foreign_exceptions.is_ours(error):
-                raise
-            self.problems.append(f"socket: {error.strerror or error}")
-        self.notes.save(stem + wire.NOTES_SUFFIX, is_deferred=self.is_on_disk)
-        self.sweeper.directory, self.sweeper.may_block = directory, device is None
-        self.sweeper.begin_as(self.identity.started_by, self.identity.pid)
-
-    def _open_ring_file(self, path: str, device: int) -> bool:
-        """Put the ring into a file on a file system in memory; `False` if that failed."""
-        identity = self.identity
-        origin = identity.origin(self.system)
-        try:
-            self.ring.open_file(path, identity.pid, identity.start_ticks, origin, device)
-        except OSError as error:
-            if not foreign_exceptions.is_ours(error):
-                raise
-            self.problems.append(f"ring: {error.strerror or error}")
-            return False
-        return True
-
-    def _open_ring_in_memory(self) -> None:
-        """Put the ring into a memfd, or into private memory if none is available."""
-        identity = self.identity
-        origin = identity.origin(self.system)
-        try:
-            self.ring.open_memory(identity.pid, identity.start_ticks, origin)
-        except OSError as error:
-            if not foreign_exceptions.is_ours(error):
-                raise
-            self.problems.append(f"ring in memory: {error.strerror or error}")
 
     def leave(self, reason: str) -> None:
         """Detach: restore originals, end the thread, close and unlink everything.
@@ -278,31 +173,26 @@ class Session:
         On a disk the thread removes them before it ends. If that takes longer than `stop` waits,
         they stay, and a later process removes them like those of a dead process.
         """
-        if self.is_on_disk and not self.server.is_current_thread():
-            self.is_ending = True
+        if self.files.is_on_disk and not self.server.is_current_thread():
+            self.files.is_ending = True
             self.server.start()  # if it does not run
             self.server.stop()
             self.server.path = None
         else:
             self.server.stop()
-            self.remove_files()
+            self.files.remove(self.is_crashed)
         self.server.close(reason)
 
     def finish(self) -> None:
         """On the thread, before it ends: write and remove files, which may block."""
-        if self.is_saving or self.is_ending:
-            self.is_saving = False
-            self.notes.write_pending()
-            if self.is_ending:
-                self.remove_files()
-                self.server.remove_socket()
-            else:
-                self.ring_copy.save(self.ring)
+        self.files.finish(self.is_crashed)
+        if self.files.is_ending:
+            self.server.remove_socket()
 
     def save_now(self) -> None:
         """Make the thread write everything: the process is about to exit without exit functions."""
-        if self.is_on_disk and not self.server.is_current_thread():
-            self.is_saving = True
+        if self.files.is_on_disk and not self.server.is_current_thread():
+            self.files.is_saving = True
             self.server.stop()
             self.server.start()  # the program may have replaced `os._exit`
 
@@ -331,16 +221,6 @@ class Session:
                 frames=foreign_exceptions.frames_of(error),
             )
 
-    def remove_files(self) -> None:
-        """Unlink ring and notes, or keep them for `mpwatch autopsy` after a crash."""
-        if self.is_crashed:
-            self.ring_copy.save(self.ring)
-        else:
-            runtime_dir.remove(self.system, self.ring.path)
-            runtime_dir.remove(self.system, self.ring_copy.path)
-            runtime_dir.remove(self.system, self.notes.path)
-        self.notes.path = self.ring_copy.path = None
-
     def reset_in_child(self) -> None:
         """In a forked child: drop all that belongs to the parent, and sleep until the first record.
 
@@ -353,18 +233,15 @@ class Session:
         self.ring.restart()
         self._restart_record()
         self.items.record_next()
-        self.ring_copy.restart()
-        self.is_on_disk = self.is_saving = self.is_ending = False
+        self.files.restart()
         self.server.forget()
         self.notes.restart()
         self.jobs.clear()
-        self.sweeper.restart()
-        self.problems = Problems()
+        self.problems.restart()
         self.is_crashed = False
         self.stock = None
-        self.identity = Identity(self.system, "fork", self.births.get(self.system.get_ident()))
+        self.identity.begin("fork", self.births.get(self.system.get_ident()))
         self.births.clear()
-        self.since_ns = self.system.monotonic_ns()
         self.loaders.reset_in_child(self.identity.pid)
         self._become_worker()
         if wire.disabled_by(os.environ):  # set by the program since the hook was loaded
@@ -385,24 +262,6 @@ class Session:
                 raise
             self.problems.append(f"{type(error).__name__}: {error}")
 
-    def stop_thread(self) -> None:
-        """End the thread for a fork, and let no record start it before the fork has ended."""
-        self.let_no_record_start_it()
-        self.server.stop()
-
-    def start_thread(self) -> None:
-        """Start the thread unless it runs."""
-        self.server.start()
-
-    def let_no_record_start_it(self) -> None:
-        """Cancel `start_with_next_record`."""
-        if self.ring.on_new_thread == self.resume:
-            self.ring.on_new_thread = None
-
-    def start_with_next_record(self) -> None:
-        """Start the thread with the next record: the threads of this fork are not counted yet."""
-        self.call_with_next_record(self.resume)
-
     def call_with_next_record(self, call: Callable[[], None]) -> None:
         """Call a function with each record from the next one on, until it is removed.
 
@@ -412,12 +271,6 @@ class Session:
         self.ring.on_new_thread = call
         self._restart_record()
         self.items.record_next()
-
-    def resume(self) -> None:
-        """Start the thread if a fork postponed that; never blocks."""
-        if self.ring.on_new_thread == self.resume:
-            self.ring.on_new_thread = None
-            self.server.start()
 
     def note(self, kind: str, **fields: Any) -> None:
         """Add an event with text; never raises."""
@@ -461,9 +314,7 @@ class Session:
                 self.note("hook-problem", what="job", text=repr(error)[:500])
         if self.patcher.is_waiting_for_import():
             self.patcher.catch_up()
-        self.notes.write_pending()
-        self.ring_copy.save_if_due(self.ring)
-        self.sweeper.work(self.server.is_stopping)
+        self.files.work(self.server.is_stopping)
 
     def sleep_limit_ms(self) -> int:
         """How long the thread may sleep while no observer is connected.
@@ -484,7 +335,6 @@ class Session:
         """Remove gauges."""
         for name in names:
             self.gauges.pop(name, None)
-            self.on_request.pop(name, None)
 
     def _become_worker(self) -> None:
         """Become the DataLoader worker that the parent described in `birth`, if it did."""

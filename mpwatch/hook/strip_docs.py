@@ -53,6 +53,9 @@ def _strip_modules(package: ModuleType) -> None:
 def strip(module: ModuleType) -> None:
     """Make one module smaller."""
     module.__doc__ = None
+    module.__cached__ = None  # type: ignore[attr-defined]
+    if module.__spec__ is not None:
+        module.__spec__.cached = None  # the path of its bytecode; found again when it is asked for
     _strip_members(module, module.__name__)
 
 

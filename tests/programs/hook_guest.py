@@ -231,7 +231,7 @@ def nowhere() -> None:
     assert session is not None
     queue: Any = multiprocessing.get_context("fork").SimpleQueue()
     queue.put(1)
-    say("got", queue.get(), session.ring.handed_out(), session.ring.path or session.ring_copy.path)
+    say("got", queue.get(), session.ring.handed_out(), session.ring.path or session.files.copy.path)
     say("problems", *session.problems)
     pid = os.fork()
     if pid == 0:

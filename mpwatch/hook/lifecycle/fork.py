@@ -37,22 +37,14 @@ if TYPE_CHECKING:
     from typing import Any, Protocol
 
     from ..context import Context
+    from ..transport.process_files import Files
     from ..transport.ring import Ring
-    from ..transport.runtime_dir import StaleFiles
-    from ..transport.server import Server
 
     class Forking(Context, Protocol):
         """The hook of a process that forks."""
 
         ring: Ring
-        server: Server
-        sweeper: StaleFiles
-
-        def let_no_record_start_it(self) -> None:
-            """Take `start_with_next_record` back."""
-
-        def start_with_next_record(self) -> None:
-            """Have the next record start the thread: the fork is still being counted."""
+        files: Files
 
         def reset_in_child(self) -> None:
             """Make this the hook of a forked child."""
@@ -147,7 +139,7 @@ class ForkSteps:
         """In the parent, before a fork."""
         self._under_way[session.system.get_ident()] = True
         self._began_ns = session.system.monotonic_ns()
-        session.stop_thread()
+        session.server.stop_for_fork()
         self.threads = runtime_dir.thread_count(session.system)
         self._note_risks(session)
         if self._place is None:
@@ -189,11 +181,11 @@ class ForkSteps:
             session.ring.step_back(*place)
         if session.state == "on":
             # A step that was struck is taken again, and the fork still being counted.
-            session.let_no_record_start_it()
+            session.server.let_no_record_start_it()
             session.record(wire.FORKED, self._began_ns, aux=self.threads or 0)
-            session.sweeper.count_fork()
+            session.files.sweeper.count_fork()
             if self._counts_late and self.threads == 1:
-                session.start_with_next_record()
+                session.server.start_with_next_record()
             else:
                 session.server.start()
         if self._under_way:
@@ -289,7 +281,7 @@ def wrap_fork(original: Callable[[], Any], session: Context) -> Callable[[], Any
 
     def returned(result: Any) -> Any:
         # In the child this does nothing: there the hook starts with the first record.
-        session.resume()
+        session.server.resume()
         return result
 
     # The iterator calls the original once for each `next`, without end: it never returns None.
@@ -300,7 +292,7 @@ def wrap_single_threaded(original: Callable[..., Any], session: Context) -> Call
     """End the hook's thread for the time of one call."""
 
     def single_threaded(*args: Any, **kwargs: Any) -> Any:
-        session.stop_thread()
+        session.server.stop_for_fork()
         try:
             return original(*args, **kwargs)
         except BaseException as error:
@@ -308,7 +300,7 @@ def wrap_single_threaded(original: Callable[..., Any], session: Context) -> Call
             raise
         finally:
             if session.state == "on":
-                session.start_thread()
+                session.server.start()
 
     return single_threaded
 

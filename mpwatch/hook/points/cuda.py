@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from ..context import Context
     from ..lifecycle.patcher import Undo
 
+ON_REQUEST = ("cuda",)
+"""Gauges that are read only for a request that names them: see `add_allocator_gauge`."""
+
 
 def call_when_initialised(module: ModuleType, session: Context) -> Undo:
     """Record the initialisation of CUDA, by an entry in torch's list of calls to make then.
@@ -72,7 +75,7 @@ def add_allocator_gauge(module: ModuleType, session: Context) -> Undo:
             "devices": [device for device in devices if device["reserved"]],
         }
 
-    session.on_request["cuda"] = cuda
+    session.gauges["cuda"] = cuda
     return lambda: session.drop_gauges("cuda")
 
 

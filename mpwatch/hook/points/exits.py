@@ -96,7 +96,7 @@ def wrap_bootstrap(original: Callable[..., Any], session: Context) -> Callable[.
         session.wake()
         known = attributes(self)
         session.worker.recognise_pool(known.get("_target"), known.get("_args"))
-        session.items.handed.arrive(self)
+        session.start_checks.arrive(self)
         code = original(self, *args, **kwargs)
         # All threads have ended here, feeder threads included. What follows is `os._exit`, or in a
         # spawned child the end of the interpreter.

@@ -132,7 +132,7 @@ def wrap_start(original: Callable[..., Any], session: Context) -> Callable[..., 
     """Record and note the start of a process, with what was shared for it."""
     record, now = session.record, session.system.monotonic_ns
     births, get_ident, here = session.births, session.system.get_ident, session.here
-    handed, views = session.items.handed, session.items.views
+    start_checks = session.start_checks
 
     def start(self: Any, *args: Any, **kwargs: Any) -> Any:
         began_ns = now()
@@ -141,7 +141,7 @@ def wrap_start(original: Callable[..., Any], session: Context) -> Callable[..., 
         births[ident] = birth
         own = here.own
         own.shares, own.storages_path = 0, None
-        handed.start(self, birth)
+        start_checks.start(self, birth)
         attributes_before = dict(attributes(self))
         try:
             result = original(self, *args, **kwargs)
@@ -168,7 +168,7 @@ def wrap_start(original: Callable[..., Any], session: Context) -> Callable[..., 
         session.note(
             "birth", pid=pid, fds=count, storages=own.shares, **{**birth, "method": method}
         )
-        views.find_left_behind(attributes_before)
+        start_checks.find_left_behind(attributes_before)
         return result
 
     return start
@@ -265,4 +265,4 @@ def _directory() -> str:
 
 def stop_model_checks(module: ModuleType, session: Context) -> Undo:
     """Remove the hook of optimizers that `checks.shared_parameters` adds."""
-    return session.items.handed.leave
+    return session.start_checks.leave

@@ -58,7 +58,8 @@ def make_reducer(original: Callable[..., Any], session: Context) -> Callable[...
     """A reducer of storages for `ForkingPickler` that calls the original and records SHARE."""
     reductions: Any = sys.modules[REDUCTIONS]
     record, now, here = session.record, session.system.monotonic_ns, session.here
-    origins, sampled, suspect = session.origins, session.origins.shared, session.items.views.suspect
+    origins, sampled = session.origins, session.origins.shared
+    suspect = session.start_checks.suspect
     share, copied, entries = wire.SHARE, wire.FLAG_COPIED, reductions.shared_cache.__len__
     by_descriptor = reductions.rebuild_storage_fd
     ticket = sys.modules["multiprocessing.resource_sharer"].DupFd
@@ -152,7 +153,7 @@ def replace_reducer(module: ModuleType, session: Context) -> Undo:
 def wrap_make_shared(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
     """Sample the line that allocates shared memory."""
     origins, made, now = session.origins, session.origins.made, session.system.monotonic_ns
-    suspect = session.items.views.suspect
+    suspect = session.start_checks.suspect
 
     def make_shared(holder: Any, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(holder, type):

@@ -14,7 +14,6 @@ import weakref
 from .. import wire
 from ..safe import foreign_exceptions
 from ..safe.exact import attributes, is_a
-from .start_checks import HandedModels, MovedViews
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
     from ..safe.unpatched import System
     from .call_sites import CallSites
-    from .thread_state import Worker
 
 EVERY = 16
 """One `put` in this many is examined; a power of two."""
@@ -53,10 +51,8 @@ class QueueSampling:
         "_watched",
         "depths",
         "get_due_ns",
-        "handed",
         "known",
         "put_due_ns",
-        "views",
     )
 
     def __init__(
@@ -65,15 +61,12 @@ class QueueSampling:
         record: Callable[..., None],
         note: Callable[..., None],
         call_sites: CallSites,
-        worker: Worker,
     ) -> None:
         self._system = system
         self._record = record
         self._note = note
         self._call_sites = call_sites
         self.depths = QueueDepths()
-        self.handed = HandedModels(note, worker)
-        self.views = MovedViews(note)
         self.put_due_ns = self.get_due_ns = 0
         """The next call after this moment is recorded."""
         self.known = self.depths.known

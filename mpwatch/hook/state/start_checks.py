@@ -19,18 +19,22 @@ NOTED = 16
 """Arrays over old memory that one process reports."""
 
 
-class HandedModels:
-    """Models passed to new processes that are not workers of a DataLoader or pool.
+class StartChecks:
+    """Examines processes that are started, and what they were given.
 
-    See `checks.shared_parameters`.
+    Models are examined that are passed to processes other than workers of a DataLoader or pool: see
+    `checks.shared_parameters`. Numpy arrays over memory that a tensor no longer uses are searched
+    for once a storage with a numpy view was moved to shared memory: see `checks.dangling_views`.
     """
 
-    __slots__ = ("_check", "_note", "_worker")
+    __slots__ = ("_check", "_is_suspected", "_note", "_noted", "_worker")
 
     def __init__(self, note: Callable[..., None], worker: Worker) -> None:
         self._note = note
         self._worker = worker
         self._check: Any = None
+        self._is_suspected = False
+        self._noted: set[str] = set()
 
     def start(self, process: Any, birth: dict[str, Any]) -> None:
         """Examine a process that is about to be started; never raises."""
@@ -48,30 +52,6 @@ class HandedModels:
         """Observe optimizers no longer."""
         if self._check is not None:
             self._check.leave()
-
-    def _loaded(self) -> Any:
-        """The check; `None` without torch, or if it could not be loaded."""
-        if self._check is None and "torch.nn" in sys.modules:
-            try:
-                self._check = checks.load("shared_parameters").SharedParameters(self._note)
-            except Exception as error:
-                if not foreign_exceptions.is_ours(error):
-                    raise
-        return self._check
-
-
-class MovedViews:
-    """Numpy arrays over memory that a tensor no longer uses: see `checks.dangling_views`.
-
-    They are searched for once a storage with a numpy view was moved to shared memory.
-    """
-
-    __slots__ = ("_is_suspected", "_note", "_noted")
-
-    def __init__(self, note: Callable[..., None]) -> None:
-        self._note = note
-        self._is_suspected = False
-        self._noted: set[str] = set()
 
     def suspect(self, storage: Any) -> None:
         """Examine a storage that is about to be shared; never raises.
@@ -101,3 +81,13 @@ class MovedViews:
         except Exception as error:
             if not foreign_exceptions.is_ours(error):
                 raise
+
+    def _loaded(self) -> Any:
+        """The check; `None` without torch, or if it could not be loaded."""
+        if self._check is None and "torch.nn" in sys.modules:
+            try:
+                self._check = checks.load("shared_parameters").SharedParameters(self._note)
+            except Exception as error:
+                if not foreign_exceptions.is_ours(error):
+                    raise
+        return self._check

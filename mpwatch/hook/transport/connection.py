@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from ..safe.unpatched import System
     from .notes import Notes
+    from .process_files import Files
     from .ring import Ring
 
     class Owner(Protocol):
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
         ring: Ring
         notes: Notes
         patcher: Any
-        is_on_disk: bool
+        files: Files
 
         def itself(self) -> Owner:
             """The hook behind a proxy."""

@@ -54,6 +54,11 @@ class Problems(list[str]):
         super().__init__()
         self._more = 0
 
+    def restart(self) -> None:
+        """Forget everything: this is a forked child."""
+        self.clear()
+        self._more = 0
+
     def append(self, problem: str) -> None:
         """Store a sentence, or count it."""
         if len(self) < PROBLEMS:

@@ -138,7 +138,7 @@ class Server:
         run = Run()
         room.fill()
         try:
-            if self._is_broken and not self._session.is_on_disk:
+            if self._is_broken and not self._session.files.is_on_disk:
                 self._listen_again()
             if self.path is None and not self.is_opening:
                 self._tokens.append(True)
@@ -161,6 +161,23 @@ class Server:
             session.ring.on_new_thread = None
             self.start()
 
+    def start_with_next_record(self) -> None:
+        """Start the thread with the next record: the threads of this fork are not counted yet."""
+        self._session.call_with_next_record(self.resume)
+
+    def resume(self) -> None:
+        """Start the thread if a fork postponed that; never blocks."""
+        if self.let_no_record_start_it():
+            self.start()
+
+    def let_no_record_start_it(self) -> bool:
+        """Cancel `start_with_next_record`; whether there was anything to cancel."""
+        ring = self._session.ring
+        is_postponed = bool(ring.on_new_thread == self.resume)
+        if is_postponed:
+            ring.on_new_thread = None
+        return is_postponed
+
     def _retry_with_records(self, error: Exception) -> None:
         """Note that the system gave no thread or socket; try again with later records."""
         session = self._session
@@ -170,6 +187,11 @@ class Server:
         self._refusals += 1
         self._again_ns = session.system.monotonic_ns() + AGAIN_NS
         session.call_with_next_record(self.start_again)
+
+    def stop_for_fork(self) -> None:
+        """End the thread, and let no record start it before the fork has ended."""
+        self.let_no_record_start_it()
+        self.stop()
 
     def stop(self) -> bool:
         """End the thread and wait until the kernel no longer counts it.

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import sys
+from importlib.machinery import ModuleSpec
+from importlib.util import cache_from_source
 from types import ModuleType
 
 import pytest
@@ -101,3 +103,16 @@ def test_stripped_functions_have_one_line_and_raise_and_return_the_same() -> Non
     assert (step.tb_frame.f_code.co_filename, step.tb_lineno) == ("words.py", 42)
     assert {line for *_, line in outer.__code__.co_lines()} == {1}
     assert len(outer.__code__.co_linetable) < before / 2
+
+
+def test_the_path_of_a_modules_bytecode_is_found_again_where_it_is_asked_for() -> None:
+    package = module("lean_package")
+    inner = module("lean_package.points", package)
+    spec = ModuleSpec(inner.__name__, None, origin="/lean_package/points.py")
+    spec.has_location = True
+    inner.__spec__, path = spec, spec.cached
+
+    strip_package(package)
+
+    assert not hasattr(inner, "__cached__") or inner.__cached__ is None
+    assert spec.cached == path == cache_from_source("/lean_package/points.py")

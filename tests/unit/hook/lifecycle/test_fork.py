@@ -21,10 +21,11 @@ from mpwatch.hook.transport.server import Server
 LATE, EARLY = (3, 13, 5), (3, 14, 1)
 
 
-class Thread:
-    """A stand-in for the server: how often its thread was started and stopped."""
+class Thread(Server):
+    """A server without a thread: how often that was started and stopped."""
 
-    def __init__(self) -> None:
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
         self.starts = 0
         self.stops = 0
 
@@ -44,7 +45,7 @@ def session(session: Session) -> Session:
 
 @pytest.fixture
 def thread(session: Session, monkeypatch: pytest.MonkeyPatch) -> Thread:
-    thread = Thread()
+    thread = Thread(session)
     monkeypatch.setattr(session, "server", thread)
     return thread
 
@@ -120,8 +121,8 @@ def test_a_fork_step_repeated_after_an_exception_does_not_start_the_thread(
 def test_resuming_the_hook_starts_the_delayed_thread(session: Session, thread: Thread) -> None:
     fork(ForkSteps(LATE), session, threads=1)
 
-    session.resume()
-    session.resume()
+    session.server.resume()
+    session.server.resume()
 
     assert thread.starts == 1
 

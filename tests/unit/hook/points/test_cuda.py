@@ -32,7 +32,7 @@ def test_gauges_never_initialise_cuda(session: Session) -> None:
         if point.module == "torch.cuda":
             point.install(module, session)
 
-    gauges = requests.gauges(session, ["cuda"])
+    gauges = requests.read_gauges(session, ["cuda"])
 
     assert module._initialized is False
     assert "cuda" not in gauges
@@ -48,7 +48,7 @@ def test_a_program_that_initialises_cuda_is_noted_and_then_read(session: Session
         call()
 
     assert [b"cuda-init" in data for _, data in session.notes.since(0)] == [True]
-    assert requests.gauges(session, ["cuda"])["cuda"]["allocated"] == 0
+    assert requests.read_gauges(session, ["cuda"])["cuda"]["allocated"] == 0
 
 
 def test_the_allocator_is_read_only_for_a_request_that_names_it(session: Session) -> None:

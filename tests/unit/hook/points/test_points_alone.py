@@ -22,7 +22,6 @@ class Session:
         self.patcher = self
         self.prepared: Any = None
         self.gauges: dict[str, Any] = {}
-        self.on_request: dict[str, Any] = {}
         self.notes: list[dict[str, Any]] = []
         self.records: list[tuple[Any, ...]] = []
 
@@ -35,13 +34,12 @@ class Session:
     def note(self, kind: str, **fields: Any) -> None:
         self.notes.append({"kind": kind, **fields})
 
-    def record(self, *fields: Any) -> None:
-        self.records.append(fields)
-
     def drop_gauges(self, *names: str) -> None:
         for name in names:
             self.gauges.pop(name, None)
-            self.on_request.pop(name, None)
+
+    def record(self, *fields: Any) -> None:
+        self.records.append(fields)
 
 
 def rendezvous(session: Any) -> tuple[Any, Any]:
@@ -73,7 +71,7 @@ def test_a_store_that_could_not_be_made_is_noted_once_nothing_followed() -> None
         ("exception", "rendezvous", "EADDRINUSE")
     ]
     undo()
-    assert session.gauges == session.on_request == {}
+    assert session.gauges == {}
 
 
 def test_a_program_that_tries_the_next_port_has_no_failure() -> None:
@@ -115,7 +113,7 @@ def test_without_cuda_in_use_no_gauge_is_read() -> None:
 
     POINTS["cuda allocator gauge"].install(module, session)
 
-    assert session.on_request["cuda"]() is None
+    assert session.gauges["cuda"]() is None
 
 
 def shared_memory(session: Any) -> tuple[Any, Any]:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import multiprocessing.queues
 import sys
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -113,12 +114,12 @@ def test_one_put_in_some_is_recorded_and_examined(session: Session, clock: Nanos
     assert numbers(session) == [1, EVERY + 1, 2 * EVERY + 1]
 
 
-@pytest.mark.parametrize("turn", ["reset_in_child", "start_with_next_record"])
+@pytest.mark.parametrize("turn", ["reset_in_child", "server.start_with_next_record"])
 def test_after_a_fork_the_next_call_is_recorded_in_either_process(
     session: Session, clock: NanosecondClock, turn: str
 ) -> None:
     _, call = wrapped(session, clock, "put")
-    getattr(session, turn)()
+    attrgetter(turn)(session)()
     before = session.ring.handed_out()
 
     call()

@@ -16,8 +16,8 @@ from mpwatch.hook.safe import one_call
 from mpwatch.hook.safe.unpatched import System
 from mpwatch.hook.transport import runtime_dir
 from mpwatch.hook.transport.notes import Notes
+from mpwatch.hook.transport.process_files import RingCopy
 from mpwatch.hook.transport.ring import Ring
-from mpwatch.hook.transport.ring_copy import RingCopy
 
 CONTENT = b"a line of the program\n"
 

@@ -13,8 +13,8 @@ import pytest
 from mpwatch.collect.hook.decode import read_ring
 from mpwatch.hook import wire
 from mpwatch.hook.safe.unpatched import System
+from mpwatch.hook.transport.process_files import RETRY_S, SAVE_EVERY_S, RingCopy
 from mpwatch.hook.transport.ring import Ring, make_record
-from mpwatch.hook.transport.ring_copy import RETRY_S, SAVE_EVERY_S, RingCopy
 from tests.builders.replaced_os import Os
 
 SLOTS = 128
