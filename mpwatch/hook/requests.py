@@ -94,6 +94,7 @@ def gauges(session: Session, named: list[Any]) -> dict[str, Any]:
     readings: dict[str, Any] = {"own": own_cost(session), "strategy": sharing_strategy()}
     also = [(name, session.on_request[name]) for name in session.on_request if name in named]
     for name, read in (*session.gauges.items(), *also):
+        one_call.room.wait()
         try:
             reading = read()
         except Exception as error:  # noqa: BLE001 - the other gauges are still to be read
