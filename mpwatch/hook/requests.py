@@ -108,6 +108,7 @@ def read_gauges(hook: Answering, named: list[Any]) -> dict[str, Any]:
     for name, read in tuple(hook.gauges.items()):
         if name in ON_REQUEST and name not in named:
             continue
+        one_call.room.wait()
         try:
             reading = read()
         except Exception as error:  # noqa: BLE001 - the other gauges are still to be read

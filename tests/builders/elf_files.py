@@ -44,7 +44,7 @@ def elf_file(is_gnu_table: bool = True) -> bytearray:
     return made
 
 
-def placed(folder: Path, content: bytes) -> Module:
+def placed(folder: Path, content: bytes | bytearray) -> Module:
     """Put a file where process `PID` of the made-up procfs `folder` has it loaded."""
     path = folder / str(PID) / "root" / "lib.so"
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -27,7 +27,7 @@ from pathlib import Path
 
 NAMES = (
     "wire", "requests", "ring", "recording", "recorded-lines", "procfs", "py-spy",
-    "command-lines", "environments", "text", "elf", "node-messages", "opened-jobs",
+    "command-lines", "environments", "text", "reports", "elf", "node-messages", "opened-jobs",
 )  # fmt: skip
 SECONDS_LIMIT, MEMORY_LIMIT_MIB, INPUT_BYTES = 10, 1024, 4096
 _RUNS = re.compile(r"Done (\d+) runs")

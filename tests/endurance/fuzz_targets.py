@@ -5,10 +5,13 @@ from __future__ import annotations
 import atexit
 import contextlib
 import json
+import re
 import shutil
 import tempfile
 import zlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -42,7 +45,11 @@ from mpwatch.nodes.wire.view_codec import NotASnapshot, SnapshotDecoder, Snapsho
 from mpwatch.observe.recording.codec import SCHEMA, Header, LineEncoder, read_header
 from mpwatch.observe.recording.file import NotARecording, Recording, pack
 from mpwatch.observe.state.fold import Fold
-from tests.builders import elf_files
+from mpwatch.report.html import report_html
+from mpwatch.report.json import snapshot_json, text_of
+from mpwatch.report.prometheus import exposition
+from mpwatch.report.text import dump_text
+from tests.builders import elf_files, report_job
 from tests.builders.samples import small_job
 from tests.unit.collect.hook.test_fuzz_hook import check_ring
 from tests.unit.collect.hook.test_ring import ring
@@ -257,6 +264,44 @@ def text(data: bytes) -> None:
         assert is_clean(clean(raw))
 
 
+def reports(data: bytes) -> None:
+    """Text of another process, sanitized as where it enters, in every kind of report."""
+    said = [clean(part) for part in data.split(b"\n")[:4]]
+    name, doing, problem, host_name = (said * 4)[:4]
+    snapshot = report_job.job()
+    first, *others = snapshot.processes
+    told = replace(
+        snapshot,
+        processes=(replace(first, label=name, doing=doing), *others),
+        findings=(replace(report_job.finding(), summary=problem, evidence=(doing,)),),
+        problems=(problem,),
+        host=replace(snapshot.host, hostname=host_name),
+    )
+    assert Elements(report_html(told)).found <= Elements(report_html(snapshot)).found
+    for line in exposition(told).splitlines():
+        assert line.startswith("# ") or SERIES.fullmatch(line), line
+    document = json.loads(text_of(snapshot_json(told, with_stacks=True)))
+    assert document["processes"][0]["label"] == name
+    assert all(line.isprintable() for line in dump_text(told).split("\n"))
+
+
+SERIES = re.compile(
+    r'mpwatch_[a-z_]+(\{[a-z]+="([^"\\\n]|\\[\\"n])*"(,[a-z]+="([^"\\\n]|\\[\\"n])*")*\})? \S+'
+)
+
+
+class Elements(HTMLParser):
+    """The elements of a page, and their attributes without the values."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: set[tuple[str, ...]] = set()
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.add((tag, *(name for name, _ in attrs)))
+
+
 def stream(kind: int, *contents: object) -> bytes:
     """Frames of one kind."""
     return b"".join(wire.pack_frame(kind, json.dumps(each).encode()) for each in contents)
@@ -303,6 +348,7 @@ TARGETS = {
     "environments": Target(environment, lambda: (b"RANK=3\0MASTER_PORT=29501\0TMPDIR=/t\0",)),
     "elf": Target(elf_file_of, lambda: [bytes(elf_files.elf_file(each)) for each in (True, False)]),
     "text": Target(text, lambda: [*real.HOSTILE]),
+    "reports": Target(reports, lambda: [*real.HOSTILE, b"\n".join(real.HOSTILE)]),
     "node-messages": Target(
         node_messages,
         lambda: [

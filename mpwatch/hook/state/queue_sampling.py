@@ -14,6 +14,7 @@ import weakref
 from .. import wire
 from ..safe import foreign_exceptions
 from ..safe.exact import attributes, is_a
+from ..safe.one_call import room
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ _TENSORS = 16
 """Tensors of one item that are examined."""
 QUEUES_LIMIT = 128
 """Queues that are remembered."""
+ROWS_AT_A_TIME = 32
+"""Rows of queues between two calls of `room.wait`: the collector counts each."""
 UNBOUNDED = 1 << 30
 """A queue without a limit has a larger `maxsize` than this (SEM_VALUE_MAX is 2^31 - 1)."""
 
@@ -227,7 +230,13 @@ class QueueDepths:
         """The gauge `queues`; see `wire`."""
         self._forget_freed()
         rows = []
-        for key, (_, places, readers, maxsize) in tuple(self.known.items()):
+        for number, key in enumerate(tuple(self.known)):
+            if number % ROWS_AT_A_TIME == 0:
+                room.wait()
+            row = self.known.get(key)
+            if row is None:
+                continue  # forgotten meanwhile
+            _, places, readers, maxsize = row
             rows.append(
                 {
                     "key": key,

@@ -67,7 +67,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return counts
 
 
-def read(folder: Path, content: bytes) -> Layout | str:
+def read(folder: Path, content: bytes | bytearray) -> Layout | str:
     """The layout of a file, or why there is none."""
     module = placed(folder, content)
     try:
@@ -92,7 +92,17 @@ def test_the_functions_that_a_linker_exports_are_found(tmp_path: Path, style: st
     defined = [f"exported_{number}" for number in range(200)]
     text = "".join(f"int {name}(void) {{ return 1; }}\n" for name in defined)
     text += "extern int elsewhere(void); int calls(void) { return elsewhere(); }\n"
-    command = ["cc", "-shared", "-fPIC", f"-Wl,--hash-style={style}", "-x", "c", "-", "-o", path]
+    command = [
+        "cc",
+        "-shared",
+        "-fPIC",
+        f"-Wl,--hash-style={style}",
+        "-x",
+        "c",
+        "-",
+        "-o",
+        str(path),
+    ]
     subprocess.run(command, input=text.encode(), check=True)
     module = placed(tmp_path, path.read_bytes())
 
@@ -202,7 +212,7 @@ def test_any_file_gives_a_layout_or_one_sentence(
         assert_a_cave_is_found_or_refused(tmp_path, content[:end])
 
 
-def assert_a_cave_is_found_or_refused(folder: Path, content: bytes) -> None:
+def assert_a_cave_is_found_or_refused(folder: Path, content: bytes | bytearray) -> None:
     """Where unused bytes are looked for goes by what the file says, and may be anywhere."""
     memory = TargetMemory(os.getpid())
     with closing(memory), suppress(Refused):

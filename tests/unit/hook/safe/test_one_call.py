@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gc
 import json
+import multiprocessing
 import operator
 import threading
 import weakref
@@ -10,7 +11,10 @@ from typing import Any
 
 import pytest
 
+from mpwatch.hook import requests
 from mpwatch.hook.safe import one_call
+from mpwatch.hook.session import Session
+from mpwatch.hook.state.queue_sampling import QUEUES_LIMIT
 
 
 class Thing:
@@ -69,6 +73,29 @@ def test_with_a_reserve_an_answer_starts_no_collection(
     ident = on_a_thread(answer)
 
     assert (ident in collections) is not has_room
+
+
+def test_gauges_of_many_queues_start_no_collection(
+    collections: list[int], session: Session
+) -> None:
+    queues = [multiprocessing.Queue() for _ in range(QUEUES_LIMIT)]
+    for queue in queues:
+        session.items.depths.add(queue)
+    session.gauges["queues"] = session.items.depths.show
+    one_call.room.fill()
+    gc.collect()
+    kept: list[Thing] = []
+    read: list[dict[str, Any]] = []
+
+    def answer() -> None:
+        kept.extend(fill_to(100))
+        one_call.room.wait()
+        read.append(requests.gauges(session, []))
+
+    ident = on_a_thread(answer)
+
+    assert len(read[0]["queues"]) == QUEUES_LIMIT
+    assert ident not in collections
 
 
 def test_without_room_and_reserve_it_waits_for_the_program_to_collect(
