@@ -23,7 +23,7 @@ from mpwatch.nodes.launchers.launch import AgentCommand
 from mpwatch.nodes.launchers.ray_actor import FOLDER
 from mpwatch.nodes.launchers.spec import launches
 from tests.conftest import PROGRAMS, Program
-from tests.integration.nodes.test_job import until
+from tests.integration.nodes.test_job import opened, until
 
 _RAY = importlib.util.find_spec("ray")
 pytestmark = [
@@ -214,6 +214,16 @@ def test_the_agent_is_sent_by_ray_and_not_installed_on_the_node(cluster: Cluster
             assert FOLDER in Path(f"/proc/{pid}/maps").read_text()
     nothing_is_left()
     until(lambda: not folders())
+
+
+def test_a_node_is_opened_through_its_actor(cluster: Cluster) -> None:
+    hangs = cluster.actors[cluster.raylets()[1][1]]
+    function = "wait_for_the_simulator"
+    snapshot = opened(cluster.spec, lambda row: row.pid == hangs, function, AgentCommand())
+
+    assert snapshot.root.pid == cluster.raylets()[1][0]
+    assert hangs in [each.pid for each in snapshot.processes]
+    nothing_is_left()
 
 
 def test_nodes_that_join_leave_and_die_are_followed(
