@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
+from mpwatch.nodes.agent.current_environment import LateRanks
 from mpwatch.nodes.agent.find import gpu_driver, is_there, torch_version
 from mpwatch.nodes.agent.rights import hidden_words
 from mpwatch.observe.sources.live import LiveOptions, LiveSource
@@ -36,10 +37,11 @@ class _Observed:
     """Snapshots so far."""
     torch: str | None = None
     tries_left: int = VERSION_TRIES
+    late_ranks: LateRanks = field(default_factory=LateRanks)
 
     def deliver(self, snapshot: Snapshot) -> None:
         """Keep the newest snapshot; called on the thread of the source."""
-        self.newest = snapshot
+        self.newest = self.late_ranks.added_to(snapshot)
         self.count += 1
 
 

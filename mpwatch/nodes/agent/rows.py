@@ -275,7 +275,7 @@ def _rank_row(
     place = None
     if has_stack:
         place = place_of(process, index) or ("init_process_group" if is_joining(process) else None)
-    if place is None:
+    if place is None and rank is None:
         place = _place_in_ray(process, index)
     return RankRow(
         pid=process.pid,
