@@ -47,6 +47,16 @@ def place_words(file: str, line: int) -> str:
 RAY_WORKER_FILE = "/ray/_private/worker.py"
 
 
+_RAY_TRAIN_FILE = "/ray/train/v2/_internal/execution/worker_group/thread_runner.py"
+
+
+def trains_for_ray(stack: Sequence[Frame]) -> bool:
+    """Whether a thread runs the training function of a worker of Ray Train (2.60)."""
+    return any(
+        frame.function == "_run_target" and frame.file.endswith(_RAY_TRAIN_FILE) for frame in stack
+    )
+
+
 def waits_for_ray_call(stack: Sequence[Frame]) -> bool:
     """Whether the main thread of a Ray worker, innermost frame first, waits to be called (2.60)."""
     return bool(stack) and (

@@ -54,7 +54,9 @@ def node_json(view: NodeView, document: Document, problem: str = "") -> Document
     """One node; what it has not answered is empty.
 
     `last_seen_s` is seconds before the time of the document. `clock_offset_s` is the clock of the
-    node minus the clock here, known to `clock_error_s`, which grows until it is estimated again.
+    node minus the clock here, known to `clock_error_s`, which grows until it is estimated again;
+    `clock_problem` says why it is unknown. `unread` is a sentence about what the agent may not read
+    of the job, with what is missing and what mends it.
     """
     own: Document = {
         "name": view.name,
@@ -68,6 +70,7 @@ def node_json(view: NodeView, document: Document, problem: str = "") -> Document
         "version": view.version or None,
         "clock_offset_s": _rounded(view.clock_offset_s),
         "clock_error_s": _rounded(view.clock_error_s),
+        "clock_problem": view.clock_problem or None,
     }
     return own | {key: value for key, value in document.items() if key not in own}
 
@@ -128,6 +131,8 @@ def _node_lines(view: NodeView, style: TextStyle) -> Iterator[str]:
     node = view.summary.node
     words += [node_words(view), clock_words(view)]
     yield from style.wrap("  ".join(words), "", "    ")
+    if node.unread:
+        yield from style.wrap(node.unread, "    ", "      ")
     for stacks in node.stacks:
         yield from style.wrap(stacks, "    ", "      ")
     for row in view.summary.ranks:
@@ -142,10 +147,11 @@ def _node_lines(view: NodeView, style: TextStyle) -> Iterator[str]:
 
 
 def clock_words(view: NodeView) -> str:
-    """The clock of a node minus the clock here, with its error."""
-    if view.clock_offset_s is None or view.clock_error_s is None:
-        return "clock not known"
-    return f"clock {view.clock_offset_s:+.3f} s (± {view.clock_error_s:.3f})"
+    """The clock of a node minus the clock here, with its error; why it is unknown."""
+    if view.clock_offset_s is None:
+        return f"clock unknown: {view.clock_problem}"
+    error = "" if view.clock_error_s is None else f" (± {view.clock_error_s:.3f})"
+    return f"clock {view.clock_offset_s:+.3f} s{error}"
 
 
 def node_words(view: NodeView) -> str:
@@ -223,7 +229,8 @@ def _finding_html(finding: JobFinding) -> str:
 
 def _node_cells(view: NodeView) -> tuple[bool, Sequence[str]]:
     seen = "-" if view.last_seen_s is None else f"{seconds_text(view.last_seen_s)} ago"
-    words = " ".join(filter(None, (view.problem, node_words(view))))
+    unread = view.summary.node.unread if view.summary is not None else ""
+    words = ". ".join(filter(None, (view.problem.rstrip("."), node_words(view), unread)))
     return view.state != "live", (view.name, view.state, seen, words)
 
 

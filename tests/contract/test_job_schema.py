@@ -48,6 +48,8 @@ OF_ALL = {
     "version": STR + NULL,
     "clock_offset_s": NUMBER + NULL,
     "clock_error_s": NUMBER + NULL,
+    "clock_problem": STR + NULL,
+    "unread": STR + NULL,
     "roots": LIST,
     "waits": OBJECT,
     "problems": LIST,

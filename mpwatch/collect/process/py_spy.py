@@ -350,7 +350,7 @@ class StackCollector:
         if found.is_allowed:
             return f"Process {pid} could not be traced for a moment."
         fix = f": {found.fix}" if found.fix else ""
-        return f"No stacks of process {pid}: {found.reason}{fix}."
+        return f"No stacks of process {pid}: {found.reason}{fix.removesuffix(', ...')}."
 
     def _failed(self, process: ProcessId, problem: str, cost_s: float | None = None) -> StacksTaken:
         """No stacks, with the reason."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias
 
-from mpwatch.describe.frames import is_library, own_frames
+from mpwatch.describe.frames import is_library, own_frames, trains_for_ray
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.model.account import COPYING, PICKLING, RECEIVING, SHARING, UNPICKLING
 from mpwatch.model.samples import Frame
@@ -290,7 +290,14 @@ def transfer_of(frames: Sequence[Frame]) -> str:
 
 
 def main_thread(process: Process) -> Thread | None:
-    """The thread whose id is the process's, or the first."""
+    """The thread whose id is the process's, or the first.
+
+    In a worker of Ray Train the one that trains: the first waits to be called beside it.
+    """
+    if process.role == "ray-worker":
+        for thread in process.threads:
+            if trains_for_ray(thread.stack):
+                return thread
     for thread in process.threads:
         if thread.tid == process.pid:
             return thread

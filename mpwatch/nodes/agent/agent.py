@@ -155,9 +155,8 @@ class Agent:
 
     def _sections(self) -> dict[str, dict[str, dict[str, Any]]]:
         jobs = self._jobs
-        problems = [jobs.problem] if jobs.problem else []
         snapshots = jobs.snapshots()
-        sections = self._rows.sections(snapshots, jobs.facts(), problems)
+        sections = self._rows.sections(snapshots, jobs.facts(), jobs.problem)
         if not jobs.has_looked or (jobs.is_reading and not snapshots):
             sections["node"][""]["state"] = "starting"
         return sections
@@ -199,9 +198,10 @@ class Agent:
         """The document asked for; called on the thread of answers."""
         snapshots = self._jobs.snapshots()
         if ask.what == "dump":
-            return node_dump(self._look(snapshots, ask), with_stacks=ask.stacks)
+            looked = self._look(snapshots, ask)
+            return node_dump(looked, with_stacks=ask.stacks, unread=self._jobs.problem)
         if ask.what == "diagnose":
-            return node_diagnosis(snapshots)
+            return node_diagnosis(snapshots, unread=self._jobs.problem)
         if ask.what == "metrics":
             return node_metrics(snapshots)
         raise ValueError(f"this agent cannot answer {ask.what!r}")

@@ -11,6 +11,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from mpwatch.model.snapshot import Snapshot
+from mpwatch.nodes.agent.rights import stackless_words
 from mpwatch.report.json import diagnose_json, snapshot_json
 
 Document: TypeAlias = dict[str, Any]
@@ -22,6 +23,7 @@ _EMPTY: Document = {
     "findings": [],
     "waits": {"chains": [], "edges": []},
     "problems": [],
+    "unread": None,
 }
 EMPTY_DUMP: Document = {
     **_EMPTY,
@@ -52,15 +54,26 @@ LISTS_INSIDE: Mapping[str, tuple[str, ...]] = {
 """Objects of which the lists are joined."""
 
 
-def node_dump(snapshots: Sequence[Snapshot], *, with_stacks: bool) -> Document:
-    """All jobs of a node; see `mpwatch.report.json.snapshot_json`."""
+def node_dump(snapshots: Sequence[Snapshot], *, with_stacks: bool, unread: str = "") -> Document:
+    """All jobs of a node; see `mpwatch.report.json.snapshot_json`.
+
+    Args:
+        snapshots: The newest snapshot of each job.
+        with_stacks: Whether to include stacks.
+        unread: Which processes could not be found, in one sentence.
+    """
     documents = [snapshot_json(each, with_stacks=with_stacks) for each in snapshots]
-    return {**EMPTY_DUMP, **_merged(documents)}
+    return {
+        **EMPTY_DUMP,
+        **_merged(documents),
+        "unread": unread or stackless_words(snapshots) or None,
+    }
 
 
-def node_diagnosis(snapshots: Sequence[Snapshot]) -> Document:
-    """The findings of a node; see `mpwatch.report.json.diagnose_json`."""
-    return {**EMPTY_DIAGNOSIS, **_merged([diagnose_json(each) for each in snapshots])}
+def node_diagnosis(snapshots: Sequence[Snapshot], *, unread: str = "") -> Document:
+    """The findings of a node; see `mpwatch.report.json.diagnose_json` and `node_dump`."""
+    merged = _merged([diagnose_json(each) for each in snapshots])
+    return {**EMPTY_DIAGNOSIS, **merged, "unread": unread or stackless_words(snapshots) or None}
 
 
 def _merged(documents: Sequence[Document]) -> Document:

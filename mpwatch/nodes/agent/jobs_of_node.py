@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
+from mpwatch.nodes.agent.current_environment import LateRanks
 from mpwatch.nodes.agent.find import gpu_driver, is_there, torch_version
+from mpwatch.nodes.agent.rights import hidden_words
 from mpwatch.observe.sources.live import LiveOptions, LiveSource
 from mpwatch.observe.sources.source import Command, Source
 
@@ -35,10 +37,11 @@ class _Observed:
     """Snapshots so far."""
     torch: str | None = None
     tries_left: int = VERSION_TRIES
+    late_ranks: LateRanks = field(default_factory=LateRanks)
 
     def deliver(self, snapshot: Snapshot) -> None:
         """Keep the newest snapshot; called on the thread of the source."""
-        self.newest = snapshot
+        self.newest = self.late_ranks.added_to(snapshot)
         self.count += 1
 
 
@@ -53,10 +56,12 @@ class JobsOfNode:
     new_source: Callable[[ProcessId], Source] = field(
         default=lambda root: LiveSource(root, LiveOptions(samples_ranks=True))
     )
+    hidden: Callable[[], str] = hidden_words
+    """Says which processes may not be inspected; asked while no job is found."""
     driver: str | None = field(default_factory=gpu_driver)
     """The GPU driver of this machine; another one cannot be loaded while a job uses it."""
     problem: str = ""
-    """Why jobs could not be found at the last attempt; empty if they could."""
+    """Why jobs were not found at the last attempt, in one sentence; empty if they were."""
     has_looked: bool = False
     """Whether jobs have been looked for."""
     _observed: dict[ProcessId, _Observed] = field(default_factory=dict)
@@ -72,15 +77,15 @@ class JobsOfNode:
         """Look for jobs once: observe new ones, stop observing those that have ended."""
         try:
             roots = self.find()
-            self.problem = ""
+            self.problem = "" if roots or self._observed else self.hidden()
         except OSError as error:
-            roots, self.problem = (), f"processes cannot be listed: {error.strerror}"
+            roots, self.problem = (), f"Processes cannot be listed: {error.strerror}."
         with self._lock:
             self._put_ended_aside()
             new = [each for each in roots if each not in self._observed | self._ended]
             room = max(0, ROOTS_LIMIT - len(self._observed))
             if len(new) > room:
-                self.problem = f"only {ROOTS_LIMIT} of {len(roots)} jobs are observed"
+                self.problem = f"Only {ROOTS_LIMIT} of {len(roots)} jobs are observed."
             started = {root: _Observed(self.new_source(root)) for root in new[:room]}
             self._observed |= started
         for each in started.values():

@@ -24,6 +24,7 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended, FdLink, inode_of
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.waits import WaitEdge
+from mpwatch.nodes.agent.rights import stackless_words
 from mpwatch.nodes.wire.messages import Sections
 from mpwatch.nodes.wire.summary import (
     IN_RAY_GET,
@@ -108,14 +109,14 @@ class Rows:
         self,
         snapshots: Sequence[Snapshot],
         facts: Mapping[str, str] = {},
-        problems: Sequence[str] = (),
+        unread: str = "",
     ) -> Sections:
         """All rows as they are now.
 
         Args:
             snapshots: The newest snapshot of each job of the node.
             facts: More values to compare between nodes, by name.
-            problems: What could not be read, in words.
+            unread: Which processes could not be found, in one sentence.
         """
         ranks: dict[str, RankRow] = {}
         findings: list[tuple[Finding, str]] = []
@@ -131,7 +132,7 @@ class Rows:
             ]
         self._quiet_at_s = {key: at for key, at in self._quiet_at_s.items() if key in ranks}
         findings.sort(key=lambda pair: -pair[0].severity)
-        node = node_row(snapshots, facts, problems)
+        node = node_row(snapshots, facts, unread)
         return {
             "node": {"": row_of(node)},
             "findings": {
@@ -226,9 +227,7 @@ def is_busy_ray_worker(process: Process) -> bool:
     return process.role == "ray-worker" and not process.is_gone and is_busy and not is_own
 
 
-def node_row(
-    snapshots: Sequence[Snapshot], facts: Mapping[str, str], problems: Sequence[str]
-) -> NodeRow:
+def node_row(snapshots: Sequence[Snapshot], facts: Mapping[str, str], unread: str) -> NodeRow:
     """The node as a whole."""
     living = [process for snapshot in snapshots for process in snapshot.living()]
     if not snapshots:
@@ -237,7 +236,7 @@ def node_row(
         state = "ended"
     else:
         state = "watching"
-    problems = [*problems, *(words for snapshot in snapshots for words in snapshot.problems)]
+    problems = [words for snapshot in snapshots for words in snapshot.problems]
     rss = sum(each.sample.memory.rss_bytes or 0 for each in living if each.sample.memory)
     return NodeRow(
         state=state,
@@ -255,6 +254,7 @@ def node_row(
         hooks=sum(process.hook.state == "ready" for process in living),
         facts={**_facts(snapshots), **facts},
         problems=tuple(_cut(words) for words in dict.fromkeys(problems))[:5],
+        unread=_cut(unread or stackless_words(snapshots), SUMMARY_LIMIT),
         stacks=_stacks(snapshots),
     )
 
@@ -280,7 +280,7 @@ def _rank_row(
     place = None
     if has_stack:
         place = place_of(process, index) or ("init_process_group" if is_joining(process) else None)
-    if place is None:
+    if place is None and rank is None:
         place = _place_in_ray(process, index)
     return RankRow(
         pid=process.pid,

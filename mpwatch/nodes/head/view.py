@@ -39,6 +39,17 @@ class NodeView:
     check: str = ""
     """A command that shows whether mpwatch runs there."""
 
+    @property
+    def clock_problem(self) -> str:
+        """Why the offset of its clock is unknown, in a few words; empty if it is known."""
+        if self.clock_offset_s is not None:
+            return ""
+        if self.last_seen_s is None:
+            return "its agent has not answered"
+        if self.state in ("live", "silent"):
+            return "no ping answered"
+        return "its agent ended before it answered a ping"
+
 
 def with_silence(
     state: NodeState, problem: str, last_seen_s: float | None

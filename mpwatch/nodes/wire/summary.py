@@ -52,6 +52,8 @@ class NodeRow(msgspec.Struct, frozen=True):
     facts: dict[str, str] = {}
     """What should be equal on all nodes, by name: versions, limits, environment."""
     problems: tuple[str, ...] = ()
+    unread: str = ""
+    """What of the job the agent may not read, why, and what mends it, in one sentence."""
     stacks: tuple[str, ...] = ()
     """Merged stacks of comparable processes, in words."""
 

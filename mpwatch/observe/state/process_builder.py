@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from mpwatch.describe.frames import frame_words, is_library, own_frames, waits_for_ray_call
+from mpwatch.describe.frames import (
+    frame_words,
+    is_library,
+    own_frames,
+    trains_for_ray,
+    waits_for_ray_call,
+)
 from mpwatch.describe.processes import role_name, state_explanation
 from mpwatch.model.cmdline import python_program
 from mpwatch.model.ids import Role
@@ -226,6 +232,8 @@ def doing(
         return state_explanation(state)
     from_hook = _from_hook(role, worker, loaders)
     main = threads[0] if threads else None
+    if role == "ray-worker":
+        main = next((each for each in threads if trains_for_ray(each.stack)), main)
     if role == "ray-worker" and main is not None and waits_for_ray_call(main.stack):
         return "waits to be called"
     stack = stack_words(main.stack) if main and _is_current(main) else ""

@@ -16,7 +16,7 @@ from mpwatch.nodes.across.finding import JobFinding
 from mpwatch.nodes.across.ranks import PlacedRank
 from mpwatch.nodes.head.view import NodeView
 from mpwatch.nodes.job_source import JobState
-from mpwatch.nodes.report import MOVED_S, node_words
+from mpwatch.nodes.report import MOVED_S, clock_words, node_words
 from mpwatch.tui.elements.header import clock
 from mpwatch.tui.elements.snapshot_view import MARKS
 from mpwatch.tui.elements.styled_text import (
@@ -148,7 +148,11 @@ def node_groups(state: JobState) -> list[NodeGroup]:
     groups: defaultdict[object, list[NodeView]] = defaultdict(list)
     for view in state.nodes:
         alone = len(state.nodes) < GROUPED_FROM
-        key: object = view.name if alone else (view.state, worst.get(view.name), _activity(view))
+        key: object = (
+            view.name
+            if alone
+            else (view.state, worst.get(view.name), _activity(view), bool(_unread(view)))
+        )
         groups[key].append(view)
     found = [NodeGroup(tuple(views)) for views in groups.values()]
     return sorted(found, key=lambda group: _trouble(group.nodes[0], worst))
@@ -218,6 +222,9 @@ def _node_doing(view: NodeView) -> Line:
         return cell(view.problem, NODE_TONES.get(view.state, ""))
     if view.state in ("waiting", "starting"):
         return cell("its agent is being started", "dim")
+    unread = _unread(view)
+    if unread:
+        return line((f"{_activity(view)}; ", ""), (unread, "warning"))
     return cell(_activity(view))
 
 
@@ -335,6 +342,11 @@ def finding_lines(state: JobState, width: int) -> tuple[Line, ...]:
     more = len(state.findings) - FINDINGS_SHOWN
     if more > 0:
         lines.append(cell(f"   and {more} more: f", "dim"))
+    unread = [view for view in state.nodes if _unread(view)]
+    if unread:
+        others = f" ({len(unread) - 1} more nodes like that)" if len(unread) > 1 else ""
+        sentence = f"{unread[0].name}: {_unread(unread[0])}{others}"
+        lines += headed(" ", "warning", sentence, width)
     for sentence in _why_empty(state):
         lines += headed(" ", "dim", sentence, width)
     return tuple(lines)
@@ -376,6 +388,11 @@ def _why_empty(state: JobState) -> list[str]:
 
 def _problems(view: NodeView) -> tuple[str, ...]:
     return view.summary.node.problems if view.summary is not None else ()
+
+
+def _unread(view: NodeView) -> str:
+    """What the agent of a live node may not read, in one sentence."""
+    return view.summary.node.unread if view.summary is not None and not view.problem else ""
 
 
 class NamedFinding(NamedTuple):
@@ -477,8 +494,7 @@ def node_details(group: NodeGroup | None, width: int) -> tuple[Line, ...]:
     words = [node_words(view)] if view.summary is not None else []
     if view.version:
         words.append(f"mpwatch {view.version}")
-    if view.clock_offset_s is not None and view.clock_error_s is not None:
-        words.append(f"clock {view.clock_offset_s:+.3f} s (± {view.clock_error_s:.3f})")
+    words.append(clock_words(view))
     stacks = view.summary.node.stacks if view.summary is not None else ()
     second = "; ".join((*stacks, *_problems(view)))
     return (

@@ -135,16 +135,18 @@ class NodesScreen(LiveScreen):
 
     def _key_line(self) -> Line:
         """The pages, the one shown marked, and the keys."""
-        only = "" if self._only is None else f" of {', '.join(sorted(self._only)[:2])}"
-        pages = [
-            (f" {digit} {name}{only if name == 'ranks' else ''} ", name == self._page)
-            for digit, name in (("1", "nodes"), ("2", "ranks"))
-        ]
         keys = "  enter open   f findings   ? help   q quit"
         if self._page == "ranks":
             keys = "  enter open   f findings   esc nodes   ? help   q quit"
         if self.state.playback is not None:
             keys = "  space pause   [ ] 10 s   + - speed   f findings   esc back   q quit"
+        only = "" if self._only is None else f" of {', '.join(sorted(self._only)[:2])}"
+        room = max(0, self.size.width - len(" 1 nodes  2 ranks ") - len(keys))
+        only = only if len(only) <= room else only[: room - 1] + "…" if room > 5 else ""
+        pages = [
+            (f" {digit} {name}{only if name == 'ranks' else ''} ", name == self._page)
+            for digit, name in (("1", "nodes"), ("2", "ranks"))
+        ]
         return line(*((text, "chosen" if is_on else "dim") for text, is_on in pages), (keys, "dim"))
 
     def on_resize(self) -> None:

@@ -28,6 +28,7 @@ from mpwatch.nodes.head.head import Head
 from mpwatch.nodes.job_source import JobState, LiveJobSource
 from mpwatch.nodes.launchers.engines import launches
 from mpwatch.nodes.launchers.launch import AgentCommand
+from mpwatch.nodes.wire.summary import RankRow
 from mpwatch.observe.sources.source import Follow
 from tests import procfs
 from tests.conftest import PROGRAMS, Program, Start, free_port
@@ -172,6 +173,44 @@ def test_a_node_is_opened_in_place_and_again_when_its_agent_was_killed(
     assert "mpwatch" not in procfs.text(stuck_ranks[0], "maps")
     assert {each.hook.state for each in snapshots[-1].processes} == {"absent"}
     assert agents(mark) == []
+
+
+def opened(
+    spec: str, is_wanted: Callable[[RankRow], bool], function: str, match: AgentCommand
+) -> Snapshot:
+    """The job of a rank, opened on its node, once a stack of it has a function.
+
+    Args:
+        spec: The name of the job.
+        is_wanted: Whether a rank is the one to be opened.
+        function: It is waited for.
+        match: What the agents look for.
+    """
+    source = LiveJobSource(spec, launches(spec, match))
+    states: list[JobState] = []
+    snapshots: list[Snapshot] = []
+
+    def place() -> tuple[str, int] | None:
+        views = states[-1].nodes if states else ()
+        rows = [(view.name, row) for view in views if view.summary for row in view.summary.ranks]
+        return next(((name, row.pid) for name, row in rows if is_wanted(row)), None)
+
+    source.start(states.append)
+    try:
+        until(lambda: place() is not None)
+        name, pid = place() or ("", 0)
+        job = source.open(name, pid)
+        job.start(snapshots.append)
+        until(lambda: bool(snapshots))
+        job.ask(Follow(next(p.process for p in snapshots[-1].processes if p.pid == pid)))
+        until(lambda: function in functions_of(snapshots[-1]))
+        count = len(snapshots)
+        until(lambda: len(snapshots) > count + 2)
+        job.stop()
+        assert job.problem == ""
+    finally:
+        source.stop()
+    return snapshots[-1]
 
 
 def ranks_of_nodes(state: JobState) -> dict[int, str]:

@@ -23,7 +23,8 @@ from mpwatch.nodes.launchers.engines import launches
 from mpwatch.nodes.launchers.launch import AgentCommand
 from mpwatch.nodes.launchers.ray_actor import FOLDER
 from tests.conftest import PROGRAMS, Program
-from tests.integration.nodes.test_job import until
+from tests.integration.nodes.test_job import opened, until
+from tests.integration.on_demand import ON_DEMAND
 
 _RAY = importlib.util.find_spec("ray")
 pytestmark = [
@@ -214,6 +215,40 @@ def test_the_agent_is_sent_by_ray_and_not_installed_on_the_node(cluster: Cluster
             assert FOLDER in Path(f"/proc/{pid}/maps").read_text()
     nothing_is_left()
     until(lambda: not folders())
+
+
+def test_a_node_is_opened_through_its_actor(cluster: Cluster) -> None:
+    hangs = cluster.actors[cluster.raylets()[1][1]]
+    function = "wait_for_the_simulator"
+    snapshot = opened(cluster.spec, lambda row: row.pid == hangs, function, AgentCommand())
+
+    assert snapshot.root.pid == cluster.raylets()[1][0]
+    assert hangs in [each.pid for each in snapshot.processes]
+    nothing_is_left()
+
+
+@ON_DEMAND
+@pytest.mark.skipif(
+    importlib.util.find_spec("pyarrow") is None, reason="needs pip install 'ray[train]'"
+)
+def test_a_stuck_rank_of_ray_train_is_named(cluster: Cluster, tmp_path: Path) -> None:
+    program = _started(
+        str(PROGRAMS / "ray_train.py"), cluster.address, str(tmp_path), folder=tmp_path
+    )
+    try:
+        for number in range(2):
+            until((tmp_path / f"started-{number}").exists, 2 * START_S)
+        done = run("diagnose", "--job", cluster.spec, "--json")
+    finally:
+        program.end()
+        if program.process.stdin is not None:
+            program.process.stdin.close()
+
+    assert done.returncode == 0, done.stderr
+    (finding,) = json.loads(done.stdout)["findings"]
+    assert (finding["rule"], finding["rank"]) == ("rank-stuck-in-collective", 1)
+    assert finding["summary"].startswith("rank 0 on ")
+    assert "save_checkpoint" in finding["summary"]
 
 
 def test_nodes_that_join_leave_and_die_are_followed(

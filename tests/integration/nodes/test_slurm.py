@@ -20,9 +20,10 @@ from typing import Any
 
 import pytest
 
+from mpwatch.nodes.launchers.launch import AgentCommand
 from tests import procfs
 from tests.conftest import PROGRAMS, Start, free_port
-from tests.integration.nodes.test_job import agents, until
+from tests.integration.nodes.test_job import agents, opened, until
 
 pytestmark = pytest.mark.slow
 NODES = ("n1", "n2", "n3", "n4")
@@ -157,6 +158,10 @@ def test_a_stuck_rank_of_a_slurm_job_is_named_and_no_fault_leaves_an_agent(
     assert finding["summary"].startswith("7 ranks wait in all_reduce for rank 5 on n3")
     assert "save_checkpoint" in finding["summary"]
     assert "ranks 0-4, 6-7 on 4 nodes" in finding["evidence"][0]
+
+    snapshot = opened(spec, lambda row: row.rank == 5, "save_checkpoint", AgentCommand())
+    assert [each.label for each in snapshot.processes] == ["rank 5"]
+    until(lambda: _python_agents(job) == [])
 
     _check_a_file_that_was_sent(job, slurm)
     for fault in (_kill_head, _kill_launchers, _cancel):

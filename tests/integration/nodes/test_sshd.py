@@ -23,9 +23,10 @@ from mpwatch.nodes.launchers.launch import AgentCommand
 from mpwatch.nodes.wire.summary import BYTES_PER_S
 from tests import procfs
 from tests.conftest import Start, free_port
-from tests.integration.nodes.test_job import agents, command, run, until
+from tests.integration.nodes.test_job import agents, command, opened, run, until
 from tests.integration.nodes.test_job import mark as mark
 from tests.integration.nodes.test_job import sleepers as sleepers
+from tests.integration.nodes.test_job import stuck_ranks as stuck_ranks
 from tests.integration.on_demand import ON_DEMAND
 
 pytestmark = pytest.mark.slow
@@ -101,6 +102,17 @@ def test_two_hosts_are_read_and_a_third_refuses(
         assert sorted(p["pid"] for p in node["processes"]) == sorted(sleepers)
     assert stranger["state"] == "failed"
     assert "Permission denied" in stranger["problem"]
+    until(lambda: agents(mark) == [])
+
+
+def test_a_node_is_opened_over_the_connection(
+    server: int, stuck_ranks: list[int], mark: str
+) -> None:
+    match = AgentCommand({"MPWATCH_TEST_JOB": mark})
+    snapshot = opened("ssh:node7", lambda row: row.rank == 1, "save_checkpoint", match)
+
+    assert [each.pid for each in snapshot.processes] == [stuck_ranks[1]]
+    assert {each.hook.state for each in snapshot.processes} == {"absent"}
     until(lambda: agents(mark) == [])
 
 

@@ -45,5 +45,5 @@ def test_a_node_without_a_job_says_so() -> None:
         "No findings about the job as a whole.",
         "",
         "node-1  live  no torch process of the job  clock -0.250 s (± 0.002)",
-        "node-2  live  reading its processes  clock not known",
+        "node-2  live  reading its processes  clock unknown: no ping answered",
     ]

@@ -95,7 +95,7 @@ def test_more_jobs_than_can_be_observed_are_reported() -> None:
     machine.jobs.refresh()
 
     assert len(machine.sources) == jobs_of_node.ROOTS_LIMIT
-    assert machine.jobs.problem == "only 64 of 100 jobs are observed"
+    assert machine.jobs.problem == "Only 64 of 100 jobs are observed."
 
 
 def test_processes_that_cannot_be_listed_are_a_problem_not_an_end() -> None:
@@ -105,7 +105,7 @@ def test_processes_that_cannot_be_listed_are_a_problem_not_an_end() -> None:
     jobs = JobsOfNode(fails)
     jobs.refresh()
 
-    assert jobs.problem == "processes cannot be listed: Permission denied"
+    assert jobs.problem == "Processes cannot be listed: Permission denied."
     assert jobs.has_looked
 
 
