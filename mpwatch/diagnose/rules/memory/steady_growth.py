@@ -589,7 +589,7 @@ def _of_server(words: tuple[str, ...], process: Process, accepted: NewestAccepte
         "open sockets",
         (
             *words,
-            f"{accepted.count} of them are connections that it has accepted at {accepted.port}",
+            f"{accepted.connections} of them are connections that it has accepted at {accepted.port}",
             *ended,
             *((f"its main thread when last seen: {lines}",) if lines else ()),
         ),
