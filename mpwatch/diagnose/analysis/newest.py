@@ -162,7 +162,7 @@ def are_logs(process: Process, gained: float) -> bool:
 class NewestAccepted(NamedTuple):
     """The newest sockets of a process that are connections which it has accepted."""
 
-    count: int
+    connections: int
     port: str
     """`127.0.0.1:4000`."""
     ended: int

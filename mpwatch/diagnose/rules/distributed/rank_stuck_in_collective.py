@@ -307,7 +307,8 @@ def _whereabouts(rank: Process, waiter: Process, index: Index) -> _Whereabouts:
         return _Whereabouts(
             f"{name} has not called it: it was last seen{at or ' elsewhere'}, and wakes up now and"
             " then.",
-            f"Find out what {name} waits for{at}, and why it does not continue from there.",
+            "Nothing is wrong if only this rank is to do that, and it takes less than the timeout "
+            f"of the process group. If not, find out what {name} waits for{at}.",
             innocent_s=PAUSE_S,
         )
     return _Whereabouts(

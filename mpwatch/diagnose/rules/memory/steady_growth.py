@@ -458,9 +458,15 @@ def _of_kept(index: Index, process: Process, seen: list[str]) -> _Explanation:
         "It keeps what it allocates: a list or dict that is only ever added to, an unbounded cache"
         f"{is_queue}{is_torch if process.sample.torch_loaded else ''}. A cache that is still "
         "filling looks the same; its growth slows down and ends.",
-        "Bound or clear what is collected. To see the lines that allocate, run it under "
-        "tracemalloc or memray.",
+        f"Bound or clear what is collected.{_NO_GRAPHS if process.sample.torch_loaded else ''} To "
+        "see the lines that allocate, run it under tracemalloc or memray.",
     )
+
+
+_NO_GRAPHS = (
+    " Of losses and outputs keep .item() or .detach(), and evaluate under torch.no_grad(): a "
+    "tensor that is kept with its graph keeps all activations of its batch."
+)
 
 
 def _kept_messages(index: Index, found: Growing) -> _Explanation | None:
@@ -662,14 +668,14 @@ def _of_server(words: tuple[str, ...], process: Process, accepted: NewestAccepte
         "open sockets",
         (
             *words,
-            f"{accepted.count} of them are connections that it has accepted at {accepted.port}",
+            f"{accepted.connections} of them are connections accepted at {accepted.port}",
             *ended,
             *((f"its main thread when last seen: {lines}",) if lines else ()),
         ),
         "It accepts connections and does not close them. "
         + (
-            "Each stays open after its client has closed it: an end of file (recv() returns b'') "
-            "or an end of its registration with a selector closes nothing."
+            "Each stays open after its client has closed it: an end of file (recv() gives b'') or "
+            "an end of its registration with a selector closes nothing."
             if accepted.ended
             else "Its clients keep their ends open as well."
         ),

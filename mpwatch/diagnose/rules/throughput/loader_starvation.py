@@ -459,9 +459,8 @@ _LESS_WORK = (
 _DECOMPRESSION = ("zipfile.py:", "zipfile/__init__.py:", "gzip.py:", "bz2.py:", "lzma.py:")
 """Files of the standard library (CPython 3.10 to 3.14); numpy.load of an .npz uses zipfile."""
 _UNPACKS = (
-    " They decompress a file for each item. A compressed array or file has no direct access: to "
-    "take a part of it, such as one slice of an array of an .npz, decompresses all of it, or all "
-    "up to that part."
+    " They decompress a file for each item. What is compressed has no direct access: a part of it, "
+    "such as one slice of an array of an .npz, costs as much as all of it, or all up to that part."
 )
 _UNPACK_ONCE = (
     "Convert the data once to files without compression, mapped at {place}: an .npy file with "

@@ -76,6 +76,7 @@ def test_memory_that_rises_is_reported_with_its_rate_and_the_time_left() -> None
     assert "train.py:31 step, called from train.py:57 main" in finding.evidence[1]
     assert "10.0G of 64.0G left, used up in 34 min" in finding.evidence[-1]
     assert "autograd" not in finding.cause
+    assert "torch.no_grad()" not in finding.advice
 
 
 def test_autograd_is_a_possible_reason_only_where_torch_is_loaded() -> None:
@@ -84,6 +85,7 @@ def test_autograd_is_a_possible_reason_only_where_torch_is_loaded() -> None:
     finding = only(check, seen, history(rising("anon_bytes", 900 * MIB, 5 * MIB)))
 
     assert "autograd" in finding.cause
+    assert "evaluate under torch.no_grad()" in finding.advice
     assert finding.evidence[-1] == "no limit is known"
 
 
@@ -886,7 +888,7 @@ def test_a_server_that_keeps_accepted_connections_is_told_from_a_client() -> Non
     assert "It accepts connections and does not close them" in server.cause
     assert "recv() returns b''" in server.advice
     text = " ".join(server.evidence)
-    assert "connections that it has accepted at 127.0.0.1:4000" in text
+    assert "connections accepted at 127.0.0.1:4000" in text
     assert "of them have closed their end" in text
     assert "train.py:50 serve" in text
     assert client.cause == "It opens connections and does not close them."
