@@ -8,6 +8,9 @@ from collections.abc import Sequence
 from mpwatch.model.samples import Frame
 
 _LIBRARY_PARTS = ("site-packages", "dist-packages", "/lib/python3")
+_BY_VALUE = "<dynamic-code>"
+"""The file of functions that cloudpickle (from 3.1 on) has sent as code: of the main program, which
+the receiver cannot import."""
 _LIBRARY_FOLDER = re.compile(r"^.*/(?:site-packages|dist-packages|lib/python3\.\d+)/")
 
 
@@ -26,7 +29,8 @@ def own_frames(frames: Sequence[Frame]) -> Sequence[Frame]:
 
 def is_library(frame: Frame) -> bool:
     """Whether a frame is of the standard library or of an installed package."""
-    return frame.file.startswith("<") or any(part in frame.file for part in _LIBRARY_PARTS)
+    is_made = frame.file.startswith("<") and frame.file != _BY_VALUE
+    return is_made or any(part in frame.file for part in _LIBRARY_PARTS)
 
 
 def frame_words(frame: Frame) -> str:

@@ -38,3 +38,11 @@ def test_a_frame_in_words() -> None:
     assert frame_words(USER) == "data.py:31 decode"
     assert place_words("/home/ada/data.py", 0) == "/home/ada/data.py"
     assert [is_library(frame) for frame in (USER, CHILD)] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("file", "is_one"),
+    [("<dynamic-code>", False), ("<string>", True), ("<frozen importlib._bootstrap>", True)],
+)
+def test_code_that_cloudpickle_has_sent_is_of_the_program(file: str, is_one: bool) -> None:
+    assert is_library(Frame("_step", file, 29)) is is_one

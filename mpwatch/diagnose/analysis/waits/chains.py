@@ -11,6 +11,7 @@ from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.pipes import channels_among
 from mpwatch.diagnose.analysis.stack_patterns import main_thread
 from mpwatch.diagnose.analysis.waits.edges import ReadContext, blocked_for_s, edges_of, surroundings
+from mpwatch.diagnose.analysis.waits.file_locks import LOCK_FILE, LOCK_ON
 from mpwatch.diagnose.analysis.waits.lock_holders import held_lock, words_of
 from mpwatch.diagnose.analysis.waits.verdicts import WaitEnd, end_at
 from mpwatch.model.ids import ProcessId
@@ -21,6 +22,8 @@ from mpwatch.model.waits import Verdict, WaitChain, WaitEdge, WaitGraph, WaitLin
 CHAINS_LIMIT = 64
 SETTLED_S = 2.0
 """A cycle younger than this may be the time between a put and a get."""
+
+_TRIES = (f"waits for {LOCK_ON}", f"waits for {LOCK_FILE}")
 
 
 class _Found(NamedTuple):
@@ -208,8 +211,10 @@ def _cycle(links: Sequence[WaitLink], back_at: ProcessId, name: str) -> WaitChai
     """
     start = next(n for n, link in enumerate(links) if link.process == back_at)
     members = links[start:]
-    known = [link.since_s for link in members if link.since_s is not None]
-    if len(known) < len(members):
+    # One that tries for a lock on a file wakes up for each attempt, and waits all the same.
+    steady = [link for link in members if not link.words.startswith(_TRIES)] or members
+    known = [link.since_s for link in steady if link.since_s is not None]
+    if len(known) < len(steady):
         words = "A cycle of waits at this moment; a second reading shows whether it lasts."
         return WaitChain(tuple(links), "unknown", words)
     if min(known) < SETTLED_S:

@@ -10,6 +10,7 @@ from mpwatch.diagnose.analysis.distributed.ranks import has_group, in_collective
 from mpwatch.diagnose.analysis.forecast import median
 from mpwatch.diagnose.analysis.idle_time import quiet_s, wait_share
 from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.newest import own_place
 from mpwatch.diagnose.analysis.process_queries import (
     all_called,
     called,
@@ -200,7 +201,11 @@ def _has_more_of_the_same(
     the others are not.
     """
     for each in others:
-        if all(share.activity.place != place.words for share in shares(index, each)):
+        main = main_thread(each)
+        seen = {share.activity.place for share in shares(index, each)}
+        # Few stacks are taken of one that waits: the last one counts as well.
+        seen.add(own_place(main) if main is not None else None)
+        if place.words not in seen:
             return False
     most = max(_computing_share(index, each) for each in others)
     return _computing_share(index, slow) >= FACTOR * max(most, TURN_SHARE)

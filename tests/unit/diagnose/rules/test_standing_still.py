@@ -10,9 +10,11 @@ import pytest
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.rules.hangs import standing_still
+from mpwatch.model.account import Activity
 from mpwatch.model.ids import SegmentId
 from mpwatch.model.samples import FdLink, HeldLock, LockHolder, WaitedOn
 from mpwatch.model.snapshot import Process, Segment
+from tests.builders.accounts import with_shares
 from tests.builders.snapshots import (
     MAIN,
     exited,
@@ -385,16 +387,23 @@ def test_a_cycle_is_one_finding_wherever_another_process_enters_it() -> None:
     assert "actor 0 (300) and actor 1 (301) wait for each other" in finding.summary
 
 
-def sweep(file: str) -> list[Process]:
-    """A worker keeps a lock while it waits for the pruner's answer, and the pruner for the lock."""
+def sweep(file: str, tries_s: float | None = None) -> list[Process]:
+    """A worker keeps a lock while it waits for the pruner's answer, and the pruner for the lock.
+
+    Args:
+        file: What the lock is on.
+        tries_s: The pause between two attempts for it; `None` if the kernel blocks them.
+    """
     asks = WaitedOn("socket-read", "read", ("socket:[700]",))
     blocked = WaitedOn("unknown", "fcntl", (file,), (3,), holder=LockHolder(300, "python"))
+    if tries_s is not None:
+        blocked = WaitedOn("timer", "clock_nanosleep", timeout_s=tries_s)
     mine, other = socket(5, 700, 701), socket(6, 701, 700)
     data = FdLink(3, "file", file, None, True)
     held = replace(fds(9, links=(mine, data)), locks=(HeldLock(file, "fcntl", True, 300),))
 
     def tries(number: int, line: str, *links: FdLink, label: str) -> Process:
-        at = thread(number, line, waits=blocked, still_s=STILL)
+        at = thread(number, line, waits=blocked, still_s=STILL if tries_s is None else tries_s)
         opened = fds(9, links=(data, *links))
         return process(number, "spawned", label=label, fds=opened, threads=[at], segments=())
 
@@ -417,6 +426,18 @@ def test_a_lock_on_a_file_that_is_kept_while_its_holder_waits_is_one_finding() -
     )
     assert "until commit() or rollback() is called" in finding.cause
     assert "Commit right after the statement at data.py:30 start" in finding.advice
+
+
+def test_attempts_for_a_lock_that_is_kept_are_one_wait_however_short_their_pauses() -> None:
+    """SQLite sleeps for a tenth of a second between two attempts."""
+    file = "/tmp/trials.db"
+    tries = Activity("waiting", f"the lock on {file}", "lock", (pid(300),))
+    job = snapshot_of(*sweep(file, tries_s=0.1))
+
+    finding = only(standing_still.check, with_shares(job, p299={tries: 1.0}, p301={tries: 1.0}))
+
+    assert "worker 0 (300) holds the lock on /tmp/trials.db while it waits" in finding.summary
+    assert found(standing_still.check, job) == []  # for how long it was kept is not known
 
 
 def test_a_kept_lock_on_a_plain_file_is_not_called_a_transaction() -> None:

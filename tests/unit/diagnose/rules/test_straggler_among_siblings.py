@@ -114,6 +114,19 @@ def test_a_rank_that_computes_longer_at_the_line_of_the_others_has_more_data() -
     assert "sorted by length out in turn" in finding.advice
 
 
+def test_the_last_stack_of_a_rank_that_waits_shows_its_line_as_well() -> None:
+    stack = ("torch/autograd/graph.py:_engine_run_backward", "train.py:step:30")
+    at = [thread(n, *stack, still_s=0.5) for n in (201, 202)]
+    waits = {IN_ALL_REDUCE: 0.95, Activity("computing", "native code"): 0.05}
+    job = ranks()
+    others = [replace(p, threads=(t,)) for p, t in zip(job.processes[2:], at, strict=True)]
+    seen = replace(job, processes=(*job.processes[:2], *others))
+
+    finding = only(check, with_shares(seen, p200={COMPUTES: 0.95}, p201=waits, p202=waits))
+
+    assert "which has more to compute at train.py:30 step" in finding.summary
+
+
 def test_a_rank_that_waits_for_a_core_at_the_line_of_the_others_may_have_as_much_data() -> None:
     mine = {COMPUTES: 0.2, NO_CORE: 0.75, IN_ALL_REDUCE: 0.05}
     job = ranks(waits=0.79)

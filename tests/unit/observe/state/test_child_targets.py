@@ -53,6 +53,7 @@ def test_a_report_without_a_target_gives_no_label(birth: object) -> None:
         ([("_worker", SITE + "sb3/subproc_vec_env.py"), *BOOT], "subproc_vec_env._worker 1"),
         ([("run", "/job/train.py"), ("_bootstrap", LIB)], "train.run 1"),
         ([("work", "a.py"), ("_wrap", SITE + "torch/multiprocessing/spawn.py"), *BOOT], "rank 1"),
+        ([("act", "x.py"), BOOT[0], ("run", "/lib/quiet_process.py"), BOOT[1]], "x.act 1"),
         # A forked child keeps the frames of its parent below its own.
         ([("act", "x.py"), *BOOT, ("start", LIB), ("main", "train.py")], "x.act 1"),
         ([("start", LIB), ("act", "x.py"), *BOOT], "x.act 1"),
