@@ -202,7 +202,7 @@ def _has_more_of_the_same(
     """
     for each in others:
         main = main_thread(each)
-        seen = {share.activity.place for share in shares(index, each)}
+        seen: set[str | None] = {share.activity.place for share in shares(index, each)}
         # Few stacks are taken of one that waits: the last one counts as well.
         seen.add(own_place(main) if main is not None else None)
         if place.words not in seen:

@@ -78,7 +78,7 @@ def test_with_a_reserve_an_answer_starts_no_collection(
 def test_gauges_of_many_queues_start_no_collection(
     collections: list[int], session: Session
 ) -> None:
-    queues = [multiprocessing.Queue() for _ in range(QUEUES_LIMIT)]
+    queues: list[Any] = [multiprocessing.Queue() for _ in range(QUEUES_LIMIT)]
     for queue in queues:
         session.items.depths.add(queue)
     session.gauges["queues"] = session.items.depths.show
@@ -90,7 +90,7 @@ def test_gauges_of_many_queues_start_no_collection(
     def answer() -> None:
         kept.extend(fill_to(100))
         one_call.room.wait()
-        read.append(requests.gauges(session, []))
+        read.append(requests.read_gauges(session, []))
 
     ident = on_a_thread(answer)
 
