@@ -46,6 +46,18 @@ TABLE = (
     ),
     Mutation(
         1,
+        "a thread that is importing skips a finder when the watch for imports is removed",
+        HOOK + "lifecycle/patcher.py",
+        "ImportWatch.stop",
+        "sys.meta_path = [finder for finder in sys.meta_path if finder is not self]",
+        "sys.meta_path.remove(self)",
+        (
+            UNIT + "lifecycle/test_patcher.py::"
+            "test_a_module_that_is_being_imported_while_the_points_are_removed_is_found",
+        ),
+    ),
+    Mutation(
+        1,
         "a traceback shows the wrapper of a failed task",
         HOOK + "points/pools.py",
         "wrap_wrapping.initialise",
@@ -387,6 +399,15 @@ TABLE = (
             REFUSED + "test_after_refused_forks_and_threads_the_hook_answers_once_there_is_"
             "room[memory-12]",
         ),
+    ),
+    Mutation(
+        2,
+        "gauges of many queues start a collection on the hook's thread",
+        HOOK + "state/queue_sampling.py",
+        "QueueDepths.show",
+        "room.wait()",
+        "",
+        (UNIT + "safe/test_one_call.py::test_gauges_of_many_queues_start_no_collection",),
     ),
     Mutation(
         2,

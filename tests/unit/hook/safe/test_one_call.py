@@ -75,8 +75,9 @@ def test_with_a_reserve_an_answer_starts_no_collection(
     assert (ident in collections) is not has_room
 
 
+@pytest.mark.parametrize("left", [100, 120])
 def test_gauges_of_many_queues_start_no_collection(
-    collections: list[int], session: Session
+    collections: list[int], session: Session, left: int
 ) -> None:
     queues: list[Any] = [multiprocessing.Queue() for _ in range(QUEUES_LIMIT)]
     for queue in queues:
@@ -88,7 +89,7 @@ def test_gauges_of_many_queues_start_no_collection(
     read: list[dict[str, Any]] = []
 
     def answer() -> None:
-        kept.extend(fill_to(100))
+        kept.extend(fill_to(left))
         one_call.room.wait()
         read.append(requests.read_gauges(session, []))
 
