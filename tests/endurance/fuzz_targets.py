@@ -88,8 +88,7 @@ SESSION: Any = SimpleNamespace(
     ring=SimpleNamespace(handed_out=lambda: 1, slots=16),
     wrapper_ns=1,
     jobs=[],
-    gauges={},
-    on_request={"cuda": dict},
+    gauges={"cuda": dict},
 )
 
 

@@ -11,7 +11,7 @@ from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.pipes import pipe_ends, pipes_among
 from mpwatch.diagnose.analysis.process_queries import called, children_started_by
 from mpwatch.diagnose.analysis.stack_patterns import calls
-from mpwatch.diagnose.analysis.waits.edges import is_busy
+from mpwatch.diagnose.analysis.waits.edges import blocked_for_s, is_busy
 from mpwatch.diagnose.known_errors import evidence_of
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
@@ -35,7 +35,7 @@ def check(index: Index) -> Iterator[Finding]:
             wait = thread.waits_on
             if wait is None or not _is_inside_message(thread, wait):
                 continue
-            quiet = quiet_s(process, index)
+            quiet = _stuck_s(index, process, thread)
             if quiet is None or quiet < STUCK_S:
                 continue
             others = _holders(wait, pipe_ends(index).writers, process)
@@ -45,6 +45,21 @@ def check(index: Index) -> Iterator[Finding]:
             if dead or thread.stack:
                 hasty = () if dead else _left_at_once(index, process)
                 yield _finding(process, thread, wait, quiet, dead, hasty)
+
+
+def _stuck_s(index: Index, process: Process, thread: Thread) -> float | None:
+    """Seconds for which a thread has got no further; `None` if that was not watched.
+
+    A thread beside the main one may receive large messages all the time, and be found inside one at
+    each reading: then the process has read much meanwhile.
+    """
+    quiet = quiet_s(process, index)
+    if quiet is None or thread.tid == process.pid:
+        return quiet
+    read = index.history.of(process.process, "read_bytes")
+    read_ago_s = index.snapshot.at_s - read[-1].at_s if len(read) > 1 else quiet
+    blocked_s = blocked_for_s(thread)
+    return min(quiet, read_ago_s, quiet if blocked_s is None else blocked_s)
 
 
 def _is_inside_message(thread: Thread, wait: WaitedOn) -> bool:

@@ -11,15 +11,18 @@ from mpwatch.diagnose.rules.hangs import (
     pool_hang_after_worker_death,
     queue_join_feeder_deadlock,
 )
+from mpwatch.model.history import Point
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot, Thread
 from tests.builders.snapshots import (
     MAIN,
+    NOW_S,
     cgroup,
     exited,
     fds,
     found,
+    history,
     log,
     main,
     only,
@@ -243,6 +246,30 @@ def test_a_partial_message_is_named_by_its_stack_without_an_observed_exit() -> N
 )
 def test_readers_of_heads_and_buffers_are_quiet(job: Snapshot) -> None:
     assert found(half_message.check, job) == []
+
+
+@pytest.mark.parametrize(
+    ("read_ago_s", "still_s", "are_told"),
+    [(40.0, STILL, True), (2.0, STILL, False), (40.0, 0.5, False)],
+    ids=["stuck", "the process reads on", "the thread goes on"],
+)
+def test_a_thread_that_receives_messages_all_the_time_waits_for_no_rest(
+    read_ago_s: float, still_s: float, are_told: bool
+) -> None:
+    """The main thread sleeps meanwhile; each reading finds the thread inside a large message."""
+    one = reader(*RECV)
+    wait = one.threads[0].waits_on
+    sleeps = thread(MAIN, "train.py:main:9", waits=WaitedOn("timer", "nanosleep"), still_s=STILL)
+    receives = thread(101, *RECV, waits=wait, still_s=still_s)
+    read = [Point(NOW_S - 60, 0.0), Point(NOW_S - read_ago_s, 9e6)]
+
+    findings = found(
+        half_message.check,
+        snapshot_of(replace(one, threads=(sleeps, receives))),
+        history({(MAIN, "read_bytes"): read}),
+    )
+
+    assert [each.tid for each in findings] == [101] * are_told
 
 
 def joining(*stack: str, wait: WaitedOn | None = None, still_s: float = STILL) -> Process:
