@@ -22,6 +22,8 @@ REMEDIES = (
     ("e2fsprogs", "apt install e2fsprogs util-linux"),
     ("setpriv", "apt install util-linux"),
     ("util-linux", "apt install util-linux"),
+    ("no writable freezer", "root, and a writable cgroup"),
+    ("no C compiler", "apt install gcc"),
     ("no IPv6", "a loopback interface with IPv6"),
     ("gdb", "apt install gdb"),
     ("MPWATCH_SLURM", "MPWATCH_SLURM=DIR, see tests/integration/nodes/test_slurm.py"),
