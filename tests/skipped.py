@@ -12,6 +12,7 @@ REMEDIES = (
     ("empty parameter set for (python)", "pyenv with Python 3.10, 3.12 and 3.13"),
     ("could not import 'textual_serve'", "pip install -e '.[serve]'"),
     ("mpwatch[ray]", "pip install -e '.[ray]'"),
+    ("ray[train]", "pip install 'ray[train]'"),
     ("no virtual network", "a privileged container with iproute2"),
     ("forbids ptrace", "sysctl kernel.yama.ptrace_scope=0, or a container with SYS_PTRACE"),
     ("may not mount", "a privileged container"),

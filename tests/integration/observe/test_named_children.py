@@ -67,7 +67,9 @@ def test_children_are_called_by_what_they_run(
 def test_a_subclass_is_called_by_its_class_or_its_method(start: Start) -> None:
     hooked = ["Collector 0", "Collector 1"]
     assert names(start, "classes", "fork", hooked, is_hooked=True) == hooked
-    outside = ["named_children.run 0", "named_children.run 1"]
+    # Before Python 3.11, a stack does not say whose method a function is.
+    by_method = ["named_children.run 0", "named_children.run 1"]
+    outside = hooked if sys.version_info >= (3, 11) else by_method
     assert names(start, "classes", "fork", outside, is_hooked=False) == outside
 
 

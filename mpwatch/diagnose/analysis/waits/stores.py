@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping
 from mpwatch.describe.frames import is_library, own_frames
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.pipes import PipeEnds, channels_among
-from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called
-from mpwatch.diagnose.analysis.waits.cases import Case, Mechanism
+from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process, Thread
 
@@ -24,7 +23,6 @@ _SERVER = "pt_tcpstore"
 """Begins the kernel's name of a store's thread: `pt_tcpstore_uv`, and `pt_tcpstore` without libuv
 (torch 2.13)."""
 _LOOPBACK = ("127.", "[::1]", "::1", "localhost", "[::ffff:127.")
-NAMED = 4
 
 
 def key_wait(
@@ -85,43 +83,3 @@ def _remote_port(address: str) -> str | None:
 def _is_connected(process: Process, port: str) -> bool:
     links = process.sample.fds.links if process.sample.fds is not None else ()
     return any(_remote_port(link.address or "") == port for link in links or ())
-
-
-def unset_key(case: Case) -> Mechanism | None:
-    """All processes that use a store wait for a key of it."""
-    if not case.members or not all(each.edge.what.startswith(KEY) for each in case.members):
-        return None
-    what = case.members[0].edge.what
-    here = [
-        process
-        for process in case.index.snapshot.living()
-        if any(edge.waiter == process.process and edge.what == what for edge in case.waits.edges)
-    ]
-    gone = [
-        each
-        for each in case.index.snapshot.processes
-        if each.ended is not None and each.role not in SERVICE_ROLES
-    ]
-    ended = ""
-    if gone:
-        have = "have" if len(gone) > 1 else "has"
-        ended = f" {all_called(gone, NAMED)} {have} ended, and may not have set its key."
-    verb = "wait" if len(here) > 1 else "waits"
-    return Mechanism(
-        cause=(
-            f"get() and wait() of a store return once another process has set the key. "
-            f"{all_called(here)} {verb} for one, and no other living process uses this store: a "
-            f"key is set under another name than it is read, the number of ranks is not what the "
-            f"program expects, or each waits for what another one sets after its own wait.{ended}"
-        ),
-        advice=(
-            "Compare the names of keys in set() and get() at the lines above, prefixes included, "
-            "and set before you wait. Give the wait a timeout (wait(keys, timeout), the timeout of "
-            "the store), which raises with the name of the key."
-        ),
-        evidence=tuple(
-            f"{called(each)} ended: {each.ended.words}" for each in gone[:NAMED] if each.ended
-        ),
-        headline=f"{all_called(here)} {verb} for keys of a store that no process sets.",
-        is_certain=len(here) > 1,
-    )

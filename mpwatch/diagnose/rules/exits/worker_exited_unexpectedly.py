@@ -32,6 +32,7 @@ from mpwatch.diagnose.analysis.exits import (
 )
 from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index, derived
+from mpwatch.diagnose.analysis.mechanisms.kept_locks import left_lock
 from mpwatch.diagnose.analysis.process_queries import (
     GAP_TICKS,
     WORK_ROLES,
@@ -42,7 +43,6 @@ from mpwatch.diagnose.analysis.process_queries import (
 )
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_shape, main_thread
 from mpwatch.diagnose.analysis.waits.edges import blocked_for_s
-from mpwatch.diagnose.analysis.waits.left_lock_files import left_lock
 from mpwatch.diagnose.known_errors import contains, evidence_of
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId

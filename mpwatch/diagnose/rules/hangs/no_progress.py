@@ -15,6 +15,26 @@ from mpwatch.diagnose.analysis.callers import Computation, lonely_computations
 from mpwatch.diagnose.analysis.distributed.nccl_words import nccl_words
 from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.mechanisms.among_threads import (
+    ADVICE_AWAIT,
+    LOOP_BLOCKED,
+    RESULT_OF_LOOP,
+)
+from mpwatch.diagnose.analysis.mechanisms.cases import Mechanism
+from mpwatch.diagnose.analysis.mechanisms.kept_locks import (
+    KeptFile,
+    advice_of_kept_file,
+    advice_of_left_lock,
+    cause_of_kept_file,
+    cause_of_left_lock,
+    kept_lock_file,
+    left_function,
+    left_lock,
+    waiting_for_left_lock,
+)
+from mpwatch.diagnose.analysis.mechanisms.polling import ADVICE as POLLING_ADVICE
+from mpwatch.diagnose.analysis.mechanisms.polling import polls_in_vain
+from mpwatch.diagnose.analysis.mechanisms.serving import Accepting, accepting_in_vain
 from mpwatch.diagnose.analysis.pipes import channels_among
 from mpwatch.diagnose.analysis.process_queries import (
     SERVICE_ROLES,
@@ -23,8 +43,6 @@ from mpwatch.diagnose.analysis.process_queries import (
     counted,
 )
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, own_threads, user_frame
-from mpwatch.diagnose.analysis.waits.accepting import Accepting, accepting_in_vain
-from mpwatch.diagnose.analysis.waits.among_threads import ADVICE_AWAIT, LOOP_BLOCKED, RESULT_OF_LOOP
 from mpwatch.diagnose.analysis.waits.blockages import (
     Blockage,
     Reason,
@@ -33,7 +51,6 @@ from mpwatch.diagnose.analysis.waits.blockages import (
     stalled_s,
     usual_pause_s,
 )
-from mpwatch.diagnose.analysis.waits.cases import Mechanism
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.analysis.waits.deadlocks import output_of
 from mpwatch.diagnose.analysis.waits.edges import semaphore_users
@@ -45,19 +62,7 @@ from mpwatch.diagnose.analysis.waits.file_locks import (
     is_database,
 )
 from mpwatch.diagnose.analysis.waits.futures import may_set_a_result
-from mpwatch.diagnose.analysis.waits.left_lock_files import left_lock, waiting_for_left_lock
-from mpwatch.diagnose.analysis.waits.left_locks import (
-    KeptFile,
-    advice_of_kept_file,
-    advice_of_left_lock,
-    cause_of_kept_file,
-    cause_of_left_lock,
-    kept_lock_file,
-    left_function,
-)
 from mpwatch.diagnose.analysis.waits.lock_holders import HeldLock, held_lock, thread_words
-from mpwatch.diagnose.analysis.waits.polling import ADVICE as POLLING_ADVICE
-from mpwatch.diagnose.analysis.waits.polling import polls_in_vain
 from mpwatch.diagnose.analysis.waits.providers import is_seen_to_hold, semaphore_uses
 from mpwatch.diagnose.analysis.waits.threads import (
     FOR_EVENT,

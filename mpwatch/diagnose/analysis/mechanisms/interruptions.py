@@ -13,9 +13,9 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames
+from mpwatch.diagnose.analysis.mechanisms.cases import Mechanism
 from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.diagnose.analysis.stack_patterns import user_frame
-from mpwatch.diagnose.analysis.waits.cases import Mechanism
 from mpwatch.diagnose.analysis.waits.lock_holders import waits_for_lock
 from mpwatch.diagnose.analysis.waits.threads import HANDLED
 from mpwatch.model.samples import Frame

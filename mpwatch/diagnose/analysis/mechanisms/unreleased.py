@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mpwatch.describe.frames import own_frames
+from mpwatch.diagnose.analysis.mechanisms.cases import Case, Mechanism, Member, awaited
 from mpwatch.diagnose.analysis.process_queries import (
     SERVICE_ROLES,
     all_called,
@@ -17,7 +18,6 @@ from mpwatch.diagnose.analysis.process_queries import (
     label_stem,
 )
 from mpwatch.diagnose.analysis.stack_patterns import calls
-from mpwatch.diagnose.analysis.waits.cases import Case, Mechanism, Member, awaited
 from mpwatch.diagnose.analysis.waits.providers import EVENT, lock_holders, semaphore_uses
 from mpwatch.diagnose.analysis.waits.verdicts import where
 from mpwatch.model.ids import SegmentId

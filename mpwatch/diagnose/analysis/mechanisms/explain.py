@@ -11,6 +11,29 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.mechanisms.among_threads import (
+    ADVICE_LOOP,
+    LOCK_IN_COROUTINE,
+    LOOP_BLOCKED,
+    idle_loop,
+    only_a_callback,
+    waits_for_own_threads,
+)
+from mpwatch.diagnose.analysis.mechanisms.cases import (
+    QUEUE_ITEM,
+    READS,
+    Case,
+    Mechanism,
+    Member,
+    awaited,
+    gets_from_queue,
+)
+from mpwatch.diagnose.analysis.mechanisms.interruptions import waits_for_an_interrupted_holder
+from mpwatch.diagnose.analysis.mechanisms.kept_locks import kept_file_lock
+from mpwatch.diagnose.analysis.mechanisms.managed import managed
+from mpwatch.diagnose.analysis.mechanisms.serving import one_at_a_time
+from mpwatch.diagnose.analysis.mechanisms.stores import unset_key
+from mpwatch.diagnose.analysis.mechanisms.unreleased import unreleased
 from mpwatch.diagnose.analysis.pipes import channels_among
 from mpwatch.diagnose.analysis.process_queries import (
     SERVICE_ROLES,
@@ -21,29 +44,9 @@ from mpwatch.diagnose.analysis.process_queries import (
     counted,
 )
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_shape
-from mpwatch.diagnose.analysis.waits.among_threads import (
-    ADVICE_LOOP,
-    LOCK_IN_COROUTINE,
-    LOOP_BLOCKED,
-    idle_loop,
-    only_a_callback,
-    waits_for_own_threads,
-)
-from mpwatch.diagnose.analysis.waits.cases import (
-    QUEUE_ITEM,
-    READS,
-    Case,
-    Mechanism,
-    Member,
-    awaited,
-    gets_from_queue,
-)
 from mpwatch.diagnose.analysis.waits.deadlocks import ADVICE as READ_BOTH
 from mpwatch.diagnose.analysis.waits.deadlocks import output_of, unread_pipe
-from mpwatch.diagnose.analysis.waits.file_lock_cycles import kept_file_lock
 from mpwatch.diagnose.analysis.waits.futures import POOL_END, POOL_RESULT, RESULT, Kind, abandoned
-from mpwatch.diagnose.analysis.waits.interruptions import waits_for_an_interrupted_holder
-from mpwatch.diagnose.analysis.waits.managed import managed
 from mpwatch.diagnose.analysis.waits.providers import (
     BARRIER,
     EVENT,
@@ -51,14 +54,11 @@ from mpwatch.diagnose.analysis.waits.providers import (
     QUEUE_LOCK,
     semaphore_uses,
 )
-from mpwatch.diagnose.analysis.waits.serving import one_at_a_time
-from mpwatch.diagnose.analysis.waits.stores import unset_key
 from mpwatch.diagnose.analysis.waits.threads import (
     others_that_wait,
     runs_event_loop,
     sentence,
 )
-from mpwatch.diagnose.analysis.waits.unreleased import unreleased
 from mpwatch.diagnose.analysis.waits.verdicts import (
     NO_WRITER,
     ONLY_THREAD,

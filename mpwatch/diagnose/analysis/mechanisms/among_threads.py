@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence, Set
 
 from mpwatch.describe.frames import frame_words, own_frames
+from mpwatch.diagnose.analysis.mechanisms.cases import Case, Mechanism
+from mpwatch.diagnose.analysis.mechanisms.interruptions import waits_for_an_interrupted_holder
 from mpwatch.diagnose.analysis.process_queries import (
     SERVICE_ROLES,
     all_called,
@@ -12,10 +14,8 @@ from mpwatch.diagnose.analysis.process_queries import (
     children_started_by,
 )
 from mpwatch.diagnose.analysis.stack_patterns import calls, user_frame
-from mpwatch.diagnose.analysis.waits.cases import Case, Mechanism
 from mpwatch.diagnose.analysis.waits.edges import surroundings
 from mpwatch.diagnose.analysis.waits.futures import forked_without_executor
-from mpwatch.diagnose.analysis.waits.interruptions import waits_for_an_interrupted_holder
 from mpwatch.diagnose.analysis.waits.providers import FULL_QUEUE
 from mpwatch.diagnose.analysis.waits.threads import (
     AT_BARRIER,

@@ -1,0 +1,350 @@
+"""Locks on files, and lock files, that a process keeps while it waits, or has left behind.
+
+The function that takes a lock releases it: a holder that is no longer in that function has left it
+by an exception or a return that skips the release. Of a lock file whose maker has ended nothing is
+left but the processes that wait for its removal.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from mpwatch.describe.frames import frame_words, is_library, own_frames
+from mpwatch.diagnose.analysis.index import Index, derived
+from mpwatch.diagnose.analysis.mechanisms.cases import Case, Mechanism, Member
+from mpwatch.diagnose.analysis.process_queries import (
+    SERVICE_ROLES,
+    all_called,
+    called,
+    family_head,
+    label_stem,
+)
+from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, user_frame
+from mpwatch.diagnose.analysis.waits.blockages import stalled_s
+from mpwatch.diagnose.analysis.waits.chains import wait_graph
+from mpwatch.diagnose.analysis.waits.file_locks import LOCK_FILE, LOCK_ON, TAKES, is_database
+from mpwatch.diagnose.analysis.waits.verdicts import where
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import Frame
+from mpwatch.model.snapshot import Process, Thread
+
+_LOCK_NAME = re.compile(r"(^|[._-])lock$|\.lck$")
+_HELPS = re.compile(rf"{TAKES.pattern}|begin|enter|transaction|connect|execute")
+"""In the name of a function that may leave a lock taken by design."""
+
+
+class KeptFile(NamedTuple):
+    """A lock file that a process has open: it made the file, and others wait for its removal."""
+
+    process: Process
+    path: str
+
+
+def kept_lock_file(poller: Process, waiters: Sequence[Process]) -> KeptFile | None:
+    """A file with the name of a lock that a process has open which waits for one that polls.
+
+    No lock of the kernel is on it: that it exists is the lock.
+    """
+    for waiter in waiters:
+        fds = waiter.sample.fds
+        locked = {lock.path for lock in fds.locks} if fds is not None else set()
+        for link in (fds.links or ()) if fds is not None else ():
+            is_lock = _LOCK_NAME.search(link.target.rpartition("/")[2].lower()) is not None
+            is_kept = link.kind == "file" and is_lock and link.target not in locked
+            if is_kept and not _has_open(poller, link.target):
+                return KeptFile(waiter, link.target)
+    return None
+
+
+def _has_open(process: Process, path: str) -> bool:
+    fds = process.sample.fds
+    return fds is not None and any(link.target == path for link in fds.links or ())
+
+
+def left_function(holder: Process, waiters: Sequence[Process]) -> Frame | None:
+    """The line at which processes wait for a lock, if its holder is not in that function now.
+
+    Returns:
+        `None` where they wait in different functions, where the holder is in that one as well, or
+        where a stack is not known: then the holder may be in the part that the lock is for.
+    """
+    places = [
+        _takes_it_at(own_frames(main.stack)) for each in waiters if (main := main_thread(each))
+    ]
+    main = main_thread(holder)
+    inside = own_frames(main.stack) if main is not None else ()
+    first = places[0] if places else None
+    if first is None or user_frame(inside) is None:
+        return None
+    function = (first.file, first.function)
+    if any(each is None or (each.file, each.function) != function for each in places):
+        return None
+    return None if function in ((each.file, each.function) for each in inside) else first
+
+
+def _takes_it_at(frames: Sequence[Frame]) -> Frame | None:
+    """The innermost line of the program that is no helper which returns with the lock.
+
+    Helpers are known by their name, or as what a context manager runs on entry.
+    """
+    for place, frame in enumerate(frames):
+        if is_library(frame) or _HELPS.search(frame.function.lower()):
+            continue
+        if not calls(frames[place + 1 : place + 2], "contextlib.py:__enter__"):
+            return frame
+    return None
+
+
+def cause_of_kept_file(poller: Process, now: str, kept: KeptFile) -> str:
+    """That a process has left a lock file behind and waits for one that waits for its removal."""
+    end, keeper = called(poller), called(kept.process)
+    return (
+        f"{keeper} has the lock file {kept.path} open, so it has made the file. It has gone on "
+        f"without removing it and waits{where(kept.process).replace(', ', ' at ', 1)}, while {end} "
+        f"{now}. If that loop waits until the file is gone, each waits for the "
+        "other. A lock file stays where the lines that remove it are skipped: by an exception in "
+        "the work that it guards, also one that a caller catches and only logs."
+    )
+
+
+def advice_of_kept_file(thread: Thread | None, kept: KeptFile) -> str:
+    """Where a lock file has to be removed."""
+    frames = own_frames(thread.stack) if thread is not None else ()
+    mine = [frame for frame in frames if not is_library(frame)]
+    caller = f", in {mine[1].function}() ({frame_words(mine[1])})" if len(mine) > 1 else ""
+    limit = (
+        f" Give the loop at {frame_words(mine[0])} a limit after which it raises." if mine else ""
+    )
+    return (
+        f"Remove {kept.path.rpartition('/')[2]} in a finally block around the work that it "
+        f"guards{caller}, and let an error of that work end the process. Or use fcntl.flock() (or "
+        f"the package filelock), whose lock ends with the process that has it.{limit}"
+    )
+
+
+def cause_of_left_lock(
+    holder: Process, now: str, path: str, taken: Frame, *, is_database: bool
+) -> str:
+    """That a process has a lock and is no longer where the others take it."""
+    end = called(holder)
+    if is_database:
+        return (
+            f"{end} has begun a transaction that writes to {path} and has not ended it. It {now}, "
+            f"outside of {taken.function}(), in which the others wait to begin theirs. So most "
+            "likely the transaction was left open: an exception or a return between BEGIN and "
+            "COMMIT skips the COMMIT, and where a caller catches the exception, nothing shows it."
+        )
+    return (
+        f"{end} has the lock on {path}, and {now}, outside of {taken.function}(), in which the "
+        "others wait to take it. It has most likely left that function without releasing the lock: "
+        "an exception or a return skips the line that would."
+    )
+
+
+def advice_of_left_lock(holder: Process, taken: Frame, *, is_database: bool) -> str:
+    """Where a lock has to be released that was left behind."""
+    end, place = called(holder), where(holder).removeprefix(", ")
+    if is_database:
+        return (
+            f"End the transaction on every way out of {taken.function}() ({frame_words(taken)}): "
+            "with connection: around its lines commits at their end and rolls back on an "
+            "exception; or call rollback() in an except or finally block before anything is "
+            f"raised. If {end} is meant to have a transaction open at {place}, commit before that "
+            "line."
+        )
+    return (
+        f"Release the lock on every way out of {taken.function}() ({frame_words(taken)}), in a "
+        f"with or finally block. If {end} is meant to have it at {place}, do that part outside of "
+        "the lock."
+    )
+
+
+def kept_file_lock(case: Case) -> Mechanism | None:
+    """A cycle in which one process waits for a lock on a file that the next one holds."""
+    members = case.members
+    for each, after in zip(members, (*members[1:], *members[:1]), strict=True):
+        is_held = each.edge.what.startswith(LOCK_ON) and len(members) > 1
+        if is_held and after.process.process in each.edge.providers:
+            return _kept(case, each, after)
+    return None
+
+
+def _kept(case: Case, needs: Member, holder: Member) -> Mechanism:
+    """Why the holder does not release the lock, and where it most likely took it."""
+    path = needs.edge.what.removeprefix(LOCK_ON)
+    who, other = called(holder.process), called(needs.process)
+    at, needed_at = _at(holder.thread), _at(needs.thread)
+    same = _same_code(case, needs, holder)
+    begun = _at(same[1]) if same is not None else ""
+    is_data = is_database(case.index, path)
+    cause = (
+        f"{who} holds the lock on {path} while it waits{at}. {other} needs that lock{needed_at} "
+        "before it can do what would end that wait, so neither continues."
+    )
+    if is_data:
+        cause += (
+            " A statement that writes begins a transaction of SQLite, and Python's sqlite3 keeps "
+            "it, with the lock, until commit() or rollback() is called."
+        )
+    if same is not None and begun:
+        cause += (
+            f" {called(same[0])}, which runs the same code as {who}, waits for this lock{begun}: "
+            f"likely {who} took it there."
+        )
+    took = begun or f" where {who} last {'wrote to the database' if is_data else 'took it'}"
+    release = (
+        f"Commit right after the statement{took} (commit(), or with connection:), "
+        if is_data
+        else f"Release the lock that is taken{took} (in a with or finally block), "
+    )
+    return Mechanism(
+        cause=cause,
+        advice=(
+            f"{release}before {who} waits{at}. Nothing that another process has to answer belongs "
+            "between taking a lock and releasing it."
+        ),
+        headline=(
+            f"{who} holds the lock on {path} while it waits{at}, and {other} waits for that lock"
+            f"{needed_at}."
+        ),
+    )
+
+
+def _same_code(case: Case, needs: Member, holder: Member) -> tuple[Process, Thread] | None:
+    """Another process that runs the same as the holder, and waits for the same lock."""
+    head = family_head(case.index, holder.process)
+    by_id = {each.process: each for each in case.index.snapshot.living()}
+    for edge in case.waits.edges:
+        process = by_id.get(edge.waiter)
+        if process is None or edge.what != needs.edge.what or process == holder.process:
+            continue
+        is_alike = label_stem(process) == label_stem(holder.process)
+        if is_alike and family_head(case.index, process) == head:
+            thread = next((each for each in process.threads if each.tid == edge.tid), None)
+            return None if thread is None else (process, thread)
+    return None
+
+
+def _at(thread: Thread | None) -> str:
+    """The line of the program at which a thread is: ` at store.py:30 start`."""
+    frame = user_frame(thread.stack) if thread is not None else None
+    return "" if frame is None else f" at {frame_words(frame)}"
+
+
+LEFT_S = 10.0
+NAMED = 3
+_BATON = "torch/utils/file_baton.py:wait"
+
+
+@derived
+def waiting_for_left_lock(index: Index) -> tuple[Process, ...]:
+    """The processes that wait for a lock file that no living process of the job can have made.
+
+    Every other process of the job waits for one of them, and none has made progress for `LEFT_S`.
+    """
+    living = [each for each in index.snapshot.living() if each.role not in SERVICE_ROLES]
+    edges = {edge.waiter: edge for edge in wait_graph(index).edges if edge.tid == edge.waiter.pid}
+    waiting = [
+        each for each in living if each.process in edges and edges[each.process].what == LOCK_FILE
+    ]
+    held_up = {each.process for each in waiting}
+    others = [each for each in living if each.process not in held_up]
+    while True:
+        more = [each for each in others if _waits_for(index, each, held_up)]
+        if not more:
+            break
+        held_up |= {each.process for each in more}
+        others = [each for each in others if each not in more]
+    is_still = all((stalled_s(each, index) or 0.0) >= LEFT_S for each in waiting)
+    return tuple(waiting) if waiting and not others and is_still else ()
+
+
+def _waits_for(index: Index, process: Process, held_up: set[ProcessId]) -> bool:
+    """Whether the main thread of a process waits for some of these processes and for no other."""
+    providers = {
+        provider
+        for edge in wait_graph(index).edges
+        if edge.waiter == process.process and edge.tid == process.pid
+        for provider in edge.providers
+    } - {process.process}
+    return bool(providers) and not providers.isdisjoint(held_up)
+
+
+def killed_before(index: Index) -> tuple[Process, ...]:
+    """The processes of the job that a signal has ended, which cannot have removed their files."""
+    return tuple(
+        each
+        for each in index.snapshot.processes
+        if each.ended is not None and each.ended.signal is not None
+    )
+
+
+def left_lock(index: Index) -> Mechanism | None:
+    """Why the processes that wait for a lock file do not get it; `None` where some may have it."""
+    waiting = waiting_for_left_lock(index)
+    if not waiting:
+        return None
+    killed = killed_before(index)
+    names, wait = all_called(waiting, NAMED), "waits" if len(waiting) == 1 else "wait"
+    by = f"{all_called(killed, NAMED)} left when a signal ended it" if killed else ""
+    return Mechanism(
+        cause=(
+            f"The lock is a file: {_maker(waiting)}, and removes it when it is done. Every process "
+            "of this job waits for that, so none of them has made the file. "
+            + (
+                f"{all_called(killed, NAMED)} had it, most likely: a process that is killed does "
+                "not reach the line that removes its file, not even one in a finally block."
+                if killed
+                else "Either one that was killed before it could remove the file has left it (by "
+                "kill() or terminate() after a time limit, or by the kernel for lack of memory; "
+                "not even a finally block runs then), or another job has it now."
+            )
+        ),
+        advice=(
+            f"Remove the file{_where(waiting)} if no other job is at work under it, and start the "
+            "job again. Where the program kills a process that may have it, remove the file there "
+            "too, before others look for it; or use a lock of flock() or filelock.FileLock, which "
+            "the kernel releases when its holder ends."
+        ),
+        evidence=tuple(
+            f"{called(each)} ended: {each.ended.words}"
+            for each in killed[:NAMED]
+            if each.ended is not None
+        ),
+        headline=(
+            f"{names} {wait} for a lock file{_places(waiting)} that "
+            f"{by or 'no living process of this job has made'}"
+        ),
+    )
+
+
+def _maker(waiting: Sequence[Process]) -> str:
+    """Which process makes the file, in the words of what they wait in."""
+    if _is_baton(waiting):
+        return "the process that builds an extension (torch's FileBaton) makes it"
+    return "the process that has the lock makes it"
+
+
+def _where(waiting: Sequence[Process]) -> str:
+    """Where such a file is, as far as the library that waits says."""
+    if _is_baton(waiting):
+        return (
+            " (`lock` in the directory of the build: for torch.utils.cpp_extension, below "
+            "TORCH_EXTENSIONS_DIR or ~/.cache/torch_extensions)"
+        )
+    return ""
+
+
+def _is_baton(waiting: Sequence[Process]) -> bool:
+    thread = main_thread(waiting[0])
+    return thread is not None and calls(own_frames(thread.stack), _BATON)
+
+
+def _places(waiting: Sequence[Process]) -> str:
+    """The lines at which they wait: ` at ops.py:48 load`."""
+    threads = [thread for each in waiting if (thread := main_thread(each)) is not None]
+    found = [frame for thread in threads if (frame := user_frame(thread.stack)) is not None]
+    lines = dict.fromkeys(map(frame_words, found))
+    return f" at {' and '.join(list(lines)[:NAMED])}" if lines else ""
