@@ -71,7 +71,8 @@ def load(
         return None
     finally:
         if unpacked in sys.meta_path:
-            sys.meta_path.remove(unpacked)
+            # Another list, as in `ImportWatch.stop`: a thread may be between two finders of this.
+            sys.meta_path = [finder for finder in sys.meta_path if finder is not unpacked]
     return package
 
 

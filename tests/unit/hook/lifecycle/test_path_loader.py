@@ -139,3 +139,18 @@ def test_while_compiled_modules_are_loaded_no_finder_of_the_program_is_asked(
     assert package.__name__ == name
     assert asked == []
     assert sys.meta_path == finders
+
+
+def test_a_thread_that_is_importing_meanwhile_asks_every_finder_of_the_program(
+    path_loader: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The import system iterates over `sys.meta_path` without a copy (CPython before 3.14)."""
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    finders = list(sys.meta_path)
+    code = "import sys\nasked = iter(sys.meta_path)\nnext(asked)\ndef enter(*_): return True\n"
+    package = path_loader["load"](
+        "/x", "attach", compiled={"": ("/x/__init__.py", True, code.encode())}
+    )
+
+    assert package is not None, path_loader["reason"]
+    assert list(package.asked) == finders
