@@ -22,8 +22,7 @@ ROOTS = ("multiprocessing", "torch.multiprocessing", "torch.storage", "torch.uti
          "builtins", "queue", "pickle", "signal", "random", "subprocess")  # fmt: skip
 REDUCERS: dict[type, Any] = vars(ForkingPickler)["_extra_reducers"]
 CHANGING = {"sys.last_exc", "sys.last_value", "sys.last_type", "sys.last_traceback"}
-# Attaching and detaching make another list of the same finders (`ImportWatch.stop`); "meta path" has
-# its items.
+# Attaching and detaching make another list of the same finders (`ImportWatch.stop`).
 CHANGING.add("sys.meta_path")
 
 

@@ -29,6 +29,7 @@ from mpwatch.diagnose.analysis.distributed.ranks import (
 from mpwatch.diagnose.analysis.exits import death_of
 from mpwatch.diagnose.analysis.idle_time import STALLED_S, is_stalled, mean_cpu_percent, quiet_s
 from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.pipes import channels_among, pipe_ends
 from mpwatch.diagnose.analysis.process_queries import (
     all_called,
     called,
@@ -38,6 +39,7 @@ from mpwatch.diagnose.analysis.process_queries import (
 )
 from mpwatch.diagnose.analysis.stack_merge import merge
 from mpwatch.diagnose.analysis.stack_patterns import has_stacks, main_shape, main_thread
+from mpwatch.diagnose.analysis.waits.deadlocks import output_of
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process
 from mpwatch.model.units import seconds_text
@@ -285,6 +287,9 @@ def _whereabouts(rank: Process, waiter: Process, index: Index) -> _Whereabouts:
             f"{name} waits for a batch of its DataLoader.",
             "Look at the workers of that rank: what they wait for keeps all ranks waiting.",
         )
+    full = _full_output(rank, index)
+    if full is not None:
+        return full
     left_s = _sleeps_for_s(rank)
     if left_s >= LONG_SLEEP_S:
         return _Whereabouts(
@@ -334,6 +339,33 @@ def _has_left(rank: Process, waiter: Process, left: Left, index: Index) -> _Wher
         "from values that all share (all_reduce the loss, or broadcast the flag of rank 0) before "
         f"any rank breaks out of it. {_SAME_STEPS}",
         innocent_s=0.0 if quiet >= STALLED_S else PAUSE_S,
+    )
+
+
+def _full_output(rank: Process, index: Index) -> _Whereabouts | None:
+    """A rank that writes to its output, a full pipe that the process at the other end leaves so."""
+    thread = main_thread(rank)
+    wait = thread.waits_on if thread is not None else None
+    pipes = channels_among(wait.targets) if wait is not None and wait.kind == "pipe-write" else ()
+    stream = output_of(rank, pipes[0]) if pipes else ""
+    if not stream or not is_stalled(rank, index):
+        return None
+    held = pipe_ends(index).readers.get(pipes[0], ())
+    found = (index.snapshot.get(each) for each in held)
+    readers = [p for p in found if p is not None and p.process != rank.process and not p.is_gone]
+    launcher = [p for p in readers if p.role not in ("rank", "spawned")] or readers
+    name, line = called(rank), called_at(rank)
+    at = f" at {line}" if line else ""
+    whose = "that a process outside of this job would have to read"
+    if launcher:
+        reader, place = launcher[0], called_at(launcher[0])
+        whose = f"which {called(reader)} has to read and does not{f', at {place}' if place else ''}"
+    return _Whereabouts(
+        f"{name} is blocked writing to its {stream}{at}: that is a full pipe, {whose}.",
+        "Read the output of the ranks as long as they run (a thread for each, or communicate()), "
+        "or let them write to files (stdout=open(...)), or inherit the launcher's output: a pipe "
+        "holds 64 KiB, and what is written after that waits until somebody reads. Fewer log lines "
+        "only delay it.",
     )
 
 

@@ -121,7 +121,8 @@ def _of_lost_task(
 
 _FIND_OUT = "Find out what happened to the task (see the evidence and other findings). "
 _UNSEEN = (
-    "A task that raises does not end its worker: it was killed (SIGKILL or SIGTERM by the "
+    "A task that raises an Exception does not end its worker: it called sys.exit() (argparse does "
+    "on a bad argument; SystemExit is no Exception), was killed (SIGKILL or SIGTERM by the "
     "program's own watchdog, a user, or the kernel for lack of memory), or crashed in native code. "
 )
 

@@ -9,7 +9,7 @@ import pytest
 
 from mpwatch.diagnose.analysis.distributed.collectives import recorded
 from mpwatch.diagnose.rules.distributed import collective_mismatch, rank_stuck_in_collective
-from mpwatch.model.findings import Severity
+from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Process
 from tests.builders.snapshots import (
@@ -21,6 +21,7 @@ from tests.builders.snapshots import (
     main,
     only,
     pid,
+    pipe,
     process,
     snapshot_of,
     socket,
@@ -316,6 +317,35 @@ def test_a_rank_in_one_long_sleep_is_information() -> None:
     assert "rank 0 (300) sleeps at train.py:90 upload and will wake up by itself in 20 s" in (
         finding.cause
     )
+
+
+def test_a_rank_that_fills_an_output_which_its_launcher_does_not_read_is_told_with_both() -> None:
+    def finding(fd: int) -> Finding:
+        writes = WaitedOn("pipe-write", "write", targets=("pipe:[71]",), fds=(fd,))
+        blocked = rank(
+            0,
+            "logging/__init__.py:emit",
+            "train.py:main:58",
+            fds=fds(3, links=[pipe(fd, 71, is_writable=True)]),
+        )
+        blocked = replace(blocked, threads=(replace(blocked.threads[0], waits_on=writes),))
+        launcher = main(
+            threads=[thread(MAIN, "data.py:wait:43")],
+            fds=fds(4, links=[pipe(9, 71, is_writable=False)]),
+        )
+        return only(
+            rank_stuck_in_collective.check,
+            snapshot_of(launcher, blocked, called(1, "all_reduce", still_s=60.0)),
+        )
+
+    to_error, elsewhere = finding(2), finding(12)
+
+    assert "rank 0 (300) is blocked writing to its standard error at train.py:58 main" in (
+        to_error.cause
+    )
+    assert "which main (100) has to read and does not, at data.py:43 wait" in to_error.cause
+    assert "communicate()" in to_error.advice
+    assert "standard error" not in elsewhere.cause
 
 
 def test_a_rank_that_has_left_the_loop_in_which_another_one_waits_is_told_as_that() -> None:
