@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import signal
 from dataclasses import replace
 from typing import Any
 
@@ -299,6 +300,20 @@ def test_a_join_before_the_queue_is_read_is_named() -> None:
 
     assert "main (100) joins spawned 300 (300) before it has read" in finding.summary
     assert "61608 bytes unread" in finding.evidence[1]
+
+
+def test_a_joined_child_that_handles_sigterm_may_have_been_told_to_end() -> None:
+    sets_a_flag, plain = feeding(), feeding()
+    sample = replace(sets_a_flag.sample, signals_caught=1 << (signal.SIGTERM - 1))
+    sets_a_flag = replace(sets_a_flag, sample=sample)
+
+    finding = only(queue_join_feeder_deadlock.check, snapshot_of(joining(), sets_a_flag))
+    other = only(queue_join_feeder_deadlock.check, snapshot_of(joining(), plain))
+
+    assert "spawned 300 (300) has a handler for SIGTERM" in finding.evidence
+    assert "terminate() does not end spawned 300 (300)" in finding.cause
+    assert "signal.SIG_DFL" in finding.advice
+    assert "terminate()" not in other.cause + other.advice
 
 
 def test_children_that_are_not_joined_yet_are_part_of_the_same_finding() -> None:

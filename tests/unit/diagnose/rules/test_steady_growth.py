@@ -980,3 +980,24 @@ def test_memory_that_is_not_what_waits_between_two_threads_is_not_called_that(
 
     assert says in finding.cause
     assert "faster than its thread learner" not in finding.cause
+
+
+@pytest.mark.parametrize(
+    ("library", "name"),
+    [
+        ("concurrent/futures/_base.py:map", "Executor.map"),
+        ("multiprocessing/pool.py:_map_async", "Pool.map"),
+    ],
+)
+def test_a_map_that_takes_all_items_before_it_returns_is_named(library: str, name: str) -> None:
+    past = history(rising("anon_bytes", 900 * MIB, 5 * MIB))
+
+    def finding(*stack: str) -> Finding:
+        return only(check, snapshot_of(main(threads=[thread(MAIN, *stack)])), past)
+
+    inside = finding("data.py:frames:26", library, "train.py:main:46")
+    uses = finding("train.py:write:50", "train.py:main:46")
+
+    assert f"gathers all items of {name} at train.py:46 main" in inside.summary
+    assert "(made at data.py:26 frames)" in inside.cause
+    assert "It keeps what it allocates" in uses.cause
