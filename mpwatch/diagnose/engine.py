@@ -29,6 +29,8 @@ CALM_S = 10.0
 """A finding keeps its highest severity for this long."""
 SHOWN_RESOLVED_S = 60.0
 """How long a finding is shown as resolved before it is dropped."""
+FAR_S = 3600.0
+"""A limit that is further away than this harms nothing soon: other findings are more urgent."""
 RULE_FAILED = "rule-failed"
 SLOWS_DOWN = frozenset(("bottleneck-process", "pipeline-bottleneck", "loader-starvation"))
 """Rules of which a finding says that one process is waited for: every job has a slowest part, so
@@ -261,7 +263,9 @@ def _shows(finding: Finding) -> frozenset[str]:
 def _urgency(finding: Finding) -> tuple[float, ...]:
     """Sort key: most severe, then what harms rather than slows down, soonest, oldest."""
     eta_s = float("inf") if finding.eta_s is None else finding.eta_s
-    return (-finding.severity, finding.rule in SLOWS_DOWN, eta_s, finding.first_seen_s or 0.0)
+    is_far = finding.eta_s is not None and finding.eta_s > FAR_S
+    first_s = finding.first_seen_s or 0.0
+    return (-finding.severity, finding.rule in SLOWS_DOWN, is_far, eta_s, first_s)
 
 
 def _urgency_with_effects(

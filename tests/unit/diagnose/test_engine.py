@@ -136,6 +136,14 @@ def test_the_most_severe_and_soonest_comes_first() -> None:
     assert [f.rule for f in look(watched, 0)] == ["c", "b", "d", "a"]
 
 
+def test_a_limit_that_is_hours_away_comes_after_what_is_wrong_now() -> None:
+    watched = engine(
+        [finding("grows", eta_s=36_000.0), finding("lost"), finding("soon", eta_s=60.0)]
+    )
+
+    assert [f.rule for f in look(watched, 0)] == ["soon", "lost", "grows"]
+
+
 def test_effects_are_listed_below_their_cause_however_severe_they_are() -> None:
     watched = engine(
         [

@@ -324,7 +324,7 @@ def _by_samples(owner: Process, workers: Sequence[Process], history: History) ->
     evidence = [
         f"{called(busy[0])} was busy in {at_work:.0%} of the samples",
         f"main was waiting for a batch in {main:.0%}, the other workers for work in "
-        f"{min(idle):.0%} or more",
+        f"{'all' if min(idle) >= 1 else f'{min(idle):.0%} or more'}",
     ]
     yield _finding(busy[0], words, evidence)
 
