@@ -207,7 +207,9 @@ def _one_thread(case: Case, process: Process, thread: Thread, cause: str) -> Mec
     doing = _MISSING[what]
     died = _dead_threads(case, process)
     sending = [child for child in forked if _waits_to_send(case, child)]
-    if forked and not died and sending != forked:
+    # Nor does a child that waits for this process use its copy.
+    apart = [each for each in forked if each in sending or _waits_for(case, each, process)]
+    if forked and not died and apart != forked:
         return Mechanism(
             cause=(
                 f"{cause} What is made with threading or queue belongs to one process. "
@@ -251,6 +253,17 @@ def _waits_to_send(case: Case, child: Process) -> bool:
         edge.waiter == child.process
         and edge.tid == child.pid
         and (edge.kind in ("pipe-write", "socket-write") or edge.what.startswith(FULL_QUEUE))
+        for edge in case.waits.edges
+    )
+
+
+def _waits_for(case: Case, child: Process, parent: Process) -> bool:
+    """Whether the main thread of a child waits for something that its parent would send."""
+    return any(
+        edge.waiter == child.process
+        and edge.tid == child.pid
+        and edge.kind in ("pipe-read", "socket-read")
+        and parent.process in edge.providers
         for edge in case.waits.edges
     )
 

@@ -168,7 +168,9 @@ def _explained(
             "have run a different number of batches, or a branch on the rank or on its data makes "
             "only some of them call one of the two.",
             "Give all ranks the same number of batches (DistributedSampler with drop_last, or the "
-            f"Join context), and call {name} on all ranks after the same batch.",
+            f"Join context), and call {name} on all ranks after the same batch. A rank that skips "
+            "a batch (continue, nothing to learn from it, a NaN) must not skip its backward pass: "
+            "let it run on a loss of zero that uses the outputs (outputs.sum() * 0).",
         )
     if NEW_GROUP in places:
         missing = [rank for name, group in members if name != NEW_GROUP for rank in group]
@@ -208,6 +210,17 @@ def _left_early(members: Sequence[tuple[str, list[Process]]]) -> _LeftEarly | No
         return None
     function, at = left.line.function, f"{left.line.function}() ({frame_words(left.line)})"
     has = "has" if len(ahead) == 1 else "have"
+    if len(inside) < len(ahead):
+        return _LeftEarly(
+            f"{all_called(inside)} {'calls' if len(inside) == 1 else 'call'} {call} in {at}. "
+            f"{all_called(ahead)} {has} passed the line that calls {function}(), and {has} come to "
+            f"{other} at {frame_words(left.past)}. Unless {left.past.function}() calls both in one "
+            f"loop, {all_called(ahead)} {has} not called {function}() (a branch on the rank, such "
+            "as if rank == 0), or returned from it earlier.",
+            f"Call {function}() on all ranks as long as it contains a collective (a barrier, a "
+            "gather, consolidate_state_dict() or state_dict() of a sharded optimizer or model), "
+            "and let only what writes the file depend on the rank.",
+        )
     return _LeftEarly(
         f"{all_called(ahead)} {has} left {function}(), in which {all_called(inside)} still "
         f"{'calls' if len(inside) == 1 else 'call'} {call}, and {has} come to {other} at "

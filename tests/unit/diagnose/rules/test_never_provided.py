@@ -315,6 +315,22 @@ def test_children_that_wait_to_send_put_nothing_into_their_copies_of_a_queue() -
     assert "actor 0 (300) was forked and has a copy of it" in other.cause
 
 
+def test_children_that_wait_for_main_take_nothing_out_of_their_copies_of_its_queue() -> None:
+    """The thread of main that was to write what is put has died of an exception."""
+    reads = WaitedOn("socket-read", "recvfrom", ("socket:[51]",))
+    stack = ("multiprocessing/connection.py:recv", "data.py:serve:40")
+    child = one(300, reads, *stack, start_method="fork", fds=fds(4, links=[socket(3, 51, 50)]))
+    top = one(MAIN, LOCK, *FULL, fds=fds(4, links=[socket(3, 50, 51)]))
+
+    [finding] = found(standing_still.check, snapshot_of(top, child))
+
+    assert finding.summary == (
+        "main (100) waits for room in a full queue at data.py:13 record, and the thread that was "
+        "to take items out is gone"
+    )
+    assert "copy" not in finding.cause
+
+
 LOOP = ("selectors.py:select", "asyncio/base_events.py:_run_once", "train.py:worker:17")
 
 

@@ -123,6 +123,19 @@ def test_ranks_that_have_left_a_loop_of_collectives_early_are_named_with_it() ->
     assert "has left" not in other.cause
 
 
+def test_a_function_with_a_collective_that_one_rank_alone_calls_is_named() -> None:
+    outer = ("train.py:main:62", "train.py:<module>:95")
+    saves = rank(0, f"{C10D}:broadcast", "data.py:save:21", *outer)
+    passed = [rank(n, f"{C10D}:barrier", "train.py:main:63", outer[1]) for n in (1, 2)]
+
+    finding = only(collective_mismatch.check, snapshot_of(main(), saves, *passed))
+
+    assert "rank 0 (300) calls broadcast in save() (data.py:21 save)" in finding.cause
+    assert "rank 1 (301) and rank 2 (302) have passed the line that calls save()" in finding.cause
+    assert "if rank == 0" in finding.cause
+    assert finding.advice.startswith("Call save() on all ranks")
+
+
 def test_ranks_in_different_groups_may_all_wait_for_one_that_is_in_no_collective() -> None:
     late = rank(2, "train.py:save:80")
     job = snapshot_of(main(), called(0, "all_reduce"), called(1, "broadcast"), late)
