@@ -417,7 +417,8 @@ SIGNALS: dict[str, Signal] = {
     "main-oom-killed": is_in_a_cgroup_of_its_own,
     "main-killed": is_killed,
     "worker-segfault": says("ERROR: Unexpected segmentation fault encountered in worker"),
-    "worker-exited-unexpectedly": says("RuntimeError: DataLoader worker (pid(s)"),
+    # `(pid(s) 7)` from the wait for a batch, or `(pid 7)` where SIGCHLD comes at another line.
+    "worker-exited-unexpectedly": says("RuntimeError: DataLoader worker (pid"),
     "sigchld-raises-anywhere": says("RuntimeError: DataLoader worker (pid"),
     "pin-memory-thread-death": received_tensors_are_kept,
     "orphaned-workers": survivors("pt_data_work"),
