@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence, Set
 
 from mpwatch.describe.frames import frame_words, own_frames
-from mpwatch.diagnose.analysis.mechanisms.cases import Case, Mechanism
+from mpwatch.diagnose.analysis.mechanisms.cases import Case, Mechanism, at_line
 from mpwatch.diagnose.analysis.mechanisms.interruptions import waits_for_an_interrupted_holder
 from mpwatch.diagnose.analysis.process_queries import (
     SERVICE_ROLES,
@@ -116,21 +116,15 @@ def _blocked_loop(name: str, cause: str, waiting: Sequence[Thread]) -> Mechanism
     if not purposes.isdisjoint(FOR_RESULTS):
         why = RESULT_OF_LOOP
     asks = next((each for each in others if purpose(each) in FOR_RESULTS), None)
-    then = f", and thread {asks.name} {purpose(asks)}{_at(asks)}" if asks is not None else ""
+    then = f", and thread {asks.name} {purpose(asks)}{at_line(asks)}" if asks is not None else ""
     return Mechanism(
         cause=f"{cause} {LOOP_BLOCKED} {why}".rstrip(),
         advice=ADVICE_LOOP if is_lock else ADVICE_AWAIT,
         headline=(
             f"a coroutine or callback blocks the event loop of {name}: it waits "
-            f"{purpose(first)}{_at(first)}{then}."
+            f"{purpose(first)}{at_line(first)}{then}."
         ),
     )
-
-
-def _at(thread: Thread) -> str:
-    """The line of the program at which a thread is: ` at data.py:30 main`."""
-    frame = user_frame(thread.stack)
-    return "" if frame is None else f" at {frame_words(frame)}"
 
 
 def _headline(name: str, waiting: Sequence[Thread]) -> str:
@@ -223,8 +217,10 @@ def _one_thread(case: Case, process: Process, thread: Thread, cause: str) -> Mec
                 "same context as the processes) and pass it to them. If a thread was to do it, "
                 "read standard error for its traceback."
             ),
-            headline=f"{name} waits {what} of its own{_at(thread)}, and no thread of it is left "
-            f"to {doing}.",
+            headline=(
+                f"{name} waits {what} of its own{at_line(thread)}, and no thread of it is left to "
+                f"{doing}."
+            ),
         )
     unread = (
         f" {all_called(sending)} {'wait' if len(sending) > 1 else 'waits'} for room to send, and "
@@ -240,7 +236,9 @@ def _one_thread(case: Case, process: Process, thread: Thread, cause: str) -> Mec
         ),
         evidence=died,
         advice=_ADVICE_THREAD_ENDED,
-        headline=f"{name} waits {what}{_at(thread)}, and the thread that was to {doing} is gone.",
+        headline=(
+            f"{name} waits {what}{at_line(thread)}, and the thread that was to {doing} is gone."
+        ),
     )
 
 

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from signal import SIGTERM
 
-from mpwatch.describe.frames import own_frames
+from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import called
-from mpwatch.diagnose.analysis.stack_patterns import calls
+from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, called
+from mpwatch.diagnose.analysis.stack_patterns import calls, user_frame
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.waits import WaitChain, WaitEdge, WaitGraph
 
+NAMED = 4
+"""Processes that are named one by one."""
 QUEUE_ITEM = "an item of a queue"
 """What the account of time calls a wait in Queue.get."""
 READS = ("pipe-read", "socket-read", "poll")
 """Kinds of waits for data."""
+_SIGTERM = 1 << (SIGTERM - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,44 @@ class Case:
     chain: WaitChain
     members: tuple[Member, ...]
     """The processes of the cycle, without those that only lead into it; or of the whole chain."""
+
+
+def waiting_for(case: Case, what: str) -> list[Process]:
+    """The living processes of which some thread waits for this."""
+    waiters = {edge.waiter for edge in case.waits.edges if edge.what == what}
+    return [each for each in case.index.snapshot.living() if each.process in waiters]
+
+
+def ended_ones(case: Case) -> list[Process]:
+    """The processes of the job that have ended, without those that only serve others."""
+    return [
+        each
+        for each in case.index.snapshot.processes
+        if each.ended is not None and each.role not in SERVICE_ROLES
+    ]
+
+
+def ended_words(gone: Sequence[Process], limit: int = NAMED) -> tuple[str, ...]:
+    """How the first of some processes ended, as evidence."""
+    return tuple(f"{called(each)} ended: {each.ended.words}" for each in gone[:limit] if each.ended)
+
+
+def at_line(thread: Thread | None) -> str:
+    """The line of the program at which a thread is: ` at data.py:30 main`; empty if unknown."""
+    frame = user_frame(thread.stack) if thread is not None else None
+    return "" if frame is None else f" at {frame_words(frame)}"
+
+
+def with_sigterm(child: Process, cause: str, advice: str) -> tuple[str, str]:
+    """Cause and advice about the join of a child, with what its handler for SIGTERM means."""
+    if not (child.sample.signals_caught or 0) & _SIGTERM:
+        return cause, advice
+    return (
+        f"{cause} {called(child)} has a handler for SIGTERM. Where that only sets a flag, "
+        "terminate() does not end it: a forked child inherits the handler of its parent.",
+        f"{advice} If the parent has called terminate() before the join, let the child set "
+        "signal.signal(signal.SIGTERM, signal.SIG_DFL) when it starts, or call kill().",
+    )
 
 
 def gets_from_queue(member: Member) -> bool:

@@ -8,6 +8,7 @@ process what another one would have to do.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.diagnose.analysis.index import Index
@@ -25,8 +26,10 @@ from mpwatch.diagnose.analysis.mechanisms.cases import (
     Case,
     Mechanism,
     Member,
+    at_line,
     awaited,
     gets_from_queue,
+    with_sigterm,
 )
 from mpwatch.diagnose.analysis.mechanisms.interruptions import waits_for_an_interrupted_holder
 from mpwatch.diagnose.analysis.mechanisms.kept_locks import kept_file_lock
@@ -43,7 +46,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     children_started_by,
     counted,
 )
-from mpwatch.diagnose.analysis.stack_patterns import calls, main_shape
+from mpwatch.diagnose.analysis.stack_patterns import calls, main_shape, main_thread
 from mpwatch.diagnose.analysis.waits.deadlocks import ADVICE as READ_BOTH
 from mpwatch.diagnose.analysis.waits.deadlocks import output_of, unread_pipe
 from mpwatch.diagnose.analysis.waits.futures import POOL_END, POOL_RESULT, RESULT, Kind, abandoned
@@ -64,7 +67,6 @@ from mpwatch.diagnose.analysis.waits.verdicts import (
     ONLY_THREAD,
     OWN_LOCK,
     OWN_QUEUE,
-    where,
 )
 from mpwatch.model.snapshot import Process
 from mpwatch.model.waits import WaitChain, WaitGraph
@@ -419,11 +421,17 @@ def _joins_one_that_waits_for_it(case: Case) -> Mechanism | None:
     child = next((each for each in case.members if each is not joining), None)
     if joining is None or child is None or joining.process.process not in child.edge.providers:
         return None
+    found = None
     if child.edge.kind in ("pipe-write", "socket-write"):
-        return _joins_a_writer(joining, child)
-    if child.edge.what.startswith(FULL_QUEUE):
-        return _joins_one_that_puts(joining, child)
-    return _joins_a_reader(case, joining, child) if child.edge.kind in READS else None
+        found = _joins_a_writer(joining, child)
+    elif child.edge.what.startswith(FULL_QUEUE):
+        found = _joins_one_that_puts(joining, child)
+    elif child.edge.kind in READS:
+        found = _joins_a_reader(case, joining, child)
+    if found is None:
+        return None
+    cause, advice = with_sigterm(child.process, found.cause, found.advice)
+    return replace(found, cause=cause, advice=advice)
 
 
 def _joins_a_writer(joining: Member, child: Member) -> Mechanism:
@@ -749,7 +757,7 @@ def _no_result(case: Case) -> Mechanism | None:
     cause, advice = _NO_RESULT[found.kind]
     headline = ""
     if found.kind == "lost-calls" and at_end is not None:
-        at = where(at_end).replace(", ", " at ", 1)
+        at = at_line(main_thread(at_end))
         headline = (
             f"{called(at_end)} waits{at} for the end of an executor that has lost calls: all its "
             "workers are idle."

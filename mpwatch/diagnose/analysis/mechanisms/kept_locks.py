@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.diagnose.analysis.index import Index, derived
-from mpwatch.diagnose.analysis.mechanisms.cases import Case, Mechanism, Member
+from mpwatch.diagnose.analysis.mechanisms.cases import Case, Mechanism, Member, at_line, ended_words
 from mpwatch.diagnose.analysis.process_queries import (
     SERVICE_ROLES,
     all_called,
@@ -30,6 +30,9 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process, Thread
 
+LEFT_S = 10.0
+NAMED = 3
+_BATON = "torch/utils/file_baton.py:wait"
 _LOCK_NAME = re.compile(r"(^|[._-])lock$|\.lck$")
 _HELPS = re.compile(rf"{TAKES.pattern}|begin|enter|transaction|connect|execute")
 """In the name of a function that may leave a lock taken by design."""
@@ -102,7 +105,7 @@ def cause_of_kept_file(poller: Process, now: str, kept: KeptFile) -> str:
     end, keeper = called(poller), called(kept.process)
     return (
         f"{keeper} has the lock file {kept.path} open, so it has made the file. It has gone on "
-        f"without removing it and waits{where(kept.process).replace(', ', ' at ', 1)}, while {end} "
+        f"without removing it and waits{at_line(main_thread(kept.process))}, while {end} "
         f"{now}. If that loop waits until the file is gone, each waits for the "
         "other. A lock file stays where the lines that remove it are skipped: by an exception in "
         "the work that it guards, also one that a caller catches and only logs."
@@ -175,9 +178,9 @@ def _kept(case: Case, needs: Member, holder: Member) -> Mechanism:
     """Why the holder does not release the lock, and where it most likely took it."""
     path = needs.edge.what.removeprefix(LOCK_ON)
     who, other = called(holder.process), called(needs.process)
-    at, needed_at = _at(holder.thread), _at(needs.thread)
+    at, needed_at = at_line(holder.thread), at_line(needs.thread)
     same = _same_code(case, needs, holder)
-    begun = _at(same[1]) if same is not None else ""
+    begun = at_line(same[1]) if same is not None else ""
     is_data = is_database(case.index, path)
     cause = (
         f"{who} holds the lock on {path} while it waits{at}. {other} needs that lock{needed_at} "
@@ -225,17 +228,6 @@ def _same_code(case: Case, needs: Member, holder: Member) -> tuple[Process, Thre
             thread = next((each for each in process.threads if each.tid == edge.tid), None)
             return None if thread is None else (process, thread)
     return None
-
-
-def _at(thread: Thread | None) -> str:
-    """The line of the program at which a thread is: ` at store.py:30 start`."""
-    frame = user_frame(thread.stack) if thread is not None else None
-    return "" if frame is None else f" at {frame_words(frame)}"
-
-
-LEFT_S = 10.0
-NAMED = 3
-_BATON = "torch/utils/file_baton.py:wait"
 
 
 @derived
@@ -308,11 +300,7 @@ def left_lock(index: Index) -> Mechanism | None:
             "too, before others look for it; or use a lock of flock() or filelock.FileLock, which "
             "the kernel releases when its holder ends."
         ),
-        evidence=tuple(
-            f"{called(each)} ended: {each.ended.words}"
-            for each in killed[:NAMED]
-            if each.ended is not None
-        ),
+        evidence=ended_words(killed, NAMED),
         headline=(
             f"{names} {wait} for a lock file{_places(waiting)} that "
             f"{by or 'no living process of this job has made'}"

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 
-from mpwatch.diagnose.analysis.mechanisms.cases import Case, Mechanism, awaited
-from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called
+from mpwatch.diagnose.analysis.mechanisms.cases import (
+    NAMED,
+    Case,
+    Mechanism,
+    awaited,
+    ended_ones,
+    ended_words,
+    waiting_for,
+)
+from mpwatch.diagnose.analysis.process_queries import all_called, called
 from mpwatch.diagnose.analysis.waits.managed import (
     BARRIER,
     EVENT,
@@ -15,9 +23,6 @@ from mpwatch.diagnose.analysis.waits.managed import (
     ROOM,
     TASKS,
 )
-from mpwatch.model.snapshot import Process
-
-NAMED = 4
 
 
 def managed(case: Case) -> Mechanism | None:
@@ -26,16 +31,8 @@ def managed(case: Case) -> Mechanism | None:
     if not waiting:
         return None
     what = waiting[0].edge.what
-    here = [
-        each
-        for each in case.index.snapshot.living()
-        if any(edge.waiter == each.process and edge.what == what for edge in case.waits.edges)
-    ]
-    gone = [
-        each
-        for each in case.index.snapshot.processes
-        if each.ended is not None and each.role not in SERVICE_ROLES
-    ]
+    here = waiting_for(case, what)
+    gone = ended_ones(case)
     verb = "wait" if len(here) > 1 else "waits"
     missing, advice = _TEXTS[what]
     others = [each for each in case.members if each.process not in here]
@@ -53,15 +50,9 @@ def managed(case: Case) -> Mechanism | None:
             f"manager itself only waits in their place.{ended}"
         ),
         advice=advice,
-        evidence=tuple(_ended_words(gone)),
+        evidence=ended_words(gone),
         headline=f"{all_called(here)} {verb} for {what} that no process {missing}.",
     )
-
-
-def _ended_words(gone: Sequence[Process]) -> Iterator[str]:
-    for each in gone[:NAMED]:
-        if each.ended is not None:
-            yield f"{called(each)} ended: {each.ended.words}"
 
 
 _COUNT = (

@@ -12,16 +12,23 @@ from typing import NamedTuple
 from mpwatch.describe.frames import own_frames
 from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.mechanisms.cases import READS, Case, Mechanism, Member, awaited
+from mpwatch.diagnose.analysis.mechanisms.cases import (
+    READS,
+    Case,
+    Mechanism,
+    Member,
+    at_line,
+    awaited,
+)
 from mpwatch.diagnose.analysis.pipes import channels_among
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, own_threads, user_frame
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.analysis.waits.edges import CLIENTS
-from mpwatch.diagnose.analysis.waits.verdicts import where
 from mpwatch.model.samples import FdLink
 from mpwatch.model.snapshot import Process
 
+ACCEPTS_S = 10.0
 _LISTENS = " listens on "
 
 
@@ -39,7 +46,7 @@ def one_at_a_time(case: Case) -> Mechanism | None:
 
 def _mechanism(case: Case, server: Member, first: Member, waiting: list[Process]) -> Mechanism:
     name, occupant, others = called(server.process), called(first.process), all_called(waiting)
-    at = where(server.process).replace(", ", " at ", 1)
+    at = at_line(main_thread(server.process))
     frames = own_frames(server.thread.stack) if server.thread is not None else ()
     is_http = calls(frames, "http/server.py:")
     is_standard = is_http or calls(frames, "socketserver.py:")
@@ -102,9 +109,6 @@ def _links(process: Process) -> tuple[FdLink, ...]:
 
 def _port(address: str | None) -> str:
     return (address or "").rpartition(":")[2]
-
-
-ACCEPTS_S = 10.0
 
 
 class Accepting(NamedTuple):

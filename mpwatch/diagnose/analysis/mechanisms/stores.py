@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from mpwatch.diagnose.analysis.mechanisms.cases import Case, Mechanism
-from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called
+from mpwatch.diagnose.analysis.mechanisms.cases import (
+    NAMED,
+    Case,
+    Mechanism,
+    ended_ones,
+    ended_words,
+    waiting_for,
+)
+from mpwatch.diagnose.analysis.process_queries import all_called
 from mpwatch.diagnose.analysis.waits.stores import KEY
-
-NAMED = 4
 
 
 def unset_key(case: Case) -> Mechanism | None:
@@ -14,16 +19,8 @@ def unset_key(case: Case) -> Mechanism | None:
     if not case.members or not all(each.edge.what.startswith(KEY) for each in case.members):
         return None
     what = case.members[0].edge.what
-    here = [
-        process
-        for process in case.index.snapshot.living()
-        if any(edge.waiter == process.process and edge.what == what for edge in case.waits.edges)
-    ]
-    gone = [
-        each
-        for each in case.index.snapshot.processes
-        if each.ended is not None and each.role not in SERVICE_ROLES
-    ]
+    here = waiting_for(case, what)
+    gone = ended_ones(case)
     ended = ""
     if gone:
         have = "have" if len(gone) > 1 else "has"
@@ -41,9 +38,7 @@ def unset_key(case: Case) -> Mechanism | None:
             "and set before you wait. Give the wait a timeout (wait(keys, timeout), the timeout of "
             "the store), which raises with the name of the key."
         ),
-        evidence=tuple(
-            f"{called(each)} ended: {each.ended.words}" for each in gone[:NAMED] if each.ended
-        ),
+        evidence=ended_words(gone),
         headline=f"{all_called(here)} {verb} for keys of a store that no process sets.",
         is_certain=len(here) > 1,
     )

@@ -8,7 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mpwatch.describe.frames import own_frames
-from mpwatch.diagnose.analysis.mechanisms.cases import Case, Mechanism, Member, awaited
+from mpwatch.diagnose.analysis.mechanisms.cases import (
+    Case,
+    Mechanism,
+    Member,
+    at_line,
+    awaited,
+    ended_words,
+)
 from mpwatch.diagnose.analysis.process_queries import (
     SERVICE_ROLES,
     all_called,
@@ -17,9 +24,8 @@ from mpwatch.diagnose.analysis.process_queries import (
     family_head,
     label_stem,
 )
-from mpwatch.diagnose.analysis.stack_patterns import calls
+from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread
 from mpwatch.diagnose.analysis.waits.providers import EVENT, lock_holders, semaphore_uses
-from mpwatch.diagnose.analysis.waits.verdicts import where
 from mpwatch.model.ids import SegmentId
 from mpwatch.model.snapshot import Process
 
@@ -115,7 +121,7 @@ def _never_set(
     return Mechanism(
         cause=cause,
         advice=_ADVICE_EVENT if is_event else _ADVICE_CONDITION,
-        evidence=_ended_words(gone),
+        evidence=ended_words(gone, NAMED),
         headline=(
             f"{all_called(here)} {wait} for {'an' if is_event else 'a'} {noun} that no process "
             f"{verb}{for_whom}."
@@ -176,7 +182,7 @@ def _never_released(
             f"releasing it. {either} process {left}"
         ),
         advice=_ADVICE_BLOCK if is_block else _ADVICE_ACQUIRE,
-        evidence=_ended_words(gone),
+        evidence=ended_words(gone, NAMED),
         headline=f"{names} {wait} for a lock or semaphore that no process releases.",
     )
 
@@ -196,17 +202,13 @@ def _where_the_others_wait(case: Case, others: Sequence[Member]) -> str:
 
 def _waits_words(case: Case, member: Member) -> str:
     """`main (12) waits for the exit of worker 0 (13) at train.py:20 main`."""
-    place = where(member.process).replace(", ", " at ", 1)
+    place = at_line(main_thread(member.process))
     return f"{called(member.process)} waits for {awaited(case, member)}{place}"
 
 
 def _ends(gone: Sequence[Process]) -> str:
     have = "has" if len(gone) == 1 else "have"
     return f"{all_called(gone, NAMED)} {have} ended"
-
-
-def _ended_words(gone: Sequence[Process]) -> tuple[str, ...]:
-    return tuple(f"{called(each)} ended: {each.ended.words}" for each in gone[:NAMED] if each.ended)
 
 
 _ADVICE_EVENT = (

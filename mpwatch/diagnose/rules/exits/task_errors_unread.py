@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from mpwatch.diagnose.analysis.idle_time import mean_cpu_percent, quiet_s
 from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.mechanisms.cases import at_line
 from mpwatch.diagnose.analysis.process_queries import (
     called,
     children_started_by,
@@ -19,7 +20,6 @@ from mpwatch.diagnose.analysis.process_queries import (
 )
 from mpwatch.diagnose.analysis.stack_patterns import main_thread
 from mpwatch.diagnose.analysis.waits.blockages import POLLS_PERCENT
-from mpwatch.diagnose.analysis.waits.verdicts import where
 from mpwatch.diagnose.known_errors import number_of, place_of
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
@@ -61,7 +61,7 @@ def _finding(index: Index, head: Process, entries: Sequence[LogEntry]) -> Findin
     kinds = sorted({_error(each) for each in entries})
     summary = f"{what} {', '.join(kinds[:SHOWN])}"
     if waits_s is not None:
-        at = where(head).replace(", ", " at ", 1)
+        at = at_line(main_thread(head))
         summary += f", and it waits{at} for {seconds_text(waits_s)}"
     evidence = [_told(each) for each in _first_of_each(entries)[:SHOWN]]
     if waits_s is not None:

@@ -20,7 +20,7 @@ from mpwatch.diagnose.analysis.mechanisms.among_threads import (
     LOOP_BLOCKED,
     RESULT_OF_LOOP,
 )
-from mpwatch.diagnose.analysis.mechanisms.cases import Mechanism
+from mpwatch.diagnose.analysis.mechanisms.cases import Mechanism, at_line
 from mpwatch.diagnose.analysis.mechanisms.kept_locks import (
     KeptFile,
     advice_of_kept_file,
@@ -343,7 +343,7 @@ def _waits_for_own_threads(index: Index) -> Iterator[Finding]:
         if len(chain.links) == 1 and purpose(thread) in _OF_SERVERS and not is_loop:
             continue  # a server waits like this for its whole life
         name, time = called(process), seconds_text(for_s)
-        at = where(process).replace(", ", " at ", 1)
+        at = at_line(main_thread(process))
         cause = f"Only another thread of {name} can end this wait, and none of them has for {time}."
         what = f"{name} waits {purpose(thread)}{at}"
         if is_loop:
@@ -389,10 +389,9 @@ def _of_server(accepting: Accepting) -> Finding:
             f"{wait} for data from it"
         ),
         evidence=(
-            f"{name} is in accept{where(accepting.server).replace(', ', ' at ', 1)}, and has one "
-            "thread",
+            f"{name} is in accept{at_line(main_thread(accepting.server))}, and has one thread",
             *(
-                f"{called(each)} waits for what it sends{where(each).replace(', ', ' at ', 1)}"
+                f"{called(each)} waits for what it sends{at_line(main_thread(each))}"
                 for each in accepting.clients[:SHOWN_WAITERS]
             ),
         ),
@@ -495,7 +494,7 @@ def _summary(index: Index, blockage: Blockage) -> str:
     """Which processes wait, for how long, for which process, and what that process does."""
     end, waiters = blockage.process, blockage.waiters
     time = seconds_text(blockage.waited_s)
-    what = f"{_does(blockage)}{where(end).replace(', ', ' at ', 1)}"
+    what = f"{_does(blockage)}{at_line(main_thread(end))}"
     if held_lock(index, end.process) is not None:
         what = blockage.chain.links[-1].words
     if _is_at_exit(blockage):
@@ -654,7 +653,7 @@ def _evidence(index: Index, blockage: Blockage) -> Iterator[str]:
         yield from _others_that_open(index, blockage.process)
     yield from _killed_holders(index, blockage)
     if blockage.edge is not None and _is_held_unseen(index, blockage):
-        at = where(blockage.process).replace(", ", " at ", 1)
+        at = at_line(main_thread(blockage.process))
         yield f"{called(blockage.process)}, which has this lock too, {_does(blockage)}{at}"
         if ended := _ended_users(index, blockage.edge):
             yield f"these had it and have ended: {', '.join(ended[:SHOWN_WAITERS])}"
@@ -671,7 +670,7 @@ def _others_that_open(index: Index, process: Process) -> Iterator[str]:
             continue
         for target in wait.targets:
             if target.startswith(OPENS):
-                yield f"{called(other)} waits for {target}{where(other).replace(', ', ' at ', 1)}"
+                yield f"{called(other)} waits for {target}{at_line(main_thread(other))}"
 
 
 def _killed_holders(index: Index, blockage: Blockage) -> Iterator[str]:
@@ -753,7 +752,7 @@ def _cause_of_file_lock(index: Index, blockage: Blockage, path: str) -> str:
 
 def _place_of(blockage: Blockage) -> str:
     """`sleeps again and again at data.py:48 wait`."""
-    return f"{_does(blockage)}{where(blockage.process).replace(', ', ' at ', 1)}"
+    return f"{_does(blockage)}{at_line(main_thread(blockage.process))}"
 
 
 def _cause_of_unseen_holder(index: Index, blockage: Blockage) -> str:

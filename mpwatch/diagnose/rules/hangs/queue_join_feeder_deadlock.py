@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from signal import SIGTERM
 
 from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.mechanisms.cases import with_sigterm
 from mpwatch.diagnose.analysis.pipes import pipe_ends, pipes_among
 from mpwatch.diagnose.analysis.process_queries import all_called, called, family_head
 from mpwatch.diagnose.analysis.stack_patterns import main_shape, main_thread
@@ -19,7 +19,6 @@ from mpwatch.model.units import seconds_text
 
 RULE = "queue-join-feeder-deadlock"
 STUCK_S = 5.0
-_SIGTERM = 1 << (SIGTERM - 1)
 
 
 def check(index: Index) -> Iterator[Finding]:
@@ -85,7 +84,7 @@ def _finding(
         "" if wait is None or wait.queued_bytes is None else f", {wait.queued_bytes} bytes unread"
     )
     pipe = "" if wait is None else ", ".join(wait.targets)
-    handles = bool((child.sample.signals_caught or 0) & _SIGTERM)
+    cause, advice = with_sigterm(child, _CAUSE, _ADVICE)
     return Finding(
         rule=RULE,
         severity=Severity.CRITICAL,
@@ -96,27 +95,18 @@ def _finding(
             f"{called(parent)} has waited {seconds_text(since_s)} for the exit of {called(child)}",
             f"thread {feeder.name} of {called(child)} is blocked writing to {pipe}{queued}",
             *([f"no process reads what {all_called(others)} would send either"] if others else ()),
-            *([f"{called(child)} has a handler for SIGTERM"] if handles else ()),
         ),
-        cause=(
-            "Before it exits, a process that has put items on a queue waits until all of them are "
-            "in the pipe, and a pipe holds 64 KiB. The parent, which should read the pipe, waits "
-            "for the child's exit. Results smaller than the pipe do not show the fault."
-            f"{_HANDLES.format(child=called(child)) if handles else ''}"
-        ),
-        advice=(
-            "Get all items from the queue first, then join. cancel_join_thread() lets the child "
-            "exit, but loses items; a Manager's queue works in any order, but is slower."
-            f"{_DEFAULT_ACTION if handles else ''}"
-        ),
+        cause=cause,
+        advice=advice,
     )
 
 
-_HANDLES = (
-    " terminate() does not end {child} where its handler for SIGTERM only sets a flag: a forked "
-    "child inherits the handler of its parent."
+_CAUSE = (
+    "Before it exits, a process that has put items on a queue waits until all of them are in the "
+    "pipe, and a pipe holds 64 KiB. The parent, which should read the pipe, waits for the child's "
+    "exit. Results smaller than the pipe do not show the fault."
 )
-_DEFAULT_ACTION = (
-    " If the parent has called terminate() before the join, let the child set "
-    "signal.signal(signal.SIGTERM, signal.SIG_DFL) when it starts, or call kill()."
+_ADVICE = (
+    "Get all items from the queue first, then join. cancel_join_thread() lets the child exit, but "
+    "loses items; a Manager's queue works in any order, but is slower."
 )

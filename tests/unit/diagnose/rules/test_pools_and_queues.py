@@ -310,8 +310,8 @@ def test_a_joined_child_that_handles_sigterm_may_have_been_told_to_end() -> None
     finding = only(queue_join_feeder_deadlock.check, snapshot_of(joining(), sets_a_flag))
     other = only(queue_join_feeder_deadlock.check, snapshot_of(joining(), plain))
 
-    assert "spawned 300 (300) has a handler for SIGTERM" in finding.evidence
-    assert "terminate() does not end spawned 300 (300)" in finding.cause
+    assert "spawned 300 (300) has a handler for SIGTERM" in finding.cause
+    assert "terminate() does not end it" in finding.cause
     assert "signal.SIG_DFL" in finding.advice
     assert "terminate()" not in other.cause + other.advice
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +14,7 @@ from mpwatch.diagnose.rules.hangs import standing_still
 from mpwatch.model.account import Activity
 from mpwatch.model.ids import SegmentId
 from mpwatch.model.samples import FdLink, HeldLock, LockHolder, WaitedOn
-from mpwatch.model.snapshot import Process, Segment
+from mpwatch.model.snapshot import Process, Segment, Snapshot
 from tests.builders.accounts import with_shares
 from tests.builders.snapshots import (
     MAIN,
@@ -233,6 +234,26 @@ def test_a_parent_that_joins_a_child_which_sends_through_a_socket() -> None:
 
     assert "waits for it to read" in finding.summary
     assert "reads nothing meanwhile" in finding.cause
+
+
+def test_a_joined_child_that_waits_and_handles_sigterm_may_have_been_told_to_end() -> None:
+    """The handler is its parent's, inherited by the fork, and sets a flag there."""
+
+    def job(caught: int) -> Snapshot:
+        sends = WaitedOn("socket-write", "sendto", ("socket:[701]",))
+        child = one(
+            300, sends, "train.py:work:8", links=(socket(4, 701, 700),), signals_caught=caught
+        )
+        return snapshot_of(
+            one(MAIN, waits_for_child(300), *JOIN, links=(socket(3, 700, 701),)), child
+        )
+
+    handles = only(standing_still.check, job(1 << (signal.SIGTERM - 1)))
+    other = only(standing_still.check, job(0))
+
+    assert "has a handler for SIGTERM" in handles.cause
+    assert "signal.SIG_DFL" in handles.advice
+    assert "SIGTERM" not in other.cause + other.advice
 
 
 def test_a_parent_that_waits_for_a_program_whose_errors_it_does_not_read() -> None:
