@@ -27,10 +27,14 @@ from mpwatch.observe.sources.source import (
 from mpwatch.tui.elements.page import tab_separated
 from mpwatch.tui.hook_question import HookQuestion
 from mpwatch.tui.pages.gpu import allocator_request, request_words
-from mpwatch.tui.process_actions import ActionRefused, ProcessActions, write_new
 from mpwatch.tui.screens.base import LiveScreen, PagesScreen
 from mpwatch.tui.screens.dashboard import CompareScreen, MergedScreen, TimeScreen
-from mpwatch.tui.screens.process_actions import ProcessActionsScreen
+from mpwatch.tui.screens.process_actions import (
+    ActionRefused,
+    ProcessActions,
+    ProcessActionsScreen,
+    write_new,
+)
 from mpwatch.tui.screens.texts import FindingScreen, InjectionScreen
 from mpwatch.tui.view_state import SEEK_S, ViewState
 

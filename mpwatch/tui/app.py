@@ -16,7 +16,6 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.observe.sources.source import Source
 from mpwatch.tui.actions import JumpProvider, ReplayActions
 from mpwatch.tui.hook_question import HookQuestion
-from mpwatch.tui.process_actions import ProcessActions
 from mpwatch.tui.screens.base import (
     LEAST_HEIGHT,
     LEAST_WIDTH,
@@ -27,6 +26,7 @@ from mpwatch.tui.screens.base import (
     TooSmallScreen,
 )
 from mpwatch.tui.screens.dashboard import Dashboard, ProcessScreen
+from mpwatch.tui.screens.process_actions import ProcessActions
 from mpwatch.tui.screens.texts import FindingScreen, HelpScreen, HelpText, KeyHelp, column_keys
 from mpwatch.tui.termination import Termination
 from mpwatch.tui.view_state import ViewState

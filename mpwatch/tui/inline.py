@@ -11,8 +11,7 @@ from textual.binding import Binding, BindingType
 from mpwatch.describe.findings import unresolved
 from mpwatch.observe.sources.source import Source
 from mpwatch.tui.elements.header import ViewSettings, header, host_line, is_over, over_lines
-from mpwatch.tui.elements.page import Order
-from mpwatch.tui.elements.snapshot_view import SnapshotView
+from mpwatch.tui.elements.page import Order, SnapshotView
 from mpwatch.tui.elements.styled_text import (
     Line,
     Row,

@@ -16,7 +16,7 @@ from mpwatch.model.sanitize import clean
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.observe.sources.source import Command, Focus, Follow, Pause, Source, StartRecording
 from mpwatch.tui.elements.header import ViewSettings
-from mpwatch.tui.elements.snapshot_view import SnapshotView
+from mpwatch.tui.elements.page import SnapshotView
 from mpwatch.tui.hook_question import HookQuestion
 from mpwatch.tui.pages.stacks.flame import Sampled
 

@@ -19,8 +19,7 @@ from textual.widgets import DataTable
 
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.tui.app import MpwatchApp
-from mpwatch.tui.elements.page import Order
-from mpwatch.tui.elements.snapshot_view import SnapshotView
+from mpwatch.tui.elements.page import Order, SnapshotView
 from mpwatch.tui.elements.styled_text import drawn, text_of
 from mpwatch.tui.pages import tree
 from tests.tui.scripted import ScriptedSource, crowd

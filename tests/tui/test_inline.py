@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from mpwatch.tui.elements.header import ViewSettings
-from mpwatch.tui.elements.snapshot_view import SnapshotView
+from mpwatch.tui.elements.page import SnapshotView
 from mpwatch.tui.elements.styled_text import text_of, width_of
 from mpwatch.tui.inline import LAST_PAINT_S, MOST_ROWS, InlineApp, status_lines
 from tests.tui import scripted

@@ -14,8 +14,7 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ProcSample
 from mpwatch.observe.sources.source import Command, StartRecording
 from mpwatch.tui.app import MpwatchApp
-from mpwatch.tui.process_actions import ProcessActions
-from mpwatch.tui.screens.process_actions import ConfirmScreen, ProcessActionsScreen
+from mpwatch.tui.screens.process_actions import ConfirmScreen, ProcessActions, ProcessActionsScreen
 from tests.builders.screen_job import MAIN, worker_id
 from tests.tui.screen_text import screen_text
 from tests.tui.scripted import ScriptedSource, loader_job, without_hook

@@ -29,8 +29,7 @@ from mpwatch.model.account import ActivityKind, ProcessAccount, Share, Tally, Th
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.progress import Pace
 from mpwatch.model.snapshot import Process
-from mpwatch.tui.elements.page import Page
-from mpwatch.tui.elements.snapshot_view import MARKS, SnapshotView
+from mpwatch.tui.elements.page import MARKS, Page, SnapshotView
 from mpwatch.tui.elements.styled_text import (
     Line,
     Row,

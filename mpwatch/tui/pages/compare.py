@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.units import bytes_text, seconds_text
-from mpwatch.tui.elements.page import Page
-from mpwatch.tui.elements.snapshot_view import SnapshotView
+from mpwatch.tui.elements.page import Page, SnapshotView
 from mpwatch.tui.elements.styled_text import Line, Row, ScreenColumn, Tone, cell, line
 
 COLUMNS = (

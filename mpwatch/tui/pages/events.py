@@ -10,8 +10,7 @@ from rich.cells import cell_len
 
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import LogEntry
-from mpwatch.tui.elements.page import Page
-from mpwatch.tui.elements.snapshot_view import SnapshotView
+from mpwatch.tui.elements.page import Page, SnapshotView
 from mpwatch.tui.elements.styled_text import Line, Row, ScreenColumn, Tone, cell, headed, line
 
 COLUMNS = (

@@ -10,8 +10,7 @@ from mpwatch.model.samples import FdKind, FdLink, FdSample
 from mpwatch.model.snapshot import Process
 from mpwatch.model.units import count_text
 from mpwatch.tui.elements.header import share_tone
-from mpwatch.tui.elements.page import Page
-from mpwatch.tui.elements.snapshot_view import MARKS, SnapshotView, age_text, ago_text
+from mpwatch.tui.elements.page import MARKS, Page, SnapshotView, age_text, ago_text
 from mpwatch.tui.elements.styled_text import Line, Row, ScreenColumn, Trend, cell, gauge, line
 from mpwatch.tui.pages.tree import TREND_WIDTH, short_count
 

@@ -18,8 +18,7 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.model.units import seconds_text
 from mpwatch.tui.elements.header import can_have_hook
-from mpwatch.tui.elements.page import Page
-from mpwatch.tui.elements.snapshot_view import MARKS, TONES, SnapshotView, age_text, ago_text
+from mpwatch.tui.elements.page import MARKS, TONES, Page, SnapshotView, age_text, ago_text
 from mpwatch.tui.elements.styled_text import Line, Row, ScreenColumn, Span, cell, line, wrapped
 
 FINDING_LINE_COLUMNS = (

@@ -12,8 +12,7 @@ from mpwatch.model.samples import GpuSample
 from mpwatch.model.snapshot import GpuUse, Process
 from mpwatch.model.units import bytes_text, percent_text
 from mpwatch.tui.elements.header import share_tone
-from mpwatch.tui.elements.page import Page
-from mpwatch.tui.elements.snapshot_view import SnapshotView, age_text, ago_text
+from mpwatch.tui.elements.page import Page, SnapshotView, age_text, ago_text
 from mpwatch.tui.elements.styled_text import Line, Row, ScreenColumn, cell, gauge, line
 
 COLUMNS = (

@@ -18,7 +18,7 @@ from mpwatch.nodes.head.view import NodeView
 from mpwatch.nodes.job_source import JobState
 from mpwatch.nodes.report import MOVED_S, clock_words, node_words
 from mpwatch.tui.elements.header import clock
-from mpwatch.tui.elements.snapshot_view import MARKS
+from mpwatch.tui.elements.page import MARKS
 from mpwatch.tui.elements.styled_text import (
     Line,
     Row,

@@ -7,8 +7,7 @@ from statistics import median
 from mpwatch.diagnose.analysis.process_queries import counted
 from mpwatch.model.snapshot import Loader, Process, WorkerLoad
 from mpwatch.model.units import count_text, percent_text, seconds_text
-from mpwatch.tui.elements.page import Page
-from mpwatch.tui.elements.snapshot_view import MARKS, SnapshotView
+from mpwatch.tui.elements.page import MARKS, Page, SnapshotView
 from mpwatch.tui.elements.styled_text import Line, Row, ScreenColumn, Tone, Trend, cell, line
 
 RECENT_WIDTH = 60

@@ -10,8 +10,7 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process
 from mpwatch.model.units import bytes_text, count_text, percent_text, rate_text, seconds_text
 from mpwatch.tui.elements.header import ending_tone, share_tone
-from mpwatch.tui.elements.page import Page
-from mpwatch.tui.elements.snapshot_view import SnapshotView, ago_text, state_tone
+from mpwatch.tui.elements.page import Page, SnapshotView, ago_text, state_tone
 from mpwatch.tui.elements.styled_text import Line, Row, ScreenColumn, Tone, cell, cut, gauge, line
 from mpwatch.tui.pages.events import wall_time
 from mpwatch.tui.pages.tree import HOOK_TONES, command

@@ -10,8 +10,7 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Segment
 from mpwatch.model.units import bytes_text, count_text, seconds_text
 from mpwatch.tui.elements.header import share_tone
-from mpwatch.tui.elements.page import Page
-from mpwatch.tui.elements.snapshot_view import SnapshotView, age_text
+from mpwatch.tui.elements.page import Page, SnapshotView, age_text
 from mpwatch.tui.elements.styled_text import Line, Row, ScreenColumn, Tone, cell, gauge, line
 
 COLUMNS = (

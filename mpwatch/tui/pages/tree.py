@@ -11,8 +11,7 @@ from mpwatch.model.ids import HookState, ProcessId
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import bytes_text, percent_text
 from mpwatch.tui.elements.header import can_have_hook, ending_tone, ending_words, share_tone
-from mpwatch.tui.elements.page import Order, Page
-from mpwatch.tui.elements.snapshot_view import MARKS, SnapshotView, ago_text, state_tone
+from mpwatch.tui.elements.page import MARKS, Order, Page, SnapshotView, ago_text, state_tone
 from mpwatch.tui.elements.styled_text import (
     NOTHING,
     Cell,

@@ -9,8 +9,7 @@ from types import MappingProxyType
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.units import seconds_text
 from mpwatch.model.waits import Verdict, WaitChain, WaitEdge
-from mpwatch.tui.elements.page import Page
-from mpwatch.tui.elements.snapshot_view import MARKS, SnapshotView
+from mpwatch.tui.elements.page import MARKS, Page, SnapshotView
 from mpwatch.tui.elements.styled_text import Line, Row, ScreenColumn, Span, Tone, cell, headed, line
 from mpwatch.tui.pages.stacks.threads import stack_lines
 

@@ -20,8 +20,7 @@ from textual.widgets import Input, Static
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.tui.elements.header import Tab, TabRange, header, tab_line
-from mpwatch.tui.elements.page import Page
-from mpwatch.tui.elements.snapshot_view import SnapshotView
+from mpwatch.tui.elements.page import Page, SnapshotView
 from mpwatch.tui.elements.styled_text import Line, cell
 from mpwatch.tui.hook_question import question_line
 from mpwatch.tui.pages.stacks import threads

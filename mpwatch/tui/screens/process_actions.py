@@ -1,34 +1,249 @@
-"""Process actions: choose, confirm, show the result."""
+"""Actions on a process: which are offered, the system calls behind them, and their screens."""
 
 from __future__ import annotations
 
+import os
+import resource
+import signal
 import time
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal, TypeAlias, TypeVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 
+from mpwatch.attach.outcomes import still_attached
+from mpwatch.collect.process import procfs
+from mpwatch.describe.frames import frame_words
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.snapshot import Process
-from mpwatch.tui.elements.styled_text import cell, line
-from mpwatch.tui.process_actions import (
-    ACTION_COLUMNS,
-    ActionRefused,
-    OfferedAction,
-    ProcessActions,
-    action_row,
-    confirmation,
-    offered_actions,
-    stacks_text,
-    write_new,
-)
+from mpwatch.model.samples import ProcSample
+from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.units import count_text
+from mpwatch.tui.elements.styled_text import Row, ScreenColumn, Tone, cell, line, text_of
+from mpwatch.tui.pages.stacks.threads import stack_head
 from mpwatch.tui.screens.base import LiveScreen
 from mpwatch.tui.view_state import ViewState
 from mpwatch.tui.widgets.line_view import LineView
 from mpwatch.tui.widgets.live_table import LiveTable
+
+T = TypeVar("T")
+
+
+class ActionRefused(Exception):
+    """An action was refused; the text is one sentence with the reason."""
+
+
+def _check_exists(process: ProcessId) -> None:
+    """Check that exactly this process exists, which its pid alone does not say.
+
+    Raises:
+        ProcessLookupError: It has ended.
+    """
+    stat = procfs.read_stat("/proc", process.pid)
+    if stat is None or stat.process != process:
+        raise ProcessLookupError(process.pid)
+
+
+def _signal_by_pidfd(process: ProcessId, number: int) -> None:
+    """Send a signal to exactly this process, even if its pid is reused."""
+    descriptor = os.pidfd_open(process.pid)
+    try:
+        # An open pidfd refers to one process for good, so this check stays valid for the signal.
+        _check_exists(process)
+        signal.pidfd_send_signal(descriptor, number)
+    finally:
+        os.close(descriptor)
+
+
+def _raise_limit(process: ProcessId) -> int:
+    """Raise the soft limit of descriptors to the hard limit; returns the hard limit."""
+    _check_exists(process)
+    _, hard = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (hard, hard))
+    return hard
+
+
+def _detach_hooks(processes: Sequence[ProcSample]) -> str:
+    """Detach every hook and log it; returns a sentence with the result."""
+    from mpwatch.attach.inject_tree import detach_tree
+    from mpwatch.attach.injection_log import InjectionLog
+
+    log = InjectionLog()
+    commands = {sample.process: sample.cmdline for sample in processes}
+    outcomes = detach_tree(
+        processes,
+        lambda found: log.detached(found, commands.get(found.process, ())),
+        begun=log.detaching,
+    )
+    stayed = [found for found in outcomes if found.is_attached]
+    if stayed:
+        reason = stayed[0].reason or stayed[0].state
+        return f"{still_attached(len(stayed), len(outcomes))}: {reason}"
+    return "The hook was detached from every process."
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessActions:
+    """The system calls behind the actions; tests pass fakes."""
+
+    send: Callable[[ProcessId, int], None] = field(default=_signal_by_pidfd)
+    raise_limit: Callable[[ProcessId], int] = field(default=_raise_limit)
+    detach: Callable[[Sequence[ProcSample]], str] = field(default=_detach_hooks)
+    """Detaches the hook from all these processes; returns a sentence with the result."""
+
+    def signal(self, process: ProcessId, number: int) -> str:
+        """Send a signal; returns a sentence with the result.
+
+        Raises:
+            ActionRefused: The process has ended or belongs to another user.
+        """
+        self._try(lambda: self.send(process, number), process)
+        return f"{signal.Signals(number).name} was sent to {process.pid}."
+
+    def raise_descriptors(self, process: ProcessId) -> str:
+        """Raise its soft limit of descriptors to the hard limit; returns a sentence.
+
+        Raises:
+            ActionRefused: The process has ended or belongs to another user.
+        """
+        hard = self._try(lambda: self.raise_limit(process), process)
+        return f"{process.pid} may now open {hard} descriptors."
+
+    def _try(self, action: Callable[[], T], process: ProcessId) -> T:
+        try:
+            return action()
+        except ProcessLookupError:
+            raise ActionRefused(f"{process.pid} has ended.") from None
+        except PermissionError:
+            words = f"{process.pid} belongs to another user; this needs its user or root."
+            raise ActionRefused(words) from None
+        except (OSError, ValueError) as error:
+            raise ActionRefused(f"The system refused: {error}.") from None
+
+
+def stacks_text(snapshot: Snapshot) -> str:
+    """All stacks of a snapshot as text for a file."""
+    return "\n".join(part for p in snapshot.living() for part in _process_text(p, snapshot.at_s))
+
+
+def _process_text(process: Process, at_s: float) -> list[str]:
+    lines = [f"{process.pid} {process.label}: {process.doing}"]
+    for thread in process.threads:
+        lines.append(f"  {text_of(stack_head(thread, at_s)).strip()}")
+        for frame in thread.stack:
+            lines.append(f"    {frame_words(frame)}  ({frame.file})")
+            lines += [f"        {name} = {value}" for name, value in frame.locals]
+    return [*lines, ""]
+
+
+def write_new(path: str, content: str) -> str:
+    """Create a file, readable by its user only; returns its path.
+
+    Raises:
+        ActionRefused: It exists, or cannot be written.
+    """
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as out:
+            out.write(content)
+    except OSError as error:
+        raise ActionRefused(f"{path} cannot be written: {error.strerror}.") from None
+    return path
+
+
+ActionKind: TypeAlias = Literal["signal", "limit", "stacks", "record", "detach"]
+
+ACTION_COLUMNS = (
+    ScreenColumn("ACTION", 26, keep=9),
+    ScreenColumn("EFFECT", 40, keep=8, grows=True),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedAction:
+    """An action that is offered."""
+
+    kind: ActionKind
+    title: str
+    words: str
+    """The effect of the action, shown before it is confirmed."""
+    number: int = 0
+    """Signal number."""
+    tone: Tone = ""
+    needs_confirming: bool = True
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Identifies the choice."""
+        return (self.kind, self.number)
+
+
+_SIGNALS: tuple[tuple[signal.Signals, str, Tone], ...] = (
+    (signal.SIGINT, "like ctrl-c: Python raises KeyboardInterrupt in the main thread", ""),
+    (
+        signal.SIGTERM,
+        "asks it to exit; without a handler it exits without saving",
+        "warning",
+    ),
+    (
+        signal.SIGKILL,
+        "kills it at once; named segments and held locks stay behind",
+        "critical",
+    ),
+    (signal.SIGSTOP, "stops it until SIGCONT; processes that wait for it stall", "warning"),
+    (signal.SIGCONT, "continues a stopped process", ""),
+)
+
+
+def offered_actions(
+    process: Process, *, is_live: bool, recording: str | None, has_hooks: bool
+) -> list[OfferedAction]:
+    """The actions offered for a process; in a replay only writing files."""
+    found = [
+        OfferedAction(
+            "stacks",
+            "write all stacks to a file",
+            "stacks of all processes, as last taken, to a new file here",
+            needs_confirming=False,
+        )
+    ]
+    if not is_live:
+        return found
+    if recording is None:
+        words = "all samples and events from now on, for mpwatch replay"
+        found.append(OfferedAction("record", "start recording", words, needs_confirming=False))
+    else:
+        found.append(OfferedAction("record", "stop recording", f"closes {recording}"))
+    if has_hooks:
+        words = "removes the hook from all processes; the job continues"
+        found.append(OfferedAction("detach", "detach the hook", words))
+    if process.is_gone:
+        return found
+    fds = process.sample.fds
+    if fds and fds.soft_limit and fds.hard_limit and fds.soft_limit < fds.hard_limit:
+        limits = f"from {count_text(fds.soft_limit)} to {count_text(fds.hard_limit)}, while it runs"
+        found.append(OfferedAction("limit", "raise descriptor limit", limits))
+    found += [
+        OfferedAction("signal", f"send {number.name}", words, int(number), tone)
+        for number, words, tone in _SIGNALS
+    ]
+    return found
+
+
+def action_row(choice: OfferedAction) -> Row:
+    """One line of the list."""
+    return Row(choice.key, (cell(choice.title, choice.tone or "title"), cell(choice.words)))
+
+
+def confirmation(choice: OfferedAction, process: Process) -> str:
+    """The question that confirms an action."""
+    if choice.kind in ("detach", "record"):
+        return f"{choice.title[0].upper()}{choice.title[1:]}?"
+    return f"{choice.title[0].upper()}{choice.title[1:]}: {process.label}, pid {process.pid}?"
+
 
 _HOOKED = ("ready", "silent", "pending")
 

@@ -12,8 +12,7 @@ from textual.message import Message
 from textual.widget import Widget
 
 from mpwatch.model.ids import ProcessId
-from mpwatch.tui.elements.page import Order, Page, filtered, in_shown_order, ordered
-from mpwatch.tui.elements.snapshot_view import SnapshotView
+from mpwatch.tui.elements.page import Order, Page, SnapshotView, filtered, in_shown_order, ordered
 from mpwatch.tui.elements.styled_text import Line, cell, wrapped
 from mpwatch.tui.widgets.line_view import LineView, ScrollingLines
 from mpwatch.tui.widgets.live_table import LiveTable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mpwatch.tui.elements.snapshot_view import SnapshotView
+from mpwatch.tui.elements.page import SnapshotView
 from tests.tui.scripted import loader_job
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mpwatch.tui.elements.snapshot_view import SnapshotView
+from mpwatch.tui.elements.page import SnapshotView
 from mpwatch.tui.elements.styled_text import drawn, text_of
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.tui.elements.snapshot_view import SnapshotView
+from mpwatch.tui.elements.page import SnapshotView
 from mpwatch.tui.pages import events, files, findings, flows, gpu, loader, shm, tree, waits
 from mpwatch.tui.pages.stacks import threads
 from tests.builders.screen_job import worker_id

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.tui.elements.snapshot_view import SnapshotView
+from mpwatch.tui.elements.page import SnapshotView
 from mpwatch.tui.elements.styled_text import text_of
 from mpwatch.tui.pages import findings
 from tests.tui import scripted

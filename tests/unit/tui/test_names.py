@@ -7,7 +7,7 @@ from dataclasses import replace
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Process
-from mpwatch.tui.elements.snapshot_view import SnapshotView
+from mpwatch.tui.elements.page import SnapshotView
 from mpwatch.tui.pages import loader
 from tests.builders.screen_job import main_process, worker
 from tests.tui.scripted import loader_job

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mpwatch.tui.elements.page import Order, filtered, in_shown_order, ordered
-from mpwatch.tui.elements.snapshot_view import SnapshotView
+from mpwatch.tui.elements.page import Order, SnapshotView, filtered, in_shown_order, ordered
 from mpwatch.tui.pages import files, tree
 
 

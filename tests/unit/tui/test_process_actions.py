@@ -15,7 +15,12 @@ import pytest
 from mpwatch.attach import inject_tree
 from mpwatch.attach.outcomes import Detached
 from mpwatch.model.ids import ProcessId
-from mpwatch.tui.process_actions import ActionRefused, ProcessActions, stacks_text, write_new
+from mpwatch.tui.screens.process_actions import (
+    ActionRefused,
+    ProcessActions,
+    stacks_text,
+    write_new,
+)
 from mpwatch.tui.view_state import SourceLines
 from tests import procfs
 from tests.tui.scripted import loader_job

@@ -8,7 +8,7 @@ import pytest
 
 from mpwatch.model.samples import FdLink
 from mpwatch.model.snapshot import Flow
-from mpwatch.tui.elements.snapshot_view import SnapshotView
+from mpwatch.tui.elements.page import SnapshotView
 from mpwatch.tui.elements.styled_text import drawn, text_of
 from mpwatch.tui.pages import files, flows, loader, shm
 from tests.builders.screen_job import MAIN, worker_id

@@ -10,8 +10,7 @@ import pytest
 
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.waits import WaitGraph
-from mpwatch.tui.elements.page import Order
-from mpwatch.tui.elements.snapshot_view import SnapshotView
+from mpwatch.tui.elements.page import Order, SnapshotView
 from mpwatch.tui.elements.styled_text import drawn, text_of
 from mpwatch.tui.pages import tree
 from tests.builders.screen_job import MAIN, worker_id

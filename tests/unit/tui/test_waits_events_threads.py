@@ -8,7 +8,7 @@ import pytest
 
 from mpwatch.model.samples import Frame
 from mpwatch.model.waits import WaitGraph
-from mpwatch.tui.elements.snapshot_view import SnapshotView
+from mpwatch.tui.elements.page import SnapshotView
 from mpwatch.tui.elements.styled_text import text_of
 from mpwatch.tui.pages import events, waits
 from mpwatch.tui.pages.stacks import threads

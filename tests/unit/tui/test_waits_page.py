@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mpwatch.tui.elements.snapshot_view import SnapshotView
+from mpwatch.tui.elements.page import SnapshotView
 from mpwatch.tui.elements.styled_text import place
 from mpwatch.tui.pages import waits
 from tests.builders.screen_job import main_process

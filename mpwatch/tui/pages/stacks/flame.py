@@ -12,8 +12,7 @@ from rich.cells import set_cell_size
 from mpwatch.describe.frames import place_words
 from mpwatch.model.samples import Frame
 from mpwatch.model.units import seconds_text
-from mpwatch.tui.elements.page import Page
-from mpwatch.tui.elements.snapshot_view import SnapshotView
+from mpwatch.tui.elements.page import Page, SnapshotView
 from mpwatch.tui.elements.styled_text import Line, Row, ScreenColumn, Span, Tone, cell, gauge, line
 
 DEEPEST = 14

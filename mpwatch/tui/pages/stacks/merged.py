@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from mpwatch.diagnose.analysis.stack_merge import MergedStacks, StackGroup, merge
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process
-from mpwatch.tui.elements.page import Page
-from mpwatch.tui.elements.snapshot_view import SnapshotView
+from mpwatch.tui.elements.page import Page, SnapshotView
 from mpwatch.tui.elements.styled_text import (
     Line,
     Row,

@@ -15,8 +15,7 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame, WaitedOn
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import percent_text, seconds_text
-from mpwatch.tui.elements.page import Page
-from mpwatch.tui.elements.snapshot_view import SnapshotView, ago_text, state_tone
+from mpwatch.tui.elements.page import Page, SnapshotView, ago_text, state_tone
 from mpwatch.tui.elements.styled_text import Line, Row, ScreenColumn, Span, Tone, cell, line
 
 SourceLine: TypeAlias = Callable[[str, int], str]
