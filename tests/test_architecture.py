@@ -294,7 +294,7 @@ def test_tests_use_public_names_of_mpwatch() -> None:
 @pytest.mark.parametrize(
     "code",
     [
-        "from mpwatch.collect.process.maps import _span",
+        "from mpwatch.collect.process.memory import _span",
         "from mpwatch.attach import methods\nmethods._stop()",
         "from mpwatch.attach import methods\nmonkeypatch.setattr(methods, '_stop', None)",
         "monkeypatch.setattr('mpwatch.attach.methods._stop', None)",

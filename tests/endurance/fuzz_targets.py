@@ -20,9 +20,9 @@ from mpwatch.attach.native import elf
 from mpwatch.attach.outcomes import Refused
 from mpwatch.collect.hook import decode
 from mpwatch.collect.hook.decode import decode_slice
-from mpwatch.collect.host import cgroups, host
+from mpwatch.collect.host import host
 from mpwatch.collect.process import fds, identify, memory, procfs
-from mpwatch.collect.process.maps import parse_mappings
+from mpwatch.collect.process.memory import parse_mappings
 from mpwatch.collect.process.py_spy import parse_dump
 from mpwatch.collect.process.syscall_waits import parse_syscall
 from mpwatch.hook import requests, wire
@@ -193,7 +193,7 @@ def _cgroups(data: bytes) -> None:
     membership, _, mounts = data.partition(b"\n\n")
     (FOLDER / "10/cgroup").write_bytes(membership)
     (FOLDER / "self/mountinfo").write_bytes(mounts.replace(b"/sys/fs", b"/nowhere"))
-    sample = cgroups.CgroupReader(PROC, 10).sample()
+    sample = host.CgroupReader(PROC, 10).sample()
     assert sample is None or is_clean(sample.path)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from mpwatch.collect.job import roles
 from mpwatch.collect.job.roles import RoleAssignment, RoleFacts
-from mpwatch.collect.process import procfs, static_facts
+from mpwatch.collect.process import identify, procfs
 from mpwatch.collect.process.identify import is_python_exe
 from mpwatch.collect.process.procfs import Stat
 from mpwatch.hook import wire
@@ -150,7 +150,7 @@ def _job(
         children = sorted(below.get(stat.pid, ()), key=lambda s: s.start_ticks, reverse=True)
         stack.extend((child, stat.process) for child in children)
     identities = {
-        stat.process: static_facts.read_static_facts(
+        stat.process: identify.read_static_facts(
             proc, stat, None, boot_wall_s, procfs.TICKS_PER_S, 0.0
         )
         for stat, _ in members
@@ -179,7 +179,7 @@ def _job(
 
 def _outline(
     stat: Stat,
-    known: static_facts.StaticFacts,
+    known: identify.StaticFacts,
     part: RoleAssignment,
     torch: set[int],
     hooked: set[int],

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeVar
 
 from mpwatch.collect.job.roles import RoleAssignment
-from mpwatch.collect.process import fds, maps, memory, procfs, threads
+from mpwatch.collect.process import fds, memory, procfs, threads
 from mpwatch.collect.process.fds import Descriptors, LockedFiles, SocketTable
-from mpwatch.collect.process.maps import CreatorOf, ExtentCache, Mappings
+from mpwatch.collect.process.identify import StaticFacts
+from mpwatch.collect.process.memory import CreatorOf, ExtentCache, Mappings
 from mpwatch.collect.process.procfs import (
     NO_COUNTERS,
     DescriptorBudget,
@@ -30,7 +31,6 @@ from mpwatch.collect.process.schedule import (
     count_change,
     memory_change,
 )
-from mpwatch.collect.process.static_facts import StaticFacts
 from mpwatch.collect.process.syscall_waits import WaitResolver
 from mpwatch.model.ids import ProcessId, SegmentUse
 from mpwatch.model.samples import FdSample, MapSample, MemorySample, ProcSample
@@ -221,12 +221,12 @@ class ProcessReader:
             if results.mappings is None:
                 self._problems["mappings"] = "mappings: not read while the process is in state D"
         elif probes.mappings:
-            mappings = self._timed(context, "mappings", runs.mappings, maps.read_mappings)
+            mappings = self._timed(context, "mappings", runs.mappings, memory.read_mappings)
             if mappings is not None:
                 self._take_mappings(mappings)
             results.mappings_mark = self._mappings_mark(signs) if signs is not None else ()
         if descriptors is not None or mappings is not None:
-            results.segments = maps.join_segments(
+            results.segments = memory.join_segments(
                 self._process.pid,
                 results.descriptors.held if results.descriptors is not None else (),
                 results.mappings.files if results.mappings is not None else (),

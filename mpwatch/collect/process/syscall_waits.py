@@ -16,8 +16,7 @@ from dataclasses import dataclass, replace
 
 from mpwatch.collect.process import procfs
 from mpwatch.collect.process.fds import LOCKS_BYTES, kind_of
-from mpwatch.collect.process.maps import Mappings
-from mpwatch.collect.process.memory import ProcessMemory
+from mpwatch.collect.process.memory import Mappings, ProcessMemory
 from mpwatch.model.samples import (
     FILE_LOCK_CALLS,
     OPENS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from signal import Signals
 
-from mpwatch.describe.signals import CPU_LIMIT
+from mpwatch.describe.processes import CPU_LIMIT
 from mpwatch.diagnose.analysis.exits import (
     TOGETHER_S,
     cpu_limit_evidence,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from signal import Signals
 from typing import Any
 
-from mpwatch.describe import signals
+from mpwatch.describe import processes
 from mpwatch.describe.frames import own_frames
 from mpwatch.diagnose.analysis.distributed.rank_exits import (
     Left,
@@ -494,8 +494,8 @@ def _cause(index: Index, process: Process, ended: Ended) -> str:
     if ended.signal is None or death != "killed":
         return _QUIET
     if ended.signal == Signals.SIGKILL and cpu_limit_evidence(index, process):
-        return f"{signals.CPU_LIMIT.cause} {_STAYS_LOCKED}"
-    cause = signals.meaning(ended.signal).cause
+        return f"{processes.CPU_LIMIT.cause} {_STAYS_LOCKED}"
+    cause = processes.signal_meaning(ended.signal).cause
     if ended.signal == Signals.SIGKILL and _lost_a_thread(index, process, ended):
         cause = f"{_PARENT_THREAD} {cause}"
     return f"{cause} {_STAYS_LOCKED}"
@@ -589,10 +589,10 @@ def _advice(index: Index, process: Process, ended: Ended, *, is_known: bool) -> 
     """The fix for this kind of exit."""
     if ended.signal is not None and death_of(ended) == "killed":
         if ended.signal == Signals.SIGKILL and cpu_limit_evidence(index, process):
-            return signals.CPU_LIMIT.advice
+            return processes.CPU_LIMIT.advice
         if ended.signal == Signals.SIGKILL and _lost_a_thread(index, process, ended):
             return _ADVICE_PARENT_THREAD
-        return signals.meaning(ended.signal).advice
+        return processes.signal_meaning(ended.signal).advice
     if is_known:
         return (
             "Fix the code at the line shown. Catch expected exceptions in the worker itself; a "

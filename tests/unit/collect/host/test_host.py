@@ -6,8 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.collect.host.cgroups import CgroupReader, parse_membership, parse_mounts
-from mpwatch.collect.host.host import RELOCATE_S, HostCollector
+from mpwatch.collect.host.host import (
+    RELOCATE_S,
+    CgroupReader,
+    HostCollector,
+    parse_membership,
+    parse_mounts,
+)
 from mpwatch.collect.host.new_files import SHOWN_LEAST
 from mpwatch.collect.process.procfs import DescriptorBudget
 from mpwatch.model.host import CgroupSample

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mpwatch.collect.job.reader import ReadRequest, TreeCollector
-from mpwatch.collect.process import fds, maps, memory, procfs, threads
+from mpwatch.collect.process import fds, memory, procfs, threads
 from mpwatch.collect.process.schedule import CALM_AFTER_S, MANY
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ProcSample, TreeSample
@@ -208,7 +208,7 @@ def test_lists_and_memory_of_a_calm_job_are_read_in_rotation(
     job.read(ReadRequest(links_count=None, maps_count=None, memory_count=None))
     links, mappings, rollups = (
         calls(monkeypatch, fds, "read_descriptors"),
-        calls(monkeypatch, maps, "read_mappings"),
+        calls(monkeypatch, memory, "read_mappings"),
         calls(monkeypatch, memory, "read_rollup"),
     )
     for _ in range(170):

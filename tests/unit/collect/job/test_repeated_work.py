@@ -10,9 +10,9 @@ import pytest
 from mpwatch.collect.job import roles
 from mpwatch.collect.job.process_tree import ProcessTree
 from mpwatch.collect.job.reader import ReadRequest, TreeCollector
-from mpwatch.collect.process import maps, procfs
-from mpwatch.collect.process.maps import parse_mappings
-from mpwatch.collect.process.static_facts import REREAD_S
+from mpwatch.collect.process import memory, procfs
+from mpwatch.collect.process.identify import REREAD_S
+from mpwatch.collect.process.memory import parse_mappings
 from mpwatch.model.ids import ProcessId
 from tests.builders.clock import Clock
 from tests.unit.collect.conftest import FakeProc
@@ -99,7 +99,7 @@ def test_new_processes_outside_the_job_are_read_once_each(
 
 
 def test_lines_that_forked_workers_share_are_parsed_once() -> None:
-    maps.parse_span.cache_clear()
+    memory.parse_span.cache_clear()
     lines = b"".join(
         b"7f%010x-7f%010x rw-s 00000000 00:1a %d   /dev/shm/sem.mp-%d (deleted)\n"
         % (n * 4096, (n + 1) * 4096, n, n)
@@ -110,11 +110,11 @@ def test_lines_that_forked_workers_share_are_parsed_once() -> None:
 
     found = [parse_mappings(heap + lines + own % (1000 + n, n)) for n in range(64)]
 
-    assert maps.parse_span.cache_info().misses == 100 + 64
+    assert memory.parse_span.cache_info().misses == 100 + 64
     assert {len(each.files) for each in found} == {101}
     assert found[0].spans[0] is found[63].spans[0]
     assert [each.torch_count for each in found] == [1] * 64
-    assert maps.parse_span.cache_info().maxsize is not None
+    assert memory.parse_span.cache_info().maxsize is not None
 
 
 @pytest.mark.parametrize("inode", [5, 12345678901234])

@@ -4,7 +4,7 @@ import pytest
 
 from mpwatch.collect.host.gpu import GpuCollector
 from mpwatch.collect.job.reader import ReadRequest, TreeCollector, find_jobs
-from mpwatch.collect.process import static_facts
+from mpwatch.collect.process import identify
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ProcSample, TreeSample
 from tests.builders.clock import Clock
@@ -263,9 +263,9 @@ def test_a_process_that_exits_between_two_reads_does_not_affect_the_others(
 ) -> None:
     proc.process(10)
     proc.process(11, parent=10)
-    real = static_facts.read_static_facts
+    real = identify.read_static_facts
 
-    def end_then_read(proc_root: str, stat: object, *rest: object) -> static_facts.StaticFacts:
+    def end_then_read(proc_root: str, stat: object, *rest: object) -> identify.StaticFacts:
         if (proc.root / "11").exists() and getattr(stat, "pid", 0) == 11:
             proc.end(11)
         return real(proc_root, stat, *rest)  # type: ignore[arg-type]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.collect.process import fds, maps
+from mpwatch.collect.process import fds, memory
 from mpwatch.collect.process.fds import HeldFile
 from mpwatch.model.ids import SegmentId
 from mpwatch.model.samples import inode_of
@@ -153,7 +153,7 @@ def test_limits_are_those_of_the_process(proc: FakeProc, line: str, limits: fds.
 
 
 def test_mappings_of_shared_memory_are_joined_by_inode() -> None:
-    found = maps.parse_mappings(MAPS)
+    found = memory.parse_mappings(MAPS)
 
     assert found.used == 10
     assert found.torch_count == 2
@@ -167,14 +167,14 @@ def test_mappings_of_shared_memory_are_joined_by_inode() -> None:
 
 
 def test_libraries_that_matter_are_named_once() -> None:
-    found = maps.parse_mappings(MAPS)
+    found = memory.parse_mappings(MAPS)
 
     assert found.libraries == ("libgomp-a34b3233.so.1", "libtorch_cpu.so")
     assert found.has_torch
 
 
 def test_an_address_leads_to_the_file_it_lies_in() -> None:
-    found = maps.parse_mappings(MAPS)
+    found = memory.parse_mappings(MAPS)
 
     hit = found.at(0x7F0000010010)
     assert hit is not None
@@ -195,7 +195,7 @@ def test_an_address_leads_to_the_file_it_lies_in() -> None:
     ],
 )
 def test_segments_are_known_by_name(path: str, is_linked: bool, kind: str) -> None:
-    assert maps.segment_kind(path, is_linked) == kind
+    assert memory.segment_kind(path, is_linked) == kind
 
 
 def test_a_segment_held_and_mapped_is_one_with_size_and_creator(tmp_path: Path) -> None:
@@ -204,9 +204,11 @@ def test_a_segment_held_and_mapped_is_one_with_size_and_creator(tmp_path: Path) 
     stat = path.stat()
     segment = SegmentId(stat.st_dev, stat.st_ino)
     held = [HeldFile(9, "/dev/shm/torch_7_1_0 (deleted)", segment, stat)]
-    mapped = [maps.MappedFile(segment, "/dev/shm/torch_7_1_0 (deleted)", ((4096, 12288),))]
+    mapped = [memory.MappedFile(segment, "/dev/shm/torch_7_1_0 (deleted)", ((4096, 12288),))]
 
-    (use,) = maps.join_segments(1, held, mapped, maps.ExtentCache(), lambda pid: pid + 1000, 5.0)
+    (use,) = memory.join_segments(
+        1, held, mapped, memory.ExtentCache(), lambda pid: pid + 1000, 5.0
+    )
 
     assert use.segment == segment
     assert use.fds == (9,)
@@ -219,9 +221,11 @@ def test_a_segment_held_and_mapped_is_one_with_size_and_creator(tmp_path: Path) 
 
 
 def test_a_segment_that_cannot_be_examined_has_its_mapped_length(proc: FakeProc) -> None:
-    mapped = [maps.MappedFile(SegmentId(1, 2), "/dev/shm/torch_7_1_0 (deleted)", ((0, 8192),))]
+    mapped = [memory.MappedFile(SegmentId(1, 2), "/dev/shm/torch_7_1_0 (deleted)", ((0, 8192),))]
 
-    (use,) = maps.join_segments(42, [], mapped, maps.ExtentCache(str(proc)), lambda pid: None, 5.0)
+    (use,) = memory.join_segments(
+        42, [], mapped, memory.ExtentCache(str(proc)), lambda pid: None, 5.0
+    )
 
     assert use.size_bytes == 8192
     assert use.allocated_bytes is None
@@ -232,9 +236,9 @@ def test_a_segment_that_cannot_be_examined_has_its_mapped_length(proc: FakeProc)
 def test_a_named_segment_is_examined_by_name_only_if_it_is_the_same_file(proc: FakeProc) -> None:
     proc.write("42/root/dev/shm/torch_7_1_0", b"x" * 4096)
     stat = (proc.root / "42/root/dev/shm/torch_7_1_0").stat()
-    same = maps.MappedFile(SegmentId(stat.st_dev, stat.st_ino), "/dev/shm/torch_7_1_0", ((0, 1),))
+    same = memory.MappedFile(SegmentId(stat.st_dev, stat.st_ino), "/dev/shm/torch_7_1_0", ((0, 1),))
     other = same._replace(segment=SegmentId(stat.st_dev, stat.st_ino + 1))
-    cache = maps.ExtentCache(str(proc))
+    cache = memory.ExtentCache(str(proc))
 
     assert cache.examine(42, other, 1.0) is None
     found = cache.examine(42, same, 1.0)
@@ -243,9 +247,9 @@ def test_a_named_segment_is_examined_by_name_only_if_it_is_the_same_file(proc: F
 
 
 def test_facts_that_were_not_used_for_long_are_forgotten(tmp_path: Path) -> None:
-    cache = maps.ExtentCache(str(tmp_path))
+    cache = memory.ExtentCache(str(tmp_path))
     cache.learn(SegmentId(1, 2), tmp_path.stat(), 5.0)
-    gone = maps.MappedFile(SegmentId(1, 2), "/x", ((0, 1),))
+    gone = memory.MappedFile(SegmentId(1, 2), "/x", ((0, 1),))
 
     assert cache.examine(1, gone, 6.0) is not None
     cache.forget_before(10.0)

@@ -16,11 +16,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from mpwatch.collect.host import cgroups, host
-from mpwatch.collect.host.cgroups import CgroupReader, parse_membership, parse_mounts
+from mpwatch.collect.host import host
+from mpwatch.collect.host.host import CgroupReader, parse_membership, parse_mounts
 from mpwatch.collect.process import fds, identify, memory, procfs, syscall_waits
 from mpwatch.collect.process.fds import read_sockets
-from mpwatch.collect.process.maps import parse_mappings
+from mpwatch.collect.process.memory import parse_mappings
 from mpwatch.collect.process.py_spy import FRAMES_LIMIT, LOCALS_LIMIT, parse_dump
 from mpwatch.collect.process.syscall_waits import WaitResolver, parse_syscall
 from mpwatch.model.cmdline import python_program
@@ -224,9 +224,9 @@ FILES = ("memory.max", "memory.current", "memory.events", "memory.peak", "pids.m
 def test_numbers_of_control_groups(place: Proc, contents: list[bytes], cpu_stat: bytes) -> None:
     for name, data in zip((*FILES, "cpu.stat"), (*contents, cpu_stat), strict=True):
         place.write(name, data)
-    group = cgroups.Group(2, "/a", (str(place),), procfs.read)
+    group = host.Group(2, "/a", (str(place),), procfs.read)
 
-    for read in (cgroups.memory_v2, cgroups.memory_v1, cgroups.pids_numbers, cgroups.cpu_numbers):
+    for read in (host.memory_v2, host.memory_v1, host.pids_numbers, host.cpu_numbers):
         assert all(value is None or value >= 0 for value in read(group).values())
 
 

@@ -6,7 +6,7 @@ import struct
 import pytest
 
 from mpwatch.collect.process import syscall_waits
-from mpwatch.collect.process.maps import Mappings, parse_mappings
+from mpwatch.collect.process.memory import Mappings, parse_mappings
 from mpwatch.collect.process.syscall_waits import BlockedCall, WaitResolver, parse_syscall
 from mpwatch.collect.process.threads import ThreadReading, read_threads, without_unsure
 from mpwatch.model.account import SYNC_CALLS

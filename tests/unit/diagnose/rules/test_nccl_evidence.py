@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mpwatch.collect.job.nccl_answers import parse
+from mpwatch.collect.job.nccl_ras import parse
 from mpwatch.diagnose.rules.distributed import collective_mismatch, rank_stuck_in_collective
 from mpwatch.diagnose.rules.hangs import no_progress
 from mpwatch.model.collectives import NcclAnswer, NcclCommunicator, NcclPart, NcclStatus
