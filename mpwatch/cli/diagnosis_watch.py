@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from mpwatch.describe.findings import unresolved
+from mpwatch.describe.progress import MENTIONED_S
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.model.units import seconds_text
@@ -98,10 +99,6 @@ def _count_of(findings: Sequence[Finding]) -> str:
     return "1 finding so far" if len(findings) == 1 else f"{len(findings)} findings so far"
 
 
-MOVED_S = 3.0
-"""A process that has waited for less is not mentioned while it is watched."""
-
-
 def stalled_words(snapshot: Snapshot) -> str | None:
     """A process that makes no progress and is not idle by design, in words; `None` without one.
 
@@ -112,10 +109,10 @@ def stalled_words(snapshot: Snapshot) -> str | None:
 
     for chain in snapshot.waits.chains:
         since_s = chain.links[0].since_s or 0.0
-        if chain.verdict in ("cycle", "dead-end") and since_s >= MOVED_S:
+        if chain.verdict in ("cycle", "dead-end") and since_s >= MENTIONED_S:
             return f"{chain.links[0].who} has made no progress for {seconds_text(since_s)}"
     for blockage in blockages(Index(snapshot)):
-        if blockage.reason != "computes" and blockage.waited_s >= MOVED_S:
+        if blockage.reason != "computes" and blockage.waited_s >= MENTIONED_S:
             name = (blockage.waiters or (blockage.process,))[0].label
             return f"{name} has made no progress for {seconds_text(blockage.waited_s)}"
     return None

@@ -9,7 +9,6 @@ from typing import NamedTuple
 from mpwatch.describe.frames import frame_words, is_library
 from mpwatch.describe.processes import ROLE_PLURALS, joined_names, unique_names
 from mpwatch.model.account import (
-    BUCKET_S,
     LAST_MINUTE_S,
     TRANSFERS,
     Activity,
@@ -21,6 +20,7 @@ from mpwatch.model.account import (
     together,
 )
 from mpwatch.model.ids import ProcessId, Role
+from mpwatch.model.progress import BUCKET_S
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.model.units import seconds_text
 

@@ -16,6 +16,8 @@ KIND_NAMES: Mapping[ProgressKind, str] = {
     "gets": "queue gets",
     "tensors": "tensors received",
 }
+MENTIONED_S = 3.0
+"""A shorter time without progress is not mentioned."""
 UNKNOWN = "Progress is unknown without the hook."
 NONE_YET = "The hook has seen no batch, collective, queue call or received tensor yet."
 SENTENCE_KINDS = 2

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from mpwatch.describe.findings import effects_below_causes
-from mpwatch.diagnose.analysis.account import advanced
+from mpwatch.diagnose.analysis.account import EVERY_S, MANY, advanced
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.consequences import DEATHS, ONLY_ALONE, with_causes
@@ -35,11 +35,6 @@ RULE_FAILED = "rule-failed"
 SLOWS_DOWN = frozenset(("bottleneck-process", "pipeline-bottleneck", "loader-starvation"))
 """Rules of which a finding says that one process is waited for: every job has a slowest part, so
 that of findings equally severe another one says more."""
-MANY = 16
-"""From this many processes on, rules run at most every `RUNS_EVERY_S`."""
-RUNS_EVERY_S = 2.25
-"""With one reading a second, the rules run on every third. Less than `LINGER_S`, so that findings
-persist until the next run."""
 
 _Key: TypeAlias = tuple[str, ProcessId | None, int | None, str]
 
@@ -91,7 +86,7 @@ class Engine:
         """The snapshot of a reading with its waits and findings; later findings depend on it.
 
         The rules run on every snapshot of a small job. From `MANY` processes on, they run every
-        `RUNS_EVERY_S`, and at once after a log entry or when the number of processes has changed.
+        `EVERY_S`, and at once after a log entry or when the number of processes has changed.
 
         Args:
             snapshot: The job after a reading.
@@ -149,7 +144,7 @@ class Engine:
     def _is_due(self, snapshot: Snapshot) -> bool:
         """Whether the rules run on this snapshot. All or none: they share what they derive."""
         ran_on = len(snapshot.processes), snapshot.log[-1:]
-        is_recent = snapshot.at_s - self._ran_at_s < RUNS_EVERY_S
+        is_recent = snapshot.at_s - self._ran_at_s < EVERY_S
         if is_recent and ran_on == self._ran_on and len(snapshot.processes) >= MANY:
             return False
         self._ran_at_s, self._ran_on = snapshot.at_s, ran_on

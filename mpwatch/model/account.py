@@ -13,6 +13,7 @@ from math import sqrt
 from typing import Literal, NamedTuple, TypeAlias
 
 from mpwatch.model.ids import ProcessId
+from mpwatch.model.progress import BUCKET_S
 from mpwatch.model.samples import Frame
 
 ActivityKind: TypeAlias = Literal[
@@ -40,7 +41,6 @@ Target: TypeAlias = Literal[
 ]
 """What a wait is for; empty where that is not known or does not apply."""
 
-BUCKET_S = 5.0
 BUCKETS = 12
 LAST_MINUTE_S = BUCKET_S * BUCKETS
 ACTIVITIES_LIMIT = 8

@@ -9,6 +9,9 @@ from typing import Literal, NamedTuple, TypeAlias
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame
 
+RANKS_LIMIT = 16384
+"""Numbers of ranks kept of one group or part of a job."""
+
 
 @dataclass(frozen=True, slots=True)
 class Recorded:

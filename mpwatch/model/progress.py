@@ -17,7 +17,7 @@ KINDS: tuple[ProgressKind, ...] = ("batches", "collectives", "puts", "gets", "te
 """In the order in which they are shown."""
 
 BUCKET_S = 5.0
-"""Length of the buckets of the last minutes."""
+"""Length of the buckets of the last minutes, of progress and of the account of time."""
 RECENT_BUCKETS = 60
 RECENT_S = BUCKET_S * RECENT_BUCKETS
 NOW_S = 10.0

@@ -14,6 +14,9 @@ from typing import Literal, NamedTuple, TypeAlias
 from mpwatch.model.host import HostSample
 from mpwatch.model.ids import ProcessId, Role, SegmentId, SegmentUse
 
+FRAMES_LIMIT = 400
+"""Frames kept of a stack, the innermost ones."""
+
 FdKind: TypeAlias = Literal[
     "torch", "shm", "file", "pipe", "socket", "device", "gpu", "epoll", "event", "timer", "other"
 ]

@@ -15,6 +15,9 @@ from mpwatch.model.samples import ProcSample, WaitedOn, WaitKind
 
 POLL_S = (4.0, 5.01)
 """Timeout of such a poll: five seconds, less what has passed since, rounded to milliseconds."""
+SETTLED_S = 2.0
+"""A shorter wait may be ordinary: the time between a put and a get, threads that take turns at a
+lock, a manager that works for its client, or two threads that were read one after the other."""
 PIN_THREAD = "pt_data_pin"
 """How the kernel's name of the pin-memory thread begins."""
 Verdict: TypeAlias = Literal["cycle", "dead-end", "progress", "ordinary", "unknown"]

@@ -7,6 +7,7 @@ from html import escape
 
 from mpwatch import __version__
 from mpwatch.describe.findings import CAUSE, EVIDENCE, FIX, severity_word
+from mpwatch.describe.progress import MENTIONED_S
 from mpwatch.model.units import numbers_text, seconds_text
 from mpwatch.nodes.across.finding import JobFinding
 from mpwatch.nodes.across.ranks import PlacedRank
@@ -15,9 +16,6 @@ from mpwatch.nodes.head.view import NodeView
 from mpwatch.report.html import page, table
 from mpwatch.report.json import SCHEMA, utc_text
 from mpwatch.report.table import TextStyle
-
-MOVED_S = 3.0
-"""Shorter times without progress are not mentioned."""
 
 
 def job_json(
@@ -138,7 +136,7 @@ def _node_lines(view: NodeView, style: TextStyle) -> Iterator[str]:
     for row in view.summary.ranks:
         name = row.label if row.rank is None else f"rank {row.rank}"
         since_s = PlacedRank(view, row).quiet_s
-        since = f", no progress for {seconds_text(since_s)}" if since_s >= MOVED_S else ""
+        since = f", no progress for {seconds_text(since_s)}" if since_s >= MENTIONED_S else ""
         state = f"ended: {row.ended}" if row.is_ended else f"{row.state}: {row.doing}"
         yield from style.wrap(f"{name} ({row.pid})  {state}{since}", "    ", "      ")
     for each in view.summary.findings:
@@ -236,6 +234,6 @@ def _node_cells(view: NodeView) -> tuple[bool, Sequence[str]]:
 
 def _rank_cells(rank: PlacedRank) -> tuple[bool, Sequence[str]]:
     row = rank.row
-    still = seconds_text(rank.quiet_s) if rank.quiet_s >= MOVED_S else "-"
+    still = seconds_text(rank.quiet_s) if rank.quiet_s >= MENTIONED_S else "-"
     doing = row.ended if row.is_ended else row.doing
     return row.is_ended, (rank.name, rank.view.name, str(row.pid), row.state, still, doing)

@@ -20,7 +20,7 @@ from mpwatch.tui.widgets.line_view import LineView
 from mpwatch.tui.widgets.live_table import LiveTable
 
 FindJobs: TypeAlias = Callable[[], Sequence[Job]]
-AGAIN_S = 2.0
+REFRESH_S = 2.0
 
 
 class PickerApp(App[ProcessId]):
@@ -78,7 +78,7 @@ class PickerApp(App[ProcessId]):
         self._top.show((line((" mpwatch", "title"), "   looking for torch jobs"),))
         self._table.focus()
         self.action_search()
-        self.set_interval(AGAIN_S, self.action_search)
+        self.set_interval(REFRESH_S, self.action_search)
 
     def action_search(self) -> None:
         """Search for jobs on a worker thread."""

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from mpwatch.model.account import (
-    BUCKET_S,
     BUCKETS,
     RUNNING_KINDS,
     Account,
@@ -17,6 +16,7 @@ from mpwatch.model.account import (
     ThreadAccount,
 )
 from mpwatch.model.ids import ProcessId
+from mpwatch.model.progress import BUCKET_S
 from mpwatch.model.snapshot import Snapshot
 from tests.builders.snapshots import pid
 

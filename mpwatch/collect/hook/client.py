@@ -26,7 +26,7 @@ SILENT_AFTER_S = 0.25
 READ_BYTES = 1 << 18
 """Read at most this much of one hook at a time, so that a busy one does not starve the others."""
 UNANSWERED_LIMIT = 32
-AGAIN_S = 5.0
+SEARCH_AGAIN_S = 5.0
 """Interval of searches for a hook that was detached or could not be used."""
 
 
@@ -452,12 +452,12 @@ class HookClients:
         """Look for the hook of one process."""
         is_thorough = at_s >= self._thorough_s.get(sample.process, at_s)
         if is_thorough:
-            self._thorough_s[sample.process] = at_s + AGAIN_S
+            self._thorough_s[sample.process] = at_s + SEARCH_AGAIN_S
         try:
             sock = discovery.connect(sample, self._proc, thorough=is_thorough)
         except NoHook as none:
             if str(none) != NO_HOOK:
-                self._not_before_s[sample.process] = at_s + AGAIN_S
+                self._not_before_s[sample.process] = at_s + SEARCH_AGAIN_S
             self._statuses.append(HookStatus(sample.process, at_s, "absent", str(none)))
             return
         delivered = self._delivered.setdefault(sample.process, Delivered())
@@ -470,7 +470,7 @@ class HookClients:
         self._selector.unregister(link.sock)
         link.close()
         del self.links[link.process]
-        self._not_before_s[link.process] = at_s + AGAIN_S
+        self._not_before_s[link.process] = at_s + SEARCH_AGAIN_S
 
     def _is_new(self, each: Input) -> bool:
         """Whether this status differs from the last one; `absent` after `gone` does not count."""

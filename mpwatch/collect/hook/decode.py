@@ -20,12 +20,11 @@ from typing import Any, NamedTuple
 from mpwatch.hook import wire
 from mpwatch.model.events import HookEvent, HookGauges, HookHello, HookNote, HookSlice
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.samples import Frame, StackSample, StacksTaken
+from mpwatch.model.samples import FRAMES_LIMIT, Frame, StackSample, StacksTaken
 from mpwatch.model.sanitize import MESSAGE_LIMIT, NAME_LIMIT, clean
 
 DEPTH_LIMIT = 12
 ITEMS_LIMIT = 20_000
-FRAMES_LIMIT = 400
 _MULTILINE = frozenset(("text", "message", "traceback", "stack"))
 _HELLO_FIELDS = frozenset(
     ("protocol", "pid", "start_ticks", "python", "torch", "started_by", "since_ns", "missing")

@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from mpwatch.collect.process import procfs
+from mpwatch.collect.process.procfs import DELETED
 from mpwatch.hook import wire
 from mpwatch.model.cmdline import isolating_option
 from mpwatch.model.samples import ProcSample
@@ -33,7 +34,6 @@ _PEER = struct.Struct("3i")
 """pid, uid, gid: `struct ucred` of SO_PEERCRED, see unix(7)."""
 NO_HOOK = "no hook in this process"
 _LISTENS = 0x10000  # __SO_ACCEPTCON of /proc/net/unix, see proc(5)
-_DELETED = " (deleted)"
 _MEMORY_RING = "/memfd:mpwatch"
 
 
@@ -332,7 +332,7 @@ def _ring(sample: ProcSample, proc: str) -> str:
             if b"mpwatch" not in line and wire.RING_SUFFIX.encode() not in line:
                 continue
             fields = os.fsdecode(line.rstrip(b"\n")).split(maxsplit=5)
-            path = fields[5].removesuffix(_DELETED) if len(fields) == 6 else ""
+            path = fields[5].removesuffix(DELETED) if len(fields) == 6 else ""
             if ring.fullmatch(path) or path.startswith(_MEMORY_RING):
                 return path
     return ""

@@ -14,6 +14,7 @@ from mpwatch.collect.host.host import HostCollector
 from mpwatch.collect.host.ptrace_access import AccessFacts, judge, judge_in_general, read_facts
 from mpwatch.collect.process import fds, procfs
 from mpwatch.collect.process.identify import python_version, uid_inside
+from mpwatch.collect.process.memory import MAPS_BYTES_LIMIT
 from mpwatch.hook import wire
 from mpwatch.model.host import CgroupSample, Check, CheckState, RoomSample
 from mpwatch.model.units import DASH, bytes_text, count_text
@@ -21,7 +22,6 @@ from mpwatch.model.units import DASH, bytes_text, count_text
 T = TypeVar("T")
 
 _VARIABLES = frozenset((b"TMPDIR", b"OMP_NUM_THREADS", b"XDG_RUNTIME_DIR"))
-_MAPS_BYTES_LIMIT = 64 << 20
 
 
 def examine(pid: int | None, proc: str = "/proc") -> tuple[Check, ...]:
@@ -102,7 +102,7 @@ def _version(pid: int | None, proc: str) -> tuple[int, int] | None:
 
 
 def _map_count(proc: str, pid: int) -> int:
-    return procfs.read(f"{proc}/{pid}/maps", _MAPS_BYTES_LIMIT).count(b"\n")
+    return procfs.read(f"{proc}/{pid}/maps", MAPS_BYTES_LIMIT).count(b"\n")
 
 
 def _only(pid: int | None, read: Callable[[int], T]) -> T | None:

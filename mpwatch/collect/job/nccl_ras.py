@@ -32,9 +32,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from mpwatch.collect.job.worker_server import NoAnswer
+from mpwatch.collect.job.worker_server import ANSWER_BYTES, NoAnswer
 from mpwatch.collect.process import procfs
 from mpwatch.model.collectives import (
+    RANKS_LIMIT,
     NcclAnswer,
     NcclCommunicator,
     NcclPart,
@@ -54,8 +55,6 @@ GATHER_S = 3
 """How long RAS waits for a process that does not respond; 5 s if nothing is said."""
 DEADLINE_S = 12.0
 """For the whole answer. RAS gives up 5 s after its own limit."""
-ANSWER_BYTES = 8 << 20
-"""JSON takes about 600 bytes for each rank of each communicator, text much less."""
 _LINE_BYTES = 1024
 """A line that is longer is none of RAS's."""
 _TABLE_BYTES = 4 << 20
@@ -231,8 +230,6 @@ COMMUNICATORS = 64
 REMARKS = 64
 """Kept of one communicator; and as many processes of an answer."""
 PARTS = 64
-RANKS = 16384
-"""Numbers of ranks kept of one part."""
 _TEXT = 64
 _LIMIT = 1 << 63
 ERRORS: Mapping[int, str] = {
@@ -316,7 +313,7 @@ def _parts_of_json(ranks: Sequence[Mapping[str, Any]]) -> Iterator[NcclPart]:
         if len(values) > 1 or (what == STATUS and RUNNING not in values):
             parts = sorted(values.items(), key=lambda item: -len(item[1]))
             for value, numbers in parts[:PARTS]:
-                yield NcclPart(what, value, len(numbers), tuple(sorted(numbers))[:RANKS])
+                yield NcclPart(what, value, len(numbers), tuple(sorted(numbers))[:RANKS_LIMIT])
 
 
 def _status(status: Mapping[str, Any]) -> str:
@@ -453,7 +450,7 @@ class _Communicator:
             unlisted = [part for part in parts if len(part.ranks) != part.count]
             listed = {rank for part in parts for rank in part.ranks}
             listed |= {each.rank for each in self.remarks if each.kind != "error"}
-            others = set(range(min(self.size or 0, RANKS))) - listed
+            others = set(range(min(self.size or 0, RANKS_LIMIT))) - listed
             if len(unlisted) == 1 and len(others) == unlisted[0].count:
                 unlisted[0].ranks = sorted(others)
         return NcclCommunicator(
@@ -556,7 +553,7 @@ class _TextReader:
     def _add_rank(self, found: _Communicator, match: re.Match[str]) -> None:
         """A line about one rank of those that the line before is about."""
         if isinstance(self._listing, _Part):
-            if len(self._listing.ranks) < RANKS:
+            if len(self._listing.ranks) < RANKS_LIMIT:
                 self._listing.ranks.append(int(match["rank"]))
         elif self._listing:
             found.remarks.append(_remark(match, "error", clean(self._listing, _TEXT)))

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, BinaryIO, TypeAlias
 
-from mpwatch.model.collectives import RankRecord, Recorded, RecordedGroup
+from mpwatch.model.collectives import RANKS_LIMIT, RankRecord, Recorded, RecordedGroup
 from mpwatch.model.samples import Frame
 from mpwatch.model.sanitize import clean
 
@@ -38,7 +38,6 @@ STALE_S = 3600.0
 CALLS = 64
 """Unfinished collectives kept of each group of a rank; and as many transfers."""
 GROUPS = 512
-RANKS = 16384
 FRAMES = 64
 _TEXT = 64
 _RANK = re.compile(r"^(?P<stem>.*?)(?P<rank>\d{1,7})(?P<suffix>\.[A-Za-z]+)?$", re.ASCII)
@@ -293,7 +292,7 @@ def _members(config: object) -> dict[str, tuple[str, tuple[int, ...] | None]]:
         if not isinstance(value, dict) or not value.get("name"):
             continue
         text, ranks = value.get("ranks"), None
-        if isinstance(text, str) and 2 < len(text) <= RANKS * 8:
+        if isinstance(text, str) and 2 < len(text) <= RANKS_LIMIT * 8:
             ranks = tuple(map(int, re.findall(r"\d{1,7}", text)))
         found[_text(value["name"])] = _text(value.get("desc")), ranks
     return found

@@ -23,7 +23,7 @@ UNKNOWN_S = 2.0
 """Shortest interval of queries for unknown sockets: each batch opens short-lived ones."""
 KNOWN_S = 10.0
 """Age from which a known socket is read again: it may have been connected since."""
-ANSWER_BYTES = 1 << 16
+DATAGRAM_BYTES = 1 << 16
 WAIT_S = 0.5
 
 _NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY = 4, 20
@@ -199,7 +199,7 @@ def _ask_kernel(request: bytes) -> Iterator[bytes]:
         size = _HEADER.size + len(request)
         link.send(_HEADER.pack(size, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST_DUMP, 1, 0) + request)
         while True:
-            data = link.recv(ANSWER_BYTES)
+            data = link.recv(DATAGRAM_BYTES)
             offset = 0
             while offset + _HEADER.size <= len(data):
                 length, kind, _, _, _ = _HEADER.unpack_from(data, offset)

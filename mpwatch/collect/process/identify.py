@@ -223,7 +223,7 @@ T = TypeVar("T")
 
 REREAD_S = 15.0
 """Limits can be changed from outside with prlimit(1)."""
-SETTLED_S = 2.0
+EXECUTED_S = 2.0
 """Between fork and exec a child looks like its parent: a young one is read again."""
 
 VARIABLES = frozenset(
@@ -301,7 +301,7 @@ def read_static_facts(
     adjustment = _attempt(lambda: int(procfs.read(f"{proc}/{pid}/oom_score_adj", 64)), "", hidden)
     return StaticFacts(
         name=stat.name,
-        is_settled=born_wall_s is None or wall_s - born_wall_s > SETTLED_S,
+        is_settled=born_wall_s is None or wall_s - born_wall_s > EXECUTED_S,
         born_wall_s=born_wall_s,
         cmdline=cmdline,
         exe=exe,

@@ -18,6 +18,7 @@ from typing import NamedTuple, TypeAlias
 
 from mpwatch.collect.process import procfs
 from mpwatch.collect.process.fds import HeldFile
+from mpwatch.collect.process.procfs import DELETED
 from mpwatch.model.ids import SegmentId, SegmentKind, SegmentUse, torch_creator
 from mpwatch.model.samples import MemorySample
 from mpwatch.model.sanitize import clean
@@ -162,7 +163,6 @@ _LIBRARY = re.compile(
 
 Span: TypeAlias = tuple[int, int, SegmentId, str]
 """Start, end, file and path of a shared mapping."""
-DELETED = " (deleted)"
 SEGMENTS_LIMIT = 20_000
 """Limit for one process; a longer list is not useful, and the counts are known without it."""
 REFRESH_S = 5.0

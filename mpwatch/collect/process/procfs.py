@@ -13,6 +13,8 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.sanitize import clean
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+DELETED = " (deleted)"
+"""What the kernel adds to the path of a file that has no name any more."""
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 CAP_SYS_PTRACE = 1 << 19
 """Of the bits of `CapEff` in `/proc/PID/status` (linux/capability.h)."""

@@ -27,7 +27,7 @@ from mpwatch.collect.host.ptrace_access import Stops, resume_if_stopped, stops_o
 from mpwatch.collect.process import procfs
 from mpwatch.collect.process.syscall_waits import parse_syscall, transfer_of
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.samples import Frame, StackSample, StacksTaken
+from mpwatch.model.samples import FRAMES_LIMIT, Frame, StackSample, StacksTaken
 from mpwatch.model.sanitize import NAME_LIMIT, clean
 
 OUTPUT_LIMIT = 64 << 20
@@ -126,7 +126,6 @@ def _drain(texts: dict[int, bytearray], limits: dict[int, int], until_s: float) 
 LIMIT_S = 5.0
 NATIVE_LIMIT_S = 20.0
 """The first native dump reads the symbols of every library: seconds on a cold disk."""
-FRAMES_LIMIT = 400
 LOCALS_LIMIT = 64
 STOPPED_THREADS_LIMIT = 500
 """py-spy stops all threads and then reads one after the other: 10,000 were stopped for 5 s."""

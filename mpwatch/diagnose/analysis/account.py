@@ -26,6 +26,7 @@ from mpwatch.diagnose.analysis.stack_patterns import (
 )
 from mpwatch.diagnose.analysis.waits.edges import surroundings
 from mpwatch.diagnose.analysis.waits.file_locks import LOCK_FILE, LOCK_ON
+from mpwatch.diagnose.analysis.waits.providers import RECENT_S
 from mpwatch.model.account import (
     COPYING,
     DESCRIPTORS,
@@ -47,8 +48,8 @@ from mpwatch.model.waits import WaitEdge, WaitGraph, is_loader_poll, loader_wait
 
 MANY = 16
 EVERY_S = 2.25
-"""From `MANY` processes on, time is accounted for at most this often. Each reading is a sample, and
-of the cpu counters nothing is lost in between."""
+"""From `MANY` processes on, rules run and time is accounted for at most this often. Each reading is
+a sample, and of the cpu counters nothing is lost in between."""
 AT_LEAST_S = 0.05
 """Time between two readings that count separately."""
 THREADS_LIMIT = 32
@@ -57,8 +58,6 @@ PROVIDERS_LIMIT = 2
 """A wait that more processes than this could end is not attributed to any of them."""
 SAME_S = 0.02
 """A stack this much older than the sample of its thread was taken together with it."""
-RECENT_S = 2.5
-"""A stack of a running thread that is older does not show where it runs."""
 MOSTLY_PERCENT = 50.0
 SPINS_PERCENT = 80.0
 GIL_POLL_S = 0.05

@@ -12,7 +12,6 @@ from mpwatch.describe.processes import unique_names
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES
 from mpwatch.model.account import (
-    BUCKET_S,
     DESCRIPTORS,
     IMPORTS,
     NO_CORE,
@@ -26,6 +25,7 @@ from mpwatch.model.account import (
     ThreadAccount,
 )
 from mpwatch.model.ids import ProcessId
+from mpwatch.model.progress import BUCKET_S
 from mpwatch.model.snapshot import Process
 
 READINGS = 6

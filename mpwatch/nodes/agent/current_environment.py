@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from mpwatch.collect.process import procfs
+from mpwatch.collect.process.procfs import PAGE_BYTES
 from mpwatch.diagnose.analysis.distributed.ranks import has_group
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.sanitize import clean
@@ -20,7 +21,6 @@ from mpwatch.model.snapshot import Process, Snapshot
 
 NAMES = frozenset(("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"))
 VARIABLES_LIMIT = 4096
-PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _MAPS_BYTES_LIMIT = 4 << 20
 _ENTRY_BYTES = 512
 _MAPPING = re.compile(rb"^([0-9a-f]+)-\S+ \S+ ([0-9a-f]+) \S+ [1-9]\d* +(/.*)$", re.M)

@@ -8,6 +8,7 @@ import socket
 import struct
 import time
 import zlib
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, NamedTuple, TypeVar
@@ -400,7 +401,7 @@ class RecordingWriter(LineWriter):
 _Reader = TypeVar("_Reader", bound="MemberReader")
 
 
-class MemberReader:
+class MemberReader(ABC):
     """A file of members opened for reading; usable as a context manager.
 
     Attributes:
@@ -442,13 +443,13 @@ class MemberReader:
         ends = [member.last_s for member in self.members if math.isfinite(member.last_s)]
         return max(0.0, max(ends, default=0.0) - self._begin_s)
 
+    @abstractmethod
     def _read_header(self, line: bytes) -> float:
         """Take the first line, and return the time at which the recording begins.
 
         Raises:
             NotARecording: It is not the first line of such a recording.
         """
-        raise NotImplementedError
 
     def _numbered_lines(self, first_member: int) -> Iterator[tuple[int, bytes | None]]:
         """All lines with the index of their member; `None` where some are missing."""

@@ -11,7 +11,7 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ProcSample
 from mpwatch.model.snapshot import Snapshot
 
-AGAIN_S = 10.0
+INJECT_AGAIN_S = 10.0
 """Interval after which a pending or temporarily refused injection is repeated."""
 UNDER_WAY_S = 2.0
 """Stacks of a process are not taken for this long after its injection began."""
@@ -80,12 +80,12 @@ class AttachSchedule:
             if before_s is None:
                 if process.hook.state == "absent":
                     first.append(process.sample)
-            elif process.process in self._refused and now_s - before_s >= AGAIN_S:
+            elif process.process in self._refused and now_s - before_s >= INJECT_AGAIN_S:
                 tried_s[process.process] = now_s
                 self._refused.discard(process.process)
                 if process.hook.state == "absent":
                     first.append(process.sample)
-            elif process.hook.state == "pending" and now_s - before_s >= AGAIN_S:
+            elif process.hook.state == "pending" and now_s - before_s >= INJECT_AGAIN_S:
                 tried_s[process.process] = now_s
                 again.append(process.sample)
         self._tried_s = tried_s

@@ -40,7 +40,7 @@ LONGER = 1.5
 """A root that has paused before counts as stopped once a pause is this many times as long."""
 STILL_LIMIT_S = 15.0
 """A root that has used no cpu for this long counts as stopped, however long it paused before."""
-AGAIN_S = 30.0
+STOPPED_AGAIN_S = 30.0
 """Interval between stacks of a stopped process, whose stacks should not change."""
 FOLLOW_S = 0.5
 """Interval between stacks of the followed process."""
@@ -398,11 +398,11 @@ def _can_be_taken(process: Process) -> bool:
 
 
 def _has_stopped_since(process: Process, since_s: float) -> bool:
-    """Whether it stopped after its stacks were taken, or they are older than `AGAIN_S`."""
+    """Whether it stopped after its stacks were taken, or they are older than `STOPPED_AGAIN_S`."""
     still_s = _still_s(process)
     if still_s is None or still_s < STILL_S:
         return False
-    return still_s < since_s or since_s >= AGAIN_S
+    return still_s < since_s or since_s >= STOPPED_AGAIN_S
 
 
 def _odd_first(snapshot: Snapshot, processes: list[ProcessId]) -> list[ProcessId]:

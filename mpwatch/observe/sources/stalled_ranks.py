@@ -23,7 +23,7 @@ from mpwatch.model.snapshot import Process, Snapshot
 
 STILL_S = 4.0
 """As long as the hook waits before it reads the entries of its recorder."""
-AGAIN_S = 10.0
+ASK_AGAIN_S = 10.0
 INTERVAL_S = 2.0
 """Interval at which the job is checked for stalled ranks."""
 RANKS = 64
@@ -76,7 +76,7 @@ class WorkerServers:
                     self._report(HookGauges(process.process, snapshot.at_s))
             self._told.clear()
             return False
-        self._due_s = snapshot.at_s + AGAIN_S
+        self._due_s = snapshot.at_s + ASK_AGAIN_S
         asked = [server for _, server in found[:RANKS]]
         self._thread = threading.Thread(
             target=self._run, args=(asked,), name="mpwatch-recorder", daemon=True
@@ -155,7 +155,7 @@ class NcclStatuses:
         port = port_of(still.sample.environment)
         if port is None:
             return False
-        self._due_s = snapshot.at_s + AGAIN_S
+        self._due_s = snapshot.at_s + ASK_AGAIN_S
         users = [process for process in snapshot.living() if process.has_nccl]
         others = [process.process for process in users if process is not still]
         self._thread = threading.Thread(

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from mpwatch.describe.findings import CAUSE, EVIDENCE, FIX
+from mpwatch.describe.progress import MENTIONED_S
 from mpwatch.model.findings import Severity
 from mpwatch.model.snapshot import Playback
 from mpwatch.model.units import bytes_text, seconds_text
@@ -16,7 +17,7 @@ from mpwatch.nodes.across.finding import JobFinding
 from mpwatch.nodes.across.ranks import PlacedRank
 from mpwatch.nodes.head.view import NodeView
 from mpwatch.nodes.job_source import JobState
-from mpwatch.nodes.report import MOVED_S, clock_words, node_words
+from mpwatch.nodes.report import clock_words, node_words
 from mpwatch.tui.elements.header import clock
 from mpwatch.tui.elements.page import MARKS
 from mpwatch.tui.elements.styled_text import (
@@ -287,7 +288,7 @@ def rank_row(rank: PlacedRank, state: JobState) -> Row:
             cell(rank.name, "title"),
             cell(rank.view.name),
             cell("ended" if row.is_ended else row.state, "critical" if row.has_failed else ""),
-            cell(seconds_text(still_s) if still_s >= MOVED_S else "-"),
+            cell(seconds_text(still_s) if still_s >= MENTIONED_S else "-"),
             cell("-" if row.cpu_percent is None or row.is_ended else f"{row.cpu_percent}%"),
             cell("-" if row.number is None else str(row.number)),
             cell("-" if row.batch is None else str(row.batch)),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import ClassVar, NamedTuple, TypeVar
 
 from rich.cells import cell_len
@@ -160,9 +161,17 @@ NARROW = 40
 
 
 class TextScreen(Screen[T]):
-    """A text that is wrapped to the width, above a line with the keys if there is one."""
+    """A text that is wrapped to the width, above a line with the keys if there is one.
+
+    Args:
+        lines: The text, in lines of at most the given width.
+    """
 
     KEYS: ClassVar[str] = ""
+
+    def __init__(self, lines: Callable[[int], Sequence[Line]]) -> None:
+        super().__init__()
+        self._lines = lines
 
     def compose(self) -> ComposeResult:
         """The text, and the keys."""
@@ -181,12 +190,7 @@ class TextScreen(Screen[T]):
 
     def draw(self) -> None:
         """Draw the text again."""
-        lines = self.lines(max(NARROW, self.size.width - MARGIN))
-        self.query_one(ScrollingLines).show(lines)
-
-    def lines(self, width: int) -> Sequence[Line]:
-        """The text in lines of at most this width."""
-        raise NotImplementedError
+        self.query_one(ScrollingLines).show(self._lines(max(NARROW, self.size.width - MARGIN)))
 
 
 class HelpScreen(TextScreen[None]):
@@ -197,12 +201,7 @@ class HelpScreen(TextScreen[None]):
     ]
 
     def __init__(self, help_text: HelpText) -> None:
-        super().__init__()
-        self._help_text = help_text
-
-    def lines(self, width: int) -> Sequence[Line]:
-        """The help text."""
-        return self._help_text.lines(width)
+        super().__init__(help_text.lines)
 
     def show_snapshot(self) -> None:
         """Draw nothing: help does not depend on the snapshot."""
@@ -218,12 +217,7 @@ class InjectionScreen(TextScreen[bool]):
     ]
 
     def __init__(self, plan: InjectionPlan) -> None:
-        super().__init__()
-        self._plan = plan
-
-    def lines(self, width: int) -> Sequence[Line]:
-        """The plan."""
-        return plan_lines(self._plan, width)
+        super().__init__(partial(plan_lines, plan))
 
     def action_answer(self, yes: bool) -> None:
         """Close with the answer."""

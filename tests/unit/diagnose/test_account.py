@@ -5,15 +5,10 @@ from typing import Any
 
 import pytest
 
-from mpwatch.diagnose.analysis.account import (
-    EVERY_S,
-    MANY,
-    RECENT_S,
-    THREADS_LIMIT,
-    advanced,
-)
+from mpwatch.diagnose.analysis.account import EVERY_S, MANY, THREADS_LIMIT, advanced
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
+from mpwatch.diagnose.analysis.waits.providers import RECENT_S
 from mpwatch.diagnose.engine import Engine
 from mpwatch.model.account import COPYING, TRANSFERS, UNPICKLING, Account, Activity
 from mpwatch.model.history import History

@@ -3,15 +3,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from mpwatch.diagnose.analysis.account import EVERY_S, MANY
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.engine import (
-    LINGER_S,
-    MANY,
-    RULE_FAILED,
-    RUNS_EVERY_S,
-    SHOWN_RESOLVED_S,
-    Engine,
-)
+from mpwatch.diagnose.engine import LINGER_S, RULE_FAILED, SHOWN_RESOLVED_S, Engine
 from mpwatch.diagnose.registry import RULES, Rule
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import LogEntry, Snapshot
@@ -298,7 +292,7 @@ def test_every_rule_runs_for_few_processes_and_after_a_pause() -> None:
     looks_at(Engine(rules), MANY - 1, 0.0, 1.0, 2.0)
     assert asked == [0, 1] * 3
     asked.clear()
-    looks_at(Engine(rules), MANY, 0.0, RUNS_EVERY_S + 0.1, 10.0)
+    looks_at(Engine(rules), MANY, 0.0, EVERY_S + 0.1, 10.0)
     assert asked == [0, 1] * 3
 
 

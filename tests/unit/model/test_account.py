@@ -8,7 +8,6 @@ from hypothesis import strategies as some
 
 from mpwatch.model.account import (
     ACTIVITIES_LIMIT,
-    BUCKET_S,
     BUCKETS,
     NO_CORE,
     NO_PLACE,
@@ -21,6 +20,7 @@ from mpwatch.model.account import (
     ThreadAccount,
     together,
 )
+from mpwatch.model.progress import BUCKET_S
 
 LOCK = Activity("waiting", "a lock", "lock")
 BATCHES = Activity("waiting", "batches", "batch")

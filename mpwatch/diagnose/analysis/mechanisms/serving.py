@@ -24,12 +24,11 @@ from mpwatch.diagnose.analysis.pipes import channels_among
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, own_threads, user_frame
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
-from mpwatch.diagnose.analysis.waits.edges import CLIENTS
+from mpwatch.diagnose.analysis.waits.edges import CLIENTS, LISTENS
 from mpwatch.model.samples import FdLink
 from mpwatch.model.snapshot import Process
 
 ACCEPTS_S = 10.0
-_LISTENS = " listens on "
 
 
 def one_at_a_time(case: Case) -> Mechanism | None:
@@ -88,7 +87,7 @@ def _reads_accepted(index: Index, member: Member) -> FdLink | None:
         return None
     links = _links(member.process)
     read = next((link for link in links if link.inode == channels[0]), None)
-    ports = {_port(link.address) for link in links if _LISTENS in (link.address or "")}
+    ports = {_port(link.address) for link in links if LISTENS in (link.address or "")}
     local = (read.address or "").partition(" > ")[0] if read is not None else ""
     return read if local and _port(local) in ports else None
 
@@ -97,7 +96,7 @@ def _is_pending(server: Process, member: Member) -> bool:
     """Whether a process waits for data on a connection that a server has not accepted."""
     wait = member.thread.waits_on if member.thread is not None else None
     channels = channels_among(wait.targets) if wait is not None else ()
-    listening = {link.inode for link in _links(server) if _LISTENS in (link.address or "")}
+    listening = {link.inode for link in _links(server) if LISTENS in (link.address or "")}
     own = {link.inode: link.peer for link in _links(member.process)}
     return bool(channels) and all(own.get(each) in listening for each in channels)
 

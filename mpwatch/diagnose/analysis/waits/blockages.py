@@ -26,9 +26,10 @@ from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.analysis.waits.edges import ReadContext, blocked_for_s, is_busy, surroundings
 from mpwatch.diagnose.analysis.waits.file_locks import LOCK_FILE, LOCK_ON
 from mpwatch.diagnose.analysis.waits.threads import is_at_exit
-from mpwatch.model.account import BUCKET_S, Activity, Target
+from mpwatch.model.account import Activity, Target
 from mpwatch.model.history import columns
 from mpwatch.model.ids import ProcessId
+from mpwatch.model.progress import BUCKET_S
 from mpwatch.model.samples import FILE_LOCK_CALLS, OPENS, WaitKind
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.waits import WaitChain, WaitEdge
@@ -65,9 +66,9 @@ POLLS_PERCENT = 5.0
 """CPU use of a process that only waits with a time limit, again and again."""
 MOSTLY = 0.9
 """The part of the readings that find a process at the one thing that it does."""
-AGAIN_S = 20.0
+LOOPS_S = 20.0
 LEFT_S = 1.0
-"""A thread that has slept at one line for `AGAIN_S`, with less than this left, sleeps in a loop."""
+"""A thread that has slept at one line for `LOOPS_S`, with less than this left, sleeps in a loop."""
 LEAST_S = 2.5
 """A shorter wait is not followed: most chains of a healthy job are younger."""
 
@@ -341,7 +342,7 @@ def _sleeps_anew(index: Index, process: Process, thread: Thread) -> bool:
     wait = thread.waits_on
     left_s = wait.timeout_s if wait is not None else None
     return (
-        left_s is not None and left_s < LEFT_S and at_one_line_s(index, process.process) >= AGAIN_S
+        left_s is not None and left_s < LEFT_S and at_one_line_s(index, process.process) >= LOOPS_S
     )
 
 

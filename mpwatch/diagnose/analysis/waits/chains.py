@@ -17,11 +17,9 @@ from mpwatch.diagnose.analysis.waits.verdicts import WaitEnd, end_at
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process
 from mpwatch.model.units import seconds_text
-from mpwatch.model.waits import Verdict, WaitChain, WaitEdge, WaitGraph, WaitLink
+from mpwatch.model.waits import SETTLED_S, Verdict, WaitChain, WaitEdge, WaitGraph, WaitLink
 
 CHAINS_LIMIT = 64
-SETTLED_S = 2.0
-"""A cycle younger than this may be the time between a put and a get."""
 
 _TRIES = (f"waits for {LOCK_ON}", f"waits for {LOCK_FILE}")
 

@@ -27,7 +27,8 @@ Reason: TypeAlias = Literal["lock", "openmp", "library", "pin-thread"]
 
 STUCK_S = 6.0
 CERTAIN_S = 3.0
-"""Enough where the call shows a wait without timeout that no thread of the process can end."""
+"""Enough where the call shows a wait without timeout that no thread of the process can end, or
+where no process can end the wait of the last one of a chain."""
 FUTEX_WAIT = 0
 """Mutexes of native code and libgomp's barriers; Python's own locks wait with another command."""
 _OPENMP_FILES = ("libgomp", "libiomp")

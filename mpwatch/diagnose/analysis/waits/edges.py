@@ -73,7 +73,7 @@ UNUSED = ", the other end of which no living process uses"
 _IDLE_SHAPES: frozenset[Shape] = frozenset(
     ("worker-idle", "pool-idle", "feeder-idle", "sharer", "pin-thread")
 )
-_LISTENS = " listens on "
+LISTENS = " listens on "
 """In the address of a socket, see `FdLink.address`."""
 _READS: frozenset[WaitKind] = frozenset(("pipe-read", "socket-read", "poll"))
 _OUTSIDE: frozenset[WaitKind] = frozenset(
@@ -335,9 +335,9 @@ def _edge_from_call(
     own = process.process
     channels = channels_among(wait.targets)
     ends = around.pipes
-    server = next((c for c in channels if _LISTENS in ends.addresses.get(c, "")), None)
+    server = next((c for c in channels if LISTENS in ends.addresses.get(c, "")), None)
     if server is not None:
-        what = f"{CLIENTS}{ends.addresses[server].replace(_LISTENS, ' ')}"
+        what = f"{CLIENTS}{ends.addresses[server].replace(LISTENS, ' ')}"
         return _made(process, thread, wait.kind, what, (), is_ordinary=True)
     if ends.outward.isdisjoint(channels):
         if wait.kind in ("pipe-write", "socket-write") and channels:

@@ -15,9 +15,8 @@ from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, own_thr
 from mpwatch.diagnose.analysis.waits.providers import is_of_this_wait
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process, Thread
+from mpwatch.model.waits import SETTLED_S
 
-SETTLED_S = 2.0
-"""Threads that take turns at a lock wait for less."""
 _RESTS = ("threading.py:join", "threading.py:_shutdown", "threading.py:wait", "signal.py:")
 """Functions in which the main thread of a server waits while its threads do the work."""
 

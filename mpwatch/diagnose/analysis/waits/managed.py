@@ -17,6 +17,7 @@ from mpwatch.diagnose.analysis.stack_patterns import calls, main_shape
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process, Thread
+from mpwatch.model.waits import SETTLED_S
 
 _CALL = "_callmethod"
 _FILE = "multiprocessing/managers.py"
@@ -38,8 +39,6 @@ _BY_METHOD: Mapping[str, str] = {
     "join": TASKS,
 }
 """By the method of the proxy (managers.py, CPython 3.10 to 3.14)."""
-SETTLED_S = 2.0
-"""A shorter wait may be the time in which the manager works for the client."""
 
 
 def managed_wait(

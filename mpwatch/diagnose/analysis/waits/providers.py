@@ -37,7 +37,7 @@ _TAKES = re.compile(r"acquire|__enter__|^_?lock$")
 """In the name of a function that does nothing but take a lock."""
 _SAME_S = 0.5
 """A stack is taken within this time of the reading that shows the wait."""
-_RECENT_S = 2.5
+RECENT_S = 2.5
 """A stack of a running thread that is older does not show where it runs."""
 
 
@@ -97,7 +97,7 @@ def _use(index: Index, process: Process) -> SemaphoreUse:
 def _is_new(thread: Thread) -> bool:
     """Whether a stack shows where a thread is now."""
     if thread.waits_on is None:
-        return bool(thread.stack) and (thread.stack_age_s or 0.0) <= _RECENT_S
+        return bool(thread.stack) and (thread.stack_age_s or 0.0) <= RECENT_S
     return is_of_this_wait(thread)
 
 

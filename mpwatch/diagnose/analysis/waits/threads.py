@@ -24,6 +24,7 @@ from mpwatch.diagnose.analysis.stack_patterns import (
 from mpwatch.diagnose.analysis.waits.edges import ReadContext, blocked_for_s, surroundings
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process, Thread
+from mpwatch.model.waits import SETTLED_S
 
 _WAKING_NO_THREAD = ("tqdm/_monitor.py:run", "asyncio/unix_events.py:_do_waitpid")
 """Threads that wake up now and then, and never end the wait of another thread: asyncio's thread for
@@ -31,8 +32,6 @@ the exit of a child calls back through the event loop."""
 HANDLED = sum(1 << (number - 1) for number in (1, 10, 12, 14, 15, 26, 27))
 """SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, SIGTERM, SIGVTALRM and SIGPROF in a mask of signals: those
 whose handlers programs use to set an event. Python itself catches SIGINT in every program."""
-SETTLED_S = 2.0
-"""Threads are read one after the other: two that hand work to each other may both seem to wait."""
 FOR_THREAD = "for the end of another thread"
 FOR_ITEM = "for an item of a queue"
 FOR_ROOM = "for room in a full queue"

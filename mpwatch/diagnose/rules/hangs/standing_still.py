@@ -12,6 +12,7 @@ from mpwatch.diagnose.analysis.mechanisms.explain import mechanism_of
 from mpwatch.diagnose.analysis.stack_patterns import main_thread, user_frame
 from mpwatch.diagnose.analysis.waits.blockages import stalled_s
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
+from mpwatch.diagnose.analysis.waits.deadlocks import CERTAIN_S
 from mpwatch.diagnose.analysis.waits.edges import blocked_for_s
 from mpwatch.diagnose.analysis.waits.threads import others_that_wait, sentence
 from mpwatch.model.findings import Finding, Severity
@@ -25,8 +26,6 @@ REPORTED_S = 20.0
 """Longer than any other rule needs: a more specific finding is worth more than an early one."""
 WRITING_S = 8.0
 """Enough for a cycle that a job with progress never has, see `Mechanism.is_certain`."""
-CERTAIN_S = 3.0
-"""Enough where the last process of the chain lives and no process can end its wait."""
 SHOWN_THREADS = 2
 _ADVICE = (
     "Look at the lines at which these processes wait, and give each wait a timeout, so that the "

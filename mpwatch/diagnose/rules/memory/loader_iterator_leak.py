@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from mpwatch.diagnose.analysis.forecast import growth
 from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.newest import FEEDER
 from mpwatch.diagnose.analysis.process_queries import called, counted, generations, loader_owners
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process, Snapshot
@@ -16,8 +17,6 @@ RULE = "loader-iterator-leak"
 SETS = 4
 """Persistent training, validation and test loaders account for three."""
 MANY_SETS = 8
-FEEDER = "QueueFeederThre"
-"""Name of a feeder thread as the kernel cuts it; one for each worker and iterator in main."""
 
 
 def check(index: Index) -> Iterator[Finding]:

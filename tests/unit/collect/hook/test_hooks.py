@@ -6,7 +6,7 @@ import os
 import socket
 from typing import Any
 
-from mpwatch.collect.hook.client import AGAIN_S
+from mpwatch.collect.hook.client import SEARCH_AGAIN_S
 from mpwatch.hook import wire
 from mpwatch.model.events import HookGauges, HookHello, HookNote, HookSlice, HookStatus, Input
 from mpwatch.model.samples import StacksTaken
@@ -148,7 +148,7 @@ def test_a_detached_hook_is_absent_with_that_reason_from_then_on(
     os.unlink(observed.folder / NAME)
 
     (status,) = observed.poll()
-    observed.clock.now_s += AGAIN_S + 1
+    observed.clock.now_s += SEARCH_AGAIN_S + 1
 
     assert status == HookStatus(ME, 100.0, "absent", "it was detached")
     assert observed.look() == []
@@ -166,7 +166,7 @@ def test_after_a_failed_connection_no_event_is_reported_twice(observed: Observed
     assert isinstance(gone, HookStatus)
     assert gone.state == "gone"
 
-    observed.clock.now_s += AGAIN_S + 1
+    observed.clock.now_s += SEARCH_AGAIN_S + 1
     observed.clients.watch([observed.sample])
     hook.accept()
     hook.introduce()
@@ -269,7 +269,7 @@ def test_events_received_before_a_connection_broke_are_kept(
     hook.close()
     (observed.folder / NAME).unlink()
     observed.poll()
-    observed.clock.now_s += AGAIN_S
+    observed.clock.now_s += SEARCH_AGAIN_S
     again = observed.ready()
     again.say(wire.RECORDS, records(2, lost=2))
     again.say(wire.RECORDS, records(4, lost=3))
@@ -293,7 +293,7 @@ def test_another_hook_in_the_same_process_counts_from_0_again(observed: Observed
     hook.close()
     (observed.folder / NAME).unlink()
     observed.poll()
-    observed.clock.now_s += AGAIN_S
+    observed.clock.now_s += SEARCH_AGAIN_S
     second = observed.hook()
     observed.clients.watch([observed.sample])
     second.accept()

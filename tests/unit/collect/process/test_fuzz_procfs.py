@@ -21,10 +21,11 @@ from mpwatch.collect.host.host import CgroupReader, parse_membership, parse_moun
 from mpwatch.collect.process import fds, identify, memory, procfs, syscall_waits
 from mpwatch.collect.process.fds import read_sockets
 from mpwatch.collect.process.memory import parse_mappings
-from mpwatch.collect.process.py_spy import FRAMES_LIMIT, LOCALS_LIMIT, parse_dump
+from mpwatch.collect.process.py_spy import LOCALS_LIMIT, parse_dump
 from mpwatch.collect.process.syscall_waits import WaitResolver, parse_syscall
 from mpwatch.model.cmdline import python_program
 from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import FRAMES_LIMIT
 from mpwatch.model.sanitize import MESSAGE_LIMIT, NAME_LIMIT, clean
 
 pytestmark = pytest.mark.slow

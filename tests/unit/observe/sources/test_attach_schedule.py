@@ -5,7 +5,7 @@ from dataclasses import replace
 from mpwatch.model.events import HookStatus
 from mpwatch.model.ids import HookState
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.observe.sources.attach_schedule import AGAIN_S, UNDER_WAY_S, AttachSchedule
+from mpwatch.observe.sources.attach_schedule import INJECT_AGAIN_S, UNDER_WAY_S, AttachSchedule
 from mpwatch.observe.state.fold import Fold
 from tests.builders.samples import MAIN, sample, tree
 
@@ -32,7 +32,7 @@ def test_a_process_whose_hook_was_detached_is_not_injected_again() -> None:
 
 
 def test_a_pending_hook_is_checked_at_intervals() -> None:
-    looks = [(1.0, "absent"), *((1.0 + n * AGAIN_S / 4, "pending") for n in range(1, 10))]
+    looks = [(1.0, "absent"), *((1.0 + n * INJECT_AGAIN_S / 4, "pending") for n in range(1, 10))]
 
     found = planned(*looks)  # type: ignore[arg-type]
 
@@ -47,7 +47,9 @@ def test_a_process_with_a_temporary_obstacle_is_tried_again() -> None:
         HookStatus(MAIN, 1.1, "absent", "process 7 (gdb) traces it already", passes=True)
     )
 
-    found = [len(schedule.due(seen(at_s, "absent"))[0]) for at_s in (2.0, 1.0 + AGAIN_S, 90.0)]
+    found = [
+        len(schedule.due(seen(at_s, "absent"))[0]) for at_s in (2.0, 1.0 + INJECT_AGAIN_S, 90.0)
+    ]
 
     assert found == [0, 1, 0]
 
@@ -56,7 +58,7 @@ def test_a_process_that_was_refused_permanently_is_not_tried_again() -> None:
     schedule = AttachSchedule()
     schedule.due(seen(1.0, "absent"))
     schedule.received(HookStatus(MAIN, 1.1, "absent", "its Python is free-threaded"))
-    assert schedule.due(seen(1.0 + AGAIN_S, "absent")) == ([], [])
+    assert schedule.due(seen(1.0 + INJECT_AGAIN_S, "absent")) == ([], [])
 
 
 def test_an_injection_is_under_way_until_its_result_or_for_two_seconds() -> None:

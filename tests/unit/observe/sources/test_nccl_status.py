@@ -12,7 +12,7 @@ from mpwatch.model.collectives import NcclAnswer, NcclCommunicator, NcclPart, Nc
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.observe.recording.codec import LineDecoder, LineEncoder
-from mpwatch.observe.sources.stalled_ranks import AGAIN_S, INTERVAL_S, NcclStatuses
+from mpwatch.observe.sources.stalled_ranks import ASK_AGAIN_S, INTERVAL_S, NcclStatuses
 from mpwatch.observe.state.fold import Fold
 from tests.builders.samples import small_job
 from tests.builders.snapshots import NOW_S, main, maps, pid, process, snapshot_of, thread
@@ -80,7 +80,7 @@ def test_it_is_asked_again_at_an_interval_while_a_rank_is_still() -> None:
 
     asked = [n for n in range(40) if world.read(job(NOW_S + n, 5.0 + n))]
 
-    assert asked == [0, AGAIN_S, 2 * AGAIN_S, 3 * AGAIN_S]
+    assert asked == [0, ASK_AGAIN_S, 2 * ASK_AGAIN_S, 3 * ASK_AGAIN_S]
     first = world.reported[0].since_s
     assert {each.since_s for each in world.reported} == {first}
 
@@ -90,7 +90,7 @@ def test_an_answer_that_differs_begins_anew() -> None:
     world.read(job(NOW_S, 5.0))
     world.answer = replace(ANSWER, version="2.30.8")
 
-    world.read(job(NOW_S + AGAIN_S, 5.0))
+    world.read(job(NOW_S + ASK_AGAIN_S, 5.0))
 
     first, second = world.reported
     assert second.since_s == second.at_s > first.at_s
@@ -100,8 +100,8 @@ def test_an_answer_counts_no_longer_once_the_ranks_go_on() -> None:
     world = World()
     world.read(job(NOW_S, 5.0))
 
-    world.read(job(NOW_S + AGAIN_S, 0.1))
-    world.read(job(NOW_S + 2 * AGAIN_S, 0.1))
+    world.read(job(NOW_S + ASK_AGAIN_S, 0.1))
+    world.read(job(NOW_S + 2 * ASK_AGAIN_S, 0.1))
 
     assert [each.answer for each in world.reported] == [ANSWER, None]
 
@@ -132,7 +132,7 @@ def test_the_port_of_the_job_is_asked_and_none_where_it_has_another_form() -> No
     world = World()
 
     assert world.read(job(NOW_S, 5.0, address="localhost:29000"))
-    assert not world.read(job(NOW_S + AGAIN_S, 5.0, address="localhost"))
+    assert not world.read(job(NOW_S + ASK_AGAIN_S, 5.0, address="localhost"))
 
     assert [port for _, port in world.asked] == [29000]
 

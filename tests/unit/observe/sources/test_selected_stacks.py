@@ -10,7 +10,6 @@ from mpwatch.model.samples import ThreadSample, WaitedOn
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.observe.sources.source import TakeStacks
 from mpwatch.observe.sources.stack_schedule import (
-    AGAIN_S,
     FIRST_PER_READING,
     HOOKED_PER_READING,
     LONGER,
@@ -21,6 +20,7 @@ from mpwatch.observe.sources.stack_schedule import (
     ROOT_S,
     STILL_LIMIT_S,
     STILL_S,
+    STOPPED_AGAIN_S,
     YOUNG_PER_READING,
     YOUNG_S,
     SelectedStacks,
@@ -77,7 +77,7 @@ def test_stacks_of_a_process_that_stops_are_taken_once_more_and_then_rarely() ->
     looked = [at_s for at_s, seen in zip(times, standing(*times), strict=True) if plan.due(seen)]
 
     assert looked[0] == 1.0
-    assert len(looked) <= 2 + int(60 / AGAIN_S)
+    assert len(looked) <= 2 + int(60 / STOPPED_AGAIN_S)
     assert looked[1:]
 
 

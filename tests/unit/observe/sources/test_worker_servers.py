@@ -8,7 +8,7 @@ from mpwatch.collect.job.worker_server import NoAnswer
 from mpwatch.model.events import HookGauges
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Hook, Snapshot
-from mpwatch.observe.sources.stalled_ranks import AGAIN_S, INTERVAL_S, WorkerServers, servers
+from mpwatch.observe.sources.stalled_ranks import ASK_AGAIN_S, INTERVAL_S, WorkerServers, servers
 from tests.builders.snapshots import NOW_S, main, pid, process, snapshot_of, thread
 
 
@@ -66,15 +66,15 @@ def test_they_are_asked_again_at_an_interval_while_it_is_stalled() -> None:
 
     asked = [n for n in range(40) if world.read(job(NOW_S + n, 5.0 + n, 5.0))]
 
-    assert asked == [0, AGAIN_S, 2 * AGAIN_S, 3 * AGAIN_S]
+    assert asked == [0, ASK_AGAIN_S, 2 * ASK_AGAIN_S, 3 * ASK_AGAIN_S]
 
 
 def test_an_answer_counts_no_longer_once_the_ranks_continue() -> None:
     world = World()
     world.read(job(NOW_S, 5.0))
 
-    world.read(job(NOW_S + AGAIN_S, 0.1))
-    world.read(job(NOW_S + 2 * AGAIN_S, 0.1))
+    world.read(job(NOW_S + ASK_AGAIN_S, 0.1))
+    world.read(job(NOW_S + 2 * ASK_AGAIN_S, 0.1))
 
     assert [each.data for each in world.reported] == [{"collectives": {"states": ["/tmp/0"]}}, {}]
 
