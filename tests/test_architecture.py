@@ -62,6 +62,7 @@ def test_the_hook_needs_only_the_standard_library() -> None:
     assert loaded - set(sys.stdlib_module_names) == {"mpwatch", "_mpwatch_hook"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["ps", "ps --json", "doctor", "doctor --json"])
 def test_one_shot_commands_load_neither_a_screen_nor_torch(command: str) -> None:
     loaded = roots(modules_after(f"import mpwatch.cli; mpwatch.cli.main({command.split()!r})"))
@@ -69,6 +70,7 @@ def test_one_shot_commands_load_neither_a_screen_nor_torch(command: str) -> None
     assert loaded.isdisjoint(HEAVY)
 
 
+@pytest.mark.slow
 def test_a_dump_loads_neither_a_screen_nor_torch() -> None:
     code = (
         "import mpwatch.cli, os, subprocess, sys; "
@@ -80,6 +82,7 @@ def test_a_dump_loads_neither_a_screen_nor_torch() -> None:
     assert roots(modules_after(code)).isdisjoint(HEAVY)
 
 
+@pytest.mark.slow
 def test_no_module_reads_or_starts_anything_when_imported() -> None:
     code = (
         "import os, sys, threading, pkgutil, importlib, mpwatch; "

@@ -169,6 +169,7 @@ def test_a_named_pipe_at_the_path_of_a_loaded_file_is_not_waited_for(tmp_path: P
         elf.layout(PID, module, NAMES, str(tmp_path))
 
 
+@pytest.mark.slow
 @FUZZ
 @given(
     is_gnu_table=st.booleans(),

@@ -99,6 +99,7 @@ def test_several_processes_are_refused(capsys: pytest.CaptureFixture[str]) -> No
     assert "takes one PID, or several files" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_files_with_any_values_are_explained_or_refused(tmp_path: Path) -> None:
     chance = random.Random(11)
     text = (DATA / "operation" / "nccl_trace_rank_0.json").read_text()

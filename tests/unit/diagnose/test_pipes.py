@@ -53,6 +53,7 @@ def brute(snapshot: Snapshot, inode: int, is_writable: bool) -> tuple[object, ..
     )
 
 
+@pytest.mark.slow
 @given(st.lists(st.lists(st.lists(LINK, max_size=6), min_size=1, max_size=4), max_size=4))
 def test_ends_follow_every_change_of_what_is_held(readings: list[list[list[FdLink]]]) -> None:
     for reading in readings:

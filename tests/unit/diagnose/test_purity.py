@@ -117,6 +117,7 @@ def test_rules_find_the_same_in_another_process(all_cases: list[Case], tmp_path:
     assert others == [findings_of(each, RULES) for each in all_cases]
 
 
+@pytest.mark.slow
 def test_a_snapshot_diagnosed_again_changes_nothing(all_cases: list[Case]) -> None:
     for case in all_cases:
         engine = Engine()

@@ -55,6 +55,7 @@ def account(*readings: tuple[Activity, float]) -> ThreadAccount:
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(READINGS)
 def test_the_shares_of_any_readings_sum_to_one(
@@ -67,6 +68,7 @@ def test_the_shares_of_any_readings_sum_to_one(
     assert [each.share for each in found] == sorted((each.share for each in found), reverse=True)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(READINGS)
 def test_an_account_of_any_readings_is_bounded_and_complete(

@@ -25,6 +25,7 @@ def fed(reader: FrameReader, stream: bytes, cuts: list[int]) -> list[Frame]:
     return found
 
 
+@pytest.mark.slow
 @given(bodies, st.lists(noise, min_size=7, max_size=7), st.lists(st.integers(0, 5000), max_size=8))
 def test_frames_arrive_whole_between_any_noise_however_the_stream_is_cut(
     sent: list[bytes], between: list[bytes], cuts: list[int]

@@ -119,6 +119,7 @@ rows = st.dictionaries(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(rows, min_size=1, max_size=6))
 def test_the_head_has_the_rows_of_the_node_after_each_message(
     moments: list[dict[str, RankRow]],

@@ -150,6 +150,7 @@ def test_a_field_of_a_later_version_is_left_out() -> None:
     assert plain(received) == plain(loader_job())
 
 
+@pytest.mark.slow
 def test_damaged_changes_are_a_snapshot_or_refused() -> None:
     raw = zlib.decompress(SnapshotEncoder().change(loader_job()))
     generator = random.Random(5)

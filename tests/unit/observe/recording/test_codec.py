@@ -165,6 +165,7 @@ def crowded(numbers: list[int] | None) -> TreeSample:
 NUMBERS = st.none() | st.lists(st.integers(0, 9), max_size=12)
 
 
+@pytest.mark.slow
 @given(st.lists(NUMBERS, min_size=2, max_size=5))
 def test_lists_that_shift_grow_and_shrink_are_read_again(steps: list[list[int] | None]) -> None:
     trees = [crowded(numbers) for numbers in steps]

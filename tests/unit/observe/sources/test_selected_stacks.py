@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
+import pytest
+
 from mpwatch.model.events import HookStatus
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ThreadSample, WaitedOn
@@ -391,6 +393,7 @@ def test_stacks_of_a_rank_with_usual_pauses_are_taken_as_soon_as_most_others_sta
     assert min(at_s for at_s, each in taken if each == pausing and at_s > 18.0) <= 21.0 + STILL_S
 
 
+@pytest.mark.slow
 def test_ranks_that_work_are_sampled_in_turns_where_that_is_wanted() -> None:
     first_s = RANKS / FIRST_PER_READING
 

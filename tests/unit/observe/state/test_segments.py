@@ -54,6 +54,7 @@ def test_the_later_of_two_samples_of_a_growing_file_gives_its_allocated_size() -
     assert found.allocated_bytes == 8192
 
 
+@pytest.mark.slow
 @given(st.lists(READING, min_size=1, max_size=6))
 def test_segments_joined_incrementally_equal_those_joined_at_once(
     readings: list[dict[int, tuple[SegmentUse, ...] | None]],
