@@ -31,6 +31,7 @@ ProcessMetric: TypeAlias = Literal[
     "system_ticks",  # cpu time in the kernel
     "involuntary_switches",
     "voluntary_switches",
+    "tracer_wakes",  # those of `voluntary_switches` that tracers have caused, also of others
     "loader_wait",  # 1 while the main thread waits in a DataLoader for a batch or for work, else 0
     # By system calls, pipes included: a point after each MiB or more, of resource trackers always.
     "read_bytes",

@@ -239,6 +239,9 @@ class ProcSample:
     major_faults: int | None = None
     voluntary_switches: int | None = None
     involuntary_switches: int | None = None
+    tracer_wakes: int | None = None
+    """How often tracers, of this observer and of others, have woken its main thread, as far as its
+    other threads show; among `voluntary_switches`."""
     read_bytes: int | None = None
     """By system calls from files, pipes and sockets; as `written_bytes`."""
     written_bytes: int | None = None

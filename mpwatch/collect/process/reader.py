@@ -88,6 +88,9 @@ class ProbeResults:
     status: StatusCounters = NO_COUNTERS
     io: tuple[int | None, int | None] = (None, None)
     main_read_bytes: int | None = None
+    tracer_wakes: int = 0
+    tracer_wakes_at_status: int | None = None
+    """`tracer_wakes` when the switches of the main thread were read, to be compared with them."""
     is_being_filled: bool = False
     """Whether a segment occupied less than its size when it was examined.
 
@@ -279,6 +282,7 @@ class ProcessReader:
         )
         for tid in before.keys() - results.threads.keys():
             threads.forget(self._files, context.proc, pid, tid)
+        results.tracer_wakes += threads.tracer_wakes(pid, before, results.threads)
         results.signs_at_threads = results.signs
         self._runs.threads.done(context.at_s, context.cpu_clock() - before_s)
 
@@ -287,6 +291,7 @@ class ProcessReader:
         if self._runs.counters.urgency(0.0, COUNTERS_S, context.at_s) is not None:
             self._results.io = read_io(context.proc, self._process.pid)
             self._results.status = read_status(context.proc, self._process.pid)
+            self._results.tracer_wakes_at_status = self._results.tracer_wakes
             if role.role != "loader-worker":
                 self._results.main_read_bytes = self._read_by_main(context.proc)
             self._runs.counters.done(context.at_s)
@@ -376,6 +381,7 @@ class ProcessReader:
             major_faults=stat.major_faults,
             voluntary_switches=status.voluntary_switches,
             involuntary_switches=status.involuntary_switches,
+            tracer_wakes=results.tracer_wakes_at_status,
             read_bytes=results.io[0],
             written_bytes=results.io[1],
             main_read_bytes=results.main_read_bytes,

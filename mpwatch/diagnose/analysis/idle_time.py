@@ -57,7 +57,11 @@ def _quiet_s(index: Index, identity: ProcessId) -> float | None:
     switches = history.of(process.process, "voluntary_switches")
     woken_s = None
     if len(switches) >= 2:
-        woken_s = _rarely_woken_s(switches, history.of(process.process, "stack_stops"))
+        woken_s = _rarely_woken_s(
+            switches,
+            history.of(process.process, "stack_stops"),
+            history.of(process.process, "tracer_wakes"),
+        )
     at_most_s = _least(waits_s, woken_s)
     if at_most_s is not None and (still_s or 0.0) >= at_most_s:
         return at_most_s
@@ -97,20 +101,23 @@ def _idle_s(cpu_percent: Series, enough_s: float | None) -> float:
     return last_s - moments[0]
 
 
-def _rarely_woken_s(switches: Series, stack_stops: Series) -> float:
+def _rarely_woken_s(switches: Series, stack_stops: Series, tracer_wakes: Series) -> float:
     """Seconds for which the main thread woke up no more often than a poll every few seconds.
 
     Each time py-spy takes its stacks, the process is stopped, which counts as five to ten switches
     (measured with py-spy 0.4). That many are subtracted, and no more: otherwise a process whose
-    stacks are taken all the time would seem stalled.
+    stacks are taken all the time would seem stalled. Switches that the other threads of the process
+    show to be the work of a tracer are subtracted, too: another observer may take its stacks.
     """
     moments, counts = columns(switches)
     since_s = last_s = moments[-1]
     woken = 0.0
     matched: set[int] = set()
+    by_tracers = dict(zip(*columns(tracer_wakes), strict=True))
     for index in range(len(moments) - 1, 0, -1):
         at_s = moments[index - 1]
-        more = counts[index] - counts[index - 1]
+        traced = by_tracers.get(moments[index], 0.0) - by_tracers.get(at_s, 0.0)
+        more = max(0.0, counts[index] - counts[index - 1] - max(0.0, traced))
         if more > WAKES and _was_sampled(stack_stops, at_s, moments[index], matched):
             more -= min(more, SWITCHES_PER_SAMPLE)
         woken += max(0.0, more)

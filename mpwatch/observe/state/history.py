@@ -194,6 +194,7 @@ def _process_values(sample: ProcSample) -> dict[ProcessMetric, float | None]:
         "system_ticks": sample.system_ticks,
         "involuntary_switches": sample.involuntary_switches,
         "voluntary_switches": sample.voluntary_switches,
+        "tracer_wakes": sample.tracer_wakes,
         "loader_wait": loader_wait(sample),
     }
     if (sample.thread_count or 0) > FEW_THREADS:

@@ -29,14 +29,19 @@ from tests.builders.snapshots import (
 STANDING = main(threads=[thread(MAIN, still_s=60.0)])
 
 
-def past(switches: Iterable[float], looks: Iterable[float] = ()) -> History:
+def past(
+    switches: Iterable[float], looks: Iterable[float] = (), traced: Iterable[float] = ()
+) -> History:
     """A process that uses no cpu, with its switches at each of the last seconds."""
-    counts = list(switches)
+    counts, by_tracers = list(switches), list(traced)
     return history(
         {
             (MAIN, "cpu_percent"): line(0.0, seconds=60),
             (MAIN, "voluntary_switches"): [
                 Point(NOW_S - len(counts) + 1 + i, count) for i, count in enumerate(counts)
+            ],
+            (MAIN, "tracer_wakes"): [
+                Point(NOW_S - len(by_tracers) + 1 + i, count) for i, count in enumerate(by_tracers)
             ],
             (MAIN, "stack_stops"): [Point(NOW_S - ago_s, 1) for ago_s in looks],
         }
@@ -69,6 +74,14 @@ def test_context_switches_by_taking_stacks_do_not_count_as_progress() -> None:
 
     assert not is_stalled(*seen(STANDING, past(woken_by_looks)))
     assert is_stalled(*seen(STANDING, past(woken_by_looks, sorted(looked_at, reverse=True))))
+
+
+def test_context_switches_by_the_tracer_of_another_observer_do_not_count_as_progress() -> None:
+    woken = bursts(1, of=8)
+
+    assert not is_stalled(*seen(STANDING, past(woken)))
+    assert is_stalled(*seen(STANDING, past(woken, traced=woken)))
+    assert not is_stalled(*seen(STANDING, past(woken, traced=bursts(1, of=6))))
 
 
 @pytest.mark.parametrize("later_s", [0, 1, 2, 3])
