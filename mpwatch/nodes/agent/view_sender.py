@@ -1,8 +1,8 @@
 """The node's end of an opened job: sends its snapshots as long as the head asks for them.
 
 Nothing is sent, and nothing more is read than for the summary, unless a head has opened a job and
-asks. Each request is for one snapshot, so that at most one is on its way: those that are made
-meanwhile are skipped and counted, and the next one that is sent is the newest.
+asks. Each request is for one snapshot, and at most `SNAPSHOTS_ON_THE_WAY` are asked for at a time:
+those that are made meanwhile are skipped and counted, and the next one that is sent is the newest.
 """
 
 from __future__ import annotations
@@ -13,14 +13,22 @@ from typing import Protocol
 
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.nodes.wire.messages import Close, Do, Next, Open, Part, Refusal
+from mpwatch.nodes.wire.messages import (
+    SNAPSHOTS_ON_THE_WAY,
+    Close,
+    Do,
+    Next,
+    Open,
+    Part,
+    Refusal,
+)
 from mpwatch.nodes.wire.view_codec import PART_BYTES, SnapshotEncoder
 from mpwatch.observe.recording.codec import CANNOT_ENCODE
 from mpwatch.observe.sources.source import Command, Focus, Follow, ReadAllocators, TakeStacks
 
 POLL_S = 0.1
 """Interval at which a newer snapshot is looked for while one is asked for."""
-EARLY_LIMIT = 8
+EARLY_LIMIT = 8 + SNAPSHOTS_ON_THE_WAY
 UNASKED_S = 5.0
 """A head that has asked for nothing for so long gets no stacks taken for it until it asks again."""
 
@@ -55,7 +63,7 @@ class ViewSender:
         self._jobs = jobs
         self._clock = clock
         self._wanted: Open | None = None
-        self._early: list[Do] = []
+        self._early: list[Do | Next] = []
         """Requests about a job that is not found yet."""
         self._opened: _Opened | None = None
         self._refusal: Refusal | None = None
@@ -73,7 +81,7 @@ class ViewSender:
         elif self._wanted is not None and message.view == self._wanted.view:
             if isinstance(message, Close):
                 self._wanted = None
-            elif isinstance(message, Do):
+            else:
                 self._early = [*self._early, message][-EARLY_LIMIT:]
         elif self._opened is None or message.view != self._opened.view:
             return
@@ -132,7 +140,8 @@ class _Opened:
         self._jobs = jobs
         self._encoder = SnapshotEncoder()
         self._granted_s = now_s
-        self._is_wanted = True
+        self._wanted = 1
+        """Snapshots that are asked for and not sent."""
         self._data = memoryview(b"")
         self._sent: Snapshot | None = None
         self._is_whole = False
@@ -144,7 +153,8 @@ class _Opened:
 
     def grant(self, now_s: float) -> None:
         """Let the next snapshot be sent."""
-        self._is_wanted, self._granted_s = True, now_s
+        self._wanted = min(self._wanted + 1, SNAPSHOTS_ON_THE_WAY)
+        self._granted_s = now_s
         if self._is_away:
             self._is_away = False
             for command in self._watched.values():
@@ -173,11 +183,11 @@ class _Opened:
 
     def part(self, now_s: float) -> Part | None:
         """The next part of the snapshot that is asked for, if there is one that is newer."""
-        if not self._data and self._is_wanted:
+        if not self._data and self._wanted:
             self._take()
         if self._data:
             return self._piece()
-        if not self._is_wanted and not self._is_away and now_s - self._granted_s > UNASKED_S:
+        if not self._wanted and not self._is_away and now_s - self._granted_s > UNASKED_S:
             self.look_away()
         return None
 
@@ -185,7 +195,8 @@ class _Opened:
         snapshot, count = self._jobs.newest(self._root)
         if snapshot is None or snapshot is self._sent:
             return
-        self._is_wanted, self._is_whole, self._number = False, self._sent is None, 0
+        self._wanted -= 1
+        self._is_whole, self._number = self._sent is None, 0
         self._skipped += max(0, count - self._count - 1)
         self._sent, self._count = snapshot, count
         self._data = memoryview(self._encoder.change(snapshot))

@@ -1,7 +1,8 @@
 """The head's end of an opened job: a source of its snapshots for the ordinary dashboard.
 
-At most one snapshot is asked for at a time. It is decoded on a thread of its own, so that the head
-goes on reading the other nodes, and the next one is asked for only when that is done.
+Some snapshots are asked for at a time, so that a long way skips none. They are decoded on a thread
+of its own, so that the head goes on reading the other nodes, and one more is asked for only when
+one is decoded: a slow head has a bounded number of them on their way.
 """
 
 from __future__ import annotations
@@ -13,7 +14,15 @@ from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.nodes.wire.messages import Close, Do, Next, Open, Part, Refusal
+from mpwatch.nodes.wire.messages import (
+    SNAPSHOTS_ON_THE_WAY,
+    Close,
+    Do,
+    Next,
+    Open,
+    Part,
+    Refusal,
+)
 from mpwatch.nodes.wire.view_codec import PART_BYTES, VERSION, NotASnapshot, SnapshotDecoder
 from mpwatch.observe.sources.source import (
     Command,
@@ -92,7 +101,8 @@ class OpenedJob:
             return False
         if node.greetings != self._greetings:
             self._greetings = node.greetings
-            self._unsent = [Open(self._view, self._pid), *self._watches.values()]
+            more = [Next(self._view)] * (SNAPSHOTS_ON_THE_WAY - 1)
+            self._unsent = [Open(self._view, self._pid), *more, *self._watches.values()]
             if node.view_version != VERSION:
                 self._unsent = []
                 self.receive(Refusal(self._view, _too_old(self.node, node.version), is_over=True))

@@ -116,6 +116,11 @@ class Open(msgspec.Struct, tag="open"):
     pid: int
 
 
+SNAPSHOTS_ON_THE_WAY = 4
+"""Snapshots that a head may have asked for and not received: one a second over a way with a round
+trip of 3 s."""
+
+
 class Next(msgspec.Struct, tag="next"):
     """Asks for one more snapshot of the opened job, as soon as there is a newer one."""
 

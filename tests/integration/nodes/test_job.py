@@ -27,7 +27,7 @@ from mpwatch.nodes.head import node as node_module
 from mpwatch.nodes.head.head import Head
 from mpwatch.nodes.job_source import JobState, LiveJobSource
 from mpwatch.nodes.launchers.engines import launches
-from mpwatch.nodes.launchers.launch import AgentCommand
+from mpwatch.nodes.launchers.launch import AgentCommand, Launch
 from mpwatch.nodes.wire.summary import RankRow
 from mpwatch.observe.sources.source import Follow
 from tests import procfs
@@ -172,6 +172,59 @@ def test_a_node_is_opened_in_place_and_again_when_its_agent_was_killed(
     assert opened.problem == ""
     assert "mpwatch" not in procfs.text(stuck_ranks[0], "maps")
     assert {each.hook.state for each in snapshots[-1].processes} == {"absent"}
+    assert agents(mark) == []
+
+
+FAR_AWAY = """
+import os, queue, subprocess, sys, threading, time
+
+def carry(source, target):
+    chunks = queue.SimpleQueue()
+    def send():
+        while True:
+            due_s, data = chunks.get()
+            time.sleep(max(0.0, due_s - time.monotonic()))
+            if not data:
+                os.close(target)
+                return
+            while data:
+                data = data[os.write(target, data):]
+    sender = threading.Thread(target=send, daemon=True)
+    sender.start()
+    data = b"-"
+    while data:
+        data = os.read(source, 65536)
+        chunks.put((time.monotonic() + 1.0, data))
+    sender.join()
+
+pipe = subprocess.PIPE
+agent = subprocess.Popen(sys.argv[1:], stdin=pipe, stdout=pipe, bufsize=0)
+threading.Thread(target=carry, args=(0, agent.stdin.fileno()), daemon=True).start()
+carry(agent.stdout.fileno(), 1)
+agent.wait()
+"""
+"""A way on which bytes take a second in each direction."""
+
+
+def test_a_node_that_is_opened_over_a_long_way_skips_no_reading(
+    sleepers: list[int], mark: str
+) -> None:
+    agent = AgentCommand({"MPWATCH_TEST_JOB": mark})
+    far = Launch("far", (sys.executable, "-c", FAR_AWAY, *agent.here()))
+    source = LiveJobSource("one node", [far])
+    states: list[JobState] = []
+    snapshots: list[Snapshot] = []
+    source.start(states.append)
+    try:
+        until(lambda: bool(states) and sleepers[0] in ranks_of_nodes(states[-1]))
+        job = source.open("far", sleepers[0])
+        job.start(snapshots.append)
+        until(lambda: len(snapshots) >= 8)
+        job.stop()
+    finally:
+        source.stop()
+
+    assert job.skipped == 0
     assert agents(mark) == []
 
 

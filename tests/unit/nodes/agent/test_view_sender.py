@@ -11,6 +11,7 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.nodes.agent.view_sender import UNASKED_S, ViewSender
 from mpwatch.nodes.wire.messages import (
+    SNAPSHOTS_ON_THE_WAY,
     Close,
     Do,
     Next,
@@ -113,7 +114,7 @@ def test_a_slow_head_gets_the_newest_snapshot_and_the_number_of_skipped_ones(nod
     node.ask(Open(3, RANK.pid))
     node.received()
     node.jobs.read(40)
-    node.ask(Next(3), Next(3))
+    node.ask(Next(3))
     (part,) = node.sent()
 
     assert isinstance(part, Part)
@@ -121,6 +122,35 @@ def test_a_slow_head_gets_the_newest_snapshot_and_the_number_of_skipped_ones(nod
     assert (part.is_whole, part.skipped) == (False, 39)
     node.jobs.read()
     assert node.sent() == []
+
+
+def test_no_snapshot_is_skipped_on_a_long_way_and_no_more_are_kept_than_asked_for(
+    node: Node,
+) -> None:
+    node.ask(Open(1, RANK.pid), *[Next(1)] * 100)
+    sent = []
+    for _ in range(SNAPSHOTS_ON_THE_WAY + 2):
+        node.jobs.read()
+        sent += node.sent()
+
+    assert [part.skipped for part in sent if isinstance(part, Part)] == [0] * SNAPSHOTS_ON_THE_WAY
+    node.ask(Next(1))
+    (late,) = node.sent()
+    assert isinstance(late, Part)
+    assert late.skipped == 1
+
+
+def test_snapshots_asked_for_before_the_job_is_found_are_sent() -> None:
+    node = Node()
+    node.jobs.has_looked = False
+    node.ask(Open(1, RANK.pid), Next(1))
+    assert node.sent() == []
+    counts = []
+    for _ in range(3):
+        node.jobs.read()
+        counts.append(len(node.sent()))
+
+    assert counts == [1, 1, 0]
 
 
 def test_the_same_snapshot_is_not_sent_twice(node: Node) -> None:

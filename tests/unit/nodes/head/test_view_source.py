@@ -11,7 +11,15 @@ import pytest
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.nodes.head.view_source import PARTS_LIMIT, NodeSource, OpenedJob, Receive
-from mpwatch.nodes.wire.messages import Close, Do, Next, Open, Part, Refusal
+from mpwatch.nodes.wire.messages import (
+    SNAPSHOTS_ON_THE_WAY,
+    Close,
+    Do,
+    Next,
+    Open,
+    Part,
+    Refusal,
+)
 from mpwatch.nodes.wire.view_codec import PART_BYTES, VERSION, SnapshotEncoder
 from mpwatch.observe.sources.source import (
     Command,
@@ -209,8 +217,9 @@ def test_a_job_is_opened_again_whenever_a_new_agent_greets() -> None:
     assert opened.go_on(agent)
 
     follow = Do(3, "follow", (RANK,))
-    assert first == [Open(3, 7), follow, Next(3)]
-    assert agent.received == [Open(3, 7), follow]
+    more = [Next(3)] * (SNAPSHOTS_ON_THE_WAY - 1)
+    assert first == [Open(3, 7), *more, follow, Next(3)]
+    assert agent.received == [Open(3, 7), *more, follow]
     assert received == []
 
 
