@@ -279,10 +279,11 @@ class HookActions(JobActions):
         """Ask whether to inject the hook."""
         question, view = self.view_state.question, self.view_state.view
         if question is None:
-            self.show_message(
-                "This dashboard injects nothing: it is read-only, or shown in a browser.",
-                failed=True,
-            )
+            node = self.view_state.settings.node
+            why = "This dashboard injects nothing: it is read-only, or shown in a browser."
+            if node and view is not None:
+                why = f"Nothing is injected on other nodes: {view.attach_advice}."
+            self.show_message(why, failed=True)
         elif view is not None and not question.is_shown:
             question.ask()
             self.consider_asking(view.snapshot)

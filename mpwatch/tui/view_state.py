@@ -80,7 +80,7 @@ class ViewState:
             self._waiting = snapshot
             return False
         rows = self.view.rows if self.view is not None else {}
-        self.view = SnapshotView(snapshot, rows_before=rows)
+        self.view = SnapshotView(snapshot, rows_before=rows, node=self.settings.node)
         return True
 
     def toggle_pause(self) -> bool:
@@ -90,7 +90,7 @@ class ViewState:
         if not self.source.is_live:
             self.source.ask(Pause(paused))
         elif not paused and self._waiting is not None:
-            self.view = SnapshotView(self._waiting)
+            self.view = SnapshotView(self._waiting, node=self.settings.node)
             self._waiting = None
         return paused
 

@@ -16,7 +16,7 @@ from mpwatch.tui.app import MpwatchApp
 from mpwatch.tui.job_app import JobApp
 from tests.builders.screen_job import MAIN, NOW_S
 from tests.tui.screen_text import screen_text
-from tests.tui.scripted import ScriptedSource, loader_job
+from tests.tui.scripted import ScriptedSource, loader_job, without_hook
 from tests.tui.test_job import ScriptedJob, ScriptedNode, stuck_job, until
 from tests.unit.nodes.across.test_across import row
 
@@ -136,7 +136,9 @@ async def test_what_is_looked_at_is_asked_for_and_nothing_after_closing() -> Non
         there.send(loader_job())
         await pilot.pause(0.2)
 
-    assert "read-only" in refused
+    assert f"on node-1, run mpwatch attach {MAIN.pid}" in " ".join(
+        refused.replace("▌", " ").split()
+    )
     assert isinstance(there.told[-1], Close)
     assert len(there.told) == count
     assert not any(isinstance(each, Do) and each.what not in KNOWN for each in there.told)
@@ -372,3 +374,26 @@ def bare(number: int, state: str) -> NodeView:
         return NodeView(name, "failed", None, problem, check=f"ssh {name} mpwatch --version")
     ranks = (row(number),) if state == "watching" else ()
     return NodeView(name, "live", 0.1, summary=NodeSummary(1.0, NodeRow(state=state), ranks))
+
+
+async def test_pages_that_need_the_hook_name_the_command_for_the_node() -> None:
+    source = ScriptedJob(one_node())
+    app = JobApp(source, "slurm:4711")
+    shown = {}
+    async with app.run_test(size=WIDE) as pilot:
+        there = await opened(source, pilot)
+        there.send(without_hook())
+        await until(pilot, lambda: "train.py" in screen_text(app))
+        for digit in "459":
+            await pilot.press(digit)
+            await pilot.pause()
+            shown[digit] = screen_text(app)
+
+    assert {
+        digit: f"on node-1, run mpwatch attach {MAIN.pid}" in shown[digit] for digit in shown
+    } == {
+        "4": False,
+        "5": True,
+        "9": True,
+    }
+    assert not any("attach without" in text for text in shown.values())

@@ -80,6 +80,7 @@ class SnapshotView:
     Attributes:
         snapshot: The snapshot itself.
         scope: The one process a page is limited to, or `None` for the whole job.
+        node: The node that the job runs on; empty for this machine.
         rows: The rows of the tree that were built, with their inputs.
         rows_before: The rows of the previously displayed view.
     """
@@ -89,16 +90,25 @@ class SnapshotView:
         snapshot: Snapshot,
         scope: ProcessId | None = None,
         rows_before: KnownRows = MappingProxyType({}),
+        node: str = "",
     ) -> None:
         self.snapshot = snapshot
         self.scope = scope
+        self.node = node
         self.rows: dict[ProcessId, KnownRow] = {}
         self.rows_before = rows_before
         self._kept: dict[str, Any] = {}
 
     def scoped(self, scope: ProcessId | None) -> SnapshotView:
         """The same snapshot, limited to one process."""
-        return self if scope == self.scope else SnapshotView(self.snapshot, scope)
+        return self if scope == self.scope else SnapshotView(self.snapshot, scope, node=self.node)
+
+    @property
+    def attach_advice(self) -> str:
+        """How processes that run get the hook, in lower case and without a full stop."""
+        if self.node:
+            return f"on {self.node}, run mpwatch attach {self.snapshot.root.pid}"
+        return "attach without --no-hook"
 
     @cached_property
     def by_id(self) -> dict[ProcessId, Process]:

@@ -158,7 +158,7 @@ def _empty(view: SnapshotView) -> tuple[str, ...]:
         lines.append(
             "Without the hook, leaks inside a process and slow workers cannot be distinguished;"
         )
-        lines.append("attach without --no-hook, or call mpwatch.instrument() in the program.")
+        lines.append(f"{view.attach_advice}, or call mpwatch.instrument() in the program.")
     return tuple(lines)
 
 

@@ -112,7 +112,7 @@ def _empty(view: SnapshotView) -> tuple[str, ...]:
     if ready < 2:
         return (
             f"No flows: sender and receiver need a hook; {ready} process has one ready.",
-            "Attach without --no-hook, or call mpwatch.instrument() in the program.",
+            f"To have them: {view.attach_advice}, or call mpwatch.instrument() in the program.",
         )
     return (
         "No tensor has been sent between processes of this job since the hooks were attached.",

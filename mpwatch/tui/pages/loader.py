@@ -169,7 +169,7 @@ def _empty(view: SnapshotView) -> tuple[str, ...]:
         )
     return (
         "No DataLoader workers were found in this job, and no hook reports its loaders.",
-        "Fetch times, queues and waiting need the hook: attach without --no-hook.",
+        f"Fetch times, queues and waiting need the hook: {view.attach_advice}.",
     )
 
 
