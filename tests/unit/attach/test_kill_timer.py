@@ -1,0 +1,77 @@
+"""The kernel is asked what it understood of the structures given to timer_create(2)."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mpwatch.attach.native import kill_timer
+from mpwatch.attach.native.kill_timer import KillTimer
+
+TIMERS = Path("/proc/self/timers")
+
+
+@pytest.fixture
+def timer() -> Iterator[KillTimer]:
+    made = KillTimer()
+    yield made
+    made.stop()
+
+
+def test_the_structures_are_those_of_the_64_bit_abi() -> None:
+    # asm-generic/siginfo.h (SIGEV_MAX_SIZE 64), which x86_64 and aarch64 share; linux/time_types.h.
+    event, times = kill_timer._Event, kill_timer._Times
+    assert (event.value.offset, event.signo.offset, event.notify.offset) == (0, 8, 12)
+    assert ctypes.sizeof(event) == 64
+    assert (times.every_s.offset, times.first_s.offset, times.first_ns.offset) == (0, 16, 24)
+    assert ctypes.sizeof(times) == 32
+
+
+@pytest.mark.skipif(not TIMERS.exists(), reason="this kernel has no /proc/PID/timers")
+def test_the_kernel_will_kill_this_process(timer: KillTimer) -> None:
+    timer.start(1000)
+    (found,) = re.findall(r"signal: (\d+)/\w+\nnotify: (\S+)\nClockID: 1\n", TIMERS.read_text())
+    assert found == (str(int(signal.SIGKILL)), f"signal/pid.{os.getpid()}")
+
+
+def test_a_stopped_process_is_killed_and_one_that_stopped_its_timer_is_not() -> None:
+    program = (
+        "import os, signal, sys, time\n"
+        "from mpwatch.attach.native.kill_timer import KillTimer\n"
+        "timer = KillTimer()\n"
+        "timer.start(1)\n"
+        "if sys.argv[1] == 'stop': timer.stop(); time.sleep(1.5)\n"
+        "else: os.kill(os.getpid(), signal.SIGSTOP)\n"
+    )
+    codes = [
+        subprocess.run([sys.executable, "-c", program, how], timeout=30).returncode
+        for how in ("stop", "stand")
+    ]
+    assert codes == [0, -signal.SIGKILL]
+
+
+def test_where_the_c_library_lacks_the_timers_they_are_those_of_librt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As before glibc 2.34; a newer glibc ships an empty librt for programs linked then."""
+    if platform.libc_ver()[0] != "glibc":
+        pytest.skip("musl has them in its C library")
+    opened: list[str | None] = []
+
+    def without_timers(name: str | None, use_errno: bool) -> object:
+        assert use_errno, "else a failure has no reason"
+        opened.append(name)
+        return object()
+
+    monkeypatch.setattr(ctypes, "CDLL", without_timers)
+    kill_timer._library()
+    assert opened == [None, "librt.so.1"]
