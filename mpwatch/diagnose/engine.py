@@ -256,11 +256,21 @@ def _shows(finding: Finding) -> frozenset[str]:
 
 
 def _urgency(finding: Finding) -> tuple[float, ...]:
-    """Sort key: most severe, then what harms rather than slows down, soonest, oldest."""
+    """Sort key: most severe, then what harms rather than slows down, soonest, oldest.
+
+    What may be innocent comes last of equally severe ones: what costs time now is more than that.
+    """
     eta_s = float("inf") if finding.eta_s is None else finding.eta_s
     is_far = finding.eta_s is not None and finding.eta_s > FAR_S
     first_s = finding.first_seen_s or 0.0
-    return (-finding.severity, finding.rule in SLOWS_DOWN, is_far, eta_s, first_s)
+    return (
+        -finding.severity,
+        finding.is_doubtful,
+        finding.rule in SLOWS_DOWN,
+        is_far,
+        eta_s,
+        first_s,
+    )
 
 
 def _urgency_with_effects(

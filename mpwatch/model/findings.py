@@ -42,6 +42,8 @@ class Finding:
     """Seconds until the failure, where that can be predicted."""
     subject: str = ""
     """Distinguishes findings of one rule about one process (a queue, a segment, a file)."""
+    is_doubtful: bool = False
+    """Whether it may be innocent: it comes after equally severe findings of what costs time now."""
     effect_of: str | None = None
     """Rule id of the finding that causes this one."""
     first_seen_s: float | None = None

@@ -322,3 +322,18 @@ def test_a_preview_of_all_rules_runs_those_that_are_not_due() -> None:
     assert asked == []
     watched.preview(snapshot_of(*members, at_s=NOW_S + 1), NO_HISTORY, all_rules=True)
     assert asked == [0]
+
+
+def test_what_may_be_innocent_comes_after_what_costs_time_now() -> None:
+    info = Severity.INFO
+    growth = finding("a", info, eta_s=900.0, is_doubtful=True)
+    slow, near = finding("loader-starvation", info), finding("b", info, eta_s=8000.0)
+    watched = engine([growth, slow, near])
+
+    assert [f.rule for f in look(watched, 0)] == ["b", "loader-starvation", "a"]
+
+
+def test_a_doubtful_finding_that_is_more_severe_stays_first() -> None:
+    watched = engine([finding("a", is_doubtful=True), finding("b", Severity.INFO)])
+
+    assert [f.rule for f in look(watched, 0)] == ["a", "b"]

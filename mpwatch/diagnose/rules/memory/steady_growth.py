@@ -87,6 +87,8 @@ class _Explanation(NamedTuple):
     """What happens, in place of `has ever more NOUN`."""
     subject: str = ""
     """What it is, where that is more exact than the resource."""
+    is_shown: bool = True
+    """Whether something shows what keeps it, beyond the numbers: a line, a queue, a kind."""
 
 
 def check(index: Index) -> Iterator[Finding]:
@@ -112,6 +114,7 @@ def _finding(index: Index, found: Growing) -> Finding:
     """Describe one growth."""
     explained = _EXPLAINED_BY[found.resource](index, found)
     near = headroom(index, found)
+    severity = Severity.INFO if near is None else near.severity
     names = all_called(found.processes)
     is_several = len(found.processes) > 1
     title = (
@@ -125,7 +128,8 @@ def _finding(index: Index, found: Growing) -> Finding:
         summary += f"; {near.what} is used up in {seconds_text(near.eta_s)}"
     return Finding(
         rule=RULE,
-        severity=Severity.INFO if near is None else near.severity,
+        severity=severity,
+        is_doubtful=severity is Severity.INFO and not explained.is_shown,
         process=found.processes[0].process,
         others=tuple(each.process for each in found.processes[1:]),
         subject=explained.subject or found.resource,
@@ -496,6 +500,7 @@ def _of_kept(index: Index, process: Process, seen: list[str]) -> _Explanation:
         "filling looks the same; its growth slows down and ends.",
         f"Bound or clear what is collected.{_NO_GRAPHS if process.sample.torch_loaded else ''} To "
         "see the lines that allocate, run it under tracemalloc or memray.",
+        is_shown=False,
     )
 
 

@@ -271,10 +271,15 @@ def _finding_of_rounds(
 
 
 def _usual_s(worker: Process) -> float | None:
-    """Seconds a fetch usually takes, or has taken so far if it is an early and very long one."""
+    """Seconds a fetch usually takes, or has taken so far if it is an early and very long one.
+
+    The last fetches count where these are known: a worker gets slow in the middle of its data.
+    """
     load = worker.loader
     if load is None or load.fetch_p50_s is None:
         return None
+    if len(load.recent_s) >= FETCHES:
+        return median(load.recent_s[-FETCHES:])
     if load.fetched >= FETCHES:
         return load.fetch_p50_s
     is_telling = load.task_since_s is not None and load.task_since_s >= FIRST_TASK_S

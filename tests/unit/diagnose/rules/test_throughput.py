@@ -414,6 +414,22 @@ def test_a_worker_is_slow_in_its_first_task_already() -> None:
     assert "takes 9.0 s a batch" in only(straggler_worker.check, job).summary
 
 
+def test_a_worker_that_got_slow_in_the_middle_of_its_data_is_judged_by_its_last_fetches() -> None:
+    slow_of_late = fetching(201, 0.1, recent_s=(0.1,) * 20 + (2.0,) * 10)
+    others = [fetching(n, 0.1, recent_s=(0.1,) * 30) for n in (200, 202)]
+    was_slow = fetching(201, 0.1, recent_s=(2.0,) * 20 + (0.1,) * 10)
+    waiting = (loader(wait_share=0.8),)
+
+    finding = only(
+        straggler_worker.check, snapshot_of(main(), slow_of_late, *others, loaders=waiting)
+    )
+
+    assert finding.process == pid(201)
+    assert "takes 2.0 s a batch, the others 100 ms" in finding.summary
+    past = snapshot_of(main(), was_slow, *others, loaders=waiting)
+    assert found(straggler_worker.check, past) == []
+
+
 def test_without_the_hook_the_only_one_that_works_is_named() -> None:
     job = snapshot_of(main(), process(200), process(201))
 
