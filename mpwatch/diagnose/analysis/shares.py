@@ -82,6 +82,11 @@ def is_work(activity: Activity) -> bool:
     )
 
 
+def uses_queue(found: Iterable[Share]) -> bool:
+    """Whether a stack shows that the process takes items from a queue."""
+    return any(each.activity.what == "an item of a queue" for each in found)
+
+
 def waiting_share(index: Index, process: Process) -> float:
     """The share of the time in which its main thread waited for what other processes have to send.
 
@@ -90,14 +95,13 @@ def waiting_share(index: Index, process: Process) -> float:
     counts where stacks of the same process show a queue: it is the lock of the queue's readers.
     """
     found = shares(index, process)
-    uses_queue = any(each.activity.what == "an item of a queue" for each in found)
     return sum(
         each.share
         for each in found
         if each.activity.kind == "waiting"
         and (
             (each.activity.target in _OF_OTHERS and not each.activity.what.startswith(_AHEAD))
-            or (uses_queue and each.activity.target == "lock" and not each.activity.place)
+            or (uses_queue(found) and each.activity.target == "lock" and not each.activity.place)
         )
     )
 

@@ -304,6 +304,13 @@ def main_thread(process: Process) -> Thread | None:
     return process.threads[0] if process.threads else None
 
 
+def writes_output(process: Process) -> bool:
+    """Whether its main thread waits for room in the pipe of its standard output or error."""
+    thread = main_thread(process)
+    wait = thread.waits_on if thread is not None else None
+    return wait is not None and wait.kind == "pipe-write" and wait.fds in ((1,), (2,))
+
+
 def current_collective(process: Process) -> str | None:
     """The collective that its main thread is in; `None` if in none."""
     thread = main_thread(process)

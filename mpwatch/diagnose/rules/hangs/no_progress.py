@@ -42,7 +42,13 @@ from mpwatch.diagnose.analysis.process_queries import (
     called,
     counted,
 )
-from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, own_threads, user_frame
+from mpwatch.diagnose.analysis.stack_patterns import (
+    calls,
+    main_thread,
+    own_threads,
+    user_frame,
+    writes_output,
+)
 from mpwatch.diagnose.analysis.waits.blockages import (
     Blockage,
     Reason,
@@ -215,9 +221,7 @@ def _is_output(index: Index, blockage: Blockage) -> bool:
     """Whether the pipe is standard output or error of the process that writes: no queue of work."""
     edge = blockage.edge
     process = index.snapshot.get(edge.waiter) if edge is not None else None
-    thread = main_thread(process) if process is not None else None
-    wait = thread.waits_on if thread is not None else None
-    return wait is not None and wait.kind == "pipe-write" and wait.fds in ((1,), (2,))
+    return process is not None and writes_output(process)
 
 
 def _kept_file(blockage: Blockage) -> KeptFile | None:

@@ -22,10 +22,12 @@ from mpwatch.diagnose.analysis.shares import (
     doing_words,
     shares,
     times_faster,
+    uses_queue,
     waiting_share,
     work_place,
     working_share,
 )
+from mpwatch.diagnose.analysis.stack_patterns import writes_output
 from mpwatch.diagnose.analysis.waits.blockages import without_progress_s
 from mpwatch.diagnose.analysis.waits.chains import ends_of_waits, wait_graph
 from mpwatch.model.findings import Finding, Severity
@@ -105,11 +107,12 @@ def _waits(index: Index, process: Process) -> float:
         return share
     found = shares(index, process)
     # Without a stack, the lock of the pool's queue of tasks is a lock of unknown purpose.
+    is_counted = uses_queue(found)  # its locks of unknown purpose are in `share`
     return share + sum(
         each.share
         for each in found
         if each.activity.kind == "idle"
-        or (each.activity.target == "lock" and not each.activity.place)
+        or (not is_counted and each.activity.target == "lock" and not each.activity.place)
     )
 
 
@@ -133,6 +136,7 @@ def _sleeps_while_full(index: Index) -> Iterator[Finding]:
             other
             for other in index.snapshot.living()
             if other is not process
+            and not writes_output(other)
             and process.process in ends_of_waits(index).get(other.process, ())
             and _share_of_room(index, other) >= WORKS_SHARE
         ]

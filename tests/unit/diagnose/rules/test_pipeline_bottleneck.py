@@ -135,14 +135,18 @@ def test_a_parent_that_works_while_its_pool_is_idle_is_named() -> None:
 
     assert finding.process == pid(100)
     assert "wait 95% of the time for main (100)" in finding.summary
+    item = Activity("waiting", "an item of a queue", "queue")
+    share = {item: 0.4, NO_STACK: 0.5, COMPUTES: 0.1}
+    takes = with_shares(job, p100={COMPUTES: 1.0}, p200=share, p201=share)
+    assert "wait 90% of the time" in only(check, takes).summary
     busy = with_shares(job, p100={COMPUTES: 1.0}, p200={IDLE: 0.5, COMPUTES: 0.5}, p201=share)
     assert found(check, busy) == []
 
 
-def sleeper(waits: Activity = IS_AHEAD) -> Snapshot:
+def sleeper(waits: Activity = IS_AHEAD, fd: int = 5) -> Snapshot:
     """Main that sleeps again and again, and a child that waits for it to take something."""
     sleeps = WaitedOn("timer", "clock_nanosleep", timeout_s=0.4)
-    writes = WaitedOn("pipe-write", "write", ("pipe:[77]",))
+    writes = WaitedOn("pipe-write", "write", ("pipe:[77]",), fds=(fd,))
     own = main(
         threads=[thread(100, "train.py:poll:9", waits=sleeps, still_s=0.1, stack_age_s=0.0)],
         fds=fds(9, links=[pipe(4, 77, False)]),
@@ -151,7 +155,7 @@ def sleeper(waits: Activity = IS_AHEAD) -> Snapshot:
         200,
         "spawned",
         threads=[thread(200, "env.py:step:24", waits=writes, still_s=0.1, stack_age_s=0.0)],
-        fds=fds(9, links=[pipe(5, 77, True)]),
+        fds=fds(9, links=[pipe(fd, 77, True)]),
     )
     return with_shares(snapshot_of(own, actor), p100={SLEEPS: 1.0}, p200={waits: 1.0})
 
@@ -166,3 +170,8 @@ def test_a_consumer_that_sleeps_while_its_queue_is_full_is_named() -> None:
     )
     assert finding.severity is Severity.INFO
     assert found(check, sleeper(JOINS)) == []
+
+
+def test_output_that_is_not_read_is_no_queue_of_items() -> None:
+    assert found(check, sleeper(fd=4)) != []
+    assert found(check, sleeper(fd=1)) == []
