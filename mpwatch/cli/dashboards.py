@@ -1,29 +1,18 @@
-"""Commands that open the dashboard (the picker, attach, replay), and the user's configuration file.
-
-`$XDG_CONFIG_HOME/mpwatch/config.toml`:
-
-    [attach]
-    hook = "ask"      # or "always", "never"
-
-The file controls injection into other processes, so it is refused if others can write it.
-"""
+"""Commands that open the dashboard: the picker, attach, replay."""
 
 from __future__ import annotations
 
 import argparse
-import os
 import shlex
-import stat
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any
 
+from mpwatch.cli.configuration import HookConsent, read_configuration
 from mpwatch.cli.failures import Failure, check_recordable, reading
 from mpwatch.cli.targets import LazySession, ended_meanwhile, target
 from mpwatch.cli.terminal import is_served, need_terminal, set_aside_what_is_loaded, text_style
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.sanitize import clean
 from mpwatch.observe.sources.collectors import HookUse
 from mpwatch.observe.sources.source import Source
 
@@ -132,7 +121,7 @@ def _server_class() -> Any:
     from aiohttp import web
     from textual_serve.server import Server
 
-    from mpwatch.report.prometheus import why_refused
+    from mpwatch.report.loopback import why_refused
 
     class LoopbackServer(Server):  # type: ignore[misc]
         """Refuses pages of other sites: see `report.loopback`."""
@@ -243,102 +232,3 @@ def show(
         question=question,
         on_stuck=on_stuck,
     )
-
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
-HookConsent: TypeAlias = Literal["ask", "always", "never"]
-
-_ANSWERS = ("ask", "always", "never")
-_LIMIT_BYTES = 1 << 16
-
-
-@dataclass(frozen=True, slots=True)
-class Configuration:
-    """The settings in the file."""
-
-    hook: HookConsent = "ask"
-    """Whether `mpwatch attach` injects the hook."""
-
-
-def default_path() -> str:
-    """Path of the file; `$XDG_CONFIG_HOME` is used only if it is an absolute path."""
-    folder = os.environ.get("XDG_CONFIG_HOME", "")
-    if not folder.startswith("/"):
-        folder = os.path.expanduser("~/.config")
-    return os.path.join(folder, "mpwatch", "config.toml")
-
-
-def read_configuration(path: str | None = None) -> Configuration:
-    """Read the file; without a file all settings have their defaults.
-
-    Raises:
-        Failure: The file is malformed, belongs to another user or is writable by others.
-    """
-    path = path or default_path()
-    shown = clean(path)
-    try:
-        # O_NONBLOCK: opening a FIFO of that name must not block.
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except (FileNotFoundError, NotADirectoryError):
-        return Configuration()
-    except OSError as error:
-        raise Failure(f"{shown} cannot be read: {error.strerror}.", f"ls -ld {shown}") from None
-    try:
-        _check(file, shown)
-        raw = os.read(file, _LIMIT_BYTES + 1)
-    except OSError as error:
-        raise Failure(f"{shown} cannot be read: {error.strerror}.", f"ls -ld {shown}") from None
-    finally:
-        os.close(file)
-    if len(raw) > _LIMIT_BYTES:
-        raise Failure(f"{shown} is larger than {_LIMIT_BYTES} bytes.", _set_aside(shown))
-    try:
-        return _parsed(tomllib.loads(raw.decode("utf-8")))
-    except (ValueError, RecursionError) as error:  # TOML and UTF-8 errors are ValueErrors
-        reason = clean(str(error), 300).rstrip(".")
-        raise Failure(f"{shown} is malformed: {reason}.", _set_aside(shown)) from None
-
-
-def _check(file: int, shown: str) -> None:
-    """Refuse a file that another user could have written.
-
-    Raises:
-        Failure: Another user could.
-    """
-    found = os.fstat(file)
-    if not stat.S_ISREG(found.st_mode):
-        raise Failure(f"{shown} is not a regular file.", _set_aside(shown))
-    if found.st_uid != os.geteuid():
-        sentence = f"{shown} belongs to uid {found.st_uid} and not to uid {os.geteuid()}."
-        raise Failure(sentence, f"chown {os.geteuid()} {shown}")
-    if stat.S_IMODE(found.st_mode) & 0o022:
-        raise Failure(f"{shown} can be written by other users.", f"chmod go-w {shown}")
-
-
-def _set_aside(shown: str) -> str:
-    """The command after which the defaults apply."""
-    return f"mv {shown} {shown}.old"
-
-
-def _parsed(document: dict[str, object]) -> Configuration:
-    """The values of the file.
-
-    Raises:
-        ValueError: A key or a value is unknown.
-    """
-    table = document.get("attach", {})
-    unknown = sorted(document.keys() - {"attach"})
-    if isinstance(table, dict):
-        unknown += [f"attach.{key}" for key in sorted(table.keys() - {"hook"})]
-    if unknown:
-        raise ValueError(f"there is no setting {unknown[0]!r}")
-    if not isinstance(table, dict):
-        raise ValueError("attach is not a table")
-    answer = table.get("hook", "ask")
-    if answer not in _ANSWERS:
-        raise ValueError(f'attach.hook is {answer!r} and not "ask", "always" or "never"')
-    return Configuration(cast(HookConsent, answer))

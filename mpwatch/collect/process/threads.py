@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
+from heapq import nsmallest
+from operator import itemgetter
 from typing import NamedTuple
 
 from mpwatch.collect.process import procfs
@@ -14,6 +16,10 @@ from mpwatch.model.samples import ThreadSample
 from mpwatch.model.sanitize import clean
 
 THREADS_LIMIT = 4096
+TRACED_NS = 50_000
+"""A thread that a tracer wakes runs for 7 us (py-spy 0.4, Linux 6.18), several times that on a busy
+machine. A thread of OpenMP that gets work runs for longer, since it looks for more before it
+sleeps."""
 _FROM_CALL = frozenset(("poll", "pipe-read", "socket-read", "accept", "child", "timer"))
 
 
@@ -84,20 +90,35 @@ def tracer_wakes(pid: int, before: dict[int, ThreadReading], now: dict[int, Thre
     """How often a tracer has woken each thread between two readings; 0 if that is not certain.
 
     To take stacks, py-spy stops all threads and wakes them again, also those that wait for what
-    never comes: two switches for each (py-spy 0.4, Linux 6.18). A thread that works wakes up more
-    often than that. Two threads besides the main one have to agree, give or take one that is
-    counted while they are stopped.
+    never comes: two switches of 7 microseconds each (py-spy 0.4, Linux 6.18). Two threads besides
+    the main one have to agree, give or take one switch that is counted while they are stopped. They
+    must not have run for longer, nor wait in a call that ends by itself: threads that poll, and
+    those of a pool that get their work together, wake up equally often, too.
     """
-    rises = []
+    woken: list[tuple[int, ThreadReading, ThreadReading]] = []
     for tid, thread in now.items():
         known = before.get(tid)
         if tid == pid or known is None:
             continue
         if thread is known or not thread.counters or not known.counters:
             return 0
-        rises.append(_scheduled(thread) - _scheduled(known))
-    fewest = sorted(rises)[:2]
-    return fewest[0] if len(fewest) == 2 and fewest[1] - fewest[0] <= 1 else 0
+        woken.append((_scheduled(thread) - _scheduled(known), known, thread))
+    fewest = nsmallest(2, woken, key=itemgetter(0))
+    if len(fewest) < 2 or fewest[1][0] - fewest[0][0] > 1:
+        return 0
+    is_certain = all(_only_woken(count, known, thread) for count, known, thread in fewest)
+    return fewest[0][0] if is_certain else 0
+
+
+def _only_woken(count: int, known: ThreadReading, thread: ThreadReading) -> bool:
+    """Whether a thread was woken so often and has gone on with the same wait without end."""
+    wait = thread.sample.waits_on
+    return (
+        wait is not None
+        and wait.timeout_s is None
+        and thread.call == known.call
+        and _ran_ns(thread) - _ran_ns(known) <= count * TRACED_NS
+    )
 
 
 def is_any_stuck(proc: str, pid: int) -> bool:
@@ -200,6 +221,11 @@ def _follows_from_call(sample: ThreadSample) -> bool:
 def _ticks(counters: bytes) -> int:
     """Cpu time in clock ticks: `schedstat` counts the nanoseconds that `stat` shows rounded."""
     return int(counters[: counters.index(b" ")]) * procfs.TICKS_PER_S // 1_000_000_000
+
+
+def _ran_ns(thread: ThreadReading) -> int:
+    """How long a thread has run, in nanoseconds."""
+    return int(thread.counters.split()[0])
 
 
 def _scheduled(thread: ThreadReading) -> int:

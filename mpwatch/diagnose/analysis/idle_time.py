@@ -113,7 +113,9 @@ def _rarely_woken_s(switches: Series, stack_stops: Series, tracer_wakes: Series)
     since_s = last_s = moments[-1]
     woken = 0.0
     matched: set[int] = set()
-    by_tracers = dict(zip(*columns(tracer_wakes), strict=True))
+    by_tracers: dict[float, float] = {}
+    if tracer_wakes and columns(tracer_wakes)[1][-1] > 0:
+        by_tracers = dict(zip(*columns(tracer_wakes), strict=True))
     for index in range(len(moments) - 1, 0, -1):
         at_s = moments[index - 1]
         traced = by_tracers.get(moments[index], 0.0) - by_tracers.get(at_s, 0.0)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.cli.dashboards import default_path, read_configuration
+from mpwatch.cli.configuration import default_path, read_configuration
 from mpwatch.cli.failures import Failure
 
 

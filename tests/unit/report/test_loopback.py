@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mpwatch.report.prometheus import why_refused
+from mpwatch.report.loopback import why_refused
 
 
 @pytest.mark.parametrize(
