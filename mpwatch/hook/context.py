@@ -44,7 +44,6 @@ class Context(Protocol):
 
     def itself(self) -> Context:
         """This object; through a proxy, the object behind it."""
-        raise NotImplementedError
 
     # What wrappers remember between two calls.
     system: System

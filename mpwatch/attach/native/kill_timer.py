@@ -41,7 +41,7 @@ class KillTimer:
         Raises:
             OSError: The kernel has no more timers for this user.
         """
-        self._library = _library()
+        self._library = c_library()
         self._id = ctypes.c_void_p()
         event = _Event(signo=signal.SIGKILL, notify=0)
         created = self._library.timer_create(
@@ -67,7 +67,8 @@ class KillTimer:
         self.start(0)
 
 
-def _library() -> Any:
+def c_library() -> Any:
+    """The library that has the functions of timers."""
     library = ctypes.CDLL(None, use_errno=True)
     # Before glibc 2.34 these functions are in a library of their own.
     return (

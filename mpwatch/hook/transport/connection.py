@@ -32,35 +32,27 @@ if TYPE_CHECKING:
 
         def itself(self) -> Owner:
             """The hook behind a proxy."""
-            raise NotImplementedError
 
         def hello(self) -> dict[str, Any]:
             """The first frame."""
-            raise NotImplementedError
 
         def answer(self, request: dict[str, Any]) -> dict[str, Any] | None:
             """The reply to a request."""
-            raise NotImplementedError
 
         def note(self, kind: str, **fields: Any) -> None:
             """Add an event with text."""
-            raise NotImplementedError
 
         def work(self) -> None:
             """Do the jobs of the thread."""
-            raise NotImplementedError
 
         def finish(self) -> None:
             """Do what has to be done before the thread ends."""
-            raise NotImplementedError
 
         def sleep_limit_ms(self) -> int:
             """How long the thread may sleep without an observer."""
-            raise NotImplementedError
 
         def call_with_next_record(self, call: Callable[[], None]) -> None:
             """Call a function with the next record."""
-            raise NotImplementedError
 
 
 _PEER = struct.Struct("3i")

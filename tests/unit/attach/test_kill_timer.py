@@ -73,5 +73,5 @@ def test_where_the_c_library_lacks_the_timers_they_are_those_of_librt(
         return object()
 
     monkeypatch.setattr(ctypes, "CDLL", without_timers)
-    kill_timer._library()
+    kill_timer.c_library()
     assert opened == [None, "librt.so.1"]
