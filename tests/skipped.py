@@ -30,6 +30,8 @@ REMEDIES = (
     ("MPWATCH_SLURM", "MPWATCH_SLURM=DIR, see tests/integration/nodes/test_slurm.py"),
     ("MPWATCH_PYZ", "MPWATCH_PYZ=PATH of a single file, built as in README"),
     ("sshd", "apt install openssh-server, or MPWATCH_SSHD=PATH"),
+    ("/proc/PID/timers", "a kernel with CONFIG_CHECKPOINT_RESTORE and CONFIG_POSIX_TIMERS"),
+    ("musl has", "a system with glibc"),
     ("time namespaces", "Linux 5.6 or newer, with time namespaces"),
     ("gcc", "apt install gcc"),
     ("strip", "apt install binutils"),
