@@ -11,8 +11,15 @@ from dataclasses import replace
 
 from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.diagnose.analysis import callers
-from mpwatch.diagnose.analysis.distributed.rank_waits import ITS_RANKS, MACHINES, OTHERS, STORE
-from mpwatch.diagnose.analysis.distributed.ranks import BACKWARD, has_group, waits_in_backward
+from mpwatch.diagnose.analysis.distributed.ranks import (
+    BACKWARD,
+    ITS_RANKS,
+    MACHINES,
+    OTHERS,
+    STORE,
+    has_group,
+    waits_in_backward,
+)
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, TRACED_S
 from mpwatch.diagnose.analysis.stack_patterns import (

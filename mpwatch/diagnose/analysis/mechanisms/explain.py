@@ -18,6 +18,7 @@ from mpwatch.diagnose.analysis.mechanisms.among_threads import (
     LOOP_BLOCKED,
     idle_loop,
     only_a_callback,
+    waits_for_an_interrupted_holder,
     waits_for_own_threads,
 )
 from mpwatch.diagnose.analysis.mechanisms.cases import (
@@ -31,11 +32,8 @@ from mpwatch.diagnose.analysis.mechanisms.cases import (
     gets_from_queue,
     with_sigterm,
 )
-from mpwatch.diagnose.analysis.mechanisms.interruptions import waits_for_an_interrupted_holder
 from mpwatch.diagnose.analysis.mechanisms.kept_locks import kept_file_lock
-from mpwatch.diagnose.analysis.mechanisms.managed import managed
-from mpwatch.diagnose.analysis.mechanisms.serving import one_at_a_time
-from mpwatch.diagnose.analysis.mechanisms.stores import unset_key
+from mpwatch.diagnose.analysis.mechanisms.servers import managed, one_at_a_time, unset_key
 from mpwatch.diagnose.analysis.mechanisms.unreleased import unreleased
 from mpwatch.diagnose.analysis.pipes import channels_among
 from mpwatch.diagnose.analysis.process_queries import (

@@ -34,7 +34,7 @@ from mpwatch.diagnose.analysis.mechanisms.kept_locks import (
 )
 from mpwatch.diagnose.analysis.mechanisms.polling import ADVICE as POLLING_ADVICE
 from mpwatch.diagnose.analysis.mechanisms.polling import polls_in_vain
-from mpwatch.diagnose.analysis.mechanisms.serving import Accepting, accepting_in_vain
+from mpwatch.diagnose.analysis.mechanisms.servers import Accepting, accepting_in_vain
 from mpwatch.diagnose.analysis.pipes import channels_among
 from mpwatch.diagnose.analysis.process_queries import (
     SERVICE_ROLES,
@@ -68,8 +68,13 @@ from mpwatch.diagnose.analysis.waits.file_locks import (
     is_database,
 )
 from mpwatch.diagnose.analysis.waits.futures import may_set_a_result
-from mpwatch.diagnose.analysis.waits.lock_holders import HeldLock, held_lock, thread_words
-from mpwatch.diagnose.analysis.waits.providers import is_seen_to_hold, semaphore_uses
+from mpwatch.diagnose.analysis.waits.providers import (
+    HeldLock,
+    held_lock,
+    is_seen_to_hold,
+    semaphore_uses,
+    thread_words,
+)
 from mpwatch.diagnose.analysis.waits.threads import (
     FOR_EVENT,
     FOR_ITEM,
