@@ -1,18 +1,24 @@
-"""Runs the rules on one snapshot after another and keeps their findings steady over time."""
+"""Runs every rule on one snapshot after another and keeps the findings steady over time."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from functools import partial
+from importlib import import_module
+from operator import attrgetter
+from pkgutil import walk_packages
+from types import ModuleType
+from typing import NamedTuple, TypeAlias
 
 from mpwatch.describe.findings import effects_below_causes
+from mpwatch.diagnose import rules
 from mpwatch.diagnose.analysis.account import EVERY_S, MANY, advanced
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.consequences import DEATHS, ONLY_ALONE, with_causes
-from mpwatch.diagnose.registry import RULES, Rule
+from mpwatch.diagnose.known_errors import KNOWN_ERRORS, KnownError, known_error
 from mpwatch.model.account import Account
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
@@ -36,7 +42,38 @@ SLOWS_DOWN = frozenset(("bottleneck-process", "pipeline-bottleneck", "loader-sta
 """Rules of which a finding says that one process is waited for: every job has a slowest part, so
 that of findings equally severe another one says more."""
 
+Check: TypeAlias = Callable[[Index], Iterator[Finding]]
 _Key: TypeAlias = tuple[str, ProcessId | None, int | None, str]
+
+
+class Rule(NamedTuple):
+    """One failure that can be recognised."""
+
+    id: str
+    check: Check
+
+
+def _check_message(known: KnownError, index: Index) -> Iterator[Finding]:
+    return known_error(known, index.snapshot)
+
+
+def rule_modules() -> Iterator[ModuleType]:
+    """The modules in the folders of `rules`, one for each rule."""
+    for found in walk_packages(rules.__path__, f"{rules.__name__}."):
+        if not found.ispkg:
+            yield import_module(found.name)
+
+
+RULES: tuple[Rule, ...] = tuple(
+    sorted(
+        (
+            *(Rule(module.RULE, module.check) for module in rule_modules()),
+            *(Rule(known.rule, partial(_check_message, known)) for known in KNOWN_ERRORS),
+        ),
+        key=attrgetter("id"),
+    )
+)
+"""Every rule and every known error message, sorted by id."""
 
 
 @dataclass(slots=True)

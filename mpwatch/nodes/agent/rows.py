@@ -11,7 +11,7 @@ import msgspec
 from mpwatch.describe.findings import unresolved
 from mpwatch.describe.frames import RAY_WORKER_FILE, waits_for_ray_call
 from mpwatch.describe.processes import process_state, unique_names
-from mpwatch.diagnose.analysis.distributed.collectives import number_of, recorded
+from mpwatch.diagnose.analysis.distributed.flight_recorder import number_of, recorded
 from mpwatch.diagnose.analysis.distributed.ranks import (
     called_at,
     has_group,

@@ -5,8 +5,7 @@ from dataclasses import replace
 
 from mpwatch.diagnose.analysis.account import EVERY_S, MANY
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.engine import LINGER_S, RULE_FAILED, SHOWN_RESOLVED_S, Engine
-from mpwatch.diagnose.registry import RULES, Rule
+from mpwatch.diagnose.engine import LINGER_S, RULE_FAILED, RULES, SHOWN_RESOLVED_S, Engine, Rule
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import LogEntry, Snapshot
 from mpwatch.model.waits import WaitGraph

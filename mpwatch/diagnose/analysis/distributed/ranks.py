@@ -134,10 +134,7 @@ def _outermost_first(rank: Process) -> list[Frame]:
 
 def is_joining(process: Process) -> bool:
     """Whether its main thread waits to join the process group, by its last stack."""
-    thread = main_thread(process)
-    if thread is None or thread.waits_on is None:
-        return False
-    return calls(own_frames(thread.stack), "distributed_c10d.py:init_process_group")
+    return joining_call(process) == JOINS[0]
 
 
 def joining_for_s(ranks: Sequence[Process]) -> float:
@@ -256,7 +253,7 @@ OTHERS = "the other ranks in "
 STORE = "a key in the ranks' store"
 MACHINES = "the other machines of its job"
 ITS_RANKS = "the end of its ranks"
-JOINS = ("init_process_group", "new_group")
+JOINS = ("init_process_group", NEW_GROUP)
 """What ends once all ranks of a group have called it."""
 _AGENT = "elastic/agent/server/api.py"
 _READS: frozenset[WaitKind] = frozenset(("socket-read", "poll"))

@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames
-from mpwatch.diagnose.analysis.mechanisms.cases import Case, Mechanism, at_line
+from mpwatch.diagnose.analysis.mechanisms.cases import NAMED, Case, Mechanism, at_line
 from mpwatch.diagnose.analysis.process_queries import (
     SERVICE_ROLES,
     all_called,
@@ -52,9 +52,6 @@ from mpwatch.diagnose.analysis.waits.verdicts import (
 )
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process, Thread
-
-NAMED = 4
-"""Threads that one sentence names."""
 
 
 def waits_for_own_threads(case: Case) -> Mechanism | None:
@@ -417,7 +414,7 @@ _ADVICE_AT_EXIT = (
 )
 
 
-SHOWN = 8
+_FRAMES_SHOWN = 8
 _HANDLER = re.compile(r"(^|_)(on|handle|handler|sig\w*)(_|$)")
 """In the name of a handler, where the stack does not show what native code has called."""
 
@@ -473,7 +470,7 @@ def waits_for_an_interrupted_holder(process: Process, thread: Thread) -> Mechani
             f"{found.inside.function}(), where the lock is not held. An RLock would let the "
             "handler see the half-done change that the lock protects."
         ),
-        evidence=(f"its stack, innermost first: {' <- '.join(stack[:SHOWN])}",),
+        evidence=(f"its stack, innermost first: {' <- '.join(stack[:_FRAMES_SHOWN])}",),
         headline=(
             f"{name} waits at {frame_words(place)} for a lock that it most likely holds itself: a "
             f"signal handler ({handler}) has interrupted {found.inside.function}()."

@@ -22,6 +22,7 @@ from mpwatch.diagnose.analysis.mechanisms.among_threads import (
     waits_for_own_threads,
 )
 from mpwatch.diagnose.analysis.mechanisms.cases import (
+    NAMED,
     QUEUE_ITEM,
     READS,
     Case,
@@ -71,8 +72,6 @@ from mpwatch.model.waits import WaitChain, WaitGraph
 
 _AT_EXIT = "util.py:_exit_function"
 """What joins the children of a program that has come to its end (multiprocessing)."""
-NAMED = 4
-"""Processes, or ways in which they ended, that one sentence names."""
 
 
 def mechanism_of(index: Index, waits: WaitGraph, chain: WaitChain) -> Mechanism | None:

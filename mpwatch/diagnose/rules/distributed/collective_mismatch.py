@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words
-from mpwatch.diagnose.analysis.distributed.collectives import (
+from mpwatch.diagnose.analysis.distributed.flight_recorder import (
     COMPARE_CALLS,
     DIFFERENT_SHAPES,
     ONE_SHAPE,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words
-from mpwatch.diagnose.analysis.distributed.collectives import recorded
+from mpwatch.diagnose.analysis.distributed.flight_recorder import recorded
 from mpwatch.diagnose.analysis.distributed.nccl_words import Late, late_ranks, nccl_words
 from mpwatch.diagnose.analysis.distributed.ranks import (
     ALL_INSIDE_S,

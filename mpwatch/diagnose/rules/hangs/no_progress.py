@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 
 from mpwatch.describe.account import always_inside
 from mpwatch.describe.frames import frame_words, own_frames
-from mpwatch.diagnose.analysis.callers import Computation, lonely_computations
 from mpwatch.diagnose.analysis.distributed.nccl_words import nccl_words
 from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index
@@ -42,6 +41,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     called,
     counted,
 )
+from mpwatch.diagnose.analysis.shares import Computation, lonely_computations
 from mpwatch.diagnose.analysis.stack_patterns import (
     calls,
     main_thread,

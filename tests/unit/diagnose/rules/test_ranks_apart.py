@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mpwatch.diagnose.analysis.distributed.collectives import recorded
+from mpwatch.diagnose.analysis.distributed.flight_recorder import recorded
 from mpwatch.diagnose.rules.distributed import collective_mismatch, rank_stuck_in_collective
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import WaitedOn
