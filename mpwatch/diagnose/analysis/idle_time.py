@@ -12,6 +12,8 @@ from mpwatch.model.snapshot import Process
 
 STALLED_S = 8.0
 """A process without progress for this long is stalled. Longer than a DataLoader's polls of 5 s."""
+STUCK_S = 6.0
+"""So long is enough where the stacks already show a wait that nothing ends."""
 TICK_S = 0.02
 """CPU time between two readings that counts as progress: a poll costs less."""
 

@@ -30,9 +30,13 @@ from mpwatch.model.progress import BUCKET_S
 from mpwatch.model.snapshot import Process
 
 READINGS = 6
+LOSS_READINGS = 12
+"""With fewer readings of a thread, it is not said that it loses time."""
 OBSERVED_S = 8.0
 """With less observed time, or fewer readings, a share means nothing."""
 MOST_SHARE = 0.98
+SHORT_OF_CORES = 0.25
+"""Processes that wait for a free core this part of the time leave none for further ones."""
 COMPUTES = 0.9
 """The share of its time in which a main thread computes, or waits for a core to, and no other."""
 LIBRARY_SHARE = 0.2

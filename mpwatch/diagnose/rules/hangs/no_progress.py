@@ -50,6 +50,7 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     writes_output,
 )
 from mpwatch.diagnose.analysis.waits.blockages import (
+    USUAL_FACTOR,
     Blockage,
     Reason,
     at_one_line_s,
@@ -105,8 +106,6 @@ ALONE_COMPUTES_S = 20.0
 """Until then, a process that computes and does nothing else is not reported."""
 ALONE_S = 60.0
 """Until then, a process that waits for an answer while none waits for it is information."""
-USUAL_FACTOR = 1.5
-"""A pause that is this many times longer than any before is not a usual one."""
 SHOWN_THREADS = 3
 SHOWN_WAITERS = 4
 

@@ -29,7 +29,7 @@ from mpwatch.diagnose.analysis.shares import (
     working_share,
 )
 from mpwatch.diagnose.analysis.stack_patterns import main_thread, user_frame
-from mpwatch.diagnose.analysis.waits.blockages import usual_pause_s
+from mpwatch.diagnose.analysis.waits.blockages import USUAL_FACTOR, usual_pause_s
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
 from mpwatch.model.ids import ProcessId
@@ -49,8 +49,6 @@ SLOW_SHARE = 0.75
 """A process that works this part of the time hardly waits for its siblings."""
 OWNER_WAITS = 0.5
 ONE_WAIT_S = 10.0
-USUAL_FACTOR = 1.5
-"""A wait that is so many times longer than any before is not one of a step."""
 TURN_SHARE = 0.005
 """A sibling that works less has done nothing: perhaps it has no task at all."""
 
