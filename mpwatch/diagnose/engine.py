@@ -16,6 +16,7 @@ from mpwatch.describe.findings import effects_below_causes
 from mpwatch.diagnose import rules
 from mpwatch.diagnose.analysis.account import EVERY_S, MANY, advanced
 from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.source import quotes_for
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.consequences import DEATHS, ONLY_ALONE, with_causes
 from mpwatch.diagnose.known_errors import KNOWN_ERRORS, KnownError, known_error
@@ -191,7 +192,10 @@ class Engine:
         """The findings of all rules; a rule that raises becomes a finding."""
         for rule in self._rules:
             try:
-                yield from rule.check(index)
+                for finding in rule.check(index):
+                    yield replace(
+                        finding, evidence=(*finding.evidence, *quotes_for(index, finding))
+                    )
             except Exception as error:  # noqa: BLE001 - one broken rule must not silence the others
                 yield _failure_of(rule.id, error)
 

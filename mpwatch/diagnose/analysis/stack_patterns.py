@@ -67,7 +67,12 @@ COLLECTIVES = frozenset(
         "send",
     )
 )
+BUFFERS = "the broadcast of buffers in a forward pass"
+"""DistributedDataParallel makes it at each forward pass in training (torch 2.13)."""
 _C10D = "distributed_c10d.py"
+_WRAPPERS = (_C10D, "/c10d_logger.py", "/contextlib.py", "/nn/parallel/distributed.py")
+"""Files between a collective and the public function of torch that calls it (torch 2.13)."""
+_DDP = "/nn/parallel/distributed.py"
 
 
 def _functions(frames: Sequence[Frame]) -> frozenset[str]:
@@ -225,11 +230,20 @@ def _runs_a_task(frames: Sequence[Frame]) -> bool:
 
 
 def collective_of(frames: Sequence[Frame]) -> str | None:
-    """Name of the collective that a rank is in: `all_reduce`; `None` if it is in none."""
+    """Name of the collective that a rank is in, as it was called; `None` if it is in none.
+
+    `gather_object`, not the `all_gather` of sizes that it begins with; `BUFFERS` in the forward
+    pass of DistributedDataParallel.
+    """
+    found = None
     for frame in frames:
         if frame.function in COLLECTIVES and frame.file.endswith(_C10D):
-            return frame.function
-    return None
+            found = frame.function
+        elif found is not None and not frame.file.endswith(_WRAPPERS):
+            break
+        elif frame.function == "_sync_buffers" and frame.file.endswith(_DDP):
+            return BUFFERS
+    return found
 
 
 _TRANSFERS: Mapping[str, str] = {
