@@ -35,7 +35,7 @@ from mpwatch.diagnose.analysis.mechanisms.cases import (
 )
 from mpwatch.diagnose.analysis.mechanisms.kept_locks import kept_file_lock
 from mpwatch.diagnose.analysis.mechanisms.servers import managed, one_at_a_time, unset_key
-from mpwatch.diagnose.analysis.mechanisms.unreleased import unreleased
+from mpwatch.diagnose.analysis.mechanisms.unreleased import left, unreleased
 from mpwatch.diagnose.analysis.pipes import channels_among
 from mpwatch.diagnose.analysis.process_queries import (
     SERVICE_ROLES,
@@ -984,6 +984,7 @@ _OF_CYCLES: Sequence[_Way] = (
 )
 _OF_DEAD_ENDS: Sequence[_Way] = (
     managed,
+    left,
     _unreceived_end,
     _own_lock,
     waits_for_own_threads,
