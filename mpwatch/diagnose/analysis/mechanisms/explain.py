@@ -67,6 +67,7 @@ from mpwatch.diagnose.analysis.waits.verdicts import (
     OWN_LOCK,
     OWN_QUEUE,
 )
+from mpwatch.diagnose.known_errors import evidence_of
 from mpwatch.model.snapshot import Process
 from mpwatch.model.waits import WaitChain, WaitGraph
 
@@ -479,19 +480,7 @@ def _joins_a_reader(case: Case, joining: Member, child: Member) -> Mechanism:
     """The child waits for what its parent would send."""
     parent, name = called(joining.process), called(child.process)
     if joining.thread is not None and calls(own_frames(joining.thread.stack), _AT_EXIT):
-        return Mechanism(
-            cause=(
-                f"The main thread of {parent} has come to its end: at its last line, by sys.exit, "
-                "or by an exception, whose traceback is on standard error. Python then joins all "
-                f"children that are not daemons, and {name} still waits for something from it."
-            ),
-            advice=(
-                "Read standard error first: after an exception, the lines that end the children "
-                "were skipped. Put those into a finally block, or start the children with "
-                "daemon=True, so that they are ended."
-            ),
-            headline=f"{parent} has come to its end and waits for {name}, which waits for it.",
-        )
+        return _ended_before_its_children(case, joining.process, name)
     others = others_that_wait(case.index, joining.process, joining.edge.tid)
     if others:
         return Mechanism(
@@ -518,6 +507,38 @@ def _joins_a_reader(case: Case, joining: Member, child: Member) -> Mechanism:
             "EOFError. A worker that should end by itself needs a get(timeout=...)."
         ),
         headline=f"{parent} waits for the exit of {name}, which waits for something from it.",
+    )
+
+
+def _ended_before_its_children(case: Case, parent: Process, name: str) -> Mechanism:
+    """The main thread of a parent has come to its end; by an exception, if its hook says so."""
+    error = next(
+        (
+            entry
+            for entry in reversed(case.index.entries("exception"))
+            if entry.process == parent.process and entry.details.get("where") == "main"
+        ),
+        None,
+    )
+    how = "has come to its end" if error is None else f"has raised {error.details.get('type')}"
+    end = (
+        "has come to its end: at its last line, by sys.exit, or by an exception, whose traceback "
+        "is on standard error"
+        if error is None
+        else "was ended by that exception"
+    )
+    first = "Read standard error first: after" if error is None else "Mend the line shown. After"
+    return Mechanism(
+        cause=(
+            f"The main thread of {called(parent)} {end}. Python then joins all children that are "
+            f"not daemons, and {name} still waits for something from it."
+        ),
+        advice=(
+            f"{first} an exception, the lines that end the children were skipped. Put those into a "
+            "finally block, or start the children with daemon=True, so that they are ended."
+        ),
+        evidence=() if error is None else evidence_of(error),
+        headline=f"{called(parent)} {how} and waits for {name}, which waits for it.",
     )
 
 

@@ -26,6 +26,7 @@ from tests.builders.snapshots import (
     found,
     history,
     line,
+    log,
     main,
     only,
     pid,
@@ -494,6 +495,14 @@ def test_a_program_at_its_end_that_joins_waiting_children_may_have_raised() -> N
     assert "by an exception, whose traceback is on standard error" in finding.cause
     assert "daemon=True" in finding.advice
 
+    words = "exception: main; TimeoutError; env 0 is late"
+    raised = log("exception", MAIN, words, where="main", type="TimeoutError")
+    known = only(standing_still.check, snapshot_of(*jobs, log=(raised,)))
+
+    assert "main (100) has raised TimeoutError and waits for actor 0 (300)" in known.summary
+    assert any(words in each for each in known.evidence)
+    assert "standard error" not in known.cause + known.advice
+
 
 def test_a_child_that_asks_its_parent_again_every_second_is_in_a_cycle_with_its_join() -> None:
     at_exit = ("multiprocessing/process.py:join", "multiprocessing/util.py:_exit_function")
@@ -504,7 +513,7 @@ def test_a_child_that_asks_its_parent_again_every_second_is_in_a_cycle_with_its_
         one(MAIN, waits_for_child(300), *at_exit, links=(socket(6, 701, 700),)),
         replace(one(300, asks, links=(socket(5, 700, 701),)), threads=(own,)),
     ]
-    job = with_shares(snapshot_of(*jobs), **{"p300": {doing: 1.0}})
+    job = with_shares(snapshot_of(*jobs), p300={doing: 1.0})
 
     def polled(read_ago_s: float, cpu_percent: float = 0.1) -> list[Finding]:
         past = history(
