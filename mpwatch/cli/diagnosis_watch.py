@@ -95,10 +95,10 @@ class DiagnosisWatch:
     def _affordable_s(self) -> float:
         """How long the watch may last for the answer to come within `ANSWER_S`.
 
-        After it everything is read once more and the report is made, which takes up to twice as
-        long as what came before.
+        After it everything is read once more and the report is made, which takes no longer than
+        what came before (half of it, measured at a load of 56 on two cores).
         """
-        return max(LEAST_S, ANSWER_S - 3 * self._spent_s)
+        return max(LEAST_S, ANSWER_S - 2 * self._spent_s)
 
     def is_enough(self) -> bool:
         """Whether the watch ends now, before its limit."""
