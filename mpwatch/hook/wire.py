@@ -186,7 +186,8 @@ number: a missing one was dropped before it could be sent), and:
 - `kill`: `pid`, `signal`, `site` ("guard.py:25"): this process has sent that signal, one that ends
   processes;
 - `exception`: `where` (name of the record kind, "main", "run", "resource sharer", "rendezvous",
-  "set_start_method", or "task" of a pool's worker, with `count` of those at this line so far),
+  "set_start_method", or "task" of a pool's worker, with `count` of those at this line so far, and
+  `pool`: "threads" if it is one of this process's own threads),
   `type`, `text`, `frames` (a list of [function, file, line], innermost first), `tid`, and if known
   `queue`, `loader`, `batch`, `worker_id`, `target`; of a process that could not be started `site`,
   `storages` and `path` to the part that holds them; of a start method that another had been chosen

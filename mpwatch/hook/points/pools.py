@@ -14,9 +14,11 @@ import itertools
 import operator
 import os
 import sys
+from collections import deque
 from types import FunctionType, MethodType
 
 from ..safe import foreign_exceptions
+from ..safe.exact import attributes, is_a
 from ..safe.one_call import through
 
 TYPE_CHECKING = False
@@ -143,6 +145,50 @@ def wrap_wrapping(original: Callable[..., Any], session: Context) -> Callable[..
             session.note("exception", tid=session.system.get_native_id(), **fields)
 
     return initialise
+
+
+def wrap_set_exception(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
+    """Note why calls in a pool of threads fail, where nothing has asked for their results yet.
+
+    The thread that ran the call passes its exception to the future: `concurrent.futures.thread` of
+    CPython 3.10 to 3.15. Processes are left to `wrap_wrapping`, which sees the traceback.
+    """
+    counts: dict[Any, int] = {}
+
+    def set_exception(self: Any, *args: Any, **kwargs: Any) -> Any:
+        fields = None
+        try:
+            is_task = bool(args) and sys._getframe(1).f_globals.get("__name__") == _THREADS
+            if is_task and is_a(args[0], BaseException) and not _is_asked(self):
+                fields = _failed_task(counts, args[0])
+        except Exception as error:
+            if not foreign_exceptions.is_ours(error):
+                raise
+        try:
+            result = original(self, *args, **kwargs)
+        except BaseException as error:
+            foreign_exceptions.unframe(error)
+            raise
+        if fields is not None:
+            tid = session.system.get_native_id()
+            session.note("exception", tid=tid, **{**fields, "pool": "threads"})
+        return result
+
+    return set_exception
+
+
+def _is_asked(future: Any) -> bool:
+    """Whether a thread waits for a future, or a callback is to see its result."""
+    known = attributes(future)
+    waiting = attributes(known.get("_condition")).get("_waiters")
+    return any(map(_has_any, (known.get("_done_callbacks"), known.get("_waiters"), waiting)))
+
+
+def _has_any(found: Any) -> bool:
+    return type(found) in (list, deque) and len(found) > 0
+
+
+_THREADS = "concurrent.futures.thread"
 
 
 def _failed_task(counts: dict[Any, int], error: BaseException) -> dict[str, Any] | None:

@@ -9,21 +9,25 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from mpwatch.diagnose.analysis.idle_time import mean_cpu_percent, quiet_s
+from mpwatch.describe.frames import own_frames
+from mpwatch.diagnose.analysis.idle_time import mean_cpu_percent, quiet_s, watched_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.mechanisms.cases import at_line
 from mpwatch.diagnose.analysis.process_queries import (
+    all_called,
     called,
     children_started_by,
     counted,
     family_head,
 )
-from mpwatch.diagnose.analysis.stack_patterns import main_thread
+from mpwatch.diagnose.analysis.shares import is_work, shares
+from mpwatch.diagnose.analysis.stack_patterns import calls, main_shape, main_thread
 from mpwatch.diagnose.analysis.waits.blockages import POLLS_PERCENT
 from mpwatch.diagnose.known_errors import number_of, place_of
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import LogEntry, Process
+from mpwatch.model.source import DroppedResult
 from mpwatch.model.units import seconds_text
 
 RULE = "task-errors-unread"
@@ -32,14 +36,20 @@ WAITS_S = 15.0
 POLL_S = 2.0
 """A longer sleep is a pause of the program rather than a loop that waits."""
 SHOWN = 3
+BUSY_SHARE = 0.1
+_POOL_THREAD = "concurrent/futures/thread.py:_worker"
 
 
 def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each process whose pool has tasks that have raised."""
     groups: defaultdict[ProcessId, list[LogEntry]] = defaultdict(list)
+    in_threads: list[LogEntry] = []
     for entry in index.entries("exception"):
         if entry.details.get("where") == "task":
             process = index.snapshot.get(entry.process)
+            if _is_in_threads(entry):
+                in_threads += [entry] if process is not None and not process.is_gone else []
+                continue
             head = family_head(index, process) if process is not None else None
             if head is not None and not head.is_gone:
                 groups[head.process].append(entry)
@@ -47,6 +57,139 @@ def check(index: Index) -> Iterator[Finding]:
         head = index.snapshot.get(identity)
         if head is not None:
             yield _finding(index, head, entries)
+    if in_threads:
+        yield _finding_of_threads(index, in_threads)
+    if not groups and not in_threads:
+        yield from _possible(index)
+
+
+def _is_in_threads(entry: LogEntry) -> bool:
+    return entry.details.get("pool") == "threads"
+
+
+def _finding_of_threads(index: Index, entries: Sequence[LogEntry]) -> Finding:
+    """The finding about calls in pools of threads, of all processes that have such."""
+    processes = [
+        process
+        for identity in dict.fromkeys(each.process for each in entries)
+        if (process := index.snapshot.get(identity)) is not None
+    ]
+    count, kinds = _count(entries), sorted({_error(each) for each in entries})
+    newest_s = index.snapshot.at_s - max(each.at_s for each in entries)
+    idle = [each for each in processes if _has_only_idle_threads(each)]
+    evidence = [_told(each) for each in _first_of_each(entries)[:SHOWN]]
+    if idle:
+        evidence.append(
+            f"{all_called(idle, SHOWN)}: the threads of that pool have nothing to do now, "
+            f"{seconds_text(newest_s)} after the last of these errors"
+        )
+    return Finding(
+        rule=RULE,
+        severity=Severity.INFO,
+        process=processes[0].process,
+        others=tuple(each.process for each in processes[1:]),
+        subject="threads",
+        summary=(
+            f"{counted(count, 'call')} in thread pools of {all_called(processes, SHOWN)} "
+            f"{'has' if count == 1 else 'have'} raised {', '.join(kinds[:SHOWN])}, and no code had "
+            "asked for the result"
+        ),
+        evidence=tuple(evidence),
+        cause=(
+            "The future keeps the exception to itself until result() is called, and nothing is "
+            "printed. A call that was to run for as long as the program (a loop that consumes a "
+            "queue) has ended with it, and the process lives on without it."
+        ),
+        advice=(
+            "Keep the futures and call result() on each, or add_done_callback with a function that "
+            "logs future.exception(). Catch and log what one item may raise inside of such a "
+            "loop, or run the loop in the main thread, so that the process ends with it."
+        ),
+    )
+
+
+def _has_only_idle_threads(process: Process) -> bool:
+    """Whether it has threads of a ThreadPoolExecutor, and all of them wait for a call."""
+    own = [each for each in process.threads if calls(own_frames(each.stack), _POOL_THREAD)]
+    return bool(own) and all(calls(own_frames(each.stack)[:1], _POOL_THREAD) for each in own)
+
+
+def _possible(index: Index) -> Iterator[Finding]:
+    """A finding where calls are started whose exceptions are raised nowhere, and none is at work.
+
+    Whether one of them has raised is not known without the hook.
+    """
+    for call in index.snapshot.dropped:
+        users = [each for each in index.snapshot.living() if _runs_file(each, call.file)]
+        in_threads = [each for each in users if _has_only_idle_threads(each)]
+        if call.method == "submit" and in_threads:
+            idle, what = in_threads, "the threads of its executor"
+        else:
+            idle = [each for each in users if _has_idle_workers(index, each)]
+            what = "the workers of its pool"
+        if idle and min(_idle_for_s(index, each) for each in idle) >= WAITS_S:
+            yield _possible_finding(idle, call, what)
+            return
+
+
+def _runs_file(process: Process, file: str) -> bool:
+    """Whether a stack of a process has a line of a file."""
+    return any(frame.file == file for thread in process.threads for frame in thread.stack)
+
+
+def _has_idle_workers(index: Index, head: Process) -> bool:
+    """Whether a process has a pool of processes, and all of its workers wait for a task now."""
+    workers = _workers_of(index, head)
+    return bool(workers) and all(main_shape(each) == "pool-idle" for each in workers)
+
+
+def _workers_of(index: Index, head: Process) -> list[Process]:
+    started = children_started_by(index, head)
+    return [each for each in started if each.role == "pool-worker" and not each.is_gone]
+
+
+def _idle_for_s(index: Index, process: Process) -> float:
+    """How long a process has been watched in which its pool did next to nothing.
+
+    0 where the workers are known to have computed for more than `BUSY_SHARE` of the time.
+    """
+    workers = _workers_of(index, process) or [process]
+    busy = [
+        share.share
+        for each in workers
+        for share in shares(index, each)
+        if is_work(share.activity) and share.activity.kind != "sleeping"
+    ]
+    return 0.0 if sum(busy) > BUSY_SHARE * len(workers) else watched_s(index)
+
+
+def _possible_finding(idle: Sequence[Process], call: DroppedResult, what: str) -> Finding:
+    names, file = all_called(idle, SHOWN), call.file.rpartition("/")[2]
+    return Finding(
+        rule=RULE,
+        severity=Severity.INFO,
+        process=idle[0].process,
+        others=tuple(each.process for each in idle[1:]),
+        subject=f"{file}:{call.line}",
+        summary=(
+            f"possible: calls that {names} {'starts' if len(idle) == 1 else 'start'} at "
+            f"{file}:{call.line} have raised unseen"
+        ),
+        evidence=(
+            f"{file}:{call.line} is `{call.statement.text}`: what it returns is dropped",
+            f"{what} have nothing to do",
+        ),
+        cause=(
+            "An exception of such a call is raised only where the program asks for its result, and "
+            "this one is asked nowhere: nothing is printed if it fails. Whether any has raised "
+            "cannot be seen from outside."
+        ),
+        advice=(
+            "Give apply_async an error_callback, or keep what it returns and call get() or "
+            "result() on each. With the hook (mpwatch run) such exceptions are named."
+        ),
+        is_doubtful=True,
+    )
 
 
 def _finding(index: Index, head: Process, entries: Sequence[LogEntry]) -> Finding:

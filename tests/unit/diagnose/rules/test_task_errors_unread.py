@@ -6,10 +6,13 @@ from typing import Any
 import pytest
 
 from mpwatch.diagnose.rules.exits import task_errors_unread
+from mpwatch.model.account import Activity
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import History
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import LogEntry, Process, Snapshot
+from mpwatch.model.source import DroppedResult, Statement
+from tests.builders.accounts import COMPUTES, with_shares
 from tests.builders.snapshots import (
     MAIN,
     NOW_S,
@@ -19,6 +22,7 @@ from tests.builders.snapshots import (
     log,
     main,
     only,
+    pid,
     process,
     snapshot_of,
     thread,
@@ -100,3 +104,76 @@ def test_errors_of_a_job_that_goes_on_are_information(still_works: Snapshot) -> 
 
 def test_other_exceptions_are_not_those_of_tasks() -> None:
     assert found(task_errors_unread.check, job(failed(where="QUEUE_GET")), quiet()) == []
+
+
+POOL_THREAD = "concurrent/futures/thread.py:_worker"
+
+
+def partition(number: int, *stack: str) -> Process:
+    """A process whose main thread sleeps, with one thread of an executor."""
+    own = thread(number, "train.py:run:25", waits=SLEEPS)
+    pool = thread(number + 50, *(stack or (POOL_THREAD,)), name="consume_0", waits=WAITS)
+    return process(number, "spawned", label=f"partition-{number}", threads=[own, pool])
+
+
+def test_exceptions_of_calls_in_threads_are_told_of_the_process_that_has_the_threads() -> None:
+    entries = [failed(worker=300, pool="threads"), failed(worker=301, pool="threads")]
+
+    finding = only(
+        task_errors_unread.check, snapshot_of(main(), partition(300), partition(301), log=entries)
+    )
+
+    assert finding.summary == (
+        "2 calls in thread pools of partition-300 (300) and partition-301 (301) have raised "
+        "ValueError, and no code had asked for the result"
+    )
+    assert finding.process == pid(300)
+    assert finding.severity is Severity.INFO
+    assert any("have nothing to do now, 60 s after" in each for each in finding.evidence)
+
+
+DROPPED = DroppedResult(
+    "/home/me/train.py", 23, "submit", Statement(23, "pool.submit(self._consume)")
+)
+APPLIED = DroppedResult(
+    "/home/me/train.py", 19, "apply_async", Statement(19, "self.pool.apply_async(compact, (n,))")
+)
+WATCHED = history(started_at_s=NOW_S - 30)
+
+
+def test_calls_whose_results_are_dropped_may_have_raised_where_no_thread_runs_one() -> None:
+    idle = snapshot_of(main(), partition(300), dropped=(DROPPED,))
+    busy = snapshot_of(
+        main(), partition(300, "train.py:_consume:9", POOL_THREAD), dropped=(DROPPED,)
+    )
+
+    finding = only(task_errors_unread.check, idle, WATCHED)
+
+    assert finding.summary == (
+        "possible: calls that partition-300 (300) starts at train.py:23 have raised unseen"
+    )
+    assert finding.is_doubtful
+    assert finding.severity is Severity.INFO
+    assert "cannot be seen from outside" in finding.cause
+    assert found(task_errors_unread.check, busy, WATCHED) == []
+    assert found(task_errors_unread.check, replace(idle, dropped=()), WATCHED) == []
+    assert found(task_errors_unread.check, idle, history(started_at_s=NOW_S - 5)) == []
+
+
+@pytest.mark.parametrize(("works", "is_told"), [(0.02, True), (0.5, False)])
+def test_tasks_whose_results_are_dropped_may_have_raised_where_workers_are_idle(
+    works: float, is_told: bool
+) -> None:
+    gets = ("multiprocessing/queues.py:get", "multiprocessing/pool.py:worker")
+    workers = [replace(worker(n), threads=(thread(n, *gets, waits=WAITS),)) for n in (200, 201)]
+    idle = snapshot_of(job().processes[0], *workers, dropped=(APPLIED,))
+    doing = {COMPUTES: works, Activity("idle", "waits for something to do"): 1 - works}
+    told = with_shares(idle, p200=doing, p201=doing)
+
+    assert bool(found(task_errors_unread.check, told, WATCHED)) is is_told
+
+
+def test_a_known_exception_is_told_in_place_of_a_possible_one() -> None:
+    known = replace(job(failed()), dropped=(APPLIED,))
+
+    assert "have raised unseen" not in only(task_errors_unread.check, known, WATCHED).summary

@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
+import traceback
+from concurrent import futures
 from signal import Signals
 from types import ModuleType
 from typing import Any
@@ -287,3 +290,41 @@ def test_a_signal_that_ends_a_process_is_noted_with_its_line() -> None:
     assert [entry.name for entry in raised.traceback][1:] == ["kill"]
     undo()
     assert module.kill is kill
+
+
+def test_an_exception_of_a_call_in_a_thread_is_noted_if_nothing_asks_for_it() -> None:
+    session: Any = Session()
+    before = futures._base.Future.set_exception
+    undo = POINTS["thread pool tasks"].install(futures._base, session)
+    is_asked = threading.Event()
+
+    def fail(wait: bool) -> None:
+        if wait:
+            is_asked.wait(20)
+        raise KeyError("ts")
+
+    try:
+        with futures.ThreadPoolExecutor(1) as pool:
+            futures.wait([pool.submit(fail, True)], timeout=0)
+            is_asked.set()
+            pool.submit(print).result()
+            (unread,) = session.notes
+
+            is_asked.clear()
+            asked = pool.submit(fail, True)
+            asked.add_done_callback(lambda future: None)
+            is_asked.set()
+            pool.submit(print).result()
+            futures.Future().set_exception(exception=KeyError("of the program"))
+    finally:
+        undo()
+
+    assert (unread["where"], unread["type"], unread["pool"]) == ("task", "KeyError", "threads")
+    assert unread["frames"][0][0] == "fail"
+    assert [entry.name for entry in traceback_of(asked)] == ["run", "fail"]
+    assert len(session.notes) == 1
+    assert futures._base.Future.set_exception is before
+
+
+def traceback_of(future: Any) -> list[Any]:
+    return list(traceback.extract_tb(future.exception().__traceback__))
