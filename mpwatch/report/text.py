@@ -46,9 +46,17 @@ from mpwatch.model.snapshot import Flow, Process, Segment, Snapshot, Thread
 from mpwatch.model.units import DASH, bytes_text, count_text, percent_text, seconds_text
 from mpwatch.model.waits import WaitChain, WaitEdge, WaitGraph, WaitLink
 from mpwatch.report.json import utc_text
-from mpwatch.report.table import Column, Emphasis, TextStyle, cell_width, cut, cut_start, table
+from mpwatch.report.table import (
+    PLAIN,
+    Column,
+    Emphasis,
+    TextStyle,
+    cell_width,
+    cut,
+    cut_start,
+    table,
+)
 
-PLAIN = TextStyle()
 THREADS_SHOWN = 6
 
 SEVERITY_EMPHASIS: Mapping[Severity, Emphasis] = {
