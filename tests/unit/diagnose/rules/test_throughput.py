@@ -11,7 +11,7 @@ from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.rules.results import shared_file_offset
 from mpwatch.diagnose.rules.throughput import loader_starvation, straggler_worker
-from mpwatch.model.account import Account
+from mpwatch.model.account import Account, Activity
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import History, Point, ProcessMetric
 from mpwatch.model.ids import ProcessId
@@ -257,6 +257,57 @@ def test_workers_that_cost_little_to_start_are_quiet(
     findings = found(loader_starvation.check, snapshot_of(main(), *epochs(*ages)), past)
 
     assert [each for each in findings if each.subject == "start-up"] == []
+
+
+def spawning(*ages_s: float) -> Snapshot:
+    """Sets of spawned workers; those of the last have no name yet, because they still import."""
+    workers = [replace(each, start_method="spawn") for each in epochs(*ages_s)]
+    starting = [replace(each, role="spawned", label=f"spawned {each.pid}") for each in workers[-2:]]
+    job = snapshot_of(main(), *workers[:-2], *starting)
+    found = {f"p{each.pid}": {IMPORTING: 1.0} for each in starting}
+    return with_shares(job, **found)
+
+
+IMPORTING = Activity("computing", "imports", place="main.py:5 <module>")
+
+
+def test_spawned_workers_replaced_in_each_epoch_are_seen_while_they_import() -> None:
+    """Two sets: the first began before the watch, the second has imported from its start."""
+    finding = only(loader_starvation.check, spawning(70, 25), first_batches(25, wait_s=26))
+
+    assert "starts its 2 workers again and again" in finding.summary
+    assert "56% of the time" in finding.summary
+    assert "workers were started by spawn 2 times in the last 70 s" in finding.evidence
+    assert "workers import modules at main.py:5 <module>" in finding.evidence
+    assert "imports torch and the modules of the program again" in finding.cause
+    assert "each item" not in finding.advice
+
+
+def test_children_of_unknown_purpose_are_no_workers_while_main_waits_for_no_batch() -> None:
+    assert found(loader_starvation.check, spawning(70, 25), first_batches(70, wait_s=30)) == []
+
+
+def test_a_set_that_has_crashed_or_that_lives_on_is_not_replaced_for_a_new_epoch() -> None:
+    numbers = first_batches(25, wait_s=26)
+    crashed = [
+        replace(each, ended=exited(each.process.pid, exit_code=1)) if each.is_gone else each
+        for each in epochs(70, 25)
+    ]
+    for workers in (crashed, epochs(70, 25, living=2), [*epochs(90, 70, 25, living=2)]):
+        findings = found(loader_starvation.check, snapshot_of(main(), *workers), numbers)
+        assert [each for each in findings if each.subject == "start-up"] == []
+
+
+def test_the_line_of_a_module_is_no_line_of_each_item() -> None:
+    """Workers that still import have made no batch that could be made faster."""
+    job = snapshot_of(main(), *two(*FETCHING_WORKER, still_s=0.1))
+    job = with_shares(job, **{f"p{n}": {IMPORTING: 1.0} for n in (200, 201)})
+
+    finding = only(loader_starvation.check, job, waits(main=0.9, w200=0.1, w201=0))
+
+    assert finding.summary.endswith("its 2 workers still import modules at main.py:5 <module>")
+    assert "each item" not in finding.advice
+    assert "more workers" not in (finding.cause + finding.advice).lower()
 
 
 def asking(number: int) -> Process:
