@@ -105,7 +105,7 @@ def _diagnose_dumps(paths: Sequence[str], arguments: argparse.Namespace) -> int:
         Failure: A path cannot be read, or none of the files is such a dump.
     """
     from mpwatch.collect.job.recorder_dumps import NotADump, read_dumps
-    from mpwatch.diagnose.analysis.distributed.recorded_ranks import findings_of
+    from mpwatch.diagnose.analysis.distributed.flight_recorder import findings_of
     from mpwatch.report import recorder_dumps as report
 
     with ProgressBar("reading the files of the ranks") as bar:

@@ -1,18 +1,25 @@
-"""Runs the rules on one snapshot after another and keeps their findings steady over time."""
+"""Runs every rule on one snapshot after another and keeps the findings steady over time."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from functools import partial
+from importlib import import_module
+from operator import attrgetter
+from pkgutil import walk_packages
+from types import ModuleType
+from typing import NamedTuple, TypeAlias
 
 from mpwatch.describe.findings import effects_below_causes
+from mpwatch.diagnose import rules
 from mpwatch.diagnose.analysis.account import EVERY_S, MANY, advanced
 from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.source import quotes_for
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.consequences import DEATHS, ONLY_ALONE, with_causes
-from mpwatch.diagnose.registry import RULES, Rule
+from mpwatch.diagnose.known_errors import KNOWN_ERRORS, KnownError, known_error
 from mpwatch.model.account import Account
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
@@ -51,7 +58,38 @@ share wavers: what has held for most of the time since it was found still says w
 MISSES = 4
 """A share has to be below its threshold in so many runs, however far apart they are."""
 
+Check: TypeAlias = Callable[[Index], Iterator[Finding]]
 _Key: TypeAlias = tuple[str, ProcessId | None, int | None, str]
+
+
+class Rule(NamedTuple):
+    """One failure that can be recognised."""
+
+    id: str
+    check: Check
+
+
+def _check_message(known: KnownError, index: Index) -> Iterator[Finding]:
+    return known_error(known, index.snapshot)
+
+
+def rule_modules() -> Iterator[ModuleType]:
+    """The modules in the folders of `rules`, one for each rule."""
+    for found in walk_packages(rules.__path__, f"{rules.__name__}."):
+        if not found.ispkg:
+            yield import_module(found.name)
+
+
+RULES: tuple[Rule, ...] = tuple(
+    sorted(
+        (
+            *(Rule(module.RULE, module.check) for module in rule_modules()),
+            *(Rule(known.rule, partial(_check_message, known)) for known in KNOWN_ERRORS),
+        ),
+        key=attrgetter("id"),
+    )
+)
+"""Every rule and every known error message, sorted by id."""
 
 
 @dataclass(slots=True)
@@ -176,7 +214,10 @@ class Engine:
         """The findings of all rules; a rule that raises becomes a finding."""
         for rule in self._rules:
             try:
-                yield from rule.check(index)
+                for finding in rule.check(index):
+                    yield replace(
+                        finding, evidence=(*finding.evidence, *quotes_for(index, finding))
+                    )
             except Exception as error:  # noqa: BLE001 - one broken rule must not silence the others
                 yield _failure_of(rule.id, error)
 

@@ -10,6 +10,7 @@ from mpwatch.hook import wire
 from mpwatch.model.collectives import NcclStatus
 from mpwatch.model.ids import HookState, ProcessId
 from mpwatch.model.samples import Ended, StacksTaken, TreeSample
+from mpwatch.model.source import SourceRead
 
 SENDS = (wire.SHARE, wire.CUDA_SHARE)
 RECEIPTS = (wire.REBUILD, wire.CUDA_REBUILD)
@@ -117,4 +118,5 @@ Input: TypeAlias = (
     | HookGauges
     | HookStatus
     | NcclStatus
+    | SourceRead
 )

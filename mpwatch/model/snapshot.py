@@ -17,6 +17,7 @@ from mpwatch.model.host import HostSample
 from mpwatch.model.ids import HookState, ProcessId, Role, SegmentId, SegmentKind
 from mpwatch.model.progress import ProgressSource
 from mpwatch.model.samples import Ended, Frame, GpuSample, ProcSample, StackSource, WaitedOn
+from mpwatch.model.source import DroppedResult, SourceLine
 from mpwatch.model.waits import WaitGraph
 
 SourceMode: TypeAlias = Literal["live", "paused", "replay", "ended"]
@@ -329,6 +330,10 @@ class Snapshot:
     """The unit of the cpu counters in samples."""
     nccl: NcclStatus | None = None
     """What NCCL says of its communicators, while ranks are stalled and it answers."""
+    source: tuple[SourceLine, ...] = ()
+    """The program's own lines at which stacks were taken, as far as their files could be read."""
+    dropped: tuple[DroppedResult, ...] = ()
+    """Calls in these files that start a task and drop its result."""
     mode: SourceMode = "live"
     playback: Playback | None = None
     """Set by replays only."""

@@ -26,8 +26,7 @@ from mpwatch.collect.process.identify import identify
 from mpwatch.diagnose.analysis.account import advanced
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
-from mpwatch.diagnose.engine import Engine
-from mpwatch.diagnose.registry import RULES
+from mpwatch.diagnose.engine import RULES, Engine
 from mpwatch.model.account import Account
 from mpwatch.observe.state.fold import Fold
 

@@ -35,7 +35,7 @@ from typing import IO, NamedTuple
 from textual.message import Message
 
 from mpwatch import __version__
-from mpwatch.diagnose.analysis.distributed.collectives import STUCK
+from mpwatch.diagnose.analysis.distributed.flight_recorder import STUCK
 from mpwatch.nodes.across.judge import JobJudge
 from mpwatch.nodes.head.view import NodeView
 from mpwatch.nodes.job_source import JobState, LiveJobSource

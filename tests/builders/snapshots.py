@@ -10,8 +10,8 @@ from typing import Any
 from mpwatch.diagnose.analysis.account import advanced
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
+from mpwatch.diagnose.engine import RULES
 from mpwatch.diagnose.known_errors import tags_of
-from mpwatch.diagnose.registry import RULES
 from mpwatch.model.account import Account
 from mpwatch.model.findings import Finding
 from mpwatch.model.history import History, HostMetric, Point, ProcessMetric

@@ -10,9 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from mpwatch.describe.frames import frame_words, own_frames
-from mpwatch.diagnose.analysis import callers
-from mpwatch.diagnose.analysis.distributed.rank_waits import ITS_RANKS, MACHINES, OTHERS, STORE
-from mpwatch.diagnose.analysis.distributed.ranks import BACKWARD, has_group, waits_in_backward
+from mpwatch.diagnose.analysis.distributed.ranks import (
+    BACKWARD,
+    ITS_RANKS,
+    MACHINES,
+    OTHERS,
+    STORE,
+    has_group,
+    waits_in_backward,
+)
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, TRACED_S
 from mpwatch.diagnose.analysis.stack_patterns import (
@@ -28,6 +34,7 @@ from mpwatch.diagnose.analysis.waits.edges import surroundings
 from mpwatch.diagnose.analysis.waits.file_locks import LOCK_FILE, LOCK_ON
 from mpwatch.diagnose.analysis.waits.providers import RECENT_S
 from mpwatch.model.account import (
+    CALLERS_S,
     COPYING,
     DESCRIPTORS,
     IMPORTS,
@@ -37,6 +44,7 @@ from mpwatch.model.account import (
     SYNC_CALLS,
     Account,
     Activity,
+    Callers,
     ProcessAccount,
     Target,
     ThreadAccount,
@@ -66,6 +74,9 @@ GIL_POLL_S = 0.05
 28 ms on a loaded machine."""
 _FUTEX_WAIT_BITSET = 9
 RUNS_PERCENT = 20.0
+CALLERS_DEPTH = 64
+"""Calls that are compared, from the outermost on."""
+_INSTALLED = ("site-packages", "dist-packages")
 MOSTLY_RUNS = 0.8
 """A thread that so large a part of the readings found running hardly waits."""
 
@@ -259,8 +270,36 @@ def _with_callers(account: ThreadAccount, thread: Thread, at_s: float) -> Thread
     """The account with the stack of its thread, if that shows where it computes."""
     if account.now.kind not in RUNNING_KINDS or not account.now.place:
         return account
-    found = callers.advanced(account.callers, thread, at_s)
+    found = advanced_callers(account.callers, thread, at_s)
     return account if found is account.callers else account._replace(callers=found)
+
+
+def advanced_callers(
+    before: tuple[Callers, ...], thread: Thread, at_s: float
+) -> tuple[Callers, ...]:
+    """The calls that a computing thread does not leave, with one more stack of it.
+
+    Args:
+        before: As far as they were known.
+        thread: A thread whose stack shows where it computes.
+        at_s: The time of the reading, monotonic seconds.
+
+    Returns:
+        The same if the stack is not a new one. Two stretches of time are kept, so that there are
+        always `CALLERS_S` seconds of stacks while the older ones are forgotten.
+    """
+    taken_s = at_s - (thread.stack_age_s or 0.0)
+    if before and taken_s <= before[-1].taken_s:
+        return before
+    frames = tuple(reversed(own_frames(thread.stack)[-CALLERS_DEPTH:]))
+    is_installed = any(part in frames[-1].file for part in _INSTALLED)
+    one = Callers(taken_s, taken_s, frames, 1, int(is_installed))
+    if not before or taken_s - before[-1].taken_s > CALLERS_S:
+        return (one,)
+    last = before[-1]
+    if taken_s - last.since_s > CALLERS_S:
+        return last, one
+    return *before[:-1], last.with_later(one)
 
 
 def _basis(thread: Thread, edge: WaitEdge | None) -> tuple[object, ...]:

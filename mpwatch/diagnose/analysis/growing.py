@@ -23,6 +23,7 @@ from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.newest import own_place
 from mpwatch.diagnose.analysis.process_queries import (
     WORK_ROLES,
+    YOUNG_S,
     age_s,
     all_called,
     called,
@@ -52,8 +53,6 @@ from mpwatch.model.units import bytes_text
 MIB = 1 << 20
 START_S = 15.0
 """What has risen since a process was this young may be its start: reading a data set, say."""
-YOUNG_S = 60.0
-"""A process of less than this age may be starting its workers: 64 with spawn take half a minute."""
 
 Resource: TypeAlias = Literal[
     "child processes", "threads", "queue", "descriptors", "mappings", "memory"

@@ -12,6 +12,8 @@ from mpwatch.model.snapshot import Process
 
 STALLED_S = 8.0
 """A process without progress for this long is stalled. Longer than a DataLoader's polls of 5 s."""
+STUCK_S = 6.0
+"""So long is enough where the stacks already show a wait that nothing ends."""
 TICK_S = 0.02
 """CPU time between two readings that counts as progress: a poll costs less."""
 
@@ -200,3 +202,19 @@ def waiting_s(process: Process, history: History) -> float:
             break
         since_s = point.at_s
     return 0.0 if since_s is None else series[-1].at_s - since_s
+
+
+def last_transfer_s(index: Index, process: Process) -> float:
+    """When a process has last read, written, or made progress that its hook counts.
+
+    What a process with a hook writes is what its hook sends as well, so that only reads and
+    progress count there. Infinity where that is not known: the first point of a series is that of
+    the first reading.
+    """
+    written = index.history.of(process.process, "written_bytes")
+    read = index.history.of(process.process, "main_read_bytes")
+    if not written:
+        return float("inf")
+    wrote = written[:1] if process.hook.state == "ready" else written[-1:]
+    counted = [each.last_s for each in index.snapshot.progress if each.process == process.process]
+    return max([*counted, *(point.at_s for point in (*wrote, *read[-1:]))])

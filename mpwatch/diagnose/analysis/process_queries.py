@@ -87,6 +87,9 @@ def is_sibling(index: Index, one: Process, other: Process) -> bool:
     return family_head(index, one) == family_head(index, other)
 
 
+YOUNG_S = 60.0
+"""A younger process may still be starting: a child of spawn imports torch, on a loaded machine for
+longer than elsewhere, and 64 workers started by spawn take half a minute."""
 TRACED_S = 3.0
 """py-spy stops a process for less than this; a shorter stop is not the program's own time."""
 

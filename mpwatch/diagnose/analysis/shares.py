@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import NamedTuple, TypeAlias
 
-from mpwatch.describe.account import sentence
+from mpwatch.describe.account import LEAST_STACKS, inside_words, sentence
 from mpwatch.describe.processes import unique_names
+from mpwatch.diagnose.analysis.idle_time import last_transfer_s, quiet_s
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES
 from mpwatch.model.account import (
@@ -29,9 +30,19 @@ from mpwatch.model.progress import BUCKET_S
 from mpwatch.model.snapshot import Process
 
 READINGS = 6
+LOSS_READINGS = 12
+"""With fewer readings of a thread, it is not said that it loses time."""
 OBSERVED_S = 8.0
 """With less observed time, or fewer readings, a share means nothing."""
 MOST_SHARE = 0.98
+SHORT_OF_CORES = 0.25
+"""Processes that wait for a free core this part of the time leave none for further ones."""
+COMPUTES = 0.9
+"""The share of its time in which a main thread computes, or waits for a core to, and no other."""
+LIBRARY_SHARE = 0.2
+"""More stacks in installed packages are those of numbers that are computed, as in a training."""
+QUIET_S = 5.0
+"""The others have waited for so long: a pause between two rounds is shorter."""
 KNOWN = 0.2
 """Lines are named where they are known of this part of the work."""
 
@@ -338,3 +349,59 @@ def imported_until_s(index: Index, process: Process) -> float | None:
         if any(activity.what == IMPORTS for activity in bucket.tally.seen):
             return (bucket.number + 1) * BUCKET_S
     return None
+
+
+class Computation(NamedTuple):
+    """A main thread that computes in one function of the program and does nothing else."""
+
+    process: Process
+    function: str
+    """`fit (a.py), called at b.py:9 main`."""
+    for_s: float
+    stacks: int
+
+
+def lonely_computations(index: Index, at_least_s: float) -> Iterator[Computation]:
+    """Processes that compute in Python alone, read and write nothing, while no other one works.
+
+    A single stack shows one line of a loop. The calls in which many stacks of a minute agree show
+    the loop itself, or the long computation: the innermost of them is what does not return.
+
+    Whether such a computation ends cannot be seen from outside of it.
+    """
+    found = [
+        one
+        for process in index.snapshot.living()
+        if process.role not in SERVICE_ROLES
+        and (one := _computation(index, process, at_least_s)) is not None
+    ]
+    known = {one.process.process for one in found}
+    for process in index.snapshot.living() if found else ():
+        if process.process not in known and process.role not in SERVICE_ROLES:
+            quiet = quiet_s(process, index)
+            if quiet is None or quiet < QUIET_S:
+                return
+    yield from found
+
+
+def _computation(index: Index, process: Process, at_least_s: float) -> Computation | None:
+    """What the main thread of a process has computed, without any progress, for some seconds."""
+    account = index.snapshot.account.processes.get(process.process)
+    if account is None or not account.uncounted or not account.uncounted[0].callers:
+        return None
+    inside = account.main.inside()
+    if inside is None or inside.stacks < LEAST_STACKS:
+        return None
+    at_s = index.snapshot.at_s
+    for_s = at_s - max(inside.since_s, last_transfer_s(index, process))
+    shares = account.main.last_minute().shares()
+    # On a loaded machine it waits for a free core as well.
+    busy = sum(share for doing, share in shares if doing.kind == "computing" or doing == NO_CORE)
+    is_recent = at_s - inside.taken_s < at_least_s / 2
+    is_own = inside.installed <= LIBRARY_SHARE * inside.stacks
+    if for_s < at_least_s or not (is_recent and is_own):
+        return None
+    if busy < COMPUTES:
+        return None
+    words = inside_words(inside)
+    return Computation(process, words, for_s, inside.stacks) if words else None

@@ -5,6 +5,7 @@ Checked against torch 2.13 and CPython 3.11; line numbers move between versions,
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias
 
@@ -66,7 +67,12 @@ COLLECTIVES = frozenset(
         "send",
     )
 )
+BUFFERS = "the broadcast of buffers in a forward pass"
+"""DistributedDataParallel makes it at each forward pass in training (torch 2.13)."""
 _C10D = "distributed_c10d.py"
+_WRAPPERS = (_C10D, "/c10d_logger.py", "/contextlib.py", "/nn/parallel/distributed.py")
+"""Files between a collective and the public function of torch that calls it (torch 2.13)."""
+_DDP = "/nn/parallel/distributed.py"
 
 
 def _functions(frames: Sequence[Frame]) -> frozenset[str]:
@@ -224,11 +230,20 @@ def _runs_a_task(frames: Sequence[Frame]) -> bool:
 
 
 def collective_of(frames: Sequence[Frame]) -> str | None:
-    """Name of the collective that a rank is in: `all_reduce`; `None` if it is in none."""
+    """Name of the collective that a rank is in, as it was called; `None` if it is in none.
+
+    `gather_object`, not the `all_gather` of sizes that it begins with; `BUFFERS` in the forward
+    pass of DistributedDataParallel.
+    """
+    found = None
     for frame in frames:
         if frame.function in COLLECTIVES and frame.file.endswith(_C10D):
-            return frame.function
-    return None
+            found = frame.function
+        elif found is not None and not frame.file.endswith(_WRAPPERS):
+            break
+        elif frame.function == "_sync_buffers" and frame.file.endswith(_DDP):
+            return BUFFERS
+    return found
 
 
 _TRANSFERS: Mapping[str, str] = {
@@ -355,3 +370,45 @@ def has_stacks(process: Process) -> bool:
 def user_frame(frames: Sequence[Frame]) -> Frame | None:
     """The innermost frame of the user's own code."""
     return next((frame for frame in own_frames(frames) if not is_library(frame)), None)
+
+
+CUDA_FRAMES = 4
+"""Frames from the innermost in which a call of torch's CUDA module or of the driver is looked for.
+
+`torch.cuda.synchronize` and `Stream.synchronize` are one frame in torch 2.1 to 2.13, with a context
+manager below; py-spy adds the native frames of the runtime and the driver.
+"""
+ASLEEP_S = 2.0
+"""A thread that sleeps in native code for less than this waits for ordinary kernels."""
+_CUDA_CALL = re.compile(r"(?:cuda|cu|nccl)[A-Z]\w*")
+"""Functions of the CUDA runtime, the driver and NCCL: cudaFree, cuStreamSynchronize, ncclSend."""
+_UNEXPLAINED_WAITS = ("futex", "poll", "unknown")
+"""As which the blocking calls of the CUDA driver appear in `/proc/PID/task/TID/syscall`."""
+
+
+def cuda_call(thread: Thread) -> Frame | None:
+    """The frame from which a thread calls CUDA, or may call it; `None` if it does not.
+
+    A Python stack does not show calls into C, such as `loss.item()`. A thread that sleeps in native
+    code below a frame of the program or of torch is therefore taken to wait for the GPU.
+    """
+    own = own_frames(thread.stack)
+    if not own:
+        return None
+    for frame in own[:CUDA_FRAMES]:
+        if _CUDA_CALL.match(frame.function) or "/torch/cuda/" in frame.file:
+            return frame
+    if collective_of(tuple(own)) is not None:
+        return own[0]
+    return own[0] if _sleeps_unexplained(thread) and _calls_native(own) else None
+
+
+def _sleeps_unexplained(thread: Thread) -> bool:
+    if thread.state not in "SD" or (thread.still_s or 0.0) < ASLEEP_S:
+        return False
+    return thread.waits_on is None or thread.waits_on.kind in _UNEXPLAINED_WAITS
+
+
+def _calls_native(own: Sequence[Frame]) -> bool:
+    """Whether the innermost frame is of the program or of torch, not of the standard library."""
+    return not is_library(own[0]) or "/torch/" in own[0].file

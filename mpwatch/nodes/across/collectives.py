@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
-from mpwatch.diagnose.analysis.distributed.collectives import MISMATCH, ONE_SHAPE, STUCK
+from mpwatch.diagnose.analysis.distributed.flight_recorder import MISMATCH, ONE_SHAPE, STUCK
 from mpwatch.diagnose.analysis.distributed.ranks import ALL_INSIDE_S, ALL_STALLED_S, WORKING_S
 from mpwatch.diagnose.analysis.idle_time import STALLED_S
 from mpwatch.model.findings import Severity

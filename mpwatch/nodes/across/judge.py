@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mpwatch.diagnose.analysis.distributed.collectives import MISMATCH, STUCK
+from mpwatch.diagnose.analysis.distributed.flight_recorder import MISMATCH, STUCK
 from mpwatch.nodes.across import ray_calls
 from mpwatch.nodes.across.collectives import of_collectives
 from mpwatch.nodes.across.finding import JobFinding

@@ -11,9 +11,14 @@ import msgspec
 from mpwatch.describe.findings import unresolved
 from mpwatch.describe.frames import RAY_WORKER_FILE, waits_for_ray_call
 from mpwatch.describe.processes import process_state, unique_names
-from mpwatch.diagnose.analysis.distributed.collectives import number_of, recorded
-from mpwatch.diagnose.analysis.distributed.rank_waits import is_rank
-from mpwatch.diagnose.analysis.distributed.ranks import called_at, has_group, is_joining, place_of
+from mpwatch.diagnose.analysis.distributed.flight_recorder import number_of, recorded
+from mpwatch.diagnose.analysis.distributed.ranks import (
+    called_at,
+    has_group,
+    is_joining,
+    is_rank,
+    place_of,
+)
 from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.stack_patterns import has_stacks, main_thread

@@ -17,6 +17,7 @@ from mpwatch.model.samples import StacksTaken
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.observe.sources.attach_schedule import Inject, Injection
 from mpwatch.observe.sources.collectors import Collectors, InputQueue
+from mpwatch.observe.sources.source_reads import SourceReads
 from mpwatch.observe.sources.stack_schedule import (
     StackRequest,
     StackSchedule,
@@ -145,6 +146,7 @@ class Observer:
         self._gauges_asked_s: dict[ProcessId, float] = {}
         self._worker_servers = WorkerServers(self._queue.put)
         self._nccl = NcclStatuses(self._queue.put)
+        self._source = SourceReads(self._queue.put)
 
     # --- the loop --------------------------------------------------------------------------------
 
@@ -200,6 +202,7 @@ class Observer:
             self.apply(each)
             if isinstance(each, StacksTaken):
                 self.stacks.received(each)
+                self._source.received(each)
         if self._injection is not None:
             for each in finished:
                 if isinstance(each, HookStatus):
@@ -222,6 +225,12 @@ class Observer:
         end_s = self._clock() + seconds
         while self._collectors.are_hooks_behind and (left_s := end_s - self._clock()) > 0:
             self.poll(min(self._poll_s(), left_s))
+
+    def wait_for_source(self, limit_s: float) -> None:
+        """Wait until the source of the lines in all stacks was read, at most this long."""
+        self._source.start_due(self._fold.snapshot())
+        self._source.wait(limit_s)
+        self.poll(0.0)
 
     def apply(self, input: Input) -> None:
         """Keep one input and fold it."""
@@ -302,6 +311,7 @@ class Observer:
     def close(self) -> None:
         """Close all connections; stacks that are being taken are not waited for."""
         self._threads.stop()
+        self._source.stop()
         self._collectors.close()
 
     def _read_next(self) -> float | None:
@@ -315,6 +325,7 @@ class Observer:
         self.ask_gauges()
         self._worker_servers.start_due(self._fold.snapshot())
         self._nccl.start_due(self._fold.snapshot())
+        self._source.start_due(self._fold.snapshot())
         return cost_s
 
     def _take_between(self) -> None:

@@ -15,6 +15,7 @@ from mpwatch.model.history import History
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended, ProcSample, StackSample, StacksTaken, TreeSample
 from mpwatch.model.snapshot import Process, Segment, Snapshot
+from mpwatch.model.source import DroppedResult, SourceLine, SourceRead
 from mpwatch.observe.state.child_targets import TargetTable
 from mpwatch.observe.state.event_log import EventLog, HookStateLog, note_words
 from mpwatch.observe.state.flows import FlowTable
@@ -55,6 +56,8 @@ class Fold:
         self._segment_table = SegmentTable()
         self._targets = TargetTable()
         self._nccl: NcclStatus | None = None
+        self._source: dict[tuple[str, int, str], SourceLine] = {}
+        self._dropped: list[DroppedResult] = []
 
     def apply(self, input: Input) -> None:
         """Apply one input; one about an unknown process is kept until it is known."""
@@ -70,6 +73,11 @@ class Fold:
                 self._add_stacks(input)
             case NcclStatus():
                 self._nccl = input if input.answer is not None else None
+            case SourceRead():
+                self._source.update(
+                    {(each.file, each.line, each.function): each for each in input.lines}
+                )
+                self._dropped.extend(input.dropped)
             case _:
                 self._processes.changed(input.process, self._at_s)
                 self._add_from_hook(input)
@@ -267,6 +275,8 @@ class Fold:
             errors=self._log.errors,
             ticks_per_s=tree.ticks_per_s,
             nccl=self._nccl,
+            source=tuple(self._source.values()),
+            dropped=tuple(self._dropped),
             problems=(*tree.problems, *tree.host.problems),
         )
 

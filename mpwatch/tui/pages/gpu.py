@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from mpwatch.diagnose.analysis.cuda_calls import reason_not_to_lock_allocator
+from mpwatch.describe.frames import frame_words
+from mpwatch.diagnose.analysis.stack_patterns import cuda_call
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import GpuSample
 from mpwatch.model.snapshot import GpuUse, Process
@@ -28,6 +29,8 @@ COLUMNS = (
     ScreenColumn("POWER", 6, align="right", keep=3),
     ScreenColumn("", 1, keep=0, grows=True),
 )
+STACK_AGE_S = 5.0
+"""An older stack no longer says what a thread does now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +147,25 @@ def allocator_request(view: SnapshotView) -> AllocatorRequest:
         else:
             left_out.append((process, reason))
     return AllocatorRequest(tuple(asked), tuple(left_out))
+
+
+def reason_not_to_lock_allocator(process: Process, at_s: float) -> str | None:
+    """Why the lock of torch's CUDA allocator may not be free in a process; `None` if it should be.
+
+    Args:
+        process: A process with a hook.
+        at_s: The time of the snapshot.
+    """
+    taken_s = [t.stack_at_s for t in process.threads if t.stack and t.stack_at_s is not None]
+    if not taken_s:
+        return "no stack of it was taken"
+    if at_s - max(taken_s) > STACK_AGE_S:
+        return f"its last stack is older than {STACK_AGE_S:g} s"
+    for thread in process.threads:
+        frame = cuda_call(thread)
+        if frame is not None:
+            return f"{thread.name} is in {frame_words(frame)}"
+    return None
 
 
 def request_words(request: AllocatorRequest) -> str:

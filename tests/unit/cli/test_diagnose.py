@@ -10,8 +10,7 @@ import pytest
 
 from mpwatch.cli import main
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.engine import Engine
-from mpwatch.diagnose.registry import RULES, Rule
+from mpwatch.diagnose.engine import RULES, Engine, Rule
 from mpwatch.model.findings import Finding
 from mpwatch.model.samples import Ended
 from mpwatch.observe.recording.file import RecordingWriter

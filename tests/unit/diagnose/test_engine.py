@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from mpwatch.diagnose.analysis.account import EVERY_S, MANY
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.engine import LINGER_S, RULE_FAILED, SHOWN_RESOLVED_S, Engine
-from mpwatch.diagnose.registry import RULES, Rule
+from mpwatch.diagnose.engine import LINGER_S, RULE_FAILED, RULES, SHOWN_RESOLVED_S, Engine, Rule
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import LogEntry, Snapshot
+from mpwatch.model.source import SourceLine, Statement
 from mpwatch.model.waits import WaitGraph
 from tests.builders.snapshots import NO_HISTORY, NOW_S, main, pid, process, snapshot_of
 
@@ -374,3 +374,29 @@ def test_a_doubtful_finding_that_is_more_severe_stays_first() -> None:
     watched = engine([finding("a", is_doubtful=True), finding("b", Severity.INFO)])
 
     assert [f.rule for f in look(watched, 0)] == ["a", "b"]
+
+
+def test_the_source_of_the_lines_that_a_finding_names_is_evidence() -> None:
+    said = replace(
+        finding("a"), cause="it waits at train.py:9 save, called from main.py:3 <module>"
+    )
+    save = SourceLine(
+        "/home/me/train.py",
+        9,
+        "save",
+        Statement(9, "dist.barrier()"),
+        within=(Statement(4, "for epoch in epochs:"),),
+        after=(Statement(6, "if self.rank: return"),),
+    )
+    module = SourceLine("/home/me/main.py", 3, "<module>", Statement(3, "main()"))
+    job = snapshot_of(main(), source=(save, module))
+    two_of_a_name = replace(job, source=(save, replace(save, file="/home/you/train.py")))
+
+    (quoted,) = findings(engine([said]), job)
+    (unquoted,) = findings(engine([said]), two_of_a_name)
+
+    assert quoted.evidence == (
+        "seen",
+        "train.py:9 is `dist.barrier()`, after `if self.rank: return` in line 6",
+    )
+    assert unquoted.evidence == ("seen",)

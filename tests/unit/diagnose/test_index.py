@@ -18,7 +18,7 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     user_frame,
 )
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
-from mpwatch.diagnose.registry import RULES
+from mpwatch.diagnose.engine import RULES
 from mpwatch.model.history import History, Point
 from mpwatch.model.ids import SegmentId
 from mpwatch.model.samples import Frame, WaitedOn

@@ -16,8 +16,7 @@ from typing import TypeAlias
 import pytest
 
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.engine import Engine
-from mpwatch.diagnose.registry import RULES, Rule
+from mpwatch.diagnose.engine import RULES, Engine, Rule
 from mpwatch.model.findings import Finding
 from mpwatch.model.history import History
 from mpwatch.model.snapshot import Snapshot

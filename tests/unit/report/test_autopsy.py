@@ -13,8 +13,7 @@ import pytest
 
 from mpwatch.collect.process.procfs import read_stat
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.engine import Engine
-from mpwatch.diagnose.registry import Rule
+from mpwatch.diagnose.engine import Engine, Rule
 from mpwatch.hook import wire
 from mpwatch.model.findings import Finding
 from mpwatch.model.ids import ProcessId

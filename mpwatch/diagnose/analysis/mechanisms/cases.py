@@ -15,7 +15,7 @@ from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.waits import WaitChain, WaitEdge, WaitGraph
 
 NAMED = 4
-"""Processes that are named one by one."""
+"""Processes, threads, or ways in which they ended, that one sentence names."""
 QUEUE_ITEM = "an item of a queue"
 """What the account of time calls a wait in Queue.get."""
 READS = ("pipe-read", "socket-read", "poll")

@@ -18,9 +18,11 @@ from mpwatch.diagnose.analysis.mechanisms.among_threads import (
     LOOP_BLOCKED,
     idle_loop,
     only_a_callback,
+    waits_for_an_interrupted_holder,
     waits_for_own_threads,
 )
 from mpwatch.diagnose.analysis.mechanisms.cases import (
+    NAMED,
     QUEUE_ITEM,
     READS,
     Case,
@@ -31,11 +33,8 @@ from mpwatch.diagnose.analysis.mechanisms.cases import (
     gets_from_queue,
     with_sigterm,
 )
-from mpwatch.diagnose.analysis.mechanisms.interruptions import waits_for_an_interrupted_holder
 from mpwatch.diagnose.analysis.mechanisms.kept_locks import kept_file_lock
-from mpwatch.diagnose.analysis.mechanisms.managed import managed
-from mpwatch.diagnose.analysis.mechanisms.serving import one_at_a_time
-from mpwatch.diagnose.analysis.mechanisms.stores import unset_key
+from mpwatch.diagnose.analysis.mechanisms.servers import managed, one_at_a_time, unset_key
 from mpwatch.diagnose.analysis.mechanisms.unreleased import unreleased
 from mpwatch.diagnose.analysis.pipes import channels_among
 from mpwatch.diagnose.analysis.process_queries import (
@@ -73,8 +72,6 @@ from mpwatch.model.waits import WaitChain, WaitGraph
 
 _AT_EXIT = "util.py:_exit_function"
 """What joins the children of a program that has come to its end (multiprocessing)."""
-NAMED = 4
-"""Processes, or ways in which they ended, that one sentence names."""
 
 
 def mechanism_of(index: Index, waits: WaitGraph, chain: WaitChain) -> Mechanism | None:

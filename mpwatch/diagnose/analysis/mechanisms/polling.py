@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words
-from mpwatch.diagnose.analysis.callers import last_transfer_s
-from mpwatch.diagnose.analysis.idle_time import mean_cpu_percent, quiet_s
+from mpwatch.diagnose.analysis.idle_time import last_transfer_s, mean_cpu_percent, quiet_s
 from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.mechanisms.cases import NAMED
 from mpwatch.diagnose.analysis.process_queries import (
     SERVICE_ROLES,
     age_s,
@@ -36,7 +36,6 @@ POLLS_S = 20.0
 """Until then, a job that only polls is not reported."""
 WORKS_FAULTS = 64
 """A process that has taken so many pages within `POLLS_S` does something in its loop."""
-NAMED = 4
 
 
 class InVain(NamedTuple):

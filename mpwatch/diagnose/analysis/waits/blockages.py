@@ -69,6 +69,8 @@ MOSTLY = 0.9
 LOOPS_S = 20.0
 LEFT_S = 1.0
 """A thread that has slept at one line for `LOOPS_S`, with less than this left, sleeps in a loop."""
+USUAL_FACTOR = 1.5
+"""A pause that is this many times longer than any before (`usual_pause_s`) is not a usual one."""
 LEAST_S = 2.5
 """A shorter wait is not followed: most chains of a healthy job are younger."""
 

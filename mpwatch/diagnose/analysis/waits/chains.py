@@ -12,7 +12,7 @@ from mpwatch.diagnose.analysis.pipes import channels_among
 from mpwatch.diagnose.analysis.stack_patterns import main_thread
 from mpwatch.diagnose.analysis.waits.edges import ReadContext, blocked_for_s, edges_of, surroundings
 from mpwatch.diagnose.analysis.waits.file_locks import LOCK_FILE, LOCK_ON
-from mpwatch.diagnose.analysis.waits.lock_holders import held_lock, words_of
+from mpwatch.diagnose.analysis.waits.providers import held_lock, words_of
 from mpwatch.diagnose.analysis.waits.verdicts import WaitEnd, end_at
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from mpwatch.describe.frames import frame_words, own_frames
-from mpwatch.diagnose.analysis.idle_time import quiet_s
+from mpwatch.diagnose.analysis.idle_time import STUCK_S, quiet_s
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.pipes import channels_among
 from mpwatch.diagnose.analysis.process_queries import called, family_head
@@ -25,7 +25,6 @@ from mpwatch.model.waits import PIN_THREAD, WaitChain, WaitEdge, WaitGraph
 
 Reason: TypeAlias = Literal["lock", "openmp", "library", "pin-thread"]
 
-STUCK_S = 6.0
 CERTAIN_S = 3.0
 """Enough where the call shows a wait without timeout that no thread of the process can end, or
 where no process can end the wait of the last one of a chain."""

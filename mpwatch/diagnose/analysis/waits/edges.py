@@ -7,13 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from mpwatch.describe.frames import own_frames
-from mpwatch.diagnose.analysis.distributed.rank_waits import (
+from mpwatch.diagnose.analysis.distributed.ranks import (
+    BACKWARD,
     OTHERS,
+    is_in_backward,
     is_rank,
     launcher_wait,
+    rank_groups,
     rank_wait,
 )
-from mpwatch.diagnose.analysis.distributed.ranks import BACKWARD, is_in_backward, rank_groups
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.pipes import PipeEnds, channels_among, pipe_ends
 from mpwatch.diagnose.analysis.process_queries import (
@@ -49,10 +51,8 @@ from mpwatch.diagnose.analysis.waits.futures import (
     joins_a_pool,
     workers_at_work,
 )
-from mpwatch.diagnose.analysis.waits.lock_holders import held_lock
-from mpwatch.diagnose.analysis.waits.managed import managed_wait
-from mpwatch.diagnose.analysis.waits.providers import likeliest_first, semaphore_uses
-from mpwatch.diagnose.analysis.waits.stores import key_wait
+from mpwatch.diagnose.analysis.waits.providers import held_lock, likeliest_first, semaphore_uses
+from mpwatch.diagnose.analysis.waits.servers import key_wait, managed_wait
 from mpwatch.model.ids import ProcessId, SegmentId
 from mpwatch.model.samples import FILE_LOCK_CALLS, WaitedOn, WaitKind
 from mpwatch.model.snapshot import Loader, Process, Snapshot, Thread

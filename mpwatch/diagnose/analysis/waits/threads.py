@@ -13,7 +13,12 @@ from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.diagnose.analysis.idle_time import are_stalled, is_stalled
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.pipes import channels_among
-from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, age_s, children_started_by
+from mpwatch.diagnose.analysis.process_queries import (
+    SERVICE_ROLES,
+    YOUNG_S,
+    age_s,
+    children_started_by,
+)
 from mpwatch.diagnose.analysis.stack_patterns import (
     calls,
     main_thread,
@@ -56,8 +61,6 @@ _PURPOSES: Sequence[tuple[tuple[str, ...], str]] = (
 """What a thread waits for, by functions of the standard library on its stack (CPython 3.10 to
 3.14), the first that is there."""
 _LOOP = "asyncio/base_events.py:_run_once"
-YOUNG_S = 60.0
-"""Longer than a child of spawn needs to import torch on a loaded machine."""
 YOUNG_QUIET_S = 3.0
 
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.describe.processes import full_name
-from mpwatch.diagnose.analysis.distributed.rank_waits import conclusion
+from mpwatch.diagnose.analysis.distributed.ranks import conclusion
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.pipes import channels_among
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, family_head
@@ -36,13 +36,13 @@ from mpwatch.diagnose.analysis.waits.futures import (
     awaited_inside,
     importing,
 )
-from mpwatch.diagnose.analysis.waits.lock_holders import (
+from mpwatch.diagnose.analysis.waits.providers import (
     HeldLock,
     held_lock,
     thread_words,
     words_of,
 )
-from mpwatch.diagnose.analysis.waits.managed import MANAGED
+from mpwatch.diagnose.analysis.waits.servers import MANAGED
 from mpwatch.diagnose.analysis.waits.threads import (
     is_idle_loop,
     may_still_receive,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words
-from mpwatch.diagnose.analysis.distributed.collectives import (
+from mpwatch.diagnose.analysis.distributed.flight_recorder import (
     COMPARE_CALLS,
     DIFFERENT_SHAPES,
     ONE_SHAPE,
@@ -35,6 +35,8 @@ from mpwatch.diagnose.analysis.distributed.ranks import (
 from mpwatch.diagnose.analysis.idle_time import are_stalled, quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import all_called, called, family_head
+from mpwatch.diagnose.analysis.source import guard_on_rank, loop_ends
+from mpwatch.diagnose.analysis.stack_patterns import BUFFERS
 from mpwatch.model.collectives import Recorded
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process
@@ -61,7 +63,7 @@ def check(index: Index) -> Iterator[Finding]:
         for rank, place in zip(ranks, distinguished, strict=True):
             groups[place].append(rank)
         if len(groups) > 1:
-            found = _finding(groups, since_s)
+            found = _finding(index, groups, since_s)
             yield replace(found, evidence=(*found.evidence, *nccl_words(index, ranks)))
     yield from _aborted(index)
 
@@ -131,7 +133,7 @@ def _distinguished(ranks: Sequence[Process], places: list[str]) -> list[str]:
     return places
 
 
-def _finding(groups: Mapping[str, list[Process]], since_s: float) -> Finding:
+def _finding(index: Index, groups: Mapping[str, list[Process]], since_s: float) -> Finding:
     """The finding."""
     members = sorted(groups.items(), key=lambda item: -len(item[1]))
     odd = members[-1][1][0]
@@ -142,7 +144,8 @@ def _finding(groups: Mapping[str, list[Process]], since_s: float) -> Finding:
         evidence.append(f"{all_called(group)} in {name} for at least {seconds_text(since_s)}{at}")
     records = [(group, each) for _, group in members if (each := unfinished(group[0])) is not None]
     evidence += [f"recorded by {all_called(group)}: {each.words}" for group, each in records]
-    cause, advice = _explained(members, [each for _, each in records])
+    guarded = None if BUFFERS in groups else _guarded(index, members)
+    cause, advice = guarded or _explained(index, members, [each for _, each in records])
     return Finding(
         rule=RULE,
         severity=Severity.CRITICAL,
@@ -156,21 +159,37 @@ def _finding(groups: Mapping[str, list[Process]], since_s: float) -> Finding:
 
 
 def _explained(
-    members: Sequence[tuple[str, list[Process]]], records: Sequence[Recorded]
+    index: Index, members: Sequence[tuple[str, list[Process]]], records: Sequence[Recorded]
 ) -> tuple[str, str]:
     """Cause and advice, as far as it is known what differs."""
     places = dict(members)
     if BACKWARD in places:
         name, others = next((n, group) for n, group in members if n != BACKWARD)
+        passed = left_function(others[0], places[BACKWARD][0])
+        why = (
+            f"{all_called(others)} {'has' if len(others) == 1 else 'have'} left "
+            f"{passed.line.function}(), in which the others are: it has made fewer batches"
+            if passed is not None
+            else "The ranks have run a different number of batches, or a branch on the rank or on "
+            "its data makes only some of them call one of the two"
+        )
         return (
             "The backward pass of DistributedDataParallel averages gradients by collectives that "
-            f"all ranks have to enter; {all_called(others)} called {name} instead. The ranks "
-            "have run a different number of batches, or a branch on the rank or on its data makes "
-            "only some of them call one of the two.",
+            f"all ranks have to enter; {all_called(others)} called {name} instead. {why}.",
             "Give all ranks the same number of batches (DistributedSampler with drop_last, or the "
             f"Join context), and call {name} on all ranks after the same batch. A rank that skips "
             "a batch (continue, nothing to learn from it, a NaN) must not skip its backward pass: "
             "let it run on a loss of zero that uses the outputs (outputs.sum() * 0).",
+        )
+    if BUFFERS in places:
+        alone, others = places[BUFFERS], [r for n, group in members if n != BUFFERS for r in group]
+        return (
+            "The forward pass of a model in DistributedDataParallel broadcasts its buffers (the "
+            "running statistics of BatchNorm) from rank 0 to all ranks, so all have to call it; "
+            f"{all_called(alone)} called the model, and {all_called(others)} did not.",
+            "What only one rank computes (a validation, a sample) has to use model.module, which "
+            "communicates with nobody; or let all ranks do it. broadcast_buffers=False leaves the "
+            "broadcast out, and each rank then has statistics of its own.",
         )
     if NEW_GROUP in places:
         missing = [rank for name, group in members if name != NEW_GROUP for rank in group]
@@ -188,10 +207,29 @@ def _explained(
         )
     if len(records) > 1 and len({each.operation for each in records}) == 1:
         return DIFFERENT_SHAPES, SAME_SHAPES
-    why, left = _why_different(members, records), _left_early(members)
+    why, left = _why_different(members, records), _left_early(index, members)
     if left is None:
         return why, COMPARE_CALLS
     return f"{left.cause} {why}", f"{left.advice} {COMPARE_CALLS}"
+
+
+def _guarded(index: Index, members: Sequence[tuple[str, list[Process]]]) -> tuple[str, str] | None:
+    """Cause and advice where the source has a condition on the rank that only some ranks meet."""
+    for name, group in reversed(members):
+        guard = guard_on_rank(index, group[0])
+        others = [rank for other, ranks in members if other != name for rank in ranks]
+        if guard is None or any(guard_on_rank(index, rank) == guard for rank in others):
+            continue
+        into = next(each for each, _ in members if each != name)
+        return (
+            f"Only some ranks call {name}: {guard.words}, and {all_called(group)} "
+            f"{'is' if len(group) == 1 else 'are'} past it. {all_called(others)} went on to "
+            f"{into}.",
+            f"Call {name} on all ranks: move it out of what depends on the rank, so that only what "
+            f"one rank is to do alone (writing a file, logging) is under `{guard.statement.text}`. "
+            f"Or, if nobody needs {name} there, remove it.",
+        )
+    return None
 
 
 class _LeftEarly(NamedTuple):
@@ -199,7 +237,7 @@ class _LeftEarly(NamedTuple):
     advice: str
 
 
-def _left_early(members: Sequence[tuple[str, list[Process]]]) -> _LeftEarly | None:
+def _left_early(index: Index, members: Sequence[tuple[str, list[Process]]]) -> _LeftEarly | None:
     """That some ranks have left the function in which the others still call a collective."""
     (call, inside), (other, ahead) = members[0], members[-1]
     left = left_function(ahead[0], inside[0])
@@ -220,6 +258,18 @@ def _left_early(members: Sequence[tuple[str, list[Process]]]) -> _LeftEarly | No
             f"Call {function}() on all ranks as long as it contains a collective (a barrier, a "
             "gather, consolidate_state_dict() or state_dict() of a sharded optimizer or model), "
             "and let only what writes the file depend on the rank.",
+        )
+    ends = loop_ends(index, left.line)
+    if ends:
+        return _LeftEarly(
+            f"{all_called(ahead)} {has} left {function}(), in which {all_called(inside)} still "
+            f"{'calls' if len(inside) == 1 else 'call'} {call}, and {has} come to {other} at "
+            f"{frame_words(left.past)}. The loop of {function}() also ends by {ends}, which "
+            f"{all_called(ahead)} may have met and {all_called(inside)} not.",
+            f"Let all ranks decide alike when the loop of {function}() ends: compute what "
+            f"{ends} tests from values that all ranks share, or decide on one rank and broadcast "
+            "the decision (broadcast, or all_reduce with MAX) before any rank leaves the loop. A "
+            "barrier makes them wait for each other, but does not share the value.",
         )
     return _LeftEarly(
         f"{all_called(ahead)} {has} left {function}(), in which {all_called(inside)} still "

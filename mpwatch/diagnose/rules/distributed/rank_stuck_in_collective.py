@@ -7,9 +7,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words
-from mpwatch.diagnose.analysis.distributed.collectives import recorded
+from mpwatch.diagnose.analysis.distributed.flight_recorder import recorded
 from mpwatch.diagnose.analysis.distributed.nccl_words import Late, late_ranks, nccl_words
-from mpwatch.diagnose.analysis.distributed.rank_waits import world_size
 from mpwatch.diagnose.analysis.distributed.ranks import (
     ALL_INSIDE_S,
     ALL_STALLED_S,
@@ -25,6 +24,7 @@ from mpwatch.diagnose.analysis.distributed.ranks import (
     left_function,
     place_of,
     rank_groups,
+    world_size,
 )
 from mpwatch.diagnose.analysis.exits import death_of
 from mpwatch.diagnose.analysis.idle_time import STALLED_S, is_stalled, mean_cpu_percent, quiet_s

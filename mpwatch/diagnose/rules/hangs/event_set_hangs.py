@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.diagnose.analysis.exits import death_of, violent_deaths_near
-from mpwatch.diagnose.analysis.idle_time import quiet_s
+from mpwatch.diagnose.analysis.idle_time import STUCK_S, quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import (
     GAP_TICKS,
@@ -24,8 +24,6 @@ from mpwatch.model.snapshot import Process
 from mpwatch.model.units import seconds_text
 
 RULE = "event-set-hangs"
-STUCK_S = 6.0
-"""A woken process acknowledges within microseconds, so a healthy `notify` never takes this long."""
 _BARRIER = ("synchronize.py:wait", "threading.py:_wait", "threading.py:wait")
 """`multiprocessing.Barrier.wait` while other parties have yet to arrive; up to CPython 3.15."""
 
@@ -43,6 +41,7 @@ def _in_notify(index: Index) -> Iterator[Finding]:
             continue
         quiet = quiet_s(process, index)
         dead = violent_deaths_near(index, process)
+        # A woken process acknowledges within microseconds: a healthy notify takes no such time.
         if quiet is None or quiet < STUCK_S:
             continue
         user = user_frame(thread.stack)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mpwatch.describe.frames import frame_words, own_frames
-from mpwatch.diagnose.analysis.idle_time import are_stalled, quiet_s
+from mpwatch.diagnose.analysis.idle_time import STUCK_S, are_stalled, quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called, children_started_by, counted
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, threads_calling, user_frame
@@ -14,7 +14,6 @@ from mpwatch.model.snapshot import Process
 from mpwatch.model.units import seconds_text
 
 RULE = "joinablequeue-join-hangs"
-STUCK_S = 6.0
 
 
 def check(index: Index) -> Iterator[Finding]:

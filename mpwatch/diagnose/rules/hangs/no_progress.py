@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 
 from mpwatch.describe.account import always_inside
 from mpwatch.describe.frames import frame_words, own_frames
-from mpwatch.diagnose.analysis.callers import Computation, lonely_computations
 from mpwatch.diagnose.analysis.distributed.nccl_words import nccl_words
 from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index
@@ -34,7 +33,7 @@ from mpwatch.diagnose.analysis.mechanisms.kept_locks import (
 )
 from mpwatch.diagnose.analysis.mechanisms.polling import ADVICE as POLLING_ADVICE
 from mpwatch.diagnose.analysis.mechanisms.polling import polls_in_vain
-from mpwatch.diagnose.analysis.mechanisms.serving import Accepting, accepting_in_vain
+from mpwatch.diagnose.analysis.mechanisms.servers import Accepting, accepting_in_vain
 from mpwatch.diagnose.analysis.pipes import channels_among
 from mpwatch.diagnose.analysis.process_queries import (
     SERVICE_ROLES,
@@ -42,6 +41,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     called,
     counted,
 )
+from mpwatch.diagnose.analysis.shares import Computation, lonely_computations
 from mpwatch.diagnose.analysis.stack_patterns import (
     calls,
     main_thread,
@@ -50,6 +50,7 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     writes_output,
 )
 from mpwatch.diagnose.analysis.waits.blockages import (
+    USUAL_FACTOR,
     Blockage,
     Reason,
     at_one_line_s,
@@ -68,8 +69,13 @@ from mpwatch.diagnose.analysis.waits.file_locks import (
     is_database,
 )
 from mpwatch.diagnose.analysis.waits.futures import may_set_a_result
-from mpwatch.diagnose.analysis.waits.lock_holders import HeldLock, held_lock, thread_words
-from mpwatch.diagnose.analysis.waits.providers import is_seen_to_hold, semaphore_uses
+from mpwatch.diagnose.analysis.waits.providers import (
+    HeldLock,
+    held_lock,
+    is_seen_to_hold,
+    semaphore_uses,
+    thread_words,
+)
 from mpwatch.diagnose.analysis.waits.threads import (
     FOR_EVENT,
     FOR_ITEM,
@@ -100,8 +106,6 @@ ALONE_COMPUTES_S = 20.0
 """Until then, a process that computes and does nothing else is not reported."""
 ALONE_S = 60.0
 """Until then, a process that waits for an answer while none waits for it is information."""
-USUAL_FACTOR = 1.5
-"""A pause that is this many times longer than any before is not a usual one."""
 SHOWN_THREADS = 3
 SHOWN_WAITERS = 4
 

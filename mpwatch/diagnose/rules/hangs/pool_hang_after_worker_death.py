@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.diagnose.analysis.exits import death_of
-from mpwatch.diagnose.analysis.idle_time import is_stalled, quiet_s
+from mpwatch.diagnose.analysis.idle_time import STUCK_S, is_stalled, quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called, children_started_by, counted
 from mpwatch.diagnose.analysis.stack_patterns import (
@@ -21,7 +21,6 @@ from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import seconds_text
 
 RULE = "pool-hang-after-worker-death"
-STUCK_S = 6.0
 _RECEIVER = "_handle_results"
 _HANDLERS = ("_handle_workers", "_handle_tasks", _RECEIVER)
 """What the threads of a Pool run."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from mpwatch.describe.frames import own_frames
 from mpwatch.diagnose.analysis.exits import death_of, terminations_near, violent_deaths_near
-from mpwatch.diagnose.analysis.idle_time import quiet_s
+from mpwatch.diagnose.analysis.idle_time import STUCK_S, quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called
 from mpwatch.diagnose.analysis.stack_patterns import (
@@ -25,7 +25,6 @@ from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import seconds_text
 
 RULE = "queue-lock-held-by-dead"
-STUCK_S = 6.0
 UNSEEN_S = 12.0
 """Without a stack the semaphore may be that of an event; the next stack sample shows which."""
 

@@ -9,6 +9,7 @@ from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.newest import own_lines
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called
 from mpwatch.diagnose.analysis.shares import (
+    LOSS_READINGS,
     Loss,
     Speedup,
     core_share,
@@ -27,7 +28,6 @@ RULE = "disk-waits"
 WAIT_SHARE = 0.35
 """Of the time in which the thread did not wait for a free core."""
 FASTER = 1.25
-READINGS = 12
 MOSTLY = 0.6
 SHOWN = 2
 
@@ -38,7 +38,7 @@ def check(index: Index) -> Iterator[Finding]:
         each
         for each in losses(index, _is_disk)
         if each.share >= WAIT_SHARE * (1 - core_share(index, each.process))
-        and each.readings >= READINGS
+        and each.readings >= LOSS_READINGS
         and each.process.role not in SERVICE_ROLES
     ]
     if not found:

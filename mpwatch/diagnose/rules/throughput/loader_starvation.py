@@ -19,6 +19,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     loader_owners,
 )
 from mpwatch.diagnose.analysis.shares import (
+    SHORT_OF_CORES,
     Place,
     core_share,
     doing_words,
@@ -56,8 +57,6 @@ IDLE_SHARE = 0.35
 """A worker that waits for work more than this part of the time has time to spare."""
 ASKED_SHARE = 0.4
 """Workers that wait so much for one process would be faster without it than with more workers."""
-CORE_SHARE = 0.25
-"""Workers that wait for a free core this part of the time leave none for further workers."""
 START_SHARE = 0.3
 STARTS = 2
 SHOWN = 2
@@ -118,7 +117,7 @@ def _are_busy(index: Index, workers: Sequence[Process], waited_s: float) -> bool
         return True
     # A thread that is ready to run now is not stalled.
     return any(
-        each.threads and each.threads[0].state == "R" and core_share(index, each) >= CORE_SHARE
+        each.threads and each.threads[0].state == "R" and core_share(index, each) >= SHORT_OF_CORES
         for each in workers
     )
 
@@ -508,7 +507,7 @@ def _limit(
     if asked is not None:
         return asked
     waited = [core_share(index, worker) for worker in workers]
-    if waited and sum(waited) >= CORE_SHARE * len(workers):
+    if waited and sum(waited) >= SHORT_OF_CORES * len(workers):
         runnable = index.snapshot.host.runnable
         at_once = f"; {runnable} threads of the machine can run at the moment" if runnable else ""
         return _Limit(

@@ -9,6 +9,7 @@ from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.newest import own_lines
 from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.diagnose.analysis.shares import (
+    LOSS_READINGS,
     Loss,
     Speedup,
     losses,
@@ -23,7 +24,6 @@ RULE = "many-small-tensors"
 LOST_SHARE = 0.3
 """Of the time of one thread."""
 FASTER = 1.25
-READINGS = 12
 SMALL_BYTES = 64 << 10
 """To share and to receive a tensor takes some 0.1 ms, whatever its size; in that time 0.5 MB are
 copied."""
@@ -35,7 +35,7 @@ SHOWN_SHARE = 0.05
 def check(index: Index) -> Iterator[Finding]:
     """Yield a finding where a thread spends its time on opening or sharing small tensors."""
     found = losses(index, _is_sharing)
-    if not found or found[0].share < LOST_SHARE or found[0].readings < READINGS:
+    if not found or found[0].share < LOST_SHARE or found[0].readings < LOSS_READINGS:
         return
     sizes = tuple(_sizes(index))
     faster = speedup_without(index, _is_sharing)

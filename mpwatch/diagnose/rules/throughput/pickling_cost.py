@@ -8,6 +8,7 @@ from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.newest import own_lines
 from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.diagnose.analysis.shares import (
+    LOSS_READINGS,
     Loss,
     Speedup,
     losses,
@@ -26,7 +27,6 @@ LOST_SHARE = 0.4
 """Of the time of one thread."""
 FASTER = 1.4
 """A job that would not become this many times as fast has its time elsewhere."""
-READINGS = 12
 SURE_SHARE, SURE_FASTER, SURE_READINGS = 0.6, 2.0, 40
 SHOWN = 4
 SHOWN_SHARE = 0.05
@@ -43,7 +43,7 @@ _WORDS: Mapping[str, str] = {PICKLING: "pickling", UNPICKLING: "unpickling", COP
 def check(index: Index) -> Iterator[Finding]:
     """Yield a finding where a thread does little but pass objects on, and the job needs it."""
     found = losses(index, _is_transfer)
-    if not found or found[0].share < LOST_SHARE or found[0].readings < READINGS:
+    if not found or found[0].share < LOST_SHARE or found[0].readings < LOSS_READINGS:
         return
     faster = speedup_without(index, _is_transfer)
     if faster.sure >= FASTER:

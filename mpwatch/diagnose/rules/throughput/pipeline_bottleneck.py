@@ -18,6 +18,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     is_sibling,
 )
 from mpwatch.diagnose.analysis.shares import (
+    SHORT_OF_CORES,
     core_share,
     doing_words,
     shares,
@@ -42,7 +43,6 @@ STARVES_SHARE = 0.85
 time, and the children hardly at all."""
 LASTS_S = 10.0
 """A wait that has lasted this long may be the beginning of a hang."""
-CORE_SHARE = 0.25
 SHOWN = 3
 
 
@@ -273,7 +273,7 @@ def _advice(index: Index, stages: _Stages, at: str) -> str:
         )
     for_core = sum(core_share(index, each) for each in working) / len(working)
     more = f"Start more processes of that kind than {len(working)}, or do"
-    if for_core >= CORE_SHARE:
+    if for_core >= SHORT_OF_CORES:
         more = f"They wait for a free core {for_core:.0%} of the time, so more would not help: do"
     return (
         f"{more} less for each item{at}. If {all_called(waiting, SHOWN)} "

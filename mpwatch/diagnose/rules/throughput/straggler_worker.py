@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from mpwatch.describe.frames import frame_words
 from mpwatch.diagnose.analysis.distributed.ranks import has_group, in_collective, is_in_backward
 from mpwatch.diagnose.analysis.forecast import median
-from mpwatch.diagnose.analysis.idle_time import quiet_s, wait_share
+from mpwatch.diagnose.analysis.idle_time import quiet_s, wait_share, waiting_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.newest import own_place
 from mpwatch.diagnose.analysis.process_queries import (
@@ -28,10 +28,10 @@ from mpwatch.diagnose.analysis.shares import (
     work_place,
     working_share,
 )
+from mpwatch.diagnose.analysis.source import endless_loop
 from mpwatch.diagnose.analysis.stack_patterns import main_thread, user_frame
-from mpwatch.diagnose.analysis.waits.blockages import usual_pause_s
+from mpwatch.diagnose.analysis.waits.blockages import USUAL_FACTOR, usual_pause_s
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Loader, Process
 from mpwatch.model.units import seconds_text
@@ -48,9 +48,9 @@ WORKING = 0.3
 SLOW_SHARE = 0.75
 """A process that works this part of the time hardly waits for its siblings."""
 OWNER_WAITS = 0.5
+LOOP_S = 15.0
+"""So long for one batch, in a loop without an end: a batch takes that long in few programs."""
 ONE_WAIT_S = 10.0
-USUAL_FACTOR = 1.5
-"""A wait that is so many times longer than any before is not one of a step."""
 TURN_SHARE = 0.005
 """A sibling that works less has done nothing: perhaps it has no task at all."""
 
@@ -67,9 +67,9 @@ def check(index: Index) -> Iterator[Finding]:
         loader = next((x for x in index.snapshot.loaders if x.process == owner.process), None)
         timed = [w for w in workers if _usual_s(w) is not None]
         if len(timed) >= 2:
-            yield from _by_times(timed, loader)
+            yield from _by_times(index, owner, timed, loader)
         elif not timed:
-            yield from _by_samples(owner, workers, index.history)
+            yield from _by_samples(index, owner, workers)
     yield from _among_siblings(index)
     yield from _among_ranks(index)
 
@@ -286,7 +286,9 @@ def _usual_s(worker: Process) -> float | None:
     return load.task_since_s if is_telling else None
 
 
-def _by_times(workers: Sequence[Process], loader: Loader | None) -> Iterator[Finding]:
+def _by_times(
+    index: Index, owner: Process, workers: Sequence[Process], loader: Loader | None
+) -> Iterator[Finding]:
     """The worker whose fetches take several times as long, if others wait behind it."""
     slowest = max(workers, key=lambda w: _usual_s(w) or 0.0)
     slow = _usual_s(slowest) or 0.0
@@ -303,11 +305,12 @@ def _by_times(workers: Sequence[Process], loader: Loader | None) -> Iterator[Fin
     if loader is not None and loader.wait_share is not None:
         evidence.append(f"main waited {loader.wait_share:.0%} of the last minute")
     behind = f"; {parked} finished batches wait behind it" if parked else ""
-    yield _finding(slowest, f"{evidence[0]}{behind}", evidence)
+    yield _in_loop(index, owner, slowest) or _finding(slowest, f"{evidence[0]}{behind}", evidence)
 
 
-def _by_samples(owner: Process, workers: Sequence[Process], history: History) -> Iterator[Finding]:
+def _by_samples(index: Index, owner: Process, workers: Sequence[Process]) -> Iterator[Finding]:
     """The only worker that is busy, while the others and main wait."""
+    history = index.history
     main = wait_share(owner, history)
     if main is None or main < WAITING:
         return
@@ -331,7 +334,48 @@ def _by_samples(owner: Process, workers: Sequence[Process], history: History) ->
         f"main was waiting for a batch in {main:.0%}, the other workers for work in "
         f"{'all' if min(idle) >= 1 else f'{min(idle):.0%} or more'}",
     ]
-    yield _finding(busy[0], words, evidence)
+    yield _in_loop(index, owner, busy[0]) or _finding(busy[0], words, evidence)
+
+
+def _in_loop(index: Index, owner: Process, worker: Process) -> Finding | None:
+    """The finding about a worker that runs in a loop without an end and makes no sample.
+
+    `None` if no such loop is around the line it is at, or main has not waited for long.
+    """
+    thread = main_thread(worker)
+    found = endless_loop(index, thread.stack) if thread is not None else None
+    since_s = worker.loader.task_since_s if worker.loader is not None else None
+    waited_s = waiting_s(owner, index.history)
+    for_s = waited_s if since_s is None else min(waited_s, since_s)
+    if found is None or for_s < LOOP_S:
+        return None
+    frame, loop = found
+    name, at = called(worker), frame_words(frame)
+    line = f"`{loop.text}` in line {loop.line}"
+    return Finding(
+        rule=RULE,
+        severity=Severity.WARNING,
+        process=worker.process,
+        summary=(
+            f"{name} has made no batch for {seconds_text(for_s)}: it runs in a loop without an end "
+            f"at {at}, and main waits for it"
+        ),
+        evidence=(
+            f"{name} is at {at}, inside {line}",
+            f"{called(owner)} has waited {seconds_text(for_s)} for one batch",
+        ),
+        cause=(
+            f"The loop {line} ends only from within, and has given no sample for "
+            f"{seconds_text(for_s)}: nothing in its body yields or returns, for example because "
+            "what it iterates over is empty in this worker (fewer shards or files than workers), "
+            "or everything is filtered out. The DataLoader takes batches from the workers in turn, "
+            "so it waits for this one."
+        ),
+        advice=(
+            f"Let {frame.function}() return when this worker has nothing to read, before {line}. "
+            "Use no more workers than there are shards, or split by sample in place of by shard."
+        ),
+    )
 
 
 def _finding(worker: Process, summary: str, evidence: list[str]) -> Finding:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import mpwatch.diagnose.rules
 from mpwatch.demo.catalogue import scenarios
+from mpwatch.diagnose.engine import RULES
 from mpwatch.diagnose.known_errors import KNOWN_ERRORS
-from mpwatch.diagnose.registry import RULES
 
 FILES = {
     path.stem.replace("_", "-")

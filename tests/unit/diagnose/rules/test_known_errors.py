@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from mpwatch.diagnose.engine import RULES
 from mpwatch.diagnose.known_errors import (
     KNOWN_ERRORS,
     OWN_KINDS,
@@ -12,7 +13,6 @@ from mpwatch.diagnose.known_errors import (
     number_of,
     tags_of,
 )
-from mpwatch.diagnose.registry import RULES
 from mpwatch.model.snapshot import Hook, LogEntry
 from tests.builders.snapshots import (
     NO_HISTORY,

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from mpwatch.describe.account import process_words
-from mpwatch.diagnose.analysis import callers
-from mpwatch.diagnose.analysis.callers import lonely_computations
+from mpwatch.diagnose.analysis.account import advanced_callers
 from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.shares import lonely_computations
 from mpwatch.diagnose.rules.hangs import no_progress
 from mpwatch.model.account import CALLERS_S, Callers
 from mpwatch.model.findings import Severity
@@ -117,7 +117,7 @@ def test_stacks_older_than_two_stretches_of_time_are_forgotten() -> None:
     for second in range(3 * round(CALLERS_S) + 2):
         stack = reads if second < CALLERS_S / 2 else frames(*(FITS if second % 2 else COUNTS))
         own = replace(thread(MAIN, state="R", stack_age_s=0.0), stack=stack)
-        known = callers.advanced(known, own, NOW_S + second)
+        known = advanced_callers(known, own, NOW_S + second)
 
     inside = reduce(Callers.with_later, known)
 
@@ -128,9 +128,9 @@ def test_stacks_older_than_two_stretches_of_time_are_forgotten() -> None:
 
 def test_a_stack_that_was_seen_before_changes_nothing() -> None:
     own = thread(MAIN, *FITS, state="R", stack_age_s=0.0)
-    known = callers.advanced((), own, NOW_S)
+    known = advanced_callers((), own, NOW_S)
 
-    assert callers.advanced(known, replace(own, stack_age_s=1.0), NOW_S + 1.0) is known
+    assert advanced_callers(known, replace(own, stack_age_s=1.0), NOW_S + 1.0) is known
 
 
 @pytest.mark.parametrize(

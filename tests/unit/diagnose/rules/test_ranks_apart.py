@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from mpwatch.diagnose.analysis.distributed.collectives import recorded
+from mpwatch.diagnose.analysis.distributed.flight_recorder import recorded
 from mpwatch.diagnose.rules.distributed import collective_mismatch, rank_stuck_in_collective
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Process
+from mpwatch.model.source import SourceLine, Statement
 from tests.builders.snapshots import (
     MAIN,
     cpu,
@@ -465,3 +466,67 @@ def test_a_spawned_helper_beside_the_ranks_is_not_waited_for() -> None:
     late = spawned(303, "train.py:log:5")
     job = snapshot_of(main(), spawned(301, call), spawned(302, call), late)
     assert only(rank_stuck_in_collective.check, job).process == pid(303)
+
+
+def line(file: str, at: int, function: str, text: str, **more: Any) -> SourceLine:
+    return SourceLine(f"/home/me/{file}", at, function, Statement(at, text), **more)
+
+
+def test_a_collective_behind_a_condition_on_the_rank_is_told_with_it() -> None:
+    ranks = (
+        rank(0, f"{C10D}:barrier", "train.py:save:44", "train.py:fit:57"),
+        rank(1, BACKWARD, "train.py:fit:51"),
+        rank(2, BACKWARD, "train.py:fit:51"),
+    )
+    guarded = line(
+        "train.py", 44, "save", "dist.barrier()", after=(Statement(39, "if self.rank: return"),)
+    )
+
+    finding = only(collective_mismatch.check, snapshot_of(main(), *ranks, source=(guarded,)))
+
+    assert finding.cause.startswith(
+        "Only some ranks call barrier: train.py:44 save comes after `if self.rank: return` of line "
+        "39, and rank 0 (300) is past it. rank 1 (301) and rank 2 (302) went on to the backward"
+    )
+    assert "different number of batches" not in finding.cause
+    assert finding.advice.startswith("Call barrier on all ranks: move it out")
+
+
+def test_a_condition_that_all_ranks_have_met_is_no_cause() -> None:
+    ranks = called(0, "broadcast"), called(1, "barrier")
+    guarded = line("train.py", 40, "step", "sync()", within=(Statement(38, "if rank >= 0:"),))
+
+    finding = only(collective_mismatch.check, snapshot_of(main(), *ranks, source=(guarded,)))
+
+    assert "Only some ranks" not in finding.cause
+
+
+def test_the_condition_that_ends_a_loop_on_one_rank_is_named() -> None:
+    ranks = (
+        rank(0, f"{C10D}:all_gather", f"{C10D}:gather_object", "train.py:run:65"),
+        rank(1, f"{C10D}:all_reduce", "train.py:average:34", "train.py:fit:49", "train.py:run:64"),
+        rank(2, f"{C10D}:all_reduce", "train.py:average:34", "train.py:fit:49", "train.py:run:64"),
+    )
+    loop = line(
+        "train.py", 49, "fit", "loss = train()", ends=(Statement(54, "if self.is_done: break"),)
+    )
+
+    finding = only(collective_mismatch.check, snapshot_of(main(), *ranks, source=(loop,)))
+
+    assert "1 in gather_object" in finding.summary
+    assert "also ends by `if self.is_done: break` (line 54), which rank 0 (300) may have met" in (
+        finding.cause
+    )
+    assert "broadcast the decision" in finding.advice
+
+
+def test_the_broadcast_of_buffers_of_one_rank_is_a_mismatch() -> None:
+    ddp = "torch/nn/parallel/distributed.py"
+    stack = (f"{ddp}:_distributed_broadcast_coalesced", f"{ddp}:_sync_buffers", f"{ddp}:forward")
+    ranks = rank(0, *stack, "train.py:validate:18"), called(1, "barrier"), called(2, "barrier")
+
+    finding = only(collective_mismatch.check, snapshot_of(main(), *ranks))
+
+    assert "1 in the broadcast of buffers in a forward pass" in finding.summary
+    assert "rank 0 (300) called the model" in finding.cause
+    assert "model.module" in finding.advice

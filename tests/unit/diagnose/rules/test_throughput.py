@@ -17,6 +17,7 @@ from mpwatch.model.history import History, Point, ProcessMetric
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import FdLink, ThreadSample, WaitedOn
 from mpwatch.model.snapshot import Loader, Process, Snapshot, WorkerLoad
+from mpwatch.model.source import SourceLine, Statement
 from tests.builders.accounts import COMPUTES, answers_from, with_shares
 from tests.builders.snapshots import (
     FETCHING_WORKER,
@@ -488,6 +489,20 @@ def test_without_the_hook_the_only_one_that_works_is_named() -> None:
 
     assert finding.process == pid(201)
     assert "the only busy worker" in finding.summary
+
+
+@pytest.mark.parametrize(("loop", "is_endless"), [("while True:", True), ("while files:", False)])
+def test_a_worker_in_a_loop_without_an_end_is_no_slow_one(loop: str, is_endless: bool) -> None:
+    worker = process(201, threads=[thread(201, "data.py:__iter__:30")])
+    shuffle, around = Statement(30, "shuffle(files)"), (Statement(29, loop),)
+    source = (SourceLine("/home/me/data.py", 30, "__iter__", shuffle, within=around),)
+    job = snapshot_of(main(), process(200), worker, source=source)
+
+    finding = only(straggler_worker.check, job, waits(main=1, w200=1, w201=0))
+
+    assert ("in a loop without an end at data.py:30 __iter__" in finding.summary) is is_endless
+    assert ("`while True:` in line 29" in finding.cause) is is_endless
+    assert ("in_order=False" in finding.advice) is not is_endless
 
 
 @pytest.mark.parametrize(

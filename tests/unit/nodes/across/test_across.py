@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mpwatch.diagnose.analysis.distributed.collectives import MISMATCH, STUCK
+from mpwatch.diagnose.analysis.distributed.flight_recorder import MISMATCH, STUCK
 from mpwatch.model.findings import Severity
 from mpwatch.model.units import numbers_text
 from mpwatch.nodes.across.finding import JobFinding

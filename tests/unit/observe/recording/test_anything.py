@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from mpwatch.model.events import HookNote, Input
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import TreeSample
+from mpwatch.model.source import SourceRead
 from mpwatch.observe.recording.file import RecordingWriter
 from mpwatch.observe.sources.replay import replay_course
 from mpwatch.report.html import report_html
@@ -37,6 +38,8 @@ def about_few(each: Input, process: ProcessId) -> Input:
     if isinstance(each, HookNote):
         return replace(each, process=process, at_ns=each.at_ns % 10**15)
     each = replace(each, at_s=each.at_s % 1e6)
+    if isinstance(each, SourceRead):
+        return each
     if isinstance(each, TreeSample):
         samples = [
             replace(s, process=process, parent_pid=s.parent_pid % 110) for s in each.processes

@@ -26,6 +26,7 @@ from mpwatch.model.samples import (
     ThreadSample,
     TreeSample,
 )
+from mpwatch.model.source import SourceRead
 from mpwatch.observe.recording.codec import KINDS
 from mpwatch.observe.recording.file import Recording
 
@@ -40,7 +41,7 @@ EVENTS = tuple(
 )
 
 
-LATER = {NcclStatus}
+LATER = {NcclStatus, SourceRead}
 """Kinds of inputs that were added to the schema after the file was written."""
 
 

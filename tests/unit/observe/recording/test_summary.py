@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.engine import Engine
-from mpwatch.diagnose.registry import Rule
+from mpwatch.diagnose.engine import Engine, Rule
 from mpwatch.model.events import Input
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId

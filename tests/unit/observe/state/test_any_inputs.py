@@ -23,6 +23,7 @@ from mpwatch.model.events import (
 from mpwatch.model.history import Point
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended, StacksTaken, ThreadSample, TreeSample
+from mpwatch.model.source import SourceRead
 from mpwatch.observe.state.fold import Fold
 from tests.builders.samples import MAIN, WORKER_0, sample, tree
 from tests.builders.strategies import INPUTS
@@ -37,6 +38,8 @@ def about_few(each: Input, process: ProcessId) -> Input:
     if isinstance(each, HookNote):
         return replace(each, process=process, at_ns=each.at_ns % 10**15)
     each = replace(each, at_s=each.at_s % 1e6)
+    if isinstance(each, SourceRead):
+        return each
     if isinstance(each, TreeSample):
         samples = [replace(one, process=process) for one in each.processes]
         return replace(each, root=MAIN, ticks_per_s=100, processes=tuple(samples))

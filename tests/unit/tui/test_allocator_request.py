@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from mpwatch.diagnose.analysis.cuda_calls import STACK_AGE_S, reason_not_to_lock_allocator
 from mpwatch.model.samples import Frame, WaitedOn
 from mpwatch.model.snapshot import Process, Thread
+from mpwatch.tui.pages.gpu import STACK_AGE_S, reason_not_to_lock_allocator
 from tests.builders.screen_job import IDLE_STACK, MAIN_STACK, NOW_S, WORKER_STACK, main_process
 
 TRAIN = Frame("step", "/home/ada/train/train.py", 57)

@@ -1,30 +1,45 @@
-"""Servers with one thread that wait for one client while another one waits for them.
+"""Why a server of the job does not answer one of its clients.
 
-They read one connection to its end while another has not been accepted yet, or accept, while those
-that they have accepted wait.
+It has one thread, which reads one connection to its end while another one has not been accepted
+yet, or accepts while those that it has accepted wait. Or it is a manager or a store, and no other
+client of it provides what is waited for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from mpwatch.describe.frames import own_frames
 from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.mechanisms.cases import (
+    NAMED,
     READS,
     Case,
     Mechanism,
     Member,
     at_line,
     awaited,
+    ended_ones,
+    ended_words,
+    waiting_for,
 )
 from mpwatch.diagnose.analysis.pipes import channels_among
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, own_threads, user_frame
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.analysis.waits.edges import CLIENTS, LISTENS
+from mpwatch.diagnose.analysis.waits.servers import (
+    BARRIER,
+    EVENT,
+    ITEM,
+    KEY,
+    LOCK,
+    MANAGED,
+    ROOM,
+    TASKS,
+)
 from mpwatch.model.samples import FdLink
 from mpwatch.model.snapshot import Process
 
@@ -149,3 +164,93 @@ def accepting_in_vain(index: Index) -> Iterator[Accepting]:
         if clients and len(known) == len(times) and min(known) >= ACCEPTS_S:
             port = edge.what.removeprefix(CLIENTS)
             yield Accepting(server, port, tuple(clients), min(known))
+
+
+def managed(case: Case) -> Mechanism | None:
+    """Processes that wait for what no other client of their manager provides."""
+    waiting = [each for each in case.members if each.edge.what in MANAGED]
+    if not waiting:
+        return None
+    what = waiting[0].edge.what
+    here = waiting_for(case, what)
+    gone = ended_ones(case)
+    verb = "wait" if len(here) > 1 else "waits"
+    missing, advice = _TEXTS[what]
+    others = [each for each in case.members if each.process not in here]
+    words = "; ".join(f"{called(each.process)} waits for {awaited(case, each)}" for each in others)
+    ended = ""
+    if gone:
+        have = "have" if len(gone) > 1 else "has"
+        lost = "held" if what == LOCK else "was to do"
+        whose = "it" if len(gone) == 1 else "one of them"
+        ended = f" {all_called(gone, NAMED)} {have} ended: what {whose} {lost} may be lost."
+    return Mechanism(
+        cause=(
+            f"{all_called(here)} {verb} for {what}, in a call of a proxy, and no other client of "
+            f"the manager is at work that could do that. {f'{words}. ' if words else ''}The "
+            f"manager itself only waits in their place.{ended}"
+        ),
+        advice=advice,
+        evidence=ended_words(gone),
+        headline=f"{all_called(here)} {verb} for {what} that no process {missing}.",
+    )
+
+
+_COUNT = (
+    "Count what is put and what is taken: every task needs exactly one answer, also where it fails "
+    "or has no result. Use get(timeout=...) and check then whether the others are alive."
+)
+_SET = (
+    "Set or notify it in a finally block, and wait with a timeout. A notify() before the wait is "
+    "lost: wait for a state (wait_for)."
+)
+_TEXTS: Mapping[str, tuple[str, str]] = {
+    ITEM: ("puts", _COUNT),
+    ROOM: (
+        "takes out",
+        "Take items out of the queue until all that put into it have ended, or give it no maxsize.",
+    ),
+    LOCK: (
+        "releases",
+        "A lock of a manager stays locked when its holder is killed or ends without release(): "
+        "take it in a with block, do not end such processes by os._exit() or kill(), and use "
+        "acquire(timeout=...).",
+    ),
+    EVENT: ("sets or notifies", _SET),
+    BARRIER: ("completes", "Give the barrier a timeout and exactly as many parties as come to it."),
+    TASKS: (
+        "completes",
+        "Call task_done() once for each item that was taken, in a finally block.",
+    ),
+}
+"""What no process does, and what to change."""
+
+
+def unset_key(case: Case) -> Mechanism | None:
+    """All processes that use a store wait for a key of it."""
+    if not case.members or not all(each.edge.what.startswith(KEY) for each in case.members):
+        return None
+    what = case.members[0].edge.what
+    here = waiting_for(case, what)
+    gone = ended_ones(case)
+    ended = ""
+    if gone:
+        have = "have" if len(gone) > 1 else "has"
+        ended = f" {all_called(gone, NAMED)} {have} ended, and may not have set its key."
+    verb = "wait" if len(here) > 1 else "waits"
+    return Mechanism(
+        cause=(
+            f"get() and wait() of a store return once another process has set the key. "
+            f"{all_called(here)} {verb} for one, and no other living process uses this store: a "
+            f"key is set under another name than it is read, the number of ranks is not what the "
+            f"program expects, or each waits for what another one sets after its own wait.{ended}"
+        ),
+        advice=(
+            "Compare the names of keys in set() and get() at the lines above, prefixes included, "
+            "and set before you wait. Give the wait a timeout (wait(keys, timeout), the timeout of "
+            "the store), which raises with the name of the key."
+        ),
+        evidence=ended_words(gone),
+        headline=f"{all_called(here)} {verb} for keys of a store that no process sets.",
+        is_certain=len(here) > 1,
+    )

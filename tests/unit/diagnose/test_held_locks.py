@@ -8,7 +8,7 @@ import pytest
 
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
-from mpwatch.diagnose.analysis.waits.lock_holders import held_lock
+from mpwatch.diagnose.analysis.waits.providers import held_lock
 from mpwatch.diagnose.rules.hangs import no_progress
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import History

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from mpwatch.collect.job.recorder_dumps import read_dumps, record_of
-from mpwatch.diagnose.analysis.distributed.collectives import MISMATCH, STUCK
-from mpwatch.diagnose.analysis.distributed.recorded_ranks import (
+from mpwatch.diagnose.analysis.distributed.flight_recorder import (
+    MISMATCH,
+    STUCK,
     RecordedRanks,
     findings_of,
 )

@@ -1,0 +1,282 @@
+"""Source files of the lines that stacks name. They are parsed, never run.
+
+Their text is hostile like all text of a job, and is cleaned here. Paths are those that the process
+has, so they are opened below `/proc/PID/root`.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import stat
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import Frame
+from mpwatch.model.sanitize import clean
+from mpwatch.model.source import DroppedResult, SourceLine, Statement
+
+FILE_BYTES: Final = 256 << 10
+"""A longer file is not read: it is generated, and takes long to parse."""
+FILES: Final = 64
+NODES: Final = 60_000
+"""A file of more syntax nodes is not used: 256 KiB of ordinary code have fewer."""
+QUOTE_LIMIT: Final = 100
+"""Characters of a quoted statement."""
+NESTED: Final = 8
+"""Statements kept around a line, and before it."""
+DROPPED: Final = 16
+"""Calls kept of one file."""
+CHANGED_S: Final = 2.0
+"""Clocks of file systems are coarse."""
+INNER: Final = frozenset(("<listcomp>", "<genexpr>", "<dictcomp>", "<setcomp>", "<lambda>"))
+STARTS_TASK: Final = frozenset(("submit", "apply_async", "map_async", "starmap_async"))
+
+
+class _Module(NamedTuple):
+    rows: tuple[str, ...]
+    tree: ast.Module
+
+
+class SourceCode:
+    """Reads files of one job, each once, and at most `FILES` of them. Used by one thread."""
+
+    def __init__(self) -> None:
+        self._modules: dict[str, tuple[_Module | None, float]] = {}
+        """Each file that was asked for, with the time of its last change."""
+
+    def dropped(self, process: ProcessId, file: str, since_s: float) -> tuple[DroppedResult, ...]:
+        """The calls of a file that start a task and drop its result; see `line`."""
+        module = self._module(process, file, since_s)
+        return () if module is None else tuple(sorted(_dropped(file, module)))[:DROPPED]
+
+    def line(self, process: ProcessId, frame: Frame, since_s: float) -> SourceLine | None:
+        """The statement that a frame is at.
+
+        Args:
+            process: Whose frame it is.
+            frame: A frame of a file of the program.
+            since_s: When the process was started, seconds of the wall clock; a file that was
+                changed later has other lines.
+
+        Returns:
+            `None` if the file cannot be read, was changed, or has no such function at that line.
+        """
+        module = self._module(process, frame.file, since_s)
+        if module is None or not 0 < frame.line <= len(module.rows):
+            return None
+        path = _path_to(module.tree, frame.line)
+        starts = [place for place, node in enumerate(path) if isinstance(node, _FUNCTIONS)]
+        first = starts[-1] + 1 if starts else 0
+        if not _is_of(frame.function, path[starts[-1]] if starts else None):
+            return None
+        inside = path[first:]
+        if not inside:
+            return None
+        return SourceLine(
+            frame.file,
+            frame.line,
+            frame.function,
+            _quoted(module, inside[-1]),
+            tuple(_around(module, inside, frame.line))[-NESTED:],
+            tuple(_before(module, path[first - 1] if first else module.tree, inside))[-NESTED:],
+            tuple(_ends(module, inside))[:NESTED],
+        )
+
+    def _module(self, process: ProcessId, file: str, since_s: float) -> _Module | None:
+        if file not in self._modules:
+            if len(self._modules) >= FILES:
+                return None
+            self._modules[file] = _read(process, file)
+        module, changed_s = self._modules[file]
+        return None if changed_s > since_s + CHANGED_S else module
+
+
+def _read(process: ProcessId, file: str) -> tuple[_Module | None, float]:
+    """A file, parsed, and when it was changed; `None` if it is not readable or no Python."""
+    if not file.startswith("/") or not file.endswith(".py") or "\0" in file:
+        return None, 0.0
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+    try:
+        owner = os.stat(f"/proc/{process.pid}").st_uid
+        with open(os.open(f"/proc/{process.pid}/root{file}", flags), "rb") as opened:
+            status = os.fstat(opened.fileno())
+            if not _may_be_quoted(status, owner):
+                return None, 0.0
+            raw = opened.read(FILE_BYTES + 1)
+        text = raw.decode()
+        with warnings.catch_warnings():  # the file's own, which its author has seen
+            warnings.simplefilter("ignore")
+            tree = ast.parse(text)
+    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
+        return None, 0.0
+    if len(raw) > FILE_BYTES or sum(1 for _ in ast.walk(tree)) > NODES:
+        return None, 0.0
+    return _Module(tuple(text.splitlines()), tree), status.st_mtime
+
+
+def _may_be_quoted(status: os.stat_result, owner: int) -> bool:
+    """Whether it is a file that also the owner of the process may read.
+
+    Root reads all, and the name of a file is what the process says: it must not make root show what
+    the process could not read itself.
+    """
+    is_readable = owner in (0, status.st_uid) or bool(status.st_mode & stat.S_IROTH)
+    return stat.S_ISREG(status.st_mode) and status.st_size <= FILE_BYTES and is_readable
+
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+
+
+def _children(node: ast.AST) -> Iterator[tuple[str, ast.stmt | ast.ExceptHandler | ast.match_case]]:
+    for block in _BLOCKS:
+        for child in getattr(node, block, ()) if not isinstance(node, ast.Lambda) else ():
+            if isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case):
+                yield block, child
+
+
+def _last_line(node: ast.AST) -> int:
+    return getattr(node, "end_lineno", None) or _first_line(node)
+
+
+def _first_line(node: ast.AST) -> int:
+    if isinstance(node, ast.match_case):
+        return node.pattern.lineno
+    return getattr(node, "lineno", 0)
+
+
+def _path_to(tree: ast.Module, line: int) -> list[ast.AST]:
+    """The statements that contain a line, outermost first."""
+    path: list[ast.AST] = []
+    node: ast.AST = tree
+    while True:
+        inner = next(
+            (child for _, child in _children(node) if _contains(child, line)),
+            None,
+        )
+        if inner is None:
+            return path
+        path.append(inner)
+        node = inner
+
+
+def _contains(node: ast.AST, line: int) -> bool:
+    if isinstance(node, ast.match_case):
+        return _first_line(node) <= line <= max(_last_line(each) for each in node.body)
+    return _first_line(node) <= line <= _last_line(node)
+
+
+def _is_of(function: str, innermost: ast.AST | None) -> bool:
+    """Whether a line in this function may be what a stack calls by that name."""
+    if function in INNER:
+        return True
+    if innermost is None:
+        return function == "<module>"
+    return isinstance(innermost, _FUNCTIONS) and innermost.name == function
+
+
+def _around(module: _Module, inside: Sequence[ast.AST], line: int) -> Iterator[Statement]:
+    """Headers of the compound statements around the last one; `else of if ...:` for that branch."""
+    for node, inner in zip(inside, [*inside[1:], None], strict=True):
+        if inner is None or isinstance(node, ast.Try | ast.ClassDef):
+            continue
+        header = _quoted(module, node)
+        is_else = inner in getattr(node, "orelse", ())
+        if is_else and isinstance(node, ast.If):
+            yield Statement(header.line, f"else of {header.text}")
+        elif not is_else:
+            yield header
+
+
+def _before(module: _Module, function: ast.AST, inside: Sequence[ast.AST]) -> Iterator[Statement]:
+    """The conditions under which the last statement is not reached, of the blocks that it is in."""
+    outer = function
+    for node in inside:
+        block = next((name for name, child in _children(outer) if child is node), None)
+        for name, child in _children(outer):
+            if child is node:
+                break
+            if name == block and isinstance(child, ast.If) and _leaves(child.body):
+                yield _condition(module, child)
+        outer = node
+
+
+def _ends(module: _Module, inside: Sequence[ast.AST]) -> Iterator[Statement]:
+    """The conditions that end the innermost loop around the last statement, but for those on it."""
+    loops = [node for node in inside[:-1] if isinstance(node, ast.For | ast.While | ast.AsyncFor)]
+    waiting: list[ast.AST] = list(loops[-1].body) if loops else []
+    while waiting:
+        node = waiting.pop(0)
+        if isinstance(node, (*_FUNCTIONS, ast.ClassDef, ast.For, ast.While, ast.AsyncFor)):
+            continue
+        if isinstance(node, ast.If) and isinstance(node.body[-1], ast.Break | ast.Return):
+            yield _condition(module, node)
+        waiting += [child for _, child in _children(node)]
+
+
+def _condition(module: _Module, node: ast.If) -> Statement:
+    """`if step > 9: break`, with the statement that leaves."""
+    header, last = _quoted(module, node), _quoted(module, node.body[-1])
+    return Statement(header.line, clean(f"{header.text} {last.text}", QUOTE_LIMIT))
+
+
+def _leaves(body: Sequence[ast.stmt]) -> bool:
+    return bool(body) and isinstance(body[-1], _LEAVES)
+
+
+def _quoted(module: _Module, node: ast.AST) -> Statement:
+    """A statement in one line; of a compound one its header."""
+    first = _first_line(node)
+    body = getattr(node, "body", None)
+    last = _last_line(node)
+    if isinstance(body, list) and body:
+        last = max(first, _first_line(body[0]) - 1)
+    rows = [row.partition("  #")[0] for row in module.rows[first - 1 : min(last, first + 7)]]
+    text = " ".join(" ".join(rows).split())
+    if isinstance(body, list) and body and first == _first_line(body[0]):
+        text = text.partition(":")[0] + ":"
+    return Statement(first, clean(text, QUOTE_LIMIT))
+
+
+def _dropped(file: str, module: _Module) -> Iterator[DroppedResult]:
+    executors = set(_executors(module.tree))
+    for node in ast.walk(module.tree):
+        if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Call):
+            continue
+        call = node.value
+        if not isinstance(call.func, ast.Attribute) or call.func.attr not in STARTS_TASK:
+            continue
+        if call.func.attr == "submit" and _last_name(call.func.value) not in executors:
+            continue  # other classes have a method of that name, too
+        if not any(keyword.arg in (None, "error_callback") for keyword in call.keywords):
+            yield DroppedResult(file, node.lineno, call.func.attr, _quoted(module, node))
+
+
+def _executors(tree: ast.Module) -> Iterator[str]:
+    """Names and attributes that the file binds to a new `...Executor(...)`."""
+    for node in ast.walk(tree):
+        made: list[tuple[ast.expr, ast.expr | None]] = []
+        if isinstance(node, ast.Assign):
+            made = [(target, node.value) for target in node.targets]
+        elif isinstance(node, ast.AnnAssign):
+            made = [(node.target, node.value)]
+        elif isinstance(node, ast.With | ast.AsyncWith):
+            made = [
+                (each.optional_vars, each.context_expr)
+                for each in node.items
+                if each.optional_vars is not None
+            ]
+        for target, value in made:
+            if isinstance(value, ast.Call) and _last_name(value.func).endswith("Executor"):
+                yield _last_name(target)
+
+
+def _last_name(node: ast.expr) -> str:
+    """`pool` of `self.pool`; empty for what is no name."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""

@@ -1,0 +1,131 @@
+"""The source of the lines that findings name: quotes for evidence, and what guards a line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from mpwatch.describe.frames import is_library, own_frames
+from mpwatch.diagnose.analysis.index import Index, derived
+from mpwatch.diagnose.analysis.stack_patterns import main_thread
+from mpwatch.model.findings import Finding
+from mpwatch.model.samples import Frame
+from mpwatch.model.snapshot import Process
+from mpwatch.model.source import SourceLine, Statement
+
+QUOTES = 3
+"""Lines quoted in one finding."""
+_PLACE = re.compile(r"(?<![\w/.-])([\w.-]{1,80}\.py):(\d{1,6}) ([\w<>]{1,100})")
+_ON_RANK = re.compile(
+    r"\b\w*rank\w*\b|\bis_(main|master|first|chief|coordinator)\w*|\bis_(?:global_|local_)zero\b",
+    re.IGNORECASE,
+)
+
+
+def source_of(index: Index, frame: Frame) -> SourceLine | None:
+    """The statement that a frame is at; `None` if its file could not be read."""
+    return _lines(index).get((frame.file, frame.line, frame.function))
+
+
+@derived
+def _lines(index: Index) -> Mapping[tuple[str, int, str], SourceLine]:
+    return {(each.file, each.line, each.function): each for each in index.snapshot.source}
+
+
+@derived
+def _by_place(index: Index) -> Mapping[str, SourceLine | None]:
+    """Lines by the words that findings have for them; `None` where two files have one name."""
+    found: dict[str, SourceLine | None] = {}
+    for line in index.snapshot.source:
+        place = f"{line.file.rpartition('/')[2]}:{line.line} {line.function}"
+        known = found.get(place, line)
+        found[place] = line if known is not None and known.file == line.file else None
+    return found
+
+
+class Guard(NamedTuple):
+    """A condition that decides which ranks reach a line."""
+
+    frame: Frame
+    """The line, of the stack of a rank that has reached it."""
+    statement: Statement
+    leaves: bool
+    """Whether the others leave the function at the condition; else the line is inside of it."""
+
+    @property
+    def words(self) -> str:
+        """`trainer.py:44 save comes after `if rank != 0: return` in line 39`."""
+        file = self.frame.file.rpartition("/")[2]
+        place = f"{file}:{self.frame.line} {self.frame.function}"
+        how = "comes after" if self.leaves else "is inside"
+        return f"{place} {how} `{self.statement.text}` of line {self.statement.line}"
+
+
+def guard_on_rank(index: Index, rank: Process) -> Guard | None:
+    """The innermost condition on the rank under which its main thread is where it is."""
+    thread = main_thread(rank)
+    for frame in own_frames(thread.stack) if thread is not None else ():
+        line = source_of(index, frame) if not is_library(frame) else None
+        if line is None:
+            continue
+        for statement in reversed(line.after):
+            if _ON_RANK.search(statement.text):
+                return Guard(frame, statement, True)
+        for statement in reversed(line.within):
+            if statement.text.startswith(("if ", "elif ", "else of if ")) and _ON_RANK.search(
+                statement.text
+            ):
+                return Guard(frame, statement, False)
+    return None
+
+
+def endless_loop(index: Index, frames: Sequence[Frame]) -> tuple[Frame, Statement] | None:
+    """The innermost loop without a condition (`while True`) that the program's own code is in."""
+    for frame in own_frames(frames):
+        line = source_of(index, frame) if not is_library(frame) else None
+        if line is None:
+            continue
+        for statement in reversed(line.within):
+            if re.fullmatch(r"while (?:True|1|not False) ?:", statement.text):
+                return frame, statement
+    return None
+
+
+def loop_ends(index: Index, frame: Frame) -> str:
+    """The conditions by which the loop around a frame ends early; empty if none is known.
+
+    `if self.is_done: break (line 54)`.
+    """
+    line = source_of(index, frame)
+    found = line.ends if line is not None else ()
+    return " or ".join(f"`{each.text}` (line {each.line})" for each in found[:2])
+
+
+def quotes_for(index: Index, finding: Finding) -> tuple[str, ...]:
+    """The source of the program's own lines that a finding names, as lines of its evidence."""
+    if not index.snapshot.source:
+        return ()
+    texts = (finding.summary, *finding.evidence, finding.cause, finding.advice)
+    known = _by_place(index)
+    lines = (known.get(place) for place in dict.fromkeys(_places(texts)))
+    quotes = (_quote(line) for line in lines if line is not None)
+    return tuple(dict.fromkeys(quotes))[:QUOTES]
+
+
+def _places(texts: Iterable[str]) -> Iterator[str]:
+    for text in texts:
+        for match in _PLACE.finditer(text):
+            if match[3] != "<module>":
+                yield match[0]
+
+
+def _quote(line: SourceLine) -> str:
+    """`trainer.py:44: dist.barrier()   (after line 39: if self.rank != 0: return)`."""
+    name = line.file.rpartition("/")[2]
+    text = f"{name}:{line.statement.line} is `{line.statement.text}`"
+    if line.after:
+        text += f", after `{line.after[-1].text}` in line {line.after[-1].line}"
+    elif line.within:
+        text += f", in `{line.within[-1].text}` of line {line.within[-1].line}"
+    return text

@@ -1,0 +1,49 @@
+"""Source code of the lines at which a job is: what rules and evidence may say about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Statement(NamedTuple):
+    """One statement, or the header of a compound one, in one clean line."""
+
+    line: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLine:
+    """The statement at one line of the program, and what decides whether it is reached."""
+
+    file: str
+    line: int
+    function: str
+    """As stacks name it; the line was checked to belong to a function of that name."""
+    statement: Statement
+    within: tuple[Statement, ...] = ()
+    """Headers of the compound statements of the function around it, outermost first."""
+    after: tuple[Statement, ...] = ()
+    """`if` statements before it whose body leaves the function or the loop, in order."""
+    ends: tuple[Statement, ...] = ()
+    """`if` statements elsewhere in the innermost loop around it whose body leaves that loop."""
+
+
+class DroppedResult(NamedTuple):
+    """A call that starts a task and drops its result: an exception in the task is never raised."""
+
+    file: str
+    line: int
+    method: str
+    """`submit`, `apply_async`, `map_async` or `starmap_async`."""
+    statement: Statement
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRead:
+    """An input: what was read of source files. Readings add up; a line is read once."""
+
+    at_s: float
+    lines: tuple[SourceLine, ...] = ()
+    dropped: tuple[DroppedResult, ...] = ()

@@ -1,0 +1,214 @@
+"""Statements of source files, and what decides whether they are reached."""
+
+from __future__ import annotations
+
+import os
+import textwrap
+import time
+import warnings
+from pathlib import Path
+
+import pytest
+
+from mpwatch.collect.process.source_code import FILE_BYTES, FILES, SourceCode
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import Frame
+from mpwatch.model.source import SourceLine
+
+OWN = ProcessId(os.getpid(), 0)
+TRAINER = """\
+import torch.distributed as dist
+
+
+class Trainer:
+    def save(self):
+        if self.rank != 0:
+            return
+        write(self.model)  # to disk
+        dist.barrier()
+
+    def fit(self):
+        for epoch in range(self.epochs):
+            if epoch == 3:
+                continue
+            with self.lock:
+                self.step(
+                    epoch,
+                    last=False,
+                )
+            if self.should_stop:
+                log("stop")
+                break
+        else:
+            if self.rank == 0: report()
+            else:
+                idle()
+
+
+def shards(files):
+    while True:
+        random.shuffle(files)
+        for file in files:
+            yield file
+
+
+if __name__ == "__main__":
+    Trainer().fit()
+"""
+
+
+@pytest.fixture
+def trainer(tmp_path: Path) -> str:
+    file = tmp_path / "trainer.py"
+    file.write_text(TRAINER)
+    return str(file)
+
+
+def at(file: str, line: int, function: str) -> SourceLine | None:
+    return SourceCode().line(OWN, Frame(function, file, line), time.time())
+
+
+def test_a_statement_behind_a_return_is_quoted_with_its_condition(trainer: str) -> None:
+    found = at(trainer, 9, "save")
+
+    assert found is not None
+    assert found.statement == (9, "dist.barrier()")
+    assert found.after == ((6, "if self.rank != 0: return"),)
+    assert found.within == ()
+
+
+def test_a_comment_is_left_out(trainer: str) -> None:
+    found = at(trainer, 8, "save")
+
+    assert found is not None
+    assert found.statement.text == "write(self.model)"
+
+
+def test_a_statement_of_several_lines_is_one_with_all_that_is_around_it(trainer: str) -> None:
+    found = at(trainer, 17, "fit")
+
+    assert found is not None
+    assert found.statement == (16, "self.step( epoch, last=False, )")
+    assert [each.text for each in found.within] == [
+        "for epoch in range(self.epochs):",
+        "with self.lock:",
+    ]
+    assert found.after == ((13, "if epoch == 3: continue"),)
+    assert found.ends == ((20, "if self.should_stop: break"),)
+
+
+def test_the_branch_of_an_if_is_named(trainer: str) -> None:
+    first, other = at(trainer, 24, "fit"), at(trainer, 26, "fit")
+
+    assert first is not None
+    assert other is not None
+    assert first.within[-1] == (24, "if self.rank == 0:")
+    assert other.within[-1] == (24, "else of if self.rank == 0:")
+
+
+def test_a_line_of_another_function_than_the_stack_says_is_of_another_file(trainer: str) -> None:
+    assert at(trainer, 9, "fit") is None
+    assert at(trainer, 9, "<module>") is None
+    assert at(trainer, 36, "<module>") is not None
+    assert at(trainer, 400, "<module>") is None
+
+
+def test_a_file_that_was_changed_after_the_start_is_not_quoted(trainer: str) -> None:
+    started_s = time.time() - 100
+
+    assert SourceCode().line(OWN, Frame("save", trainer, 9), started_s) is None
+
+
+@pytest.mark.parametrize(
+    "content", ["def f(:", "\0", "x = " + "(" * 10_000, "\xff", "#" * FILE_BYTES]
+)
+def test_what_is_no_python_is_not_quoted(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "odd.py"
+    file.write_text(content, encoding="latin-1")
+
+    assert at(str(file), 1, "<module>") is None
+
+
+@pytest.mark.parametrize(
+    "file", ["relative.py", "/etc/passwd", "/dev/zero.py", "/a\0.py", "/nothing.py"]
+)
+def test_only_regular_python_files_are_read(file: str) -> None:
+    assert at(file, 1, "<module>") is None
+
+
+def test_a_pipe_named_like_a_file_does_not_block(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.py")
+
+    assert at(str(tmp_path / "pipe.py"), 1, "<module>") is None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may read files of others")
+def test_root_does_not_quote_what_the_owner_of_the_process_may_not_read(tmp_path: Path) -> None:
+    import subprocess
+
+    secret = tmp_path / "secret.py"
+    secret.write_text("PASSWORD = 'x'\n")
+    secret.chmod(0o600)
+    with subprocess.Popen(["sleep", "60"], user=65534, group=65534) as sleeper:
+        other = ProcessId(sleeper.pid, 0)
+        frame = Frame("<module>", str(secret), 1)
+        try:
+            assert SourceCode().line(other, frame, time.time()) is None
+            secret.chmod(0o644)
+            assert SourceCode().line(other, frame, time.time()) is not None
+        finally:
+            sleeper.kill()
+
+
+def test_text_is_cleaned(tmp_path: Path) -> None:
+    file = tmp_path / "a.py"
+    file.write_text("x = '\x1b]52;c;aGk=\x07\u202e'\n")
+
+    found = at(str(file), 1, "<module>")
+
+    assert found is not None
+    assert found.statement.text == "x = '\ufffd'"
+
+
+def test_the_number_of_files_is_bounded(tmp_path: Path) -> None:
+    code = SourceCode()
+    for number in range(FILES + 1):
+        (tmp_path / f"m{number}.py").write_text("x = 1\n")
+    found = [
+        code.line(OWN, Frame("<module>", str(tmp_path / f"m{number}.py"), 1), time.time())
+        for number in range(FILES + 1)
+    ]
+
+    assert all(found[:FILES])
+    assert found[FILES] is None
+
+
+def test_warnings_about_the_programs_own_text_are_not_shown(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("x = '\\d'\n")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+
+        assert at(str(tmp_path / "a.py"), 1, "<module>") is not None
+
+
+def test_calls_that_drop_the_result_of_a_task(tmp_path: Path) -> None:
+    file = tmp_path / "a.py"
+    file.write_text(
+        textwrap.dedent(
+            """\
+            def run(pool, service):
+                with ThreadPoolExecutor(1) as threads:
+                    threads.submit(work)
+                    kept = threads.submit(work)
+                pool.apply_async(work, (1,))
+                pool.apply_async(work, (1,), error_callback=print)
+                pool.apply_async(work, **options)
+                service.submit(work)
+            """
+        )
+    )
+
+    found = SourceCode().dropped(OWN, str(file), time.time())
+
+    assert [(each.line, each.method) for each in found] == [(3, "submit"), (5, "apply_async")]
+    assert found[1].statement.text == "pool.apply_async(work, (1,))"
