@@ -43,6 +43,9 @@ SLOWS_DOWN = frozenset(("bottleneck-process", "pipeline-bottleneck", "loader-sta
 """Rules of which a finding says that one process is waited for: every job has a slowest part, so
 that of findings equally severe another one says more."""
 
+MERELY_WAITS = frozenset(("no-progress",))
+"""Rules whose findings say nothing more, as long as they are no warning, than that some process
+waits or computes for long."""
 OF_SHARES = SLOWS_DOWN | {
     "cpu-oversubscription",
     "disk-waits",
@@ -343,19 +346,28 @@ def _shows(finding: Finding) -> frozenset[str]:
 def _urgency(finding: Finding) -> tuple[float, ...]:
     """Sort key: most severe, then what harms rather than slows down, soonest, oldest.
 
-    What may be innocent comes last of equally severe ones: what costs time now is more than that.
+    Of equally severe ones what may be innocent comes later: what costs time now is more than that.
+    Last are findings that a process merely waits, or computes for long, and limits far away.
     """
     eta_s = float("inf") if finding.eta_s is None else finding.eta_s
     is_far = finding.eta_s is not None and finding.eta_s > FAR_S
     first_s = finding.first_seen_s or 0.0
     return (
         -finding.severity,
-        finding.is_doubtful,
+        _doubt(finding, is_far=is_far),
         finding.rule in SLOWS_DOWN,
         is_far,
         eta_s,
         first_s,
     )
+
+
+def _doubt(finding: Finding, *, is_far: bool) -> int:
+    """How likely nothing is wrong, in steps: 0 where it is not innocent."""
+    if finding.is_doubtful:
+        return 3 if is_far else 1
+    is_wait = finding.severity is Severity.INFO and finding.rule in MERELY_WAITS
+    return 2 if is_wait else 0
 
 
 def _urgency_with_effects(

@@ -167,6 +167,28 @@ def test_the_most_severe_and_soonest_comes_first() -> None:
     assert [f.rule for f in look(watched, 0)] == ["c", "b", "d", "a"]
 
 
+def test_what_costs_time_or_reaches_a_limit_soon_comes_before_what_merely_waits() -> None:
+    growth = finding("steady-growth", Severity.INFO, is_doubtful=True, eta_s=2600.0)
+    far = finding("grows", Severity.INFO, is_doubtful=True, eta_s=36_000.0)
+    told = engine(
+        [
+            finding("no-progress", Severity.INFO),
+            far,
+            finding("loader-starvation", Severity.INFO),
+            growth,
+        ],
+        [finding("no-progress", Severity.WARNING), growth],
+    )
+
+    assert [f.rule for f in look(told, 0)] == [
+        "loader-starvation",
+        "steady-growth",
+        "no-progress",
+        "grows",
+    ]
+    assert [f.rule for f in look(told, 1)][:2] == ["no-progress", "steady-growth"]
+
+
 def test_a_limit_that_is_hours_away_comes_after_what_is_wrong_now() -> None:
     watched = engine(
         [finding("grows", eta_s=36_000.0), finding("lost"), finding("soon", eta_s=60.0)]
