@@ -174,14 +174,14 @@ def test_what_costs_time_or_reaches_a_limit_soon_comes_before_what_merely_waits(
         [
             finding("no-progress", Severity.INFO),
             far,
-            finding("loader-starvation", Severity.INFO),
+            finding("disk-waits", Severity.INFO),
             growth,
         ],
         [finding("no-progress", Severity.WARNING), growth],
     )
 
     assert [f.rule for f in look(told, 0)] == [
-        "loader-starvation",
+        "disk-waits",
         "steady-growth",
         "no-progress",
         "grows",
