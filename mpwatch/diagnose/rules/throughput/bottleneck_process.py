@@ -71,6 +71,8 @@ SWITCHES_PER_SAMPLE = 8
 ASKED_SHARE = 0.15
 """A line is named if asking there takes this part of a process' time."""
 ASKED_SHOWN = 3
+ROUND_TRIPS = 20.0
+"""Waits a second of one line that are the round trips of its accesses."""
 LEAST_TIME = 0.1
 """With less time that was not a wait for a core, a share of it means nothing."""
 LESS_BUSY = 0.6
@@ -87,15 +89,22 @@ def check(index: Index) -> Iterator[Finding]:
     for server, waiting in _servers(index).items():
         process = index.snapshot.get(server)
         busy = None if process is None else mean_cpu_percent(process, index.history, OVER_S)
-        if process is None or busy is None or busy < least_percent:
+        if process is None or busy is None:
             continue
         connected = list(_connected(index, process, waiting))
+        asked = _asked(index, process, connected)
+        is_busy = busy >= least_percent
+        if not is_busy and not any(map(_makes_round_trips, asked)):
+            continue
         waits = {
             client.process: share
             for client in connected
             if (share := _wait_share(index, client)) is not None
             and share >= WAIT_SHARE
-            and (mean_cpu_percent(client, index.history, OVER_S) or 0.0) <= LESS_BUSY * busy
+            and (
+                not is_busy
+                or (mean_cpu_percent(client, index.history, OVER_S) or 0.0) <= LESS_BUSY * busy
+            )
         }
         is_main = waits.get(index.snapshot.root or server, 0.0) >= MAIN_SHARE
         if is_main or (len(waits) >= CLIENTS and sum(waits.values()) >= WAITING):
@@ -103,8 +112,7 @@ def check(index: Index) -> Iterator[Finding]:
             quiet_s = min(without_progress_s(each, index) or 0.0 for each in clients)
             if min(waits.values()) >= ALWAYS and quiet_s >= ANSWERS_S:
                 continue  # it answers none of them: `no-progress` says that
-            asked = _asked(index, process, connected)
-            yield _finding(process, busy, clients, sum(waits.values()), asked)
+            yield _finding(process, busy if is_busy else None, clients, sum(waits.values()), asked)
     yield from _waits_in_vain(index)
     yield from _slower_rounds(index)
 
@@ -425,12 +433,12 @@ def _proxy_method(processes: Sequence[Process], place: str) -> str:
 
 def _finding(
     server: Process,
-    busy: float,
+    busy: float | None,
     clients: Sequence[Process],
     waiting: float,
     asked: Sequence[_Asked],
 ) -> Finding:
-    """Describe the process and the waits for it."""
+    """Describe the process and the waits for it; `busy` is its percentage of a core, if much."""
     is_manager = is_a_manager(server) or any(
         calls(thread.stack, "managers.py:_callmethod")
         for client in clients
@@ -442,12 +450,13 @@ def _finding(
         if len(clients) > 1
         else f"{called(clients[0])} asks it, and waits for its answers {waiting:.0%} of the time"
     )
-    evidence = [
-        asks,
-        f"{called(server)} used {busy:.0f} % of a core in the last {OVER_S:.0f} s, more than any "
-        "of them",
-        *(map(_asked_words, asked)),
-    ]
+    evidence = [asks]
+    if busy is not None:
+        evidence.append(
+            f"{called(server)} used {busy:.0f} % of a core in the last {OVER_S:.0f} s, more than "
+            "any of them"
+        )
+    evidence += map(_asked_words, asked)
     if not asked:
         at = ((each, own_lines(each)) for each in clients[:2])
         evidence += [f"{called(each)} asks at {lines}" for each, lines in at if lines]
@@ -461,14 +470,28 @@ def _finding(
         severity=Severity.INFO,
         process=server.process,
         summary=(
-            f"{waiters} for the answers of {'the Manager ' * is_manager}{called(server)}, which is "
-            f"busy: it is the bottleneck{mostly}"
+            f"{waiters} for the answers of {'the Manager ' * is_manager}{called(server)}"
+            f"{_AGAIN if busy is None else _IS_BUSY}{mostly}"
         ),
         evidence=tuple(evidence),
-        cause=(_CAUSE_ONE if is_one else _CAUSE)
-        + (_CAUSE_MANAGER + _round_trips(asked) if is_manager else ""),
+        cause=" ".join(
+            (
+                *(() if busy is None else (_CAUSE_ONE if is_one else _CAUSE,)),
+                *((_CAUSE_MANAGER + _round_trips(asked),) if is_manager else ()),
+            )
+        ),
         advice=_manager_advice(asked) if is_manager else _ADVICE,
     )
+
+
+def _makes_round_trips(asked: _Asked) -> bool:
+    """Whether a line accesses a proxy again and again: each access costs a message and an answer.
+
+    That takes its time however busy the manager is; where many processes want the cores, it gets
+    little of them. Methods that wait in the manager for something else do not count.
+    """
+    is_quick = asked.method in (_READS | _WRITES) - {"get", "put"}
+    return is_quick and (asked.per_s or 0.0) >= ROUND_TRIPS
 
 
 def _asked_words(asked: _Asked) -> str:
@@ -520,6 +543,8 @@ _NO_PROXY = (
     "What does not change is passed to each process as a plain argument, and numbers are in shared "
     "memory (a tensor after share_memory_(), multiprocessing.Array)."
 )
+_IS_BUSY = ", which is busy: it is the bottleneck"
+_AGAIN = ", in one round trip after the other"
 _CAUSE = (
     "All of them send their requests to one process, which is busy answering. Together they cannot "
     "be faster than that process, however many there are."
@@ -529,7 +554,7 @@ _CAUSE_ONE = (
     "answer, so of the two only one works at a time."
 )
 _CAUSE_MANAGER = (
-    " It is the process of a multiprocessing Manager: each access to a proxy is a message to it "
+    "It is the process of a multiprocessing Manager: each access to a proxy is a message to it "
     "and an answer from it, and it runs Python in one thread at a time."
 )
 _ADVICE = (

@@ -247,6 +247,33 @@ def test_waits_that_tracers_cause_are_no_requests() -> None:
     assert "at train.py:16 add" in only(check, snapshot, numbers).evidence[2]
 
 
+@pytest.mark.parametrize(
+    ("method", "per_s", "told"),
+    [("__getitem__", 200, 1), ("__getitem__", 2, 0), ("get", 200, 0)],
+    ids=["again and again", "a long answer", "may wait in the manager"],
+)
+def test_round_trips_to_a_manager_take_time_also_if_it_gets_no_core(
+    method: str, per_s: float, told: int
+) -> None:
+    asks = [client(n, *PROXY, f"<string>:{method}", "train.py:length:23") for n in CLIENTS]
+    shown = {f"p{n}": asking("train.py:23 length", 0.7) for n in CLIENTS}
+    rates: dict[Any, Any] = {}
+    for number in CLIENTS:
+        rates |= switches(per_s, number=number)
+    numbers = History({**past(busy=5).processes, **history(rates).processes}, {}, 0.0)
+
+    findings = found(check, with_shares(job(*asks), **shown), numbers)
+
+    assert len(findings) == told
+    for each in findings:
+        assert each.summary == (
+            "4 processes wait for the answers of the Manager spawned 150 (150), in one round trip "
+            "after the other, asked at train.py:23 length"
+        )
+        assert "is busy" not in each.cause + each.summary
+        assert "proxy[:]" in each.advice
+
+
 def sparse(every_s: float, share: float) -> History:
     """As `past`, with few readings, as on a loaded machine."""
     numbers = past(busy=45, share=share)
