@@ -106,6 +106,43 @@ def test_a_finding_that_comes_back_is_new() -> None:
     assert (again.first_seen_s, again.resolved_s) == (NOW_S + 20, None)
 
 
+def wavering(*more: Finding) -> Engine:
+    """A share that was over its threshold for 20 s, and then no longer; and other findings."""
+    slow = finding("bottleneck-process", Severity.INFO)
+    watched = engine([slow], [slow], [slow], *([list(more)] * 20))
+    for after_s in (0, 10, 20):
+        look(watched, after_s)
+    return watched
+
+
+def present(found: Iterable[Finding]) -> set[str]:
+    return {each.rule for each in found if each.resolved_s is None}
+
+
+def test_a_share_that_held_for_most_of_the_time_does_not_vanish_at_the_last_moment() -> None:
+    watched = wavering()
+
+    seen = [present(look(watched, after_s)) for after_s in (22, 25, 28, 35, 39, 40)]
+
+    assert seen == [{"bottleneck-process"}] * 5 + [set()]
+
+
+def test_readings_far_apart_resolve_no_share_of_time() -> None:
+    slow = finding("bottleneck-process", Severity.INFO)
+    watched = engine([slow])
+    look(watched, 0)
+
+    seen = [present(look(watched, after_s)) for after_s in (5, 10, 15, 20)]
+
+    assert seen == [{"bottleneck-process"}] * 3 + [set()]
+
+
+def test_a_share_of_time_says_nothing_of_a_job_that_has_failed_since() -> None:
+    watched = wavering(finding("worker-died", Severity.CRITICAL))
+
+    assert present(look(watched, 20 + LINGER_S)) == {"worker-died"}
+
+
 def test_a_finding_about_one_more_process_is_the_same_finding() -> None:
     of_one = finding("grows", process=pid(201), subject="memory")
     of_two = finding("grows", process=pid(200), others=(pid(201),), subject="memory")
@@ -143,6 +180,28 @@ def test_the_most_severe_and_soonest_comes_first() -> None:
     )
 
     assert [f.rule for f in look(watched, 0)] == ["c", "b", "d", "a"]
+
+
+def test_what_costs_time_or_reaches_a_limit_soon_comes_before_what_merely_waits() -> None:
+    growth = finding("steady-growth", Severity.INFO, is_doubtful=True, eta_s=2600.0)
+    far = finding("grows", Severity.INFO, is_doubtful=True, eta_s=36_000.0)
+    told = engine(
+        [
+            finding("no-progress", Severity.INFO),
+            far,
+            finding("disk-waits", Severity.INFO),
+            growth,
+        ],
+        [finding("no-progress", Severity.WARNING), growth],
+    )
+
+    assert [f.rule for f in look(told, 0)] == [
+        "disk-waits",
+        "steady-growth",
+        "no-progress",
+        "grows",
+    ]
+    assert look(told, 1)[0].rule == "no-progress"
 
 
 def test_a_limit_that_is_hours_away_comes_after_what_is_wrong_now() -> None:

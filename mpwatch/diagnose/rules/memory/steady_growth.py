@@ -46,7 +46,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     counted,
     is_manager,
 )
-from mpwatch.diagnose.analysis.shares import shares, work_place, working_share
+from mpwatch.diagnose.analysis.shares import is_computing, shares, work_place, working_share
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, own_threads
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import rise
@@ -364,11 +364,7 @@ def _of_queue(index: Index, found: Growing) -> _Explanation:
 def _of_memory(index: Index, found: Growing) -> _Explanation:
     process = found.process
     slow = _consumers(index, found)
-    lines = own_lines(process)
-    seen = [f"its main thread when last seen: {lines}"] if lines else []
-    place = work_place(index, found.processes)
-    if place is not None and not (lines or "").startswith(place.words):
-        seen.append(f"{place.part:.0%} of its work whose line is known: {place.words}")
+    seen = _allocating(index, found)
     if slow is None and any(other == "queue" for other, _ in found.carried):
         names, is_one = all_called(found.processes), len(found.processes) == 1
         return _Explanation(
@@ -408,6 +404,23 @@ def _of_memory(index: Index, found: Growing) -> _Explanation:
         or _kept_messages(index, found)
         or _of_kept(index, process, seen)
     )
+
+
+def _allocating(index: Index, found: Growing) -> list[str]:
+    """Where the processes compute: memory does not rise while they sleep or wait.
+
+    The last stack of the main thread counts too, unless it is one of a sleep or a wait.
+    """
+    main = main_thread(found.process)
+    wait = main.waits_on if main is not None else None
+    lines = own_lines(found.process) if wait is None else None
+    seen = [f"its main thread when last seen: {lines}"] if lines else []
+    place = work_place(index, found.processes, is_computing)
+    if place is not None and not (lines or "").startswith(place.words):
+        seen.append(f"{place.part:.0%} of its computing whose line is known: {place.words}")
+    if not seen and (lines := own_lines(found.process)):
+        seen.append(f"its main thread when last seen, while it waited: {lines}")
+    return seen
 
 
 def _of_submission(process: Process, seen: tuple[str, ...]) -> _Explanation | None:

@@ -89,6 +89,21 @@ def test_autograd_is_a_possible_reason_only_where_torch_is_loaded() -> None:
     assert finding.evidence[-1] == "no limit is known"
 
 
+def test_memory_rises_where_a_process_computes_and_not_where_it_sleeps() -> None:
+    timer = WaitedOn("timer", "clock_nanosleep")
+    sleeps = thread(100, "train.py:next:15", "train.py:step:41", waits=timer)
+    shares = {
+        Activity("sleeping", place="train.py:15 next"): 0.8,
+        Activity("computing", "native code", place="train.py:46 spread"): 0.2,
+    }
+    job = with_shares(snapshot_of(main(threads=[sleeps])), p100=shares)
+
+    finding = only(check, job, history(rising("anon_bytes", 900 * MIB, 5 * MIB)))
+
+    assert "100% of its computing whose line is known: train.py:46 spread" in finding.evidence
+    assert not any("train.py:15" in each for each in finding.evidence)
+
+
 def test_a_limit_of_memory_within_minutes_is_a_warning() -> None:
     seen = snapshot_of(
         main(),
