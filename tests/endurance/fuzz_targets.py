@@ -30,12 +30,14 @@ from mpwatch.hook.transport.connection import Connection
 from mpwatch.model.cmdline import python_program
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.sanitize import clean
-from mpwatch.nodes.wire.framing import NODE_LIMIT_BYTES, FrameReader, encode
 from mpwatch.nodes.wire.messages import (
+    NODE_LIMIT_BYTES,
+    FrameReader,
     Hello,
     NotAMessage,
     Part,
     Summary,
+    encode,
     message_of_head,
     message_of_node,
     node_frame,

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 
 from mpwatch.diagnose.analysis.distributed.collectives import MISMATCH, STUCK
 from mpwatch.nodes.across import ray_calls
-from mpwatch.nodes.across.collectives import of_collectives
+from mpwatch.nodes.across.collectives import Pace, of_collectives
 from mpwatch.nodes.across.finding import JobFinding
 from mpwatch.nodes.across.nodes import differences, not_answering
-from mpwatch.nodes.across.pace import Pace
 from mpwatch.nodes.across.ranks import NodeRanks, RankCache, jobs_of
-from mpwatch.nodes.head.view import NodeView
+from mpwatch.nodes.head.node import NodeView
 
 STANDSTILLS = frozenset((STUCK, MISMATCH, ray_calls.RULE))
 """Rules that say why a job makes no progress."""

@@ -9,7 +9,7 @@ from mpwatch.model.findings import Severity
 from mpwatch.model.units import seconds_text
 from mpwatch.nodes.across.finding import EVIDENCE_SHOWN, JobFinding, names_text
 from mpwatch.nodes.across.ranks import JobRanks
-from mpwatch.nodes.head.view import NodeView
+from mpwatch.nodes.head.node import NodeView
 
 NOT_ANSWERING = "node-not-answering"
 _OUT_OF_DATE = (
