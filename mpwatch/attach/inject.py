@@ -15,6 +15,7 @@ from mpwatch.attach.methods import (
     call_failure,
     cancel_call,
     require_same_clocks,
+    usable,
 )
 from mpwatch.attach.native.tracer import Step, no_step
 from mpwatch.attach.outcomes import Answer, Attached, Begun, Refused, not_logged
@@ -142,7 +143,7 @@ def deliver_once(
     attempt: Attempt, action: str, methods: tuple[Method, ...], timeout_s: float
 ) -> tuple[Answer | None, str, float | None]:
     """Make the target run the payload once; the answer may be `LATER`."""
-    chosen = _usable(attempt, methods)
+    chosen = usable(attempt, methods)
     target = attempt.target
     exchange = _create_exchange(attempt, action)
     attempt.step("exchange made")
@@ -220,20 +221,6 @@ def _is_lost(exchange: ExchangeDir, target: Target) -> bool:
     if turns is None:
         return exchange.is_stale()
     return target.turns > turns + LOST_AFTER_SWITCHES
-
-
-def _usable(attempt: Attempt, methods: tuple[Method, ...]) -> list[Method]:
-    """The methods whose checks pass."""
-    usable, last = [], Refused("there is no method to inject the hook")
-    for method in methods:
-        try:
-            method.check(attempt)
-            usable.append(method)
-        except Refused as refusal:
-            last = refusal
-    if not usable:
-        raise last
-    return usable
 
 
 def _inject(attempt: Attempt, methods: tuple[Method, ...], timeout_s: float) -> Attached:

@@ -30,7 +30,7 @@ _QUEUES = "multiprocessing.queues"
 _STORAGE = "torch.storage"
 _REDUCTIONS = sharing.REDUCTIONS
 _LOADER = "torch.utils.data.dataloader"
-_ITERATOR = "_MultiProcessingDataLoaderIter"
+_ITERATOR = loader.ITERATOR
 _FETCH = "torch.utils.data._utils.fetch"
 
 # fmt: off
