@@ -53,8 +53,8 @@ from mpwatch.report.prometheus import exposition
 from mpwatch.report.text import dump_text
 from tests.builders import elf_files, report_job
 from tests.builders.samples import small_job
+from tests.unit.collect.hook.test_decode import ring
 from tests.unit.collect.hook.test_fuzz_hook import check_ring
-from tests.unit.collect.hook.test_ring import ring
 from tests.unit.collect.process import test_fuzz_procfs as real
 from tests.unit.collect.process.test_fuzz_procfs import is_clean
 
