@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.describe.processes import full_name_of
+from mpwatch.diagnose.analysis.askers import WRITES, asked
 from mpwatch.diagnose.analysis.forecast import memory_room
 from mpwatch.diagnose.analysis.growing import (
     FileKind,
@@ -593,21 +594,12 @@ def _other_threads(index: Index, process: Process) -> list[tuple[str, str]]:
 
 
 def _askers(index: Index, manager: Process) -> Iterator[str]:
-    """The lines at which other processes wait for the answers of a manager."""
-    count = 0
-    for process in index.snapshot.living():
-        places = Counter(
-            {
-                each.activity.place: each.share
-                for each in shares(index, process)
-                if manager.process in each.activity.providers and each.activity.place
-            }
-        )
-        for place, _ in places.most_common(1):
-            yield f"{called(process)} waits for its answers at {place}"
-            count += 1
-        if count == SHOWN:
-            return
+    """The lines at which other processes ask a manager; those that add to its objects first."""
+    found = asked(index, manager, index.snapshot.living())
+    for each in sorted(found, key=lambda line: line.method not in WRITES):
+        calling = f", calling {each.method} of a proxy" if each.method else ""
+        verb = "asks" if len(each.processes) == 1 else "ask"
+        yield f"{all_called(each.processes)} {verb} it at {each.place}{calling}"
 
 
 class _Consumers(NamedTuple):

@@ -21,7 +21,7 @@ from mpwatch.model.host import FilesKey, NewFiles
 from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.samples import FdLink, ThreadSample, WaitedOn
 from mpwatch.model.snapshot import FileLine, Process, Snapshot, WorkerLoad
-from tests.builders.accounts import COMPUTES, IS_AHEAD, SLEEPS, with_shares
+from tests.builders.accounts import COMPUTES, IS_AHEAD, SLEEPS, answers_from, with_shares
 from tests.builders.snapshots import (
     MAIN,
     MIB,
@@ -546,6 +546,40 @@ def test_a_manager_that_grows_is_reported_as_the_holder_of_shared_objects() -> N
 
     assert "server process of a multiprocessing Manager" in finding.cause
     assert "autograd" not in finding.cause
+
+
+def test_the_lines_that_add_to_a_manager_are_shown_by_their_share_of_the_time() -> None:
+    """One line may have several kinds of waits; what is read there often is no growth."""
+    proxy = ("multiprocessing/connection.py:_recv", "multiprocessing/managers.py:_callmethod")
+
+    def at(number: int, method: str, place: str) -> Process:
+        own = thread(number, *proxy, f"<string>:{method}", place)
+        return process(number, "spawned", threads=[own])
+
+    adds, again = (
+        answers_from(200, "train.py:16 add"),
+        Activity("waiting", "data on socket 78", "socket", (pid(200),), "train.py:16 add"),
+    )
+    job = with_shares(
+        snapshot_of(
+            main(),
+            process(200, "spawned", label="manager"),
+            at(301, "__getitem__", "train.py:sample:26"),
+            at(302, "append", "train.py:add:16"),
+            at(303, "__len__", "train.py:poll:40"),
+        ),
+        p301={answers_from(200, "train.py:26 sample"): 0.4, SLEEPS: 0.6},
+        p302={adds: 0.1, again: 0.1, SLEEPS: 0.8},
+        p303={answers_from(200, "train.py:40 poll"): 0.05, SLEEPS: 0.95},
+    )
+
+    finding = only(check, job, history(rising("anon_bytes", 900 * MIB, 5 * MIB, 200)))
+
+    assert finding.evidence[1:3] == (
+        "spawned 302 (302) asks it at train.py:16 add, calling append of a proxy",
+        "spawned 301 (301) asks it at train.py:26 sample, calling __getitem__ of a proxy",
+    )
+    assert not any("train.py:40" in each for each in finding.evidence)
 
 
 def importing(until_s: float) -> Account:
