@@ -158,6 +158,12 @@ def _finding(index: Index, groups: Mapping[str, list[Process]], since_s: float) 
     )
 
 
+_NO_SKIPPED_BACKWARD = (
+    " A rank that skips a batch (continue, nothing to learn from it, a NaN) must not skip its "
+    "backward pass: let it run on a loss of zero that uses the outputs (outputs.sum() * 0)."
+)
+
+
 def _explained(
     index: Index, members: Sequence[tuple[str, list[Process]]], records: Sequence[Recorded]
 ) -> tuple[str, str]:
@@ -177,9 +183,8 @@ def _explained(
             "The backward pass of DistributedDataParallel averages gradients by collectives that "
             f"all ranks have to enter; {all_called(others)} called {name} instead. {why}.",
             "Give all ranks the same number of batches (DistributedSampler with drop_last, or the "
-            f"Join context), and call {name} on all ranks after the same batch. A rank that skips "
-            "a batch (continue, nothing to learn from it, a NaN) must not skip its backward pass: "
-            "let it run on a loss of zero that uses the outputs (outputs.sum() * 0).",
+            f"Join context), and call {name} on all ranks after the same batch."
+            + (_NO_SKIPPED_BACKWARD if passed is None else ""),
         )
     if BUFFERS in places:
         alone, others = places[BUFFERS], [r for n, group in members if n != BUFFERS for r in group]
