@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames
@@ -53,7 +53,7 @@ from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import rise
 from mpwatch.model.host import NewFiles
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.samples import FdKind, inode_of
+from mpwatch.model.samples import FdKind, Frame, inode_of
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import bytes_text, count_text, rate_text, seconds_text
 
@@ -364,8 +364,11 @@ def _of_queue(index: Index, found: Growing) -> _Explanation:
 
 def _of_memory(index: Index, found: Growing) -> _Explanation:
     process = found.process
-    slow = _consumers(index, found)
     seen = _allocating(index, found)
+    submits = _of_submission(index, process, tuple(seen)) or _of_executor(index, process, seen)
+    if submits is not None:
+        return submits
+    slow = _consumers(index, found)
     if slow is None and any(other == "queue" for other, _ in found.carried):
         names, is_one = all_called(found.processes), len(found.processes) == 1
         return _Explanation(
@@ -400,8 +403,7 @@ def _of_memory(index: Index, found: Growing) -> _Explanation:
             "Send results through a queue. A manager that is shut down frees everything.",
         )
     return (
-        _of_submission(process, tuple(seen))
-        or _of_results(index, process, tuple(seen))
+        _of_results(index, process, tuple(seen))
         or _kept_messages(index, found)
         or _of_kept(index, process, seen)
     )
@@ -424,25 +426,25 @@ def _allocating(index: Index, found: Growing) -> list[str]:
     return seen
 
 
-def _of_submission(process: Process, seen: tuple[str, ...]) -> _Explanation | None:
+def _of_submission(index: Index, process: Process, seen: tuple[str, ...]) -> _Explanation | None:
     """A process inside of a `map` that takes all of its items before the first result is used.
 
-    Checked against CPython 3.10 to 3.14: `Executor.map` submits a call for each item first (before
-    3.14 there is no `buffersize`), and `Pool.map` makes a list of the items.
+    Its last stack shows it, or what all stacks of its last seconds have in common. Checked against
+    CPython 3.10 to 3.14: `Executor.map` submits a call for each item first (before 3.14 there is no
+    `buffersize`), and `Pool.map` makes a list of the items.
     """
     main = main_thread(process)
-    frames = own_frames(main.stack) if main is not None else ()
-    place = next((n for n, frame in enumerate(frames) if not is_library(frame)), len(frames))
-    caller = next((frame for frame in frames[place + 1 :] if not is_library(frame)), None)
-    name = next((name for name, each in _MAPS if calls(frames[place + 1 :], each)), None)
-    if name is None or caller is None:
+    stack = own_frames(main.stack) if main is not None else ()
+    found = _mapping(stack) or _mapping(own_frames(_inside(index, process)))
+    if found is None:
         return None
-    line, items = frame_words(caller), frame_words(frames[place])
+    name, line = found.name, found.line
+    made = f" (made at {found.items})" if found.items else ""
     return _Explanation(
         "private memory",
         seen,
-        f"It is still inside of {name} at {line}, which takes every item of its iterable (made at "
-        f"{items}) before it returns. Until the last one is there no result is used: the items "
+        f"It is still inside of {name} at {line}, which takes every item of its iterable{made} "
+        "before it returns. Until the last one is there no result is used: the items "
         "that wait for a worker and the results that are ready all stay in this process.",
         f"Keep a bounded number of tasks in flight at {line}: submit() some, and for each result "
         "that is used one more (itertools.islice, wait(return_when=FIRST_COMPLETED)); or, from "
@@ -450,6 +452,67 @@ def _of_submission(process: Process, seen: tuple[str, ...]) -> _Explanation | No
         "a semaphore to bound them.",
         f"{called(process)} gathers all items of {name} at {line} before it uses a result",
     )
+
+
+class _Mapping(NamedTuple):
+    """A call of a `map` that has not returned."""
+
+    name: str
+    line: str
+    """Where it is called."""
+    items: str
+    """Where its items are made; empty if that is not one line."""
+
+
+def _mapping(frames: Sequence[Frame]) -> _Mapping | None:
+    """The call of a `map` in a stack, innermost frame first."""
+    for number, frame in enumerate(frames):
+        name = next((name for name, each in _MAPS if calls((frame,), each)), None)
+        caller = next((each for each in frames[number + 1 :] if not is_library(each)), None)
+        if name is not None and caller is not None:
+            items = next((each for each in frames[:number] if not is_library(each)), None)
+            made = frame_words(items) if items is not None and items.line else ""
+            return _Mapping(name, frame_words(caller), made)
+    return None
+
+
+def _inside(index: Index, process: Process) -> tuple[Frame, ...]:
+    """The calls that no stack of the last seconds has left, innermost first; lines may be 0."""
+    account = index.snapshot.account.processes.get(process.process)
+    found = account.main.inside() if account is not None and account.uncounted else None
+    return found.frames[::-1] if found is not None and found.stacks >= INSIDE_STACKS else ()
+
+
+def _of_executor(index: Index, process: Process, seen: list[str]) -> _Explanation | None:
+    """Tasks that wait in a ProcessPoolExecutor, whose own queue to its workers is full.
+
+    That queue has a bound; what waits for room in it is in a dict without one
+    (`_pending_work_items` of concurrent/futures/process.py, CPython 3.10 to 3.14).
+    """
+    blocked = blocked_feeder(index, process)
+    if blocked is None or not any(
+        calls(own_frames(each.stack), "concurrent/futures/process.py:run")
+        for each in process.threads
+    ):
+        return None
+    workers = [each for each in blocked.readers(index) if each.role == "pool-worker"]
+    if not workers:
+        return None
+    names, is_one = all_called(workers), len(workers) == 1
+    return _Explanation(
+        "private memory",
+        (f"the queue of its executor to {names} is full", *seen),
+        "Tasks are submitted faster than the workers of its ProcessPoolExecutor do them. submit() "
+        "and map() take any number of tasks: they and their arguments wait in this process.",
+        "Keep a bounded number of tasks in flight: submit() some, and for each result that is used "
+        "one more (wait(return_when=FIRST_COMPLETED)), or let a threading.Semaphore(n) be acquired "
+        "before each submit() and released by add_done_callback().",
+        f"{called(process)} submits tasks faster than {names} {'does' if is_one else 'do'} them",
+        "queue",
+    )
+
+
+INSIDE_STACKS = 3
 
 
 _MAPS = (

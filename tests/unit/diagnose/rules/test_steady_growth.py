@@ -14,12 +14,12 @@ from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.consequences import with_causes
 from mpwatch.diagnose.engine import Engine
 from mpwatch.diagnose.rules.memory.steady_growth import check
-from mpwatch.model.account import Account, Activity
+from mpwatch.model.account import Account, Activity, Callers
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import Point, ProcessMetric
 from mpwatch.model.host import FilesKey, NewFiles
 from mpwatch.model.ids import ProcessId, Role
-from mpwatch.model.samples import FdLink, ThreadSample, WaitedOn
+from mpwatch.model.samples import FdLink, Frame, ThreadSample, WaitedOn
 from mpwatch.model.snapshot import FileLine, Process, Snapshot, WorkerLoad
 from tests.builders.accounts import COMPUTES, IS_AHEAD, SLEEPS, answers_from, with_shares
 from tests.builders.snapshots import (
@@ -1029,6 +1029,50 @@ def test_memory_that_is_not_what_waits_between_two_threads_is_not_called_that(
 
     assert says in finding.cause
     assert "faster than its thread learner" not in finding.cause
+
+
+def executor(*stack: str) -> Snapshot:
+    """Main whose ProcessPoolExecutor has a full queue to its worker."""
+    owner = feeder(77)
+    manager = thread(102, "concurrent/futures/process.py:run", "threading.py:_bootstrap")
+    owner = replace(owner, threads=(thread(MAIN, *stack), owner.threads[1], manager))
+    worker = process(200, "pool-worker", fds=fds(9, 1024, [pipe(4, 77, False)]))
+    return snapshot_of(owner, worker)
+
+
+def test_the_queue_of_an_executor_has_a_bound_and_what_waits_for_it_has_none() -> None:
+    past = history(rising("anon_bytes", 900 * MIB, 5 * MIB))
+
+    submits = only(check, executor("train.py:main:46"), past)
+    maps = only(
+        check,
+        executor("data.py:frames:26", "concurrent/futures/_base.py:map", "train.py:main:46"),
+        past,
+    )
+
+    assert submits.summary.startswith("main (100) submits tasks faster than pool-worker 200 (200)")
+    assert "maxsize" not in submits.advice + maps.advice
+    assert "gathers all items of Executor.map at train.py:46 main" in maps.summary
+
+
+def test_a_map_is_known_by_what_all_stacks_have_in_common_if_the_last_one_is_missing() -> None:
+    frames = (
+        Frame("main", "/home/me/train.py", 46),
+        Frame("map", "/usr/lib/python3/concurrent/futures/_base.py", 600),
+        Frame("frames", "/home/me/data.py", 0),
+    )
+    job = with_shares(snapshot_of(main(threads=[thread(MAIN)])), p100={COMPUTES: 1.0})
+    account = job.account.processes[pid(MAIN)]
+    [own] = account.uncounted
+    callers = (Callers(NOW_S - 30, NOW_S - 1, frames, 8, 0),)
+    account = replace(account, uncounted=(own._replace(callers=callers),))
+    known = {**job.account.processes, pid(MAIN): account}
+    job = replace(job, account=replace(job.account, processes=known))
+
+    finding = only(check, job, history(rising("anon_bytes", 900 * MIB, 5 * MIB)))
+
+    assert "gathers all items of Executor.map at train.py:46 main" in finding.summary
+    assert "made at" not in finding.cause
 
 
 @pytest.mark.parametrize(
