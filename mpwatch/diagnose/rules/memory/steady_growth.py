@@ -48,6 +48,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     is_manager,
 )
 from mpwatch.diagnose.analysis.shares import is_computing, shares, work_place, working_share
+from mpwatch.diagnose.analysis.source import cache_miss
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, own_threads
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import rise
@@ -568,15 +569,32 @@ def _of_kept(index: Index, process: Process, seen: list[str]) -> _Explanation:
         if threads
         else ""
     )
-    is_torch = ", losses or outputs kept as tensors with their autograd graph"
+    # No DataLoader worker trains: its tensors have no graph.
+    is_torch = process.sample.torch_loaded and process.role != "loader-worker"
+    graphs = ", losses or outputs kept as tensors with their autograd graph" if is_torch else ""
+    main = main_thread(process)
+    found = cache_miss(index, main.stack) if main is not None else None
+    if found is not None:
+        frame, lookup = found
+        return _Explanation(
+            "private memory",
+            tuple(seen),
+            f"It fills a cache: {frame_words(frame)} makes what `{lookup.text}` in line "
+            f"{lookup.line} does not find. With a bound the growth ends when the cache is full; "
+            "without one it goes on for as long as there are new keys.",
+            "Look whether entries are dropped from that cache, and after how many bytes: each "
+            "process has one of its own. If none are, give it a bound "
+            "(functools.lru_cache(maxsize=...), or drop the oldest).",
+            is_shown=False,
+        )
     return _Explanation(
         "private memory",
         tuple(seen),
         "It keeps what it allocates: a list or dict that is only ever added to, an unbounded cache"
-        f"{is_queue}{is_torch if process.sample.torch_loaded else ''}. A cache that is still "
-        "filling looks the same; its growth slows down and ends.",
-        f"Bound or clear what is collected.{_NO_GRAPHS if process.sample.torch_loaded else ''} To "
-        "see the lines that allocate, run it under tracemalloc or memray.",
+        f"{is_queue}{graphs}. A cache that is still filling looks the same; its growth slows down "
+        "and ends.",
+        f"Bound or clear what is collected.{_NO_GRAPHS if is_torch else ''} To see the lines that "
+        "allocate, run it under tracemalloc or memray.",
         is_shown=False,
     )
 

@@ -21,6 +21,7 @@ from mpwatch.model.host import FilesKey, NewFiles
 from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.samples import FdLink, Frame, ThreadSample, WaitedOn
 from mpwatch.model.snapshot import FileLine, Process, Snapshot, WorkerLoad
+from mpwatch.model.source import SourceLine, Statement
 from tests.builders.accounts import COMPUTES, IS_AHEAD, SLEEPS, answers_from, with_shares
 from tests.builders.snapshots import (
     MAIN,
@@ -102,6 +103,44 @@ def test_memory_rises_where_a_process_computes_and_not_where_it_sleeps() -> None
 
     assert "100% of its computing whose line is known: train.py:46 spread" in finding.evidence
     assert not any("train.py:15" in each for each in finding.evidence)
+
+
+def test_a_worker_of_a_loader_keeps_no_graphs() -> None:
+    worker = process(200, torch_loaded=True)
+    past = history(rising("anon_bytes", 900 * MIB, 5 * MIB, 200))
+
+    finding = only(check, snapshot_of(main(), worker), past)
+
+    assert "autograd" not in finding.cause
+    assert "no_grad" not in finding.advice
+
+
+@pytest.mark.parametrize(
+    ("lookup", "told"),
+    [
+        ("if key in self.items: return self.items[key]", True),
+        ("if key in self.bad: return None", False),
+        ("if not key: return self.items", False),
+    ],
+)
+def test_memory_that_is_allocated_after_a_look_up_fills_a_cache(lookup: str, told: bool) -> None:
+    line = SourceLine(
+        "/home/me/train.py",
+        18,
+        "get",
+        Statement(18, "item = build(key)"),
+        after=(Statement(15, lookup),),
+    )
+    loads = main(threads=[thread(MAIN, "numpy/core.py:load", "train.py:get:18")])
+
+    finding = only(
+        check,
+        snapshot_of(loads, source=(line,)),
+        history(rising("anon_bytes", 900 * MIB, 5 * MIB)),
+    )
+
+    assert ("It fills a cache: train.py:18 get" in finding.cause) is told
+    assert finding.is_doubtful
 
 
 def test_a_limit_of_memory_within_minutes_is_a_warning() -> None:
