@@ -43,9 +43,6 @@ SLOWS_DOWN = frozenset(("bottleneck-process", "pipeline-bottleneck", "loader-sta
 """Rules of which a finding says that one process is waited for: every job has a slowest part, so
 that of findings equally severe another one says more."""
 
-MERELY_WAITS = frozenset(("no-progress",))
-"""Rules whose findings say nothing more, as long as they are no warning, than that some process
-waits or computes for long."""
 OF_SHARES = SLOWS_DOWN | {
     "cpu-oversubscription",
     "disk-waits",
@@ -363,11 +360,13 @@ def _urgency(finding: Finding) -> tuple[float, ...]:
 
 
 def _doubt(finding: Finding, *, is_far: bool) -> int:
-    """How likely nothing is wrong, in steps: 0 where it is not innocent."""
-    if finding.is_doubtful:
-        return 3 if is_far else 1
-    is_wait = finding.severity is Severity.INFO and finding.rule in MERELY_WAITS
-    return 2 if is_wait else 0
+    """How likely nothing is wrong, in steps: 0 where it is not innocent.
+
+    Of innocent findings, what soon reaches a limit comes before what merely waits or computes.
+    """
+    if not finding.is_doubtful:
+        return 0
+    return 3 if is_far else 2 if finding.eta_s is None else 1
 
 
 def _urgency_with_effects(

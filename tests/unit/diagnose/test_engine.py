@@ -187,7 +187,7 @@ def test_what_costs_time_or_reaches_a_limit_soon_comes_before_what_merely_waits(
     far = finding("grows", Severity.INFO, is_doubtful=True, eta_s=36_000.0)
     told = engine(
         [
-            finding("no-progress", Severity.INFO),
+            finding("no-progress", Severity.INFO, is_doubtful=True),
             far,
             finding("disk-waits", Severity.INFO),
             growth,

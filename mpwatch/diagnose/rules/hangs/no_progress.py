@@ -31,7 +31,6 @@ from mpwatch.diagnose.analysis.mechanisms.kept_locks import (
     left_lock,
     waiting_for_left_lock,
 )
-from mpwatch.diagnose.analysis.mechanisms.polling import ADVICE as POLLING_ADVICE
 from mpwatch.diagnose.analysis.mechanisms.polling import polls_in_vain
 from mpwatch.diagnose.analysis.mechanisms.servers import Accepting, accepting_in_vain
 from mpwatch.diagnose.analysis.pipes import channels_among, output_of
@@ -141,7 +140,7 @@ def check(index: Index) -> Iterator[Finding]:
             summary=in_vain.headline,
             evidence=tuple(in_vain.evidence),
             cause=in_vain.cause,
-            advice=POLLING_ADVICE,
+            advice=in_vain.advice,
         )
     for computation in lonely_computations(index, ALONE_COMPUTES_S):
         if computation.process.process not in reported:
@@ -275,6 +274,7 @@ def _finding(index: Index, blockage: Blockage, severity: Severity) -> Finding:
         evidence=tuple(_evidence(index, blockage)),
         cause=_cause(index, blockage),
         advice=_advice(index, blockage),
+        is_doubtful=severity is Severity.INFO and blockage.reason == "computes",
     )
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import pairwise
 from operator import itemgetter
 from typing import NamedTuple
 
-from mpwatch.describe.frames import frame_words, is_library
+from mpwatch.diagnose.analysis.askers import READS, WRITES, Asked, asked, switches_between
 from mpwatch.diagnose.analysis.idle_time import mean_cpu_percent
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.newest import own_lines
@@ -30,7 +29,7 @@ from mpwatch.diagnose.analysis.shares import (
 from mpwatch.diagnose.analysis.stack_patterns import calls
 from mpwatch.diagnose.analysis.waits.blockages import without_progress_s
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
-from mpwatch.model.account import JOB_WORKS, LAST_MINUTE_S, TRANSFERS, together
+from mpwatch.model.account import JOB_WORKS, LAST_MINUTE_S, together
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import first_at, values_of
 from mpwatch.model.ids import ProcessId
@@ -66,11 +65,6 @@ ROUNDS_S = 120.0
 ROUNDS_WATCHED_S = 27.0
 SWITCHES = 10
 """Fewer switches of the children in a third of the time prove nothing."""
-SWITCHES_PER_SAMPLE = 8
-"""Switches that taking a stack by py-spy causes, 5 to 10."""
-ASKED_SHARE = 0.15
-"""A line is named if asking there takes this part of a process' time."""
-ASKED_SHOWN = 3
 ROUND_TRIPS = 20.0
 """Waits a second of one line that are the round trips of its accesses."""
 LEAST_TIME = 0.1
@@ -92,9 +86,9 @@ def check(index: Index) -> Iterator[Finding]:
         if process is None or busy is None:
             continue
         connected = list(_connected(index, process, waiting))
-        asked = _asked(index, process, connected)
+        lines = asked(index, process, connected)
         is_busy = busy >= least_percent
-        if not is_busy and not any(map(_makes_round_trips, asked)):
+        if not is_busy and not any(map(_makes_round_trips, lines)):
             continue
         waits = {
             client.process: share
@@ -112,7 +106,7 @@ def check(index: Index) -> Iterator[Finding]:
             quiet_s = min(without_progress_s(each, index) or 0.0 for each in clients)
             if min(waits.values()) >= ALWAYS and quiet_s >= ANSWERS_S:
                 continue  # it answers none of them: `no-progress` says that
-            yield _finding(process, busy if is_busy else None, clients, sum(waits.values()), asked)
+            yield _finding(process, busy if is_busy else None, clients, sum(waits.values()), lines)
     yield from _waits_in_vain(index)
     yield from _slower_rounds(index)
 
@@ -175,7 +169,7 @@ def _round_costs(index: Index, process: Process, children: Sequence[Process]) ->
     costs = []
     for third in range(3):
         begin_s, end_s = from_s + third * span_s / 3, from_s + (third + 1) * span_s / 3
-        switches = sum(_switches(index, each, begin_s, end_s) for each in children)
+        switches = sum(switches_between(index, each, begin_s, end_s) for each in children)
         if switches < SWITCHES:
             return None
         within = loads[first_at(loads, begin_s) : first_at(loads, end_s)]
@@ -184,26 +178,6 @@ def _round_costs(index: Index, process: Process, children: Sequence[Process]) ->
     if not 0 < first < second < third_cost:
         return None
     return _Rounds(third_cost / first, span_s)
-
-
-def _switches(index: Index, process: Process, begin_s: float, end_s: float) -> float:
-    """How often a process gave up its core by itself in a stretch of time."""
-    counts = index.history.of(process.process, "voluntary_switches")
-    begin, end = first_at(counts, begin_s), first_at(counts, end_s)
-    if end - begin < 2:
-        return 0.0
-    elapsed_s = counts[end - 1].at_s - counts[begin].at_s
-    stack_stops = index.history.of(process.process, "stack_stops")
-    stops = first_at(stack_stops, counts[end - 1].at_s) - first_at(stack_stops, counts[begin].at_s)
-    # Those of other observers, and as far as they were counted one by one, of this one.
-    wakes = index.history.of(process.process, "tracer_wakes")
-    from_tracers = stops * SWITCHES_PER_SAMPLE
-    if len(wakes) >= 2:
-        first, last = first_at(wakes, counts[begin].at_s), first_at(wakes, counts[end - 1].at_s)
-        last = min(last, len(wakes) - 1)
-        from_tracers = max(from_tracers, wakes[last].value - wakes[min(first, last)].value)
-    more = counts[end - 1].value - counts[begin].value - from_tracers
-    return more * (end_s - begin_s) / elapsed_s if elapsed_s > 0 else 0.0
 
 
 def _finding_of_rounds(
@@ -364,79 +338,12 @@ def _wait_share(index: Index, client: Process) -> float | None:
     return min(1.0, share / max(1.0 - core_share(index, client), share, LEAST_TIME))
 
 
-class _Asked(NamedTuple):
-    """A line at which processes ask a server, and how much time that takes."""
-
-    place: str
-    """`replay.py:26 sample`."""
-    processes: tuple[Process, ...]
-    share: float
-    """Of the time of the one that spends most on it, 0 to 1."""
-    per_s: float | None
-    """How often these processes waited, for anything, each second; `None` if that is not known."""
-    method: str
-    """What is called there of a proxy, `__getitem__`; empty where no stack shows it."""
-
-
-def _asked(index: Index, server: Process, clients: Sequence[Process]) -> Sequence[_Asked]:
-    """The lines at which a server is asked, those with most requests first.
-
-    Who waits for each answer for long asks rarely; what keeps a server busy is who asks often. A
-    process gives up its core for each answer that it waits for.
-    """
-    found: defaultdict[str, dict[ProcessId, float]] = defaultdict(dict)
-    for client in clients:
-        for each in shares(index, client):
-            activity = each.activity
-            asks = activity.kind == "waiting" and server.process in activity.providers
-            if activity.place and (asks or activity.what in TRANSFERS):
-                at_place = found[activity.place]
-                at_place[client.process] = at_place.get(client.process, 0.0) + each.share
-    known = {client.process: client for client in clients}
-    rates = {each: _switches_per_s(index, client) for each, client in known.items()}
-    asked = []
-    for place, of_each in found.items():
-        if max(of_each.values()) < ASKED_SHARE:
-            continue
-        counts = [rates[each] for each in of_each]
-        per_s = None if None in counts else sum(each or 0.0 for each in counts)
-        processes = tuple(known[each] for each in of_each)
-        method = _proxy_method(processes, place)
-        asked.append(_Asked(place, processes, max(of_each.values()), per_s, method))
-    return sorted(asked, key=lambda each: (-(each.per_s or 0.0), -each.share))[:ASKED_SHOWN]
-
-
-def _switches_per_s(index: Index, process: Process) -> float | None:
-    """How often it gave up its core by itself in the last seconds, each second."""
-    counts = index.history.of(process.process, "voluntary_switches")
-    if len(counts) < 2 or counts[-1].at_s - counts[0].at_s < WATCHED_S:
-        return None
-    last_s = counts[-1].at_s
-    since_s = max(counts[0].at_s, last_s - LAST_MINUTE_S)
-    return max(0.0, _switches(index, process, since_s, last_s) / (last_s - since_s))
-
-
-def _proxy_method(processes: Sequence[Process], place: str) -> str:
-    """The method of a Manager's proxy that is called at a line; empty where no stack shows it.
-
-    multiprocessing makes these methods by exec (`MakeProxyType`, CPython 3.10 to 3.14).
-    """
-    for process in processes:
-        stack = process.threads[0].stack if process.threads else ()
-        if not calls(stack, "managers.py:_callmethod"):
-            continue
-        for above, frame in pairwise(stack):
-            if above.file == "<string>" and not is_library(frame) and frame_words(frame) == place:
-                return above.function
-    return ""
-
-
 def _finding(
     server: Process,
     busy: float | None,
     clients: Sequence[Process],
     waiting: float,
-    asked: Sequence[_Asked],
+    places: Sequence[Asked],
 ) -> Finding:
     """Describe the process and the waits for it; `busy` is its percentage of a core, if much."""
     is_manager = is_a_manager(server) or any(
@@ -456,15 +363,15 @@ def _finding(
             f"{called(server)} used {busy:.0f} % of a core in the last {OVER_S:.0f} s, more than "
             "any of them"
         )
-    evidence += map(_asked_words, asked)
-    if not asked:
+    evidence += map(_asked_words, places)
+    if not places:
         at = ((each, own_lines(each)) for each in clients[:2])
         evidence += [f"{called(each)} asks at {lines}" for each, lines in at if lines]
     if (lines := own_lines(server)) is not None:
         evidence.append(f"{called(server)} is at {lines}")
     is_one = len(clients) == 1
     waiters = f"{called(clients[0])} waits" if is_one else f"{len(clients)} processes wait"
-    mostly = f", asked {'mostly ' * (len(asked) > 1)}at {asked[0].place}" if asked else ""
+    mostly = f", asked {'mostly ' * (len(places) > 1)}at {places[0].place}" if places else ""
     return Finding(
         rule=RULE,
         severity=Severity.INFO,
@@ -477,59 +384,54 @@ def _finding(
         cause=" ".join(
             (
                 *(() if busy is None else (_CAUSE_ONE if is_one else _CAUSE,)),
-                *((_CAUSE_MANAGER + _round_trips(asked),) if is_manager else ()),
+                *((_CAUSE_MANAGER + _round_trips(places),) if is_manager else ()),
             )
         ),
-        advice=_manager_advice(asked) if is_manager else _ADVICE,
+        advice=_manager_advice(places) if is_manager else _ADVICE,
     )
 
 
-def _makes_round_trips(asked: _Asked) -> bool:
+def _makes_round_trips(line: Asked) -> bool:
     """Whether a line accesses a proxy again and again: each access costs a message and an answer.
 
     That takes its time however busy the manager is; where many processes want the cores, it gets
     little of them. Methods that wait in the manager for something else do not count.
     """
-    is_quick = asked.method in (_READS | _WRITES) - {"get", "put"}
-    return is_quick and (asked.per_s or 0.0) >= ROUND_TRIPS
+    is_quick = line.method in (READS | WRITES) - {"get", "put"}
+    return is_quick and (line.per_s or 0.0) >= ROUND_TRIPS
 
 
-def _asked_words(asked: _Asked) -> str:
+def _asked_words(line: Asked) -> str:
     """One line at which a server is asked, as evidence."""
-    often = f", with about {asked.per_s:.0f} waits a second" if asked.per_s is not None else ""
-    verb = "asks" if len(asked.processes) == 1 else "ask"
-    most = "" if len(asked.processes) == 1 else "up to "
+    often = f", with about {line.per_s:.0f} waits a second" if line.per_s is not None else ""
+    verb = "asks" if len(line.processes) == 1 else "ask"
+    most = "" if len(line.processes) == 1 else "up to "
     return (
-        f"{all_called(asked.processes)} {verb} at {asked.place}: that takes {most}"
-        f"{asked.share:.0%} of the time{often}"
+        f"{all_called(line.processes)} {verb} at {line.place}: that takes {most}"
+        f"{line.share:.0%} of the time{often}"
     )
 
 
-def _round_trips(asked: Sequence[_Asked]) -> str:
+def _round_trips(places: Sequence[Asked]) -> str:
     """What is called of proxies at the lines that ask."""
-    shown = [each for each in asked if each.method]
+    shown = [each for each in places if each.method]
     if not shown:
         return ""
     parts = [f"{each.place} calls {each.method} of a proxy" for each in shown]
     return f" {' and '.join(parts)}: each call is one such round trip."
 
 
-def _manager_advice(asked: Sequence[_Asked]) -> str:
+def _manager_advice(places: Sequence[Asked]) -> str:
     """What to do instead of the accesses that were seen, those with most requests first."""
-    reads = next((each for each in asked if each.method in _READS), None)
-    writes = next((each for each in asked if each.method in _WRITES), None)
+    reads = next((each for each in places if each.method in READS), None)
+    writes = next((each for each in places if each.method in WRITES), None)
     if reads is None and writes is None:
         return _ADVICE_MANAGER
-    found = sorted(filter(None, (reads, writes)), key=asked.index)
+    found = sorted(filter(None, (reads, writes)), key=places.index)
     texts = [(_READ_ONCE if each is reads else _WRITE_ONCE).format(at=each.place) for each in found]
     return " ".join((*texts, _NO_PROXY))
 
 
-_READS = frozenset(
-    ("__getitem__", "__len__", "__contains__", "__iter__", "get", "keys", "values", "items")
-) | {"__getattr__", "index", "count"}
-_WRITES = frozenset(("__setitem__", "__setattr__", "append", "setdefault", "add", "insert", "put"))
-"""Methods of proxies for `list`, `dict`, `Namespace` and `Queue` (multiprocessing.managers)."""
 _READ_ONCE = (
     "Read the proxy of {at} once into a local object and use that: proxy[:] of a list and "
     "proxy.copy() of a dict are one message, while a loop over a list's proxy is one for each "

@@ -458,7 +458,9 @@ def _start_ups(index: Index, owner: Process, workers: Sequence[Process]) -> _Sta
     times = len(watched) if is_all else len(sets)
     imports = [place for each in workers if (place := _import_place(index, each))]
     place = max(imports, key=imports.count) if imports else ""
-    return _Starts(waits, share, len(watched[-1][1]), span_s, method, times, starts_s, place)
+    return _Starts(
+        waits, share, max(len(group) for _, group in sets), span_s, method, times, starts_s, place
+    )
 
 
 def _import_place(index: Index, worker: Process) -> str:
