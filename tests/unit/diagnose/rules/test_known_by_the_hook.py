@@ -78,7 +78,7 @@ def test_the_exception_of_a_failed_process_is_evidence_and_decides_the_fix() -> 
     silent = only(worker_exited_unexpectedly.check, snapshot_of(main(), dead))
 
     assert "exception: EOFError" in finding.evidence
-    assert "the line shown" in finding.advice
+    assert finding.advice.startswith("Fix the code that raises it.")
     assert "standard error" in silent.advice
     assert "num_workers" not in silent.advice + finding.advice
 
