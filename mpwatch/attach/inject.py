@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import socket
 import time
 from dataclasses import replace
 
@@ -17,6 +15,7 @@ from mpwatch.attach.methods import (
     call_failure,
     cancel_call,
     require_same_clocks,
+    usable,
 )
 from mpwatch.attach.native.tracer import Step, no_step
 from mpwatch.attach.outcomes import Answer, Attached, Begun, Refused, not_logged
@@ -144,7 +143,7 @@ def deliver_once(
     attempt: Attempt, action: str, methods: tuple[Method, ...], timeout_s: float
 ) -> tuple[Answer | None, str, float | None]:
     """Make the target run the payload once; the answer may be `LATER`."""
-    chosen = _usable(attempt, methods)
+    chosen = usable(attempt, methods)
     target = attempt.target
     exchange = _create_exchange(attempt, action)
     attempt.step("exchange made")
@@ -224,20 +223,6 @@ def _is_lost(exchange: ExchangeDir, target: Target) -> bool:
     return target.turns > turns + LOST_AFTER_SWITCHES
 
 
-def _usable(attempt: Attempt, methods: tuple[Method, ...]) -> list[Method]:
-    """The methods whose checks pass."""
-    usable, last = [], Refused("there is no method to inject the hook")
-    for method in methods:
-        try:
-            method.check(attempt)
-            usable.append(method)
-        except Refused as refusal:
-            last = refusal
-    if not usable:
-        raise last
-    return usable
-
-
 def _inject(attempt: Attempt, methods: tuple[Method, ...], timeout_s: float) -> Attached:
     """Inject the hook and describe the result."""
     process = attempt.target.process
@@ -285,7 +270,7 @@ def _already_there(target: Target) -> Attached | None:
     except NoHook:
         return None
     with client:
-        hello = read_frame(client, wire.HELLO, HELLO_WITHIN_S)
+        hello = discovery.read_frame(client, wire.HELLO, HELLO_WITHIN_S)
     if hello is None:
         reason = "the hook is attached, but silent: the GIL is held, or the process is stopped"
         return Attached(target.process, "silent", "already there", reason)
@@ -294,39 +279,6 @@ def _already_there(target: Target) -> Attached | None:
         left.remove()
         cancel_call(target)
     return Attached(target.process, "ready", "already there")
-
-
-def read_frame(client: socket.socket, kind: int, within_s: float) -> dict[str, object] | None:
-    """The next JSON frame of a kind; `None` after the timeout or if the peer has closed."""
-    deadline_s = time.monotonic() + within_s
-    buffer = bytearray()
-    while True:
-        left_s = deadline_s - time.monotonic()
-        if left_s <= 0:
-            return None
-        client.settimeout(left_s)
-        try:
-            chunk = client.recv(65536)
-        except OSError:
-            return None
-        if not chunk:
-            return None
-        buffer += chunk
-        while len(buffer) >= wire.FRAME.size:
-            size, found = wire.FRAME.unpack_from(buffer)
-            if size > wire.MAX_FRAME_BYTES:
-                return None
-            end = wire.FRAME.size + size
-            if len(buffer) < end:
-                break
-            payload = bytes(buffer[wire.FRAME.size : end])
-            del buffer[:end]
-            if found == kind:
-                try:
-                    value = json.loads(payload)
-                except (ValueError, RecursionError):
-                    return None
-                return value if isinstance(value, dict) else None
 
 
 def blocked_words(target: Target) -> str:

@@ -203,6 +203,25 @@ METHODS: tuple[Method, ...] = (RemoteExec(), PendingCall())
 """In order of preference."""
 
 
+def usable(attempt: Attempt, methods: tuple[Method, ...]) -> list[Method]:
+    """The methods whose checks pass.
+
+    Raises:
+        Refused: No method can be used; the message is that of the last one.
+        OSError: The process could not be read.
+    """
+    found, last = [], Refused("there is no method to inject the hook")
+    for method in methods:
+        try:
+            method.check(attempt)
+            found.append(method)
+        except Refused as refusal:
+            last = refusal
+    if not found:
+        raise last
+    return found
+
+
 def cancel_call(target: Target, block_at: int | None = None) -> None:
     """Cancel a queued call, or clear the block of a finished one, where possible.
 

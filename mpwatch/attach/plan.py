@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Iterable
 
 from mpwatch.attach.inject_tree import why_not
-from mpwatch.attach.methods import METHODS, Attempt, Method, require_same_clocks
+from mpwatch.attach.methods import METHODS, Attempt, Method, require_same_clocks, usable
 from mpwatch.attach.native import native_call
 from mpwatch.attach.outcomes import Refused
 from mpwatch.attach.payload import exchange_dir
@@ -89,28 +89,11 @@ def _method_for(sample: ProcSample, methods: tuple[Method, ...]) -> tuple[Target
         target = read_target(sample.process)
         require_same_clocks(target)
         try:
-            return target, _first_usable(Attempt(target), methods)
+            return target, usable(Attempt(target), methods)[0]
         except Refused as refusal:
             if not refusal.passes or time.monotonic() > deadline_s:
                 raise
         time.sleep(_POLL_S)
-
-
-def _first_usable(attempt: Attempt, methods: tuple[Method, ...]) -> Method:
-    """The first method whose check passes.
-
-    Raises:
-        Refused: No method can be used; the message is that of the last one.
-    """
-    last = Refused("there is no method for it")
-    for method in methods:
-        try:
-            method.check(attempt)
-        except Refused as refusal:
-            last = refusal
-        else:
-            return method
-    raise last
 
 
 def _writes(target: Target, method: Method) -> tuple[str, ...]:

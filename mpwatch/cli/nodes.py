@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from mpwatch.model.snapshot import Snapshot
     from mpwatch.nodes.across.finding import JobFinding
     from mpwatch.nodes.head.head import Head
-    from mpwatch.nodes.head.node import Keep
-    from mpwatch.nodes.head.view import NodeView
+    from mpwatch.nodes.head.node import Keep, NodeView
     from mpwatch.nodes.launchers.launch import ChangingNodes, Launch
     from mpwatch.nodes.wire.messages import Ask
 
@@ -393,7 +392,7 @@ METRICS_S = 5.0
 
 def export(arguments: argparse.Namespace) -> int:
     """Serve the metrics of all nodes to this machine until all jobs end or Ctrl-C."""
-    from mpwatch.nodes.metrics import job_metrics
+    from mpwatch.nodes.report import job_metrics
     from mpwatch.report.prometheus import (
         CannotServe,
         MetricsServer,

@@ -37,7 +37,7 @@ from textual.message import Message
 from mpwatch import __version__
 from mpwatch.diagnose.analysis.distributed.flight_recorder import STUCK
 from mpwatch.nodes.across.judge import JobJudge
-from mpwatch.nodes.head.view import NodeView
+from mpwatch.nodes.head.node import NodeView
 from mpwatch.nodes.job_source import JobState, LiveJobSource
 from mpwatch.nodes.launchers.launch import Launch
 from mpwatch.nodes.recording import JobRecording, MessageLine

@@ -15,7 +15,7 @@ from mpwatch.nodes.agent.documents import (
     node_diagnosis,
     node_dump,
 )
-from mpwatch.nodes.head.view import NodeView
+from mpwatch.nodes.head.node import NodeView
 from mpwatch.nodes.report import job_json
 from mpwatch.report.json import text_of
 from tests.builders.report_job import job

@@ -110,7 +110,7 @@ def switches_between(index: Index, process: Process, begin_s: float, end_s: floa
     stops = first_at(stack_stops, counts[end - 1].at_s) - first_at(stack_stops, counts[begin].at_s)
     # Those of other observers, and as far as they were counted one by one, of this one.
     wakes = index.history.of(process.process, "tracer_wakes")
-    from_tracers = stops * SWITCHES_PER_SAMPLE
+    from_tracers: float = stops * SWITCHES_PER_SAMPLE
     if len(wakes) >= 2:
         first, last = first_at(wakes, counts[begin].at_s), first_at(wakes, counts[end - 1].at_s)
         last = min(last, len(wakes) - 1)

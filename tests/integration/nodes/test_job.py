@@ -18,10 +18,9 @@ from typing import Any
 import pytest
 
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.nodes.across.collectives import waits_across
+from mpwatch.nodes.across.collectives import STRAGGLER, waits_across
 from mpwatch.nodes.across.finding import JobFinding
 from mpwatch.nodes.across.judge import JobJudge
-from mpwatch.nodes.across.pace import RULE as STRAGGLER
 from mpwatch.nodes.across.ranks import PlacedRank
 from mpwatch.nodes.head import node as node_module
 from mpwatch.nodes.head.head import Head

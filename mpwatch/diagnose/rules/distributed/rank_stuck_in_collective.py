@@ -29,7 +29,7 @@ from mpwatch.diagnose.analysis.distributed.ranks import (
 from mpwatch.diagnose.analysis.exits import death_of
 from mpwatch.diagnose.analysis.idle_time import STALLED_S, is_stalled, mean_cpu_percent, quiet_s
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.pipes import channels_among, pipe_ends
+from mpwatch.diagnose.analysis.pipes import channels_among, output_of, pipe_ends
 from mpwatch.diagnose.analysis.process_queries import (
     all_called,
     called,
@@ -39,7 +39,6 @@ from mpwatch.diagnose.analysis.process_queries import (
 )
 from mpwatch.diagnose.analysis.stack_merge import merge
 from mpwatch.diagnose.analysis.stack_patterns import has_stacks, main_shape, main_thread
-from mpwatch.diagnose.analysis.waits.deadlocks import output_of
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process
 from mpwatch.model.units import seconds_text

@@ -33,7 +33,7 @@ from mpwatch.diagnose.analysis.mechanisms.kept_locks import (
 )
 from mpwatch.diagnose.analysis.mechanisms.polling import polls_in_vain
 from mpwatch.diagnose.analysis.mechanisms.servers import Accepting, accepting_in_vain
-from mpwatch.diagnose.analysis.pipes import channels_among
+from mpwatch.diagnose.analysis.pipes import channels_among, output_of
 from mpwatch.diagnose.analysis.process_queries import (
     SERVICE_ROLES,
     all_called,
@@ -58,7 +58,6 @@ from mpwatch.diagnose.analysis.waits.blockages import (
     usual_pause_s,
 )
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
-from mpwatch.diagnose.analysis.waits.deadlocks import output_of
 from mpwatch.diagnose.analysis.waits.edges import semaphore_users
 from mpwatch.diagnose.analysis.waits.file_locks import (
     LIKELY,

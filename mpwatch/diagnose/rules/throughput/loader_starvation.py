@@ -173,7 +173,7 @@ def _finding(
             evidence.append(f"{called(worker)}: {words}")
     if share is not None and share < 1:
         evidence.append(f"without this wait main would be at most {times_faster(share)} as fast")
-    imports = [place for each in workers if (place := _is_importing(index, each))]
+    imports = [line for each in workers if (line := _is_importing(index, each))]
     if 2 * len(imports) > len(workers):
         return _finding_of_imports(owner, workers, tuple(evidence), share, imports[0])
     ahead = _ahead(index, workers)

@@ -19,10 +19,10 @@ from mpwatch.model.ids import Role
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.nodes.agent.rows import Rows
-from mpwatch.nodes.wire.framing import FrameReader
 from mpwatch.nodes.wire.messages import (
     Answer,
     Ask,
+    FrameReader,
     Hello,
     NotAMessage,
     Sections,
