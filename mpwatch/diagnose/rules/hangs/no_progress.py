@@ -274,8 +274,12 @@ def _finding(index: Index, blockage: Blockage, severity: Severity) -> Finding:
         evidence=tuple(_evidence(index, blockage)),
         cause=_cause(index, blockage),
         advice=_advice(index, blockage),
-        is_doubtful=severity is Severity.INFO and blockage.reason == "computes",
+        is_doubtful=severity is Severity.INFO and blockage.reason in _AT_WORK,
     )
+
+
+_AT_WORK = ("computes", "polls", "sleeps")
+"""A process at the end of waits that is so far not known to stand still."""
 
 
 def _waits_for_one_that_is_idle(index: Index) -> Iterator[Finding]:

@@ -48,7 +48,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     is_manager,
 )
 from mpwatch.diagnose.analysis.shares import is_computing, shares, work_place, working_share
-from mpwatch.diagnose.analysis.source import cache_miss
+from mpwatch.diagnose.analysis.source import cache_miss, loop_around
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, own_threads
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import rise
@@ -569,9 +569,6 @@ def _of_kept(index: Index, process: Process, seen: list[str]) -> _Explanation:
         if threads
         else ""
     )
-    # No DataLoader worker trains: its tensors have no graph.
-    is_torch = process.sample.torch_loaded and process.role != "loader-worker"
-    graphs = ", losses or outputs kept as tensors with their autograd graph" if is_torch else ""
     main = main_thread(process)
     found = cache_miss(index, main.stack) if main is not None else None
     if found is not None:
@@ -587,16 +584,38 @@ def _of_kept(index: Index, process: Process, seen: list[str]) -> _Explanation:
             "(functools.lru_cache(maxsize=...), or drop the oldest).",
             is_shown=False,
         )
+    loop = loop_around(index, main.stack) if main is not None else None
+    rounds = f" over the rounds of `{loop[1].text}`, line {loop[1].line}" if loop else ""
+    # No DataLoader worker trains: its tensors have no graph.
+    is_torch = process.sample.torch_loaded and process.role != "loader-worker"
+    lists = f"a list or dict that is only ever added to, an unbounded cache{is_queue}"
+    kept = f"It keeps what it allocates{rounds}: {lists}{_OR_GRAPHS if is_torch else ''}"
+    if is_torch and _trains(index, process):
+        kept = f"It keeps what it allocates{rounds}. {_GRAPHS}; or {lists}"
     return _Explanation(
         "private memory",
         tuple(seen),
-        "It keeps what it allocates: a list or dict that is only ever added to, an unbounded cache"
-        f"{is_queue}{graphs}. A cache that is still filling looks the same; its growth slows down "
-        "and ends.",
+        f"{kept}. A cache that is still filling looks the same; its growth slows down and ends.",
         f"Bound or clear what is collected.{_NO_GRAPHS if is_torch else ''} To see the lines that "
         "allocate, run it under tracemalloc or memray.",
         is_shown=False,
     )
+
+
+def _trains(index: Index, process: Process) -> bool:
+    """Whether a process is a rank, or was seen in a backward pass or in a collective."""
+    if process.role == "rank" or process.label.startswith("rank "):
+        return True
+    if any(calls(own_frames(each.stack), ":_engine_run_backward") for each in process.threads):
+        return True
+    return any(each.activity.target == "collective" for each in shares(index, process))
+
+
+_OR_GRAPHS = ", losses or outputs kept as tensors with their autograd graph"
+_GRAPHS = (
+    "In training that is most often a loss, a metric or an output that is summed up or "
+    "stored as a tensor: with it stays the autograd graph of its step"
+)
 
 
 _NO_GRAPHS = (

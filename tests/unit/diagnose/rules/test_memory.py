@@ -294,6 +294,9 @@ def test_batches_that_fill_much_of_dev_shm_are_named() -> None:
 
     assert finding.severity is Severity.WARNING
     assert "2 workers with prefetch_factor 6: up to 12 batches in flight" in finding.evidence
+    assert "each of its loaders" not in finding.cause
+    both = replace(job, loaders=(loader, replace(loader, key=2)))
+    assert "each of its loaders" in only(prefetch_memory_blowup.check, both).cause
 
 
 def test_batches_that_take_a_part_of_memory_are_a_warning() -> None:

@@ -105,6 +105,23 @@ def test_memory_rises_where_a_process_computes_and_not_where_it_sleeps() -> None
     assert not any("train.py:15" in each for each in finding.evidence)
 
 
+def test_what_a_rank_keeps_over_rounds_of_its_loop_is_first_of_all_its_graphs() -> None:
+    loop = Statement(39, "for step in range(self.steps):")
+    line = SourceLine("/home/me/train.py", 41, "epoch", Statement(41, "x = f()"), within=(loop,))
+    own = [thread(200, "torch/nn.py:forward", "train.py:epoch:41")]
+    rank = process(200, "rank", torch_loaded=True, threads=own)
+    past = history(rising("anon_bytes", 900 * MIB, 5 * MIB, 200))
+
+    trains = only(check, snapshot_of(main(), rank, source=(line,)), past)
+    other = only(check, snapshot_of(main(), replace(rank, role="spawned", label="job")), past)
+
+    assert "over the rounds of `for step in range(self.steps):`, line 39. In training" in (
+        trains.cause
+    )
+    assert trains.cause.index("autograd graph") < trains.cause.index("list or dict")
+    assert other.cause.startswith("It keeps what it allocates: a list or dict")
+
+
 def test_a_worker_of_a_loader_keeps_no_graphs() -> None:
     worker = process(200, torch_loaded=True)
     past = history(rising("anon_bytes", 900 * MIB, 5 * MIB, 200))
