@@ -201,8 +201,9 @@ _SIGNAL_MEANINGS: Mapping[int, SignalMeaning] = {
     Signals.SIGKILL: SignalMeaning(
         "It got SIGKILL from a user, a scheduler, its parent after a timeout, or the kernel's "
         "out-of-memory killer. The memory figures here do not point to the last.",
-        "Search the kernel log (dmesg) for 'Out of memory', and the scheduler's log. Stop workers "
-        "with SIGTERM, so that they release their locks and memory.",
+        "Search the kernel log (dmesg) for 'Out of memory', and the scheduler's log. Do not stop "
+        "workers by a signal: neither kill() nor terminate() lets them release their locks. Ask "
+        "them to end by an Event or a message that they check outside of every lock.",
     ),
     Signals.SIGALRM: _TIMER,
     Signals.SIGVTALRM: _TIMER,

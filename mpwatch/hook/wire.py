@@ -183,6 +183,8 @@ number: a missing one was dropped before it could be sent), and:
   (shared while it was pickled) and the fields of a hello's `birth`;
 - `exit`: `code`, `how` (`os._exit`, or the type of the exception that left `Process.run`, with
   `frames`): this process ends with another code than 0, or by `SystemExit` or `os._exit`;
+- `kill`: `pid`, `signal`, `site` ("guard.py:25"): this process has sent that signal, one that ends
+  processes;
 - `exception`: `where` (name of the record kind, "main", "run", "resource sharer", "rendezvous",
   "set_start_method", or "task" of a pool's worker, with `count` of those at this line so far),
   `type`, `text`, `frames` (a list of [function, file, line], innermost first), `tid`, and if known

@@ -49,13 +49,14 @@ TABLE = (
     Point("start method", "multiprocessing.context", processes.watch_start_method),
     Point("reduction.dump", "multiprocessing.reduction", attribute("dump", processes.wrap_dump)),
 
-    # exits.py: notes exit, thread-died, exception
+    # exits.py: notes exit, kill, thread-died, exception
     Point("Process.run", _PROCESS, attribute("BaseProcess.run", exits.wrap_run)),
     Point("exit functions", "multiprocessing.util",
           attribute("_exit_function", exits.wrap_exit_function)),
     Point("Process._bootstrap", _PROCESS,
           attribute("BaseProcess._bootstrap", exits.wrap_bootstrap)),
     Point("os._exit", "os", attribute("_exit", exits.wrap_os_exit)),
+    Point("os.kill", "os", attribute("kill", exits.wrap_kill)),
     Point("end of main", "threading", exits.call_when_main_ends),
     Point("threading.excepthook", "threading",
           attribute("excepthook", exits.wrap_excepthook)),

@@ -11,6 +11,7 @@ import sys
 from .. import wire
 from ..safe import foreign_exceptions
 from ..safe.exact import attributes, is_a, is_atom, text
+from ..state.call_sites import place_here
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from ..lifecycle.patcher import Install, Undo
 
 _USUAL_ENDS = ("multiprocessing.popen_fork", "multiprocessing.forkserver")
+_ENDING = frozenset((1, 2, 3, 6, 9, 15))
+"""SIGHUP, SIGINT, SIGQUIT, SIGABRT, SIGKILL, SIGTERM: what processes are stopped by."""
 _exit_code = SystemExit.__dict__["code"].__get__
 
 
@@ -132,6 +135,27 @@ def wrap_os_exit(original: Callable[..., Any], session: Context) -> Callable[...
         return original(*args, **kwargs)
 
     return _exit
+
+
+def wrap_kill(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
+    """Note each signal that ends a process unless it is caught: a death does not say who sent it.
+
+    `Process.kill`, `Process.terminate` and the methods of `subprocess.Popen` call `os.kill`.
+    """
+
+    def kill(*args: Any, **kwargs: Any) -> Any:
+        try:
+            result = original(*args, **kwargs)
+        except BaseException as error:
+            foreign_exceptions.unframe(error)
+            raise
+        if len(args) == 2 and is_a(args[0], int) and is_a(args[1], int):
+            pid, number = int.__add__(args[0], 0), int.__add__(args[1], 0)
+            if number in _ENDING:
+                session.note("kill", pid=pid, signal=number, site=place_here())
+        return result
+
+    return kill
 
 
 def _is_usual_end(caller: FrameType) -> bool:

@@ -148,6 +148,7 @@ _WORDS: Mapping[str, Mapping[str, str]] = {
     "ticket-failed": {"address": "at {}", "type": "{}", "text": "{}"},
     "cuda-init": {"frames": "{}"},
     "exit": {"code": "code {}", "how": "by {}"},
+    "kill": {"signal": "signal {}", "pid": "to process {}", "site": "at {}"},
     "fork": {
         "threads": "{} threads running",
         "python_threads": "{}",

@@ -16,6 +16,7 @@ from tests.builders.snapshots import (
     IDLE_FEEDER,
     MAIN,
     NOW_S,
+    exited,
     fds,
     main,
     only,
@@ -104,6 +105,34 @@ def test_a_process_pool_whose_workers_have_exited_is_a_dead_end() -> None:
 
     assert "No worker of its process pool is alive" in chain_of(parent).conclusion
     assert chain_of(parent, worker).verdict == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("version", "status", "is_known"),
+    [
+        ("3.11", 0, True),
+        ("3.14.2", 0, True),
+        (None, 0, True),
+        ("3.10", 0, False),
+        ("3.14.7", 0, False),
+        ("3.15", 0, False),
+        ("3.11", 1, False),
+    ],
+)
+def test_workers_that_ended_as_told_are_put_down_to_max_tasks_per_child(
+    version: str | None, status: int, is_known: bool
+) -> None:
+    manager = ("selectors.py:select", f"{EXECUTOR}:wait_result_broken_or_wakeup", f"{EXECUTOR}:run")
+    parent = with_threads(WAITS, thread(105, *manager))
+    parent = replace(parent, sample=replace(parent.sample, python_version=version))
+    worker = process(300, "pool-worker", ended=exited(300, exit_code=status))
+
+    finding = only(standing_still.check, snapshot_of(parent, worker))
+
+    assert ("max_tasks_per_child" in finding.cause) is is_known
+    assert ("whose workers have all ended and are not replaced" in finding.summary) is is_known
+    assert "BrokenProcessPool" not in finding.advice
+    assert "other findings" not in finding.advice
 
 
 SHUTS_DOWN = ("threading.py:join", "concurrent/futures/process.py:shutdown", "train.py:run:40")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames
+from mpwatch.diagnose.analysis.exits import Death, death_of
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.mechanisms.among_threads import (
     ADVICE_LOOP,
@@ -30,12 +31,13 @@ from mpwatch.diagnose.analysis.mechanisms.cases import (
     Member,
     at_line,
     awaited,
+    ended_words,
     gets_from_queue,
     with_sigterm,
 )
 from mpwatch.diagnose.analysis.mechanisms.kept_locks import kept_file_lock
 from mpwatch.diagnose.analysis.mechanisms.servers import managed, one_at_a_time, unset_key
-from mpwatch.diagnose.analysis.mechanisms.unreleased import unreleased
+from mpwatch.diagnose.analysis.mechanisms.unreleased import left, unreleased
 from mpwatch.diagnose.analysis.pipes import READ_BOTH, channels_among, output_of, unread_pipe
 from mpwatch.diagnose.analysis.process_queries import (
     SERVICE_ROLES,
@@ -65,6 +67,7 @@ from mpwatch.diagnose.analysis.waits.verdicts import (
     OWN_LOCK,
     OWN_QUEUE,
 )
+from mpwatch.diagnose.known_errors import evidence_of
 from mpwatch.model.snapshot import Process
 from mpwatch.model.waits import WaitChain, WaitGraph
 
@@ -477,19 +480,7 @@ def _joins_a_reader(case: Case, joining: Member, child: Member) -> Mechanism:
     """The child waits for what its parent would send."""
     parent, name = called(joining.process), called(child.process)
     if joining.thread is not None and calls(own_frames(joining.thread.stack), _AT_EXIT):
-        return Mechanism(
-            cause=(
-                f"The main thread of {parent} has come to its end: at its last line, by sys.exit, "
-                "or by an exception, whose traceback is on standard error. Python then joins all "
-                f"children that are not daemons, and {name} still waits for something from it."
-            ),
-            advice=(
-                "Read standard error first: after an exception, the lines that end the children "
-                "were skipped. Put those into a finally block, or start the children with "
-                "daemon=True, so that they are ended."
-            ),
-            headline=f"{parent} has come to its end and waits for {name}, which waits for it.",
-        )
+        return _ended_before_its_children(case, joining.process, name)
     others = others_that_wait(case.index, joining.process, joining.edge.tid)
     if others:
         return Mechanism(
@@ -516,6 +507,38 @@ def _joins_a_reader(case: Case, joining: Member, child: Member) -> Mechanism:
             "EOFError. A worker that should end by itself needs a get(timeout=...)."
         ),
         headline=f"{parent} waits for the exit of {name}, which waits for something from it.",
+    )
+
+
+def _ended_before_its_children(case: Case, parent: Process, name: str) -> Mechanism:
+    """The main thread of a parent has come to its end; by an exception, if its hook says so."""
+    error = next(
+        (
+            entry
+            for entry in reversed(case.index.entries("exception"))
+            if entry.process == parent.process and entry.details.get("where") == "main"
+        ),
+        None,
+    )
+    how = "has come to its end" if error is None else f"has raised {error.details.get('type')}"
+    end = (
+        "has come to its end: at its last line, by sys.exit, or by an exception, whose traceback "
+        "is on standard error"
+        if error is None
+        else "was ended by that exception"
+    )
+    first = "Read standard error first: after" if error is None else "Mend the line shown. After"
+    return Mechanism(
+        cause=(
+            f"The main thread of {called(parent)} {end}. Python then joins all children that are "
+            f"not daemons, and {name} still waits for something from it."
+        ),
+        advice=(
+            f"{first} an exception, the lines that end the children were skipped. Put those into a "
+            "finally block, or start the children with daemon=True, so that they are ended."
+        ),
+        evidence=() if error is None else evidence_of(error),
+        headline=f"{called(parent)} {how} and waits for {name}, which waits for it.",
     )
 
 
@@ -749,6 +772,8 @@ def _no_result(case: Case) -> Mechanism | None:
     found = abandoned(case.index, at_end.process) if at_end is not None else None
     if found is None or found.words != case.chain.conclusion:
         return None
+    if found.kind == "no-worker" and at_end is not None:
+        return _without_workers(case.index, at_end)
     cause, advice = _NO_RESULT[found.kind]
     headline = ""
     if found.kind == "lost-calls" and at_end is not None:
@@ -760,6 +785,65 @@ def _no_result(case: Case) -> Mechanism | None:
     return Mechanism(cause=cause, advice=advice, headline=headline)
 
 
+_RECYCLES = (3, 11), (3, 15)
+"""The first release in which ProcessPoolExecutor has max_tasks_per_child, and the first of which
+every final release replaces such workers: gh-115634, fixed in 3.14.7 and in 3.13 in July 2026."""
+
+
+def _without_workers(index: Index, process: Process) -> Mechanism:
+    """A process pool without a worker whose manager thread starts none and calls nothing broken.
+
+    A worker that fails breaks a ProcessPoolExecutor at once: BrokenProcessPool is the result of all
+    its futures. So these ended as they were told to, after max_tasks_per_child tasks.
+    """
+    gone = [each for each in children_started_by(index, process) if each.ended is not None]
+    failed = [each for each in gone if each.ended and death_of(each.ended) not in _AS_TOLD]
+    version = process.hook.python or process.sample.python_version or ""
+    is_std = any(calls(own_frames(t.stack), _STD_MANAGER) for t in process.threads)
+    if failed or not is_std or not _may_fail_to_replace(version):
+        return Mechanism(
+            cause=(
+                "All workers of the process pool have ended, and its manager thread waits for "
+                "results that none of them sends."
+            ),
+            advice=(
+                "Read standard error for why the workers ended, and wait with result(timeout=...): "
+                "after such a wait the executor has to be made anew."
+            ),
+            evidence=ended_words(failed),
+        )
+    of_python = f" (this is {version})" if version else ""
+    return Mechanism(
+        cause=(
+            "The workers ended as they were told to, else the futures would have raised "
+            "BrokenProcessPool: ProcessPoolExecutor(max_tasks_per_child=...) ends each worker "
+            "after so many tasks. CPython from 3.11 on may then start no other one while tasks "
+            f"are left (gh-115634; fixed in 3.14.7, and in 3.13 in July 2026){of_python}. So the "
+            "tasks that are left are never run."
+        ),
+        advice=(
+            "Leave max_tasks_per_child out, or use multiprocessing.Pool(maxtasksperchild=...), "
+            "which replaces its workers, or a CPython with the fix. If workers have to be renewed "
+            "for their memory, make a new executor for each part of the tasks."
+        ),
+        evidence=ended_words(gone),
+        headline=(
+            f"{called(process)} waits{at_line(main_thread(process))} for tasks of a process pool "
+            "whose workers have all ended and are not replaced."
+        ),
+    )
+
+
+def _may_fail_to_replace(version: str) -> bool:
+    """Whether a release, `3.11` or `3.14.2`, may not replace workers; true if it is unknown."""
+    numbers = tuple(int(each) for each in version.split(".") if each.isdigit())
+    if len(numbers) < 2:
+        return True
+    return _RECYCLES[0] <= numbers[:2] < _RECYCLES[1] and numbers < (3, 14, 7)
+
+
+_STD_MANAGER = "concurrent/futures/process.py:wait_result_broken_or_wakeup"
+_AS_TOLD: frozenset[Death] = frozenset(("normal", "unknown"))
 _NO_RESULT: Mapping[Kind, tuple[str, str]] = {
     "importing": (
         "The code of a module runs while it is imported, under the lock of that module. It starts "
@@ -785,12 +869,6 @@ _NO_RESULT: Mapping[Kind, tuple[str, str]] = {
         "ended, by an exception or by a shutdown of the pool, or it did not survive a fork.",
         "Look for a traceback of that thread on standard error. Make the pool in the process that "
         "uses it, keep it open until all results are there, and wait with result(timeout=...).",
-    ),
-    "no-worker": (
-        "All workers of the process pool have ended, and its manager thread waits for results that "
-        "none of them sends.",
-        "Find out how the workers ended (see the other findings). Wait with result(timeout=...), "
-        "and make the executor anew after a BrokenProcessPool.",
     ),
     "lost-calls": (
         "The manager thread of the ProcessPoolExecutor ends when no call is pending, and some are "
@@ -982,6 +1060,7 @@ _OF_CYCLES: Sequence[_Way] = (
 )
 _OF_DEAD_ENDS: Sequence[_Way] = (
     managed,
+    left,
     _unreceived_end,
     _own_lock,
     waits_for_own_threads,

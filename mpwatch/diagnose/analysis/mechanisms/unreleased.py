@@ -21,10 +21,12 @@ from mpwatch.diagnose.analysis.process_queries import (
     all_called,
     called,
     children_started_by,
+    counted,
     family_head,
     label_stem,
 )
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread
+from mpwatch.diagnose.analysis.waits.left_locks import UNHELD, ended_children, is_seen_outside
 from mpwatch.diagnose.analysis.waits.providers import EVENT, lock_holders, semaphore_uses
 from mpwatch.model.ids import SegmentId
 from mpwatch.model.snapshot import Process
@@ -51,6 +53,58 @@ def unreleased(case: Case) -> Mechanism | None:
         if member.edge.what.startswith(_UNNAMED):
             return _never_released(case, segment, here, others, gone)
     return None
+
+
+def left(case: Case) -> Mechanism | None:
+    """Why no process releases a lock that none of the living ones has."""
+    last = case.members[-1] if case.members else None
+    segment = _segment(last) if last is not None and last.edge.what.endswith(UNHELD) else None
+    if segment is None:
+        return None
+    here = waiting_for(case, segment)
+    gone = ended_users(case, segment, here)
+    heads = {head.process: head for each in here if (head := family_head(case.index, each))}
+    before = [(head, count) for head in heads.values() if (count := _ended_before(case, head))]
+    names, wait = all_called(here), "waits" if len(here) == 1 else "wait"
+    likely = "one of those that have ended" if len(gone) != 1 or before else called(gone[0])
+    is_known = bool(gone or before)
+    return Mechanism(
+        cause=(
+            "Every living process that has this lock is seen outside of a block that takes it. "
+            + (
+                f"Most likely {likely} was killed inside of it"
+                if is_known
+                else "Either a process was killed inside of it, before mpwatch came, or acquire() "
+                "was called without release()"
+            )
+            + ": a process that a signal ends does not leave its `with lock:` (SIGKILL, "
+            "terminate(), a crash, the kernel for lack of memory), and nothing releases a "
+            "semaphore when its holder ends."
+        ),
+        advice=_ADVICE_LEFT,
+        evidence=(
+            *ended_words(gone, NAMED),
+            *(_ended_before_words(head, count) for head, count in before),
+        ),
+        headline=(
+            f"{names} {wait} for a lock whose holder has ended."
+            if is_known
+            else f"{names} {wait} for a lock that no living process is seen to hold."
+        ),
+    )
+
+
+def _ended_before(case: Case, head: Process) -> int:
+    """How many children of a process ended that were never seen."""
+    seen = [each for each in children_started_by(case.index, head) if each.ended is not None]
+    return max(0, ended_children(case.index, head.process) - len(seen))
+
+
+def _ended_before_words(head: Process, count: int) -> str:
+    return (
+        f"{called(head)} has started {counted(count, 'child', 'children')} that ended before "
+        "mpwatch came: it still has the pipes to such a child"
+    )
 
 
 def _segment(member: Member) -> SegmentId | None:
@@ -152,7 +206,11 @@ def _never_released(
             is_certain=True,
         )
     is_block = all(_enters_a_block(each) for each in here)
-    away = [each for each in others if each.edge.kind != "child"]
+    away = [
+        each
+        for each in others
+        if each.edge.kind != "child" and not is_seen_outside(case.index, each.process.process)
+    ]
     if is_block and away and not gone:
         return Mechanism(
             cause=(
@@ -220,6 +278,13 @@ _ADVICE_CONDITION = (
     "Wait for a state, not for the call: change a shared value under the lock before notify_all(), "
     "and use condition.wait_for(lambda: ...) with a timeout, which returns at once if the state is "
     "there already."
+)
+_ADVICE_LEFT = (
+    "Restart the job: nothing releases this lock. Look which line kills processes (kill(), "
+    "terminate(), a watchdog, a memory limit): ask them to end by an Event or a message that they "
+    "check outside of the lock instead, and keep slow or large work out of the block. With "
+    "acquire(timeout=...) the others notice. With the hook (mpwatch run) it is known which process "
+    "ended, and how."
 )
 _ADVICE_HOLDER = (
     "Release the lock before the wait: do in the with block only what needs the lock. With "

@@ -52,6 +52,7 @@ from mpwatch.diagnose.analysis.waits.futures import (
     joins_a_pool,
     workers_at_work,
 )
+from mpwatch.diagnose.analysis.waits.left_locks import UNHELD, is_left
 from mpwatch.diagnose.analysis.waits.providers import held_lock, likeliest_first, semaphore_uses
 from mpwatch.diagnose.analysis.waits.servers import key_wait, managed_wait
 from mpwatch.model.ids import ProcessId, SegmentId
@@ -379,7 +380,10 @@ def _semaphore_edge(
 ) -> WaitEdge:
     """A lock, condition, barrier or full queue that processes share."""
     index = around.index
-    users = _others(semaphore_users(index).get(segment, ()), process.process)
+    mappers = semaphore_users(index).get(segment, ())
+    if around.is_complete and is_left(index, segment, mappers):
+        return _made(process, thread, "semaphore", f"semaphore {segment}{UNHELD}", ())
+    users = _others(mappers, process.process)
     # A worker without a task does nothing until its parent gives it one.
     users = tuple(each for each in users if not _is_idle_worker(index, each)) or users
     use = semaphore_uses(index).get(process.process)

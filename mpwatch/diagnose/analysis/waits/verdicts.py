@@ -35,6 +35,7 @@ from mpwatch.diagnose.analysis.waits.futures import (
     awaited_inside,
     importing,
 )
+from mpwatch.diagnose.analysis.waits.left_locks import UNHELD
 from mpwatch.diagnose.analysis.waits.providers import (
     HeldLock,
     held_lock,
@@ -73,6 +74,7 @@ _HOLDER_HIDDEN = (
     "changes hands at this moment."
 )
 
+LEFT_LOCK = "Every process that has this lock is seen outside of its block: none will release it."
 NO_WRITER = "No other process has the writing end: nothing will ever arrive."
 ONE_THREAD = "Only another thread of the process could end this wait, and there is none."
 ALL_THREADS = "All threads of the process wait for another one: none is left to end this wait."
@@ -213,6 +215,8 @@ def _end_of_edge(around: ReadContext, process: Process, edge: WaitEdge) -> WaitE
         return WaitEnd("dead-end", words, IDLE_LOOP)
     if edge.what in MANAGED and not edge.providers:
         return WaitEnd("dead-end", words, "No other living process uses the manager.")
+    if edge.what.endswith(UNHELD):
+        return WaitEnd("dead-end", words, LEFT_LOCK)
     if edge.what.endswith(UNUSED):
         return _end_of_unused(around, process, thread, words)
     ranks = conclusion(process, edge.what, around.ranks)

@@ -60,6 +60,8 @@ COLLECTED_S = 3.0
 """A parent that watches its children collects the exit status within this time."""
 SURVIVED_S = 5.0
 """A parent that has been quiet for less than this may still continue."""
+SENT_S = 5.0
+"""A process ends so soon after the signal that ended it."""
 INTERRUPTED_S = 4.0
 """Time in which a parent exits that the same ctrl-c interrupted."""
 
@@ -432,7 +434,10 @@ def _finding(
     fate = parent_fate(index, process, ended)
     is_certain = process.role in ("loader-worker", "rank") or death == "failed"
     raised = _raised(index.snapshot, process)
+    sender = _sender(index, process, ended)
     evidence = [f"{called(process)} ended: {ended.words}", *raised, *fate.words]
+    if sender is not None:
+        evidence.insert(1, f"{sender} has sent it that signal, as its hook reports")
     if ended.signal == Signals.SIGKILL and (limit := cpu_limit_evidence(index, process)):
         evidence.append(limit)
     evidence += last_seen(process)
@@ -455,9 +460,27 @@ def _finding(
         process=process.process,
         summary=f"{who} ended unexpectedly: {ended.words}",
         evidence=tuple(evidence),
-        cause=_cause(index, process, ended),
-        advice=_advice(index, process, ended, raised=raised),
+        cause=_cause(index, process, ended)
+        if sender is None
+        else f"{sender} ended it. Such a signal ends a process at any line. {_STAYS_LOCKED}",
+        advice=_advice(index, process, ended, raised=raised) if sender is None else _ADVICE_SENDER,
     )
+
+
+def _sender(index: Index, process: Process, ended: Ended) -> str | None:
+    """Which process has sent the signal that ended one, and at which line, as its hook reports.
+
+    `main (12) at guard.py:25`; `None` where no hook has.
+    """
+    for entry in reversed(index.entries("kill")):
+        sender = index.snapshot.get(entry.process)
+        sent = entry.details.get("pid"), entry.details.get("signal")
+        if sender is None or sent != (process.pid, ended.signal):
+            continue
+        if abs(entry.at_s - ended.at_s) <= SENT_S:
+            site = entry.details.get("site")
+            return f"{called(sender)} at {site}" if site else called(sender)
+    return None
 
 
 def _is_survived(index: Index, process: Process, ended: Ended) -> bool:
@@ -675,6 +698,12 @@ _ADVICE_PARENT_THREAD = (
     "memory', and the scheduler's log."
 )
 _OR_ATTACH = ", or attach the hook: the last exception is then shown here. "
+_ADVICE_SENDER = (
+    "Nothing is wrong if that was intended and no other process waits for a lock, a queue or a "
+    "result of the ended one. Otherwise ask it to end by an Event or a message that it checks "
+    "outside of every lock, join it with a time limit, and send a signal only after that: neither "
+    "kill() nor terminate() lets it release what it holds."
+)
 _ADVICE = (
     f"Read the worker's standard error{_OR_ATTACH}"
     "num_workers=0 raises the error in main with its full traceback, but is slow."

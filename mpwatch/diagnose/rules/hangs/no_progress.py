@@ -67,6 +67,7 @@ from mpwatch.diagnose.analysis.waits.file_locks import (
     is_database,
 )
 from mpwatch.diagnose.analysis.waits.futures import may_set_a_result
+from mpwatch.diagnose.analysis.waits.left_locks import is_seen_outside
 from mpwatch.diagnose.analysis.waits.providers import (
     HeldLock,
     held_lock,
@@ -582,6 +583,8 @@ def _is_only_user(index: Index, blockage: Blockage) -> bool:
     edge = blockage.edge
     segment = _segment(index, edge) if edge is not None else None
     if edge is None or segment is None or _ended_users(index, edge):
+        return False
+    if is_seen_outside(index, blockage.process.process):
         return False
     if any(
         each.ended is not None and not each.sample.segments for each in index.snapshot.processes

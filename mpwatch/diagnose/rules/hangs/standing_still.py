@@ -10,7 +10,7 @@ from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.mechanisms.cases import Mechanism
 from mpwatch.diagnose.analysis.mechanisms.explain import mechanism_of
 from mpwatch.diagnose.analysis.stack_patterns import main_thread, user_frame
-from mpwatch.diagnose.analysis.waits.blockages import stalled_s
+from mpwatch.diagnose.analysis.waits.blockages import without_progress_s
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.analysis.waits.edges import blocked_for_s
 from mpwatch.diagnose.analysis.waits.threads import others_that_wait, sentence
@@ -104,7 +104,7 @@ def _lasted_s(index: Index, links: Sequence[WaitLink]) -> float | None:
         if process is None or process.is_gone or process.sample.state == "Z":
             continue
         is_any_alive = True
-        quiet = stalled_s(process, index)
+        quiet = without_progress_s(process, index)
         if quiet is None:
             return None
         times.append(quiet)

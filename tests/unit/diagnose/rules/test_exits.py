@@ -631,3 +631,21 @@ def test_a_program_that_failed_while_the_job_continues_is_reported(
     assert words in finding.summary
     ended = dead_main(NOW_S - 0.2, exit_code=0)
     assert found(check, snapshot_of(ended, starter, failed, log=(raised,))) == []
+
+
+def test_the_process_that_sent_the_signal_is_named_by_its_hook() -> None:
+    killed = process(200, "spawned", ended=exited(200, signal=9))
+    sent = log("kill", MAIN, pid=200, signal=9, site="guard.py:25")
+    other = replace(sent, details={"pid": 201, "signal": 9, "site": "guard.py:25"})
+
+    known = only(worker_exited_unexpectedly.check, snapshot_of(main(), killed, log=(sent,)))
+    unknown = only(worker_exited_unexpectedly.check, snapshot_of(main(), killed, log=(other,)))
+
+    assert "main (100) at guard.py:25 has sent it that signal, as its hook reports" in (
+        known.evidence
+    )
+    assert known.cause.startswith("main (100) at guard.py:25 ended it")
+    assert "dmesg" not in known.advice
+    assert "dmesg" in unknown.advice
+    for finding in (known, unknown):
+        assert "neither kill() nor terminate() lets" in finding.advice

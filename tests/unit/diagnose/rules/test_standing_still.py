@@ -12,15 +12,21 @@ from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.rules.hangs import standing_still
 from mpwatch.model.account import Activity
+from mpwatch.model.findings import Finding
+from mpwatch.model.history import Point
 from mpwatch.model.ids import SegmentId
 from mpwatch.model.samples import FdLink, HeldLock, LockHolder, WaitedOn
 from mpwatch.model.snapshot import Process, Segment, Snapshot
 from tests.builders.accounts import with_shares
 from tests.builders.snapshots import (
     MAIN,
+    NOW_S,
     exited,
     fds,
     found,
+    history,
+    line,
+    log,
     main,
     only,
     pid,
@@ -488,6 +494,45 @@ def test_a_program_at_its_end_that_joins_waiting_children_may_have_raised() -> N
     assert "main (100) has come to its end and waits for actor 0 (300)" in finding.summary
     assert "by an exception, whose traceback is on standard error" in finding.cause
     assert "daemon=True" in finding.advice
+
+    words = "exception: main; TimeoutError; env 0 is late"
+    raised = log("exception", MAIN, words, where="main", type="TimeoutError")
+    known = only(standing_still.check, snapshot_of(*jobs, log=(raised,)))
+
+    assert "main (100) has raised TimeoutError and waits for actor 0 (300)" in known.summary
+    assert any(words in each for each in known.evidence)
+    assert "standard error" not in known.cause + known.advice
+
+
+def test_a_child_that_asks_its_parent_again_every_second_is_in_a_cycle_with_its_join() -> None:
+    at_exit = ("multiprocessing/process.py:join", "multiprocessing/util.py:_exit_function")
+    asks = WaitedOn("poll", "poll", ("socket:[700]",), timeout_s=0.4)
+    doing = Activity("waiting", "data on socket 700", "socket", (pid(MAIN),), "data.py:10 run")
+    own = thread(300, "data.py:run:10", waits=asks, waits_s=40.0)
+    jobs = [
+        one(MAIN, waits_for_child(300), *at_exit, links=(socket(6, 701, 700),)),
+        replace(one(300, asks, links=(socket(5, 700, 701),)), threads=(own,)),
+    ]
+    job = with_shares(snapshot_of(*jobs), p300={doing: 1.0})
+
+    def polled(read_ago_s: float, cpu_percent: float = 0.1) -> list[Finding]:
+        past = history(
+            {
+                (300, "main_read_bytes"): (
+                    Point(NOW_S - 100, 10.0),
+                    Point(NOW_S - read_ago_s, 20.0),
+                ),
+                (300, "cpu_percent"): line(cpu_percent),
+                (300, "voluntary_switches"): line(400.0, per_s=1.0),
+            }
+        )
+        return found(standing_still.check, job, past)
+
+    assert [each.summary for each in polled(40.0)] == [
+        "main (100) has come to its end and waits for actor 0 (300), which waits for it"
+    ]
+    assert polled(3.0) == []
+    assert polled(40.0, cpu_percent=30.0) == []
 
 
 def server_of_two(*stack: str, accepted: bool = False) -> list[Process]:

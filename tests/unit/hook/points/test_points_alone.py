@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import sys
+from signal import Signals
 from types import ModuleType
 from typing import Any
 
@@ -258,3 +259,30 @@ def test_the_class_of_a_failed_tasks_exception_is_asked_for_its_name_as_often_as
 
     assert asked == without
     assert [(note["type"], note["text"]) for note in session.notes] == [("Named", "text")]
+
+
+def test_a_signal_that_ends_a_process_is_noted_with_its_line() -> None:
+    session: Any = Session()
+    module: Any = ModuleType("os")
+    sent: list[tuple[int, int]] = []
+
+    def kill(pid: int, signal: int) -> None:
+        if pid == 1:
+            raise ProcessLookupError(3, "No such process")
+        sent.append((pid, signal))
+
+    module.kill = kill
+    undo = POINTS["os.kill"].install(module, session)
+
+    module.kill(12, Signals.SIGKILL)
+    module.kill(12, 0)
+    module.kill(13, Signals.SIGUSR1)
+    with pytest.raises(ProcessLookupError) as raised:
+        module.kill(1, 9)
+
+    assert sent == [(12, 9), (12, 0), (13, Signals.SIGUSR1)]
+    assert [(n["kind"], n["pid"], n["signal"]) for n in session.notes] == [("kill", 12, 9)]
+    assert session.notes[0]["site"].startswith("test_points_alone.py:")
+    assert [entry.name for entry in raised.traceback][1:] == ["kill"]
+    undo()
+    assert module.kill is kill
