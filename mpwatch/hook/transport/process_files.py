@@ -1,7 +1,8 @@
 """The files of one process in the runtime directory: ring, copy of the ring, notes.
 
-On a disk each access may block, so there only the hook's thread accesses them. The copy is that of
-a ring in a memfd: it outlives the process also without an observer.
+On a disk each access may block, so there only the hook's thread accesses them. While the disk is
+frozen it writes nothing: then the files of a process that exits stay, and a later process removes
+them. The copy is that of a ring in a memfd: it outlives the process also without an observer.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import os
 
 from .. import wire
 from ..safe import foreign_exceptions
-from . import runtime_dir
+from . import frozen, runtime_dir
 from .runtime_dir import StaleFiles
 
 TYPE_CHECKING = False
@@ -54,9 +55,13 @@ class RingCopy:
         """Number of the first record that was not copied."""
         self._due_ns = 0
 
+    def is_due(self) -> bool:
+        """Whether the last update is `SAVE_EVERY_S` old."""
+        return self.path is not None and self._system.monotonic_ns() >= self._due_ns
+
     def save_if_due(self, ring: Ring) -> None:
-        """Update the file if the last update is `SAVE_EVERY_S` old."""
-        if self.path is not None and self._system.monotonic_ns() >= self._due_ns:
+        """Update the file if it is due."""
+        if self.is_due():
             self.save(ring)
 
     def save(self, ring: Ring) -> None:
@@ -219,13 +224,15 @@ class Files:
             may_block: Whether directories on disks may be accessed.
 
         Returns:
-            Whether that was tried; where it may block, the ring is in memory until it is.
+            Whether that was tried; where it may block, or the disk is frozen, the ring is in memory
+            until it is.
         """
         try:
             directory, problem = runtime_dir.find_directory(self._system, os.environ, may_block)
         except runtime_dir.MightBlock:
-            self.is_on_disk = True
-            self._open_ring_in_memory()
+            if not self.is_on_disk:
+                self.is_on_disk = True
+                self._open_ring_in_memory()
             return False
         if problem:
             self._problems.append(problem)
@@ -235,13 +242,23 @@ class Files:
 
     def work(self, is_stopping: Callable[[], bool]) -> None:
         """Write what is due, and remove files of dead processes; on the hook's thread."""
+        is_due = self._notes.has_pending() or self.copy.is_due() or self.sweeper.is_searching
+        if not is_due or self.is_frozen():
+            return
         self._notes.write_pending()
         self.copy.save_if_due(self.ring)
-        self.sweeper.work(is_stopping)
+        self.sweeper.work(lambda: is_stopping() or self.is_frozen())
+
+    def is_frozen(self) -> bool:
+        """Whether the files are on a disk that takes no writes now; never blocks."""
+        directory = self.sweeper.directory
+        return (
+            self.is_on_disk and directory is not None and frozen.is_frozen(self._system, directory)
+        )
 
     def finish(self, is_crashed: bool) -> None:
         """On the thread, before it ends: do its tasks, which may block."""
-        if self.is_saving or self.is_ending:
+        if (self.is_saving or self.is_ending) and not self.is_frozen():
             self.is_saving = False
             self._notes.write_pending()
             if self.is_ending:
@@ -250,8 +267,13 @@ class Files:
                 self.copy.save(self.ring)
 
     def remove(self, is_crashed: bool) -> None:
-        """Unlink ring and notes, or keep them for `mpwatch autopsy` after a crash."""
-        if is_crashed:
+        """Unlink ring and notes, or keep them for `mpwatch autopsy` after a crash.
+
+        On a frozen disk they stay as they are.
+        """
+        if self.is_frozen():
+            pass
+        elif is_crashed:
             self.copy.save(self.ring)
         else:
             runtime_dir.remove(self._system, self.ring.path)
@@ -279,6 +301,8 @@ class Files:
         self._notes.save(stem + wire.NOTES_SUFFIX, is_deferred=self.is_on_disk)
         self.sweeper.directory, self.sweeper.may_block = directory, device is None
         self.sweeper.begin_as(self._identity.started_by, self._identity.pid)
+        if self.is_on_disk:
+            frozen.prepare(self._system, directory)
 
     def _open_ring_file(self, path: str, device: int) -> bool:
         """Put the ring into a file on a file system in memory; `False` if that failed."""

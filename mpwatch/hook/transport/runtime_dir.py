@@ -15,6 +15,7 @@ import sys
 
 from .. import wire
 from ..safe import foreign_exceptions
+from . import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ _SUFFIXES = (wire.SOCKET_SUFFIX, wire.RING_SUFFIX, wire.NOTES_SUFFIX)
 
 
 class MightBlock(Exception):
-    """The directory is not in memory, so only the hook's thread may access it."""
+    """The directory is not in memory, so only the hook's thread may access it, or it is frozen."""
 
 
 def find_directory(
@@ -52,18 +53,19 @@ def find_directory(
         system: The operating system.
         environ: The environment of this process.
         may_block: Whether directories on disks may be accessed: not on the program's threads, which
-            would wait while that file system is frozen or its server does not answer.
+            would wait while that file system is slow or its server does not answer.
 
     Returns:
         The directory or `None`, and why earlier candidates could not be used.
 
     Raises:
-        MightBlock: The next candidate is on a disk.
+        MightBlock: The next candidate is on a disk, which may not be accessed or is frozen.
     """
     problems: list[str] = []
     uid = system.os.getuid()
     for path in wire.runtime_candidates(uid, environ.get("XDG_RUNTIME_DIR")):
-        if not may_block and memory_device(system, path) is None:
+        kind, _ = _mount_of(system, path)
+        if kind not in _IN_MEMORY and (not may_block or frozen.is_frozen(system, path, kind)):
             raise MightBlock(path)
         try:
             problem = _refuse(system, path, uid)
@@ -78,7 +80,13 @@ def find_directory(
 
 
 def memory_device(system: System, path: str) -> int | None:
-    """The `st_dev` of the file system in memory (tmpfs, ramfs) that a path lies on, or `None`.
+    """The `st_dev` of the file system in memory (tmpfs, ramfs) that a path lies on, or `None`."""
+    kind, device = _mount_of(system, path)
+    return device if kind in _IN_MEMORY else None
+
+
+def _mount_of(system: System, path: str) -> tuple[bytes, int]:
+    """Type and `st_dev` of the file system that a path lies on; no type if it is not known.
 
     Python has no `statfs`, so this is read from the mount table (proc_pid_mountinfo(5)) for the
     path as it is written, without an access that could block. If a symbolic link leads elsewhere,
@@ -89,9 +97,9 @@ def memory_device(system: System, path: str) -> int | None:
     except OSError as error:
         if not foreign_exceptions.is_ours(error):
             raise
-        return None
+        return b"", 0
     wanted = os.fsencode(path)
-    longest, device = 0, None
+    longest, kind, device = 0, b"", 0
     for line in table.splitlines():
         fields = line.split(b" ")
         # Optional fields end with "-"; the type of the file system follows.
@@ -105,8 +113,8 @@ def memory_device(system: System, path: str) -> int | None:
         longest = len(point)
         kind = fields[fields.index(b"-", 6) + 1]
         major, _, minor = fields[2].partition(b":")
-        device = system.os.makedev(int(major), int(minor)) if kind in _IN_MEMORY else None
-    return device
+        device = system.os.makedev(int(major), int(minor))
+    return kind, device
 
 
 def _unescaped(name: bytes) -> bytes:
@@ -302,6 +310,11 @@ class StaleFiles:
         """The directory may be on a disk: only the hook's thread accesses it."""
         self._forks = 0
         self._steps: Iterator[None] | None = None
+
+    @property
+    def is_searching(self) -> bool:
+        """Whether a search has begun and is not complete."""
+        return self._steps is not None
 
     def begin(self) -> None:
         """Begin a search on the thread if none is running.

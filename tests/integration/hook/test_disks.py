@@ -18,6 +18,10 @@ from pathlib import Path
 import pytest
 
 from mpwatch.collect.hook.left_files import read_boxes
+from mpwatch.hook.safe.unpatched import System
+from mpwatch.hook.transport.frozen import LINK
+from mpwatch.hook.transport.process_files import SAVE_EVERY_S
+from mpwatch.hook.transport.runtime_dir import sweep
 from tests.conftest import PROGRAMS, kill_group
 from tests.integration.hook.client import Client, wait_for_sockets
 
@@ -26,6 +30,7 @@ TICKS = 400
 FROZEN_TICKS = 260
 """At 20 ms each: longer than the hook's thread waits between two copies of its ring."""
 THAW_S = 40.0
+EXIT_S = 20.0
 
 pytestmark = [
     pytest.mark.slow,
@@ -117,6 +122,35 @@ class Job:
         self.process.communicate()
 
 
+def exits(mode: str, disk: Disk, *, is_frozen: bool) -> tuple[int | None, list[str]]:
+    """Exit code and sorted output of a job that exits, if asked to, on a frozen disk.
+
+    The code is `None` if the job has not ended by then.
+    """
+    with subprocess.Popen(
+        [sys.executable, str(PROGRAMS / "hook_disk_exits.py"), mode],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "XDG_RUNTIME_DIR": str(disk.folder / "run")},
+        start_new_session=True,
+    ) as job:
+        assert job.stdout is not None
+        assert job.stdout.readline() == "ready\n"
+        output, code = "", None
+        with contextlib.ExitStack() as stack:
+            if is_frozen:
+                wait_for_sockets(disk.folder / "run", 9)
+                stack.enter_context(disk.frozen())
+                time.sleep(SAVE_EVERY_S + 0.5)  # each hook has had something to write
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                output, _ = job.communicate("exit\n", timeout=EXIT_S)
+                code = job.returncode
+        kill_group(job.pid)
+    return code, sorted(output.splitlines())
+
+
 def bare_output(disk: Disk) -> tuple[int, list[str]]:
     with Job("bare", disk) as job:
         return job.finish()
@@ -139,7 +173,17 @@ def test_a_job_continues_while_the_disk_of_its_runtime_directory_is_frozen(disk:
         ended = job.finish()
 
     assert ended == bare_output(disk)
-    assert list((disk.folder / "run" / "mpwatch").iterdir()) == []
+    assert os.listdir(disk.folder / "run" / "mpwatch") == [LINK]
+
+
+def test_processes_exit_while_the_disk_of_their_runtime_directory_is_frozen(disk: Disk) -> None:
+    assert exits("hook", disk, is_frozen=True) == exits("bare", disk, is_frozen=False)
+
+    directory = disk.folder / "run" / "mpwatch"
+    assert len(list(directory.glob("*.sock"))) == 9
+    for _ in sweep(System(), str(directory)):
+        continue
+    assert list(directory.glob("*.sock")) == []
 
 
 def test_attaching_while_the_disk_is_frozen_does_not_wait(disk: Disk) -> None:
@@ -178,7 +222,7 @@ def test_a_job_on_a_full_disk_is_as_without_the_hook_and_its_records_can_be_had(
 
     assert hello["problems"] == ["copy of the ring: No space left on device"]
     assert ended == bare_output(disk)
-    assert list((disk.folder / "run" / "mpwatch").iterdir()) == []
+    assert os.listdir(disk.folder / "run" / "mpwatch") == [LINK]
 
 
 def test_a_process_killed_on_a_disk_leaves_a_copy_that_says_how_old_it_is(disk: Disk) -> None:
