@@ -122,33 +122,42 @@ class Job:
         self.process.communicate()
 
 
-def exits(mode: str, disk: Disk, *, is_frozen: bool) -> tuple[int | None, list[str]]:
-    """Exit code and sorted output of a job that exits, if asked to, on a frozen disk.
-
-    The code is `None` if the job has not ended by then.
-    """
+@contextlib.contextmanager
+def exiting_job(mode: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """A job of nine processes that exit once a line arrives."""
     with subprocess.Popen(
         [sys.executable, str(PROGRAMS / "hook_disk_exits.py"), mode],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env={**os.environ, "XDG_RUNTIME_DIR": str(disk.folder / "run")},
+        env={**os.environ, "XDG_RUNTIME_DIR": str(folder)},
         start_new_session=True,
     ) as job:
-        assert job.stdout is not None
-        assert job.stdout.readline() == "ready\n"
-        output, code = "", None
-        with contextlib.ExitStack() as stack:
-            if is_frozen:
-                wait_for_sockets(disk.folder / "run", 9)
-                stack.enter_context(disk.frozen())
-                time.sleep(SAVE_EVERY_S + 0.5)  # each hook has had something to write
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                output, _ = job.communicate("exit\n", timeout=EXIT_S)
-                code = job.returncode
-        kill_group(job.pid)
-    return code, sorted(output.splitlines())
+        try:
+            assert job.stdout is not None
+            assert job.stdout.readline() == "ready\n"
+            yield job
+        finally:
+            kill_group(job.pid)
+
+
+def end(job: subprocess.Popen[str]) -> tuple[int, list[str]] | None:
+    """Exit code and sorted output of a job that is told to exit; `None` if it does not."""
+    try:
+        output, _ = job.communicate("exit\n", timeout=EXIT_S)
+    except subprocess.TimeoutExpired:
+        return None
+    return job.returncode, sorted(output.splitlines())
+
+
+@pytest.fixture(scope="module")
+def bare_end(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, list[str]]:
+    """The end of that job without the hook."""
+    with exiting_job("bare", tmp_path_factory.mktemp("bare")) as job:
+        ended = end(job)
+    assert ended is not None
+    return ended
 
 
 def bare_output(disk: Disk) -> tuple[int, list[str]]:
@@ -176,14 +185,29 @@ def test_a_job_continues_while_the_disk_of_its_runtime_directory_is_frozen(disk:
     assert os.listdir(disk.folder / "run" / "mpwatch") == [LINK]
 
 
-def test_processes_exit_while_the_disk_of_their_runtime_directory_is_frozen(disk: Disk) -> None:
-    assert exits("hook", disk, is_frozen=True) == exits("bare", disk, is_frozen=False)
-
+def test_processes_exit_while_the_disk_of_their_runtime_directory_is_frozen(
+    disk: Disk, bare_end: tuple[int, list[str]]
+) -> None:
     directory = disk.folder / "run" / "mpwatch"
+    with exiting_job("hook", directory.parent) as job:
+        wait_for_sockets(directory.parent, 9)
+        with disk.frozen():
+            time.sleep(SAVE_EVERY_S + 0.5)  # each of them has had something to write
+            assert end(job) == bare_end
+
     assert len(list(directory.glob("*.sock"))) == 9
     for _ in sweep(System(), str(directory)):
         continue
     assert list(directory.glob("*.sock")) == []
+
+
+def test_processes_start_and_exit_while_the_disk_of_their_runtime_directory_is_frozen(
+    disk: Disk, bare_end: tuple[int, list[str]]
+) -> None:
+    with disk.frozen(), exiting_job("hook", disk.folder / "run") as job:
+        assert end(job) == bare_end
+
+    assert os.listdir(disk.folder / "run") == []
 
 
 def test_attaching_while_the_disk_is_frozen_does_not_wait(disk: Disk) -> None:
