@@ -267,12 +267,9 @@ class Files:
                 self.copy.save(self.ring)
 
     def remove(self, is_crashed: bool) -> None:
-        """Unlink ring and notes, or keep them for `mpwatch autopsy` after a crash.
-
-        On a frozen disk they stay as they are.
-        """
+        """Unlink ring and notes, or keep them for `mpwatch autopsy` after a crash."""
         if self.is_frozen():
-            pass
+            pass  # they stay as they are
         elif is_crashed:
             self.copy.save(self.ring)
         else:

@@ -190,9 +190,13 @@ def test_processes_exit_while_the_disk_of_their_runtime_directory_is_frozen(
 ) -> None:
     directory = disk.folder / "run" / "mpwatch"
     with exiting_job("hook", directory.parent) as job:
-        wait_for_sockets(directory.parent, 9)
+        paths = wait_for_sockets(directory.parent, 9)
         with disk.frozen():
             time.sleep(SAVE_EVERY_S + 0.5)  # each of them has had something to write
+            with Client(paths[min(paths.keys() - {job.pid})]) as client:
+                client.ask("detach")
+                with pytest.raises(EOFError):
+                    client.read_to_the_end()
             assert end(job) == bare_end
 
     assert len(list(directory.glob("*.sock"))) == 9
