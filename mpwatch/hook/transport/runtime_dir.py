@@ -64,8 +64,7 @@ def find_directory(
     problems: list[str] = []
     uid = system.os.getuid()
     for path in wire.runtime_candidates(uid, environ.get("XDG_RUNTIME_DIR")):
-        kind, _ = _mount_of(system, path)
-        if kind not in _IN_MEMORY and (not may_block or frozen.is_frozen(system, path, kind)):
+        if memory_device(system, path) is None and (not may_block or is_frozen(system, path)):
             raise MightBlock(path)
         try:
             problem = _refuse(system, path, uid)
@@ -77,6 +76,15 @@ def find_directory(
             return path, "; ".join(problems)
         problems.append(problem)
     return None, "; ".join(problems)
+
+
+def is_frozen(system: System, directory: str) -> bool:
+    """Whether a directory, or the one in which it is to be made, takes no writes now.
+
+    Never blocks; `False` also where that is not known.
+    """
+    kind, _ = _mount_of(system, directory)
+    return kind not in _IN_MEMORY and frozen.is_frozen(system, directory, kind)
 
 
 def memory_device(system: System, path: str) -> int | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -17,13 +18,18 @@ from pathlib import Path
 
 import pytest
 
+from mpwatch.attach.inject import inject
 from mpwatch.collect.hook.left_files import read_boxes
+from mpwatch.collect.process.procfs import stat_of
+from mpwatch.hook import wire
 from mpwatch.hook.safe.unpatched import System
 from mpwatch.hook.transport.frozen import LINK
 from mpwatch.hook.transport.process_files import SAVE_EVERY_S
 from mpwatch.hook.transport.runtime_dir import sweep
+from tests import procfs
 from tests.conftest import PROGRAMS, kill_group
 from tests.integration.hook.client import Client, wait_for_sockets
+from tests.procfs import eventually
 
 TOOLS = ("mkfs.ext4", "mount", "umount", "fsfreeze")
 TICKS = 400
@@ -160,6 +166,12 @@ def bare_end(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, list[str]]:
     return ended
 
 
+def has_thread_of_hook(pid: int, among: int) -> bool:
+    """Whether a process has so many threads, and one of them is the hook's."""
+    names = [path.read_bytes().strip() for path in Path(f"/proc/{pid}/task").glob("*/comm")]
+    return wire.THREAD_NAME in names and len(names) == among
+
+
 def bare_output(disk: Disk) -> tuple[int, list[str]]:
     with Job("bare", disk) as job:
         return job.finish()
@@ -212,6 +224,35 @@ def test_processes_start_and_exit_while_the_disk_of_their_runtime_directory_is_f
         assert end(job) == bare_end
 
     assert os.listdir(disk.folder / "run") == []
+
+
+@pytest.mark.usefixtures("ptrace_allowed")
+def test_a_pending_injection_that_arrives_while_the_disk_is_frozen_does_not_keep_the_process(
+    disk: Disk,
+) -> None:
+    with subprocess.Popen(
+        [sys.executable, str(PROGRAMS / "attach_queue.py")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "XDG_RUNTIME_DIR": str(disk.folder / "run")},
+        start_new_session=True,
+    ) as job:
+        assert job.stdin is not None
+        assert job.stdout is not None
+        try:
+            assert job.stdout.readline() == "ready\n"
+            assert eventually(lambda: procfs.call(job.pid) is not None)
+            assert inject(stat_of(job.pid).process, timeout_s=0.1).state == "pending"
+            with disk.frozen():
+                print("item", file=job.stdin, flush=True)
+                assert job.stdout.readline() == "got item\n"
+                # Of its two threads, the one that has loaded the hook and answers has ended.
+                assert eventually(lambda: has_thread_of_hook(job.pid, among=4), EXIT_S)
+                job.terminate()
+                assert job.wait(EXIT_S) == -signal.SIGTERM
+        finally:
+            kill_group(job.pid)
 
 
 def test_attaching_while_the_disk_is_frozen_does_not_wait(disk: Disk) -> None:
