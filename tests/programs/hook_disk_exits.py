@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from multiprocessing.queues import SimpleQueue
 from multiprocessing.synchronize import Event
+from typing import Any
 
 PAUSE_S = 0.02
 FORKED = ("return", "sys.exit", "os._exit", "raise", "terminated")
@@ -46,7 +47,8 @@ def main() -> None:
         import mpwatch
 
         assert mpwatch.instrument()
-    fork, spawn = map(multiprocessing.get_context, ("fork", "spawn"))
+    contexts: list[Any] = [*map(multiprocessing.get_context, ("fork", "spawn"))]
+    fork, spawn = contexts
     started, go = spawn.SimpleQueue(), spawn.Event()
     children, queues = [], []
     for context, ends in ((fork, (*FORKED, "terminated")), (spawn, SPAWNED)):

@@ -222,13 +222,13 @@ def answer(folder: int, result: dict[str, Any]) -> None:
 
 def _is_frozen(folder: int) -> bool:
     """Whether the directory is on a frozen disk, as far as the hook that was loaded can tell."""
-    package = getattr(sys.modules.get("_mpwatch_hook"), "__name__", None)
-    runtime_dir = sys.modules.get(f"{package}.transport.runtime_dir")
-    if not hasattr(runtime_dir, "is_frozen"):
+    package = sys.modules.get("_mpwatch_hook")
+    session = package and package.current()
+    runtime_dir: Any = sys.modules.get(f"{getattr(package, '__name__', '')}.transport.runtime_dir")
+    if session is None or not hasattr(runtime_dir, "is_frozen"):
         return False
-    system = sys.modules[f"{package}.safe.unpatched"].System()
     above = posix.readlink(f"/proc/self/fd/{folder}").rpartition("/")[0]
-    return bool(runtime_dir.is_frozen(system, above))
+    return bool(runtime_dir.is_frozen(session.system, above, session.identity.stem))
 
 
 def as_json(result: dict[str, Any]) -> bytes:

@@ -3,8 +3,8 @@
 A write to a frozen file system (`fsfreeze`, a snapshot) waits in the kernel until that is thawed,
 and a process with a thread that waits there does not end, not even by SIGKILL. The kernel cannot
 be asked whether a file system is frozen. But it drops one write there instead of waiting: that of
-the time of the last access (`touch_atime` in Linux's fs/inode.c). So the runtime directory has a
-symbolic link that is read before each write: if its time of access stays, the disk is frozen.
+the time of the last access (`touch_atime` in Linux's fs/inode.c). So each process has a symbolic
+link that it reads before it writes: if the link's time of access stays, the disk is frozen.
 
 By default (`relatime`) the kernel writes that time only if it is before the time of the last
 change. So the latter is set to a day that has not come. Reading a link needs no descriptor.
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from ..safe.unpatched import System
 
-LINK = "frozen-check"
-"""Name of the link; it stays in the directory."""
 _TEXT = "mpwatch-reads-this-to-see-whether-the-disk-is-frozen"
 _CHANGED_S = 2**31 - 1
 """January 2038, the last time that all file systems can store."""
@@ -34,34 +32,44 @@ _STORE_ACCESS = (b"ext2", b"ext3", b"ext4", b"xfs", b"btrfs")
 """File systems that store the time of access of each directory."""
 
 
-def is_frozen(system: System, directory: str, kind: bytes = b"") -> bool:
-    """Whether the disk of a directory takes no writes now; never blocks.
+def is_frozen(system: System, link: str) -> bool | None:
+    """Whether the disk with a link of `prepare` takes no writes now; never blocks.
 
-    `False` also where that is not known: before `prepare`, or where the file system or its mount
-    (`noatime`) stores no time of access.
+    Returns:
+        `None` if there is no such link. `False` also where it is not known, because the mount
+        stores no time of access (`noatime`).
+    """
+    unknown = system.os.ST_NOATIME | system.os.ST_RDONLY
+    return _is_access_dropped(system, link, system.os.readlink, _above(link), unknown)
+
+
+def is_directory_frozen(system: System, directory: str, kind: bytes) -> bool:
+    """The same without a link: by the directory or, if it is missing, the one above.
+
+    `False` also where it is not known, for instance if it was read since its last change.
 
     Args:
         system: The operating system.
         directory: A path.
-        kind: Type of the file system, if the answer may be that of the directory or, if it is
-            missing, of the one above: before `prepare`.
+        kind: Type of its file system.
     """
     os = system.os
-    unknown = os.ST_NOATIME | os.ST_RDONLY
-    is_dropped = _is_access_dropped(system, f"{directory}/{LINK}", os.readlink, directory, unknown)
-    if is_dropped is not None or kind not in _STORE_ACCESS:
-        return bool(is_dropped)
+    unknown = os.ST_NOATIME | os.ST_NODIRATIME | os.ST_RDONLY
 
     def read(path: str) -> None:
         with os.scandir(path) as entries:
             next(entries, None)
 
-    unknown |= os.ST_NODIRATIME
-    for path in (directory, directory.rpartition("/")[0]):
-        is_dropped = _is_access_dropped(system, path, read, path, unknown)
-        if is_dropped is not None:
-            return is_dropped
+    if kind in _STORE_ACCESS:
+        for path in (directory, _above(directory)):
+            is_dropped = _is_access_dropped(system, path, read, path, unknown)
+            if is_dropped is not None:
+                return is_dropped
     return False
+
+
+def _above(path: str) -> str:
+    return path.rpartition("/")[0]
 
 
 def _is_access_dropped(
@@ -96,17 +104,14 @@ def _is_access_dropped(
         return None
 
 
-def prepare(system: System, directory: str) -> None:
-    """Make the link if it is missing; may block."""
-    link = f"{directory}/{LINK}"
+def prepare(system: System, link: str) -> None:
+    """Make a link for `is_frozen` where the file system stores times of access; may block."""
     os = system.os
     try:
-        with contextlib.suppress(FileExistsError):
+        with contextlib.suppress(FileExistsError):  # this process made it before an `exec`
             os.symlink(_TEXT, link)
-        if int(os.lstat(link).st_mtime) == _CHANGED_S:
-            return
         os.utime(link, (0, _CHANGED_S), follow_symlinks=False)
-        if is_frozen(system, directory):  # this file system stores no time of access
+        if is_frozen(system, link):
             os.unlink(link)
     except OSError as error:
         if not foreign_exceptions.is_ours(error):

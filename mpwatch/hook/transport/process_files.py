@@ -173,6 +173,11 @@ class Identity:
             ticks = runtime_dir.start_ticks(self._system, parent) or 0
         return parent, ticks, name.encode(errors="replace")
 
+    def parent_stem(self) -> str:
+        """The stem of the files of the parent, if it has any."""
+        parent, ticks, _ = self.origin()
+        return wire.stem(parent, ticks)
+
     @property
     def stem(self) -> str:
         """Name of the files of this process, without a suffix."""
@@ -184,6 +189,7 @@ class Files:
 
     __slots__ = (
         "_identity",
+        "_link",
         "_notes",
         "_problems",
         "_system",
@@ -205,6 +211,8 @@ class Files:
         self.ring = ring
         self.copy = RingCopy(system)
         self.sweeper = StaleFiles(system)
+        self._link: str | None = None
+        """On a disk, the link that shows whether that is frozen."""
         self.is_on_disk = False
         """The runtime directory may be on a disk."""
         self.is_saving = self.is_ending = False
@@ -213,6 +221,7 @@ class Files:
     def restart(self) -> None:
         """Forget the files: this is a forked child, and they belong to its parent."""
         self.copy.restart()
+        self._link = None
         self.is_on_disk = self.is_saving = self.is_ending = False
         self.sweeper.restart()
 
@@ -228,7 +237,10 @@ class Files:
             until it is.
         """
         try:
-            directory, problem = runtime_dir.find_directory(self._system, os.environ, may_block)
+            parent = self._identity.parent_stem() if may_block else ""
+            directory, problem = runtime_dir.find_directory(
+                self._system, os.environ, may_block, parent
+            )
         except runtime_dir.MightBlock:
             if not self.is_on_disk:
                 self.is_on_disk = True
@@ -251,10 +263,7 @@ class Files:
 
     def is_frozen(self) -> bool:
         """Whether the files are on a disk that takes no writes now; never blocks."""
-        directory = self.sweeper.directory
-        return (
-            self.is_on_disk and directory is not None and frozen.is_frozen(self._system, directory)
-        )
+        return self._link is not None and bool(frozen.is_frozen(self._system, self._link))
 
     def finish(self, is_crashed: bool) -> None:
         """On the thread, before it ends: do its tasks, which may block."""
@@ -276,6 +285,8 @@ class Files:
             runtime_dir.remove(self._system, self.ring.path)
             runtime_dir.remove(self._system, self.copy.path)
             runtime_dir.remove(self._system, self._notes.path)
+        if not self.is_frozen():
+            runtime_dir.remove(self._system, self._link)
         self._notes.path = self.copy.path = None
 
     def _open_in(self, directory: str, listen: Callable[[str], None]) -> None:
@@ -299,7 +310,8 @@ class Files:
         self.sweeper.directory, self.sweeper.may_block = directory, device is None
         self.sweeper.begin_as(self._identity.started_by, self._identity.pid)
         if self.is_on_disk:
-            frozen.prepare(self._system, directory)
+            self._link = stem + wire.CHECK_SUFFIX
+            frozen.prepare(self._system, self._link)
 
     def _open_ring_file(self, path: str, device: int) -> bool:
         """Put the ring into a file on a file system in memory; `False` if that failed."""

@@ -37,7 +37,8 @@ KEEP_DEAD_BYTES = 64 << 20
 SWEEP_EVERY = 64
 """One fork in this many, and one spawned child in this many, begins a search."""
 _AF_UNIX, _SOCK_STREAM = 1, 1
-_SUFFIXES = (wire.SOCKET_SUFFIX, wire.RING_SUFFIX, wire.NOTES_SUFFIX)
+_NOT_KEPT = (wire.SOCKET_SUFFIX, wire.CHECK_SUFFIX)
+_SUFFIXES = (*_NOT_KEPT, wire.RING_SUFFIX, wire.NOTES_SUFFIX)
 
 
 class MightBlock(Exception):
@@ -45,7 +46,7 @@ class MightBlock(Exception):
 
 
 def find_directory(
-    system: System, environ: Mapping[str, str], may_block: bool = True
+    system: System, environ: Mapping[str, str], may_block: bool = True, parent: str = ""
 ) -> tuple[str | None, str]:
     """Find or make the directory for this user's hooks.
 
@@ -54,6 +55,7 @@ def find_directory(
         environ: The environment of this process.
         may_block: Whether directories on disks may be accessed: not on the program's threads, which
             would wait while that file system is slow or its server does not answer.
+        parent: The stem of the files of the parent process, see `is_frozen`.
 
     Returns:
         The directory or `None`, and why earlier candidates could not be used.
@@ -64,7 +66,9 @@ def find_directory(
     problems: list[str] = []
     uid = system.os.getuid()
     for path in wire.runtime_candidates(uid, environ.get("XDG_RUNTIME_DIR")):
-        if memory_device(system, path) is None and (not may_block or is_frozen(system, path)):
+        if memory_device(system, path) is None and (
+            not may_block or is_frozen(system, path, parent)
+        ):
             raise MightBlock(path)
         try:
             problem = _refuse(system, path, uid)
@@ -78,13 +82,21 @@ def find_directory(
     return None, "; ".join(problems)
 
 
-def is_frozen(system: System, directory: str) -> bool:
+def is_frozen(system: System, directory: str, stem: str) -> bool:
     """Whether a directory, or the one in which it is to be made, takes no writes now.
 
     Never blocks; `False` also where that is not known.
+
+    Args:
+        system: The operating system.
+        directory: A path.
+        stem: The stem of the files of a process that may have prepared a link in there.
     """
+    by_link = frozen.is_frozen(system, f"{directory}/{stem}{wire.CHECK_SUFFIX}")
+    if by_link is not None:
+        return by_link
     kind, _ = _mount_of(system, directory)
-    return kind not in _IN_MEMORY and frozen.is_frozen(system, directory, kind)
+    return frozen.is_directory_frozen(system, directory, kind)
 
 
 def memory_device(system: System, path: str) -> int | None:
@@ -361,7 +373,7 @@ class StaleFiles:
 
 
 def sweep(system: System, directory: str) -> Iterator[None]:
-    """Remove files of dead processes: sockets at once, rings and notes once old or too large.
+    """Remove files of dead processes: rings and notes once old or too large, others at once.
 
     The first step lists the directory.
     """
@@ -378,7 +390,7 @@ def sweep(system: System, directory: str) -> Iterator[None]:
         if owner is None or start_ticks(system, owner[0]) == owner[1]:
             continue
         path = f"{directory}/{name}"
-        if name.endswith(wire.SOCKET_SUFFIX):
+        if name.endswith(_NOT_KEPT):
             _remove_unanswered(system, path)
             continue
         try:
