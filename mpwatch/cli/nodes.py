@@ -88,16 +88,32 @@ def _read_again(snapshots: Sequence[Snapshot], ask: Ask) -> list[Snapshot]:
 
 def job(arguments: argparse.Namespace) -> int:
     """Open the dashboard on a job on several machines."""
-    need_terminal(f"mpwatch dump --job {arguments.job}")
-    launches = job_launches(arguments.job, arguments)
+    spec = arguments.job or _own_allocation()
+    need_terminal(f"mpwatch dump --job {spec}")
+    launches = job_launches(spec, arguments)
     from mpwatch.nodes.job_source import LiveJobSource
     from mpwatch.tui.job_app import run_job
 
-    source = LiveJobSource(arguments.job, launches)
+    source = LiveJobSource(spec, launches)
     try:
-        return run_job(source, arguments.job)
+        return run_job(source, spec)
     finally:
         source.stop()
+
+
+def _own_allocation() -> str:
+    """The job of the Slurm allocation that this command runs in.
+
+    Raises:
+        Failure: It runs in none.
+    """
+    number = os.environ.get("SLURM_JOB_ID")
+    if not number:
+        raise Failure(
+            "Which job? SPEC may be left out inside a Slurm allocation only.",
+            "mpwatch job ssh:HOST,HOST",
+        )
+    return f"slurm:{number}"
 
 
 # --- reports of a whole job ----------------------------------------------------------------------
