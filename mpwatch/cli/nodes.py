@@ -300,8 +300,9 @@ def _print(
     wall_s: float | None = None,
 ) -> None:
     from mpwatch.nodes.agent.documents import EMPTY_DIAGNOSIS, EMPTY_DUMP
-    from mpwatch.nodes.report import job_json, job_text
+    from mpwatch.nodes.report import job_json, job_stack_lines, job_text
     from mpwatch.report.json import text_of
+    from mpwatch.report.text import heading
 
     if arguments.json:
         empty = EMPTY_DUMP if arguments.command[1] == "dump" else EMPTY_DIAGNOSIS
@@ -309,7 +310,14 @@ def _print(
         document = job_json(views, documents, findings, wall_s=at_s, problems=problems, empty=empty)
         print(text_of(document))
     else:
-        print(job_text(views, findings, style=text_style()))
+        style = text_style()
+        print(job_text(views, findings, style=style))
+        if arguments.command[1] != "dump":
+            return
+        if stacks := job_stack_lines(documents, style):
+            print("\n".join((*heading("stacks", "innermost call first", style), *stacks)))
+        for name, problem in problems.items():
+            print(f"mpwatch: no stacks of {name}: {problem}", file=sys.stderr)
 
 
 # --- recordings of a whole job -------------------------------------------------------------------

@@ -58,6 +58,10 @@ MAKES_GROUP_S = 12.0
 WORKING_OVER_S = 6.0
 NCCL_S = 60.0
 """Where only NCCL RAS tells of a late rank: until then it is worth knowing, and no more."""
+RETAKEN_S = 30.0
+"""A stalled process has a new stack after at most so long, unless none can be taken."""
+SAME_STALL_S = 5.0
+"""Taking a stack costs the process a tick of cpu, which looks like a move after the stack."""
 MANY_RANKS = 100_000
 """A WORLD_SIZE above this is not believed."""
 _SAME_STEPS = (
@@ -79,7 +83,7 @@ def check(index: Index) -> Iterator[Finding]:
         places = {rank.process: place_of(rank, index) for rank in ranks}
         inside = [rank for rank in ranks if places[rank.process] is not None]
         late = [rank for rank in ranks if places[rank.process] is None]
-        if not all(map(has_stacks, late)):
+        if not all(map(has_stacks, late)) or any(_is_overtaken(rank, index) for rank in late):
             continue
         if len(inside) < len(late) and not _are_all_stalled(late, index):
             continue
@@ -99,6 +103,18 @@ def check(index: Index) -> Iterator[Finding]:
     yield from _joining(index)
     if not rank_groups(index):
         yield from (_of_nccl(index, each) for each in late_ranks(index))
+
+
+def _is_overtaken(rank: Process, index: Index) -> bool:
+    """Whether the last stack of a rank is from before it stalled, and a new one is to come.
+
+    It may be in the collective by now: with 64 ranks the last new stack is taken seconds after the
+    first.
+    """
+    thread, quiet = main_thread(rank), quiet_s(rank, index) or 0.0
+    if thread is None or rank.sample.state in "TtD" or not STALLED_S <= quiet < RETAKEN_S:
+        return False
+    return (thread.stack_age_s or 0.0) > quiet + SAME_STALL_S
 
 
 def _of_nccl(index: Index, late: Late) -> Finding:

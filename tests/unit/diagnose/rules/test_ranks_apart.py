@@ -419,6 +419,19 @@ def test_all_ranks_seen_may_wait_for_those_of_another_machine(size: str) -> None
 BUSY = cpu(w300=90.0)
 
 
+@pytest.mark.parametrize(("age_s", "names"), [(50.0, []), (12.0, ["rank 2 (302)"])])
+def test_a_stack_from_before_a_rank_stalled_does_not_say_where_it_is(
+    age_s: float, names: list[str]
+) -> None:
+    late = rank(2, "train.py:forward:34", still_s=12.0)
+    threads = tuple(replace(each, stack_age_s=age_s) for each in late.threads)
+    inside = (called(each, "all_reduce", still_s=12.0) for each in range(2))
+    job = snapshot_of(main(), *inside, replace(late, threads=threads))
+
+    said = found(rank_stuck_in_collective.check, job)
+    assert [name for each in said for name in [each.summary.partition(" for ")[2]]] == names
+
+
 def test_a_rank_that_works_while_others_wait_is_information() -> None:
     works = rank(0, "train.py:validate:90", still_s=0.0)
 
