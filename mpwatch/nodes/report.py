@@ -13,8 +13,9 @@ from mpwatch import __version__
 from mpwatch.describe.findings import CAUSE, EVIDENCE, FIX, severity_word
 from mpwatch.describe.progress import MENTIONED_S
 from mpwatch.model.findings import Severity
+from mpwatch.model.samples import Frame
 from mpwatch.model.units import numbers_text, seconds_text
-from mpwatch.nodes.across.finding import JobFinding
+from mpwatch.nodes.across.finding import JobFinding, names_text
 from mpwatch.nodes.across.judge import job_findings
 from mpwatch.nodes.across.ranks import PlacedRank
 from mpwatch.nodes.agent.documents import EMPTY_DUMP, Document
@@ -23,6 +24,7 @@ from mpwatch.report.html import page, table
 from mpwatch.report.json import SCHEMA, utc_text
 from mpwatch.report.prometheus import Metric
 from mpwatch.report.table import TextStyle
+from mpwatch.report.text import frame_lines
 
 SERIES_LIMIT = 20_000
 """Most series of one node that are served."""
@@ -154,6 +156,58 @@ def _node_lines(view: NodeView, style: TextStyle) -> Iterator[str]:
     for each in view.summary.findings:
         label = f"{each.label}: " if each.label else ""
         yield from style.wrap(f"{each.severity}  {label}{each.summary}", "    ", "      ")
+
+
+class _DumpedFrame(msgspec.Struct):
+    function: str
+    file: str
+    line: int
+    locals: dict[str, str] = {}
+
+
+class _DumpedThread(msgspec.Struct):
+    name: str
+    stack: list[_DumpedFrame]
+
+
+class _DumpedProcess(msgspec.Struct):
+    pid: int
+    label: str
+    threads: list[_DumpedThread]
+
+
+class _Dump(msgspec.Struct):
+    processes: list[_DumpedProcess]
+
+
+def job_stack_lines(documents: Mapping[str, Document], style: TextStyle) -> list[str]:
+    """Every distinct stack of all nodes once, below the threads that have it; common ones first.
+
+    Args:
+        documents: The dump of each node by its name, not trusted: one of other types is left out.
+        style: Width and colours.
+    """
+    same: dict[tuple[tuple[str, str, int], ...], tuple[list[str], list[_DumpedFrame]]] = {}
+    for node, document in documents.items():
+        try:
+            dump = msgspec.convert(document, _Dump)
+        except msgspec.ValidationError:
+            continue
+        for process in dump.processes:
+            for thread in process.threads:
+                key = tuple((each.function, each.file, each.line) for each in thread.stack)
+                name = f"{process.label} ({process.pid}) on {node} {thread.name}".rstrip()
+                if key:
+                    same.setdefault(key, ([], thread.stack))[0].append(name)
+    lines: list[str] = []
+    for names, frames in sorted(same.values(), key=lambda pair: -len(pair[0])):
+        count = f"{len(names)} threads: " if len(names) > 1 else ""
+        lines += style.wrap(f"{count}{names_text(names)}", "", "    ")
+        for each in frames:
+            variables = tuple(each.locals.items())
+            lines += frame_lines(Frame(each.function, each.file, each.line, variables), style)
+        lines.append("")
+    return lines[:-1]
 
 
 def clock_words(view: NodeView) -> str:

@@ -584,8 +584,7 @@ def stack_lines(snapshot: Snapshot, style: TextStyle) -> list[str]:
     for same in equal_stacks(snapshot):
         lines += style.wrap(_stack_owners(same), "", "    ")
         for frame in same.frames:
-            lines.append(_frame_line(frame, style))
-            lines += [cut(f"      {name} = {value}", style.width) for name, value in frame.locals]
+            lines += frame_lines(frame, style)
         lines.append("")
     return lines[:-1]
 
@@ -617,12 +616,13 @@ def _stack_owners(same: SameStack) -> str:
     return f"{names}  ({', '.join(facts)})"
 
 
-def _frame_line(frame: Frame, style: TextStyle) -> str:
-    """`  function        file:line`; a long path is cut at its start."""
+def frame_lines(frame: Frame, style: TextStyle) -> list[str]:
+    """`  function        file:line`, and its local variables; a long path is cut at its start."""
     function = cut(frame.function, 32)
     left = f"    {function}{' ' * max(2, 34 - cell_width(function))}"
     place = place_words(frame.file, frame.line)
-    return left + cut_start(place, max(8, style.width - cell_width(left)))
+    first = left + cut_start(place, max(8, style.width - cell_width(left)))
+    return [first, *(cut(f"      {name} = {value}", style.width) for name, value in frame.locals)]
 
 
 def merged_stack_lines(snapshot: Snapshot, style: TextStyle) -> list[str]:

@@ -45,7 +45,7 @@ EMPTY_DIAGNOSIS: Document = {
 }
 """The diagnosis of a node of which nothing is known."""
 
-IDENTITIES: Mapping[str, str] = {"segments": "id", "gpus": "index"}
+IDENTITIES: Mapping[str, str] = {"processes": "pid", "segments": "id", "gpus": "index"}
 """Lists of which two jobs of one node may have the same entry, with the key that identifies it."""
 LISTS_INSIDE: Mapping[str, tuple[str, ...]] = {
     "waits": ("chains", "edges"),

@@ -234,7 +234,9 @@ def is_busy_ray_worker(process: Process) -> bool:
 
 def node_row(snapshots: Sequence[Snapshot], facts: Mapping[str, str], unread: str) -> NodeRow:
     """The node as a whole."""
-    living = [process for snapshot in snapshots for process in snapshot.living()]
+    # Of a job whose main process was killed, each worker may be a root with the others beside it.
+    found = {each.process: each for snapshot in snapshots for each in snapshot.living()}
+    living = list(found.values())
     if not snapshots:
         state = "no-job"
     elif all(snapshot.mode == "ended" for snapshot in snapshots):

@@ -248,9 +248,14 @@ class Link:
 
 
 def last_line(*texts: str) -> str:
-    """The last line of the first text that has one, sanitized, without a full stop."""
+    """The last line of the first text that has one, sanitized, without a full stop.
+
+    The command that mpwatch on the node suggests is left out: the sentence above it says why.
+    """
     for text in texts:
         lines = [line for line in text.splitlines() if line.strip()]
+        if len(lines) > 1 and lines[-1].startswith("  try: "):
+            del lines[-1]
         if lines:
             return clean(lines[-1].strip()).rstrip(".")
     return ""

@@ -139,6 +139,17 @@ def test_a_dump_has_the_processes_of_all_nodes(sleepers: list[int], mark: str) -
     assert [len(node["processes"]) for node in nodes] == [1, 1, 0]
 
 
+def test_a_dump_as_text_has_the_stacks_of_all_nodes(sleepers: list[int], mark: str) -> None:
+    done = run("dump", "--job", "local:2", mark=mark)
+
+    assert done.returncode == 0, done.stderr
+    _, _, stacks = done.stdout.partition("\nSTACKS")
+    threads, frame, *_ = stacks.splitlines()[1:]
+    assert threads.startswith("2 threads: ")
+    assert all(f"({pid}) on local-" in threads for pid in sleepers)
+    assert "<module>" in frame
+
+
 def test_a_node_is_opened_in_place_and_again_when_its_agent_was_killed(
     stuck_ranks: list[int], mark: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -484,6 +495,63 @@ def test_kubectl_reaches_the_pods_that_have_a_label(
     (node,) = json.loads(done.stdout)["nodes"]
     assert (node["name"], node["state"]) == ("train-0", "live")
     assert sorted(p["pid"] for p in node["processes"]) == sorted(sleepers)
+
+
+KUBECTL = """#!/bin/sh
+verb=$1; shift
+pod= name= target= namespace=
+while [ $# -gt 0 ] && [ "$1" != -- ]; do
+    case $1 in
+        --container=*) name=${1#*=} ;;
+        --target=*) target=${1#*=} ;;
+        -c) name=$2; shift ;;
+        -n) namespace=$2; shift ;;
+        -i | --image=* | --profile=*) ;;
+        -*) echo "error: unknown flag: $1" >&2; exit 1 ;;
+        *) pod=$1 ;;
+    esac
+    shift
+done
+shift
+case $verb in
+    debug) [ "$target" = train ] && echo "$*" > "$0.$namespace.$pod.$name" ;;
+    exec)
+        if ! [ -e "$0.$namespace.$pod.$name" ]; then
+            echo "error: container $name is not valid for pod $pod" >&2; exit 1
+        fi
+        exec "$@" ;;
+esac
+"""
+"""A stand-in: a container that was added to a pod exists from then on, and runs commands here."""
+
+
+def test_the_documented_container_is_added_to_a_pod_and_has_its_agent(
+    sleepers: list[int], mark: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = tmp_path / "kubectl"
+    client.write_text(KUBECTL)
+    client.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    (debug,) = documented("kubectl debug ")
+    spec = next(line for line in documented("mpwatch job k8s:") if line.count(":") == 2).split()[2]
+
+    before = run("dump", "--job", spec, "--json", mark=mark)
+    subprocess.run(["sh", "-c", debug], check=True)
+    after = run("dump", "--job", spec, "--json", mark=mark)
+
+    assert before.returncode == 3
+    assert "container mpwatch is not valid for pod train-0" in before.stderr
+    assert [path.read_text() for path in tmp_path.glob("kubectl.*")] == ["sleep infinity\n"]
+    assert after.returncode == 0, after.stderr
+    (node,) = json.loads(after.stdout)["nodes"]
+    assert (node["name"], node["state"]) == ("train-0", "live")
+    assert sorted(p["pid"] for p in node["processes"]) == sorted(sleepers)
+
+
+def documented(words: str) -> list[str]:
+    """The lines of the page about jobs on several machines that begin with these words."""
+    page = Path(node_module.__file__).parents[1] / "README.md"
+    return [line for line in page.read_text().splitlines() if line.startswith(words)]
 
 
 def test_a_recording_of_several_nodes_is_read_as_one_job(

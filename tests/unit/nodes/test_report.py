@@ -9,7 +9,7 @@ import pytest
 from mpwatch.nodes.across.judge import job_findings
 from mpwatch.nodes.agent.documents import node_metrics
 from mpwatch.nodes.head.node import NodeView
-from mpwatch.nodes.report import job_metrics, job_text
+from mpwatch.nodes.report import job_metrics, job_text, job_stack_lines
 from mpwatch.nodes.wire.summary import FindingRow, NodeRow, NodeSummary
 from mpwatch.report.prometheus import exposition_of
 from mpwatch.report.table import TextStyle
@@ -93,6 +93,43 @@ def test_two_jobs_of_a_node_are_added_and_their_host_is_counted_once() -> None:
     assert f'mpwatch_shm_size_bytes{{node="a"}} {float(64 << 30)}' in found
 
 
+def dumped(pid: int, *threads: dict[str, Any], label: str = "rank") -> dict[str, Any]:
+    return {"pid": pid, "label": label, "threads": list(threads)}
+
+
+def thread(*lines: int, function: str = "step", **more: Any) -> dict[str, Any]:
+    stack = [{"function": function, "file": "/a/train.py", "line": line} for line in lines]
+    return {"tid": 1, "name": "MainThread", "stack": stack, **more}
+
+
+def test_equal_stacks_of_all_nodes_are_one_entry_and_the_most_common_comes_first() -> None:
+    documents: dict[str, Any] = {
+        "node-1": {"processes": [dumped(7, thread(4, 9)), dumped(8, thread(), label="idle")]},
+        "node-2": {
+            "processes": [
+                dumped(7, thread(5, stack_source="py-spy"), label="rank 1"),
+                dumped(9, thread(4, 9), label="worker 0"),
+            ]
+        },
+    }
+
+    assert job_stack_lines(documents, STYLE) == [
+        "2 threads: rank (7) on node-1 MainThread, worker 0 (9) on node-2 MainThread",
+        "    step                              /a/train.py:4",
+        "    step                              /a/train.py:9",
+        "",
+        "rank 1 (7) on node-2 MainThread",
+        "    step                              /a/train.py:5",
+    ]
+
+
+def test_local_variables_that_were_asked_for_are_shown() -> None:
+    one = thread(4)
+    one["stack"][0]["locals"] = {"batch": "3"}
+
+    assert "      batch = 3" in job_stack_lines({"a": {"processes": [dumped(7, one)]}}, STYLE)
+
+
 @pytest.mark.parametrize(
     "document",
     [
@@ -117,3 +154,14 @@ def test_text_of_a_node_ends_no_line() -> None:
         "# TYPE mpwatch_x gauge",
         'mpwatch_x{node="a",process="c\\"\\n"} 1.0',
     ]
+
+
+        {"processes": 7},
+        {"processes": [{"pid": "x"}]},
+        {"processes": [dumped(7, {"stack": [{"function": None}]})]},
+    ],
+)
+def test_stacks_that_are_not_understood_are_left_out(document: dict[str, Any]) -> None:
+    fine: dict[str, Any] = {"processes": [dumped(7, thread(4))]}
+
+    assert job_stack_lines({"a": document, "b": fine}, STYLE)[0] == "rank (7) on b MainThread"

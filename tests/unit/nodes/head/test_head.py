@@ -77,6 +77,7 @@ def test_each_way_to_fail_is_one_sentence() -> None:
         absent=("/nowhere/ssh", "x"),
         refused=("sh", "-c", "echo banner; echo 'Permission denied (publickey).' >&2; exit 255"),
         silent=("sh", "-c", "echo 'bash: mpwatch: command not found'; exit 127"),
+        other=("sh", "-c", "echo 'mpwatch: It cannot run.\n  try: that' >&2; exit 2"),
         newer="say(encode(hello[13:], 1000, protocol=2)); until_eof()",
         nonsense="say(hello + encode(b'nonsense', 1000)); until_eof()",
         latin="say(hello + encode(b'\\x82\\xa4type\\xa6answer"
@@ -86,7 +87,9 @@ def test_each_way_to_fail_is_one_sentence() -> None:
         views = settled(head)
 
     assert {name: view.state for name, view in views.items()} == {
-        **dict.fromkeys(("absent", "refused", "silent", "newer", "nonsense", "latin"), "failed"),
+        **dict.fromkeys(
+            ("absent", "refused", "silent", "other", "newer", "nonsense", "latin"), "failed"
+        ),
         "fine": "live",
     }
     assert views["absent"].problem == "/nowhere/ssh cannot be started: No such file or directory."
@@ -94,6 +97,7 @@ def test_each_way_to_fail_is_one_sentence() -> None:
     assert views["silent"].problem == (
         "sh ended with status 127: bash: mpwatch: command not found."
     )
+    assert views["other"].problem == "sh ended with status 2: mpwatch: It cannot run."
     assert "mpwatch 9.9 speaks protocol 2, and mpwatch" in views["newer"].problem
     assert "not understood" in views["nonsense"].problem
     assert "not understood" in views["latin"].problem

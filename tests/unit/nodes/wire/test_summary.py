@@ -230,6 +230,13 @@ def test_the_summary_of_a_job_has_its_ranks_findings_and_limits() -> None:
     assert [each.rule for each in summary.findings] == ["fd-exhaustion-receiver"]
 
 
+def test_a_process_that_two_jobs_have_is_counted_once() -> None:
+    both = [snapshot([rank(0), rank(1)]), snapshot([rank(1), rank(0)])]
+    summary = summary_of(both)
+
+    assert (summary.node.processes, summary.node.counts) == (2, {"rank": 2})
+
+
 def test_a_node_without_a_job_says_so() -> None:
     assert summary_of([]).node.state == "no-job"
 
