@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable
 
-from mpwatch.attach.inject_tree import why_not
+from mpwatch.attach.inject_tree import confined_processes, why_not
 from mpwatch.attach.methods import PENDING_CALL, Attempt, require_same_clocks, require_usable
 from mpwatch.attach.native import native_call
 from mpwatch.attach.outcomes import Refused
@@ -31,7 +31,10 @@ def plan_injection(samples: Iterable[ProcSample], *, only: Collection[int] = ())
         samples: The job.
         only: The chosen pids; all of the job if empty.
     """
-    return InjectionPlan(tuple(_planned(sample, only) for sample in samples), patch_points())
+    job = list(samples)
+    confined = confined_processes(job)
+    planned = (_planned(sample, only, confined.get(sample.process)) for sample in job)
+    return InjectionPlan(tuple(planned), patch_points())
 
 
 def patch_points() -> tuple[str, ...]:
@@ -42,14 +45,16 @@ def patch_points() -> tuple[str, ...]:
     return tuple(dict.fromkeys(f"{point.module}: {point.name}" for point in TABLE))
 
 
-def _planned(sample: ProcSample, only: Collection[int]) -> PlannedInjection:
-    """The plan for one process."""
+def _planned(sample: ProcSample, only: Collection[int], confined: str | None) -> PlannedInjection:
+    """The plan for one process; `confined` is why it is left out as more confined than the root."""
     process = sample.process
     reason = why_not(sample)
     if reason is not None:
         return PlannedInjection(process, sample.name, sample.role, reason=reason, is_helper=True)
     if only and process.pid not in only:
         return PlannedInjection(process, sample.name, sample.role, reason="--only leaves it out")
+    if confined is not None:
+        return PlannedInjection(process, sample.name, sample.role, reason=confined)
     if has_files(sample):
         return PlannedInjection(process, sample.name, sample.role, ALREADY_THERE)
     try:
