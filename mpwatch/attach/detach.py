@@ -11,7 +11,7 @@ import time
 from dataclasses import replace
 
 from mpwatch.attach.inject import blocked_words, deliver
-from mpwatch.attach.methods import METHODS, Attempt, cancel_call
+from mpwatch.attach.methods import PENDING_CALL, Attempt, cancel_call
 from mpwatch.attach.outcomes import Answer, Begun, Detached, Refused, hook_words, not_logged
 from mpwatch.attach.payload import exchange_dir, install
 from mpwatch.attach.target import Target, read_target
@@ -89,10 +89,10 @@ def _detach(
 
 def _unload(target: Target, timeout_s: float, begun: Begun) -> Detached:
     """Make the interpreter unload a hook that does not answer, between two bytecodes."""
-    answer, method, stopped_s = deliver(Attempt(target, begun=begun), "unload", METHODS, timeout_s)
+    answer, stopped_s = deliver(Attempt(target, begun=begun), "unload", timeout_s)
     outcome = _unloaded(target, answer, timeout_s)
     hook = "" if answer is None else hook_words(answer.release, answer.version)
-    return replace(outcome, method=method, stopped_s=stopped_s, hook=hook)
+    return replace(outcome, method=PENDING_CALL, stopped_s=stopped_s, hook=hook)
 
 
 def _unloaded(target: Target, answer: Answer | None, timeout_s: float) -> Detached:

@@ -8,14 +8,14 @@ import time
 from dataclasses import replace
 
 from mpwatch.attach.methods import (
-    METHODS,
+    PENDING_CALL,
     Attempt,
-    Method,
     Waiting,
     call_failure,
     cancel_call,
+    queue_call,
     require_same_clocks,
-    usable,
+    require_usable,
 )
 from mpwatch.attach.native.tracer import Step, no_step
 from mpwatch.attach.outcomes import Answer, Attached, Begun, Refused, not_logged
@@ -49,7 +49,6 @@ def inject(
     process: ProcessId,
     *,
     timeout_s: float = 1.0,
-    methods: tuple[Method, ...] = METHODS,
     step: Step = no_step,
     again: bool = False,
     waiting: Waiting = contextlib.nullcontext,
@@ -77,7 +76,6 @@ def inject(
     Args:
         process: The target.
         timeout_s: How long to wait for the hook after the call was queued; then it is `pending`.
-        methods: The methods to try, in order.
         step: Called after each step with its name, for tests.
         again: An injection was tried before. It is repeated if it failed for a temporary reason or
             its call was lost, and not if it has been cancelled since.
@@ -92,7 +90,7 @@ def inject(
             already = Attached(process, "absent", reason="it was called off")
         if already is None:
             require_same_clocks(target)
-            already = _inject(Attempt(target, step, waiting, begun), methods, timeout_s)
+            already = _inject(Attempt(target, step, waiting, begun), timeout_s)
     except Refused as refusal:
         reason = clean(refusal.reason, 1000)
         already = Attached(process, "absent", reason=reason, fix=refusal.fix, passes=refusal.passes)
@@ -101,29 +99,25 @@ def inject(
     return _timed(already, started_s)
 
 
-def deliver(
-    attempt: Attempt, action: str, methods: tuple[Method, ...], timeout_s: float
-) -> tuple[Answer | None, str, float | None]:
+def deliver(attempt: Attempt, action: str, timeout_s: float) -> tuple[Answer | None, float | None]:
     """Make the target run the payload.
 
     Args:
         attempt: The attempt and its target.
         action: `load` or `unload`.
-        methods: The methods to try, in order.
         timeout_s: How long to wait for the answer.
 
     Returns:
-        The answer (`None` if there is none yet), the method, and for how many seconds the target's
-        main thread was stopped.
+        The answer (`None` if there is none yet), and for how many seconds the target's main thread
+        was stopped (`None` if it was not).
 
     Raises:
-        Refused: No method can be used, even after `PASSES_WITHIN_S` where the reason is temporary;
-            the message gives the reason of the last method.
+        Refused: It cannot be done, even after `PASSES_WITHIN_S` where the reason is temporary.
     """
     began_s = time.monotonic()
     while True:
         try:
-            answer, method, stopped_s = deliver_once(attempt, action, methods, timeout_s)
+            answer, stopped_s = deliver_once(attempt, action, timeout_s)
         except Refused as refusal:
             if not refusal.passes or time.monotonic() > began_s + PASSES_WITHIN_S:
                 raise
@@ -132,7 +126,7 @@ def deliver(
             attempt.read_again()
             continue
         if answer is None or answer.state != LATER:
-            return answer, method, stopped_s
+            return answer, stopped_s
         if time.monotonic() > began_s + timeout_s + IMPORT_WITHIN_S:
             reason = "it is in the middle of importing modules; try again in a moment"
             raise Refused(reason, passes=True)
@@ -140,10 +134,10 @@ def deliver(
 
 
 def deliver_once(
-    attempt: Attempt, action: str, methods: tuple[Method, ...], timeout_s: float
-) -> tuple[Answer | None, str, float | None]:
+    attempt: Attempt, action: str, timeout_s: float
+) -> tuple[Answer | None, float | None]:
     """Make the target run the payload once; the answer may be `LATER`."""
-    chosen = usable(attempt, methods)
+    require_usable(attempt)
     target = attempt.target
     exchange = _create_exchange(attempt, action)
     attempt.step("exchange made")
@@ -151,18 +145,10 @@ def deliver_once(
         exchange.remove()
         exchange = _create_exchange(attempt, action)
     if not exchange.is_ours:
-        return _wait(attempt, exchange, timeout_s), chosen[0].name, None
-    stopped_s: float | None = None
-    method = chosen[0]
+        return _wait(attempt, exchange, timeout_s), None
     try:
-        for method in chosen:
-            try:
-                attempt.begin(method.name)
-                stopped_s = method.deliver(attempt, exchange)
-                break
-            except Refused:
-                if method is chosen[-1]:
-                    raise
+        attempt.begin()
+        stopped_s = queue_call(attempt, exchange)
     except BaseException:
         exchange.remove()
         raise
@@ -182,7 +168,7 @@ def deliver_once(
         exchange.remove()
         if attempt.block_at is not None:
             cancel_call(target, attempt.block_at)
-    return answer, method.name, stopped_s
+    return answer, stopped_s
 
 
 def _create_exchange(attempt: Attempt, action: str) -> ExchangeDir:
@@ -223,17 +209,17 @@ def _is_lost(exchange: ExchangeDir, target: Target) -> bool:
     return target.turns > turns + LOST_AFTER_SWITCHES
 
 
-def _inject(attempt: Attempt, methods: tuple[Method, ...], timeout_s: float) -> Attached:
+def _inject(attempt: Attempt, timeout_s: float) -> Attached:
     """Inject the hook and describe the result."""
     process = attempt.target.process
-    answer, method, stopped_s = deliver(attempt, "load", methods, timeout_s)
+    answer, stopped_s = deliver(attempt, "load", timeout_s)
     if answer is not None and answer.is_success:
         if not answer.socket:
             _wait_for_socket(attempt, timeout_s)
         return Attached(
             process,
             "ready",
-            method,
+            PENDING_CALL,
             stopped_s=stopped_s,
             hook_version=answer.version,
             socket_path=answer.socket,
@@ -241,9 +227,9 @@ def _inject(attempt: Attempt, methods: tuple[Method, ...], timeout_s: float) -> 
         )
     if answer is not None:
         reason = f"the hook could not be loaded: {answer.reason}"
-        return Attached(process, "absent", method, reason, stopped_s=stopped_s)
+        return Attached(process, "absent", PENDING_CALL, reason, stopped_s=stopped_s)
     reason = f"{blocked_words(attempt.target)}; the hook arrives when it comes back to Python"
-    return Attached(process, "pending", method, reason, stopped_s=stopped_s)
+    return Attached(process, "pending", PENDING_CALL, reason, stopped_s=stopped_s)
 
 
 def _wait_for_socket(attempt: Attempt, timeout_s: float) -> None:

@@ -9,7 +9,7 @@ import pytest
 from mpwatch.nodes.across.judge import job_findings
 from mpwatch.nodes.agent.documents import node_metrics
 from mpwatch.nodes.head.node import NodeView
-from mpwatch.nodes.report import job_metrics, job_text, job_stack_lines
+from mpwatch.nodes.report import job_metrics, job_stack_lines, job_text
 from mpwatch.nodes.wire.summary import FindingRow, NodeRow, NodeSummary
 from mpwatch.report.prometheus import exposition_of
 from mpwatch.report.table import TextStyle
@@ -156,6 +156,10 @@ def test_text_of_a_node_ends_no_line() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "document",
+    [
+        {},
         {"processes": 7},
         {"processes": [{"pid": "x"}]},
         {"processes": [dumped(7, {"stack": [{"function": None}]})]},
