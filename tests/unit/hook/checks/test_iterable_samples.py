@@ -40,7 +40,7 @@ def test_one_batch_proves_nothing_yet(session: Session, torch: Any) -> None:
 
 
 def test_objects_of_the_program_are_not_examined(session: Session, torch: Any) -> None:
-    class Own(torch.Tensor):  # type: ignore[misc,name-defined]
+    class Own(torch.Tensor):  # type: ignore[misc]
         pass
 
     batch = [torch.arange(8).as_subclass(Own), object(), torch.eye(4).t()[1:]]
@@ -51,7 +51,7 @@ def test_objects_of_the_program_are_not_examined(session: Session, torch: Any) -
 def test_a_tensor_under_a_mode_of_the_program_is_not_examined(session: Session, torch: Any) -> None:
     heard = []
 
-    class Mode(torch.overrides.TorchFunctionMode):  # type: ignore[misc,name-defined]
+    class Mode(torch.overrides.TorchFunctionMode):  # type: ignore[misc]
         def __torch_function__(self, function: Any, *rest: Any) -> Any:
             heard.append(function)
 
