@@ -137,7 +137,7 @@ class Session:
             self.jobs.append(self._open_on_disk)
 
     def _open_on_disk(self) -> None:
-        """Make the files and the socket, on the hook's thread; once more if the disk is frozen."""
+        """Make the files and the socket, on the hook's thread; later if the disk is frozen."""
         is_tried = True
         try:
             is_tried = self.files.open(self.server.listen, may_block=True)

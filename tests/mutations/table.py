@@ -170,10 +170,10 @@ TABLE = (
     Mutation(
         2,
         "on a disk the ring is a mapped file",
-        HOOK + "transport/runtime_dir.py",
-        "memory_device",
-        "device if kind in _IN_MEMORY else None",
-        "device",
+        HOOK + "transport/process_files.py",
+        "Files._open_in",
+        "kind in runtime_dir.IN_MEMORY",
+        "True",
         (FROZEN + "test_a_job_continues_while_the_disk_of_its_runtime_directory_is_frozen",),
     ),
     Mutation(
@@ -199,8 +199,8 @@ TABLE = (
         "on a disk notes are written by the program's threads",
         HOOK + "transport/process_files.py",
         "Files._open_in",
-        "is_deferred=self.is_on_disk",
-        "is_deferred=False",
+        "self._notes.save(stem + wire.NOTES_SUFFIX, is_deferred=self.is_on_disk)",
+        "self._notes.save(stem + wire.NOTES_SUFFIX)",
         (FROZEN + "test_a_job_continues_while_the_disk_of_its_runtime_directory_is_frozen",),
     ),
     Mutation(

@@ -29,7 +29,7 @@ _CHANGED_S = 2**31 - 1
 _TICK_NS = 20_000_000
 """Two accesses may have the same time, that of the last tick of the kernel's timer (10 ms)."""
 _STORE_ACCESS = (b"ext2", b"ext3", b"ext4", b"xfs", b"btrfs")
-"""File systems that store the time of access of each directory."""
+"""File systems whose times of access the kernel writes itself; NFS leaves that to the server."""
 
 
 def is_frozen(system: System, link: str) -> bool | None:
@@ -104,14 +104,16 @@ def _is_access_dropped(
         return None
 
 
-def prepare(system: System, link: str) -> None:
-    """Make a link for `is_frozen` where the file system stores times of access; may block."""
+def prepare(system: System, link: str, kind: bytes) -> None:
+    """Make a link for `is_frozen` if this type of file system stores times of access; may block."""
+    if kind not in (*_STORE_ACCESS, b"overlay"):
+        return
     os = system.os
     try:
         with contextlib.suppress(FileExistsError):  # this process made it before an `exec`
             os.symlink(_TEXT, link)
         os.utime(link, (0, _CHANGED_S), follow_symlinks=False)
-        if is_frozen(system, link):
+        if is_frozen(system, link):  # the time is not stored all the same
             os.unlink(link)
     except OSError as error:
         if not foreign_exceptions.is_ours(error):

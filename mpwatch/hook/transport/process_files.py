@@ -294,8 +294,9 @@ class Files:
         stem = f"{directory}/{self._identity.stem}"
         path = stem + wire.RING_SUFFIX
         runtime_dir.remove(self._system, path)
-        device = runtime_dir.memory_device(self._system, directory)
-        if device is None or not self._open_ring_file(path, device):
+        kind, device = runtime_dir.mount_of(self._system, directory)
+        is_in_memory = kind in runtime_dir.IN_MEMORY
+        if not is_in_memory or not self._open_ring_file(path, device):
             if not self.ring.is_memory:
                 self._open_ring_in_memory()
             self.copy.path = path
@@ -307,11 +308,11 @@ class Files:
                 raise
             self._problems.append(f"socket: {error.strerror or error}")
         self._notes.save(stem + wire.NOTES_SUFFIX, is_deferred=self.is_on_disk)
-        self.sweeper.directory, self.sweeper.may_block = directory, device is None
+        self.sweeper.directory, self.sweeper.may_block = directory, not is_in_memory
         self.sweeper.begin_as(self._identity.started_by, self._identity.pid)
         if self.is_on_disk:
             self._link = stem + wire.CHECK_SUFFIX
-            frozen.prepare(self._system, self._link)
+            frozen.prepare(self._system, self._link, kind)
 
     def _open_ring_file(self, path: str, device: int) -> bool:
         """Put the ring into a file on a file system in memory; `False` if that failed."""

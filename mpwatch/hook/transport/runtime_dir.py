@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _SUN_PATH = 107
 """Bytes of a socket's path on Linux, the final zero aside."""
 _LONGEST_NAME = len("/4194304-999999999999.sock")  # three hundred years of ticks
-_IN_MEMORY = (b"tmpfs", b"ramfs")
+IN_MEMORY = (b"tmpfs", b"ramfs")
 _MOUNTS_BYTES = 4 << 20
 """Limit for the mount table; a machine with containers has some hundred mounts of 200 bytes."""
 KEEP_DEAD_S = 24 * 3600
@@ -95,17 +95,17 @@ def is_frozen(system: System, directory: str, stem: str) -> bool:
     by_link = frozen.is_frozen(system, f"{directory}/{stem}{wire.CHECK_SUFFIX}")
     if by_link is not None:
         return by_link
-    kind, _ = _mount_of(system, directory)
+    kind, _ = mount_of(system, directory)
     return frozen.is_directory_frozen(system, directory, kind)
 
 
 def memory_device(system: System, path: str) -> int | None:
     """The `st_dev` of the file system in memory (tmpfs, ramfs) that a path lies on, or `None`."""
-    kind, device = _mount_of(system, path)
-    return device if kind in _IN_MEMORY else None
+    kind, device = mount_of(system, path)
+    return device if kind in IN_MEMORY else None
 
 
-def _mount_of(system: System, path: str) -> tuple[bytes, int]:
+def mount_of(system: System, path: str) -> tuple[bytes, int]:
     """Type and `st_dev` of the file system that a path lies on; no type if it is not known.
 
     Python has no `statfs`, so this is read from the mount table (proc_pid_mountinfo(5)) for the

@@ -370,7 +370,8 @@ class Server:
         listener = self._listener
         if listener is None and self.is_opening:
             self._pause(run)  # the disk is frozen
-            self._session.work()
+            if not run.should_stop:
+                self._session.work()
             return
         if listener is None or not self._is_its_own():
             run.should_stop = True

@@ -67,8 +67,8 @@ class Disk:
     def link(self) -> str:
         return f"{self.folder}/7-9.check"
 
-    def prepare(self) -> None:
-        prepare(self.system, self.link)
+    def prepare(self, kind: bytes = b"ext4") -> None:
+        prepare(self.system, self.link, kind)
 
     def is_frozen(self) -> bool | None:
         return is_frozen(self.system, self.link)
@@ -111,9 +111,12 @@ def test_a_mount_without_times_of_access_counts_as_not_frozen(disk: Disk, flag: 
     assert not disk.is_frozen()
 
 
-def test_a_file_system_without_times_of_access_gets_no_link(disk: Disk) -> None:
-    disk.takes_writes = False
-    disk.prepare()
+@pytest.mark.parametrize(("kind", "takes_writes"), [(b"ext4", False), (b"nfs4", True)])
+def test_a_file_system_that_does_not_store_times_of_access_gets_no_link(
+    disk: Disk, kind: bytes, takes_writes: bool
+) -> None:
+    disk.takes_writes = takes_writes
+    disk.prepare(kind)
 
     assert os.listdir(disk.folder) == []
     assert disk.is_frozen() is None
@@ -162,6 +165,6 @@ def test_a_directory_that_was_read_since_its_last_change_tells_nothing(disk: Dis
 
 def test_a_real_file_system_is_not_frozen(tmp_path: Path) -> None:
     for _ in range(3):
-        prepare(System(), f"{tmp_path}/link")
+        prepare(System(), f"{tmp_path}/link", b"ext4")
         assert not is_frozen(System(), f"{tmp_path}/link")
         assert not is_directory_frozen(System(), str(tmp_path), b"ext4")
