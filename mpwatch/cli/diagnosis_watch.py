@@ -28,6 +28,8 @@ TREND_ASKED_S = 3.0
 """So long before the end of the usual time it is decided whether to watch longer."""
 TREND_LIMIT_S = 60.0
 """How long a job is watched in which a resource rises, but has not risen by enough to be told."""
+ANSWER_S = 88.0
+"""The answer comes this long after the command was started, however slow the machine is."""
 
 
 class DiagnosisWatch:
@@ -43,6 +45,8 @@ class DiagnosisWatch:
         seconds: float | None,
         show: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
+        *,
+        spent_s: float = 0.0,
     ) -> None:
         """Start to watch.
 
@@ -50,12 +54,15 @@ class DiagnosisWatch:
             seconds: Given by the user; `None` to decide by what is seen.
             show: Shows what is waited for.
             clock: Monotonic seconds.
+            spent_s: For how long the command has run before. On a machine with many processes to
+                each core that is much, and the report takes about as long.
         """
         self.limit_s = LONGEST_S if seconds is None else seconds
         self._is_fixed = seconds is not None
         self._show = show
         self._clock = clock
         self._began_s = clock()
+        self._spent_s = spent_s
         self._certain_since_s: float | None = None
         self.last: Snapshot | None = None
         """The job at its last reading."""
@@ -80,9 +87,18 @@ class DiagnosisWatch:
                 is_told = any(finding.rule == "steady-growth" for finding in findings)
                 rising = None if is_told else rising_words(snapshot)
                 self.limit_s = LONGEST_S if rising is None else TREND_LIMIT_S
+            self.limit_s = min(self.limit_s, self._affordable_s())
             known = rising or stalled_words(snapshot) or f"{words}, {_count_of(findings)}"
             words = f"{known}; watching up to {self.limit_s:.0f} s, ctrl-c to stop"
         self._show(words)
+
+    def _affordable_s(self) -> float:
+        """How long the watch may last for the answer to come within `ANSWER_S`.
+
+        After it everything is read once more and the report is made, which takes up to twice as
+        long as what came before.
+        """
+        return max(LEAST_S, ANSWER_S - 3 * self._spent_s)
 
     def is_enough(self) -> bool:
         """Whether the watch ends now, before its limit."""

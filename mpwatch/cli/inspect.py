@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import time
 from collections.abc import Iterator, Sequence
 
 from mpwatch.cli.diagnosis_watch import DiagnosisWatch
@@ -205,6 +206,17 @@ def _hook_checks(process: ProcessId) -> Iterator[Check]:
             yield Check("attach log", "ok", f"{count}, begun: its result is missing", line)
 
 
+def _running_s() -> float:
+    """For how long this process has run; 0 if procfs does not say."""
+    from mpwatch.collect.process.procfs import read_stat
+
+    stat = read_stat("/proc", os.getpid())
+    if stat is None:
+        return 0.0
+    started_s = stat.process.start_ticks / os.sysconf("SC_CLK_TCK")
+    return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - started_s)
+
+
 def _watched(pid: int, arguments: argparse.Namespace) -> tuple[Snapshot, bool]:
     """The job after the watch, and whether the user has interrupted it."""
     from mpwatch.observe.sources.oneshot import OneShotOptions, watch_for
@@ -215,7 +227,7 @@ def _watched(pid: int, arguments: argparse.Namespace) -> tuple[Snapshot, bool]:
         injecting(process, arguments) as inject,
         Progress(f"watching {pid}", arguments.seconds) as progress,
     ):
-        watch = DiagnosisWatch(arguments.seconds, progress.show)
+        watch = DiagnosisWatch(arguments.seconds, progress.show, spent_s=_running_s())
         try:
             snapshot = watch_for(
                 process,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mpwatch.diagnose.analysis.index import Index, derived
-from mpwatch.diagnose.analysis.stack_patterns import main_thread
+from mpwatch.diagnose.analysis.stack_patterns import HOOK_THREAD, main_thread, shape_of
 from mpwatch.model.history import History, Series, columns, first_at, values_of
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.snapshot import Process
+from mpwatch.model.snapshot import Process, Thread
 
 STALLED_S = 8.0
 """A process without progress for this long is stalled. Longer than a DataLoader's polls of 5 s."""
@@ -19,6 +19,10 @@ CERTAIN_S = 3.0
 where no process can end the wait of the last one of a chain."""
 TICK_S = 0.02
 """CPU time between two readings that counts as progress: a poll costs less."""
+IDLE_SHARE = 0.03
+"""Of a core, over the time in question: a process that gets more makes progress, however little
+that is in one reading. On a machine with many processes to each core, a computation gets no more
+than this."""
 
 SAMPLES = 8
 """With fewer points a share means nothing."""
@@ -51,6 +55,8 @@ def _quiet_s(index: Index, identity: ProcessId) -> float | None:
     process, history = index.snapshot.get(identity), index.history
     if process is None:
         return None
+    if any(map(_could_run, process.threads)):
+        return 0.0
     thread = main_thread(process)
     still_s = thread.still_s if thread is not None else None
     # Going from one wait to another takes no cpu that could be measured.
@@ -71,6 +77,15 @@ def _quiet_s(index: Index, identity: ProcessId) -> float | None:
     if at_most_s is not None and (still_s or 0.0) >= at_most_s:
         return at_most_s
     return _least(max(_idle_s(series, at_most_s), still_s or 0.0), at_most_s)
+
+
+def _could_run(thread: Thread) -> bool:
+    """Whether a thread runs, or waits for a free core to; one that tries for a lock file does not.
+
+    The hook's thread answers the observer.
+    """
+    is_of_job = thread.state == "R" and thread.name != HOOK_THREAD
+    return is_of_job and shape_of(thread.stack) != "lock-file"
 
 
 def _read_nothing_s(index: Index, identity: ProcessId) -> float | None:
@@ -95,13 +110,15 @@ def _idle_s(cpu_percent: Series, enough_s: float | None) -> float:
     The search ends where `enough_s` is reached: a longer time makes no difference to the caller.
     """
     moments, values = columns(cpu_percent)
-    last_s = moments[-1]
+    last_s, used_s = moments[-1], 0.0
     for index in range(len(moments) - 1, 0, -1):
         at_s = moments[index]
         idle_s = last_s - at_s
         if enough_s is not None and idle_s >= enough_s:
             return idle_s
-        if values[index] / 100 * (at_s - moments[index - 1]) > TICK_S:
+        more_s = values[index] / 100 * (at_s - moments[index - 1])
+        used_s += more_s
+        if more_s > TICK_S or used_s > TICK_S + IDLE_SHARE * (last_s - moments[index - 1]):
             return idle_s
     return last_s - moments[0]
 

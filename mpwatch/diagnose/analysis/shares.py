@@ -24,6 +24,7 @@ from mpwatch.model.account import (
     Tally,
     Target,
     ThreadAccount,
+    together,
 )
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.progress import BUCKET_S
@@ -34,6 +35,10 @@ LOSS_READINGS = 12
 """With fewer readings of a thread, it is not said that it loses time."""
 OBSERVED_S = 8.0
 """With less observed time, or fewer readings, a share means nothing."""
+LATELY = 6
+"""Buckets: half a minute."""
+CAME_BACK = 0.02
+"""The share of the last half a minute that such waits have at least; one reading in fifty."""
 MOST_SHARE = 0.98
 SHORT_OF_CORES = 0.25
 """Processes that wait for a free core this part of the time leave none for further ones."""
@@ -72,6 +77,32 @@ def doing_words(index: Index, process: Process) -> str | None:
 @derived
 def _names(index: Index) -> dict[ProcessId, str]:
     return unique_names(index.snapshot)
+
+
+def has_come_back(index: Index, process: Process) -> bool:
+    """Whether a main thread came back in the last seconds from a wait for other processes.
+
+    It got an item, an answer or a task, or all ranks of a collective: that is progress, whatever it
+    does now. False where too little was seen.
+    """
+    account = index.snapshot.account.processes.get(process.process)
+    if account is None or not account.uncounted:
+        return False
+    tally = together(bucket.tally for bucket in account.main.buckets[-LATELY:])
+    if tally.readings < READINGS:
+        return False
+    is_now = account.main.now
+    return any(
+        (each.kind == "idle" or (each.kind == "waiting" and each.target in _ANSWERS))
+        and (each.kind, each.target) != (is_now.kind, is_now.target)
+        and weight >= CAME_BACK * tally.observed_s
+        for each, weight in tally.seen.items()
+    )
+
+
+_ANSWERS: frozenset[Target] = frozenset(
+    ("barrier", "batch", "collective", "event", "pipe", "queue", "socket")
+)
 
 
 def core_share(index: Index, process: Process) -> float:

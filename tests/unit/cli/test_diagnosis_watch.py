@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mpwatch.cli.diagnosis_watch import (
+    ANSWER_S,
     LEAST_S,
     LONGEST_S,
     TREND_LIMIT_S,
@@ -46,10 +47,10 @@ def job(waits: WaitedOn, *, worker_state: str = "S", still_s: float = 4.0) -> Sn
 class Watched:
     """A watch with a clock that the test sets."""
 
-    def __init__(self, seconds: float | None = None) -> None:
+    def __init__(self, seconds: float | None = None, spent_s: float = 0.0) -> None:
         self.now_s = 0.0
         self.shown: list[str] = []
-        self.watch = DiagnosisWatch(seconds, self.shown.append, lambda: self.now_s)
+        self.watch = DiagnosisWatch(seconds, self.shown.append, lambda: self.now_s, spent_s=spent_s)
 
     def is_enough(self, snapshot: Snapshot, at_s: float) -> bool:
         self.now_s = at_s
@@ -131,3 +132,36 @@ def test_a_resource_that_rises_is_watched_for_longer_than_a_job_of_which_nothing
     assert longer.is_enough(growing(*rises), TREND_LIMIT_S + 1)
     assert done.is_enough(growing(*full), LONGEST_S + 1)
     assert told.is_enough(growing(*rises, told=True), LONGEST_S + 1)
+
+
+def rising() -> Snapshot:
+    """A job whose private memory rises, and of which no finding tells."""
+    working = job(READS, worker_state="R")
+    root = replace(
+        working.processes[0], trends=Trends(private_bytes=tuple(n * 5 * MIB for n in range(40)))
+    )
+    return replace(working, processes=(root, *working.processes[1:]), findings=())
+
+
+def test_on_a_slow_machine_the_watch_is_shorter_so_that_the_answer_comes_in_time() -> None:
+    usual, slow = Watched(), Watched(spent_s=15.0)
+    for each in (usual, slow):
+        assert not any(each.is_enough(rising(), float(second)) for second in range(0, 35, 2))
+
+    assert not usual.is_enough(rising(), TREND_LIMIT_S - 1)
+    assert slow.is_enough(rising(), 44.0)
+    assert slow.watch.limit_s + 3 * 15.0 <= ANSWER_S
+
+
+def test_however_slow_a_machine_is_a_job_is_watched_for_the_least_time() -> None:
+    slow, working = Watched(spent_s=80.0), job(READS, worker_state="R")
+
+    assert not slow.is_enough(working, LEAST_S - 1)
+    assert slow.is_enough(working, LEAST_S)
+
+
+def test_a_time_given_by_the_user_is_kept_on_a_slow_machine() -> None:
+    slow = Watched(70.0, spent_s=80.0)
+
+    assert not slow.is_enough(job(READS, worker_state="R"), 60.0)
+    assert slow.watch.limit_s == 70.0

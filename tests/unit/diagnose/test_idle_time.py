@@ -180,3 +180,23 @@ def test_a_mean_needs_half_of_its_time() -> None:
 def test_the_start_of_the_watch_is_known_or_none() -> None:
     assert watched_s(Index(snapshot_of(main()), history(started_at_s=NOW_S - 9))) == 9
     assert watched_s(Index(snapshot_of(main()), History())) == 0
+
+
+def starved(percent: float, state: str = "S", name: str = "python") -> float | None:
+    """A process that is read twice a second, and gets so much of a core."""
+    threads = [thread(MAIN, still_s=0.2), thread(MAIN + 1, name=name, state=state, still_s=None)]
+    used = history({(MAIN, "cpu_percent"): line(percent, step_s=0.5)})
+    return quiet_s(*seen(main(threads=threads), used))
+
+
+def test_a_thread_that_can_run_and_gets_little_of_a_core_makes_progress() -> None:
+    assert starved(0.1, state="R") == 0
+    assert (starved(0.1, state="R", name="mpwatch-hook") or 0) >= STALLED_S
+    assert (starved(0.1) or 0) >= STALLED_S
+
+
+def test_little_cpu_time_in_each_reading_adds_up_to_progress() -> None:
+    quiet = starved(3.9)
+
+    assert quiet is not None
+    assert quiet < STALLED_S

@@ -130,12 +130,40 @@ def without_progress_s(process: Process, index: Index) -> float | None:
     quiet = quiet_s(process, index)
     edge = _file_lock_edges(index).get(process.process)
     if edge is None:
-        return None if quiet is None else max(quiet, _polled_in_vain_s(index, process.process))
+        if quiet is None:
+            return None
+        longest_s = max(quiet, _polled_in_vain_s(index, process.process))
+        return min(longest_s, _in_one_phase_s(index, process.process))
     kept_s = _kept_s(index, edge)
     thread = main_thread(process)
     if thread is not None and thread.waits_on is not None and thread.waits_on.kind == "timer":
         return kept_s or 0.0
     return quiet if quiet is None or kept_s is None else min(quiet, kept_s)
+
+
+@derived
+def _in_one_phase_s(index: Index, identity: ProcessId) -> float:
+    """Seconds since a main thread went over from a long sleep to a wait or back, by its account.
+
+    One that first slept for a quota and then waits for its pool got on in between, however little
+    cpu time that took. A loop that does both again and again has no such phases. Infinite where the
+    account shows none but the present one.
+    """
+    account = index.snapshot.account.processes.get(identity)
+    if account is None or not account.uncounted:
+        return float("inf")
+    other = _OTHER_PHASE.get(account.main.now.kind)
+    seconds = 0.0
+    for bucket in reversed(account.main.buckets if other is not None else ()):
+        seen = bucket.tally.seen
+        weight = sum(each for activity, each in seen.items() if activity.kind == other)
+        if weight >= MOSTLY * sum(seen.values()):
+            return seconds
+        seconds += bucket.tally.observed_s
+    return float("inf")
+
+
+_OTHER_PHASE: Mapping[str, str] = {"sleeping": "waiting", "waiting": "sleeping"}
 
 
 def stalled_s(process: Process, index: Index) -> float | None:

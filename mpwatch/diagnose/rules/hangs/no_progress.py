@@ -40,7 +40,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     called,
     counted,
 )
-from mpwatch.diagnose.analysis.shares import Computation, lonely_computations
+from mpwatch.diagnose.analysis.shares import Computation, has_come_back, lonely_computations
 from mpwatch.diagnose.analysis.stack_patterns import (
     calls,
     main_thread,
@@ -182,6 +182,8 @@ def _severity(index: Index, blockage: Blockage) -> Severity | None:
     is_known = held_lock(index, blockage.process.process) is not None
     is_known |= bool(_ended_writers(index, blockage)) or _kept_file(blockage) is not None
     if blockage.reason == "computes" or (blockage.reason == "polls" and not is_known):
+        if has_come_back(index, blockage.process):
+            return None
         is_polling = blockage.reason == "polls" and _holds_up_the_job(index, blockage)
         at_one_line = at_one_line_s(index, blockage.process.process) if is_polling else 0.0
         if is_polling and waited_s >= (ONE_LINE_S if at_one_line >= ONE_LINE_S else HOPELESS_S):

@@ -154,6 +154,44 @@ def test_a_process_that_computes_is_information_at_most() -> None:
     assert "which computes at train.py:9 work" in finding.summary
 
 
+COMPUTES = Activity("computing", "Python code", place="train.py:9 work")
+TASKS = Activity("idle", "waits for something to do")
+RANKS = Activity("waiting", "the other ranks in all_reduce", "collective")
+OWN_LOCK = Activity("waiting", "a lock or condition of its own process", "lock")
+
+
+@pytest.mark.parametrize(("other", "is_told"), [(TASKS, False), (RANKS, False), (OWN_LOCK, True)])
+def test_one_that_computes_and_got_something_in_between_makes_progress(
+    other: Activity, is_told: bool
+) -> None:
+    job = snapshot_of(waiting(500.0), child(None, state="R", still_s=0.0))
+
+    told = with_shares(job, **{f"p{CHILD}": {COMPUTES: 0.9, other: 0.1}})
+    rarely = with_shares(job, **{f"p{CHILD}": {COMPUTES: 0.999, other: 0.001}})
+
+    assert bool(found(no_progress.check, told)) is is_told
+    assert only(no_progress.check, rarely).is_doubtful
+
+
+def test_a_wait_that_began_after_a_sleep_has_not_lasted_since_before_it() -> None:
+    """The main thread sleeps for its quota, then waits for its pool, and uses no cpu time."""
+    reads = Activity("waiting", "data on pipe 500", "pipe", (pid(CHILD),), "train.py:7 main")
+    sleeps = Activity("sleeping", place="train.py:5 fetch")
+    job = with_shares(snapshot_of(waiting(40.0), child()), **{f"p{MAIN}": {reads: 1.0}})
+    (known,) = job.account.processes.values()
+    (spent,) = known.uncounted
+    slept = spent.buckets[0].tally._replace(seen={sleeps: 5.0})
+    buckets = tuple(
+        bucket._replace(tally=slept) if place < 10 else bucket
+        for place, bucket in enumerate(spent.buckets)
+    )
+    changed = replace(known, uncounted=(spent._replace(buckets=buckets),))
+    went_over = replace(job, account=replace(job.account, processes={known.process: changed}))
+
+    assert "has waited 40 s for" in only(no_progress.check, job).summary
+    assert "has waited 10 s for" in only(no_progress.check, went_over).summary
+
+
 def test_a_child_that_waits_for_work_of_its_sleeping_parent_is_idle() -> None:
     parent = main(
         fds=fds(5, links=[pipe(3, 500, True)]),
