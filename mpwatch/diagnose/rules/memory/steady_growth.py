@@ -56,6 +56,7 @@ from mpwatch.model.host import NewFiles
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import FdKind, Frame, inode_of
 from mpwatch.model.snapshot import Process, Thread
+from mpwatch.model.source import Statement
 from mpwatch.model.units import bytes_text, count_text, rate_text, seconds_text
 
 RULE = "steady-growth"
@@ -422,7 +423,8 @@ def _allocating(index: Index, found: Growing) -> list[str]:
     place = work_place(index, found.processes, is_computing)
     if place is not None and not (lines or "").startswith(place.words):
         seen.append(f"{place.part:.0%} of its computing whose line is known: {place.words}")
-    if not seen and (lines := own_lines(found.process)):
+    has_loop = main is not None and loop_around(index, main.stack) is not None
+    if not seen and not has_loop and (lines := own_lines(found.process)):
         seen.append(f"its main thread when last seen, while it waited: {lines}")
     return seen
 
@@ -585,7 +587,7 @@ def _of_kept(index: Index, process: Process, seen: list[str]) -> _Explanation:
             is_shown=False,
         )
     loop = loop_around(index, main.stack) if main is not None else None
-    rounds = f" over the rounds of `{loop[1].text}`, line {loop[1].line}" if loop else ""
+    rounds = f" over the rounds of {_loop_words(*loop)}" if loop else ""
     # No DataLoader worker trains: its tensors have no graph.
     is_torch = process.sample.torch_loaded and process.role != "loader-worker"
     lists = f"a list or dict that is only ever added to, an unbounded cache{is_queue}"
@@ -600,6 +602,11 @@ def _of_kept(index: Index, process: Process, seen: list[str]) -> _Explanation:
         "allocate, run it under tracemalloc or memray.",
         is_shown=False,
     )
+
+
+def _loop_words(frame: Frame, loop: Statement) -> str:
+    """A loop and where it is: `for step in steps:` at train.py:39 epoch."""
+    return f"`{loop.text}` at {frame_words(frame._replace(line=loop.line))}"
 
 
 def _trains(index: Index, process: Process) -> bool:

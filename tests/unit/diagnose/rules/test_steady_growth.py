@@ -114,12 +114,16 @@ def test_what_a_rank_keeps_over_rounds_of_its_loop_is_first_of_all_its_graphs() 
 
     trains = only(check, snapshot_of(main(), rank, source=(line,)), past)
     other = only(check, snapshot_of(main(), replace(rank, role="spawned", label="job")), past)
+    timer = WaitedOn("timer", "clock_nanosleep")
+    sleeps = replace(rank, threads=(replace(own[0], waits_on=timer),))
+    asleep = only(check, snapshot_of(main(), sleeps, source=(line,)), past)
 
-    assert "over the rounds of `for step in range(self.steps):`, line 39. In training" in (
-        trains.cause
-    )
+    loop_words = "over the rounds of `for step in range(self.steps):` at train.py:39 epoch"
+    assert f"{loop_words}. In training" in trains.cause
     assert trains.cause.index("autograd graph") < trains.cause.index("list or dict")
     assert other.cause.startswith("It keeps what it allocates: a list or dict")
+    assert loop_words in asleep.cause
+    assert not any("train.py:41" in each for each in asleep.evidence)
 
 
 def test_a_worker_of_a_loader_keeps_no_graphs() -> None:
