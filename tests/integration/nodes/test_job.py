@@ -444,11 +444,25 @@ def test_an_agent_ends_with_its_input_and_prints_nothing_but_frames(
     )
     assert agent.stdout is not None
     first = os.read(agent.stdout.fileno(), 65536)
+    until(lambda: _observes(agent.pid))
+    ports = bound_ports(agent.pid)
     _, errors = agent.communicate(timeout=LIMIT_S)
 
     assert first.startswith(b"\xabMPW")
+    assert ports == []
     assert errors == b""
     assert agent.returncode == 0
+
+
+def bound_ports(pid: int) -> list[str]:
+    """The lines of the TCP and UDP sockets of a process, whether they listen or are connected."""
+    own = {each.strip("socket:[]") for each in procfs.links(pid) if each.startswith("socket:")}
+    lines = [
+        line
+        for table in ("tcp", "tcp6", "udp", "udp6")
+        for line in procfs.text(pid, f"net/{table}").splitlines()[1:]
+    ]
+    return [line for line in lines if line.split()[9] in own]
 
 
 def test_ssh_reaches_the_node_through_banners(

@@ -227,7 +227,9 @@ def test_the_summary_of_a_job_has_its_ranks_findings_and_limits() -> None:
     assert first.quiet_at_s == 70.0
     assert first.severity == "critical"
     assert (second.is_ended, second.has_failed) == (True, True)
-    assert [each.rule for each in summary.findings] == ["fd-exhaustion-receiver"]
+    assert [(each.rule, each.eta_s) for each in summary.findings] == [
+        ("fd-exhaustion-receiver", 40)
+    ]
 
 
 def test_a_process_that_two_jobs_have_is_counted_once() -> None:
