@@ -25,6 +25,7 @@ from mpwatch.attach.payload.program import LATER
 from mpwatch.attach.target import Target, read_target
 from mpwatch.collect.hook import discovery
 from mpwatch.collect.hook.discovery import NoHook
+from mpwatch.collect.process.procfs import stat_of
 from mpwatch.collect.process.syscall_waits import names, parse_syscall
 from mpwatch.hook import wire
 from mpwatch.model.ids import ProcessId
@@ -92,11 +93,22 @@ def inject(
             require_same_clocks(target)
             already = _inject(Attempt(target, step, waiting, begun), timeout_s)
     except Refused as refusal:
-        reason = clean(refusal.reason, 1000)
-        already = Attached(process, "absent", reason=reason, fix=refusal.fix, passes=refusal.passes)
+        # What fails because the process ends meanwhile looks like many other failures.
+        found = Refused("the process has ended") if _has_ended(process) else refusal
+        reason = clean(found.reason, 1000)
+        already = Attached(process, "absent", reason=reason, fix=found.fix, passes=found.passes)
     except OSError as error:
         already = Attached(process, "absent", reason=f"it could not be examined: {error}")
     return _timed(already, started_s)
+
+
+def _has_ended(process: ProcessId) -> bool:
+    """Whether a process has exited, or its pid is another's now."""
+    try:
+        found = stat_of(process.pid)
+    except OSError:
+        return True
+    return found.process != process or found.state in ("Z", "X")
 
 
 def deliver(attempt: Attempt, action: str, timeout_s: float) -> tuple[Answer | None, float | None]:
