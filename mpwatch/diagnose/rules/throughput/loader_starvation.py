@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -528,7 +528,7 @@ def _finding_of_starts(owner: Process, starts: _Starts) -> Finding:
     )
 
 
-_START_OF = {
+_START_OF: Mapping[str, str] = {
     "spawn": (
         "Before its first batch each of them starts a Python of its own, imports torch and the "
         "modules of the program again, and unpickles the dataset."

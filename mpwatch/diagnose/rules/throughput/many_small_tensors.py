@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from mpwatch.diagnose.analysis.forecast import median
 from mpwatch.diagnose.analysis.index import Index
@@ -119,7 +119,7 @@ def _words(loss: Loss) -> str:
 
 
 _OF_DESCRIPTORS = ", and a connection to the sender that fetches its descriptor"
-_BY_STRATEGY = {
+_BY_STRATEGY: Mapping[str | None, str] = {
     None: f"{_OF_DESCRIPTORS} (under the strategy file_descriptor, the usual one)",
     "file_descriptor": _OF_DESCRIPTORS,
 }
