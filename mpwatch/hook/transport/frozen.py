@@ -40,7 +40,7 @@ def is_frozen(system: System, link: str) -> bool | None:
         stores no time of access (`noatime`).
     """
     unknown = system.os.ST_NOATIME | system.os.ST_RDONLY
-    return _is_access_dropped(system, link, system.os.readlink, _above(link), unknown)
+    return _is_access_dropped(system, link, system.os.readlink, link.rpartition("/")[0], unknown)
 
 
 def is_directory_frozen(system: System, directory: str, kind: bytes) -> bool:
@@ -61,15 +61,11 @@ def is_directory_frozen(system: System, directory: str, kind: bytes) -> bool:
             next(entries, None)
 
     if kind in _STORE_ACCESS:
-        for path in (directory, _above(directory)):
+        for path in (directory, directory.rpartition("/")[0]):
             is_dropped = _is_access_dropped(system, path, read, path, unknown)
             if is_dropped is not None:
                 return is_dropped
     return False
-
-
-def _above(path: str) -> str:
-    return path.rpartition("/")[0]
 
 
 def _is_access_dropped(

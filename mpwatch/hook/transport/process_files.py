@@ -55,13 +55,9 @@ class RingCopy:
         """Number of the first record that was not copied."""
         self._due_ns = 0
 
-    def is_due(self) -> bool:
-        """Whether the last update is `SAVE_EVERY_S` old."""
-        return self.path is not None and self._system.monotonic_ns() >= self._due_ns
-
     def save_if_due(self, ring: Ring) -> None:
-        """Update the file if it is due."""
-        if self.is_due():
+        """Update the file if the last update is `SAVE_EVERY_S` old."""
+        if self.path is not None and self._system.monotonic_ns() >= self._due_ns:
             self.save(ring)
 
     def save(self, ring: Ring) -> None:
@@ -173,11 +169,6 @@ class Identity:
             ticks = runtime_dir.start_ticks(self._system, parent) or 0
         return parent, ticks, name.encode(errors="replace")
 
-    def parent_stem(self) -> str:
-        """The stem of the files of the parent, if it has any."""
-        parent, ticks, _ = self.origin()
-        return wire.stem(parent, ticks)
-
     @property
     def stem(self) -> str:
         """Name of the files of this process, without a suffix."""
@@ -237,7 +228,7 @@ class Files:
             until it is.
         """
         try:
-            parent = self._identity.parent_stem() if may_block else ""
+            parent = wire.stem(*self._identity.origin()[:2]) if may_block else ""
             directory, problem = runtime_dir.find_directory(
                 self._system, os.environ, may_block, parent
             )
@@ -254,8 +245,7 @@ class Files:
 
     def work(self, is_stopping: Callable[[], bool]) -> None:
         """Write what is due, and remove files of dead processes; on the hook's thread."""
-        is_due = self._notes.has_pending() or self.copy.is_due() or self.sweeper.is_searching
-        if not is_due or self.is_frozen():
+        if self.is_frozen():
             return
         self._notes.write_pending()
         self.copy.save_if_due(self.ring)

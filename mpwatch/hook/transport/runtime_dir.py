@@ -331,11 +331,6 @@ class StaleFiles:
         self._forks = 0
         self._steps: Iterator[None] | None = None
 
-    @property
-    def is_searching(self) -> bool:
-        """Whether a search has begun and is not complete."""
-        return self._steps is not None
-
     def begin(self) -> None:
         """Begin a search on the thread if none is running.
 
