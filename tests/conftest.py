@@ -38,6 +38,8 @@ hypothesis.settings.load_profile("mpwatch")
 
 # Hundreds of programs load the hook: compiling it takes 0.15 s of cpu each time, loading it 0.05 s.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# With `-n 0`, pytest itself: rewriting the assertions of all tests takes 13 s of cpu.
+sys.dont_write_bytecode = False
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -8,6 +8,10 @@ from collections.abc import Iterable
 REMEDIES = (
     ("MPWATCH_ALL_DEMOS", "MPWATCH_ALL_DEMOS=1 with -n 0"),
     ("MPWATCH_CHROOTS", "MPWATCH_CHROOTS=DIR:DIR, directories made by debootstrap with python3"),
+    (
+        "MPWATCH_DEBIAN",
+        "root, MPWATCH_PYZ and MPWATCH_DEBIAN, see tests/integration/nodes/test_single_file.py",
+    ),
     ("pyenv", "pyenv with Python 3.10, 3.12 and 3.13"),
     ("empty parameter set for (python)", "pyenv with Python 3.10, 3.12 and 3.13"),
     ("could not import 'textual_serve'", "pip install -e '.[serve]'"),

@@ -10,8 +10,8 @@ import json
 import time
 from dataclasses import replace
 
-from mpwatch.attach.inject import blocked_words, deliver, read_frame
-from mpwatch.attach.methods import METHODS, Attempt, cancel_call
+from mpwatch.attach.inject import blocked_words, deliver
+from mpwatch.attach.methods import PENDING_CALL, Attempt, cancel_call
 from mpwatch.attach.outcomes import Answer, Begun, Detached, Refused, hook_words, not_logged
 from mpwatch.attach.payload import exchange_dir, install
 from mpwatch.attach.target import Target, read_target
@@ -70,7 +70,7 @@ def _detach(
             return Detached(process, "absent", had_hook=False)
         return _unload(target, timeout_s, begun)
     with client:
-        hello = read_frame(client, wire.HELLO, timeout_s)
+        hello = discovery.read_frame(client, wire.HELLO, timeout_s)
         if hello is None:
             return _unload(target, timeout_s, begun)
         hook = hook_words(hello.get("release"), hello.get("version"))
@@ -80,7 +80,7 @@ def _detach(
             client.sendall(wire.pack_frame(wire.REQUEST, request))
         except OSError:
             return _unload(target, timeout_s, begun)
-        goodbye = read_frame(client, wire.GOODBYE, timeout_s) or {}
+        goodbye = discovery.read_frame(client, wire.GOODBYE, timeout_s) or {}
     if _remains(target, timeout_s):
         outcome = _unload(target, timeout_s, begun)
         return outcome if outcome.hook else replace(outcome, hook=hook)
@@ -89,10 +89,10 @@ def _detach(
 
 def _unload(target: Target, timeout_s: float, begun: Begun) -> Detached:
     """Make the interpreter unload a hook that does not answer, between two bytecodes."""
-    answer, method, stopped_s = deliver(Attempt(target, begun=begun), "unload", METHODS, timeout_s)
+    answer, stopped_s = deliver(Attempt(target, begun=begun), "unload", timeout_s)
     outcome = _unloaded(target, answer, timeout_s)
     hook = "" if answer is None else hook_words(answer.release, answer.version)
-    return replace(outcome, method=method, stopped_s=stopped_s, hook=hook)
+    return replace(outcome, method=PENDING_CALL, stopped_s=stopped_s, hook=hook)
 
 
 def _unloaded(target: Target, answer: Answer | None, timeout_s: float) -> Detached:

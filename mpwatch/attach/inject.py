@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import socket
 import time
 from dataclasses import replace
 
 from mpwatch.attach.methods import (
-    METHODS,
+    PENDING_CALL,
     Attempt,
-    Method,
     Waiting,
     call_failure,
     cancel_call,
+    queue_call,
     require_same_clocks,
+    require_usable,
 )
 from mpwatch.attach.native.tracer import Step, no_step
 from mpwatch.attach.outcomes import Answer, Attached, Begun, Refused, not_logged
@@ -26,6 +25,7 @@ from mpwatch.attach.payload.program import LATER
 from mpwatch.attach.target import Target, read_target
 from mpwatch.collect.hook import discovery
 from mpwatch.collect.hook.discovery import NoHook
+from mpwatch.collect.process.procfs import stat_of
 from mpwatch.collect.process.syscall_waits import names, parse_syscall
 from mpwatch.hook import wire
 from mpwatch.model.ids import ProcessId
@@ -50,7 +50,6 @@ def inject(
     process: ProcessId,
     *,
     timeout_s: float = 1.0,
-    methods: tuple[Method, ...] = METHODS,
     step: Step = no_step,
     again: bool = False,
     waiting: Waiting = contextlib.nullcontext,
@@ -78,7 +77,6 @@ def inject(
     Args:
         process: The target.
         timeout_s: How long to wait for the hook after the call was queued; then it is `pending`.
-        methods: The methods to try, in order.
         step: Called after each step with its name, for tests.
         again: An injection was tried before. It is repeated if it failed for a temporary reason or
             its call was lost, and not if it has been cancelled since.
@@ -93,38 +91,45 @@ def inject(
             already = Attached(process, "absent", reason="it was called off")
         if already is None:
             require_same_clocks(target)
-            already = _inject(Attempt(target, step, waiting, begun), methods, timeout_s)
+            already = _inject(Attempt(target, step, waiting, begun), timeout_s)
     except Refused as refusal:
-        reason = clean(refusal.reason, 1000)
-        already = Attached(process, "absent", reason=reason, fix=refusal.fix, passes=refusal.passes)
+        # What fails because the process ends meanwhile looks like many other failures.
+        found = Refused("the process has ended") if _has_ended(process) else refusal
+        reason = clean(found.reason, 1000)
+        already = Attached(process, "absent", reason=reason, fix=found.fix, passes=found.passes)
     except OSError as error:
         already = Attached(process, "absent", reason=f"it could not be examined: {error}")
     return _timed(already, started_s)
 
 
-def deliver(
-    attempt: Attempt, action: str, methods: tuple[Method, ...], timeout_s: float
-) -> tuple[Answer | None, str, float | None]:
+def _has_ended(process: ProcessId) -> bool:
+    """Whether a process has exited, or its pid is another's now."""
+    try:
+        found = stat_of(process.pid)
+    except OSError:
+        return True
+    return found.process != process or found.state in ("Z", "X")
+
+
+def deliver(attempt: Attempt, action: str, timeout_s: float) -> tuple[Answer | None, float | None]:
     """Make the target run the payload.
 
     Args:
         attempt: The attempt and its target.
         action: `load` or `unload`.
-        methods: The methods to try, in order.
         timeout_s: How long to wait for the answer.
 
     Returns:
-        The answer (`None` if there is none yet), the method, and for how many seconds the target's
-        main thread was stopped.
+        The answer (`None` if there is none yet), and for how many seconds the target's main thread
+        was stopped (`None` if it was not).
 
     Raises:
-        Refused: No method can be used, even after `PASSES_WITHIN_S` where the reason is temporary;
-            the message gives the reason of the last method.
+        Refused: It cannot be done, even after `PASSES_WITHIN_S` where the reason is temporary.
     """
     began_s = time.monotonic()
     while True:
         try:
-            answer, method, stopped_s = deliver_once(attempt, action, methods, timeout_s)
+            answer, stopped_s = deliver_once(attempt, action, timeout_s)
         except Refused as refusal:
             if not refusal.passes or time.monotonic() > began_s + PASSES_WITHIN_S:
                 raise
@@ -133,7 +138,7 @@ def deliver(
             attempt.read_again()
             continue
         if answer is None or answer.state != LATER:
-            return answer, method, stopped_s
+            return answer, stopped_s
         if time.monotonic() > began_s + timeout_s + IMPORT_WITHIN_S:
             reason = "it is in the middle of importing modules; try again in a moment"
             raise Refused(reason, passes=True)
@@ -141,10 +146,10 @@ def deliver(
 
 
 def deliver_once(
-    attempt: Attempt, action: str, methods: tuple[Method, ...], timeout_s: float
-) -> tuple[Answer | None, str, float | None]:
+    attempt: Attempt, action: str, timeout_s: float
+) -> tuple[Answer | None, float | None]:
     """Make the target run the payload once; the answer may be `LATER`."""
-    chosen = _usable(attempt, methods)
+    require_usable(attempt)
     target = attempt.target
     exchange = _create_exchange(attempt, action)
     attempt.step("exchange made")
@@ -152,18 +157,10 @@ def deliver_once(
         exchange.remove()
         exchange = _create_exchange(attempt, action)
     if not exchange.is_ours:
-        return _wait(attempt, exchange, timeout_s), chosen[0].name, None
-    stopped_s: float | None = None
-    method = chosen[0]
+        return _wait(attempt, exchange, timeout_s), None
     try:
-        for method in chosen:
-            try:
-                attempt.begin(method.name)
-                stopped_s = method.deliver(attempt, exchange)
-                break
-            except Refused:
-                if method is chosen[-1]:
-                    raise
+        attempt.begin()
+        stopped_s = queue_call(attempt, exchange)
     except BaseException:
         exchange.remove()
         raise
@@ -183,7 +180,7 @@ def deliver_once(
         exchange.remove()
         if attempt.block_at is not None:
             cancel_call(target, attempt.block_at)
-    return answer, method.name, stopped_s
+    return answer, stopped_s
 
 
 def _create_exchange(attempt: Attempt, action: str) -> ExchangeDir:
@@ -224,31 +221,17 @@ def _is_lost(exchange: ExchangeDir, target: Target) -> bool:
     return target.turns > turns + LOST_AFTER_SWITCHES
 
 
-def _usable(attempt: Attempt, methods: tuple[Method, ...]) -> list[Method]:
-    """The methods whose checks pass."""
-    usable, last = [], Refused("there is no method to inject the hook")
-    for method in methods:
-        try:
-            method.check(attempt)
-            usable.append(method)
-        except Refused as refusal:
-            last = refusal
-    if not usable:
-        raise last
-    return usable
-
-
-def _inject(attempt: Attempt, methods: tuple[Method, ...], timeout_s: float) -> Attached:
+def _inject(attempt: Attempt, timeout_s: float) -> Attached:
     """Inject the hook and describe the result."""
     process = attempt.target.process
-    answer, method, stopped_s = deliver(attempt, "load", methods, timeout_s)
+    answer, stopped_s = deliver(attempt, "load", timeout_s)
     if answer is not None and answer.is_success:
         if not answer.socket:
             _wait_for_socket(attempt, timeout_s)
         return Attached(
             process,
             "ready",
-            method,
+            PENDING_CALL,
             stopped_s=stopped_s,
             hook_version=answer.version,
             socket_path=answer.socket,
@@ -256,9 +239,9 @@ def _inject(attempt: Attempt, methods: tuple[Method, ...], timeout_s: float) -> 
         )
     if answer is not None:
         reason = f"the hook could not be loaded: {answer.reason}"
-        return Attached(process, "absent", method, reason, stopped_s=stopped_s)
+        return Attached(process, "absent", PENDING_CALL, reason, stopped_s=stopped_s)
     reason = f"{blocked_words(attempt.target)}; the hook arrives when it comes back to Python"
-    return Attached(process, "pending", method, reason, stopped_s=stopped_s)
+    return Attached(process, "pending", PENDING_CALL, reason, stopped_s=stopped_s)
 
 
 def _wait_for_socket(attempt: Attempt, timeout_s: float) -> None:
@@ -285,7 +268,7 @@ def _already_there(target: Target) -> Attached | None:
     except NoHook:
         return None
     with client:
-        hello = read_frame(client, wire.HELLO, HELLO_WITHIN_S)
+        hello = discovery.read_frame(client, wire.HELLO, HELLO_WITHIN_S)
     if hello is None:
         reason = "the hook is attached, but silent: the GIL is held, or the process is stopped"
         return Attached(target.process, "silent", "already there", reason)
@@ -294,39 +277,6 @@ def _already_there(target: Target) -> Attached | None:
         left.remove()
         cancel_call(target)
     return Attached(target.process, "ready", "already there")
-
-
-def read_frame(client: socket.socket, kind: int, within_s: float) -> dict[str, object] | None:
-    """The next JSON frame of a kind; `None` after the timeout or if the peer has closed."""
-    deadline_s = time.monotonic() + within_s
-    buffer = bytearray()
-    while True:
-        left_s = deadline_s - time.monotonic()
-        if left_s <= 0:
-            return None
-        client.settimeout(left_s)
-        try:
-            chunk = client.recv(65536)
-        except OSError:
-            return None
-        if not chunk:
-            return None
-        buffer += chunk
-        while len(buffer) >= wire.FRAME.size:
-            size, found = wire.FRAME.unpack_from(buffer)
-            if size > wire.MAX_FRAME_BYTES:
-                return None
-            end = wire.FRAME.size + size
-            if len(buffer) < end:
-                break
-            payload = bytes(buffer[wire.FRAME.size : end])
-            del buffer[:end]
-            if found == kind:
-                try:
-                    value = json.loads(payload)
-                except (ValueError, RecursionError):
-                    return None
-                return value if isinstance(value, dict) else None
 
 
 def blocked_words(target: Target) -> str:

@@ -155,7 +155,7 @@ def _inject_all(
     begun: Begun,
 ) -> dict[ProcessId, Attached]:
     """Inject into each process that is not excluded, several at a time."""
-    confined = _confined(samples)
+    confined = confined_processes(samples)
     reasons = {s.process: why_not(s) or confined.get(s.process) for s in samples}
     outcomes = {p: Attached(p, "absent", reason=r) for p, r in reasons.items() if r is not None}
     for outcome in outcomes.values():
@@ -179,7 +179,7 @@ def _inject_all(
     return {sample.process: outcomes[sample.process] for sample in samples}
 
 
-def _confined(samples: list[ProcSample]) -> dict[ProcessId, str]:
+def confined_processes(samples: list[ProcSample]) -> dict[ProcessId, str]:
     """The processes that are confined more tightly than the root of their job, with the reason."""
     reasons = {}
     if len(ROOT_OF) > _ROOTS_KEPT:

@@ -1,16 +1,22 @@
-"""The methods of running the bootstrap code in a target, and the conditions of each."""
+"""How a target is made to run the bootstrap code, and under which conditions.
+
+A pending call for every version of Python: `Py_AddPendingCall`, called on the main thread by
+ptrace, see `pending_call`. `sys.remote_exec` (Python 3.14, PEP 768) is not used. The target opens
+its script by path and without any check, so who can rename a folder above it between the request
+and the next bytecode of the main thread chooses what runs. The script runs on the main thread, as a
+part of the program: what a signal handler of the program raises in there is printed and lost (also
+a KeyboardInterrupt), and at the recursion limit it fails with a message.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable
 from functools import cached_property
-from typing import Protocol
 
 from mpwatch.attach.arch import machine_here
 from mpwatch.attach.native import code_cave, cpython_symbols, native_call, pending_call, tracer
@@ -26,6 +32,8 @@ from mpwatch.model.ids import ProcessId
 
 Waiting = Callable[[], contextlib.AbstractContextManager[None]]
 
+PENDING_CALL = "pending call"
+"""The method of an injection, in plans, results and the log."""
 PROC = "/proc"
 """Directory of the kernel's settings; replaced in tests."""
 STARTED_WITHIN_S = 1.0
@@ -45,18 +53,18 @@ class Attempt:
         begun: Begun = not_logged,
     ) -> None:
         self._begun = begun
-        self._methods_begun: set[str] = set()
+        self._has_begun = False
         self.target = target
         self.step = step
         self.waiting = waiting
         self.block_at: int | None = None
         """Address of the pending call's block in the target's memory, see `native_call`."""
 
-    def begin(self, method: str) -> None:
-        """Report that the target is about to be changed; once for each method."""
-        if method not in self._methods_begun:
-            self._methods_begun.add(method)
-            self._begun(self.target.process, method, "")
+    def begin(self) -> None:
+        """Report that the target is about to be changed; once."""
+        if not self._has_begun:
+            self._has_begun = True
+            self._begun(self.target.process, PENDING_CALL, "")
 
     def read_again(self) -> None:
         """Read the facts about the target again.
@@ -84,123 +92,63 @@ class Attempt:
             raise Refused("the process ended during the attempt") from None
 
 
-class Method(Protocol):
-    """One method of running the bootstrap code in a target."""
+def require_usable(attempt: Attempt) -> None:
+    """Require CPython >= 3.10 with a GIL, a thread that ptrace can stop, and the rights.
 
-    name: str
-
-    def check(self, attempt: Attempt) -> None:
-        """Check that the method can be used.
-
-        Raises:
-            Refused: The method cannot be used; the message says why.
-        """
-        ...
-
-    def deliver(self, attempt: Attempt, exchange: ExchangeDir) -> float | None:
-        """Make the target run the payload in its exchange directory.
-
-        Returns:
-            Seconds for which the target's main thread was stopped; `None` if it never was.
-
-        Raises:
-            Refused: The attempt failed; the target is unchanged.
-        """
-        ...
-
-
-class RemoteExec:
-    """`sys.remote_exec` of PEP 768, called in this process.
-
-    The function writes the script's path into the target's memory and asks it to run the script. It
-    works only for targets with the same Python version. mpwatch does not run the target's own
-    interpreter for this, because the target's owner controls that program.
+    Raises:
+        Refused: The hook cannot be injected; the message says why.
     """
+    machine_here()
+    if not tracer.is_forbidden(PROC):
+        with contextlib.suppress(tracer.Unavailable):
+            tracer.start()  # it starts while the checks run
+    target = attempt.target
+    require_not_disabled(target)
+    require_stoppable(target)
+    _require_rights(target)
+    if target.has_shadow_stack:
+        raise Refused(
+            "CET shadow stacks are on, so a call cannot be injected",
+            "unset GLIBC_TUNABLES=glibc.cpu.x86_shstk before starting it",
+        )
+    version = attempt.interpreter.version
+    if version is None or version < (3, 10):
+        shown = "an unknown version" if version is None else f"{version[0]}.{version[1]}"
+        raise Refused(f"its Python is {shown}; mpwatch supports 3.10 and later")
+    _require_gil(attempt.interpreter)
+    code_cave.require_unused_bytes(attempt.interpreter.modules)
 
-    name = "remote_exec"
 
-    def check(self, attempt: Attempt) -> None:
-        """Require Python >= 3.14, equal versions, shared mounts and pids, no disabling option."""
-        target, version = attempt.target, attempt.interpreter.version
-        if version is None or version < (3, 14):
-            raise Refused("sys.remote_exec came with Python 3.14")
-        if version != sys.version_info[:2]:
-            raise Refused(f"sys.remote_exec needs mpwatch on Python {version[0]}.{version[1]} too")
-        _require_gil(attempt.interpreter)
-        require_not_disabled(target)
-        if not (target.shares_files and target.shares_pids):
-            raise Refused("it runs in another container, where sys.remote_exec does not reach")
-        _require_rights(target)
+def queue_call(attempt: Attempt, exchange: ExchangeDir) -> float:
+    """Make the target run the payload in its exchange directory, on a thread that then ends.
 
-    def deliver(self, attempt: Attempt, exchange: ExchangeDir) -> float | None:
-        """Request that the target runs the script in the exchange directory; it is not stopped."""
-        remote_exec: Callable[[int, str], None] | None = getattr(sys, "remote_exec", None)
-        if remote_exec is None:
-            raise Refused("this Python was built without sys.remote_exec")
+    Returns:
+        Seconds for which the target's main thread was stopped.
+
+    Raises:
+        Refused: The attempt failed; the target is unchanged.
+    """
+    try:
+        memory = code_cave.TargetMemory(attempt.target.pid)
+    except OSError as error:
+        raise Refused(f"its memory cannot be opened: {error.strerror}") from error
+    try:
         tracer.require_same(attempt.target.process)
-        try:
-            remote_exec(attempt.target.pid, f"{exchange.path}/{compiled_payload.SCRIPT_NAME}")
-        except (OSError, RuntimeError, ValueError) as error:
-            raise Refused(f"sys.remote_exec refused: {error}") from error
-        return None
-
-
-class PendingCall:
-    """`Py_AddPendingCall`, called on the target's main thread by ptrace: see `pending_call`."""
-
-    name = "pending call"
-
-    def check(self, attempt: Attempt) -> None:
-        """Require CPython >= 3.10 with a GIL, a thread that ptrace can stop, and the rights."""
-        machine_here()
-        if not tracer.is_forbidden(PROC):
-            with contextlib.suppress(tracer.Unavailable):
-                tracer.start()  # it starts while the checks run
-        target = attempt.target
-        require_not_disabled(target)
-        require_stoppable(target)
-        _require_rights(target)
-        if target.has_shadow_stack:
-            raise Refused(
-                "CET shadow stacks are on, so a call cannot be injected",
-                "unset GLIBC_TUNABLES=glibc.cpu.x86_shstk before starting it",
-            )
-        version = attempt.interpreter.version
-        if version is None or version < (3, 10):
-            shown = "an unknown version" if version is None else f"{version[0]}.{version[1]}"
-            raise Refused(f"its Python is {shown}; mpwatch supports 3.10 and later")
-        _require_gil(attempt.interpreter)
-        code_cave.require_unused_bytes(attempt.interpreter.modules)
-
-    def deliver(self, attempt: Attempt, exchange: ExchangeDir) -> float | None:
-        """Write code and data into the target and queue the call, on a thread that then ends."""
-        try:
-            memory = code_cave.TargetMemory(attempt.target.pid)
-        except OSError as error:
-            raise Refused(f"its memory cannot be opened: {error.strerror}") from error
-        try:
-            tracer.require_same(attempt.target.process)
-            function, block_at = _install(attempt, exchange, memory)
-            attempt.block_at = block_at
-            plan = pending_call.prepare(
-                attempt.interpreter, machine_here(), memory, function, block_at
-            )
-            attempt.step("text written")
-            return _queue(attempt.target.process, tracer.without_mappings(plan), attempt.step)
-        except ProcessLookupError:
-            raise Refused("the process ended during the attempt") from None
-        except OSError as error:
-            # The rights were checked before, so another tracer has attached since.
-            passes = error.errno == errno.EPERM
-            raise Refused(
-                f"its main thread could not be controlled by ptrace: {error}", passes=passes
-            ) from error
-        finally:
-            memory.close()
-
-
-METHODS: tuple[Method, ...] = (RemoteExec(), PendingCall())
-"""In order of preference."""
+        function, block_at = _install(attempt, exchange, memory)
+        attempt.block_at = block_at
+        plan = pending_call.prepare(attempt.interpreter, machine_here(), memory, function, block_at)
+        attempt.step("text written")
+        return _queue(attempt.target.process, tracer.without_mappings(plan), attempt.step)
+    except ProcessLookupError:
+        raise Refused("the process ended during the attempt") from None
+    except OSError as error:
+        # The rights were checked before, so another tracer has attached since.
+        passes = error.errno == errno.EPERM
+        raise Refused(
+            f"its main thread could not be controlled by ptrace: {error}", passes=passes
+        ) from error
+    finally:
+        memory.close()
 
 
 def cancel_call(target: Target, block_at: int | None = None) -> None:

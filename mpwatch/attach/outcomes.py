@@ -61,7 +61,7 @@ class Attached:
     state: HookState
     """`ready`, `pending` (queued, not loaded yet), `silent` (loaded, no answer) or `absent`."""
     method: str = ""
-    """The last method: `already there`, `remote_exec`, `pending call`; empty if none was tried."""
+    """The last method: `already there` or `pending call`; empty if none was tried."""
     reason: str = ""
     """One sentence; empty if the state is `ready`."""
     fix: str = ""
@@ -91,8 +91,8 @@ class Detached:
     fix: str = ""
     took_s: float = 0.0
     method: str = ""
-    """`socket` (by a request to the hook), `remote_exec`, `pending call`, or `called off` (the hook
-    was not loaded yet); empty if there was nothing to detach."""
+    """`socket` (by a request to the hook), `pending call`, or `called off` (the hook was not loaded
+    yet); empty if there was nothing to detach."""
     stopped_s: float | None = None
     """How long the target's main thread was stopped; `None` if it never was."""
     had_hook: bool = True

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable
 
-from mpwatch.attach.inject_tree import why_not
-from mpwatch.attach.methods import METHODS, Attempt, Method, require_same_clocks
+from mpwatch.attach.inject_tree import confined_processes, why_not
+from mpwatch.attach.methods import PENDING_CALL, Attempt, require_same_clocks, require_usable
 from mpwatch.attach.native import native_call
 from mpwatch.attach.outcomes import Refused
 from mpwatch.attach.payload import exchange_dir
@@ -22,12 +22,7 @@ PASSES_WITHIN_S = 0.3
 _POLL_S = 0.02
 
 
-def plan_injection(
-    samples: Iterable[ProcSample],
-    *,
-    only: Collection[int] = (),
-    methods: tuple[Method, ...] = METHODS,
-) -> InjectionPlan:
+def plan_injection(samples: Iterable[ProcSample], *, only: Collection[int] = ()) -> InjectionPlan:
     """Examine every process of a job; nothing is written, stopped or connected to.
 
     The state of a process may change before the injection, so the real result may differ.
@@ -35,11 +30,11 @@ def plan_injection(
     Args:
         samples: The job.
         only: The chosen pids; all of the job if empty.
-        methods: The methods that would be tried, in order.
     """
-    return InjectionPlan(
-        tuple(_planned(sample, only, methods) for sample in samples), patch_points()
-    )
+    job = list(samples)
+    confined = confined_processes(job)
+    planned = (_planned(sample, only, confined.get(sample.process)) for sample in job)
+    return InjectionPlan(tuple(planned), patch_points())
 
 
 def patch_points() -> tuple[str, ...]:
@@ -50,20 +45,20 @@ def patch_points() -> tuple[str, ...]:
     return tuple(dict.fromkeys(f"{point.module}: {point.name}" for point in TABLE))
 
 
-def _planned(
-    sample: ProcSample, only: Collection[int], methods: tuple[Method, ...]
-) -> PlannedInjection:
-    """The plan for one process."""
+def _planned(sample: ProcSample, only: Collection[int], confined: str | None) -> PlannedInjection:
+    """The plan for one process; `confined` is why it is left out as more confined than the root."""
     process = sample.process
     reason = why_not(sample)
     if reason is not None:
         return PlannedInjection(process, sample.name, sample.role, reason=reason, is_helper=True)
     if only and process.pid not in only:
         return PlannedInjection(process, sample.name, sample.role, reason="--only leaves it out")
+    if confined is not None:
+        return PlannedInjection(process, sample.name, sample.role, reason=confined)
     if has_files(sample):
         return PlannedInjection(process, sample.name, sample.role, ALREADY_THERE)
     try:
-        target, method = _method_for(sample, methods)
+        target = _examined(sample)
     except Refused as refusal:
         reason = clean(refusal.reason, 300)
         return PlannedInjection(
@@ -72,16 +67,14 @@ def _planned(
     except OSError as error:
         reason = f"it could not be examined: {error.strerror}"
         return PlannedInjection(process, sample.name, sample.role, reason=reason)
-    return PlannedInjection(
-        process, sample.name, sample.role, method.name, writes=_writes(target, method)
-    )
+    return PlannedInjection(process, sample.name, sample.role, PENDING_CALL, writes=_writes(target))
 
 
-def _method_for(sample: ProcSample, methods: tuple[Method, ...]) -> tuple[Target, Method]:
-    """The method for a process; waits up to `PASSES_WITHIN_S` for a temporary obstacle.
+def _examined(sample: ProcSample) -> Target:
+    """A process that can be injected; waits up to `PASSES_WITHIN_S` for a temporary obstacle.
 
     Raises:
-        Refused: No method can be used.
+        Refused: It cannot be injected.
         OSError: The process could not be read.
     """
     deadline_s = time.monotonic() + PASSES_WITHIN_S
@@ -89,46 +82,24 @@ def _method_for(sample: ProcSample, methods: tuple[Method, ...]) -> tuple[Target
         target = read_target(sample.process)
         require_same_clocks(target)
         try:
-            return target, _first_usable(Attempt(target), methods)
+            require_usable(Attempt(target))
+            return target
         except Refused as refusal:
             if not refusal.passes or time.monotonic() > deadline_s:
                 raise
         time.sleep(_POLL_S)
 
 
-def _first_usable(attempt: Attempt, methods: tuple[Method, ...]) -> Method:
-    """The first method whose check passes.
-
-    Raises:
-        Refused: No method can be used; the message is that of the last one.
-    """
-    last = Refused("there is no method for it")
-    for method in methods:
-        try:
-            method.check(attempt)
-        except Refused as refusal:
-            last = refusal
-        else:
-            return method
-    raise last
-
-
-def _writes(target: Target, method: Method) -> tuple[str, ...]:
+def _writes(target: Target) -> tuple[str, ...]:
     """The writes of an injection into one process, as sentences for the user."""
     stem = wire.stem(target.pid_inside, target.process.start_ticks)
     folders = wire.runtime_candidates(target.uid_inside, target.environment.get("XDG_RUNTIME_DIR"))
     where = clean(" or ".join(folders), 300)
     suffixes = ", ".join((wire.SOCKET_SUFFIX, wire.RING_SUFFIX, wire.NOTES_SUFFIX))
-    if method.name == "remote_exec":
-        memory = "the path of a script, written into its memory by sys.remote_exec"
-    else:
-        code_bytes = len(native_call.native_code().content)
-        memory = (
-            f"{native_call.BLOCK_BYTES + code_bytes} bytes of unused memory, and one call of "
-            "Py_AddPendingCall made by its main thread, which is stopped for about a millisecond"
-        )
+    code_bytes = len(native_call.native_code().content)
     return (
-        memory,
+        f"{native_call.BLOCK_BYTES + code_bytes} bytes of unused memory, and one call of "
+        "Py_AddPendingCall made by its main thread, which is stopped for about a millisecond",
         f"directory {exchange_dir.PREFIX}{stem} in {where}; removed once the hook has answered",
         f"by the hook, until it is detached: {stem} with {suffixes} there, and one thread",
     )

@@ -11,9 +11,16 @@ import os
 import sys
 from collections.abc import Sequence
 
-from mpwatch.cli.arguments import parse
-from mpwatch.cli.failures import EXIT_INTERRUPTED, Failure, describe
-from mpwatch.cli.terminal import rarely_collected
+_PYTHON = "Python {}.{}".format(*sys.version_info)
+if sys.version_info < (3, 10):  # noqa: UP036 - a single file may be run by any Python
+    sys.exit(f"mpwatch: Python 3.10 or newer is needed, and this is {_PYTHON}.")
+
+from mpwatch.cli.arguments import parse  # noqa: E402
+from mpwatch.cli.failures import EXIT_INTERRUPTED, EXIT_USAGE, Failure, describe  # noqa: E402
+from mpwatch.cli.terminal import rarely_collected  # noqa: E402
+
+_COMPILED = "msgspec._core"
+"""The extension module that a single file lacks for all Pythons but the one that made it."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -43,4 +50,17 @@ def _run(arguments: argparse.Namespace) -> int:
     except Failure as failure:
         print(describe(failure), file=sys.stderr)
         return failure.exit_code
+    except ModuleNotFoundError as error:
+        if error.name != _COMPILED:
+            raise
+        print(describe(_made_by_another_python()), file=sys.stderr)
+        return EXIT_USAGE
     return code
+
+
+def _made_by_another_python() -> Failure:
+    return Failure(
+        f"{_COMPILED} is missing: this copy of mpwatch was not made by {_PYTHON} on "
+        f"{os.uname().machine}, which runs it.",
+        "pip install shiv && shiv -q --compressed -c mpwatch -o mpwatch.pyz .",
+    )

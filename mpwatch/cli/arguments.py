@@ -34,7 +34,7 @@ SPEC names the job:
   ray:auto                 one actor on each node of the running Ray cluster;
                            ray:HOST:PORT of another one
   slurm:JOBID              one srun step in the job's allocation for each node;
-                           slurm: alone inside an allocation
+                           inside an allocation SPEC may be left out
   k8s:[NAMESPACE/]POD,POD[:CONTAINER]  kubectl exec; LABEL=VALUE in place of pods
   local:N                  N agents that share the jobs of this machine"""
 
@@ -280,7 +280,7 @@ def _add_nodes(commands: _Commands) -> None:
         help="open the dashboard on a job on several machines",
         description=_JOB,
     )
-    job.add_argument("job", metavar="SPEC")
+    job.add_argument("job", metavar="SPEC", nargs="?", default="")
     _add_agent(job)
     job.set_defaults(command=("mpwatch.cli.nodes", "job"))
 

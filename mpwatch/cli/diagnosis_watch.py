@@ -14,7 +14,7 @@ from mpwatch.model.units import seconds_text
 
 if TYPE_CHECKING:
     from mpwatch.nodes.head.head import Head
-    from mpwatch.nodes.head.view import NodeView
+    from mpwatch.nodes.head.node import NodeView
 
 LEAST_S = 5.0
 """How long a job is watched whose failure is known at once, and how long after it was found: what

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from mpwatch.model.snapshot import Snapshot
     from mpwatch.nodes.across.finding import JobFinding
     from mpwatch.nodes.head.head import Head
-    from mpwatch.nodes.head.node import Keep
-    from mpwatch.nodes.head.view import NodeView
+    from mpwatch.nodes.head.node import Keep, NodeView
     from mpwatch.nodes.launchers.launch import ChangingNodes, Launch
     from mpwatch.nodes.wire.messages import Ask
 
@@ -88,16 +87,32 @@ def _read_again(snapshots: Sequence[Snapshot], ask: Ask) -> list[Snapshot]:
 
 def job(arguments: argparse.Namespace) -> int:
     """Open the dashboard on a job on several machines."""
-    need_terminal(f"mpwatch dump --job {arguments.job}")
-    launches = job_launches(arguments.job, arguments)
+    spec = arguments.job or _own_allocation()
+    need_terminal(f"mpwatch dump --job {spec}")
+    launches = job_launches(spec, arguments)
     from mpwatch.nodes.job_source import LiveJobSource
     from mpwatch.tui.job_app import run_job
 
-    source = LiveJobSource(arguments.job, launches)
+    source = LiveJobSource(spec, launches)
     try:
-        return run_job(source, arguments.job)
+        return run_job(source, spec)
     finally:
         source.stop()
+
+
+def _own_allocation() -> str:
+    """The job of the Slurm allocation that this command runs in.
+
+    Raises:
+        Failure: It runs in none.
+    """
+    number = os.environ.get("SLURM_JOB_ID")
+    if not number:
+        raise Failure(
+            "Which job? SPEC may be left out inside a Slurm allocation only.",
+            "mpwatch job ssh:HOST,HOST",
+        )
+    return f"slurm:{number}"
 
 
 # --- reports of a whole job ----------------------------------------------------------------------
@@ -284,8 +299,9 @@ def _print(
     wall_s: float | None = None,
 ) -> None:
     from mpwatch.nodes.agent.documents import EMPTY_DIAGNOSIS, EMPTY_DUMP
-    from mpwatch.nodes.report import job_json, job_text
+    from mpwatch.nodes.report import job_json, job_stack_lines, job_text
     from mpwatch.report.json import text_of
+    from mpwatch.report.text import heading
 
     if arguments.json:
         empty = EMPTY_DUMP if arguments.command[1] == "dump" else EMPTY_DIAGNOSIS
@@ -293,7 +309,14 @@ def _print(
         document = job_json(views, documents, findings, wall_s=at_s, problems=problems, empty=empty)
         print(text_of(document))
     else:
-        print(job_text(views, findings, style=text_style()))
+        style = text_style()
+        print(job_text(views, findings, style=style))
+        if arguments.command[1] != "dump":
+            return
+        if stacks := job_stack_lines(documents, style):
+            print("\n".join((*heading("stacks", "innermost call first", style), *stacks)))
+        for name, problem in problems.items():
+            print(f"mpwatch: no stacks of {name}: {problem}", file=sys.stderr)
 
 
 # --- recordings of a whole job -------------------------------------------------------------------
@@ -393,7 +416,7 @@ METRICS_S = 5.0
 
 def export(arguments: argparse.Namespace) -> int:
     """Serve the metrics of all nodes to this machine until all jobs end or Ctrl-C."""
-    from mpwatch.nodes.metrics import job_metrics
+    from mpwatch.nodes.report import job_metrics
     from mpwatch.report.prometheus import (
         CannotServe,
         MetricsServer,

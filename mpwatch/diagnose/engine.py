@@ -43,6 +43,21 @@ SLOWS_DOWN = frozenset(("bottleneck-process", "pipeline-bottleneck", "loader-sta
 """Rules of which a finding says that one process is waited for: every job has a slowest part, so
 that of findings equally severe another one says more."""
 
+OF_SHARES = SLOWS_DOWN | {
+    "cpu-oversubscription",
+    "disk-waits",
+    "gil-bound-threads",
+    "lock-contention",
+    "many-small-tensors",
+    "page-fault-cost",
+    "pickling-cost",
+    "straggler-worker",
+}
+"""Rules that compare shares of time with a threshold. On a loaded machine readings are few, and a
+share wavers: what has held for most of the time since it was found still says what takes time."""
+MISSES = 4
+"""A share has to be below its threshold in so many runs, however far apart they are."""
+
 Check: TypeAlias = Callable[[Index], Iterator[Finding]]
 _Key: TypeAlias = tuple[str, ProcessId | None, int | None, str]
 
@@ -89,6 +104,8 @@ class _Tracked:
     resolved_s: float | None = None
     linger_s: float = LINGER_S
     """Seconds without detection until it is resolved; longer each time it is detected again."""
+    misses: int = 0
+    """Runs since it was last detected."""
 
 
 class Engine:
@@ -172,9 +189,14 @@ class Engine:
         if snapshot.root != self._root or snapshot.at_s < self._at_s:
             self._tracked.clear()
             self._ran_at_s = float("-inf")
+        is_later = snapshot.at_s > self._at_s
         self._root, self._at_s = snapshot.root, snapshot.at_s
-        found = self._run(index) if self._is_due(snapshot) else ()
-        for finding in (*found, *failures):
+        if self._is_due(snapshot):
+            for tracked in self._tracked.values():
+                tracked.misses += is_later
+            for finding in self._run(index):
+                self._track(finding, snapshot.at_s)
+        for finding in failures:
             self._track(finding, snapshot.at_s)
         self._settle(snapshot.at_s)
         return _ordered([_shown(tracked) for tracked in self._tracked.values()])
@@ -205,7 +227,7 @@ class Engine:
         if tracked is None or tracked.resolved_s is not None:
             self._tracked[finding.key] = _begun(finding, at_s, tracked)
             return
-        tracked.finding, tracked.last_seen_s = finding, at_s
+        tracked.finding, tracked.last_seen_s, tracked.misses = finding, at_s, 0
         if finding.severity >= tracked.worst or at_s - tracked.worst_at_s > CALM_S:
             tracked.worst, tracked.worst_at_s = finding.severity, at_s
 
@@ -226,10 +248,32 @@ class Engine:
     def _settle(self, at_s: float) -> None:
         """Resolve findings not detected for a while, drop those resolved long ago."""
         for key, tracked in list(self._tracked.items()):
-            if tracked.resolved_s is None and at_s - tracked.last_seen_s >= tracked.linger_s:
+            if tracked.resolved_s is None and self._is_over(tracked, at_s):
                 tracked.resolved_s = at_s
             elif tracked.resolved_s is not None and at_s - tracked.resolved_s >= SHOWN_RESOLVED_S:
                 del self._tracked[key]
+
+    def _is_over(self, tracked: _Tracked, at_s: float) -> bool:
+        """Whether a finding was not detected for so long that it no longer holds.
+
+        Shares of time say nothing of a job that has failed meanwhile.
+        """
+        missed_s = at_s - tracked.last_seen_s
+        rule = tracked.finding.rule
+        if missed_s < tracked.linger_s or rule not in OF_SHARES or self._has_failed():
+            return missed_s >= tracked.linger_s
+        if missed_s >= LINGER_LIMIT_S:
+            return True
+        return tracked.misses >= MISSES and missed_s >= tracked.last_seen_s - tracked.first_seen_s
+
+    def _has_failed(self) -> bool:
+        """Whether a present finding is of more than time lost."""
+        return any(
+            each.resolved_s is None
+            and each.finding.severity > Severity.INFO
+            and each.finding.rule not in OF_SHARES
+            for each in self._tracked.values()
+        )
 
 
 def _begun(finding: Finding, at_s: float, before: _Tracked | None) -> _Tracked:
@@ -299,19 +343,30 @@ def _shows(finding: Finding) -> frozenset[str]:
 def _urgency(finding: Finding) -> tuple[float, ...]:
     """Sort key: most severe, then what harms rather than slows down, soonest, oldest.
 
-    What may be innocent comes last of equally severe ones: what costs time now is more than that.
+    Of equally severe ones what may be innocent comes later: what costs time now is more than that.
+    Last are findings that a process merely waits, or computes for long, and limits far away.
     """
     eta_s = float("inf") if finding.eta_s is None else finding.eta_s
     is_far = finding.eta_s is not None and finding.eta_s > FAR_S
     first_s = finding.first_seen_s or 0.0
     return (
         -finding.severity,
-        finding.is_doubtful,
+        _doubt(finding, is_far=is_far),
         finding.rule in SLOWS_DOWN,
         is_far,
         eta_s,
         first_s,
     )
+
+
+def _doubt(finding: Finding, *, is_far: bool) -> int:
+    """How likely nothing is wrong, in steps: 0 where it is not innocent.
+
+    Of innocent findings, what soon reaches a limit comes before what merely waits or computes.
+    """
+    if not finding.is_doubtful:
+        return 0
+    return 3 if is_far else 2 if finding.eta_s is None else 1
 
 
 def _urgency_with_effects(

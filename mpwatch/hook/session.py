@@ -137,11 +137,14 @@ class Session:
             self.jobs.append(self._open_on_disk)
 
     def _open_on_disk(self) -> None:
-        """Make the files and the socket, on the hook's thread."""
+        """Make the files and the socket, on the hook's thread; later if the disk is frozen."""
+        is_tried = True
         try:
-            self.files.open(self.server.listen, may_block=True)
+            is_tried = self.files.open(self.server.listen, may_block=True)
         finally:
-            self.server.is_opening = False
+            self.server.is_opening = not is_tried
+        if not is_tried:
+            self.jobs.append(self._open_on_disk)
 
     def leave(self, reason: str) -> None:
         """Detach: restore originals, end the thread, close and unlink everything.
@@ -170,8 +173,8 @@ class Session:
     def _end(self, reason: str) -> None:
         """End the thread, remove the files, close the socket.
 
-        On a disk the thread removes them before it ends. If that takes longer than `stop` waits,
-        they stay, and a later process removes them like those of a dead process.
+        On a disk the thread removes them before it ends. If that is frozen, or it takes longer than
+        `stop` waits, they stay, and a later process removes them like those of a dead process.
         """
         if self.files.is_on_disk and not self.server.is_current_thread():
             self.files.is_ending = True

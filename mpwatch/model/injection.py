@@ -18,7 +18,7 @@ class PlannedInjection:
     name: str
     role: Role
     method: str = ""
-    """`remote_exec`, `pending call` or `already there`; empty if the process is left out."""
+    """`pending call` or `already there`; empty if the process is left out."""
     reason: str = ""
     """Why the process is left out, one sentence."""
     fix: str = ""

@@ -13,7 +13,7 @@ from mpwatch.model.snapshot import Playback
 from mpwatch.nodes.across.finding import JobFinding
 from mpwatch.nodes.across.judge import JobJudge
 from mpwatch.nodes.head.head import STEP_S, Head
-from mpwatch.nodes.head.view import NodeView
+from mpwatch.nodes.head.node import NodeView
 from mpwatch.nodes.head.view_source import NodeSource
 from mpwatch.nodes.launchers.launch import ChangingNodes, Launch
 from mpwatch.nodes.recording import JobPlayer, JobRecording, problems_of

@@ -29,12 +29,11 @@ import msgspec
 
 import mpwatch
 from mpwatch.model.sanitize import clean
+from mpwatch.nodes.across.collectives import SAMPLE_S
 from mpwatch.nodes.across.finding import JobFinding
 from mpwatch.nodes.across.judge import JobJudge
-from mpwatch.nodes.across.pace import SAMPLE_S
-from mpwatch.nodes.head.view import NodeState, NodeView, with_silence
-from mpwatch.nodes.wire.framing import PROTOCOL
-from mpwatch.nodes.wire.messages import Answer, FromNode, Hello, Summary, sanitized
+from mpwatch.nodes.head.node import NodeState, NodeView, with_silence
+from mpwatch.nodes.wire.messages import PROTOCOL, Answer, FromNode, Hello, Summary, sanitized
 from mpwatch.nodes.wire.summary import MalformedSummary, SummaryReader
 from mpwatch.observe.recording.codec import CANNOT_ENCODE, JOB_KIND, SCHEMA
 from mpwatch.observe.recording.file import (

@@ -1,21 +1,35 @@
-"""A job on several machines as JSON, as text and as a page of HTML."""
+"""A job on several machines as JSON, text, a page of HTML, and metrics."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
+from typing import Any
+
+import msgspec
 
 from mpwatch import __version__
 from mpwatch.describe.findings import CAUSE, EVIDENCE, FIX, severity_word
 from mpwatch.describe.progress import MENTIONED_S
+from mpwatch.model.findings import Severity
+from mpwatch.model.samples import Frame
 from mpwatch.model.units import numbers_text, seconds_text
-from mpwatch.nodes.across.finding import JobFinding
+from mpwatch.nodes.across.finding import JobFinding, names_text
+from mpwatch.nodes.across.judge import job_findings
 from mpwatch.nodes.across.ranks import PlacedRank
 from mpwatch.nodes.agent.documents import EMPTY_DUMP, Document
-from mpwatch.nodes.head.view import NodeView
+from mpwatch.nodes.head.node import NodeView
 from mpwatch.report.html import page, table
 from mpwatch.report.json import SCHEMA, utc_text
+from mpwatch.report.prometheus import Metric
 from mpwatch.report.table import TextStyle
+from mpwatch.report.text import frame_lines
+
+SERIES_LIMIT = 20_000
+"""Most series of one node that are served."""
+_NAME = re.compile(r"mpwatch_[a-z_]{1,80}")
+_LABEL = re.compile(r"[a-z_]{1,40}")
 
 
 def job_json(
@@ -144,6 +158,58 @@ def _node_lines(view: NodeView, style: TextStyle) -> Iterator[str]:
         yield from style.wrap(f"{each.severity}  {label}{each.summary}", "    ", "      ")
 
 
+class _DumpedFrame(msgspec.Struct):
+    function: str
+    file: str
+    line: int
+    locals: dict[str, str] = {}
+
+
+class _DumpedThread(msgspec.Struct):
+    name: str
+    stack: list[_DumpedFrame]
+
+
+class _DumpedProcess(msgspec.Struct):
+    pid: int
+    label: str
+    threads: list[_DumpedThread]
+
+
+class _Dump(msgspec.Struct):
+    processes: list[_DumpedProcess]
+
+
+def job_stack_lines(documents: Mapping[str, Document], style: TextStyle) -> list[str]:
+    """Every distinct stack of all nodes once, below the threads that have it; common ones first.
+
+    Args:
+        documents: The dump of each node by its name, not trusted: one of other types is left out.
+        style: Width and colours.
+    """
+    same: dict[tuple[tuple[str, str, int], ...], tuple[list[str], list[_DumpedFrame]]] = {}
+    for node, document in documents.items():
+        try:
+            dump = msgspec.convert(document, _Dump)
+        except msgspec.ValidationError:
+            continue
+        for process in dump.processes:
+            for thread in process.threads:
+                key = tuple((each.function, each.file, each.line) for each in thread.stack)
+                name = f"{process.label} ({process.pid}) on {node} {thread.name}".rstrip()
+                if key:
+                    same.setdefault(key, ([], thread.stack))[0].append(name)
+    lines: list[str] = []
+    for names, frames in sorted(same.values(), key=lambda pair: -len(pair[0])):
+        count = f"{len(names)} threads: " if len(names) > 1 else ""
+        lines += style.wrap(f"{count}{names_text(names)}", "", "    ")
+        for each in frames:
+            variables = tuple(each.locals.items())
+            lines += frame_lines(Frame(each.function, each.file, each.line, variables), style)
+        lines.append("")
+    return lines[:-1]
+
+
 def clock_words(view: NodeView) -> str:
     """The clock of a node minus the clock here, with its error; why it is unknown."""
     if view.clock_offset_s is None:
@@ -237,3 +303,65 @@ def _rank_cells(rank: PlacedRank) -> tuple[bool, Sequence[str]]:
     still = seconds_text(rank.quiet_s) if rank.quiet_s >= MENTIONED_S else "-"
     doing = row.ended if row.is_ended else row.doing
     return row.is_ended, (rank.name, rank.view.name, str(row.pid), row.state, still, doing)
+
+
+def job_metrics(views: Sequence[NodeView], documents: Mapping[str, dict[str, Any]]) -> list[Metric]:
+    """The metrics of all nodes, each with a label `node`.
+
+    Args:
+        views: All nodes.
+        documents: What each node has answered, by name; it is not trusted.
+    """
+    found = list(_own_metrics(views))
+    merged: dict[str, Metric] = {}
+    for name, document in documents.items():
+        for metric in _series_of(document):
+            samples = tuple(((("node", name), *labels), value) for labels, value in metric.samples)
+            known = merged.get(metric.name, metric)
+            before = known.samples if metric.name in merged else ()
+            merged[metric.name] = Metric(metric.name, known.help, (*before, *samples), known.kind)
+    return [*found, *merged.values()]
+
+
+class _Sent(msgspec.Struct):
+    """The answer of a node."""
+
+    metrics: list[Metric]
+
+
+def _series_of(document: dict[str, Any]) -> Iterator[Metric]:
+    """The metrics of a node; none if the answer is not understood."""
+    try:
+        metrics = msgspec.convert(document, _Sent).metrics
+    except msgspec.ValidationError:
+        return
+    series = 0
+    for metric in metrics:
+        series += len(metric.samples)
+        labels = {name for labels, _ in metric.samples for name, _ in labels}
+        is_plain = _NAME.fullmatch(metric.name) and all(map(_LABEL.fullmatch, labels))
+        if is_plain and "node" not in labels and series <= SERIES_LIMIT:
+            yield metric
+
+
+def _own_metrics(views: Sequence[NodeView]) -> Iterator[Metric]:
+    """What only the head knows."""
+    yield Metric(
+        "mpwatch_node_up",
+        "1 if the node answers, else 0.",
+        tuple(((("node", view.name),), float(view.state == "live")) for view in views),
+    )
+    yield Metric(
+        "mpwatch_node_last_seen_seconds",
+        "Seconds since something was received from the node.",
+        tuple(((("node", view.name),), view.last_seen_s) for view in views),
+    )
+    found = job_findings(views)
+    yield Metric(
+        "mpwatch_job_findings",
+        "Findings about the job as a whole.",
+        tuple(
+            ((("severity", each.word),), float(sum(f.severity is each for f in found)))
+            for each in Severity
+        ),
+    )

@@ -33,7 +33,6 @@ from mpwatch.model.snapshot import LogEntry, Snapshot
 from mpwatch.model.units import bytes_text, count_text, seconds_text
 from mpwatch.observe.recording.timeline import Course
 from mpwatch.report.json import utc_text
-from mpwatch.report.stack_summary import stack_lines
 from mpwatch.report.table import TextStyle
 from mpwatch.report.text import (
     account_title,
@@ -42,6 +41,7 @@ from mpwatch.report.text import (
     process_rows,
     program_of,
     segment_rows,
+    stack_lines,
     versions,
 )
 

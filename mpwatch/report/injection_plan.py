@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from mpwatch.model.injection import ALREADY_THERE, InjectionPlan, PlannedInjection
 from mpwatch.report.json import SCHEMA, Document
-from mpwatch.report.table import TextStyle
+from mpwatch.report.table import PLAIN, TextStyle
 
-_PLAIN = TextStyle()
 _EFFECTS = (
     "Processes that the job starts later get the hook as well. mpwatch detach PID undoes all of "
     "this: it restores every function, ends the hook's thread and removes its files. The program's "
@@ -14,7 +13,7 @@ _EFFECTS = (
 )
 
 
-def plan_text(plan: InjectionPlan, *, style: TextStyle = _PLAIN) -> str:
+def plan_text(plan: InjectionPlan, *, style: TextStyle = PLAIN) -> str:
     """An entry for each process: the method and what would be written, or why it is left out."""
     lines: list[str] = []
     for each in plan.processes:

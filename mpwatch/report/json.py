@@ -17,6 +17,8 @@ from mpwatch.collect.job.jobs import Job, JobProcess
 from mpwatch.describe.account import process_words
 from mpwatch.describe.processes import unique_names
 from mpwatch.describe.progress import has_hook, moment_of, pace_words, progress_of
+from mpwatch.diagnose.analysis.exits import failed_processes, last_exceptions
+from mpwatch.diagnose.analysis.stack_merge import merged_stacks
 from mpwatch.model.account import LAST_MINUTE_S, Account, ProcessAccount, Share
 from mpwatch.model.findings import Finding
 from mpwatch.model.host import CgroupSample, Check, HostSample, RoomSample
@@ -26,8 +28,6 @@ from mpwatch.model.progress import pace as pace_of
 from mpwatch.model.samples import GpuSample
 from mpwatch.model.snapshot import Flow, Loader, Process, Segment, Snapshot, Thread, WorkerLoad
 from mpwatch.model.waits import WaitGraph
-from mpwatch.report.job_end import failed_processes, last_exceptions
-from mpwatch.report.stack_summary import merged_stacks
 
 Document: TypeAlias = dict[str, Any]
 

@@ -10,8 +10,8 @@ from mpwatch.model.collectives import RankRecord, Recorded
 from mpwatch.model.findings import Finding
 from mpwatch.model.units import numbers_text
 from mpwatch.report.json import SCHEMA, finding_json, utc_text
-from mpwatch.report.table import Column, TextStyle, table
-from mpwatch.report.text import BULLET, PLAIN, SEVERITY_EMPHASIS, heading, labelled
+from mpwatch.report.table import PLAIN, Column, TextStyle, table
+from mpwatch.report.text import BULLET, SEVERITY_EMPHASIS, heading, labelled
 
 RANKS_SHOWN = 64
 """Rows of the table of ranks; findings name the others."""

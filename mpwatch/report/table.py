@@ -48,6 +48,10 @@ class TextStyle:
         ) or [indent.rstrip()]
 
 
+PLAIN = TextStyle()
+"""80 columns without emphasis."""
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """One column of a table."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
 from mpwatch.collect.job.jobs import Job, JobProcess
@@ -23,6 +24,7 @@ from mpwatch.describe.findings import (
     subject_of,
     unresolved,
 )
+from mpwatch.describe.frames import own_frames, place_words
 from mpwatch.describe.processes import (
     full_name,
     full_name_of,
@@ -33,19 +35,29 @@ from mpwatch.describe.processes import (
     unique_names,
 )
 from mpwatch.describe.progress import progress_sentence
+from mpwatch.diagnose.analysis.exits import failed_processes, last_exceptions
+from mpwatch.diagnose.analysis.stack_merge import merged_stacks
 from mpwatch.model.cmdline import command_words, python_program
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.host import Check, CheckState, HostSample
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.snapshot import Flow, Segment, Snapshot
+from mpwatch.model.samples import Frame
+from mpwatch.model.snapshot import Flow, Process, Segment, Snapshot, Thread
 from mpwatch.model.units import DASH, bytes_text, count_text, percent_text, seconds_text
 from mpwatch.model.waits import WaitChain, WaitEdge, WaitGraph, WaitLink
-from mpwatch.report.job_end import failed_processes, last_exceptions
 from mpwatch.report.json import utc_text
-from mpwatch.report.stack_summary import merged_stack_lines, stack_lines
-from mpwatch.report.table import Column, Emphasis, TextStyle, table
+from mpwatch.report.table import (
+    PLAIN,
+    Column,
+    Emphasis,
+    TextStyle,
+    cell_width,
+    cut,
+    cut_start,
+    table,
+)
 
-PLAIN = TextStyle()
+THREADS_SHOWN = 6
 
 SEVERITY_EMPHASIS: Mapping[Severity, Emphasis] = {
     Severity.CRITICAL: "bad",
@@ -542,6 +554,83 @@ def _first_links(group: Sequence[WaitChain], style: TextStyle) -> list[str]:
 def _link_words(link: WaitLink) -> str:
     since = f"  for {seconds_text(link.since_s)}" if link.since_s is not None else ""
     return f"{link.who} {link.words}{since}"
+
+
+@dataclass(frozen=True, slots=True)
+class SameStack:
+    """Threads of one or more processes with equal stacks."""
+
+    frames: tuple[Frame, ...]
+    """Innermost first, without the frames that a fork copied from the parent."""
+    threads: tuple[tuple[Process, Thread], ...]
+
+
+def equal_stacks(snapshot: Snapshot) -> tuple[SameStack, ...]:
+    """Threads of all living processes by equal stacks: main threads first, then the most common."""
+    groups: dict[tuple[tuple[str, str, int], ...], list[tuple[Process, Thread]]]
+    groups = defaultdict(list)
+    for process in snapshot.living():
+        for thread in process.threads:
+            if thread.stack:
+                key = tuple(frame[:3] for frame in own_frames(thread.stack))
+                groups[key].append((process, thread))
+    same = [SameStack(tuple(own_frames(t[0][1].stack)), tuple(t)) for t in groups.values()]
+    return tuple(sorted(same, key=_stack_order))
+
+
+def stack_lines(snapshot: Snapshot, style: TextStyle) -> list[str]:
+    """Every distinct stack once, below the threads that have it."""
+    lines: list[str] = []
+    for same in equal_stacks(snapshot):
+        lines += style.wrap(_stack_owners(same), "", "    ")
+        for frame in same.frames:
+            lines += frame_lines(frame, style)
+        lines.append("")
+    return lines[:-1]
+
+
+def _stack_order(same: SameStack) -> tuple[bool, int]:
+    """Main threads (tid equals pid) first, then the most common stacks."""
+    has_main = any(thread.tid == process.pid for process, thread in same.threads)
+    return (not has_main, -len(same.threads))
+
+
+def _stack_owners(same: SameStack) -> str:
+    """`worker 0 (41826) MainThread, ...`; of a single thread also its state and its source."""
+    shown = [
+        full_name(process) + (f" {thread.name}" if thread.name else "")
+        for process, thread in same.threads[:THREADS_SHOWN]
+    ]
+    more = len(same.threads) - len(shown)
+    names = ", ".join(shown) + (f" and {more} more" if more else "")
+    if len(same.threads) > 1:
+        return f"{len(same.threads)} threads: {names}"
+    thread = same.threads[0][1]
+    facts = [state_word(thread.state)]
+    if thread.wchan:
+        facts.append(thread.wchan)
+    if thread.still_s:
+        facts.append(f"no cpu used for {seconds_text(thread.still_s)}")
+    if thread.stack_source:
+        facts.append(f"by {thread.stack_source}")
+    return f"{names}  ({', '.join(facts)})"
+
+
+def frame_lines(frame: Frame, style: TextStyle) -> list[str]:
+    """`  function        file:line`, and its local variables; a long path is cut at its start."""
+    function = cut(frame.function, 32)
+    left = f"    {function}{' ' * max(2, 34 - cell_width(function))}"
+    place = place_words(frame.file, frame.line)
+    first = left + cut_start(place, max(8, style.width - cell_width(left)))
+    return [first, *(cut(f"      {name} = {value}", style.width) for name, value in frame.locals)]
+
+
+def merged_stack_lines(snapshot: Snapshot, style: TextStyle) -> list[str]:
+    """A sentence for each role: `workers: 62 of 64 wait for work in Queue.get; 3 and 17 in ...`."""
+    lines: list[str] = []
+    for name, merged in merged_stacks(snapshot):
+        lines += style.wrap(f"{name}: {merged.sentence}", "  ", "    ")
+    return lines
 
 
 def _problems(snapshot: Snapshot, style: TextStyle) -> list[str]:

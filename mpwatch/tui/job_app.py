@@ -15,7 +15,7 @@ from textual.widget import Widget
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.nodes.across.finding import JobFinding
 from mpwatch.nodes.across.ranks import PlacedRank
-from mpwatch.nodes.head.view import SILENT_S
+from mpwatch.nodes.head.node import SILENT_S
 from mpwatch.nodes.head.view_source import NodeSource
 from mpwatch.nodes.job_source import JobSource, JobState
 from mpwatch.observe.sources.source import Pause, Seek, SetSpeed

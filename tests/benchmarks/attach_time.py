@@ -32,10 +32,11 @@ import time
 from pathlib import Path
 
 from mpwatch.attach.detach import detach
-from mpwatch.attach.inject import inject, read_frame
+from mpwatch.attach.inject import inject
 from mpwatch.attach.inject_tree import detach_tree, inject_tree
 from mpwatch.attach.target import read_target
 from mpwatch.collect.hook import discovery
+from mpwatch.collect.hook.discovery import read_frame
 from mpwatch.collect.job.reader import ReadRequest, TreeCollector
 from mpwatch.collect.process.procfs import stat_of
 from mpwatch.hook import wire

@@ -37,7 +37,7 @@ from textual.message import Message
 from mpwatch import __version__
 from mpwatch.diagnose.analysis.distributed.flight_recorder import STUCK
 from mpwatch.nodes.across.judge import JobJudge
-from mpwatch.nodes.head.view import NodeView
+from mpwatch.nodes.head.node import NodeView
 from mpwatch.nodes.job_source import JobState, LiveJobSource
 from mpwatch.nodes.launchers.launch import Launch
 from mpwatch.nodes.recording import JobRecording, MessageLine
@@ -195,14 +195,15 @@ def send_all(stream: Stream, outputs: list[int], ready: int, begin: int, result:
     latest_s = 0.0
     sent = 0
     try:
-        for (at_s, _, node), frame in zip(due, frames, strict=True):
+        for (at_s, place, node), frame in zip(due, frames, strict=True):
             time.sleep(max(0.0, hang_s + at_s - time.time()))
             written = 0
             while written < len(frame):
                 written += os.write(outputs[node], frame[written:])
             latest_s = max(latest_s, time.time() - hang_s - at_s)
-            sent += len(frame) if at_s > 1.0 - BEFORE_S else 0
-            os.pwrite(result, f"{latest_s:.2f} {sent / nodes / (at_s + BEFORE_S):.0f}".encode(), 0)
+            sent += len(frame) if place > 0 else 0  # the first has all rows
+            per_s = sent / nodes / (at_s + BEFORE_S)
+            os.pwrite(result, f"{latest_s:.2f} {per_s:.0f}".ljust(40).encode(), 0)
     except BrokenPipeError:
         return
 

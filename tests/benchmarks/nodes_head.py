@@ -15,9 +15,14 @@ import sys
 import time
 
 from mpwatch.nodes.across.judge import JobJudge
-from mpwatch.nodes.head.view import NodeView
-from mpwatch.nodes.wire.framing import NODE_LIMIT_BYTES, FrameReader
-from mpwatch.nodes.wire.messages import Summary, message_of_node, node_frame
+from mpwatch.nodes.head.node import NodeView
+from mpwatch.nodes.wire.messages import (
+    NODE_LIMIT_BYTES,
+    FrameReader,
+    Summary,
+    message_of_node,
+    node_frame,
+)
 from mpwatch.nodes.wire.summary import NodeRow, RankRow, SummaryReader, SummaryWriter, row_of
 
 RANKS = 64

@@ -181,8 +181,9 @@ def frames(*calls: str) -> tuple[Frame, ...]:
     made = []
     for call in calls:
         file, function, *line = call.split(":")
-        folder = "/home/me" if file in OWN_FILES else "/usr/lib/python3"
-        made.append(Frame(function, f"{folder}/{file}", int(line[0]) if line else 1))
+        folder = "/home/me/" if file in OWN_FILES else "/usr/lib/python3/"
+        path = file if file.startswith("<") else f"{folder}{file}"
+        made.append(Frame(function, path, int(line[0]) if line else 1))
     return tuple(made)
 
 

@@ -30,12 +30,14 @@ from mpwatch.hook.transport.connection import Connection
 from mpwatch.model.cmdline import python_program
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.sanitize import clean
-from mpwatch.nodes.wire.framing import NODE_LIMIT_BYTES, FrameReader, encode
 from mpwatch.nodes.wire.messages import (
+    NODE_LIMIT_BYTES,
+    FrameReader,
     Hello,
     NotAMessage,
     Part,
     Summary,
+    encode,
     message_of_head,
     message_of_node,
     node_frame,
@@ -51,8 +53,8 @@ from mpwatch.report.prometheus import exposition
 from mpwatch.report.text import dump_text
 from tests.builders import elf_files, report_job
 from tests.builders.samples import small_job
+from tests.unit.collect.hook.test_decode import ring
 from tests.unit.collect.hook.test_fuzz_hook import check_ring
-from tests.unit.collect.hook.test_ring import ring
 from tests.unit.collect.process import test_fuzz_procfs as real
 from tests.unit.collect.process.test_fuzz_procfs import is_clean
 

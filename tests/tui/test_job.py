@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.nodes.across.judge import job_findings
-from mpwatch.nodes.head.view import NodeView
+from mpwatch.nodes.head.node import NodeView
 from mpwatch.nodes.head.view_source import NodeSource, Receive
 from mpwatch.nodes.job_source import Deliver, JobState, ReplayJobSource
 from mpwatch.nodes.wire.messages import Close, Do, Next, Part, Refusal

@@ -8,7 +8,7 @@ import pytest
 from textual.pilot import Pilot
 
 from mpwatch.model.ids import ProcessId
-from mpwatch.nodes.head.view import NodeView
+from mpwatch.nodes.head.node import NodeView
 from mpwatch.nodes.job_source import JobState
 from mpwatch.nodes.wire.messages import Close, Do, Part, Refusal
 from mpwatch.nodes.wire.summary import FindingRow, NodeRow, NodeSummary

@@ -20,7 +20,7 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import ClassVar
 
-from mpwatch.attach.arch.machine import (
+from mpwatch.attach.arch import (
     INVALID_STACK_FLAGS,
     SIGINFO_BYTES,
     STACK_MARGIN_BYTES,

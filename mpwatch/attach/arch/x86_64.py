@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import ClassVar
 
-from mpwatch.attach.arch.machine import (
+from mpwatch.attach.arch import (
     ERESTART_RESTARTBLOCK,
     ERESTARTNOHAND,
     ERESTARTNOINTR,

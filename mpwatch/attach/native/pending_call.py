@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from mpwatch.attach.arch.machine import Context, Frame, Machine
+from mpwatch.attach.arch import Context, Frame, Machine
 from mpwatch.attach.native import gil_syscalls
 from mpwatch.attach.native.code_cave import TargetMemory, mapping_at
 from mpwatch.attach.native.cpython_symbols import Interpreter

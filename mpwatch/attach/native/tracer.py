@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import os
 import pickle
 import re
@@ -34,7 +35,6 @@ from typing import Any
 from mpwatch.attach.arch import machine_here
 from mpwatch.attach.native import gil_syscalls, pending_call
 from mpwatch.attach.native.code_cave import TargetMemory
-from mpwatch.attach.native.kill_timer import KillTimer
 from mpwatch.attach.native.pending_call import CallPlan, NotReady
 from mpwatch.attach.outcomes import Refused
 from mpwatch.collect.process.procfs import CAP_SYS_PTRACE, stat_of
@@ -367,6 +367,80 @@ def _on_own_thread(work: Callable[[], float]) -> float:
     if errors:
         raise errors[0]
     return results[0]
+
+
+class _SignalEvent(ctypes.Structure):
+    """`struct sigevent`, 64 bytes."""
+
+    _fields_ = (
+        ("value", ctypes.c_void_p),
+        ("signo", ctypes.c_int),
+        ("notify", ctypes.c_int),
+        ("_", ctypes.c_char * 48),
+    )
+
+
+class _TimerSpec(ctypes.Structure):
+    """`struct itimerspec`."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_long) for name in ("every_s", "every_ns", "first_s", "first_ns")
+    )
+
+
+class KillTimer:
+    """A timer that kills its own process, also a stopped one or one in a frozen control group.
+
+    SIGALRM would wait until the process is continued; SIGKILL does not. Only the freezer of control
+    groups version 1 also holds back SIGKILL until it thaws the group
+    (cgroup-v1/freezer-subsystem.rst).
+    """
+
+    def __init__(self) -> None:
+        """Create it, not running.
+
+        Raises:
+            OSError: The kernel has no more timers for this user.
+        """
+        self._library = timer_library()
+        self._id = ctypes.c_void_p()
+        event = _SignalEvent(signo=signal.SIGKILL, notify=0)
+        created = self._library.timer_create(
+            time.CLOCK_MONOTONIC, ctypes.byref(event), ctypes.byref(self._id)
+        )
+        _require(created)
+
+    def start(self, seconds: int) -> None:
+        """Kill this process in so many seconds.
+
+        Raises:
+            OSError: As errno says.
+        """
+        times = _TimerSpec(first_s=seconds)
+        _require(self._library.timer_settime(self._id, 0, ctypes.byref(times), None))
+
+    def stop(self) -> None:
+        """Do not kill it; a time of 0 disarms a timer.
+
+        Raises:
+            OSError: As errno says.
+        """
+        self.start(0)
+
+
+def timer_library() -> Any:
+    """The library that has the functions of timers."""
+    library = ctypes.CDLL(None, use_errno=True)
+    # Before glibc 2.34 these functions are in a library of their own.
+    return (
+        library if hasattr(library, "timer_create") else ctypes.CDLL("librt.so.1", use_errno=True)
+    )
+
+
+def _require(result: int) -> None:
+    if result:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
 
 
 atexit.register(forget)

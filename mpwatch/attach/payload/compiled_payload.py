@@ -25,7 +25,7 @@ directory is accepted only if it belongs to the user of the process and is close
 the payload only if it is a regular file of that user, opened within that directory without
 following links. Both are checked on open descriptors, so names cannot be swapped between check and
 use. Other users than root can therefore not supply any part of the code. It runs on a thread of its
-own (`native_call`), or on the main thread by `sys.remote_exec`, in a namespace of its own.
+own (`native_call`), in a namespace of its own.
 """
 
 from __future__ import annotations
@@ -44,7 +44,6 @@ import mpwatch
 from mpwatch.hook import strip_docs, wire
 
 PAYLOAD_NAME = "payload"
-SCRIPT_NAME = "bootstrap.py"
 MAX_PAYLOAD_BYTES = 4 << 20
 
 _BOOTSTRAP = """\
@@ -83,15 +82,6 @@ def bootstrap_text(directory: str, pid: int) -> bytes:
     """
     filled = _BOOTSTRAP % {"path": directory, "pid": pid, "most": MAX_PAYLOAD_BYTES}
     return filled.encode("ascii")
-
-
-def bootstrap_script(directory: str, pid: int) -> bytes:
-    """The same as a file for `sys.remote_exec`, which runs it on the main thread.
-
-    It only starts a thread for the rest, and adds no name to `__main__`.
-    """
-    inner = f"try:exec({bootstrap_text(directory, pid).decode()!r},{{}})\nexcept BaseException:pass"
-    return f"__import__('_thread').start_new_thread(exec,({inner!r},{{}}))\n".encode()
 
 
 def installed() -> str:

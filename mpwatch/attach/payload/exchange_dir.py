@@ -160,12 +160,7 @@ def create(target: Target, runtime: str, payload: bytes, proc: str = "/proc") ->
         Refused: The directory is not safe or not writable.
     """
     name = name_for(target)
-    contents = {
-        compiled_payload.PAYLOAD_NAME: payload,
-        compiled_payload.SCRIPT_NAME: compiled_payload.bootstrap_script(
-            f"{runtime}/{name}", target.pid_inside
-        ),
-    }
+    contents = {compiled_payload.PAYLOAD_NAME: payload}
     try:
         with opened_runtime(target, runtime, proc) as parent:
             if _is_time_to_sweep(parent):

@@ -195,8 +195,10 @@ def answer(folder: int, result: dict[str, Any]) -> None:
     """Write the answer so that it appears at once and whole; tidy up if no observer waits.
 
     Where it cannot be written (a full disk) the observer learns from `native_call` that the call
-    is over.
+    is over. To a frozen disk nothing is written: a process that waits for that could not end.
     """
+    if _is_frozen(folder):
+        return
     names = posix.listdir(folder)
     if result["state"] in ("loaded", "unloaded") and "unattended" in names:
         for name in names:
@@ -216,6 +218,17 @@ def answer(folder: int, result: dict[str, Any]) -> None:
     finally:
         posix.close(file)
     posix.rename(".result", "result", src_dir_fd=folder, dst_dir_fd=folder)
+
+
+def _is_frozen(folder: int) -> bool:
+    """Whether the directory is on a frozen disk, as far as the hook that was loaded can tell."""
+    package = sys.modules.get("_mpwatch_hook")
+    session = package and package.current()
+    runtime_dir: Any = sys.modules.get(f"{getattr(package, '__name__', '')}.transport.runtime_dir")
+    if session is None or not hasattr(runtime_dir, "is_frozen"):
+        return False
+    above = posix.readlink(f"/proc/self/fd/{folder}").rpartition("/")[0]
+    return bool(runtime_dir.is_frozen(session.system, above, session.identity.stem))
 
 
 def as_json(result: dict[str, Any]) -> bytes:

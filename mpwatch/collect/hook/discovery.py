@@ -20,9 +20,12 @@ import re
 import socket
 import stat as modes
 import struct
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
+from mpwatch.collect.hook import decode
 from mpwatch.collect.process import procfs
 from mpwatch.collect.process.procfs import DELETED
 from mpwatch.hook import wire
@@ -94,6 +97,33 @@ def connect(sample: ProcSample, proc: str = "/proc", *, thorough: bool = True) -
         if client is not None:
             return client
     raise NoHook(reason or (_isolated(sample, proc) if thorough else "") or NO_HOOK)
+
+
+def read_frame(client: socket.socket, kind: int, within_s: float) -> dict[str, Any] | None:
+    """The next frame of a kind, as its JSON object, cleaned.
+
+    Returns:
+        `None` after the timeout, if the peer has closed, or if it sent something else than frames.
+    """
+    deadline_s = time.monotonic() + within_s
+    buffer = bytearray()
+    while (left_s := deadline_s - time.monotonic()) > 0:
+        client.settimeout(left_s)
+        try:
+            chunk = client.recv(1 << 16)
+        except OSError:
+            return None
+        if not chunk:
+            return None
+        buffer += chunk
+        try:
+            while (found := decode.frame(buffer)) is not None:
+                if found[0] == kind:
+                    return decode.parse_object(found[1])
+                del buffer[: found[2]]
+        except ValueError:
+            return None
+    return None
 
 
 def _isolated(sample: ProcSample, proc: str) -> str:

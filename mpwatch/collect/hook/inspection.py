@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import select
-import socket
 import time
 from typing import Any
 
-from mpwatch.collect.hook import decode, discovery
+from mpwatch.collect.hook import discovery
 from mpwatch.collect.hook.discovery import NoHook
 from mpwatch.collect.process import procfs
 from mpwatch.collect.process.identify import uid_inside
@@ -32,7 +30,8 @@ def hook_checks(process: ProcessId, proc: str = "/proc") -> tuple[Check, ...]:
     hello: dict[str, Any] | None = None
     none: NoHook | None = None
     try:
-        hello = _hello(sample, proc)
+        with discovery.connect(sample, proc) as client:
+            hello = discovery.read_frame(client, wire.HELLO, HELLO_WITHIN_S)
     except NoHook as refusal:
         none = refusal
     return (_said(process, hello, none), _patched(hello), *_outside(sample, proc))
@@ -147,35 +146,6 @@ def _listed(name: str, found: list[str], meaning: str) -> Check:
         return Check(name, "ok", "none", "No part of a hook was found.")
     shown = ", ".join(clean(each, 200) for each in found[:_SHOWN])
     return Check(name, "ok", f"{len(found)}", f"{meaning} {shown}")
-
-
-def _hello(sample: ProcSample, proc: str) -> dict[str, Any] | None:
-    """The hello of the hook; `None` if it does not arrive in time.
-
-    Raises:
-        NoHook: There is none.
-    """
-    with discovery.connect(sample, proc) as client:
-        deadline_s = time.monotonic() + HELLO_WITHIN_S
-        buffer = b""
-        while (left_s := deadline_s - time.monotonic()) > 0:
-            if not select.select([client], [], [], left_s)[0] or not (chunk := _received(client)):
-                return None
-            buffer += chunk
-            try:
-                found = decode.frame(buffer)
-                if found is not None:
-                    return decode.parse_object(found[1]) if found[0] == wire.HELLO else None
-            except ValueError:
-                return None
-    return None
-
-
-def _received(client: socket.socket) -> bytes:
-    try:
-        return client.recv(65536)
-    except OSError:
-        return b""
 
 
 def _list(value: object) -> list[object]:

@@ -1,4 +1,4 @@
-"""Kinds of process exits: normal, shutdown, crash, kill."""
+"""How processes have exited: normally, by a shutdown, a crash or a kill, alone or with another."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import WORK_ROLES, called, family_head
 from mpwatch.diagnose.analysis.stack_patterns import main_thread, user_frame
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
+from mpwatch.diagnose.known_errors import place_of
 from mpwatch.model.history import Series
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import LogEntry, Process, Snapshot
@@ -30,6 +31,10 @@ TOGETHER_S = 3.0
 """Exits this close together are one event, though they may appear in two samples."""
 PARENT_NOTICES_S = 12.0
 """A DataLoader checks its workers every 5 s, and takes some seconds more to fail."""
+EXCEPTIONS_SHOWN = 4
+"""The last exceptions of a job, of each process and type one."""
+WORDS_LIMIT = 200
+"""Characters: an exception of a DataLoader repeats the whole traceback of its worker."""
 NEAR_LIMIT = 0.9
 """Part of a control group's memory limit from which a SIGKILL is put down to the kernel."""
 
@@ -257,3 +262,37 @@ def oom_kills(index: Index) -> float | None:
 def _risen_by(series: Series) -> float:
     """How much a counter grew while it was watched."""
     return series[-1].value - series[0].value if series else 0.0
+
+
+def failed_processes(snapshot: Snapshot) -> tuple[Process, ...]:
+    """The root process of a job that has failed, then its other processes that have failed.
+
+    Empty while the root process runs and after it has exited with 0: findings report children that
+    fail in a running job.
+    """
+    root = snapshot.get(snapshot.root)
+    if root is None or not _has_failed(root):
+        return ()
+    return (root, *(p for p in snapshot.processes if p is not root and _has_failed(p)))
+
+
+def last_exceptions(snapshot: Snapshot) -> Iterator[tuple[LogEntry, str, str]]:
+    """The last exceptions of a failed job: log entry, text, and the line that raised it."""
+    if not failed_processes(snapshot):
+        return
+    latest: dict[tuple[object, object], LogEntry] = {}
+    for entry in snapshot.log:
+        if entry.kind in ("exception", "thread-died"):
+            # One error is reported by each wrapper that it passes through.
+            key = (entry.process, entry.details.get("type"))
+            latest.pop(key, None)
+            latest[key] = entry
+    for entry in list(latest.values())[-EXCEPTIONS_SHOWN:]:
+        is_long = len(entry.words) > WORDS_LIMIT
+        words = f"{entry.words[: WORDS_LIMIT - 1]}…" if is_long else entry.words
+        yield entry, words, place_of(entry.details) or ""
+
+
+def _has_failed(process: Process) -> bool:
+    """Whether it has ended, and not with exit code 0; an unknown exit status counts as failed."""
+    return process.ended is not None and process.ended.exit_code != 0

@@ -44,6 +44,8 @@ DROP_SHARE = 0.25
 
 CRITICAL_WITHIN_S = 60.0
 WARNING_WITHIN_S = 15 * 60.0
+SEEN_PART = 0.1
+"""A growth is believed to go on for ten times what was seen of it."""
 INFO_WITHIN_S = 2 * 3600.0
 
 
@@ -484,13 +486,19 @@ def memory_room(snapshot: Snapshot) -> MemoryRoom | None:
     return MemoryRoom(host.memory_available_bytes, host.memory_total_bytes, "the machine's memory")
 
 
-def severity_of_growth(room: MemoryRoom | None, per_s: float) -> tuple[Severity, float | None]:
-    """How bad a growth is and when it uses up the room; a distant end is not predicted."""
+def severity_of_growth(
+    room: MemoryRoom | None, per_s: float, gained_bytes: float
+) -> tuple[Severity, float | None]:
+    """How bad a growth is and when it uses up the room; a distant end is not predicted.
+
+    A cache that fills up grows as fast as a leak, and ends. So it is no warning before
+    `gained_bytes`, what was seen of it, is a part of the room, unless that is used up in a minute.
+    """
     if room is None or per_s <= 0:
         return Severity.INFO, None
     eta_s = room.free_bytes / per_s
     if eta_s <= CRITICAL_WITHIN_S:
         return Severity.CRITICAL, eta_s
-    if eta_s <= WARNING_WITHIN_S:
+    if eta_s <= WARNING_WITHIN_S and gained_bytes >= SEEN_PART * room.free_bytes:
         return Severity.WARNING, eta_s
     return Severity.INFO, eta_s if eta_s <= 24 * 3600 else None

@@ -14,6 +14,9 @@ STALLED_S = 8.0
 """A process without progress for this long is stalled. Longer than a DataLoader's polls of 5 s."""
 STUCK_S = 6.0
 """So long is enough where the stacks already show a wait that nothing ends."""
+CERTAIN_S = 3.0
+"""Enough where the call shows a wait without timeout that no thread of the process can end, or
+where no process can end the wait of the last one of a chain."""
 TICK_S = 0.02
 """CPU time between two readings that counts as progress: a poll costs less."""
 IDLE_SHARE = 0.03

@@ -115,6 +115,11 @@ def working_share(index: Index, process: Process) -> float:
     return sum(each.share for each in shares(index, process) if is_work(each.activity))
 
 
+def is_computing(activity: Activity) -> bool:
+    """Whether an activity is computing that may allocate, past the imports of the start."""
+    return activity.kind in RUNNING_KINDS and activity.what != IMPORTS
+
+
 def is_work(activity: Activity) -> bool:
     """Whether an activity is the program's own work, and no wait for another process."""
     return (
@@ -338,16 +343,23 @@ FASTER_LIMIT = 50.0
 """As `MOST_SHARE`."""
 
 
-def work_place(index: Index, processes: Iterable[Process]) -> Place | None:
+def work_place(
+    index: Index, processes: Iterable[Process], is_counted: Test = is_work
+) -> Place | None:
     """Where some processes did most of their work; `None` where lines are hardly known.
 
     Time in which they waited for a free core has no line.
+
+    Args:
+        index: The snapshot.
+        processes: The processes.
+        is_counted: Which activities count.
     """
     lines: defaultdict[tuple[str, str, str], float] = defaultdict(float)
     work = 0.0
     for process in processes:
         for each in shares(index, process):
-            if not is_work(each.activity) or each.activity == NO_CORE:
+            if not is_counted(each.activity) or each.activity == NO_CORE:
                 continue
             work += each.share
             if each.activity.place:

@@ -92,6 +92,30 @@ def endless_loop(index: Index, frames: Sequence[Frame]) -> tuple[Frame, Statemen
     return None
 
 
+_CACHED = re.compile(r"^if (?:.+ )?in ([\w.]+): return \1\b")
+"""`if key in self.items: return self.items[key]`."""
+
+
+def cache_miss(index: Index, frames: Sequence[Frame]) -> tuple[Frame, Statement] | None:
+    """The innermost line that is reached where a cache has no entry, and the look-up before it."""
+    for frame in own_frames(frames):
+        line = source_of(index, frame) if not is_library(frame) else None
+        for statement in line.after if line is not None else ():
+            if _CACHED.search(statement.text):
+                return frame, statement
+    return None
+
+
+def loop_around(index: Index, frames: Sequence[Frame]) -> tuple[Frame, Statement] | None:
+    """The innermost loop that the program's own code is in, and the frame that is in it."""
+    for frame in own_frames(frames):
+        line = source_of(index, frame) if not is_library(frame) else None
+        for statement in reversed(line.within if line is not None else ()):
+            if statement.text.startswith(("for ", "async for ", "while ")):
+                return frame, statement
+    return None
+
+
 def loop_ends(index: Index, frame: Frame) -> str:
     """The conditions by which the loop around a frame ends early; empty if none is known.
 

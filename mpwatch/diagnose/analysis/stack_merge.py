@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from mpwatch.describe.frames import frame_words, own_frames
+from mpwatch.describe.processes import ROLE_PLURALS
 from mpwatch.diagnose.analysis.stack_patterns import (
     Shape,
     collective_of,
@@ -16,11 +17,13 @@ from mpwatch.diagnose.analysis.stack_patterns import (
 )
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame
-from mpwatch.model.snapshot import Process
+from mpwatch.model.snapshot import Process, Snapshot
 
 OUTLIER_SHARE = 0.25
 """A group smaller than this part of all processes is an outlier."""
 NAMES_SHOWN = 6
+MERGED_FROM = 3
+"""Main threads of fewer processes than this are not worth merging."""
 
 _SHAPE_WORDS: Mapping[Shape, str] = {
     "worker-idle": "wait for work in Queue.get",
@@ -114,6 +117,14 @@ def merge(processes: Iterable[Process]) -> MergedStacks:
     ]
     groups.sort(key=lambda group: (-len(group.processes), group.processes[0]))
     return MergedStacks(total, tuple(groups))
+
+
+def merged_stacks(snapshot: Snapshot) -> Iterator[tuple[str, MergedStacks]]:
+    """The main threads of the processes of each role by equal stacks, below the role's name."""
+    for role, name in ROLE_PLURALS.items():
+        merged = merge(process for process in snapshot.living() if process.role == role)
+        if merged.total >= MERGED_FROM:
+            yield name, merged
 
 
 def _words(frames: Sequence[Frame]) -> str:

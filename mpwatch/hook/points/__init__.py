@@ -13,16 +13,14 @@ import sys
 from ..lifecycle import fork
 from ..lifecycle.patcher import Point, attribute
 from . import (
-    collectives,
     cuda,
+    distributed,
     exits,
     loader,
     locks,
-    pickling,
     pools,
     processes,
     queues,
-    rendezvous,
     sharing,
 )
 
@@ -32,7 +30,7 @@ _QUEUES = "multiprocessing.queues"
 _STORAGE = "torch.storage"
 _REDUCTIONS = sharing.REDUCTIONS
 _LOADER = "torch.utils.data.dataloader"
-_ITERATOR = "_MultiProcessingDataLoaderIter"
+_ITERATOR = loader.ITERATOR
 _FETCH = "torch.utils.data._utils.fetch"
 
 # fmt: off
@@ -41,13 +39,15 @@ TABLE = (
     # Point(name, module, how, since): `attribute(path, wrap)` replaces one attribute of the module
     # by what `wrap` returns; any other function does something else once the module is imported.
 
-    # processes.py: records PROCESS_START, PROCESS_JOIN; notes birth, exception
+    # processes.py: records PROCESS_START, PROCESS_JOIN; notes birth, exception, unpicklable,
+    # many-storages
     Point("handed models", _PROCESS, processes.stop_model_checks),
     Point("Process.start", _PROCESS, attribute("BaseProcess.start", processes.wrap_start)),
     Point("Process.join", _PROCESS, attribute("BaseProcess.join", processes.wrap_join)),
     Point("get_preparation_data", "multiprocessing.spawn",
           attribute("get_preparation_data", processes.wrap_get_preparation_data)),
     Point("start method", "multiprocessing.context", processes.watch_start_method),
+    Point("reduction.dump", "multiprocessing.reduction", attribute("dump", processes.wrap_dump)),
 
     # exits.py: notes exit, kill, thread-died, exception
     Point("Process.run", _PROCESS, attribute("BaseProcess.run", exits.wrap_run)),
@@ -87,9 +87,6 @@ TABLE = (
     Point("thread pool tasks", "concurrent.futures._base",
           attribute("Future.set_exception", pools.wrap_set_exception)),
 
-    # pickling.py: notes unpicklable, many-storages
-    Point("reduction.dump", "multiprocessing.reduction", attribute("dump", pickling.wrap_dump)),
-
     # sharing.py: records SHARE, REBUILD, CUDA_SHARE, CUDA_REBUILD, CACHE_SWEEP; notes
     # ticket-failed; gauges shared_cache, sharer, sharer_tickets
     Point("_new_shared", _STORAGE,
@@ -128,11 +125,9 @@ TABLE = (
     Point("cuda allocator gauge", "torch.cuda", cuda.add_allocator_gauge),
     Point("_share_cuda_", _STORAGE, cuda.count_sends),
 
-    # rendezvous.py: notes exception; gauges rendezvous
-    Point("rendezvous store", "torch.distributed.rendezvous", rendezvous.install),
-
-    # collectives.py: gauges collectives
-    Point("process groups", "torch.distributed.distributed_c10d", collectives.install),
+    # distributed.py: notes exception; gauges rendezvous, collectives
+    Point("rendezvous store", "torch.distributed.rendezvous", distributed.watch_stores),
+    Point("process groups", "torch.distributed.distributed_c10d", distributed.follow_groups),
 
     # lifecycle/fork.py: ends the hook's thread before a call and starts it again afterwards
     *(Point(f"os.{name}", "os", attribute(name, fork.wrap_single_threaded), "3.12")

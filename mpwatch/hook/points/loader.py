@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 FIRST_BATCHES = 2
 """Number of batches of each worker that `checks.iterable_samples` compares."""
-_ITERATOR = "_MultiProcessingDataLoaderIter"
+ITERATOR = "_MultiProcessingDataLoaderIter"
 
 
 def begin(session: Context, reading: LoaderState, iterator: Any) -> None:
@@ -69,7 +69,7 @@ def wrap_try_get_data_if_waiting(module: ModuleType, session: Context) -> Undo:
     """Observe iterators that are already waiting in an unwrapped `_next_data`."""
     if not any(_is_in_next_data(frame) for frame in sys._current_frames().values()):
         return nothing_to_undo
-    return attribute(f"{_ITERATOR}._try_get_data", _wrap_try_get_data)(module, session)
+    return attribute(f"{ITERATOR}._try_get_data", _wrap_try_get_data)(module, session)
 
 
 def _is_in_next_data(frame: Any) -> bool:

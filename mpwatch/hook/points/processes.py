@@ -1,17 +1,19 @@
-"""Starts and joins of processes by multiprocessing, and how the hook is loaded in spawned ones.
+"""Starts and joins of processes by multiprocessing: the start method, and what children are given.
 
-Also the default start method, and where it was fixed before a call tries to change it.
+A spawned child is given the hook. What is pickled for it is examined: why an object does not
+pickle, and which part of it holds many storages.
 """
 
 from __future__ import annotations
 
 import functools
 import os
+import pickle
 import sys
 
-from .. import wire
+from .. import checks, wire
 from ..safe import foreign_exceptions
-from ..safe.exact import attributes, full_name, in_class, is_a, text
+from ..safe.exact import attributes, class_name, full_name, in_class, is_a, text
 from ..state.call_sites import place_here
 
 try:
@@ -36,6 +38,8 @@ METHODS = {"fork": 1, "spawn": 2, "forkserver": 3}
 """`aux` of PROCESS_START."""
 _WORKER_ID, _RESULT_QUEUE = 10, 3
 """Positions in the arguments of `_worker_loop`, torch 2.1 to 2.15."""
+MANY = 200
+"""Storages in one object that are searched for: forkserver fails at 252, each is a mapping."""
 
 
 def start_method() -> str | None:
@@ -261,6 +265,71 @@ def _default() -> str:
 
 def _directory() -> str:
     return os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def wrap_dump(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
+    """Note an object that does not pickle, and one that holds many storages."""
+    here, many = session.here, ManyStorages(session)
+
+    def dump(thing: Any, *args: Any, **kwargs: Any) -> Any:
+        own = here.own
+        own.shares, own.storages_path = 0, None
+        try:
+            result = original(thing, *args, **kwargs)
+        except BaseException as error:
+            _note_unpicklable(session, thing, error)
+            many.find(thing)
+            foreign_exceptions.unframe(error)
+            raise
+        many.find(thing)
+        return result
+
+    return dump
+
+
+def _note_unpicklable(session: Context, thing: Any, error: BaseException) -> None:
+    """Note which part of an object could not be pickled; never raises."""
+    if not any(is_a(error, kind) for kind in (pickle.PicklingError, TypeError, AttributeError)):
+        return
+    try:
+        text = foreign_exceptions.text_of(error)
+        session.note(
+            "unpicklable",
+            path=checks.load("unpicklable").path_to_unpicklable(thing, text),
+            object=class_name(type(thing)),
+            type=class_name(type(error)),
+            text=text,
+        )
+    except Exception as failure:
+        if not foreign_exceptions.is_ours(failure):
+            raise
+
+
+class ManyStorages:
+    """Notes which part of an object holds many storages that were shared for a new process."""
+
+    __slots__ = ("_known", "_session")
+
+    def __init__(self, session: Context) -> None:
+        self._session = session
+        self._known: tuple[str, int, str] | None = None
+
+    def find(self, thing: Any) -> None:
+        """Find the part that holds them if they are many; equal objects are noted once."""
+        own = self._session.here.own
+        if own.shares < MANY:
+            return
+        kind, shared = class_name(type(thing)), own.shares
+        try:
+            if self._known is None or self._known[:2] != (kind, shared):
+                self._known = kind, shared, checks.load("object_walk").heaviest(thing)[0]
+                self._session.note(
+                    "many-storages", path=self._known[2], object=kind, storages=shared
+                )
+            own.storages_path = self._known[2]
+        except Exception as error:
+            if not foreign_exceptions.is_ours(error):
+                raise
 
 
 def stop_model_checks(module: ModuleType, session: Context) -> Undo:

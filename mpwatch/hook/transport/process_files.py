@@ -1,7 +1,8 @@
 """The files of one process in the runtime directory: ring, copy of the ring, notes.
 
-On a disk each access may block, so there only the hook's thread accesses them. The copy is that of
-a ring in a memfd: it outlives the process also without an observer.
+On a disk each access may block, so there only the hook's thread accesses them. While the disk is
+frozen it writes nothing: then the files of a process that exits stay, and a later process removes
+them. The copy is that of a ring in a memfd: it outlives the process also without an observer.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import os
 
 from .. import wire
 from ..safe import foreign_exceptions
-from . import runtime_dir
+from . import frozen, runtime_dir
 from .runtime_dir import StaleFiles
 
 TYPE_CHECKING = False
@@ -179,6 +180,7 @@ class Files:
 
     __slots__ = (
         "_identity",
+        "_link",
         "_notes",
         "_problems",
         "_system",
@@ -200,6 +202,8 @@ class Files:
         self.ring = ring
         self.copy = RingCopy(system)
         self.sweeper = StaleFiles(system)
+        self._link: str | None = None
+        """On a disk, the link that shows whether that is frozen."""
         self.is_on_disk = False
         """The runtime directory may be on a disk."""
         self.is_saving = self.is_ending = False
@@ -208,6 +212,7 @@ class Files:
     def restart(self) -> None:
         """Forget the files: this is a forked child, and they belong to its parent."""
         self.copy.restart()
+        self._link = None
         self.is_on_disk = self.is_saving = self.is_ending = False
         self.sweeper.restart()
 
@@ -219,13 +224,18 @@ class Files:
             may_block: Whether directories on disks may be accessed.
 
         Returns:
-            Whether that was tried; where it may block, the ring is in memory until it is.
+            Whether that was tried; where it may block, or the disk is frozen, the ring is in memory
+            until it is.
         """
         try:
-            directory, problem = runtime_dir.find_directory(self._system, os.environ, may_block)
+            parent = wire.stem(*self._identity.origin()[:2]) if may_block else ""
+            directory, problem = runtime_dir.find_directory(
+                self._system, os.environ, may_block, parent
+            )
         except runtime_dir.MightBlock:
-            self.is_on_disk = True
-            self._open_ring_in_memory()
+            if not self.is_on_disk:
+                self.is_on_disk = True
+                self._open_ring_in_memory()
             return False
         if problem:
             self._problems.append(problem)
@@ -235,13 +245,19 @@ class Files:
 
     def work(self, is_stopping: Callable[[], bool]) -> None:
         """Write what is due, and remove files of dead processes; on the hook's thread."""
+        if self.is_frozen():
+            return
         self._notes.write_pending()
         self.copy.save_if_due(self.ring)
-        self.sweeper.work(is_stopping)
+        self.sweeper.work(lambda: is_stopping() or self.is_frozen())
+
+    def is_frozen(self) -> bool:
+        """Whether the files are on a disk that takes no writes now; never blocks."""
+        return self._link is not None and bool(frozen.is_frozen(self._system, self._link))
 
     def finish(self, is_crashed: bool) -> None:
         """On the thread, before it ends: do its tasks, which may block."""
-        if self.is_saving or self.is_ending:
+        if (self.is_saving or self.is_ending) and not self.is_frozen():
             self.is_saving = False
             self._notes.write_pending()
             if self.is_ending:
@@ -251,12 +267,16 @@ class Files:
 
     def remove(self, is_crashed: bool) -> None:
         """Unlink ring and notes, or keep them for `mpwatch autopsy` after a crash."""
-        if is_crashed:
+        if self.is_frozen():
+            pass  # they stay as they are
+        elif is_crashed:
             self.copy.save(self.ring)
         else:
             runtime_dir.remove(self._system, self.ring.path)
             runtime_dir.remove(self._system, self.copy.path)
             runtime_dir.remove(self._system, self._notes.path)
+        if not self.is_frozen():
+            runtime_dir.remove(self._system, self._link)
         self._notes.path = self.copy.path = None
 
     def _open_in(self, directory: str, listen: Callable[[str], None]) -> None:
@@ -264,8 +284,9 @@ class Files:
         stem = f"{directory}/{self._identity.stem}"
         path = stem + wire.RING_SUFFIX
         runtime_dir.remove(self._system, path)
-        device = runtime_dir.memory_device(self._system, directory)
-        if device is None or not self._open_ring_file(path, device):
+        kind, device = runtime_dir.mount_of(self._system, directory)
+        is_in_memory = kind in runtime_dir.IN_MEMORY
+        if not is_in_memory or not self._open_ring_file(path, device):
             if not self.ring.is_memory:
                 self._open_ring_in_memory()
             self.copy.path = path
@@ -277,8 +298,11 @@ class Files:
                 raise
             self._problems.append(f"socket: {error.strerror or error}")
         self._notes.save(stem + wire.NOTES_SUFFIX, is_deferred=self.is_on_disk)
-        self.sweeper.directory, self.sweeper.may_block = directory, device is None
+        self.sweeper.directory, self.sweeper.may_block = directory, not is_in_memory
         self.sweeper.begin_as(self._identity.started_by, self._identity.pid)
+        if self.is_on_disk:
+            self._link = stem + wire.CHECK_SUFFIX
+            frozen.prepare(self._system, self._link, kind)
 
     def _open_ring_file(self, path: str, device: int) -> bool:
         """Put the ring into a file on a file system in memory; `False` if that failed."""

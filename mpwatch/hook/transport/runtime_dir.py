@@ -15,6 +15,7 @@ import sys
 
 from .. import wire
 from ..safe import foreign_exceptions
+from . import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 _SUN_PATH = 107
 """Bytes of a socket's path on Linux, the final zero aside."""
 _LONGEST_NAME = len("/4194304-999999999999.sock")  # three hundred years of ticks
-_IN_MEMORY = (b"tmpfs", b"ramfs")
+IN_MEMORY = (b"tmpfs", b"ramfs")
 _MOUNTS_BYTES = 4 << 20
 """Limit for the mount table; a machine with containers has some hundred mounts of 200 bytes."""
 KEEP_DEAD_S = 24 * 3600
@@ -36,15 +37,16 @@ KEEP_DEAD_BYTES = 64 << 20
 SWEEP_EVERY = 64
 """One fork in this many, and one spawned child in this many, begins a search."""
 _AF_UNIX, _SOCK_STREAM = 1, 1
-_SUFFIXES = (wire.SOCKET_SUFFIX, wire.RING_SUFFIX, wire.NOTES_SUFFIX)
+_NOT_KEPT = (wire.SOCKET_SUFFIX, wire.CHECK_SUFFIX)
+_SUFFIXES = (*_NOT_KEPT, wire.RING_SUFFIX, wire.NOTES_SUFFIX)
 
 
 class MightBlock(Exception):
-    """The directory is not in memory, so only the hook's thread may access it."""
+    """The directory is not in memory, so only the hook's thread may access it, or it is frozen."""
 
 
 def find_directory(
-    system: System, environ: Mapping[str, str], may_block: bool = True
+    system: System, environ: Mapping[str, str], may_block: bool = True, parent: str = ""
 ) -> tuple[str | None, str]:
     """Find or make the directory for this user's hooks.
 
@@ -52,18 +54,21 @@ def find_directory(
         system: The operating system.
         environ: The environment of this process.
         may_block: Whether directories on disks may be accessed: not on the program's threads, which
-            would wait while that file system is frozen or its server does not answer.
+            would wait while that file system is slow or its server does not answer.
+        parent: The stem of the files of the parent process, see `is_frozen`.
 
     Returns:
         The directory or `None`, and why earlier candidates could not be used.
 
     Raises:
-        MightBlock: The next candidate is on a disk.
+        MightBlock: The next candidate is on a disk, which may not be accessed or is frozen.
     """
     problems: list[str] = []
     uid = system.os.getuid()
     for path in wire.runtime_candidates(uid, environ.get("XDG_RUNTIME_DIR")):
-        if not may_block and memory_device(system, path) is None:
+        if memory_device(system, path) is None and (
+            not may_block or is_frozen(system, path, parent)
+        ):
             raise MightBlock(path)
         try:
             problem = _refuse(system, path, uid)
@@ -77,8 +82,31 @@ def find_directory(
     return None, "; ".join(problems)
 
 
+def is_frozen(system: System, directory: str, stem: str) -> bool:
+    """Whether a directory, or the one in which it is to be made, takes no writes now.
+
+    Never blocks; `False` also where that is not known.
+
+    Args:
+        system: The operating system.
+        directory: A path.
+        stem: The stem of the files of a process that may have prepared a link in there.
+    """
+    by_link = frozen.is_frozen(system, f"{directory}/{stem}{wire.CHECK_SUFFIX}")
+    if by_link is not None:
+        return by_link
+    kind, _ = mount_of(system, directory)
+    return frozen.is_directory_frozen(system, directory, kind)
+
+
 def memory_device(system: System, path: str) -> int | None:
-    """The `st_dev` of the file system in memory (tmpfs, ramfs) that a path lies on, or `None`.
+    """The `st_dev` of the file system in memory (tmpfs, ramfs) that a path lies on, or `None`."""
+    kind, device = mount_of(system, path)
+    return device if kind in IN_MEMORY else None
+
+
+def mount_of(system: System, path: str) -> tuple[bytes, int]:
+    """Type and `st_dev` of the file system that a path lies on; no type if it is not known.
 
     Python has no `statfs`, so this is read from the mount table (proc_pid_mountinfo(5)) for the
     path as it is written, without an access that could block. If a symbolic link leads elsewhere,
@@ -89,9 +117,9 @@ def memory_device(system: System, path: str) -> int | None:
     except OSError as error:
         if not foreign_exceptions.is_ours(error):
             raise
-        return None
+        return b"", 0
     wanted = os.fsencode(path)
-    longest, device = 0, None
+    longest, kind, device = 0, b"", 0
     for line in table.splitlines():
         fields = line.split(b" ")
         # Optional fields end with "-"; the type of the file system follows.
@@ -105,8 +133,8 @@ def memory_device(system: System, path: str) -> int | None:
         longest = len(point)
         kind = fields[fields.index(b"-", 6) + 1]
         major, _, minor = fields[2].partition(b":")
-        device = system.os.makedev(int(major), int(minor)) if kind in _IN_MEMORY else None
-    return device
+        device = system.os.makedev(int(major), int(minor))
+    return kind, device
 
 
 def _unescaped(name: bytes) -> bytes:
@@ -340,7 +368,7 @@ class StaleFiles:
 
 
 def sweep(system: System, directory: str) -> Iterator[None]:
-    """Remove files of dead processes: sockets at once, rings and notes once old or too large.
+    """Remove files of dead processes: rings and notes once old or too large, others at once.
 
     The first step lists the directory.
     """
@@ -357,7 +385,7 @@ def sweep(system: System, directory: str) -> Iterator[None]:
         if owner is None or start_ticks(system, owner[0]) == owner[1]:
             continue
         path = f"{directory}/{name}"
-        if name.endswith(wire.SOCKET_SUFFIX):
+        if name.endswith(_NOT_KEPT):
             _remove_unanswered(system, path)
             continue
         try:

@@ -232,8 +232,9 @@ class Server:
         return self._run is not None and self._run.tid == self._session.system.get_native_id()
 
     def remove_socket(self) -> None:
-        """Unlink the socket."""
-        runtime_dir.remove(self._session.system, self.path)
+        """Unlink the socket; on a frozen disk it stays."""
+        if not self._session.files.is_frozen():
+            runtime_dir.remove(self._session.system, self.path)
         self.path = None
 
     def cpu_ns(self) -> int:
@@ -276,8 +277,7 @@ class Server:
         if self._listener is not None:
             self._close_listener()
             self._listener = None
-            path, self.path = self.path, None
-            runtime_dir.remove(self._session.system, path)
+            self.remove_socket()
 
     def _close_listener(self) -> None:
         """Close the listener, or only forget it if the program has reused its descriptor."""
@@ -324,8 +324,10 @@ class Server:
         """Make a new listener, after the thread that used the old one has ended.
 
         Raises:
-            OSError: No descriptor is left.
+            OSError: No descriptor is left, or the disk is frozen.
         """
+        if self._session.files.is_frozen():
+            raise BlockingIOError(errno.EAGAIN, "the disk is frozen")
         if self._listener is not None and not self._is_its_own():
             self._stop_listening()
             return
@@ -366,6 +368,11 @@ class Server:
         """Wait once for observers, then do the jobs and serve the observers."""
         poll = self._session.system.poll()
         listener = self._listener
+        if listener is None and self.is_opening:
+            self._pause(run)  # the disk is frozen
+            if not run.should_stop:
+                self._session.work()
+            return
         if listener is None or not self._is_its_own():
             run.should_stop = True
             self._stop_listening()
@@ -426,6 +433,7 @@ class Server:
         self.connections.append(connection)
 
     def _pause(self, run: Run) -> None:
+        """Sleep 0.1 s, or until the thread has to end."""
         for _ in range(20):
             if run.should_stop:
                 return

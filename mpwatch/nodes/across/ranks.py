@@ -14,7 +14,7 @@ from typing import NamedTuple
 from mpwatch.diagnose.analysis.distributed.ranks import WORKING_PERCENT
 from mpwatch.diagnose.analysis.idle_time import STALLED_S
 from mpwatch.model.units import seconds_text
-from mpwatch.nodes.head.view import NodeView
+from mpwatch.nodes.head.node import NodeView
 from mpwatch.nodes.wire.summary import IN_RAY_GET, RankRow
 
 NAMED_S = 5.0

@@ -8,7 +8,7 @@ from mpwatch.model.findings import Severity
 from mpwatch.model.units import seconds_text
 from mpwatch.nodes.across.finding import JobFinding
 from mpwatch.nodes.across.ranks import NodeRanks, PlacedRank
-from mpwatch.nodes.head.view import NodeView
+from mpwatch.nodes.head.node import NodeView
 from mpwatch.nodes.wire.summary import IN_RAY_GET, IN_RAY_TASK, IN_RAY_WAITING
 
 RULE = "ray-call-stuck"

@@ -1,6 +1,6 @@
 """The agent on a node: sends its summary each second, answers the head, ends with its input.
 
-It speaks frames over two pipes (`mpwatch.nodes.wire.framing`), opens no port, writes no file, and
+It speaks frames over two pipes (`mpwatch.nodes.wire.messages`), opens no port, writes no file, and
 injects nothing. At most one unsent message exists: while the head does not read, nothing is
 collected for it, and the next summary has the values of the time when it is made.
 """
@@ -17,16 +17,19 @@ from typing import Any, Protocol
 
 from mpwatch import __version__
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.nodes.agent.documents import node_diagnosis, node_dump
+from mpwatch.nodes.agent.documents import node_diagnosis, node_dump, node_metrics
 from mpwatch.nodes.agent.rows import Rows
 from mpwatch.nodes.agent.view_sender import POLL_S, OpenableJobs, ViewSender
-from mpwatch.nodes.metrics import node_metrics
-from mpwatch.nodes.wire.framing import HEAD_LIMIT_BYTES, PROTOCOL, FrameReader, FrameTooLong
 from mpwatch.nodes.wire.messages import (
+    CHUNK_BYTES,
+    HEAD_LIMIT_BYTES,
+    PROTOCOL,
     Answer,
     Ask,
     Close,
     Do,
+    FrameReader,
+    FrameTooLong,
     FromNode,
     Hello,
     Next,
@@ -48,7 +51,6 @@ SILENCE_S = 120.0
 A head sends a message every few seconds, so half a minute without a network ends no agent."""
 STOP_S = 2.0
 """How long the end waits for what observes the jobs."""
-_CHUNK_BYTES = 1 << 16
 
 
 class Jobs(OpenableJobs, Protocol):
@@ -163,14 +165,14 @@ class Agent:
 
     def _write(self) -> None:
         try:
-            written = os.write(self._output, self._unsent[:_CHUNK_BYTES])
+            written = os.write(self._output, self._unsent[:CHUNK_BYTES])
         except BlockingIOError:
             return
         self._unsent = self._unsent[written:]
 
     def _read(self) -> bool:
         """Read and serve requests; whether the input is still open."""
-        data = os.read(self._input, _CHUNK_BYTES)
+        data = os.read(self._input, CHUNK_BYTES)
         if not data:
             return False
         self._heard_s = self._clock()

@@ -12,6 +12,7 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
+from mpwatch.collect.job.jobs import MAPS_BYTES_LIMIT
 from mpwatch.collect.process import procfs
 from mpwatch.collect.process.procfs import PAGE_BYTES
 from mpwatch.diagnose.analysis.distributed.ranks import has_group
@@ -21,7 +22,6 @@ from mpwatch.model.snapshot import Process, Snapshot
 
 NAMES = frozenset(("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"))
 VARIABLES_LIMIT = 4096
-_MAPS_BYTES_LIMIT = 4 << 20
 _ENTRY_BYTES = 512
 _MAPPING = re.compile(rb"^([0-9a-f]+)-\S+ \S+ ([0-9a-f]+) \S+ [1-9]\d* +(/.*)$", re.M)
 _C_LIBRARY = re.compile(rb"/(?:libc[.-]|ld-musl-|libc\.musl-)[^/]*$")
@@ -57,7 +57,7 @@ def _address(pid: int, proc: str) -> int:
         _NotFound: No loaded file has it.
         OSError: A file cannot be read.
     """
-    maps = procfs.read(f"{proc}/{pid}/maps", _MAPS_BYTES_LIMIT)
+    maps = procfs.read(f"{proc}/{pid}/maps", MAPS_BYTES_LIMIT)
     exe = os.fsencode(os.readlink(f"{proc}/{pid}/exe"))
     starts: dict[bytes, list[tuple[int, int]]] = {}
     for start, offset, path in _MAPPING.findall(maps):

@@ -1,8 +1,8 @@
 """The documents of a node: its jobs as JSON, put together from those of its job roots.
 
-The keys are those of a dump or a diagnosis of one machine (`mpwatch.report.json`), but for `root`,
-in place of which there is a list `roots`: a node may run several processes of the job that have no
-common parent.
+A dump and a diagnosis have the keys of those of one machine (`mpwatch.report.json`), but for
+`root`, in place of which there is a list `roots`: a node may run several processes of the job that
+have no common parent.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.nodes.agent.rights import stackless_words
 from mpwatch.report.json import diagnose_json, snapshot_json
+from mpwatch.report.prometheus import Labels, Metric, metrics_of
 
 Document: TypeAlias = dict[str, Any]
 
@@ -44,7 +45,7 @@ EMPTY_DIAGNOSIS: Document = {
 }
 """The diagnosis of a node of which nothing is known."""
 
-IDENTITIES: Mapping[str, str] = {"segments": "id", "gpus": "index"}
+IDENTITIES: Mapping[str, str] = {"processes": "pid", "segments": "id", "gpus": "index"}
 """Lists of which two jobs of one node may have the same entry, with the key that identifies it."""
 LISTS_INSIDE: Mapping[str, tuple[str, ...]] = {
     "waits": ("chains", "edges"),
@@ -52,6 +53,9 @@ LISTS_INSIDE: Mapping[str, tuple[str, ...]] = {
     "progress": ("totals", "sources"),
 }
 """Objects of which the lists are joined."""
+_OF_HOST = ("mpwatch_shm_", "mpwatch_cgroup_", "mpwatch_host_")
+"""Beginnings of the names of metrics of which the jobs of a node have the same."""
+_LEAST = "mpwatch_finding_seconds_left"
 
 
 def node_dump(snapshots: Sequence[Snapshot], *, with_stacks: bool, unread: str = "") -> Document:
@@ -95,3 +99,31 @@ def _joined(key: str, one: Any, other: Any) -> Any:
     identity = IDENTITIES.get(key)
     known: set[Hashable] = {each[identity] for each in one} if identity else set()
     return [*one, *(each for each in other if not identity or each[identity] not in known)]
+
+
+def node_metrics(snapshots: Sequence[Snapshot]) -> Document:
+    """The metrics of all jobs of a node as a document; what has equal labels is one series."""
+    merged: dict[str, tuple[Metric, dict[Labels, float | None]]] = {}
+    for snapshot in snapshots:
+        for metric in metrics_of(snapshot):
+            series = merged.setdefault(metric.name, (metric, {}))[1]
+            for labels, value in metric.samples:
+                before = series.get(labels)
+                series[labels] = value if before is None else _sum(metric.name, before, value)
+    metrics = [
+        {
+            "name": name,
+            "help": metric.help,
+            "kind": metric.kind,
+            "samples": [[list(map(list, labels)), value] for labels, value in series.items()],
+        }
+        for name, (metric, series) in merged.items()
+    ]
+    return {"metrics": metrics}
+
+
+def _sum(name: str, before: float, value: float | None) -> float:
+    """One value of two jobs of a node."""
+    if value is None or name.startswith(_OF_HOST):
+        return before
+    return min(before, value) if name == _LEAST else before + value

@@ -21,6 +21,7 @@ from mpwatch.diagnose.analysis.distributed.ranks import (
 )
 from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.stack_merge import merged_stacks
 from mpwatch.diagnose.analysis.stack_patterns import has_stacks, main_thread
 from mpwatch.model.collectives import Recorded
 from mpwatch.model.findings import Finding, Severity
@@ -41,7 +42,6 @@ from mpwatch.nodes.wire.summary import (
     SocketRow,
     row_of,
 )
-from mpwatch.report.stack_summary import merged_stacks
 
 RANKS_LIMIT = 256
 FINDINGS_LIMIT = 20
@@ -234,7 +234,9 @@ def is_busy_ray_worker(process: Process) -> bool:
 
 def node_row(snapshots: Sequence[Snapshot], facts: Mapping[str, str], unread: str) -> NodeRow:
     """The node as a whole."""
-    living = [process for snapshot in snapshots for process in snapshot.living()]
+    # Of a job whose main process was killed, each worker may be a root with the others beside it.
+    found = {each.process: each for snapshot in snapshots for each in snapshot.living()}
+    living = list(found.values())
     if not snapshots:
         state = "no-job"
     elif all(snapshot.mode == "ended" for snapshot in snapshots):

@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from mpwatch.nodes.head.node import Keep, Node
-from mpwatch.nodes.head.view import NodeView
+from mpwatch.nodes.head.node import Keep, Node, NodeView
 from mpwatch.nodes.head.view_source import OpenedJob, Receive
 from mpwatch.nodes.launchers.launch import ChangingNodes, Launch
 from mpwatch.nodes.wire.messages import Answer, Ask, Close, Do, Next, Summary

@@ -50,9 +50,9 @@ _CANCELLED = re.compile(r"\*\*\* STEP \S+ ON \S+ CANCELLED AT \S+(?: DUE TO ([^*
 """What slurmstepd prints about a step that ends with its job, whether the job has ended by itself,
 by scancel(1) or at its time limit (seen with Slurm 22.05)."""
 _EXPIRED = re.compile(r"Slurm job \S+ has expired|Invalid job id specified")
-"""What srun prints where the job has ended before."""
+"""What srun prints where the job has ended before, and squeue once Slurm has forgotten it."""
 _SLURM_NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,252}")
-_INSTALL_KUBECTL = "https://kubernetes.io/docs/tasks/tools/"
+_INSTALL_KUBECTL = "apt-get install kubernetes-client"
 _KUBERNETES_NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
 _SELECTOR = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*=[A-Za-z0-9._-]*")
 
@@ -143,9 +143,13 @@ def _by_slurm(rest: str, agent: AgentCommand) -> list[Launch]:
             f"{job!r} is not the number of a Slurm job.", "squeue --me; mpwatch job slurm:JOBID"
         )
     srun = engine("srun", _INSTALL_SLURM)
-    found = lines_of(
-        [engine("squeue", _INSTALL_SLURM), "-h", "-j", job, "-t", "RUNNING", "-o", "%A %N"]
-    )
+    squeue = engine("squeue", _INSTALL_SLURM)
+    try:
+        found = lines_of([squeue, "-h", "-j", job, "-t", "RUNNING", "-o", "%A %N"])
+    except CannotLaunch as error:
+        if not _EXPIRED.search(str(error)):
+            raise
+        found = []
     fields = [line.split() for line in found]
     lists = [words for words in fields if len(words) == 2]
     if not lists:

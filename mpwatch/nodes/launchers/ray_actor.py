@@ -82,7 +82,7 @@ class MpwatchNode:
         """Keep the archive.
 
         Args:
-            archive: See `mpwatch.nodes.launchers.shipped`; `None` where a command is given.
+            archive: See `mpwatch.nodes.launchers.ray_helper`; `None` where a command is given.
             kind: The Python that it is for, see `kind_of_python`.
         """
         self._archive = archive

@@ -15,7 +15,7 @@ from mpwatch.model.snapshot import Playback
 from mpwatch.model.units import bytes_text, seconds_text
 from mpwatch.nodes.across.finding import JobFinding
 from mpwatch.nodes.across.ranks import PlacedRank
-from mpwatch.nodes.head.view import NodeView
+from mpwatch.nodes.head.node import NodeView
 from mpwatch.nodes.job_source import JobState
 from mpwatch.nodes.report import clock_words, node_words
 from mpwatch.tui.elements.header import clock

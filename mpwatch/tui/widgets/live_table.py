@@ -29,7 +29,7 @@ from mpwatch.tui.elements.styled_text import (
     looks_alike,
     place,
 )
-from mpwatch.tui.widgets.line_view import LineCanvas, joined
+from mpwatch.tui.widgets.line_view import LineCanvas, components, joined
 
 T = TypeVar("T")
 
@@ -55,6 +55,10 @@ class LiveTable(LineCanvas, Generic[T], can_focus=True):
     DEFAULT_CSS = """
     LiveTable { height: 1fr; overflow-x: hidden; scrollbar-size-vertical: 1; }
     """
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = components(
+        "header", "sorted", "cursor", "cursor-blurred"
+    )
 
     cursor_key: reactive[Hashable | None] = reactive(None, repaint=False)
     """The key of the row under the cursor."""

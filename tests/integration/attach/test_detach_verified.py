@@ -79,9 +79,12 @@ def test_a_hook_that_cannot_be_unloaded_is_not_reported_as_detached(start: Start
     assert eventually(lambda: detach(running.process).state == "absent")
 
 
-def test_a_thread_that_stays_after_a_successful_answer_is_named(start: Start) -> None:
+@pytest.mark.parametrize("answers", ["the hook", "the interpreter"])
+def test_a_thread_that_stays_after_a_successful_answer_is_named(start: Start, answers: str) -> None:
     """A program that renames a thread to the hook's name stands for a hook that did not leave."""
     running = start("attach_wrapped", "named")
+    if answers == "the hook":
+        assert inject(running.process, timeout_s=20).state == "ready"
     outcome = detach(running.process, timeout_s=0.3)
     assert outcome.state == "silent"
     assert f"its thread {running.line()}" in outcome.reason

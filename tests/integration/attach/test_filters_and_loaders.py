@@ -12,6 +12,7 @@ import pytest
 from mpwatch.attach import inject_tree as inject_tree_module
 from mpwatch.attach.inject import inject
 from mpwatch.attach.inject_tree import detach_tree, inject_tree
+from mpwatch.attach.plan import plan_injection
 from tests import procfs
 from tests.integration.attach.conftest import Running, Start
 from tests.integration.attach.test_kinds_of_targets import sample
@@ -58,11 +59,13 @@ def test_a_sandboxed_child_is_excluded_and_continues(
     running = start("attach_sandboxed", "filter", str(KILLED_FOR[call]))
     child = child_of(running)
     samples = [sample(running.pid, role="main"), sample(child, role="spawned")]
+    planned = plan_injection(samples).processes
     parent, sandboxed = inject_tree(samples, lambda outcome: None, timeout_s=5)
     assert parent.state == "ready", parent
     assert sandboxed.state == "absent"
     assert "sandboxed" in sandboxed.reason
     assert sandboxed.stopped_s is None
+    assert [each.reason for each in planned] == ["", sandboxed.reason]
     for _ in range(20):  # the child's lines arrive through the parent
         assert running.newest_line() == "alive"
     # A later call about the child alone still knows the root of its job, and so does one about a
@@ -84,9 +87,11 @@ def test_a_child_of_another_user_or_namespace_is_excluded(
 ) -> None:
     running = start("attach_sandboxed", how)
     samples = [sample(running.pid, role="main"), sample(child_of(running), role="spawned")]
+    planned = plan_injection(samples).processes
     parent, other = inject_tree(samples, lambda outcome: None, timeout_s=5)
     assert (parent.state, other.state) == ("ready", "absent")
     assert word in other.reason
+    assert [each.reason for each in planned] == ["", other.reason]
 
 
 def test_a_root_process_with_a_filter_of_its_own_gets_the_hook(start: Start) -> None:

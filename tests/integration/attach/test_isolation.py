@@ -371,7 +371,9 @@ def test_children_forked_by_other_threads_during_an_injection_do_not_hang(
     program: Program, preload: str
 ) -> None:
     for _ in range(5):
-        popen = program(FORKING.format(preload=preload))
+        # The warning about forks with threads imports modules itself; children forked meanwhile by
+        # another thread then hang without mpwatch as well (CPython 3.14).
+        popen = program(FORKING.format(preload=preload), sys.executable, "-W", "ignore")
         wait_for_forks(popen)
         assert inject_into(popen).state == "ready"
         wait_for_forks(popen)

@@ -15,10 +15,12 @@ import pytest
 
 from mpwatch.attach.detach import detach
 from mpwatch.attach.inject import inject
+from mpwatch.attach.native import tracer
 from mpwatch.attach.outcomes import Attached
 from mpwatch.collect.process.procfs import stat_of
 from mpwatch.model.ids import ProcessId
-from tests import interpreters
+from tests import interpreters, procfs
+from tests.procfs import eventually
 
 pytestmark = [
     pytest.mark.slow,
@@ -60,6 +62,26 @@ while True:
     attempt(plant, f"{first}.{number % 8}/attach-{pid}-{ticks}")
     attempt(os.rename, first, f"{first}.away.{number}")
     attempt(os.rename, f"{first}.{number % 8}", first)
+"""
+# Puts a directory in the place of the runtime directory as soon as that holds an injection's files.
+SWAP = """
+import importlib.util, marshal, os, sys, time
+runtime, pid, ticks, proof = sys.argv[1:]
+os.umask(0)
+text = f"import os; os.close(os.open({proof!r}, os.O_CREAT | os.O_WRONLY, 0o666))"
+evil = marshal.dumps(compile(text, "x", "exec"))
+payload = marshal.dumps({"text": text, "code": evil, "magic": importlib.util.MAGIC_NUMBER}, 2)
+first, other = f"{runtime}/mpwatch", f"{runtime}/other"
+folder = f"{other}/attach-{pid}-{ticks}"
+os.makedirs(folder, 0o777)
+for name, content in (("payload", payload), ("bootstrap.py", text.encode())):
+    with open(f"{folder}/{name}", "wb") as file: file.write(content)
+print("planted", flush=True)
+while not os.path.exists(first) or os.stat(first).st_nlink == 2: pass
+os.rename(first, f"{runtime}/away")
+os.rename(other, first)
+print("swapped", flush=True)
+time.sleep(600)
 """
 
 Start = Callable[..., subprocess.Popen[str]]
@@ -123,6 +145,34 @@ def test_a_runtime_directory_in_a_shared_folder_runs_no_code_of_other_users(
 
 
 @pytest.mark.skipif(not PYTHON, reason="needs a Python that every user can run")
+def test_files_that_are_swapped_after_they_were_written_are_not_run(
+    shared: Path, start_as: Start
+) -> None:
+    """Between the observer's look at the directory and the target's."""
+    require_unharmed_by_a_swap(start_as, VICTIM, shared, shared / "proof")
+
+
+def require_unharmed_by_a_swap(start_as: Start, uid: int, runtime: Path, proof: Path) -> None:
+    """A target that is back in the interpreter only after the swap runs nothing of the attacker."""
+    victim = start_as(uid, TARGET.replace("sleep(0.01)", "sleep(1)"), runtime=str(runtime))
+    ticks = stat_of(victim.pid).start_ticks
+    swap = start_as(ATTACKER, SWAP, str(runtime), str(victim.pid), str(ticks), str(proof))
+    inject_into(victim)
+    assert swap.stdout is not None
+    assert swap.stdout.readline() == "swapped\n"
+    # The target has come back twice: nothing of the swapped directory will run any more.
+    before = switches(victim.pid)
+    assert eventually(lambda: switches(victim.pid) >= before + 4)
+    assert not proof.exists()
+    assert victim.poll() is None
+
+
+def switches(pid: int) -> int:
+    """How often the main thread of a process has begun to wait."""
+    return int(procfs.status(pid, "voluntary_ctxt_switches"))
+
+
+@pytest.mark.skipif(not PYTHON, reason="needs a Python that every user can run")
 def test_a_program_that_changes_the_variable_at_run_time_loads_the_observers_payload(
     shared: Path, start_as: Start
 ) -> None:
@@ -143,16 +193,7 @@ def test_a_root_process_loads_nothing_from_a_runtime_directory_of_a_user(
     runtime = shared / "user"
     runtime.mkdir(mode=0o700)
     os.chown(runtime, ATTACKER, ATTACKER)
-    root = start_as(0, TARGET, runtime=str(runtime))
-    ticks = stat_of(root.pid).start_ticks
-    proof = shared / "proof"
-    start_as(ATTACKER, PLANT, str(runtime), str(root.pid), str(ticks), str(proof))
-    states = []
-    for _ in range(10):
-        states.append(inject_into(root, 0.3).state)
-        detach(ProcessId(root.pid, ticks), timeout_s=0.3)
-    assert not proof.exists()
-    assert "ready" in states, states
+    require_unharmed_by_a_swap(start_as, 0, runtime, shared / "proof")
 
 
 _started: list[str] = []
@@ -183,6 +224,7 @@ def test_the_observer_runs_no_program_for_a_target_of_another_python(
         try:
             assert popen.stdout is not None
             assert popen.stdout.readline() == "ready\n"
+            tracer.start()  # mpwatch's own process
             started_programs.clear()
             began_s = time.monotonic()
             attached = inject_into(popen)

@@ -12,9 +12,10 @@ import pytest
 
 import mpwatch
 from mpwatch.attach.detach import detach
-from mpwatch.attach.inject import inject, read_frame
+from mpwatch.attach.inject import inject
 from mpwatch.attach.target import read_target
 from mpwatch.collect.hook import decode, discovery
+from mpwatch.collect.hook.discovery import read_frame
 from mpwatch.hook import wire
 from tests.integration.attach.conftest import Running, Start
 from tests.procfs import eventually
@@ -26,7 +27,7 @@ VISIT = """
 import sys
 from mpwatch.attach.inject import inject
 from mpwatch.attach.detach import detach
-from mpwatch.attach.inject import read_frame
+from mpwatch.collect.hook.discovery import read_frame
 from mpwatch.attach.target import read_target
 from mpwatch.collect.process.procfs import stat_of
 from mpwatch.collect.hook import discovery

@@ -454,7 +454,7 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(
     (process,) = document["processes"]
     assert process["pid"] == job.pid
     assert process["would_be_injected"]
-    assert process["method"] in ("pending call", "remote_exec")
+    assert process["method"] == "pending call"
     assert document["patches"]
     assert list(runtime.iterdir()) == []
     assert hook_threads(job.pid) == 0

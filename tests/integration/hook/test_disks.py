@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -17,15 +18,24 @@ from pathlib import Path
 
 import pytest
 
+from mpwatch.attach.inject import inject
 from mpwatch.collect.hook.left_files import read_boxes
+from mpwatch.collect.process.procfs import stat_of
+from mpwatch.hook import wire
+from mpwatch.hook.safe.unpatched import System
+from mpwatch.hook.transport.process_files import SAVE_EVERY_S
+from mpwatch.hook.transport.runtime_dir import sweep
+from tests import procfs
 from tests.conftest import PROGRAMS, kill_group
 from tests.integration.hook.client import Client, wait_for_sockets
+from tests.procfs import eventually
 
 TOOLS = ("mkfs.ext4", "mount", "umount", "fsfreeze")
 TICKS = 400
 FROZEN_TICKS = 260
 """At 20 ms each: longer than the hook's thread waits between two copies of its ring."""
 THAW_S = 40.0
+EXIT_S = 20.0
 
 pytestmark = [
     pytest.mark.slow,
@@ -117,6 +127,50 @@ class Job:
         self.process.communicate()
 
 
+@contextlib.contextmanager
+def exiting_job(mode: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """A job of nine processes that exit once a line arrives."""
+    with subprocess.Popen(
+        [sys.executable, str(PROGRAMS / "hook_disk_exits.py"), mode],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "XDG_RUNTIME_DIR": str(folder)},
+        start_new_session=True,
+    ) as job:
+        try:
+            assert job.stdout is not None
+            assert job.stdout.readline() == "ready\n"
+            yield job
+        finally:
+            kill_group(job.pid)
+
+
+def end(job: subprocess.Popen[str]) -> tuple[int, list[str]] | None:
+    """Exit code and sorted output of a job that is told to exit; `None` if it does not."""
+    try:
+        output, _ = job.communicate("exit\n", timeout=EXIT_S)
+    except subprocess.TimeoutExpired:
+        return None
+    return job.returncode, sorted(output.splitlines())
+
+
+@pytest.fixture(scope="module")
+def bare_end(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, list[str]]:
+    """The end of that job without the hook."""
+    with exiting_job("bare", tmp_path_factory.mktemp("bare")) as job:
+        ended = end(job)
+    assert ended is not None
+    return ended
+
+
+def has_thread_of_hook(pid: int, among: int) -> bool:
+    """Whether a process has so many threads, and one of them is the hook's."""
+    names = [path.read_bytes().strip() for path in Path(f"/proc/{pid}/task").glob("*/comm")]
+    return wire.THREAD_NAME in names and len(names) == among
+
+
 def bare_output(disk: Disk) -> tuple[int, list[str]]:
     with Job("bare", disk) as job:
         return job.finish()
@@ -139,7 +193,65 @@ def test_a_job_continues_while_the_disk_of_its_runtime_directory_is_frozen(disk:
         ended = job.finish()
 
     assert ended == bare_output(disk)
-    assert list((disk.folder / "run" / "mpwatch").iterdir()) == []
+    assert os.listdir(disk.folder / "run" / "mpwatch") == []
+
+
+def test_processes_exit_while_the_disk_of_their_runtime_directory_is_frozen(
+    disk: Disk, bare_end: tuple[int, list[str]]
+) -> None:
+    directory = disk.folder / "run" / "mpwatch"
+    with exiting_job("hook", directory.parent) as job:
+        paths = wait_for_sockets(directory.parent, 9)
+        with disk.frozen():
+            time.sleep(SAVE_EVERY_S + 0.5)  # each of them has had something to write
+            with Client(paths[min(paths.keys() - {job.pid})]) as client:
+                client.ask("detach")
+                with pytest.raises(EOFError):
+                    client.read_to_the_end()
+            assert end(job) == bare_end
+
+    assert len(list(directory.glob("*.sock"))) == 9
+    for _ in sweep(System(), str(directory)):
+        continue
+    assert {path.suffix for path in directory.iterdir()} == {".ring", ".notes"}
+
+
+def test_processes_start_and_exit_while_the_disk_of_their_runtime_directory_is_frozen(
+    disk: Disk, bare_end: tuple[int, list[str]]
+) -> None:
+    with disk.frozen(), exiting_job("hook", disk.folder / "run") as job:
+        assert end(job) == bare_end
+
+    assert os.listdir(disk.folder / "run") == []
+
+
+@pytest.mark.usefixtures("ptrace_allowed")
+def test_a_pending_injection_that_arrives_while_the_disk_is_frozen_does_not_keep_the_process(
+    disk: Disk,
+) -> None:
+    with subprocess.Popen(
+        [sys.executable, str(PROGRAMS / "attach_queue.py")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "XDG_RUNTIME_DIR": str(disk.folder / "run")},
+        start_new_session=True,
+    ) as job:
+        assert job.stdin is not None
+        assert job.stdout is not None
+        try:
+            assert job.stdout.readline() == "ready\n"
+            assert eventually(lambda: procfs.call(job.pid) is not None)
+            assert inject(stat_of(job.pid).process, timeout_s=0.1).state == "pending"
+            with disk.frozen():
+                print("item", file=job.stdin, flush=True)
+                assert job.stdout.readline() == "got item\n"
+                # Of its two threads, the one that has loaded the hook and answers has ended.
+                assert eventually(lambda: has_thread_of_hook(job.pid, among=4), EXIT_S)
+                job.terminate()
+                assert job.wait(EXIT_S) == -signal.SIGTERM
+        finally:
+            kill_group(job.pid)
 
 
 def test_attaching_while_the_disk_is_frozen_does_not_wait(disk: Disk) -> None:
@@ -178,7 +290,7 @@ def test_a_job_on_a_full_disk_is_as_without_the_hook_and_its_records_can_be_had(
 
     assert hello["problems"] == ["copy of the ring: No space left on device"]
     assert ended == bare_output(disk)
-    assert list((disk.folder / "run" / "mpwatch").iterdir()) == []
+    assert os.listdir(disk.folder / "run" / "mpwatch") == []
 
 
 def test_a_process_killed_on_a_disk_leaves_a_copy_that_says_how_old_it_is(disk: Disk) -> None:

@@ -18,10 +18,9 @@ from typing import Any
 import pytest
 
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.nodes.across.collectives import waits_across
+from mpwatch.nodes.across.collectives import STRAGGLER, waits_across
 from mpwatch.nodes.across.finding import JobFinding
 from mpwatch.nodes.across.judge import JobJudge
-from mpwatch.nodes.across.pace import RULE as STRAGGLER
 from mpwatch.nodes.across.ranks import PlacedRank
 from mpwatch.nodes.head import node as node_module
 from mpwatch.nodes.head.head import Head
@@ -138,6 +137,17 @@ def test_a_dump_has_the_processes_of_all_nodes(sleepers: list[int], mark: str) -
     assert {node["state"] for node in nodes} == {"live"}
     assert sorted(p["pid"] for node in nodes for p in node["processes"]) == sorted(sleepers)
     assert [len(node["processes"]) for node in nodes] == [1, 1, 0]
+
+
+def test_a_dump_as_text_has_the_stacks_of_all_nodes(sleepers: list[int], mark: str) -> None:
+    done = run("dump", "--job", "local:2", mark=mark)
+
+    assert done.returncode == 0, done.stderr
+    _, _, stacks = done.stdout.partition("\nSTACKS")
+    threads, frame, *_ = stacks.splitlines()[1:]
+    assert threads.startswith("2 threads: ")
+    assert all(f"({pid}) on local-" in threads for pid in sleepers)
+    assert "<module>" in frame
 
 
 def test_a_node_is_opened_in_place_and_again_when_its_agent_was_killed(
@@ -434,11 +444,25 @@ def test_an_agent_ends_with_its_input_and_prints_nothing_but_frames(
     )
     assert agent.stdout is not None
     first = os.read(agent.stdout.fileno(), 65536)
+    until(lambda: _observes(agent.pid))
+    ports = bound_ports(agent.pid)
     _, errors = agent.communicate(timeout=LIMIT_S)
 
     assert first.startswith(b"\xabMPW")
+    assert ports == []
     assert errors == b""
     assert agent.returncode == 0
+
+
+def bound_ports(pid: int) -> list[str]:
+    """The lines of the TCP and UDP sockets of a process, whether they listen or are connected."""
+    own = {each.strip("socket:[]") for each in procfs.links(pid) if each.startswith("socket:")}
+    lines = [
+        line
+        for table in ("tcp", "tcp6", "udp", "udp6")
+        for line in procfs.text(pid, f"net/{table}").splitlines()[1:]
+    ]
+    return [line for line in lines if line.split()[9] in own]
 
 
 def test_ssh_reaches_the_node_through_banners(
@@ -485,6 +509,63 @@ def test_kubectl_reaches_the_pods_that_have_a_label(
     (node,) = json.loads(done.stdout)["nodes"]
     assert (node["name"], node["state"]) == ("train-0", "live")
     assert sorted(p["pid"] for p in node["processes"]) == sorted(sleepers)
+
+
+KUBECTL = """#!/bin/sh
+verb=$1; shift
+pod= name= target= namespace=
+while [ $# -gt 0 ] && [ "$1" != -- ]; do
+    case $1 in
+        --container=*) name=${1#*=} ;;
+        --target=*) target=${1#*=} ;;
+        -c) name=$2; shift ;;
+        -n) namespace=$2; shift ;;
+        -i | --image=* | --profile=*) ;;
+        -*) echo "error: unknown flag: $1" >&2; exit 1 ;;
+        *) pod=$1 ;;
+    esac
+    shift
+done
+shift
+case $verb in
+    debug) [ "$target" = train ] && echo "$*" > "$0.$namespace.$pod.$name" ;;
+    exec)
+        if ! [ -e "$0.$namespace.$pod.$name" ]; then
+            echo "error: container $name is not valid for pod $pod" >&2; exit 1
+        fi
+        exec "$@" ;;
+esac
+"""
+"""A stand-in: a container that was added to a pod exists from then on, and runs commands here."""
+
+
+def test_the_documented_container_is_added_to_a_pod_and_has_its_agent(
+    sleepers: list[int], mark: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = tmp_path / "kubectl"
+    client.write_text(KUBECTL)
+    client.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    (debug,) = documented("kubectl debug ")
+    spec = next(line for line in documented("mpwatch job k8s:") if line.count(":") == 2).split()[2]
+
+    before = run("dump", "--job", spec, "--json", mark=mark)
+    subprocess.run(["sh", "-c", debug], check=True)
+    after = run("dump", "--job", spec, "--json", mark=mark)
+
+    assert before.returncode == 3
+    assert "container mpwatch is not valid for pod train-0" in before.stderr
+    assert [path.read_text() for path in tmp_path.glob("kubectl.*")] == ["sleep infinity\n"]
+    assert after.returncode == 0, after.stderr
+    (node,) = json.loads(after.stdout)["nodes"]
+    assert (node["name"], node["state"]) == ("train-0", "live")
+    assert sorted(p["pid"] for p in node["processes"]) == sorted(sleepers)
+
+
+def documented(words: str) -> list[str]:
+    """The lines of the page about jobs on several machines that begin with these words."""
+    page = Path(node_module.__file__).parents[1] / "README.md"
+    return [line for line in page.read_text().splitlines() if line.startswith(words)]
 
 
 def test_a_recording_of_several_nodes_is_read_as_one_job(

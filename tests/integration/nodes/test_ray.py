@@ -18,7 +18,7 @@ import pytest
 
 from mpwatch.nodes.head import node as node_module
 from mpwatch.nodes.head.head import Head
-from mpwatch.nodes.head.view import NodeView
+from mpwatch.nodes.head.node import NodeView
 from mpwatch.nodes.launchers.engines import launches
 from mpwatch.nodes.launchers.launch import AgentCommand
 from mpwatch.nodes.launchers.ray_actor import FOLDER

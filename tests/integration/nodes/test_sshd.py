@@ -17,7 +17,7 @@ import pytest
 from mpwatch.nodes.across.judge import job_findings
 from mpwatch.nodes.agent.agent import SILENCE_S
 from mpwatch.nodes.head.head import STARTING_LIMIT, Head
-from mpwatch.nodes.head.view import SILENT_S
+from mpwatch.nodes.head.node import SILENT_S
 from mpwatch.nodes.launchers.engines import launches
 from mpwatch.nodes.launchers.launch import AgentCommand
 from mpwatch.nodes.wire.summary import BYTES_PER_S

@@ -6,9 +6,8 @@ import struct
 
 import pytest
 
-from mpwatch.attach.arch import aarch64, x86_64
+from mpwatch.attach.arch import ERESTART_RESTARTBLOCK, ERESTARTSYS, Context, aarch64, x86_64
 from mpwatch.attach.arch.aarch64 import Aarch64
-from mpwatch.attach.arch.machine import ERESTART_RESTARTBLOCK, ERESTARTSYS, Context
 from mpwatch.attach.arch.x86_64 import X8664, Registers
 from mpwatch.attach.native.ptrace import Tracee
 

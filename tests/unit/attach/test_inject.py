@@ -28,7 +28,7 @@ def test_a_hook_that_named_no_socket_is_ready_once_it_listens(
 
     answer = Answer("loaded", socket=socket_path)
     monkeypatch.setattr(discovery, "connect", connect)
-    monkeypatch.setattr(inject, "deliver", lambda *_: (answer, "pending call", 0.001))
+    monkeypatch.setattr(inject, "deliver", lambda *_: (answer, 0.001))
 
     attached = inject.inject(stat_of(os.getpid()).process, timeout_s=60)
 

@@ -1,10 +1,17 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from mpwatch.attach.inject_tree import why_not
+from mpwatch.attach import inject_tree
+from mpwatch.attach.inject_tree import MIN_AGE_S, late_children, why_not
+from mpwatch.collect.process.procfs import age_s, stat_of
 from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.samples import ProcSample
 
@@ -62,3 +69,153 @@ def test_an_observer_is_excluded_and_a_program_that_it_runs_is_not(
     reason = why_not(replace(sample(), cmdline=cmdline))
 
     assert reason == ("it is mpwatch itself" if is_ours else None)
+
+
+def process(pid: int) -> ProcessId:
+    return stat_of(pid).process
+
+
+@pytest.fixture
+def child() -> Iterator[ProcessId]:
+    popen = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    yield process(popen.pid)
+    popen.communicate()
+
+
+def test_an_unlisted_child_is_found_once_it_is_old_enough(child: ProcessId) -> None:
+    found = late_children([process(os.getpid())])
+
+    assert child in {sample.process for sample in found}
+    assert age_s(child.pid) >= MIN_AGE_S
+
+
+def test_a_handled_child_is_not_found_again(child: ProcessId) -> None:
+    found = late_children([process(os.getpid()), child])
+
+    assert child not in {sample.process for sample in found}
+
+
+def test_parents_that_have_gone_have_no_children() -> None:
+    assert late_children([ProcessId(2**22 + 1, 1)]) == []
+
+
+ROOT, OTHER = 10, 11
+Write = Callable[..., None]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def write(
+        pid: int,
+        *,
+        mode: int = 0,
+        filters: int | None = 0,
+        uids: str = "1000 1000 1000 1000",
+        namespaces: dict[str, int] | None = None,
+        label: bytes | None = b"docker-default (enforce)\n",
+        no_new_privs: int | None = 0,
+        bounding: str = "00000000a80425fb",  # of a container by Docker
+    ) -> None:
+        folder = tmp_path / str(pid)
+        (folder / "ns").mkdir(parents=True)
+        (folder / "attr").mkdir()
+        lines = ["Name:\tpython", f"Uid:\t{uids}", f"Seccomp:\t{mode}"]
+        lines += [] if filters is None else [f"Seccomp_filters:\t{filters}"]
+        lines += [] if no_new_privs is None else [f"NoNewPrivs:\t{no_new_privs}"]
+        lines += [f"CapBnd:\t{bounding}"]
+        (folder / "status").write_text("\n".join(lines) + "\n")
+        for name, inode in {"user": 1, "pid": 2, "mnt": 3, **(namespaces or {})}.items():
+            if inode:
+                (folder / "ns" / name).symlink_to(f"{name}:[{inode}]")
+        if label is not None:
+            (folder / "attr/current").write_bytes(label)
+
+    return write
+
+
+def reason(tmp_path: Path) -> str | None:
+    proc = str(tmp_path)
+    return inject_tree.why_too_confined(
+        inject_tree.read_confinement(OTHER, proc), inject_tree.read_confinement(ROOT, proc)
+    )
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        (
+            {"label": b"sandbox (enforce)\n"},
+            "another security label than the root process (sandbox",
+        ),
+        ({"label": b"system_u:system_r:svirt_t:s0:c1\0"}, "another security label"),
+        (
+            {"uids": "1001 1001 1001 1001"},
+            "another user (uid 1001) than the root process (uid 1000)",
+        ),
+        ({"uids": "1000 1001 1000 1001"}, "another user (uid 1000/1001)"),
+        ({"namespaces": {"user": 9}}, "another user namespace"),
+        ({"namespaces": {"pid": 9}}, "another pid namespace"),
+        ({"namespaces": {"mnt": 9}}, "another mnt namespace"),
+        ({"mode": 2, "filters": 1}, "a system-call filter (seccomp)"),
+        ({"mode": 2, "filters": None}, "a system-call filter (seccomp)"),
+        ({"mode": 1}, "a system-call filter (seccomp)"),
+    ],
+)
+def test_a_process_that_is_confined_more_tightly_is_left_out_with_its_reason(
+    tmp_path: Path, write: Write, what: dict[str, object], words: str
+) -> None:
+    write(ROOT)
+    write(OTHER, **what)
+    assert words in (reason(tmp_path) or "")
+
+
+@pytest.mark.parametrize(
+    "what", [{}, {"label": None}, {"label": b""}, {"namespaces": {"pid": 0, "net": 7}}]
+)
+def test_one_that_is_confined_alike_or_hides_how_is_not(
+    tmp_path: Path, write: Write, what: dict[str, object]
+) -> None:
+    write(ROOT)
+    write(OTHER, **what)
+    assert reason(tmp_path) is None
+
+
+@pytest.mark.parametrize(("filters", "is_left_out"), [(2, False), (3, True)])
+def test_the_filters_of_a_container_are_the_measure(
+    tmp_path: Path, write: Write, filters: int, is_left_out: bool
+) -> None:
+    write(ROOT, mode=2, filters=2)
+    write(OTHER, mode=2, filters=filters)
+    assert (reason(tmp_path) is not None) is is_left_out
+
+
+@pytest.mark.parametrize(
+    ("what", "is_left_out"),
+    [
+        ({}, False),  # a process without these rights cannot have added a filter
+        ({"no_new_privs": 1}, True),
+        ({"no_new_privs": None}, True),  # before Linux 4.10
+        ({"bounding": "000001ffffffffff"}, True),
+        ({"bounding": "nonsense"}, True),
+        ({"namespaces": {"user": 0}}, True),  # hidden: it may have all rights in one of its own
+        ({"mode": 0}, False),
+    ],
+)
+def test_where_the_kernel_does_not_count_filters_one_that_may_have_more_is_left_out(
+    tmp_path: Path, write: Write, what: dict[str, object], is_left_out: bool
+) -> None:
+    """Linux before 5.9."""
+    write(ROOT, mode=2, filters=None)
+    write(OTHER, **{"mode": 2, "filters": None, **what})
+    found = reason(tmp_path)
+    assert (found is not None) is is_left_out
+    if found is not None:
+        assert "this kernel does not say whether it has more of them than the root" in found
+
+
+def test_a_label_of_another_process_cannot_move_the_cursor(tmp_path: Path, write: Write) -> None:
+    write(ROOT)
+    write(OTHER, label=b"x\x1b[2Jy\n")
+    found = reason(tmp_path)
+    assert found is not None
+    assert found.isprintable()

@@ -271,18 +271,6 @@ def test_the_bootstrap_code_runs_nothing_of_another_user(folder: Path, what: str
     assert bootstrap(folder) == set()
 
 
-def test_the_script_for_remote_exec_leaves_no_name_and_raises_nothing(folder: Path) -> None:
-    (folder / "payload").write_bytes(piece())
-    (folder / "payload").chmod(0o600)
-    for path in (folder, folder / "missing"):
-        names: dict[str, object] = {}
-        exec(compiled_payload.bootstrap_script(str(path), os.getpid()), names)
-        assert set(names) == {"__builtins__"}
-    deadline = threading.Event()
-    while not (folder / "compiled").exists():
-        assert not deadline.wait(0.01)
-
-
 @pytest.mark.parametrize(("count", "told"), [(0, 0), (2, 2), (30, 19)])
 def test_what_could_not_be_undone_is_answered_as_far_as_there_is_room(
     folder: Path, monkeypatch: pytest.MonkeyPatch, count: int, told: int

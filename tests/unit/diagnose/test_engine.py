@@ -2,10 +2,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from mpwatch.diagnose.analysis.account import EVERY_S, MANY
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.engine import LINGER_S, RULE_FAILED, RULES, SHOWN_RESOLVED_S, Engine, Rule
+from mpwatch.diagnose.engine import (
+    CALM_S,
+    LINGER_LIMIT_S,
+    LINGER_S,
+    RETURNS_S,
+    RULE_FAILED,
+    RULES,
+    SHOWN_RESOLVED_S,
+    Engine,
+    Rule,
+)
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import LogEntry, Snapshot
 from mpwatch.model.source import SourceLine, Statement
@@ -91,6 +106,43 @@ def test_a_finding_that_comes_back_is_new() -> None:
     assert (again.first_seen_s, again.resolved_s) == (NOW_S + 20, None)
 
 
+def wavering(*more: Finding) -> Engine:
+    """A share that was over its threshold for 20 s, and then no longer; and other findings."""
+    slow = finding("bottleneck-process", Severity.INFO)
+    watched = engine([slow], [slow], [slow], *([list(more)] * 20))
+    for after_s in (0, 10, 20):
+        look(watched, after_s)
+    return watched
+
+
+def present(found: Iterable[Finding]) -> set[str]:
+    return {each.rule for each in found if each.resolved_s is None}
+
+
+def test_a_share_that_held_for_most_of_the_time_does_not_vanish_at_the_last_moment() -> None:
+    watched = wavering()
+
+    seen = [present(look(watched, after_s)) for after_s in (22, 25, 28, 35, 39, 40)]
+
+    assert seen == [{"bottleneck-process"}] * 5 + [set()]
+
+
+def test_readings_far_apart_resolve_no_share_of_time() -> None:
+    slow = finding("bottleneck-process", Severity.INFO)
+    watched = engine([slow])
+    look(watched, 0)
+
+    seen = [present(look(watched, after_s)) for after_s in (5, 10, 15, 20)]
+
+    assert seen == [{"bottleneck-process"}] * 3 + [set()]
+
+
+def test_a_share_of_time_says_nothing_of_a_job_that_has_failed_since() -> None:
+    watched = wavering(finding("worker-died", Severity.CRITICAL))
+
+    assert present(look(watched, 20 + LINGER_S)) == {"worker-died"}
+
+
 def test_a_finding_about_one_more_process_is_the_same_finding() -> None:
     of_one = finding("grows", process=pid(201), subject="memory")
     of_two = finding("grows", process=pid(200), others=(pid(201),), subject="memory")
@@ -128,6 +180,28 @@ def test_the_most_severe_and_soonest_comes_first() -> None:
     )
 
     assert [f.rule for f in look(watched, 0)] == ["c", "b", "d", "a"]
+
+
+def test_what_costs_time_or_reaches_a_limit_soon_comes_before_what_merely_waits() -> None:
+    growth = finding("steady-growth", Severity.INFO, is_doubtful=True, eta_s=2600.0)
+    far = finding("grows", Severity.INFO, is_doubtful=True, eta_s=36_000.0)
+    told = engine(
+        [
+            finding("no-progress", Severity.INFO, is_doubtful=True),
+            far,
+            finding("disk-waits", Severity.INFO),
+            growth,
+        ],
+        [finding("no-progress", Severity.WARNING), growth],
+    )
+
+    assert [f.rule for f in look(told, 0)] == [
+        "disk-waits",
+        "steady-growth",
+        "no-progress",
+        "grows",
+    ]
+    assert look(told, 1)[0].rule == "no-progress"
 
 
 def test_a_limit_that_is_hours_away_comes_after_what_is_wrong_now() -> None:
@@ -363,3 +437,88 @@ def test_the_source_of_the_lines_that_a_finding_names_is_evidence() -> None:
         "train.py:9 is `dist.barrier()`, after `if self.rank: return` in line 6",
     )
     assert unquoted.evidence == ("seen",)
+
+
+# --- findings over time, whatever the rules find in each reading ----------------------------------
+
+SEVERITIES = st.none() | st.sampled_from(Severity)
+"""Severity that a rule finds in one reading; `None` for no finding."""
+STEPS_S = st.sampled_from([0.1, 0.5, 1.0, 2.0])
+
+
+def shown(found: list[Severity | None], step_s: float) -> list[tuple[float, Finding | None]]:
+    """The findings shown after each reading, with the time."""
+    watched = engine(*([] if each is None else [finding("a", each)] for each in found))
+    out: list[tuple[float, Finding | None]] = []
+    for number in range(len(found)):
+        at_s = round(number * step_s, 3)
+        seen = look(watched, at_s)
+        assert len(seen) <= 1
+        out.append((at_s, seen[0] if seen else None))
+    return out
+
+
+def is_present(one: Finding | None) -> bool:
+    return one is not None and one.resolved_s is None
+
+
+@given(st.lists(SEVERITIES, max_size=60), STEPS_S)
+def test_a_finding_is_shown_at_once_and_at_least_as_severe_as_the_rule_says(
+    found: list[Severity | None], step_s: float
+) -> None:
+    for said, (_, one) in zip(found, shown(found, step_s), strict=True):
+        if said is not None:
+            assert one is not None
+            assert one.resolved_s is None
+            assert one.severity >= said
+
+
+@given(st.lists(SEVERITIES, max_size=60), STEPS_S)
+def test_a_finding_is_resolved_only_after_it_was_missing_for_long_enough(
+    found: list[Severity | None], step_s: float
+) -> None:
+    last_seen_s = 0.0
+    for said, (at_s, one) in zip(found, shown(found, step_s), strict=True):
+        last_seen_s = at_s if said is not None else last_seen_s
+        if one is not None and one.resolved_s is not None:
+            assert at_s - last_seen_s >= LINGER_S
+
+
+@given(st.lists(SEVERITIES, max_size=60), STEPS_S)
+def test_the_first_time_is_kept_while_a_finding_lasts_and_severity_falls_slowly(
+    found: list[Severity | None], step_s: float
+) -> None:
+    worst_at_s = 0.0
+    for (_, before), (at_s, now) in pairwise(shown(found, step_s)):
+        if before is None or now is None or not (is_present(before) and is_present(now)):
+            worst_at_s = at_s
+            continue
+        assert now.first_seen_s == before.first_seen_s
+        if now.severity < before.severity:
+            assert at_s - worst_at_s >= CALM_S - step_s
+        if now.severity != before.severity:
+            worst_at_s = at_s
+
+
+@pytest.mark.slow
+@settings(max_examples=30)
+@given(st.integers(2, 25), STEPS_S)
+def test_a_finding_that_comes_and_goes_is_held(gap: int, step_s: float) -> None:
+    every = [Severity.WARNING, *[None] * (gap - 1)]
+    found = (every * 400)[: int(200 / step_s)]
+    if gap * step_s > LINGER_LIMIT_S:
+        return
+
+    states = [is_present(one) for _, one in shown(found, step_s)]
+
+    changes = [index for index, (a, b) in enumerate(pairwise(states)) if a != b]
+    assert len(changes) <= 6  # at most three times, then it is held
+
+
+def test_a_finding_that_comes_back_at_once_is_the_same() -> None:
+    found = [Severity.INFO, None, None, None, Severity.INFO]
+
+    times = [one.first_seen_s for _, one in shown(found, 1.0) if one is not None]
+
+    assert len(set(times)) == 1
+    assert RETURNS_S > 1.0

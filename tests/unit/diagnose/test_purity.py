@@ -25,6 +25,8 @@ from mpwatch.observe.state.fold import Fold
 from tests.builders.snapshots import checked_snapshots
 from tests.unit.diagnose import rules as tests_of_rules
 
+pytestmark = pytest.mark.xdist_group("purity")  # one worker builds the cases
+
 Case: TypeAlias = tuple[Snapshot, History]
 DATA = Path(__file__).parents[2] / "data"
 ANOTHER_PROCESS = """

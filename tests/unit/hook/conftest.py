@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -21,3 +22,12 @@ def session() -> Iterator[Session]:
     session.patcher.uninstall()
     server.close("test")
     session.ring.close()
+
+
+@pytest.fixture(scope="session")
+def torch() -> Any:
+    """The package torch; its import takes 3 s of cpu, for which only the worker that needs it pays.
+
+    Modules that use it have the mark `xdist_group("torch")`: all of them run in one worker.
+    """
+    return pytest.importorskip("torch")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.nodes.head.view import NodeView
+from mpwatch.nodes.head.node import NodeView
 from mpwatch.nodes.recording import (
     KEY_S,
     JobPlayer,

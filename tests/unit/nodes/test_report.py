@@ -1,13 +1,20 @@
-"""A job on several machines as text."""
+"""A job on several machines as text and as metrics."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from mpwatch.nodes.across.judge import job_findings
-from mpwatch.nodes.head.view import NodeView
-from mpwatch.nodes.report import job_text
+from mpwatch.nodes.agent.documents import node_metrics
+from mpwatch.nodes.head.node import NodeView
+from mpwatch.nodes.report import job_metrics, job_stack_lines, job_text
 from mpwatch.nodes.wire.summary import FindingRow, NodeRow, NodeSummary
+from mpwatch.report.prometheus import exposition_of
 from mpwatch.report.table import TextStyle
 from tests.unit.nodes.across.test_across import NOW_S, elsewhere, node, row
+from tests.unit.nodes.jobs import rank, snapshot
 
 STYLE = TextStyle(width=90, has_colour=False)
 
@@ -47,3 +54,118 @@ def test_a_node_without_a_job_says_so() -> None:
         "node-1  live  no torch process of the job  clock -0.250 s (± 0.002)",
         "node-2  live  reading its processes  clock unknown: no ping answered",
     ]
+
+
+VIEWS = (NodeView("a", "live", 0.5), NodeView("b", "ended", 70.0), NodeView("c", "failed"))
+
+
+def metric_lines(documents: dict[str, Any]) -> list[str]:
+    return exposition_of(job_metrics(VIEWS, documents)).splitlines()
+
+
+def test_each_series_has_the_label_of_its_node() -> None:
+    found = metric_lines(
+        {"a": node_metrics([snapshot([rank(0)])]), "b": node_metrics([snapshot([rank(1)])])}
+    )
+
+    fds = [line for line in found if line.startswith("mpwatch_process_open_fds{")]
+    assert fds == [
+        'mpwatch_process_open_fds{node="a",pid="1000",role="rank",process="rank 0"} 60.0',
+        'mpwatch_process_open_fds{node="b",pid="1001",role="rank",process="rank 1"} 61.0',
+    ]
+    types = [line for line in found if line.startswith("# TYPE")]
+    assert len(types) == len(set(types))
+
+
+def test_nodes_that_do_not_answer_are_reported() -> None:
+    found = metric_lines({})
+
+    assert 'mpwatch_node_up{node="a"} 1.0' in found
+    assert 'mpwatch_node_up{node="b"} 0.0' in found
+    assert 'mpwatch_node_last_seen_seconds{node="b"} 70.0' in found
+    assert 'mpwatch_job_findings{severity="warning"} 2.0' in found
+
+
+def test_two_jobs_of_a_node_are_added_and_their_host_is_counted_once() -> None:
+    found = metric_lines({"a": node_metrics([snapshot([rank(0)]), snapshot([rank(1)])])})
+
+    assert 'mpwatch_processes{node="a"} 2.0' in found
+    assert f'mpwatch_shm_size_bytes{{node="a"}} {float(64 << 30)}' in found
+
+
+def dumped(pid: int, *threads: dict[str, Any], label: str = "rank") -> dict[str, Any]:
+    return {"pid": pid, "label": label, "threads": list(threads)}
+
+
+def thread(*lines: int, function: str = "step", **more: Any) -> dict[str, Any]:
+    stack = [{"function": function, "file": "/a/train.py", "line": line} for line in lines]
+    return {"tid": 1, "name": "MainThread", "stack": stack, **more}
+
+
+def test_equal_stacks_of_all_nodes_are_one_entry_and_the_most_common_comes_first() -> None:
+    documents: dict[str, Any] = {
+        "node-1": {"processes": [dumped(7, thread(4, 9)), dumped(8, thread(), label="idle")]},
+        "node-2": {
+            "processes": [
+                dumped(7, thread(5, stack_source="py-spy"), label="rank 1"),
+                dumped(9, thread(4, 9), label="worker 0"),
+            ]
+        },
+    }
+
+    assert job_stack_lines(documents, STYLE) == [
+        "2 threads: rank (7) on node-1 MainThread, worker 0 (9) on node-2 MainThread",
+        "    step                              /a/train.py:4",
+        "    step                              /a/train.py:9",
+        "",
+        "rank 1 (7) on node-2 MainThread",
+        "    step                              /a/train.py:5",
+    ]
+
+
+def test_local_variables_that_were_asked_for_are_shown() -> None:
+    one = thread(4)
+    one["stack"][0]["locals"] = {"batch": "3"}
+
+    assert "      batch = 3" in job_stack_lines({"a": {"processes": [dumped(7, one)]}}, STYLE)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {},
+        {"metrics": 7},
+        {"metrics": [{"name": "evil\nname 1", "help": "h", "samples": [[[], 1.0]]}]},
+        {"metrics": [{"name": "mpwatch_x", "help": "h", "samples": [[[["node", "b"]], 1.0]]}]},
+        {"metrics": [{"name": "mpwatch_x", "help": "h", "samples": [[[["a b", "b"]], 1.0]]}]},
+    ],
+)
+def test_an_answer_that_is_not_understood_is_left_out(document: dict[str, Any]) -> None:
+    assert metric_lines({"a": document}) == metric_lines({})
+
+
+def test_text_of_a_node_ends_no_line() -> None:
+    metric = {"name": "mpwatch_x", "help": "a\nb", "samples": [[[["process", 'c"\n']], 1.0]]}
+
+    found = metric_lines({"a": {"metrics": [metric]}})
+
+    assert found[-3:] == [
+        "# HELP mpwatch_x a\\nb",
+        "# TYPE mpwatch_x gauge",
+        'mpwatch_x{node="a",process="c\\"\\n"} 1.0',
+    ]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {},
+        {"processes": 7},
+        {"processes": [{"pid": "x"}]},
+        {"processes": [dumped(7, {"stack": [{"function": None}]})]},
+    ],
+)
+def test_stacks_that_are_not_understood_are_left_out(document: dict[str, Any]) -> None:
+    fine: dict[str, Any] = {"processes": [dumped(7, thread(4))]}
+
+    assert job_stack_lines({"a": document, "b": fine}, STYLE)[0] == "rank (7) on b MainThread"

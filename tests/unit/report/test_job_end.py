@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from mpwatch.diagnose.analysis.exits import EXCEPTIONS_SHOWN, WORDS_LIMIT
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import LogEntry, Snapshot
-from mpwatch.report.job_end import EXCEPTIONS_SHOWN, WORDS_LIMIT
 from mpwatch.report.json import diagnose_json, text_of
 from mpwatch.report.text import diagnose_text
 from tests.builders.report_job import MAIN, WORKER, job

@@ -38,7 +38,7 @@ from mpwatch.diagnose.analysis.mechanisms.cases import (
 from mpwatch.diagnose.analysis.mechanisms.kept_locks import kept_file_lock
 from mpwatch.diagnose.analysis.mechanisms.servers import managed, one_at_a_time, unset_key
 from mpwatch.diagnose.analysis.mechanisms.unreleased import left, unreleased
-from mpwatch.diagnose.analysis.pipes import channels_among
+from mpwatch.diagnose.analysis.pipes import READ_BOTH, channels_among, output_of, unread_pipe
 from mpwatch.diagnose.analysis.process_queries import (
     SERVICE_ROLES,
     WORK_ROLES,
@@ -48,8 +48,6 @@ from mpwatch.diagnose.analysis.process_queries import (
     counted,
 )
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_shape, main_thread
-from mpwatch.diagnose.analysis.waits.deadlocks import ADVICE as READ_BOTH
-from mpwatch.diagnose.analysis.waits.deadlocks import output_of, unread_pipe
 from mpwatch.diagnose.analysis.waits.futures import POOL_END, POOL_RESULT, RESULT, Kind, abandoned
 from mpwatch.diagnose.analysis.waits.providers import (
     BARRIER,

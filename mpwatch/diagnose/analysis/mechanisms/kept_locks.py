@@ -24,7 +24,13 @@ from mpwatch.diagnose.analysis.process_queries import (
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, user_frame
 from mpwatch.diagnose.analysis.waits.blockages import stalled_s
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
-from mpwatch.diagnose.analysis.waits.file_locks import LOCK_FILE, LOCK_ON, TAKES, is_database
+from mpwatch.diagnose.analysis.waits.file_locks import (
+    LOCK_FILE,
+    LOCK_ON,
+    TAKES,
+    has_open,
+    is_database,
+)
 from mpwatch.diagnose.analysis.waits.verdicts import where
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame
@@ -56,14 +62,9 @@ def kept_lock_file(poller: Process, waiters: Sequence[Process]) -> KeptFile | No
         for link in (fds.links or ()) if fds is not None else ():
             is_lock = _LOCK_NAME.search(link.target.rpartition("/")[2].lower()) is not None
             is_kept = link.kind == "file" and is_lock and link.target not in locked
-            if is_kept and not _has_open(poller, link.target):
+            if is_kept and not has_open(poller, link.target):
                 return KeptFile(waiter, link.target)
     return None
-
-
-def _has_open(process: Process, path: str) -> bool:
-    fds = process.sample.fds
-    return fds is not None and any(link.target == path for link in fds.links or ())
 
 
 def left_function(holder: Process, waiters: Sequence[Process]) -> Frame | None:

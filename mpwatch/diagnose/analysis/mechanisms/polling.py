@@ -6,8 +6,9 @@ system call that waits, so that no chain of waits leads on from it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+import re
+from collections.abc import Iterator, Mapping
+from typing import Literal, NamedTuple, TypeAlias
 
 from mpwatch.describe.frames import frame_words
 from mpwatch.diagnose.analysis.idle_time import last_transfer_s, mean_cpu_percent, quiet_s
@@ -21,6 +22,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     counted,
     is_manager,
 )
+from mpwatch.diagnose.analysis.source import source_of
 from mpwatch.diagnose.analysis.stack_patterns import (
     main_shape,
     main_thread,
@@ -38,6 +40,9 @@ WORKS_FAULTS = 64
 """A process that has taken so many pages within `POLLS_S` does something in its loop."""
 
 
+Kind: TypeAlias = Literal["file-removed", "file-made", "variable"]
+
+
 class InVain(NamedTuple):
     """A job of which no process does anything but poll, or wait for one that polls."""
 
@@ -49,6 +54,8 @@ class InVain(NamedTuple):
     forked: tuple[Process, ...]
     """Processes that have copies of the variables of another one, dead or alive."""
     for_s: float
+    condition: Condition | None = None
+    """What the loop of the first one waits for, where its source could be read."""
 
     @property
     def headline(self) -> str:
@@ -60,6 +67,7 @@ class InVain(NamedTuple):
         return (
             f"nothing in this job has moved for {seconds_text(self.for_s)}: {names} {verb} and "
             f"{'looks' if len(self.pollers) == 1 else 'look'} again {loop}{place(first)}"
+            f"{'' if self.condition is None else _UNTIL[self.condition.kind]}"
         )
 
     @property
@@ -99,23 +107,101 @@ class InVain(NamedTuple):
                 f"{all_called(joins)} {'waits' if len(joins) == 1 else 'wait'} for the exit of "
                 "such a process, and does nothing after that line before. "
             )
+        if self.condition is not None:
+            return words + _CAUSES[self.condition.kind].format(loop=self.condition.words)
         if self.forked:
-            words += (
-                "If it is a plain variable, attribute or list that another process changes: each "
-                "process has its own copy, and a change in one does not show in another. "
-            )
+            words += f"If it is a plain variable, attribute or list: {_COPIES} "
         return (
             f"{words}If it is a file: it may have another name or folder, or be the lock file of a "
             "run that has ended."
         )
 
+    @property
+    def advice(self) -> str:
+        """What to change, by what the loop waits for."""
+        if self.condition is None:
+            return f"{_LOOK} {_DEADLINE} {_SHARED} {_OUTSIDE}"
+        return _ADVICE[self.condition.kind]
 
-ADVICE = (
-    "Look at the condition of the loop at that line (mpwatch dump --locals shows the values). Give "
-    "the loop a deadline after which it raises, and let it check that the processes which are to "
-    "bring it about live (is_alive(), exitcode). Flags and counters between processes have to be "
-    "multiprocessing.Event or Value. Nothing is wrong if it waits for something from outside."
+
+class Condition(NamedTuple):
+    """What a loop waits for, as its source shows."""
+
+    kind: Kind
+    words: str
+    """The header of the loop and its line."""
+
+
+_FILE = re.compile(r"\b(?:exists|lexists|is_file|isfile|is_dir|isdir)\([^()]*\)$")
+_SEVERAL = re.compile(r"\b(?:and|or|if|in)\b|[<>=]")
+_VARIABLE = re.compile(r"[\w.]+(?<!\.value)(?: ?(?:[<>]=?|[!=]=) ?[\w.]+)?")
+"""A subscript may be of an array in shared memory, and `value` is of a multiprocessing.Value."""
+
+
+def _kind_of(header: str) -> Kind | None:
+    """What a loop with one condition looks at; a call of anything else may look at anything."""
+    found = re.fullmatch(r"while (not )?(.+?) ?:", header)
+    if found is None or found[2] in ("True", "1"):
+        return None
+    if _FILE.search(found[2]) and not _SEVERAL.search(found[2]):
+        return "file-made" if found[1] else "file-removed"
+    return "variable" if _VARIABLE.fullmatch(found[2]) and ".value " not in found[2] else None
+
+
+def condition_of(index: Index, process: Process) -> Condition | None:
+    """What the innermost `while` around the line of a process waits for; `None` if not known."""
+    thread = main_thread(process)
+    frame = user_frame(thread.stack) if thread is not None else None
+    line = source_of(index, frame) if frame is not None else None
+    loops = [each for each in line.within if each.text.startswith("while ")] if line else []
+    if not loops:
+        return None
+    header = loops[-1]
+    kind = _kind_of(header.text)
+    return None if kind is None else Condition(kind, f"`{header.text}` in line {header.line}")
+
+
+_UNTIL: Mapping[Kind, str] = {
+    "file-removed": ", until a file is removed",
+    "file-made": ", until there is a file",
+    "variable": ", until a variable changes",
+}
+_COPIES = "each process has its own copy, and a change in one does not show in another."
+_CAUSES: Mapping[Kind, str] = {
+    "file-removed": (
+        "The loop {loop} ends when a file is removed, as one that waits for a lock file does. No "
+        "process that is left will remove it: the one that made the file has ended without doing "
+        "so, killed or by an exception, in this run or an earlier one."
+    ),
+    "file-made": (
+        "The loop {loop} ends when there is a file. No process that is left will make it: the one "
+        "that should have ended before, or it uses another name or folder."
+    ),
+    "variable": (
+        "The loop {loop} ends when a variable of its own process changes. Unless it is in shared "
+        f"memory, {_COPIES}"
+    ),
+}
+_LOOK = "Look at the condition of the loop at that line (mpwatch dump --locals shows the values)."
+_DEADLINE = (
+    "Give the loop a deadline after which it raises, and let it check that the processes which are "
+    "to bring it about live (is_alive(), exitcode)."
 )
+_SHARED = "Flags and counters between processes have to be multiprocessing.Event or Value."
+_OUTSIDE = "Nothing is wrong if it waits for something from outside."
+_ADVICE: Mapping[Kind, str] = {
+    "file-removed": (
+        "Remove the file (mpwatch dump --locals shows its path) and the loop goes on. Use "
+        "fcntl.flock() on an open file, or the package filelock: such a lock ends with the process "
+        "that has it, also if that is killed. That a file exists is no lock: a finally block "
+        f"removes it after an exception, but not after SIGKILL. {_DEADLINE}"
+    ),
+    "file-made": (
+        "Compare the path (mpwatch dump --locals shows it) with what the other processes have "
+        f"written, and look how they ended. {_DEADLINE} {_OUTSIDE}"
+    ),
+    "variable": f"{_SHARED} {_DEADLINE}",
+}
 
 
 def polls_in_vain(index: Index) -> InVain | None:
@@ -149,7 +235,9 @@ def polls_in_vain(index: Index) -> InVain | None:
         if (each.ended is not None or each.sample.state == "Z") and each.role not in SERVICE_ROLES
     )
     forked = tuple(each for each in index.snapshot.processes if each.sample.start_method == "fork")
-    return InVain(tuple(pollers), tuple(others), ended, forked, min(times))
+    conditions = {condition_of(index, process) for process in pollers}
+    condition = conditions.pop() if len(conditions) == 1 else None
+    return InVain(tuple(pollers), tuple(others), ended, forked, min(times), condition)
 
 
 def _polls_s(index: Index, process: Process, *, has_manager: bool) -> float:

@@ -38,6 +38,7 @@ from mpwatch.diagnose.analysis.stack_patterns import (
 from mpwatch.diagnose.analysis.waits.file_locks import (
     LOCK_FILE,
     LOCK_ON,
+    has_open,
     holders_for,
     holds_it_itself,
     retried_lock,
@@ -416,7 +417,7 @@ def _file_lock_edge(
     heirs = tuple(
         other.process
         for other in around.index.snapshot.living()
-        if other.process != process.process and _has_open(other, path)
+        if other.process != process.process and has_open(other, path)
     )
     if heirs and not holder.name:
         what = f"{LOCK_ON}{path}, taken by process {holder.pid}, which has exited"
@@ -424,12 +425,6 @@ def _file_lock_edge(
     name = f" ({holder.name})" if holder.name else ", which has exited"
     what = f"{LOCK_ON}{path}, taken by process {holder.pid}{name} outside of this job"
     return _made(process, thread, wait.kind, what, ())
-
-
-def _has_open(process: Process, path: str) -> bool:
-    """Whether it has a descriptor of a file."""
-    fds = process.sample.fds
-    return fds is not None and any(link.target == path for link in fds.links or ())
 
 
 def _target_words(ends: PipeEnds, wait: WaitedOn) -> list[str]:

@@ -175,3 +175,9 @@ def inherited_lock(index: Index, path: str, holder: ProcessId) -> str | None:
         f"{name} took this lock with flock() and {closed}. {called(process)} has inherited the open"
         " file, and the lock stays until the last copy of the descriptor is closed."
     )
+
+
+def has_open(process: Process, path: str) -> bool:
+    """Whether a process has a descriptor of a file."""
+    fds = process.sample.fds
+    return fds is not None and any(link.target == path for link in fds.links or ())

@@ -2,24 +2,30 @@
 
 A lock, condition or queue of `threading` is a futex of its process alone; so is a pipe of which no
 other process has the writing end. If every thread of the process waits for one without a time
-limit, none of them is left to wake another.
+limit, none of them is left to wake another. A forked child has one thread only: a lock that another
+thread of its parent held at the fork is never released in the child.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from mpwatch.describe.frames import frame_words, own_frames
-from mpwatch.diagnose.analysis.idle_time import are_stalled, is_stalled
+from mpwatch.diagnose.analysis.idle_time import CERTAIN_S, STUCK_S, are_stalled, is_stalled, quiet_s
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.pipes import channels_among
 from mpwatch.diagnose.analysis.process_queries import (
     SERVICE_ROLES,
     YOUNG_S,
     age_s,
+    called,
     children_started_by,
+    family_head,
 )
 from mpwatch.diagnose.analysis.stack_patterns import (
+    HOOK_THREAD,
     calls,
     main_thread,
     own_threads,
@@ -28,8 +34,10 @@ from mpwatch.diagnose.analysis.stack_patterns import (
 )
 from mpwatch.diagnose.analysis.waits.edges import ReadContext, blocked_for_s, surroundings
 from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import ThreadSample
 from mpwatch.model.snapshot import Process, Thread
-from mpwatch.model.waits import SETTLED_S
+from mpwatch.model.units import seconds_text
+from mpwatch.model.waits import PIN_THREAD, SETTLED_S
 
 _WAKING_NO_THREAD = ("tqdm/_monitor.py:run", "asyncio/unix_events.py:_do_waitpid")
 """Threads that wake up now and then, and never end the wait of another thread: asyncio's thread for
@@ -270,3 +278,156 @@ def sentence(process: Process, thread: Thread) -> str:
     where = f" at {frame_words(frame)}" if frame is not None else ""
     what = purpose(thread)
     return f"{who} waits {what}{where}"
+
+
+Reason: TypeAlias = Literal["lock", "openmp", "library", "pin-thread"]
+FUTEX_WAIT = 0
+"""Mutexes of native code and libgomp's barriers; Python's own locks wait with another command."""
+_OPENMP_FILES = ("libgomp", "libiomp")
+_LIBRARIES = ("cv2", "opencv", "grpc", "hdfs", "hdf5", "jvm", "lmdb", "openblas", "mkl_")
+_THREAD_LOCKS = (
+    "/threading.py",
+    "/queue.py",
+    "/logging/__init__.py",
+    "<frozen importlib._bootstrap>",
+)
+"""Files of the standard library whose locks are for threads of one process only."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForkedAlone:
+    """A forked child with one thread of its own, which waits for a lock inside its process."""
+
+    process: Process
+    thread: Thread
+    reason: Reason
+    library: str
+    quiet_s: float
+    parents_threads: tuple[str, ...]
+    """Names of threads of the parent that are older than this child."""
+
+    @property
+    def _alone(self) -> str:
+        """How many threads it has, in words."""
+        helpers = len(self.process.threads) - 1
+        return "has one thread" if not helpers else f"has one thread beside {helpers} idle ones"
+
+    @property
+    def _wait(self) -> str:
+        """What shows that the lock is one of its own process."""
+        if self.thread.waits_on is not None:
+            return "that thread waits on a futex of its process only: no other process can wake it"
+        shown = frame_words(own_frames(self.thread.stack)[0])
+        return f"that thread waits in {shown}, for a lock that no other process can release"
+
+    @property
+    def evidence(self) -> tuple[str, ...]:
+        """The numbers that show it."""
+        lines = [
+            f"{called(self.process)} was forked, {self._alone}, and has used no cpu for "
+            f"{seconds_text(self.quiet_s)}",
+            self._wait,
+        ]
+        frame = user_frame(self.thread.stack)
+        if frame is not None:
+            lines.append(f"at {frame_words(frame)}")
+        if self.parents_threads:
+            shown = ", ".join(self.parents_threads[:6])
+            lines.append(f"its parent had other threads when it was forked: {shown}")
+        return tuple(lines)
+
+
+def forked_alone(index: Index, reason: Reason) -> Iterator[ForkedAlone]:
+    """The children stalled for one of the reasons; each child has exactly one reason."""
+    for process, thread in _waiting_alone(index):
+        found = _examine(index, process, thread)
+        if found is not None and found.reason == reason:
+            yield found
+
+
+@derived
+def _waiting_alone(index: Index) -> tuple[tuple[Process, Thread], ...]:
+    """Forked children with one thread of their own, which waits inside its process.
+
+    Four rules ask, each for a reason of its own; of a healthy job there is hardly any.
+    """
+    return tuple(
+        (process, threads[0])
+        for process in index.snapshot.living()
+        if process.sample.start_method == "fork"
+        and len(threads := own_threads(index, process)) == 1
+        and _waits_inside(threads[0])
+    )
+
+
+def _examine(index: Index, process: Process, thread: Thread) -> ForkedAlone | None:
+    """The finding about such a child, if it has been stalled for long enough."""
+    quiet = quiet_s(process, index)
+    needed = STUCK_S if thread.waits_on is None else CERTAIN_S
+    if quiet is None or quiet < needed:
+        return None
+    head = family_head(index, process)
+    older = () if head is None else older_threads(head, process)
+    reason, library = _reason(process, thread, older)
+    names = tuple(each.name for each in older if each.name != HOOK_THREAD)
+    return ForkedAlone(process, thread, reason, library, quiet, names)
+
+
+def _waits_inside(thread: Thread) -> bool:
+    """Whether a thread waits without limit for something inside its own process."""
+    wait = thread.waits_on
+    if thread.state != "S":
+        return False
+    if wait is None:
+        # Without its call, a lock of this process and one that processes share look alike; and a
+        # line of the program that takes a lock does not say of which kind it is.
+        innermost = own_frames(thread.stack)[:1]
+        return (
+            thread.wchan is not None
+            and "futex" in thread.wchan
+            and any(_is_of_threads(frame.file) for frame in innermost)
+        )
+    return wait.kind == "futex" and wait.timeout_s is None
+
+
+def _is_of_threads(file: str) -> bool:
+    """Whether code of this file waits only for what threads of its own process do."""
+    is_native = ".so" in file
+    names = (*_OPENMP_FILES, *_LIBRARIES)
+    return file.endswith(_THREAD_LOCKS) or (is_native and any(name in file for name in names))
+
+
+def _reason(
+    process: Process, thread: Thread, parents_threads: tuple[ThreadSample, ...]
+) -> tuple[Reason, str]:
+    """What kind of lock it is, from native frames, the futex command, the stack and libraries."""
+    frames = own_frames(thread.stack)
+    native = [frame.file for frame in frames]
+    if any(name in file for file in native for name in _OPENMP_FILES):
+        return "openmp", ""
+    library = next((name for file in native for name in _LIBRARIES if name in file), "")
+    if library:
+        return "library", library
+    wait = thread.waits_on
+    if wait is None or wait.futex_command == FUTEX_WAIT:
+        innermost = frames[0].file if frames else ""
+        mapped = process.sample.maps.libraries if process.sample.maps is not None else ()
+        library = next((file for file in mapped for name in _LIBRARIES[:4] if name in file), "")
+        if "/torch/" in innermost or (not library and wait is not None):
+            return "openmp", ""
+        if library:
+            return "library", library
+    if any(each.name.startswith(PIN_THREAD) for each in parents_threads):
+        return "pin-thread", ""
+    return "lock", ""
+
+
+def older_threads(head: Process, child: Process) -> tuple[ThreadSample, ...]:
+    """Threads of the parent, besides the main one, that lived when the child was forked."""
+    main = main_thread(head)
+    return tuple(
+        thread
+        for thread in head.sample.threads or ()
+        if (main is None or thread.tid != main.tid)
+        and (thread.start_ticks is None or thread.start_ticks <= child.process.start_ticks)
+    )

@@ -20,7 +20,6 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     shape_in,
     user_frame,
 )
-from mpwatch.diagnose.analysis.waits.deadlocks import older_threads
 from mpwatch.diagnose.analysis.waits.edges import (
     CLIENTS,
     QUEUE_FEEDER,
@@ -47,6 +46,7 @@ from mpwatch.diagnose.analysis.waits.servers import MANAGED
 from mpwatch.diagnose.analysis.waits.threads import (
     is_idle_loop,
     may_still_receive,
+    older_threads,
     runs_event_loop,
     threads_that_wait_for_each_other,
     waits_for_a_callback,

@@ -29,7 +29,7 @@ from mpwatch.diagnose.analysis.distributed.ranks import (
 from mpwatch.diagnose.analysis.exits import death_of
 from mpwatch.diagnose.analysis.idle_time import STALLED_S, is_stalled, mean_cpu_percent, quiet_s
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.pipes import channels_among, pipe_ends
+from mpwatch.diagnose.analysis.pipes import channels_among, output_of, pipe_ends
 from mpwatch.diagnose.analysis.process_queries import (
     all_called,
     called,
@@ -39,7 +39,6 @@ from mpwatch.diagnose.analysis.process_queries import (
 )
 from mpwatch.diagnose.analysis.stack_merge import merge
 from mpwatch.diagnose.analysis.stack_patterns import has_stacks, main_shape, main_thread
-from mpwatch.diagnose.analysis.waits.deadlocks import output_of
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process
 from mpwatch.model.units import seconds_text
@@ -58,6 +57,10 @@ MAKES_GROUP_S = 12.0
 WORKING_OVER_S = 6.0
 NCCL_S = 60.0
 """Where only NCCL RAS tells of a late rank: until then it is worth knowing, and no more."""
+RETAKEN_S = 30.0
+"""A stalled process has a new stack after at most so long, unless none can be taken."""
+READING_S = 1.0
+"""A stall is known to the interval of readings."""
 MANY_RANKS = 100_000
 """A WORLD_SIZE above this is not believed."""
 _SAME_STEPS = (
@@ -78,8 +81,9 @@ def check(index: Index) -> Iterator[Finding]:
             continue
         places = {rank.process: place_of(rank, index) for rank in ranks}
         inside = [rank for rank in ranks if places[rank.process] is not None]
-        late = [rank for rank in ranks if places[rank.process] is None]
-        if not all(map(has_stacks, late)):
+        outside = [rank for rank in ranks if places[rank.process] is None]
+        late = [rank for rank in outside if not _is_overtaken(rank, index)]
+        if not all(map(has_stacks, outside)) or (outside and not late):
             continue
         if len(inside) < len(late) and not _are_all_stalled(late, index):
             continue
@@ -99,6 +103,18 @@ def check(index: Index) -> Iterator[Finding]:
     yield from _joining(index)
     if not rank_groups(index):
         yield from (_of_nccl(index, each) for each in late_ranks(index))
+
+
+def _is_overtaken(rank: Process, index: Index) -> bool:
+    """Whether the last stack of a rank is from before it stalled, and a new one is to come.
+
+    It may be in the collective by now: of 64 ranks the last new stack is taken seconds after the
+    first, which is that of a rank that waits unlike the others.
+    """
+    thread, quiet = main_thread(rank), quiet_s(rank, index) or 0.0
+    if thread is None or rank.sample.state in "TtD" or not STALLED_S <= quiet < RETAKEN_S:
+        return False
+    return (thread.stack_age_s or 0.0) > quiet + READING_S
 
 
 def _of_nccl(index: Index, late: Late) -> Finding:

@@ -463,9 +463,7 @@ def _finding(
         cause=_cause(index, process, ended)
         if sender is None
         else f"{sender} ended it. Such a signal ends a process at any line. {_STAYS_LOCKED}",
-        advice=_advice(index, process, ended, is_known=bool(raised))
-        if sender is None
-        else _ADVICE_SENDER,
+        advice=_advice(index, process, ended, raised=raised) if sender is None else _ADVICE_SENDER,
     )
 
 
@@ -610,7 +608,7 @@ def _raised(snapshot: Snapshot, process: Process) -> tuple[str, ...]:
     return evidence_of(exceptions[-1]) if exceptions else ()
 
 
-def _advice(index: Index, process: Process, ended: Ended, *, is_known: bool) -> str:
+def _advice(index: Index, process: Process, ended: Ended, *, raised: Sequence[str]) -> str:
     """The fix for this kind of exit."""
     if ended.signal is not None and death_of(ended) == "killed":
         if ended.signal == Signals.SIGKILL and cpu_limit_evidence(index, process):
@@ -618,12 +616,15 @@ def _advice(index: Index, process: Process, ended: Ended, *, is_known: bool) -> 
         if ended.signal == Signals.SIGKILL and _lost_a_thread(index, process, ended):
             return _ADVICE_PARENT_THREAD
         return processes.signal_meaning(ended.signal).advice
-    if is_known:
+    if raised:
+        at = "at the line shown" if any(".py:" in each for each in raised) else "that raises it"
         return (
-            "Fix the code at the line shown. Catch expected exceptions in the worker itself; a "
-            "library that calls sys.exit or os._exit ends the whole process."
+            f"Fix the code {at}. Catch expected exceptions in the worker itself; a library that "
+            "calls sys.exit or os._exit ends the whole process."
         )
-    return _ADVICE if process.role == "loader-worker" else _ADVICE_OTHERS
+    advice = _ADVICE if process.role == "loader-worker" else _ADVICE_OTHERS
+    # A hook that has reported no exception would not have done so on another run.
+    return advice if process.hook.state == "absent" else advice.replace(_OR_ATTACH, ". ")
 
 
 _AFTER_WORK = (
@@ -696,6 +697,7 @@ _ADVICE_PARENT_THREAD = (
     "as they are needed. If they ask for no such signal: search the kernel log (dmesg) for 'Out of "
     "memory', and the scheduler's log."
 )
+_OR_ATTACH = ", or attach the hook: the last exception is then shown here. "
 _ADVICE_SENDER = (
     "Nothing is wrong if that was intended and no other process waits for a lock, a queue or a "
     "result of the ended one. Otherwise ask it to end by an Event or a message that it checks "
@@ -703,11 +705,11 @@ _ADVICE_SENDER = (
     "kill() nor terminate() lets it release what it holds."
 )
 _ADVICE = (
-    "Read the worker's standard error, or attach the hook: the last exception is then shown here. "
+    f"Read the worker's standard error{_OR_ATTACH}"
     "num_workers=0 raises the error in main with its full traceback, but is slow."
 )
 _ADVICE_OTHERS = (
-    "Read its standard error, or attach the hook: the last exception is then shown here. A parent "
+    f"Read its standard error{_OR_ATTACH}A parent "
     "sees such an exit only in exitcode: check it, or use concurrent.futures or "
     "torch.multiprocessing.spawn, which raise an error in the parent."
 )

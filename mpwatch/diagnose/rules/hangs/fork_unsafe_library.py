@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called
-from mpwatch.diagnose.analysis.waits.deadlocks import ForkedAlone, forked_alone
+from mpwatch.diagnose.analysis.waits.threads import ForkedAlone, forked_alone
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.units import seconds_text
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import all_called, called, loader_owners
-from mpwatch.diagnose.analysis.waits.deadlocks import forked_alone
+from mpwatch.diagnose.analysis.waits.threads import forked_alone
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import ThreadSample
 from mpwatch.model.snapshot import Process

@@ -11,7 +11,7 @@ from mpwatch.describe.frames import is_library, own_frames
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import all_called, called, family_head
 from mpwatch.diagnose.analysis.stack_patterns import calls
-from mpwatch.diagnose.analysis.waits.deadlocks import ForkedAlone, forked_alone
+from mpwatch.diagnose.analysis.waits.threads import ForkedAlone, forked_alone
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame

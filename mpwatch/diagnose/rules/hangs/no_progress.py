@@ -31,10 +31,9 @@ from mpwatch.diagnose.analysis.mechanisms.kept_locks import (
     left_lock,
     waiting_for_left_lock,
 )
-from mpwatch.diagnose.analysis.mechanisms.polling import ADVICE as POLLING_ADVICE
 from mpwatch.diagnose.analysis.mechanisms.polling import polls_in_vain
 from mpwatch.diagnose.analysis.mechanisms.servers import Accepting, accepting_in_vain
-from mpwatch.diagnose.analysis.pipes import channels_among
+from mpwatch.diagnose.analysis.pipes import channels_among, output_of
 from mpwatch.diagnose.analysis.process_queries import (
     SERVICE_ROLES,
     all_called,
@@ -59,7 +58,6 @@ from mpwatch.diagnose.analysis.waits.blockages import (
     usual_pause_s,
 )
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
-from mpwatch.diagnose.analysis.waits.deadlocks import output_of
 from mpwatch.diagnose.analysis.waits.edges import semaphore_users
 from mpwatch.diagnose.analysis.waits.file_locks import (
     LIKELY,
@@ -143,7 +141,7 @@ def check(index: Index) -> Iterator[Finding]:
             summary=in_vain.headline,
             evidence=tuple(in_vain.evidence),
             cause=in_vain.cause,
-            advice=POLLING_ADVICE,
+            advice=in_vain.advice,
         )
     for computation in lonely_computations(index, ALONE_COMPUTES_S):
         if computation.process.process not in reported:
@@ -279,8 +277,12 @@ def _finding(index: Index, blockage: Blockage, severity: Severity) -> Finding:
         evidence=tuple(_evidence(index, blockage)),
         cause=_cause(index, blockage),
         advice=_advice(index, blockage),
-        is_doubtful=blockage.reason == "computes",
+        is_doubtful=severity is Severity.INFO and blockage.reason in _AT_WORK,
     )
+
+
+_AT_WORK = ("computes", "polls", "sleeps")
+"""A process at the end of waits that is so far not known to stand still."""
 
 
 def _waits_for_one_that_is_idle(index: Index) -> Iterator[Finding]:

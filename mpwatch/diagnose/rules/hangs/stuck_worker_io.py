@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from mpwatch.describe.frames import frame_words
 from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.pipes import READ_BOTH, UnreadPipe, unread_by
 from mpwatch.diagnose.analysis.process_queries import called, of_role
 from mpwatch.diagnose.analysis.stack_patterns import main_shape, main_thread, user_frame
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
-from mpwatch.diagnose.analysis.waits.deadlocks import ADVICE as READ_BOTH
-from mpwatch.diagnose.analysis.waits.deadlocks import UnreadPipe, unread_by
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import WaitKind
 from mpwatch.model.snapshot import Process, Thread

@@ -101,7 +101,7 @@ def _finding(snapshot: Snapshot, owner: Process, grown: Sequence[_Grown]) -> Fin
     per_s = sum(each.per_s for each in grown)
     total = sum(each.gained for each in grown)
     room = memory_room(snapshot)
-    severity, eta_s = severity_of_growth(room, per_s)
+    severity, eta_s = severity_of_growth(room, per_s, total)
     left = sum(each.shared_left for each in grown)
     if room is not None and left < room.free_bytes:
         severity, eta_s = Severity.INFO, None

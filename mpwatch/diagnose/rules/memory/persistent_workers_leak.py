@@ -71,7 +71,7 @@ def _finding(index: Index, owner: Process, grown: Sequence[tuple[Process, Growth
     per_s = sum(found.per_s for _, found in grown)
     room = memory_room(index.snapshot)
     place = work_place(index, [each for each, _ in grown])
-    severity, eta_s = severity_of_growth(room, per_s)
+    severity, eta_s = severity_of_growth(room, per_s, sum(found.gained for _, found in grown))
     worker, most = max(grown, key=lambda each: each[1].gained)
     evidence = [
         f"private memory of {called(worker)} +{bytes_text(most.gained)} in "

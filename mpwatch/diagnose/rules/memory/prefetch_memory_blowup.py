@@ -76,11 +76,12 @@ def _finding(
         f"{bytes_text(held)} of {against}",
         f"{bytes_text(held / len(workers))} a worker",
     ]
+    loaders = [each for each in snapshot.loaders if each.process == owner.process]
     evidence += [
         f"{loader.workers} workers with prefetch_factor {loader.prefetch}: up to "
         f"{loader.workers * loader.prefetch} batches in flight"
-        for loader in snapshot.loaders
-        if loader.process == owner.process and loader.prefetch is not None
+        for loader in loaders
+        if loader.prefetch is not None
     ]
     return Finding(
         rule=RULE,
@@ -90,8 +91,9 @@ def _finding(
         evidence=tuple(evidence),
         cause=(
             "Up to num_workers x prefetch_factor batches are in flight, plus batches finished out "
-            "of order, pinned copies, and the one main uses. A second loader doubles this. The "
-            "batches count against the container's memory limit and use space in /dev/shm."
+            "of order, pinned copies, and the one main uses"
+            f"{_OF_SEVERAL if len(loaders) > 1 else ''}. They are memory, though they are files in "
+            "/dev/shm."
         ),
         advice=(
             "Lower prefetch_factor: 1 or 2 is enough where workers keep up (slow samples then "
@@ -99,3 +101,6 @@ def _finding(
             "the transfer."
         ),
     )
+
+
+_OF_SEVERAL = ", for each of its loaders"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.describe.processes import full_name_of
+from mpwatch.diagnose.analysis.askers import WRITES, asked
 from mpwatch.diagnose.analysis.forecast import memory_room
 from mpwatch.diagnose.analysis.growing import (
     FileKind,
@@ -46,14 +47,16 @@ from mpwatch.diagnose.analysis.process_queries import (
     counted,
     is_manager,
 )
-from mpwatch.diagnose.analysis.shares import shares, work_place, working_share
+from mpwatch.diagnose.analysis.shares import is_computing, shares, work_place, working_share
+from mpwatch.diagnose.analysis.source import cache_miss, loop_around
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, own_threads
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import rise
 from mpwatch.model.host import NewFiles
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.samples import FdKind, inode_of
+from mpwatch.model.samples import FdKind, Frame, inode_of
 from mpwatch.model.snapshot import Process, Thread
+from mpwatch.model.source import Statement
 from mpwatch.model.units import bytes_text, count_text, rate_text, seconds_text
 
 RULE = "steady-growth"
@@ -363,12 +366,11 @@ def _of_queue(index: Index, found: Growing) -> _Explanation:
 
 def _of_memory(index: Index, found: Growing) -> _Explanation:
     process = found.process
+    seen = _allocating(index, found)
+    submits = _of_submission(index, process, tuple(seen)) or _of_executor(index, process, seen)
+    if submits is not None:
+        return submits
     slow = _consumers(index, found)
-    lines = own_lines(process)
-    seen = [f"its main thread when last seen: {lines}"] if lines else []
-    place = work_place(index, found.processes)
-    if place is not None and not (lines or "").startswith(place.words):
-        seen.append(f"{place.part:.0%} of its work whose line is known: {place.words}")
     if slow is None and any(other == "queue" for other, _ in found.carried):
         names, is_one = all_called(found.processes), len(found.processes) == 1
         return _Explanation(
@@ -403,32 +405,49 @@ def _of_memory(index: Index, found: Growing) -> _Explanation:
             "Send results through a queue. A manager that is shut down frees everything.",
         )
     return (
-        _of_submission(process, tuple(seen))
-        or _of_results(index, process, tuple(seen))
+        _of_results(index, process, tuple(seen))
         or _kept_messages(index, found)
         or _of_kept(index, process, seen)
     )
 
 
-def _of_submission(process: Process, seen: tuple[str, ...]) -> _Explanation | None:
+def _allocating(index: Index, found: Growing) -> list[str]:
+    """Where the processes compute: memory does not rise while they sleep or wait.
+
+    The last stack of the main thread counts too, unless it is one of a sleep or a wait.
+    """
+    main = main_thread(found.process)
+    wait = main.waits_on if main is not None else None
+    lines = own_lines(found.process) if wait is None else None
+    seen = [f"its main thread when last seen: {lines}"] if lines else []
+    place = work_place(index, found.processes, is_computing)
+    if place is not None and not (lines or "").startswith(place.words):
+        seen.append(f"{place.part:.0%} of its computing whose line is known: {place.words}")
+    has_loop = main is not None and loop_around(index, main.stack) is not None
+    if not seen and not has_loop and (lines := own_lines(found.process)):
+        seen.append(f"its main thread when last seen, while it waited: {lines}")
+    return seen
+
+
+def _of_submission(index: Index, process: Process, seen: tuple[str, ...]) -> _Explanation | None:
     """A process inside of a `map` that takes all of its items before the first result is used.
 
-    Checked against CPython 3.10 to 3.14: `Executor.map` submits a call for each item first (before
-    3.14 there is no `buffersize`), and `Pool.map` makes a list of the items.
+    Its last stack shows it, or what all stacks of its last seconds have in common. Checked against
+    CPython 3.10 to 3.14: `Executor.map` submits a call for each item first (before 3.14 there is no
+    `buffersize`), and `Pool.map` makes a list of the items.
     """
     main = main_thread(process)
-    frames = own_frames(main.stack) if main is not None else ()
-    place = next((n for n, frame in enumerate(frames) if not is_library(frame)), len(frames))
-    caller = next((frame for frame in frames[place + 1 :] if not is_library(frame)), None)
-    name = next((name for name, each in _MAPS if calls(frames[place + 1 :], each)), None)
-    if name is None or caller is None:
+    stack = own_frames(main.stack) if main is not None else ()
+    found = _mapping(stack) or _mapping(own_frames(_inside(index, process)))
+    if found is None:
         return None
-    line, items = frame_words(caller), frame_words(frames[place])
+    name, line = found.name, found.line
+    made = f" (made at {found.items})" if found.items else ""
     return _Explanation(
         "private memory",
         seen,
-        f"It is still inside of {name} at {line}, which takes every item of its iterable (made at "
-        f"{items}) before it returns. Until the last one is there no result is used: the items "
+        f"It is still inside of {name} at {line}, which takes every item of its iterable{made} "
+        "before it returns. Until the last one is there no result is used: the items "
         "that wait for a worker and the results that are ready all stay in this process.",
         f"Keep a bounded number of tasks in flight at {line}: submit() some, and for each result "
         "that is used one more (itertools.islice, wait(return_when=FIRST_COMPLETED)); or, from "
@@ -436,6 +455,67 @@ def _of_submission(process: Process, seen: tuple[str, ...]) -> _Explanation | No
         "a semaphore to bound them.",
         f"{called(process)} gathers all items of {name} at {line} before it uses a result",
     )
+
+
+class _Mapping(NamedTuple):
+    """A call of a `map` that has not returned."""
+
+    name: str
+    line: str
+    """Where it is called."""
+    items: str
+    """Where its items are made; empty if that is not one line."""
+
+
+def _mapping(frames: Sequence[Frame]) -> _Mapping | None:
+    """The call of a `map` in a stack, innermost frame first."""
+    for number, frame in enumerate(frames):
+        name = next((name for name, each in _MAPS if calls((frame,), each)), None)
+        caller = next((each for each in frames[number + 1 :] if not is_library(each)), None)
+        if name is not None and caller is not None:
+            items = next((each for each in frames[:number] if not is_library(each)), None)
+            made = frame_words(items) if items is not None and items.line else ""
+            return _Mapping(name, frame_words(caller), made)
+    return None
+
+
+def _inside(index: Index, process: Process) -> tuple[Frame, ...]:
+    """The calls that no stack of the last seconds has left, innermost first; lines may be 0."""
+    account = index.snapshot.account.processes.get(process.process)
+    found = account.main.inside() if account is not None and account.uncounted else None
+    return found.frames[::-1] if found is not None and found.stacks >= INSIDE_STACKS else ()
+
+
+def _of_executor(index: Index, process: Process, seen: list[str]) -> _Explanation | None:
+    """Tasks that wait in a ProcessPoolExecutor, whose own queue to its workers is full.
+
+    That queue has a bound; what waits for room in it is in a dict without one
+    (`_pending_work_items` of concurrent/futures/process.py, CPython 3.10 to 3.14).
+    """
+    blocked = blocked_feeder(index, process)
+    if blocked is None or not any(
+        calls(own_frames(each.stack), "concurrent/futures/process.py:run")
+        for each in process.threads
+    ):
+        return None
+    workers = [each for each in blocked.readers(index) if each.role == "pool-worker"]
+    if not workers:
+        return None
+    names, is_one = all_called(workers), len(workers) == 1
+    return _Explanation(
+        "private memory",
+        (f"the queue of its executor to {names} is full", *seen),
+        "Tasks are submitted faster than the workers of its ProcessPoolExecutor do them. submit() "
+        "and map() take any number of tasks: they and their arguments wait in this process.",
+        "Keep a bounded number of tasks in flight: submit() some, and for each result that is used "
+        "one more (wait(return_when=FIRST_COMPLETED)), or let a threading.Semaphore(n) be acquired "
+        "before each submit() and released by add_done_callback().",
+        f"{called(process)} submits tasks faster than {names} {'does' if is_one else 'do'} them",
+        "queue",
+    )
+
+
+INSIDE_STACKS = 3
 
 
 _MAPS = (
@@ -491,17 +571,58 @@ def _of_kept(index: Index, process: Process, seen: list[str]) -> _Explanation:
         if threads
         else ""
     )
-    is_torch = ", losses or outputs kept as tensors with their autograd graph"
+    main = main_thread(process)
+    found = cache_miss(index, main.stack) if main is not None else None
+    if found is not None:
+        frame, lookup = found
+        return _Explanation(
+            "private memory",
+            tuple(seen),
+            f"It fills a cache: {frame_words(frame)} makes what `{lookup.text}` in line "
+            f"{lookup.line} does not find. With a bound the growth ends when the cache is full; "
+            "without one it goes on for as long as there are new keys.",
+            "Look whether entries are dropped from that cache, and after how many bytes: each "
+            "process has one of its own. If none are, give it a bound "
+            "(functools.lru_cache(maxsize=...), or drop the oldest).",
+            is_shown=False,
+        )
+    loop = loop_around(index, main.stack) if main is not None else None
+    rounds = f" over the rounds of {_loop_words(*loop)}" if loop else ""
+    # No DataLoader worker trains: its tensors have no graph.
+    is_torch = process.sample.torch_loaded and process.role != "loader-worker"
+    lists = f"a list or dict that is only ever added to, an unbounded cache{is_queue}"
+    kept = f"It keeps what it allocates{rounds}: {lists}{_OR_GRAPHS if is_torch else ''}"
+    if is_torch and _trains(index, process):
+        kept = f"It keeps what it allocates{rounds}. {_GRAPHS}; or {lists}"
     return _Explanation(
         "private memory",
         tuple(seen),
-        "It keeps what it allocates: a list or dict that is only ever added to, an unbounded cache"
-        f"{is_queue}{is_torch if process.sample.torch_loaded else ''}. A cache that is still "
-        "filling looks the same; its growth slows down and ends.",
-        f"Bound or clear what is collected.{_NO_GRAPHS if process.sample.torch_loaded else ''} To "
-        "see the lines that allocate, run it under tracemalloc or memray.",
+        f"{kept}. A cache that is still filling looks the same; its growth slows down and ends.",
+        f"Bound or clear what is collected.{_NO_GRAPHS if is_torch else ''} To see the lines that "
+        "allocate, run it under tracemalloc or memray.",
         is_shown=False,
     )
+
+
+def _loop_words(frame: Frame, loop: Statement) -> str:
+    """A loop and where it is: `for step in steps:` at train.py:39 epoch."""
+    return f"`{loop.text}` at {frame_words(frame._replace(line=loop.line))}"
+
+
+def _trains(index: Index, process: Process) -> bool:
+    """Whether a process is a rank, or was seen in a backward pass or in a collective."""
+    if process.role == "rank" or process.label.startswith("rank "):
+        return True
+    if any(calls(own_frames(each.stack), ":_engine_run_backward") for each in process.threads):
+        return True
+    return any(each.activity.target == "collective" for each in shares(index, process))
+
+
+_OR_GRAPHS = ", losses or outputs kept as tensors with their autograd graph"
+_GRAPHS = (
+    "In training that is most often a loss, a metric or an output that is summed up or "
+    "stored as a tensor: with it stays the autograd graph of its step"
+)
 
 
 _NO_GRAPHS = (
@@ -580,21 +701,12 @@ def _other_threads(index: Index, process: Process) -> list[tuple[str, str]]:
 
 
 def _askers(index: Index, manager: Process) -> Iterator[str]:
-    """The lines at which other processes wait for the answers of a manager."""
-    count = 0
-    for process in index.snapshot.living():
-        places = Counter(
-            {
-                each.activity.place: each.share
-                for each in shares(index, process)
-                if manager.process in each.activity.providers and each.activity.place
-            }
-        )
-        for place, _ in places.most_common(1):
-            yield f"{called(process)} waits for its answers at {place}"
-            count += 1
-        if count == SHOWN:
-            return
+    """The lines at which other processes ask a manager; those that add to its objects first."""
+    found = asked(index, manager, index.snapshot.living())
+    for each in sorted(found, key=lambda line: line.method not in WRITES):
+        calling = f", calling {each.method} of a proxy" if each.method else ""
+        verb = "asks" if len(each.processes) == 1 else "ask"
+        yield f"{all_called(each.processes)} {verb} it at {each.place}{calling}"
 
 
 class _Consumers(NamedTuple):

@@ -7,11 +7,19 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
+from mpwatch.diagnose.analysis.askers import READS, WRITES, Asked, asked, switches_between
 from mpwatch.diagnose.analysis.idle_time import mean_cpu_percent
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.newest import own_lines
-from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called, counted
+from mpwatch.diagnose.analysis.process_queries import (
+    SERVICE_ROLES,
+    all_called,
+    called,
+    counted,
+)
+from mpwatch.diagnose.analysis.process_queries import is_manager as is_a_manager
 from mpwatch.diagnose.analysis.shares import (
+    core_share,
     doing_words,
     imported_until_s,
     shares,
@@ -21,9 +29,9 @@ from mpwatch.diagnose.analysis.shares import (
 from mpwatch.diagnose.analysis.stack_patterns import calls
 from mpwatch.diagnose.analysis.waits.blockages import without_progress_s
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
-from mpwatch.model.account import JOB_WORKS, together
+from mpwatch.model.account import JOB_WORKS, LAST_MINUTE_S, together
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History, first_at, values_of
+from mpwatch.model.history import first_at, values_of
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process
 from mpwatch.model.units import seconds_text
@@ -57,8 +65,10 @@ ROUNDS_S = 120.0
 ROUNDS_WATCHED_S = 27.0
 SWITCHES = 10
 """Fewer switches of the children in a third of the time prove nothing."""
-SWITCHES_PER_SAMPLE = 8
-"""Switches that taking a stack by py-spy causes, 5 to 10."""
+ROUND_TRIPS = 20.0
+"""Waits a second of one line that are the round trips of its accesses."""
+LEAST_TIME = 0.1
+"""With less time that was not a wait for a core, a share of it means nothing."""
 LESS_BUSY = 0.6
 """A client uses at most this part of the cpu time of the process that it waits for."""
 
@@ -73,14 +83,22 @@ def check(index: Index) -> Iterator[Finding]:
     for server, waiting in _servers(index).items():
         process = index.snapshot.get(server)
         busy = None if process is None else mean_cpu_percent(process, index.history, OVER_S)
-        if process is None or busy is None or busy < least_percent:
+        if process is None or busy is None:
+            continue
+        connected = list(_connected(index, process, waiting))
+        lines = asked(index, process, connected)
+        is_busy = busy >= least_percent
+        if not is_busy and not any(map(_makes_round_trips, lines)):
             continue
         waits = {
             client.process: share
-            for client in _connected(index, process, waiting)
-            if (share := _wait_share(client, index.history)) is not None
+            for client in connected
+            if (share := _wait_share(index, client)) is not None
             and share >= WAIT_SHARE
-            and (mean_cpu_percent(client, index.history, OVER_S) or 0.0) <= LESS_BUSY * busy
+            and (
+                not is_busy
+                or (mean_cpu_percent(client, index.history, OVER_S) or 0.0) <= LESS_BUSY * busy
+            )
         }
         is_main = waits.get(index.snapshot.root or server, 0.0) >= MAIN_SHARE
         if is_main or (len(waits) >= CLIENTS and sum(waits.values()) >= WAITING):
@@ -88,7 +106,7 @@ def check(index: Index) -> Iterator[Finding]:
             quiet_s = min(without_progress_s(each, index) or 0.0 for each in clients)
             if min(waits.values()) >= ALWAYS and quiet_s >= ANSWERS_S:
                 continue  # it answers none of them: `no-progress` says that
-            yield _finding(process, busy, clients, sum(waits.values()))
+            yield _finding(process, busy if is_busy else None, clients, sum(waits.values()), lines)
     yield from _waits_in_vain(index)
     yield from _slower_rounds(index)
 
@@ -151,7 +169,7 @@ def _round_costs(index: Index, process: Process, children: Sequence[Process]) ->
     costs = []
     for third in range(3):
         begin_s, end_s = from_s + third * span_s / 3, from_s + (third + 1) * span_s / 3
-        switches = sum(_switches(index, each, begin_s, end_s) for each in children)
+        switches = sum(switches_between(index, each, begin_s, end_s) for each in children)
         if switches < SWITCHES:
             return None
         within = loads[first_at(loads, begin_s) : first_at(loads, end_s)]
@@ -160,19 +178,6 @@ def _round_costs(index: Index, process: Process, children: Sequence[Process]) ->
     if not 0 < first < second < third_cost:
         return None
     return _Rounds(third_cost / first, span_s)
-
-
-def _switches(index: Index, process: Process, begin_s: float, end_s: float) -> float:
-    """How often a process gave up its core by itself in a stretch of time."""
-    counts = index.history.of(process.process, "voluntary_switches")
-    begin, end = first_at(counts, begin_s), first_at(counts, end_s)
-    if end - begin < 2:
-        return 0.0
-    elapsed_s = counts[end - 1].at_s - counts[begin].at_s
-    stack_stops = index.history.of(process.process, "stack_stops")
-    stops = first_at(stack_stops, counts[end - 1].at_s) - first_at(stack_stops, counts[begin].at_s)
-    more = counts[end - 1].value - counts[begin].value - stops * SWITCHES_PER_SAMPLE
-    return more * (end_s - begin_s) / elapsed_s if elapsed_s > 0 else 0.0
 
 
 def _finding_of_rounds(
@@ -276,8 +281,12 @@ def _finding_of_pauses(
 
 
 def _is_crowded(index: Index) -> bool:
-    """Whether more threads of the machine can run than it has cores for."""
+    """Whether more threads of the machine could run than it has cores for, on average."""
     host = index.snapshot.host
+    series = index.history.of_host("runnable")
+    if len(series) >= SAMPLES:
+        recent = series[first_at(series, series[-1].at_s - OVER_S) :]
+        return sum(values_of(recent)) / len(recent) > (host.usable_cpus or 1)
     return host.runnable is not None and host.runnable > (host.usable_cpus or 1)
 
 
@@ -311,21 +320,33 @@ def _connected(index: Index, server: Process, waiting: Collection[ProcessId]) ->
             yield process
 
 
-def _wait_share(client: Process, history: History) -> float | None:
-    """The share of readings that found it reading from a socket; `None` of too few."""
-    series = history.of(client.process, "answer_wait")
+def _wait_share(index: Index, client: Process) -> float | None:
+    """The share of readings that found it reading from a socket; `None` of too few.
+
+    Of the time in which it did not wait for a core: then nobody knows what it waits for next. On a
+    loaded machine readings are far apart, so that it takes longer until there are enough.
+    """
+    series = index.history.of(client.process, "answer_wait")
     if len(series) < SAMPLES:
         return None
     last_s = series[-1].at_s
-    recent = series[first_at(series, last_s - OVER_S) :]
+    since_s = max(last_s - LAST_MINUTE_S, min(last_s - OVER_S, series[-SAMPLES].at_s))
+    recent = series[first_at(series, since_s) :]
     if len(recent) < SAMPLES or last_s - recent[0].at_s < WATCHED_S:
         return None
-    return sum(values_of(recent)) / len(recent)
+    share = sum(values_of(recent)) / len(recent)
+    return min(1.0, share / max(1.0 - core_share(index, client), share, LEAST_TIME))
 
 
-def _finding(server: Process, busy: float, clients: Sequence[Process], waiting: float) -> Finding:
-    """Describe the process and the waits for it."""
-    is_manager = any(
+def _finding(
+    server: Process,
+    busy: float | None,
+    clients: Sequence[Process],
+    waiting: float,
+    places: Sequence[Asked],
+) -> Finding:
+    """Describe the process and the waits for it; `busy` is its percentage of a core, if much."""
+    is_manager = is_a_manager(server) or any(
         calls(thread.stack, "managers.py:_callmethod")
         for client in clients
         for thread in client.threads
@@ -336,30 +357,96 @@ def _finding(server: Process, busy: float, clients: Sequence[Process], waiting: 
         if len(clients) > 1
         else f"{called(clients[0])} asks it, and waits for its answers {waiting:.0%} of the time"
     )
-    evidence = [
-        asks,
-        f"{called(server)} used {busy:.0f} % of a core in the last {OVER_S:.0f} s, more than any "
-        "of them",
-        *(f"{called(each)} asks at {lines}" for each in clients[:2] if (lines := own_lines(each))),
-    ]
+    evidence = [asks]
+    if busy is not None:
+        evidence.append(
+            f"{called(server)} used {busy:.0f} % of a core in the last {OVER_S:.0f} s, more than "
+            "any of them"
+        )
+    evidence += map(_asked_words, places)
+    if not places:
+        at = ((each, own_lines(each)) for each in clients[:2])
+        evidence += [f"{called(each)} asks at {lines}" for each, lines in at if lines]
     if (lines := own_lines(server)) is not None:
         evidence.append(f"{called(server)} is at {lines}")
     is_one = len(clients) == 1
     waiters = f"{called(clients[0])} waits" if is_one else f"{len(clients)} processes wait"
+    mostly = f", asked {'mostly ' * (len(places) > 1)}at {places[0].place}" if places else ""
     return Finding(
         rule=RULE,
         severity=Severity.INFO,
         process=server.process,
         summary=(
-            f"{waiters} for the answers of {'the Manager ' * is_manager}{called(server)}, which is "
-            "busy: it is the bottleneck"
+            f"{waiters} for the answers of {'the Manager ' * is_manager}{called(server)}"
+            f"{_AGAIN if busy is None else _IS_BUSY}{mostly}"
         ),
         evidence=tuple(evidence),
-        cause=(_CAUSE_ONE if is_one else _CAUSE) + (_CAUSE_MANAGER if is_manager else ""),
-        advice=_ADVICE_MANAGER if is_manager else _ADVICE,
+        cause=" ".join(
+            (
+                *(() if busy is None else (_CAUSE_ONE if is_one else _CAUSE,)),
+                *((_CAUSE_MANAGER + _round_trips(places),) if is_manager else ()),
+            )
+        ),
+        advice=_manager_advice(places) if is_manager else _ADVICE,
     )
 
 
+def _makes_round_trips(line: Asked) -> bool:
+    """Whether a line accesses a proxy again and again: each access costs a message and an answer.
+
+    That takes its time however busy the manager is; where many processes want the cores, it gets
+    little of them. Methods that wait in the manager for something else do not count.
+    """
+    is_quick = line.method in (READS | WRITES) - {"get", "put"}
+    return is_quick and (line.per_s or 0.0) >= ROUND_TRIPS
+
+
+def _asked_words(line: Asked) -> str:
+    """One line at which a server is asked, as evidence."""
+    often = f", with about {line.per_s:.0f} waits a second" if line.per_s is not None else ""
+    verb = "asks" if len(line.processes) == 1 else "ask"
+    most = "" if len(line.processes) == 1 else "up to "
+    return (
+        f"{all_called(line.processes)} {verb} at {line.place}: that takes {most}"
+        f"{line.share:.0%} of the time{often}"
+    )
+
+
+def _round_trips(places: Sequence[Asked]) -> str:
+    """What is called of proxies at the lines that ask."""
+    shown = [each for each in places if each.method]
+    if not shown:
+        return ""
+    parts = [f"{each.place} calls {each.method} of a proxy" for each in shown]
+    return f" {' and '.join(parts)}: each call is one such round trip."
+
+
+def _manager_advice(places: Sequence[Asked]) -> str:
+    """What to do instead of the accesses that were seen, those with most requests first."""
+    reads = next((each for each in places if each.method in READS), None)
+    writes = next((each for each in places if each.method in WRITES), None)
+    if reads is None and writes is None:
+        return _ADVICE_MANAGER
+    found = sorted(filter(None, (reads, writes)), key=places.index)
+    texts = [(_READ_ONCE if each is reads else _WRITE_ONCE).format(at=each.place) for each in found]
+    return " ".join((*texts, _NO_PROXY))
+
+
+_READ_ONCE = (
+    "Read the proxy of {at} once into a local object and use that: proxy[:] of a list and "
+    "proxy.copy() of a dict are one message, while a loop over a list's proxy is one for each "
+    "element."
+)
+_WRITE_ONCE = (
+    "Collect what {at} writes in a local object and pass it on at once: extend() of a list and "
+    "update() of a dict are one message for many entries."
+)
+_NO_PROXY = (
+    "What does not change is passed to each process as a plain argument, and numbers are in shared "
+    "memory (a tensor after share_memory_(), multiprocessing.Array)."
+)
+_IS_BUSY = ", which is busy: it is the bottleneck"
+_AGAIN = ", in one round trip after the other"
 _CAUSE = (
     "All of them send their requests to one process, which is busy answering. Together they cannot "
     "be faster than that process, however many there are."
@@ -369,7 +456,7 @@ _CAUSE_ONE = (
     "answer, so of the two only one works at a time."
 )
 _CAUSE_MANAGER = (
-    " It is the process of a multiprocessing Manager: each access to a proxy is a message to it "
+    "It is the process of a multiprocessing Manager: each access to a proxy is a message to it "
     "and an answer from it, and it runs Python in one thread at a time."
 )
 _ADVICE = (

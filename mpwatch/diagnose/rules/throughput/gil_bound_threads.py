@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from mpwatch.describe.frames import frame_words
 from mpwatch.diagnose.analysis.idle_time import mean_cpu_percent
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import called
+from mpwatch.diagnose.analysis.process_queries import called, is_manager
 from mpwatch.diagnose.analysis.shares import OBSERVED_S, READINGS
 from mpwatch.diagnose.analysis.stack_patterns import user_frame
 from mpwatch.model.account import Activity
@@ -30,12 +30,15 @@ def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each process whose several busy threads use one core together.
 
     With fewer than two usable cpus, sharing a core means nothing. Where other processes use all
-    cpus, it means something only if stacks show that Python code runs.
+    cpus, it means something only if stacks show that Python code runs. The threads of a Manager are
+    not the program's: one serves each client, and `bottleneck-process` tells who asks.
     """
     cpus = index.snapshot.host.usable_cpus or 1
     if cpus < 2:
         return
     for process in index.snapshot.living():
+        if is_manager(process):
+            continue
         threads = [t for t in process.threads if _takes_turns(t)]
         if len(threads) < THREADS:
             threads, share = _by_account(index, process)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -13,6 +13,7 @@ from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.newest import iterated_at, own_lines, own_place
 from mpwatch.diagnose.analysis.process_queries import (
     age_s,
+    all_called,
     called,
     counted,
     generations,
@@ -32,6 +33,7 @@ from mpwatch.diagnose.analysis.shares import (
 from mpwatch.diagnose.analysis.stack_merge import merge
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
+from mpwatch.model.account import IMPORTS
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import Series, first_at
 from mpwatch.model.ids import ProcessId
@@ -54,6 +56,9 @@ STALL_S, STALLED_S = 3.0, 5.0
 in the last seconds counts, and not how busy they were before."""
 IDLE_SHARE = 0.35
 """A worker that waits for work more than this part of the time has time to spare."""
+AHEAD_SHARE = 0.6
+"""A worker that is idle for this part of the time has made its batches long before they are used.
+"""
 ASKED_SHARE = 0.4
 """Workers that wait so much for one process would be faster without it than with more workers."""
 START_SHARE = 0.3
@@ -168,8 +173,13 @@ def _finding(
             evidence.append(f"{called(worker)}: {words}")
     if share is not None and share < 1:
         evidence.append(f"without this wait main would be at most {times_faster(share)} as fast")
-    limit = _limit(index, owner, workers, loads)
-    place = work_place(index, workers) or _place_now(workers)
+    imports = [line for each in workers if (line := _is_importing(index, each))]
+    if 2 * len(imports) > len(workers):
+        return _finding_of_imports(owner, workers, tuple(evidence), share, imports[0])
+    ahead = _ahead(index, workers)
+    behind = [each for each in workers if each not in ahead]
+    limit = _limit_of_order(behind, ahead) if ahead else _limit(index, owner, workers, loads)
+    place = work_place(index, behind) or _place_now(behind)
     at = f": they work mostly at {place.words}" if place and place.part >= MAIN_PART else ""
     if limit is not None and limit.provider:
         at = f": they wait mostly for {limit.provider}"
@@ -182,7 +192,9 @@ def _finding(
         severity=Severity.INFO,
         process=owner.process,
         summary=(
-            f"{called(owner)} waits for data {share:.0%} of the time{_of_workers(workers, at)}"
+            _summary_of_order(owner, behind, ahead, share, at)
+            if ahead
+            else f"{called(owner)} waits for data {share:.0%} of the time{_of_workers(workers, at)}"
             if share is not None
             else f"{called(owner)} waits for data, and {_all_of(workers)} not idle{at}"
             if limit is not None and limit.provider
@@ -190,12 +202,106 @@ def _finding(
         ),
         evidence=tuple(evidence),
         cause=(
-            "The workers together produce batches more slowly than the training loop uses them."
-            + (f" {limit.cause}" if limit is not None else "")
+            ("" if ahead else _TOO_SLOW)
+            + (f"{'' if ahead else ' '}{limit.cause}" if limit is not None else "")
             + (_UNPACKS if unpacks else "")
             + (" The GPU idles meanwhile." if owner.gpus else "")
         ),
         advice=_advice(limit, place.words if is_at_place and place else "", unpacks=unpacks),
+    )
+
+
+def _ahead(index: Index, workers: Sequence[Process]) -> Sequence[Process]:
+    """The workers that are idle for most of the time, where some others are not; else none.
+
+    Main waits for data all the same: it takes batches in order, and theirs are not next.
+    """
+    idle = [
+        each
+        for each in workers
+        if sum(x.share for x in shares(index, each) if x.activity.kind == "idle") >= AHEAD_SHARE
+    ]
+    return idle if len(idle) < len(workers) else []
+
+
+def _limit_of_order(behind: Sequence[Process], ahead: Sequence[Process]) -> _Limit:
+    """Why idle workers do not help: main waits for a batch that another one has to make."""
+    names, others = all_called(behind), counted(len(ahead), "other worker")
+    verb = "is" if len(ahead) == 1 else "are"
+    return _Limit(
+        f"{others} {verb} idle for most of the time",
+        f"The DataLoader hands out batches in turn and returns them in order, so main waits for "
+        f"those of {names}, whose samples take longer, while the batches of the {others} are ready "
+        "or not yet asked for. More workers would be idle as well.",
+        f"Give every worker as much to do: what makes the samples of {names} expensive has to be "
+        "spread over all workers (shuffle, or divide by size), or be done once, offline. From "
+        "torch 2.6 on, DataLoader(in_order=False) returns batches as they finish; their order is "
+        "then not reproducible.",
+    )
+
+
+def _summary_of_order(
+    owner: Process,
+    behind: Sequence[Process],
+    ahead: Sequence[Process],
+    share: float | None,
+    at: str,
+) -> str:
+    """That main waits for some workers while others are idle."""
+    of_time = f" {share:.0%} of the time" if share is not None else ""
+    is_one = len(behind) == 1
+    works = at.removeprefix(": they ") or "work"
+    works = works.replace("work", "works", 1) if is_one else works
+    return (
+        f"{called(owner)} waits for data{of_time}: {all_called(behind)} {works}, while "
+        f"{counted(len(ahead), 'other worker')} {'is' if len(ahead) == 1 else 'are'} idle"
+    )
+
+
+_TOO_SLOW = "The workers together produce batches more slowly than the training loop uses them."
+
+
+def _is_importing(index: Index, worker: Process) -> str:
+    """The line at which a worker imports now, if it has done hardly anything else; else empty."""
+    account = index.snapshot.account.processes.get(worker.process)
+    if account is None or not account.uncounted or account.uncounted[0].now.what != IMPORTS:
+        return ""
+    seen = account.main.whole().seen
+    known = sum(s for each, s in seen.items() if each.place or each.what)
+    imports = sum(s for each, s in seen.items() if each.what == IMPORTS)
+    return account.uncounted[0].now.place if imports >= MAIN_PART * known else ""
+
+
+def _finding_of_imports(
+    owner: Process,
+    workers: Sequence[Process],
+    evidence: tuple[str, ...],
+    share: float | None,
+    place: str,
+) -> Finding:
+    """Describe a wait for workers that have not begun to work."""
+    of_time = f" {share:.0%} of the time" if share is not None else ""
+    verb = "imports" if len(workers) == 1 else "import"
+    at = f" at {place}" if place else ""
+    return Finding(
+        rule=RULE,
+        severity=Severity.INFO,
+        process=owner.process,
+        summary=(
+            f"{called(owner)} waits for data{of_time}, and its "
+            f"{'worker' if len(workers) == 1 else f'{len(workers)} workers'} still {verb} "
+            f"modules{at}"
+        ),
+        evidence=evidence,
+        cause=(
+            "The workers have made no batch yet: each starts a Python of its own, which imports "
+            "torch and the modules of the program again."
+        ),
+        advice=(
+            "Start workers once: make the DataLoader before the loop over the epochs, with "
+            "persistent_workers=True. Let the main module import only what workers need, and the "
+            "rest below if __name__ == '__main__'."
+        ),
     )
 
 
@@ -264,6 +370,12 @@ class _Starts(NamedTuple):
     """In each set."""
     span_s: float
     method: str | None
+    times: int
+    """How often they were started, also before the watch, ..."""
+    times_s: float
+    """... within so many seconds."""
+    imports: str
+    """The line at which workers were found importing; empty if none was."""
 
 
 def _started_workers(index: Index) -> Iterator[tuple[Process, Sequence[Process]]]:
@@ -271,40 +383,94 @@ def _started_workers(index: Index) -> Iterator[tuple[Process, Sequence[Process]]
     found: dict[ProcessId, list[Process]] = {}
     for each in index.snapshot.processes:
         owner = each.parent or each.original_parent
-        if each.role == "loader-worker" and owner is not None:
+        if owner is not None and (each.role == "loader-worker" or _is_starting(each)):
             found.setdefault(owner, []).append(each)
     for identity, workers in found.items():
         process = index.snapshot.get(identity)
-        if process is not None and not process.is_gone and any(each.is_gone for each in workers):
-            yield process, workers
+        if process is None or process.is_gone:
+            continue
+        waits = index.history.of(identity, "loader_wait")[-1:]
+        is_waiting = any(point.value >= 1 for point in waits)
+        known = [
+            each
+            for group in generations(workers)
+            if _are_workers(group, is_waiting=is_waiting)
+            for each in group
+        ]
+        if any(each.is_gone and each.role == "loader-worker" for each in known):
+            yield process, known
+
+
+def _is_starting(process: Process) -> bool:
+    """Whether a child may be a DataLoader worker that still imports: it is named after that."""
+    return (
+        process.role == "spawned"
+        and process.start_method in ("spawn", "forkserver")
+        and process.label.startswith("spawned")
+    )
+
+
+def _are_workers(group: Sequence[Process], *, is_waiting: bool) -> bool:
+    """Whether children that were started together are the workers of a DataLoader.
+
+    One of them is known as such, or they still start while their parent waits for a batch.
+    """
+    if any(each.role == "loader-worker" for each in group):
+        return True
+    return is_waiting and not any(each.is_gone for each in group)
 
 
 def _start_ups(index: Index, owner: Process, workers: Sequence[Process]) -> _Starts | None:
-    """The sets of workers that main has started while it was watched; `None` of fewer than two.
+    """The sets of workers that main has started; `None` of fewer than two, or if none was watched.
 
-    A set's start-up ends at the first reading that does not find main waiting for a batch.
+    A set's start-up ends at the first reading that does not find main waiting for a batch. The
+    times of starts are known of the time before the watch as well.
     """
     snapshot = index.snapshot
     polls = index.history.of(owner.process, "loader_wait")
     if len(polls) < 2:
         return None
     sets = []
-    for each in generations(workers):
-        born_s = each[0].sample.born_wall_s
-        at_s = None if born_s is None else snapshot.at_s - (snapshot.wall_s - born_s)
-        if at_s is not None and at_s >= polls[0].at_s:
-            sets.append((at_s, len(each)))
-    if len(sets) < STARTS:
+    for group in generations(workers):
+        born_s = group[0].sample.born_wall_s
+        if born_s is not None:
+            sets.append((snapshot.at_s - (snapshot.wall_s - born_s), group))
+    watched = [each for each in sets if each[0] >= polls[0].at_s]
+    before = sets[: len(sets) - len(watched)]
+    if len(sets) < STARTS or not watched:
         return None
-    ends = [at_s for at_s, _ in sets[1:]] + [snapshot.at_s]
+    span_s = snapshot.at_s - watched[0][0]
+    if len(watched) < STARTS:
+        # Another loader's workers live on, and those that crashed are replaced for that.
+        last = before[-1][1]
+        if any(not each.is_gone or (each.ended and each.ended.exit_code) for each in last):
+            return None
+        span_s = max(span_s, watched[0][0] - before[-1][0])
+    ends = [at_s for at_s, _ in watched[1:]] + [snapshot.at_s]
     waits = [
         _first_wait(polls, at_s, end, is_last=end == snapshot.at_s)
-        for (at_s, _), end in zip(sets, ends, strict=True)
+        for (at_s, _), end in zip(watched, ends, strict=True)
     ]
-    span_s = snapshot.at_s - sets[0][0]
     method = next((each.start_method for each in workers if each.start_method), None)
     share = sum(each.seconds or 0.0 for each in waits) / max(span_s, 1.0)
-    return _Starts(waits, share, sets[-1][1], span_s, method)
+    is_all = len(watched) >= STARTS
+    starts_s = snapshot.at_s - (watched if is_all else sets)[0][0]
+    times = len(watched) if is_all else len(sets)
+    imports = [place for each in workers if (place := _import_place(index, each))]
+    place = max(imports, key=imports.count) if imports else ""
+    return _Starts(
+        waits, share, max(len(group) for _, group in sets), span_s, method, times, starts_s, place
+    )
+
+
+def _import_place(index: Index, worker: Process) -> str:
+    """The line at which a worker was found importing, `main.py:5 <module>`; empty if it was not."""
+    account = index.snapshot.account.processes.get(worker.process)
+    if account is None or not account.uncounted:
+        return ""
+    seen = account.main.whole().seen
+    found = {each: seconds for each, seconds in seen.items() if each.what == IMPORTS and each.place}
+    return max(found, key=found.__getitem__).place if found else ""
 
 
 def _first_wait(polls: Series, from_s: float, to_s: float, *, is_last: bool) -> _FirstWait:
@@ -342,23 +508,37 @@ def _finding_of_starts(owner: Process, starts: _Starts) -> Finding:
             f"waits for their first batch {least}{starts.share:.0%} of the time"
         ),
         evidence=(
-            f"workers were started{by} {len(starts.waits)} times in the last "
-            f"{seconds_text(starts.span_s)}",
+            f"workers were started{by} {starts.times} times in the last "
+            f"{seconds_text(starts.times_s)}",
             f"main waited after each start until it had a batch: {waits}",
             f"without this wait main would be at most {times_faster(starts.share)} as fast",
+            *((f"workers import modules at {starts.imports}",) if starts.imports else ()),
             *((f"{called(owner)} is at {lines}",) if lines else ()),
         ),
         cause=(
-            "Each iteration over the DataLoader starts new workers. Before its first batch a "
-            "worker imports the program's modules, if it is spawned, unpickles the dataset, and "
-            "fetches a whole batch; while that happens, main has nothing to do."
+            f"Each iteration over the DataLoader starts new workers{by}, which end with it. "
+            f"{_START_OF.get(starts.method or 'fork', _START_OF['fork'])} While that happens, main "
+            "has nothing to do."
         ),
         advice=(
-            "Pass persistent_workers=True, so that the workers live from one epoch to the next, "
-            "make the DataLoader once and not for each epoch, and let an epoch be longer. Do once, "
-            "before the workers start, what each of them does in the constructor of its dataset."
+            "Make the DataLoader once, before the loop over the epochs, with "
+            "persistent_workers=True: then the workers live from one epoch to the next. "
+            "num_workers=0 is quicker for data whose pass takes less than such a start."
         ),
     )
+
+
+_START_OF: Mapping[str, str] = {
+    "spawn": (
+        "Before its first batch each of them starts a Python of its own, imports torch and the "
+        "modules of the program again, and unpickles the dataset."
+    ),
+    "forkserver": (
+        "Before its first batch each of them imports what the server has not preloaded, such as "
+        "torch and the modules of the program, and unpickles the dataset."
+    ),
+    "fork": "Each of them fetches a whole batch before main gets the first one.",
+}
 
 
 class _Limit(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from mpwatch.diagnose.analysis.forecast import median
 from mpwatch.diagnose.analysis.index import Index
@@ -94,9 +94,9 @@ def _finding(found: Sequence[Loss], sizes: Sequence[str], faster: Speedup) -> Fi
             f"without it the job would be at most {times_faster(1 - 1 / faster.most)} as fast",
         ),
         cause=(
-            "Each tensor that goes to another process gets a shared-memory file of its own, and "
-            "under the strategy file_descriptor a connection to the sender that fetches its "
-            "descriptor. For a small tensor that takes far longer than to copy its data."
+            "Each tensor that goes to another process gets a shared-memory file of its own"
+            f"{_BY_STRATEGY.get(most.process.sharing_strategy, '')}. For a small tensor that takes "
+            "far longer than to copy its data."
         ),
         advice=(
             "Send few large tensors: concatenate the small ones before they are sent (for a "
@@ -116,3 +116,11 @@ def _words(loss: Loss) -> str:
     )
     thread = "" if loss.thread.tid == loss.process.pid else f", thread {loss.thread.name}"
     return f"{called(loss.process)}{thread}: {kinds}{f' at {loss.place}' if loss.place else ''}"
+
+
+_OF_DESCRIPTORS = ", and a connection to the sender that fetches its descriptor"
+_BY_STRATEGY: Mapping[str | None, str] = {
+    None: f"{_OF_DESCRIPTORS} (under the strategy file_descriptor, the usual one)",
+    "file_descriptor": _OF_DESCRIPTORS,
+}
+"""What torch's sharing strategy adds; `None` where it is not known."""

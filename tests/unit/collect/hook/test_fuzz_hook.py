@@ -21,7 +21,7 @@ from mpwatch.hook import wire
 from mpwatch.model.events import HookSlice, HookStatus, Input
 from tests.builders.hook_server import ME, ObservedHooks, records
 
-from .test_ring import ring
+from .test_decode import ring
 
 pytestmark = pytest.mark.slow
 

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from mpwatch.diagnose.rules.throughput.bottleneck_process import check
+from mpwatch.model.account import COPYING, Activity
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import History, Point
 from mpwatch.model.samples import ThreadSample, WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot
+from tests.builders.accounts import answers_from, with_shares
 from tests.builders.snapshots import (
     MAIN,
     NOW_S,
@@ -185,6 +187,110 @@ def test_a_manager_is_called_one_where_stacks_show_it() -> None:
     assert "the Manager spawned 150 (150)" in finding.summary
     assert "proxy" in finding.cause
     assert "update()" in finding.advice
+
+
+PROXY = ("connection.py:_recv", "managers.py:_callmethod")
+
+
+def asking(
+    place: str, waits: float, copies: float = 0.0, core: float = 0.0
+) -> dict[Activity, float]:
+    """The shares of a client that asks the server at one line."""
+    found = {answers_from(SERVER, place): waits, Activity("waiting", "a free core", "core"): core}
+    if copies:
+        found[Activity("computing", COPYING, place=place)] = copies
+    return {**found, Activity("sleeping"): 1 - waits - copies - core}
+
+
+def switches(per_s: float, *, tracers_per_s: float = 0.0, number: int = 200) -> dict[Any, Any]:
+    """Switches of a process that gives up its core so often, and those that tracers caused."""
+    return {
+        (number, "voluntary_switches"): [Point(NOW_S - 60 + n, per_s * n) for n in range(61)],
+        (number, "tracer_wakes"): [Point(NOW_S - 60 + n, tracers_per_s * n) for n in range(61)],
+    }
+
+
+def test_the_line_that_asks_most_often_is_named_and_not_the_one_that_waits_longest() -> None:
+    reads = client(200, *PROXY, "<string>:__getitem__", "train.py:sample:26")
+    writes = [client(n, *PROXY, "<string>:append", "train.py:add:16") for n in CLIENTS[1:]]
+    snapshot = with_shares(
+        job(reads, *writes),
+        p200=asking("train.py:26 sample", 0.3, copies=0.2),
+        **{f"p{n}": asking("train.py:16 add", 0.9) for n in CLIENTS[1:]},
+    )
+    rates: dict[Any, Any] = switches(3000, number=200)
+    for number in CLIENTS[1:]:
+        rates |= switches(20, number=number)
+    numbers = History({**past().processes, **history(rates).processes}, {}, 0.0)
+
+    finding = only(check, snapshot, numbers)
+
+    assert finding.summary.endswith("it is the bottleneck, asked mostly at train.py:26 sample")
+    assert finding.evidence[2] == (
+        "spawned 200 (200) asks at train.py:26 sample: that takes 50% of the time, with about "
+        "3000 waits a second"
+    )
+    assert "ask at train.py:16 add: that takes up to 90% of the time" in finding.evidence[3]
+    assert "train.py:26 sample calls __getitem__ of a proxy" in finding.cause
+    assert finding.advice.index("proxy[:]") < finding.advice.index("extend()")
+
+
+def test_waits_that_tracers_cause_are_no_requests() -> None:
+    snapshot = with_shares(
+        job(*map(client, CLIENTS)),
+        p200=asking("train.py:26 sample", 0.9),
+        p201=asking("train.py:16 add", 0.9),
+    )
+    rates = switches(500, tracers_per_s=490, number=200) | switches(30, number=201)
+    numbers = History({**past().processes, **history(rates).processes}, {}, 0.0)
+
+    assert "at train.py:16 add" in only(check, snapshot, numbers).evidence[2]
+
+
+@pytest.mark.parametrize(
+    ("method", "per_s", "told"),
+    [("__getitem__", 200, 1), ("__getitem__", 2, 0), ("get", 200, 0)],
+    ids=["again and again", "a long answer", "may wait in the manager"],
+)
+def test_round_trips_to_a_manager_take_time_also_if_it_gets_no_core(
+    method: str, per_s: float, told: int
+) -> None:
+    asks = [client(n, *PROXY, f"<string>:{method}", "train.py:length:23") for n in CLIENTS]
+    shown = {f"p{n}": asking("train.py:23 length", 0.7) for n in CLIENTS}
+    rates: dict[Any, Any] = {}
+    for number in CLIENTS:
+        rates |= switches(per_s, number=number)
+    numbers = History({**past(busy=5).processes, **history(rates).processes}, {}, 0.0)
+
+    findings = found(check, with_shares(job(*asks), **shown), numbers)
+
+    assert len(findings) == told
+    for each in findings:
+        assert each.summary == (
+            "4 processes wait for the answers of the Manager spawned 150 (150), in one round trip "
+            "after the other, asked at train.py:23 length"
+        )
+        assert "is busy" not in each.cause + each.summary
+        assert "proxy[:]" in each.advice
+
+
+def sparse(every_s: float, share: float) -> History:
+    """As `past`, with few readings, as on a loaded machine."""
+    numbers = past(busy=45, share=share)
+    kept = {
+        key: [point for n, point in enumerate(points) if n % int(every_s) == 0]
+        for key, points in numbers.processes.items()
+    }
+    return History(kept, {"runnable": [Point(NOW_S - n, 9.0) for n in range(30, 0, -1)]}, 0.0)
+
+
+def test_a_loaded_machine_hides_no_bottleneck() -> None:
+    """Few readings, a moment at which little runs, and clients that wait for cores as well."""
+    of_core = {f"p{n}": asking("routes.py:23 length", 0.3, core=0.55) for n in CLIENTS}
+    snapshot = with_shares(job(*map(client, CLIENTS), runnable=2), **of_core)
+
+    assert only(check, snapshot, sparse(3, 0.2)).process == pid(SERVER)
+    assert found(check, job(*map(client, CLIENTS), runnable=2), sparse(3, 0.2)) == []
 
 
 def test_clients_that_are_running_at_this_moment_count_by_their_connections() -> None:

@@ -224,6 +224,19 @@ def test_threads_that_take_turns_on_one_core_are_information() -> None:
     assert "at train.py:9 tokenize" in finding.evidence
 
 
+def test_the_threads_of_a_manager_that_serve_its_clients_are_not_the_programs() -> None:
+    busy = turns(4, 25.0, ("train.py:tokenize:9",))
+
+    assert (
+        found(
+            gil_bound_threads.check,
+            snapshot_of(replace(busy, label="manager"), usable_cpus=8),
+            cpu(main=100),
+        )
+        == []
+    )
+
+
 def test_on_a_busy_machine_stacks_tell_python_from_native_threads() -> None:
     python = snapshot_of(turns(4, 10.0, ("train.py:tokenize:9",)), usable_cpus=2)
     native = snapshot_of(turns(4, 10.0), usable_cpus=2)

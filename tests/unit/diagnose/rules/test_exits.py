@@ -101,6 +101,18 @@ def test_a_kill_of_the_whole_tree_is_no_finding() -> None:
     assert [f for check in RULES for f in check(Index(over, history()))] == []
 
 
+def test_a_hook_is_advised_only_where_there_was_none() -> None:
+    """A hook that has reported no exception of a process would report none the next time."""
+    dead = dead_worker(role="spawned", exit_code=2)
+    hooked = replace(dead, hook=Hook(state="gone"))
+
+    without = only(worker_exited_unexpectedly.check, snapshot_of(main(), dead))
+    with_hook = only(worker_exited_unexpectedly.check, snapshot_of(main(), hooked))
+
+    assert "attach the hook" in without.advice
+    assert with_hook.advice.startswith("Read its standard error. A parent")
+
+
 def test_a_crash_is_named_with_signal_and_libraries() -> None:
     finding = only(worker_segfault.check, snapshot_of(main(), dead_worker(signal=11)))
 

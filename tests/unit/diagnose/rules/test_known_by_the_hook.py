@@ -75,10 +75,13 @@ def test_the_exception_of_a_failed_process_is_evidence_and_decides_the_fix() -> 
     said = log("exception", 200, "exception: EOFError")
 
     finding = only(worker_exited_unexpectedly.check, snapshot_of(main(), dead, log=(said,)))
+    at = log("exception", 200, "exception: EOFError, at train.py:31 load")
+    placed = only(worker_exited_unexpectedly.check, snapshot_of(main(), dead, log=(at,)))
     silent = only(worker_exited_unexpectedly.check, snapshot_of(main(), dead))
 
     assert "exception: EOFError" in finding.evidence
-    assert "the line shown" in finding.advice
+    assert finding.advice.startswith("Fix the code that raises it.")
+    assert placed.advice.startswith("Fix the code at the line shown.")
     assert "standard error" in silent.advice
     assert "num_workers" not in silent.advice + finding.advice
 

@@ -166,14 +166,14 @@ def test_workers_that_only_grow_are_named() -> None:
         main(),
         *forked(200, 201),
         memory_total_bytes=4 * GIB,
-        memory_available_bytes=GIB,
+        memory_available_bytes=GIB // 2,
     )
 
     finding = only(persistent_workers_leak.check, job, leaking(200, 201))
 
     assert finding.severity is Severity.WARNING
     assert "grow by +2.0M/s" in finding.summary
-    assert "1.0G of the machine's memory left" in finding.evidence
+    assert "512M of the machine's memory left" in finding.evidence
 
 
 def test_the_line_at_which_growing_workers_work_is_named() -> None:
@@ -258,20 +258,27 @@ def test_the_nearest_limit_of_memory_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("per_s", "severity"),
-    [(GIB / 10, Severity.CRITICAL), (GIB / 100, Severity.WARNING), (GIB / 10_000, Severity.INFO)],
+    ("per_s", "gained", "severity"),
+    [
+        (GIB / 10, GIB / 100, Severity.CRITICAL),
+        (GIB / 100, GIB / 5, Severity.WARNING),
+        (GIB / 100, GIB / 20, Severity.INFO),
+        (GIB / 10_000, GIB / 5, Severity.INFO),
+    ],
 )
-def test_the_severity_of_a_growth_follows_the_time_left(per_s: float, severity: Severity) -> None:
+def test_the_severity_of_a_growth_follows_the_time_left_and_what_was_seen_of_it(
+    per_s: float, gained: float, severity: Severity
+) -> None:
     job = snapshot_of(main(), memory_total_bytes=8 * GIB, memory_available_bytes=GIB)
 
-    assert severity_of_growth(memory_room(job), per_s)[0] is severity
+    assert severity_of_growth(memory_room(job), per_s, gained)[0] is severity
 
 
 def test_constant_memory_and_distant_limits_have_no_forecast() -> None:
     job = snapshot_of(main(), memory_total_bytes=8 * GIB, memory_available_bytes=GIB)
 
-    assert severity_of_growth(memory_room(job), 0) == (Severity.INFO, None)
-    assert severity_of_growth(memory_room(job), 10) == (Severity.INFO, None)
+    assert severity_of_growth(memory_room(job), 0, GIB) == (Severity.INFO, None)
+    assert severity_of_growth(memory_room(job), 10, GIB) == (Severity.INFO, None)
 
 
 def flying_of(size_bytes: int, count: int) -> tuple[Any, ...]:
@@ -294,6 +301,9 @@ def test_batches_that_fill_much_of_dev_shm_are_named() -> None:
 
     assert finding.severity is Severity.WARNING
     assert "2 workers with prefetch_factor 6: up to 12 batches in flight" in finding.evidence
+    assert "each of its loaders" not in finding.cause
+    both = replace(job, loaders=(loader, replace(loader, key=2)))
+    assert "each of its loaders" in only(prefetch_memory_blowup.check, both).cause
 
 
 def test_batches_that_take_a_part_of_memory_are_a_warning() -> None:

@@ -17,6 +17,7 @@ from mpwatch.model.history import History, Point
 from mpwatch.model.ids import SegmentId, SegmentUse
 from mpwatch.model.samples import FdLink, ThreadSample, WaitedOn
 from mpwatch.model.snapshot import Process, Segment, Snapshot, Thread
+from mpwatch.model.source import SourceLine, Statement
 from tests.builders.snapshots import (
     MAIN,
     NOW_S,
@@ -514,6 +515,40 @@ def test_a_loop_that_sleeps_while_all_that_it_started_has_ended_is_told() -> Non
     assert "main (100) sleeps and looks again in a loop at train.py:17" in finding.summary
     assert "2 processes of the job ended, and no other one is left" in finding.cause
     assert finding.severity is Severity.INFO
+
+
+@pytest.mark.parametrize(
+    ("header", "until", "cause"),
+    [
+        ("while self.path.exists():", "until a file is removed", "ended without doing so"),
+        ("while os.path.exists(path):", "until a file is removed", "ended without doing so"),
+        ("while not (folder / 'DONE').exists():", "until there is a file", "or folder"),
+        ("while a.exists() and b.exists():", "", "If it is a file"),
+        ("while counter.value < total:", "", "If it is a file"),
+        ("while not os.path.exists(path):", "until there is a file", "another name or folder"),
+        ("while not self.ready:", "until a variable changes", "its own copy"),
+        ("while self.done < total:", "until a variable changes", "its own copy"),
+        ("while not ready.is_set():", "", "If it is a file"),
+        ("while True:", "", "If it is a file"),
+    ],
+)
+def test_the_condition_of_a_loop_decides_what_it_waits_for(
+    header: str, until: str, cause: str
+) -> None:
+    line = SourceLine(
+        "/home/me/train.py",
+        17,
+        "wait_for_steps",
+        Statement(17, "time.sleep(1)"),
+        within=(Statement(16, header),),
+    )
+    job = replace(polling(), source=(line,))
+
+    finding = only(no_progress.check, job, past())
+
+    assert finding.summary.endswith(until or "at train.py:17 wait_for_steps")
+    assert cause in finding.cause
+    assert ("flock" in finding.advice) is (until == "until a file is removed")
 
 
 def test_a_loop_that_takes_new_memory_between_its_sleeps_does_something() -> None:

@@ -420,6 +420,33 @@ def test_all_ranks_seen_may_wait_for_those_of_another_machine(size: str) -> None
 BUSY = cpu(w300=90.0)
 
 
+def with_stack_of(age_s: float, of: Process) -> Process:
+    return replace(of, threads=tuple(replace(each, stack_age_s=age_s) for each in of.threads))
+
+
+def test_a_stack_from_before_a_rank_stalled_does_not_say_where_it_is() -> None:
+    inside = [called(each, "all_reduce", still_s=12.0) for each in range(2)]
+    one, other = (rank(each, "train.py:forward:34", still_s=12.0) for each in (2, 3))
+    before = with_stack_of(20.0, one)
+
+    assert found(rank_stuck_in_collective.check, snapshot_of(main(), *inside, before)) == []
+    for own in (with_stack_of(12.0, other), with_stack_of(20.0, replaced_state(other, "D"))):
+        job = snapshot_of(main(), *inside, before, own)
+        summary = only(rank_stuck_in_collective.check, job).summary
+        assert summary == "2 ranks wait in all_reduce for rank 3 (303)"
+
+
+def test_a_rank_of_which_no_new_stack_can_be_taken_is_named_after_a_while() -> None:
+    inside = [called(each, "all_reduce", still_s=40.0) for each in range(2)]
+    late = with_stack_of(60.0, rank(2, "train.py:forward:34", still_s=40.0))
+
+    only(rank_stuck_in_collective.check, snapshot_of(main(), *inside, late))
+
+
+def replaced_state(of: Process, state: str) -> Process:
+    return replace(of, sample=replace(of.sample, state=state))
+
+
 def test_a_rank_that_works_while_others_wait_is_information() -> None:
     works = rank(0, "train.py:validate:90", still_s=0.0)
 

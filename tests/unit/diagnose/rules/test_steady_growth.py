@@ -14,14 +14,15 @@ from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.consequences import with_causes
 from mpwatch.diagnose.engine import Engine
 from mpwatch.diagnose.rules.memory.steady_growth import check
-from mpwatch.model.account import Account, Activity
+from mpwatch.model.account import Account, Activity, Callers
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import Point, ProcessMetric
 from mpwatch.model.host import FilesKey, NewFiles
 from mpwatch.model.ids import ProcessId, Role
-from mpwatch.model.samples import FdLink, ThreadSample, WaitedOn
+from mpwatch.model.samples import FdLink, Frame, ThreadSample, WaitedOn
 from mpwatch.model.snapshot import FileLine, Process, Snapshot, WorkerLoad
-from tests.builders.accounts import COMPUTES, IS_AHEAD, SLEEPS, with_shares
+from mpwatch.model.source import SourceLine, Statement
+from tests.builders.accounts import COMPUTES, IS_AHEAD, SLEEPS, answers_from, with_shares
 from tests.builders.snapshots import (
     MAIN,
     MIB,
@@ -87,6 +88,80 @@ def test_autograd_is_a_possible_reason_only_where_torch_is_loaded() -> None:
     assert "autograd" in finding.cause
     assert "evaluate under torch.no_grad()" in finding.advice
     assert finding.evidence[-1] == "no limit is known"
+
+
+def test_memory_rises_where_a_process_computes_and_not_where_it_sleeps() -> None:
+    timer = WaitedOn("timer", "clock_nanosleep")
+    sleeps = thread(100, "train.py:next:15", "train.py:step:41", waits=timer)
+    shares = {
+        Activity("sleeping", place="train.py:15 next"): 0.8,
+        Activity("computing", "native code", place="train.py:46 spread"): 0.2,
+    }
+    job = with_shares(snapshot_of(main(threads=[sleeps])), p100=shares)
+
+    finding = only(check, job, history(rising("anon_bytes", 900 * MIB, 5 * MIB)))
+
+    assert "100% of its computing whose line is known: train.py:46 spread" in finding.evidence
+    assert not any("train.py:15" in each for each in finding.evidence)
+
+
+def test_what_a_rank_keeps_over_rounds_of_its_loop_is_first_of_all_its_graphs() -> None:
+    loop = Statement(39, "for step in range(self.steps):")
+    line = SourceLine("/home/me/train.py", 41, "epoch", Statement(41, "x = f()"), within=(loop,))
+    own = [thread(200, "torch/nn.py:forward", "train.py:epoch:41")]
+    rank = process(200, "rank", torch_loaded=True, threads=own)
+    past = history(rising("anon_bytes", 900 * MIB, 5 * MIB, 200))
+
+    trains = only(check, snapshot_of(main(), rank, source=(line,)), past)
+    other = only(check, snapshot_of(main(), replace(rank, role="spawned", label="job")), past)
+    timer = WaitedOn("timer", "clock_nanosleep")
+    sleeps = replace(rank, threads=(replace(own[0], waits_on=timer),))
+    asleep = only(check, snapshot_of(main(), sleeps, source=(line,)), past)
+
+    loop_words = "over the rounds of `for step in range(self.steps):` at train.py:39 epoch"
+    assert f"{loop_words}. In training" in trains.cause
+    assert trains.cause.index("autograd graph") < trains.cause.index("list or dict")
+    assert other.cause.startswith("It keeps what it allocates: a list or dict")
+    assert loop_words in asleep.cause
+    assert not any("train.py:41" in each for each in asleep.evidence)
+
+
+def test_a_worker_of_a_loader_keeps_no_graphs() -> None:
+    worker = process(200, torch_loaded=True)
+    past = history(rising("anon_bytes", 900 * MIB, 5 * MIB, 200))
+
+    finding = only(check, snapshot_of(main(), worker), past)
+
+    assert "autograd" not in finding.cause
+    assert "no_grad" not in finding.advice
+
+
+@pytest.mark.parametrize(
+    ("lookup", "told"),
+    [
+        ("if key in self.items: return self.items[key]", True),
+        ("if key in self.bad: return None", False),
+        ("if not key: return self.items", False),
+    ],
+)
+def test_memory_that_is_allocated_after_a_look_up_fills_a_cache(lookup: str, told: bool) -> None:
+    line = SourceLine(
+        "/home/me/train.py",
+        18,
+        "get",
+        Statement(18, "item = build(key)"),
+        after=(Statement(15, lookup),),
+    )
+    loads = main(threads=[thread(MAIN, "numpy/core.py:load", "train.py:get:18")])
+
+    finding = only(
+        check,
+        snapshot_of(loads, source=(line,)),
+        history(rising("anon_bytes", 900 * MIB, 5 * MIB)),
+    )
+
+    assert ("It fills a cache: train.py:18 get" in finding.cause) is told
+    assert finding.is_doubtful
 
 
 def test_a_limit_of_memory_within_minutes_is_a_warning() -> None:
@@ -531,6 +606,40 @@ def test_a_manager_that_grows_is_reported_as_the_holder_of_shared_objects() -> N
 
     assert "server process of a multiprocessing Manager" in finding.cause
     assert "autograd" not in finding.cause
+
+
+def test_the_lines_that_add_to_a_manager_are_shown_by_their_share_of_the_time() -> None:
+    """One line may have several kinds of waits; what is read there often is no growth."""
+    proxy = ("multiprocessing/connection.py:_recv", "multiprocessing/managers.py:_callmethod")
+
+    def at(number: int, method: str, place: str) -> Process:
+        own = thread(number, *proxy, f"<string>:{method}", place)
+        return process(number, "spawned", threads=[own])
+
+    adds, again = (
+        answers_from(200, "train.py:16 add"),
+        Activity("waiting", "data on socket 78", "socket", (pid(200),), "train.py:16 add"),
+    )
+    job = with_shares(
+        snapshot_of(
+            main(),
+            process(200, "spawned", label="manager"),
+            at(301, "__getitem__", "train.py:sample:26"),
+            at(302, "append", "train.py:add:16"),
+            at(303, "__len__", "train.py:poll:40"),
+        ),
+        p301={answers_from(200, "train.py:26 sample"): 0.4, SLEEPS: 0.6},
+        p302={adds: 0.1, again: 0.1, SLEEPS: 0.8},
+        p303={answers_from(200, "train.py:40 poll"): 0.05, SLEEPS: 0.95},
+    )
+
+    finding = only(check, job, history(rising("anon_bytes", 900 * MIB, 5 * MIB, 200)))
+
+    assert finding.evidence[1:3] == (
+        "spawned 302 (302) asks it at train.py:16 add, calling append of a proxy",
+        "spawned 301 (301) asks it at train.py:26 sample, calling __getitem__ of a proxy",
+    )
+    assert not any("train.py:40" in each for each in finding.evidence)
 
 
 def importing(until_s: float) -> Account:
@@ -980,6 +1089,50 @@ def test_memory_that_is_not_what_waits_between_two_threads_is_not_called_that(
 
     assert says in finding.cause
     assert "faster than its thread learner" not in finding.cause
+
+
+def executor(*stack: str) -> Snapshot:
+    """Main whose ProcessPoolExecutor has a full queue to its worker."""
+    owner = feeder(77)
+    manager = thread(102, "concurrent/futures/process.py:run", "threading.py:_bootstrap")
+    owner = replace(owner, threads=(thread(MAIN, *stack), owner.threads[1], manager))
+    worker = process(200, "pool-worker", fds=fds(9, 1024, [pipe(4, 77, False)]))
+    return snapshot_of(owner, worker)
+
+
+def test_the_queue_of_an_executor_has_a_bound_and_what_waits_for_it_has_none() -> None:
+    past = history(rising("anon_bytes", 900 * MIB, 5 * MIB))
+
+    submits = only(check, executor("train.py:main:46"), past)
+    maps = only(
+        check,
+        executor("data.py:frames:26", "concurrent/futures/_base.py:map", "train.py:main:46"),
+        past,
+    )
+
+    assert submits.summary.startswith("main (100) submits tasks faster than pool-worker 200 (200)")
+    assert "maxsize" not in submits.advice + maps.advice
+    assert "gathers all items of Executor.map at train.py:46 main" in maps.summary
+
+
+def test_a_map_is_known_by_what_all_stacks_have_in_common_if_the_last_one_is_missing() -> None:
+    frames = (
+        Frame("main", "/home/me/train.py", 46),
+        Frame("map", "/usr/lib/python3/concurrent/futures/_base.py", 600),
+        Frame("frames", "/home/me/data.py", 0),
+    )
+    job = with_shares(snapshot_of(main(threads=[thread(MAIN)])), p100={COMPUTES: 1.0})
+    account = job.account.processes[pid(MAIN)]
+    [own] = account.uncounted
+    callers = (Callers(NOW_S - 30, NOW_S - 1, frames, 8, 0),)
+    account = replace(account, uncounted=(own._replace(callers=callers),))
+    known = {**job.account.processes, pid(MAIN): account}
+    job = replace(job, account=replace(job.account, processes=known))
+
+    finding = only(check, job, history(rising("anon_bytes", 900 * MIB, 5 * MIB)))
+
+    assert "gathers all items of Executor.map at train.py:46 main" in finding.summary
+    assert "made at" not in finding.cause
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.rules.results import shared_file_offset
 from mpwatch.diagnose.rules.throughput import loader_starvation, straggler_worker
-from mpwatch.model.account import Account
+from mpwatch.model.account import Account, Activity
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import History, Point, ProcessMetric
 from mpwatch.model.ids import ProcessId
@@ -260,6 +260,57 @@ def test_workers_that_cost_little_to_start_are_quiet(
     assert [each for each in findings if each.subject == "start-up"] == []
 
 
+def spawning(*ages_s: float) -> Snapshot:
+    """Sets of spawned workers; those of the last have no name yet, because they still import."""
+    workers = [replace(each, start_method="spawn") for each in epochs(*ages_s)]
+    starting = [replace(each, role="spawned", label=f"spawned {each.pid}") for each in workers[-2:]]
+    job = snapshot_of(main(), *workers[:-2], *starting)
+    found = {f"p{each.pid}": {IMPORTING: 1.0} for each in starting}
+    return with_shares(job, **found)
+
+
+IMPORTING = Activity("computing", "imports", place="main.py:5 <module>")
+
+
+def test_spawned_workers_replaced_in_each_epoch_are_seen_while_they_import() -> None:
+    """Two sets: the first began before the watch, the second has imported from its start."""
+    finding = only(loader_starvation.check, spawning(70, 25), first_batches(25, wait_s=26))
+
+    assert "starts its 2 workers again and again" in finding.summary
+    assert "56% of the time" in finding.summary
+    assert "workers were started by spawn 2 times in the last 70 s" in finding.evidence
+    assert "workers import modules at main.py:5 <module>" in finding.evidence
+    assert "imports torch and the modules of the program again" in finding.cause
+    assert "each item" not in finding.advice
+
+
+def test_children_of_unknown_purpose_are_no_workers_while_main_waits_for_no_batch() -> None:
+    assert found(loader_starvation.check, spawning(70, 25), first_batches(70, wait_s=30)) == []
+
+
+def test_a_set_that_has_crashed_or_that_lives_on_is_not_replaced_for_a_new_epoch() -> None:
+    numbers = first_batches(25, wait_s=26)
+    crashed = [
+        replace(each, ended=exited(each.process.pid, exit_code=1)) if each.is_gone else each
+        for each in epochs(70, 25)
+    ]
+    for workers in (crashed, epochs(70, 25, living=2), [*epochs(90, 70, 25, living=2)]):
+        findings = found(loader_starvation.check, snapshot_of(main(), *workers), numbers)
+        assert [each for each in findings if each.subject == "start-up"] == []
+
+
+def test_the_line_of_a_module_is_no_line_of_each_item() -> None:
+    """Workers that still import have made no batch that could be made faster."""
+    job = snapshot_of(main(), *two(*FETCHING_WORKER, still_s=0.1))
+    job = with_shares(job, **{f"p{n}": {IMPORTING: 1.0} for n in (200, 201)})
+
+    finding = only(loader_starvation.check, job, waits(main=0.9, w200=0.1, w201=0))
+
+    assert finding.summary.endswith("its 2 workers still import modules at main.py:5 <module>")
+    assert "each item" not in finding.advice
+    assert "more workers" not in (finding.cause + finding.advice).lower()
+
+
 def asking(number: int) -> Process:
     wait = WaitedOn("pipe-read", "read", (f"pipe:[{900 + number}]",))
     own = thread(number, *FETCHING_WORKER, waits=wait, still_s=0.1)
@@ -277,6 +328,26 @@ def test_more_workers_are_advised_only_where_nothing_else_limits_them() -> None:
     assert "Use more workers" not in full.advice
     assert "the workers use 1.9 of 2 usable cpus" in full.evidence
     assert "GPU" not in full.cause + full.advice
+
+
+IDLE = Activity("idle", "work")
+
+
+def test_more_workers_are_not_advised_where_some_are_idle() -> None:
+    """One worker has all expensive samples, and batches are returned in order."""
+    job = snapshot_of(main(), *two(*FETCHING_WORKER), loaders=(loader(),), usable_cpus=8)
+    uneven = with_shares(job, p200={IDLE: 0.95, COMPUTES: 0.05}, p201={COMPUTES: 0.9, IDLE: 0.1})
+
+    finding = only(loader_starvation.check, uneven, BUSY)
+
+    assert finding.summary == (
+        "main (100) waits for data 89% of the time: loader-worker 201 (201) works mostly "
+        "at train.py:30 step, while 1 other worker is idle"
+    )
+    assert "More workers would be idle as well" in finding.cause
+    assert "workers together" not in finding.cause
+    assert "in_order=False" in finding.advice
+    assert "Use more workers" not in finding.advice
 
 
 def test_workers_that_all_wait_for_one_process_are_not_too_few() -> None:

@@ -207,6 +207,25 @@ def test_small_tensors_that_are_opened_one_by_one_are_named() -> None:
     assert "collate_fn" in finding.advice
 
 
+@pytest.mark.parametrize(
+    ("strategy", "words"),
+    [
+        (None, "(under the strategy file_descriptor"),
+        ("file_descriptor", "a file of its own, and a connection to the sender that fetches its"),
+        ("file_system", "a shared-memory file of its own. For a small"),
+    ],
+)
+def test_the_cost_of_a_small_tensor_is_that_of_the_strategy_in_use(
+    strategy: str | None, words: str
+) -> None:
+    seen = watched(lambda n: opening(n, segments=SMALL))
+    processes = tuple(replace(each, sharing_strategy=strategy) for each in seen.processes)
+
+    finding = only(many_small_tensors.check, replace(seen, processes=processes))
+
+    assert words.replace("a file of", "shared-memory file of") in finding.cause
+
+
 def test_the_hook_knows_how_small_they_are_when_none_exists_at_the_moment() -> None:
     flow = Flow(pid(200), pid(MAIN), 9000, 900_000, 0, tensors_per_s=600.0, bytes_per_s=60_000.0)
 

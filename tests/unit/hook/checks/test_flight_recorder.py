@@ -15,7 +15,7 @@ from mpwatch.hook.checks.flight_recorder import (
     FlightRecorder,
     newest_entries,
 )
-from mpwatch.hook.points import collectives
+from mpwatch.hook.points import distributed
 
 
 class Clock:
@@ -146,7 +146,7 @@ class Session:
             self.gauges.pop(name, None)
 
 
-def distributed() -> Any:
+def c10d() -> Any:
     module: Any = ModuleType("distributed_c10d")
     module._new_process_group_helper = lambda *args, **kwargs: ("group", args, kwargs)
     module._world = ModuleType("_world")
@@ -157,11 +157,11 @@ def distributed() -> Any:
 def test_groups_are_noted_when_they_are_made_and_the_function_is_restored(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(collectives, "DUMP", "_of_no_version_of_torch")
+    monkeypatch.setattr(distributed, "DUMP", "_of_no_version_of_torch")
     session: Any = Session()
-    module = distributed()
+    module = c10d()
     original = module._new_process_group_helper
-    undo = collectives.install(module, session)
+    undo = distributed.follow_groups(module, session)
     assert session.gauges == {}
 
     make = module._new_process_group_helper
@@ -191,13 +191,13 @@ def test_groups_made_before_the_hook_are_read_and_an_exception_passes_unchanged(
         raise KeyError("mine")
 
     session: Any = Session()
-    module = distributed()
+    module = c10d()
     module._new_process_group_helper = fails
     group = Group()
     world = module._world
     world.pg_map = {group: ("gloo", None)}
     world.pg_names, world.pg_group_ranks = {group: "0"}, {group: {0: 0, 1: 1, 2: 2}}
-    collectives.install(module, session)
+    distributed.follow_groups(module, session)
 
     facts = session.gauges["collectives"]()["groups"]
     assert facts == {"0": {"size": 3, "rank": 1, "ranks": "0, 1, 2", "backend": "gloo"}}

@@ -10,7 +10,7 @@ from mpwatch.hook.checks.iterable_samples import FirstSamples
 from mpwatch.hook.session import Session
 
 numpy = pytest.importorskip("numpy")
-torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.xdist_group("torch")
 
 
 def parts(session: Session, *batches: Any) -> dict[str, list[Any]]:
@@ -22,7 +22,7 @@ def parts(session: Session, *batches: Any) -> dict[str, list[Any]]:
     return dict(made[-1]["parts"]) if made else {}
 
 
-def test_tensors_arrays_and_texts_are_compared_by_value(session: Session) -> None:
+def test_tensors_arrays_and_texts_are_compared_by_value(session: Session, torch: Any) -> None:
     first = {"id": torch.arange(8), "path": ["a", "b"], "image": numpy.zeros((8, 4))}
     second = {"id": torch.arange(8, 16), "path": ["c", "d"], "image": numpy.ones((8, 4))}
 
@@ -35,12 +35,12 @@ def test_tensors_arrays_and_texts_are_compared_by_value(session: Session) -> Non
     assert found["['id']"][0] != parts(session, second, first)["['id']"][0]
 
 
-def test_one_batch_proves_nothing_yet(session: Session) -> None:
+def test_one_batch_proves_nothing_yet(session: Session, torch: Any) -> None:
     assert parts(session, [torch.arange(8)]) == {}
 
 
-def test_objects_of_the_program_are_not_examined(session: Session) -> None:
-    class Own(torch.Tensor):  # type: ignore[misc,name-defined]
+def test_objects_of_the_program_are_not_examined(session: Session, torch: Any) -> None:
+    class Own(torch.Tensor):  # type: ignore[misc]
         pass
 
     batch = [torch.arange(8).as_subclass(Own), object(), torch.eye(4).t()[1:]]
@@ -48,10 +48,10 @@ def test_objects_of_the_program_are_not_examined(session: Session) -> None:
     assert parts(session, batch, batch) == {}
 
 
-def test_a_tensor_under_a_mode_of_the_program_is_not_examined(session: Session) -> None:
+def test_a_tensor_under_a_mode_of_the_program_is_not_examined(session: Session, torch: Any) -> None:
     heard = []
 
-    class Mode(torch.overrides.TorchFunctionMode):  # type: ignore[misc,name-defined]
+    class Mode(torch.overrides.TorchFunctionMode):  # type: ignore[misc]
         def __torch_function__(self, function: Any, *rest: Any) -> Any:
             heard.append(function)
 

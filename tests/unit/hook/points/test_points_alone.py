@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from mpwatch.hook.points import pools
-from mpwatch.hook.points import rendezvous as stores
+from mpwatch.hook.points import distributed, pools
 from tests.unit.hook.conftest import POINTS
 
 
@@ -67,7 +66,7 @@ def test_a_store_that_could_not_be_made_is_noted_once_nothing_followed() -> None
     session.gauges["rendezvous"]()
     assert session.notes == []
 
-    session.now_ns += stores.GRACE_NS + 1
+    session.now_ns += distributed.GRACE_NS + 1
     session.gauges["rendezvous"]()
     session.gauges["rendezvous"]()
 
@@ -85,7 +84,7 @@ def test_a_program_that_tries_the_next_port_has_no_failure() -> None:
         module._create_c10d_store(1)
     assert module._create_c10d_store(2) == "store"
 
-    session.now_ns += stores.GRACE_NS + 1
+    session.now_ns += distributed.GRACE_NS + 1
     session.gauges["rendezvous"]()
 
     assert session.notes == []

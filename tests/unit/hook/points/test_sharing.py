@@ -8,7 +8,7 @@ from mpwatch.hook import wire
 from mpwatch.hook.points import sharing
 from mpwatch.hook.session import Session
 
-torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.xdist_group("torch")
 
 
 def rows(session: Session) -> list[tuple[int, int, int]]:
@@ -18,7 +18,7 @@ def rows(session: Session) -> list[tuple[int, int, int]]:
 
 
 def test_a_storage_is_shared_also_while_the_cache_is_not_wrapped(
-    session: Session,
+    session: Session, torch: Any
 ) -> None:
     """So it is where a thread shares as the hook comes or goes, or where a torch has no such point.
 
@@ -36,7 +36,7 @@ def test_a_storage_is_shared_also_while_the_cache_is_not_wrapped(
 
 
 @pytest.mark.parametrize("reduced", [(), (len,), (len, None), (len, ()), "a text"])
-def test_any_result_of_torch_is_passed_on(session: Session, reduced: Any) -> None:
+def test_any_result_of_torch_is_passed_on(session: Session, reduced: Any, torch: Any) -> None:
     share = sharing.make_reducer(lambda storage: reduced, session)
 
     assert share(torch.ones(4).untyped_storage()) is reduced

@@ -8,7 +8,7 @@ import pytest
 from mpwatch.hook.session import Session
 from mpwatch.hook.state.queue_sampling import EVERY, MEMBERS
 
-torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.xdist_group("torch")
 
 
 def puts(session: Session, item: Any) -> int:
@@ -18,17 +18,19 @@ def puts(session: Session, item: Any) -> int:
 
 
 @pytest.mark.parametrize("kind", [list, tuple, lambda rows: dict(enumerate(rows))])
-def test_only_the_first_members_of_an_item_are_examined(session: Session, kind: Any) -> None:
+def test_only_the_first_members_of_an_item_are_examined(
+    session: Session, kind: Any, torch: Any
+) -> None:
     assert puts(session, kind([0] * MEMBERS + [torch.ones(1)])) == 0
 
 
 def test_a_tensor_among_the_first_members_is_counted_for_all_puts_it_stands_for(
-    session: Session,
+    session: Session, torch: Any
 ) -> None:
     assert puts(session, [0] * (MEMBERS - 1) + [torch.ones(1)]) == EVERY
 
 
-def test_no_method_of_the_program_is_called(session: Session) -> None:
+def test_no_method_of_the_program_is_called(session: Session, torch: Any) -> None:
     class Rows(list[Any]):
         def __iter__(self) -> Iterator[Any]:
             raise AssertionError("somebody looks")

@@ -10,12 +10,11 @@ import pytest
 from mpwatch.diagnose.analysis.distributed.flight_recorder import MISMATCH, STUCK
 from mpwatch.model.findings import Severity
 from mpwatch.model.units import numbers_text
+from mpwatch.nodes.across.collectives import STRAGGLER
 from mpwatch.nodes.across.finding import JobFinding
-from mpwatch.nodes.across.judge import JobJudge, job_findings
-from mpwatch.nodes.across.nodes import NODES_DIFFER as DIFFER
-from mpwatch.nodes.across.nodes import NOT_ANSWERING
-from mpwatch.nodes.across.pace import RULE as STRAGGLER
-from mpwatch.nodes.head.view import NodeState, NodeView
+from mpwatch.nodes.across.judge import NODES_DIFFER as DIFFER
+from mpwatch.nodes.across.judge import NOT_ANSWERING, JobJudge, job_findings
+from mpwatch.nodes.head.node import NodeState, NodeView
 from mpwatch.nodes.wire.summary import FindingRow, NodeRow, NodeSummary, RankRow
 
 NOW_S = 1000.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mpwatch.nodes.across.judge import job_findings
-from mpwatch.nodes.head.view import NodeView
+from mpwatch.nodes.head.node import NodeView
 from mpwatch.nodes.wire.summary import SocketRow
 from tests.unit.nodes.across.test_across import elsewhere, node, row
 

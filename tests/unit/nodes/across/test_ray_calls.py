@@ -8,7 +8,7 @@ import pytest
 from mpwatch.nodes.across.finding import JobFinding
 from mpwatch.nodes.across.judge import job_findings
 from mpwatch.nodes.across.ray_calls import RULE as RAY_STUCK
-from mpwatch.nodes.head.view import NodeView
+from mpwatch.nodes.head.node import NodeView
 from mpwatch.nodes.wire.summary import (
     IN_RAY_GET,
     IN_RAY_TASK,

@@ -12,10 +12,11 @@ from contextlib import contextmanager
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.nodes.agent.agent import Agent
-from mpwatch.nodes.wire.framing import NODE_LIMIT_BYTES, FrameReader, encode
 from mpwatch.nodes.wire.messages import (
+    NODE_LIMIT_BYTES,
     Answer,
     Ask,
+    FrameReader,
     FromHead,
     FromNode,
     Hello,
@@ -27,6 +28,7 @@ from mpwatch.nodes.wire.messages import (
     Refusal,
     Resend,
     Summary,
+    encode,
     head_frame,
     message_of_node,
 )

@@ -14,18 +14,15 @@ import pytest
 
 from mpwatch.nodes.head import head as head_module
 from mpwatch.nodes.head import node as node_module
-from mpwatch.nodes.head import view as view_module
 from mpwatch.nodes.head.head import Head
-from mpwatch.nodes.head.node import CLOCKS_APART, ClockOffset
-from mpwatch.nodes.head.view import NodeView
+from mpwatch.nodes.head.node import CLOCKS_APART, ClockOffset, NodeView
 from mpwatch.nodes.launchers.launch import Launch
 from tests import procfs
 
 LIMIT_S = 30.0
 AGENT = """
 import os, sys, time
-from mpwatch.nodes.wire.framing import encode
-from mpwatch.nodes.wire.messages import Answer, Hello, Summary, node_frame
+from mpwatch.nodes.wire.messages import Answer, Hello, Summary, encode, node_frame
 from mpwatch.nodes.wire.summary import NodeRow, RankRow, row_of
 def say(data): os.write(1, data)
 hello = node_frame(Hello("9.9", "machine", os.getpid()))
@@ -80,6 +77,7 @@ def test_each_way_to_fail_is_one_sentence() -> None:
         absent=("/nowhere/ssh", "x"),
         refused=("sh", "-c", "echo banner; echo 'Permission denied (publickey).' >&2; exit 255"),
         silent=("sh", "-c", "echo 'bash: mpwatch: command not found'; exit 127"),
+        other=("sh", "-c", "echo 'mpwatch: It cannot run.\n  try: that' >&2; exit 2"),
         newer="say(encode(hello[13:], 1000, protocol=2)); until_eof()",
         nonsense="say(hello + encode(b'nonsense', 1000)); until_eof()",
         latin="say(hello + encode(b'\\x82\\xa4type\\xa6answer"
@@ -89,7 +87,9 @@ def test_each_way_to_fail_is_one_sentence() -> None:
         views = settled(head)
 
     assert {name: view.state for name, view in views.items()} == {
-        **dict.fromkeys(("absent", "refused", "silent", "newer", "nonsense", "latin"), "failed"),
+        **dict.fromkeys(
+            ("absent", "refused", "silent", "other", "newer", "nonsense", "latin"), "failed"
+        ),
         "fine": "live",
     }
     assert views["absent"].problem == "/nowhere/ssh cannot be started: No such file or directory."
@@ -97,6 +97,7 @@ def test_each_way_to_fail_is_one_sentence() -> None:
     assert views["silent"].problem == (
         "sh ended with status 127: bash: mpwatch: command not found."
     )
+    assert views["other"].problem == "sh ended with status 2: mpwatch: It cannot run."
     assert "mpwatch 9.9 speaks protocol 2, and mpwatch" in views["newer"].problem
     assert "not understood" in views["nonsense"].problem
     assert "not understood" in views["latin"].problem
@@ -203,7 +204,7 @@ def test_an_engine_may_explain_what_it_has_printed() -> None:
 def test_a_node_whose_agent_exits_has_ended_and_one_that_stops_is_silent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(view_module, "SILENT_S", 0.3)
+    monkeypatch.setattr(node_module, "SILENT_S", 0.3)
     with job(
         gone="say(hello + full); os.read(0, 1); os.kill(os.getpid(), 9)",
         stopped="say(hello + full); until_eof()",
@@ -258,8 +259,7 @@ def test_a_lost_summary_makes_the_head_ask_for_all_of_it() -> None:
 @pytest.mark.parametrize("ahead_s", [0.0, 3600.0, -7.5])
 def test_the_clock_of_a_node_is_known_to_half_of_a_round_trip(ahead_s: float) -> None:
     script = f"""
-from mpwatch.nodes.wire.framing import HEAD_LIMIT_BYTES, FrameReader
-from mpwatch.nodes.wire.messages import Ping, Pong, message_of_head
+from mpwatch.nodes.wire.messages import HEAD_LIMIT_BYTES, FrameReader, Ping, Pong, message_of_head
 reader = FrameReader(HEAD_LIMIT_BYTES)
 say(hello + full)
 while data := os.read(0, 65536):
@@ -281,8 +281,7 @@ while data := os.read(0, 65536):
 
 
 ANSWERS = """
-from mpwatch.nodes.wire.framing import HEAD_LIMIT_BYTES, FrameReader
-from mpwatch.nodes.wire.messages import Ping, Pong, message_of_head
+from mpwatch.nodes.wire.messages import HEAD_LIMIT_BYTES, FrameReader, Ping, Pong, message_of_head
 reader = FrameReader(HEAD_LIMIT_BYTES)
 say(hello + full)
 walls = [time.time(), time.time() + 3600.0]

@@ -219,7 +219,7 @@ def test_an_absent_engine_is_named_with_the_command_that_installs_it(
     with pytest.raises(CannotLaunch, match=f"{program} is not installed") as caught:
         launches(spec, AGENT)
 
-    assert caught.value.fix
+    assert caught.value.fix.startswith("apt-get install ")
 
 
 def test_an_engine_that_fails_is_reported_with_its_error(programs: Path) -> None:
@@ -230,12 +230,20 @@ def test_an_engine_that_fails_is_reported_with_its_error(programs: Path) -> None
         launches("slurm:99", AGENT)
 
 
-def test_a_slurm_job_that_has_ended_is_reported(programs: Path) -> None:
-    for name in ("srun", "squeue", "scontrol"):
+@pytest.mark.parametrize(
+    "squeue",
+    ["exit 0", 'echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1'],
+    ids=["a while ago", "long ago"],
+)
+def test_a_slurm_job_that_has_ended_is_reported(squeue: str, programs: Path) -> None:
+    for name in ("srun", "scontrol"):
         stand_in(programs, name, "exit 0")
+    stand_in(programs, "squeue", squeue)
 
-    with pytest.raises(CannotLaunch, match="no running job 99"):
+    with pytest.raises(CannotLaunch, match="no running job 99") as caught:
         launches("slurm:99", AGENT)
+
+    assert caught.value.fix == "squeue --me"
 
 
 def test_ray_is_not_imported_to_say_that_it_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:

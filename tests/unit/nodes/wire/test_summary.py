@@ -19,10 +19,10 @@ from mpwatch.model.ids import Role
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.nodes.agent.rows import Rows
-from mpwatch.nodes.wire.framing import FrameReader
 from mpwatch.nodes.wire.messages import (
     Answer,
     Ask,
+    FrameReader,
     Hello,
     NotAMessage,
     Sections,
@@ -227,7 +227,16 @@ def test_the_summary_of_a_job_has_its_ranks_findings_and_limits() -> None:
     assert first.quiet_at_s == 70.0
     assert first.severity == "critical"
     assert (second.is_ended, second.has_failed) == (True, True)
-    assert [each.rule for each in summary.findings] == ["fd-exhaustion-receiver"]
+    assert [(each.rule, each.eta_s) for each in summary.findings] == [
+        ("fd-exhaustion-receiver", 40)
+    ]
+
+
+def test_a_process_that_two_jobs_have_is_counted_once() -> None:
+    both = [snapshot([rank(0), rank(1)]), snapshot([rank(1), rank(0)])]
+    summary = summary_of(both)
+
+    assert (summary.node.processes, summary.node.counts) == (2, {"rank": 2})
 
 
 def test_a_node_without_a_job_says_so() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, get_args
@@ -142,10 +143,14 @@ def deep() -> list[Any]:
     return value
 
 
-@pytest.mark.parametrize("value", [object(), "\ud800", {1, object()}, deep()])
-def test_values_that_json_cannot_hold_are_refused_with_a_documented_error(value: object) -> None:
+@pytest.mark.parametrize("value", [object, lambda: "\ud800", lambda: {1, object()}, deep])
+def test_values_that_json_cannot_hold_are_refused_with_a_documented_error(
+    value: Callable[[], object],
+) -> None:
+    note = HookNote(MAIN, 5, "birth", {"child": value()})
+
     with pytest.raises(CANNOT_ENCODE):
-        LineEncoder().line(HookNote(MAIN, 5, "birth", {"child": value}))
+        LineEncoder().line(note)
 
 
 def crowded(numbers: list[int] | None) -> TreeSample:

@@ -1,4 +1,10 @@
-"""Process groups of `torch.distributed`: from the first on, `checks.flight_recorder` is read."""
+"""`torch.distributed`: process groups, and stores that could not be created.
+
+From the first process group on, `checks.flight_recorder` is read.
+
+A program may catch the error of a store and try another port, which is no fault. So a failure is
+noted only if no call has succeeded for `GRACE_NS`; one that ends the process is noted at its exit.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +13,7 @@ import sys
 from .. import checks
 from ..lifecycle.patcher import attribute
 from ..safe import foreign_exceptions
+from ..safe.exact import is_a
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,6 +28,9 @@ MAKE = "_new_process_group_helper"
 """What `init_process_group` and `new_group` make every group with, torch 2.1 to 2.13."""
 DUMP = "_dump_fr_trace_json"
 """The flight recorder of gloo, torch 2.8 to 2.13."""
+GRACE_NS = 5_000_000_000
+CREATE = "_create_c10d_store"
+"""The function by which both `tcp://` and `env://` create their store, torch 2.1 to 2.14."""
 
 
 class _Groups:
@@ -46,7 +56,7 @@ class _Groups:
         self._session.gauges["collectives"] = self._check.show
 
 
-def install(module: ModuleType, session: Context) -> Undo:
+def follow_groups(module: ModuleType, session: Context) -> Undo:
     """Follow the process groups that are made, and those that exist."""
     groups = _Groups(session)
 
@@ -91,3 +101,59 @@ def _add_existing(module: Any, session: Context, groups: _Groups) -> None:
         if not foreign_exceptions.is_ours(error):
             raise
         session.patcher.missing["earlier process groups"] = f"{type(error).__name__}: {error}"[:200]
+
+
+class StoreFailure:
+    """The last failure without a later success, as the fields of a note."""
+
+    __slots__ = ("at_ns", "fields")
+
+    def __init__(self) -> None:
+        self.at_ns = 0
+        self.fields: dict[str, Any] | None = None
+
+
+def _wrap_store(
+    original: Callable[..., Any], session: Context, failure: StoreFailure
+) -> Callable[..., Any]:
+    def create_store(*args: Any, **kwargs: Any) -> Any:
+        try:
+            store = original(*args, **kwargs)
+        except BaseException as error:
+            if is_a(error, Exception):
+                failure.at_ns = session.system.monotonic_ns()
+                failure.fields = {
+                    "where": "rendezvous",
+                    "type": foreign_exceptions.type_of(error),
+                    "text": foreign_exceptions.text_of(error),
+                    "frames": foreign_exceptions.frames_here(1),
+                    "tid": session.system.get_native_id(),
+                }
+            foreign_exceptions.unframe(error)
+            raise
+        failure.fields = None
+        return store
+
+    return create_store
+
+
+def watch_stores(module: ModuleType, session: Context) -> Undo:
+    """Wrap the function; a failure that lasts is noted when gauges are read."""
+    failure = StoreFailure()
+    undo = attribute(CREATE, lambda original, session: _wrap_store(original, session, failure))(
+        module, session
+    )
+
+    def settle() -> None:
+        fields = failure.fields
+        if fields is not None and session.system.monotonic_ns() - failure.at_ns > GRACE_NS:
+            failure.fields = None
+            session.note("exception", **fields)
+
+    session.gauges["rendezvous"] = settle
+
+    def undo_both() -> None:
+        session.drop_gauges("rendezvous")
+        undo()
+
+    return undo_both

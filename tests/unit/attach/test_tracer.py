@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.attach.native import kill_timer
-from mpwatch.attach.native.kill_timer import KillTimer
+from mpwatch.attach.native import tracer
+from mpwatch.attach.native.tracer import KillTimer
 
 TIMERS = Path("/proc/self/timers")
 
@@ -29,7 +29,7 @@ def timer() -> Iterator[KillTimer]:
 
 def test_the_structures_are_those_of_the_64_bit_abi() -> None:
     # asm-generic/siginfo.h (SIGEV_MAX_SIZE 64), which x86_64 and aarch64 share; linux/time_types.h.
-    event, times = kill_timer._Event, kill_timer._Times
+    event, times = tracer._SignalEvent, tracer._TimerSpec
     assert (event.value.offset, event.signo.offset, event.notify.offset) == (0, 8, 12)
     assert ctypes.sizeof(event) == 64
     assert (times.every_s.offset, times.first_s.offset, times.first_ns.offset) == (0, 16, 24)
@@ -46,7 +46,7 @@ def test_the_kernel_will_kill_this_process(timer: KillTimer) -> None:
 def test_a_stopped_process_is_killed_and_one_that_stopped_its_timer_is_not() -> None:
     program = (
         "import os, signal, sys, time\n"
-        "from mpwatch.attach.native.kill_timer import KillTimer\n"
+        "from mpwatch.attach.native.tracer import KillTimer\n"
         "timer = KillTimer()\n"
         "timer.start(1)\n"
         "if sys.argv[1] == 'stop': timer.stop(); time.sleep(1.5)\n"
@@ -73,5 +73,5 @@ def test_where_the_c_library_lacks_the_timers_they_are_those_of_librt(
         return object()
 
     monkeypatch.setattr(ctypes, "CDLL", without_timers)
-    kill_timer.c_library()
+    tracer.timer_library()
     assert opened == [None, "librt.so.1"]

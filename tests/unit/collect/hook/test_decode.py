@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from mpwatch.collect.hook import decode
 from mpwatch.collect.hook.decode import decode_slice, parse_ring, read_ring
 from mpwatch.hook import wire
+from mpwatch.model.ids import ProcessId
 
 
 def record(number: int, kind: int = wire.SHARE) -> bytes:
@@ -171,3 +173,22 @@ def test_a_record_of_a_kind_that_has_no_name_is_read() -> None:
     events, _ = decode_slice(record(0, kind=61))
 
     assert [event.kind for event in events] == [61]
+
+
+PROCESS = ProcessId(100, 1000)
+THREAD = {"tid": 100, "name": "MainThread", "frames": [["main", "train.py", 7]]}
+
+
+def test_stacks_include_their_cost_in_the_process() -> None:
+    taken = decode.stacks(PROCESS, 5.0, {"id": 1, "threads": [THREAD], "cpu_ns": 250_000})
+
+    assert taken.cost_s == 0.000_25
+    assert taken.stacks[0].frames[0].line == 7
+
+
+@pytest.mark.parametrize("said", [{}, {"cpu_ns": "7"}, {"cpu_ns": -1}, {"cpu_ns": None}])
+def test_stacks_of_a_hook_that_does_not_report_the_cost_are_read(said: dict[str, object]) -> None:
+    taken = decode.stacks(PROCESS, 5.0, {"threads": [THREAD], **said})
+
+    assert taken.cost_s is None
+    assert len(taken.stacks) == 1

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mpwatch.nodes.wire.framing import MAGIC, PROTOCOL, Frame, FrameReader, FrameTooLong, encode
+from mpwatch.nodes.wire.messages import MAGIC, PROTOCOL, Frame, FrameReader, FrameTooLong, encode
 
 LIMIT = 1000
 bodies = st.lists(st.binary(max_size=80), max_size=6)
