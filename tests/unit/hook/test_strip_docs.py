@@ -121,7 +121,8 @@ def test_the_path_of_a_modules_bytecode_is_found_again_where_it_is_asked_for() -
 def test_equal_constants_of_other_types_are_not_exchanged() -> None:
     package = module("lean_package")
     inner = module("lean_package.words", package)
-    text = 'def one():\n    """1."""\n    return 1\ndef true():\n    """1."""\n    return True\nx: int = 1\n'
+    text = 'def {}():\n    """1."""\n    return {}\n'
+    text = text.format("one", 1) + text.format("true", True) + "x: int = 1\n"
     exec(text, vars(inner))
 
     strip_package(package)
