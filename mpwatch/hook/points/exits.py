@@ -137,25 +137,29 @@ def wrap_os_exit(original: Callable[..., Any], session: Context) -> Callable[...
     return _exit
 
 
-def wrap_kill(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
-    """Note each signal that ends a process unless it is caught: a death does not say who sent it.
+def wrap_send_signal(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
+    """Note each signal that ends a child unless it is caught: a death does not say who sent it.
 
-    `Process.kill`, `Process.terminate` and the methods of `subprocess.Popen` call `os.kill`.
+    Both `Popen` classes send by this method. `os.kill` is left alone: a signal to the process
+    itself would show the wrapper in the stack that `faulthandler` or a handler sees.
     """
 
-    def kill(*args: Any, **kwargs: Any) -> Any:
+    def send_signal(self: Any, *args: Any, **kwargs: Any) -> Any:
+        known = attributes(self)
+        is_running = known.get("returncode") is None
         try:
-            result = original(*args, **kwargs)
+            result = original(self, *args, **kwargs)
         except BaseException as error:
             foreign_exceptions.unframe(error)
             raise
-        if len(args) == 2 and is_a(args[0], int) and is_a(args[1], int):
-            pid, number = int.__add__(args[0], 0), int.__add__(args[1], 0)
+        pid, signal = known.get("pid"), args[0] if args else kwargs.get("sig")
+        if is_running and is_a(pid, int) and is_a(signal, int):
+            number = int.__add__(signal, 0)
             if number in _ENDING:
                 session.note("kill", pid=pid, signal=number, site=place_here())
         return result
 
-    return kill
+    return send_signal
 
 
 def _is_usual_end(caller: FrameType) -> bool:

@@ -264,31 +264,40 @@ def test_the_class_of_a_failed_tasks_exception_is_asked_for_its_name_as_often_as
     assert [(note["type"], note["text"]) for note in session.notes] == [("Named", "text")]
 
 
-def test_a_signal_that_ends_a_process_is_noted_with_its_line() -> None:
+def test_a_signal_that_ends_a_child_is_noted_with_its_line() -> None:
     session: Any = Session()
-    module: Any = ModuleType("os")
+    module: Any = ModuleType("popen_fork")
     sent: list[tuple[int, int]] = []
 
-    def kill(pid: int, signal: int) -> None:
-        if pid == 1:
-            raise ProcessLookupError(3, "No such process")
-        sent.append((pid, signal))
+    class Popen:
+        def __init__(self, pid: int, returncode: int | None = None) -> None:
+            self.pid, self.returncode = pid, returncode
 
-    module.kill = kill
-    undo = POINTS["os.kill"].install(module, session)
+        def _send_signal(self, sig: int) -> None:
+            if self.pid == 1:
+                raise PermissionError(1, "Operation not permitted")
+            sent.append((self.pid, sig))
 
-    module.kill(12, Signals.SIGKILL)
-    module.kill(12, 0)
-    module.kill(13, Signals.SIGUSR1)
-    with pytest.raises(ProcessLookupError) as raised:
-        module.kill(1, 9)
+    module.Popen = Popen
+    original = Popen.__dict__["_send_signal"]
+    undo = POINTS["signals to children"].install(module, session)
 
-    assert sent == [(12, 9), (12, 0), (13, Signals.SIGUSR1)]
-    assert [(n["kind"], n["pid"], n["signal"]) for n in session.notes] == [("kill", 12, 9)]
+    Popen(12)._send_signal(Signals.SIGKILL)
+    Popen(12)._send_signal(sig=Signals.SIGTERM)
+    Popen(12, returncode=0)._send_signal(Signals.SIGKILL)
+    Popen(13)._send_signal(Signals.SIGUSR1)
+    with pytest.raises(PermissionError) as raised:
+        Popen(1)._send_signal(9)
+
+    assert [number for _, number in sent] == [9, 15, 9, Signals.SIGUSR1]
+    assert [(n["kind"], n["pid"], n["signal"]) for n in session.notes] == [
+        ("kill", 12, 9),
+        ("kill", 12, 15),
+    ]
     assert session.notes[0]["site"].startswith("test_points_alone.py:")
-    assert [entry.name for entry in raised.traceback][1:] == ["kill"]
+    assert [entry.name for entry in raised.traceback][1:] == ["_send_signal"]
     undo()
-    assert module.kill is kill
+    assert Popen.__dict__["_send_signal"] is original
 
 
 def test_an_exception_of_a_call_in_a_thread_is_noted_if_nothing_asks_for_it() -> None:
