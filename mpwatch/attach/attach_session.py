@@ -10,7 +10,7 @@ from functools import partial
 
 from mpwatch.attach.detach import detach
 from mpwatch.attach.inject import inject
-from mpwatch.attach.inject_tree import GENERATIONS, MAX_DETACHING, inject_tree, why_not
+from mpwatch.attach.inject_tree import GENERATIONS, MAX_DETACHING, Root, inject_tree, why_not
 from mpwatch.attach.injection_log import InjectionLog
 from mpwatch.attach.outcomes import Attached, Detached
 from mpwatch.attach.plan import plan_injection
@@ -50,7 +50,7 @@ class AttachSession:
             keeps: Whether the hooks stay when the session ends.
             log: The log of injections; the user's own by default.
         """
-        self._root = root
+        self._root = Root(root)
         self._only = frozenset(only)
         self._keeps = keeps
         self.log = log or InjectionLog()
@@ -62,7 +62,7 @@ class AttachSession:
 
     def plan(self, samples: Iterable[ProcSample]) -> InjectionPlan:
         """The plan of `inject` for these processes."""
-        return plan_injection(samples, only=self._only)
+        return plan_injection(samples, only=self._only, root=self._root)
 
     def inject(
         self,
@@ -102,7 +102,7 @@ class AttachSession:
         if self._keeps:
             return (
                 f"The hook stays in {_processes(len(injected))} (--keep); to detach it: "
-                f"mpwatch detach {self._root.pid}"
+                f"mpwatch detach {self._root.process.pid}"
             )
         return self._said(self._detach_all(injected))
 
@@ -132,12 +132,18 @@ class AttachSession:
 
         try:
             if not self._only:
-                inject_tree(samples, report_one, again=again, begun=self.log.injecting)
+                inject_tree(
+                    samples, report_one, again=again, begun=self.log.injecting, root=self._root
+                )
                 return
             # Not by `inject_tree`, which also injects children.
-            for sample in samples:
-                if sample.process.pid in self._only and why_not(sample) is None:
-                    report_one(inject(sample.process, again=again, begun=self.log.injecting))
+            chosen = [s for s in samples if s.process.pid in self._only and why_not(s) is None]
+            confined = self._root.confined(chosen)
+            for process in (sample.process for sample in chosen):
+                if process in confined:
+                    report_one(Attached(process, "absent", reason=confined[process]))
+                else:
+                    report_one(inject(process, again=again, begun=self.log.injecting))
         except BaseException:
             # Interrupted by ctrl-c or a signal: a hook may have been loaded without a report.
             with self._changed:
@@ -151,7 +157,7 @@ class AttachSession:
             self._had_hook = frozenset(each.process for each in samples if has_files(each))
 
     def _read_job(self) -> tuple[ProcSample, ...]:
-        tree = TreeCollector(self._root).collect(_BARE)
+        tree = TreeCollector(self._root.process).collect(_BARE)
         return () if tree is None else tree.processes
 
     def _detach_all(self, injected: dict[ProcessId, ProcSample | None]) -> list[Detached]:
@@ -192,7 +198,7 @@ class AttachSession:
             first = staying[0]
             words += (
                 f" It is still attached in {_processes(len(staying))} ({first.process.pid}: "
-                f"{first.reason or first.state}); try: mpwatch detach {self._root.pid}"
+                f"{first.reason or first.state}); try: mpwatch detach {self._root.process.pid}"
             )
         return words
 

@@ -5,7 +5,8 @@ untrusted code (a judge, a sandboxed tool) has a system-call filter, another use
 security label of its own. The hook opens files, maps memory and creates a socket: a filter may kill
 the process for this (SECCOMP_RET_KILL_PROCESS of seccomp(2)), and nothing outside the sandbox
 should depend on a process in it. The confinement of the root process itself, for example by a
-container, is only the basis of comparison.
+container, is only the basis of comparison. If the root exited before it could be read, that of
+mpwatch is: more processes may be left out then, and none that is confined.
 """
 
 from __future__ import annotations
@@ -56,11 +57,6 @@ _EXCLUDED: dict[Role, str] = {
 _OBSERVERS = ("mpwatch", "-m mpwatch")
 """Program names of mpwatch; a program that it runs has its own name."""
 
-_ROOTS_KEPT = 1 << 16
-ROOT_OF: dict[int, tuple[ProcessId, ProcessId]] = {}
-"""By pid, each process considered for injection and the root process of its job. A later call may
-name only some processes or new children: the root of a child's job is that of its parent."""
-
 R = TypeVar("R", Attached, Detached)
 Sleep = Callable[[float], None]
 _SEPARATING = ("user", "pid", "mnt")
@@ -69,10 +65,10 @@ nothing of the hook depends on them. The time namespace is compared with that of
 `methods.require_same_clocks`."""
 _WITH_FILTERS = 2
 _CAP_SYS_ADMIN = 1 << 21
-_FILTERED = "it is sandboxed: a system-call filter (seccomp) that the root process does not have"
+_FILTERED = "it is sandboxed: a system-call filter (seccomp) that {than} does not have"
 _MAYBE_FILTERED = (
     "it has system-call filters (seccomp), and this kernel does not say whether it has more of them"
-    " than the root process (Linux 5.9 and later do)"
+    " than {than} (Linux 5.9 and later do)"
 )
 
 
@@ -83,6 +79,7 @@ def inject_tree(
     *,
     again: bool = False,
     begun: Begun = not_logged,
+    root: Root | None = None,
 ) -> tuple[Attached, ...]:
     """Inject the hook into every Python process of a job; a refusal does not affect the others.
 
@@ -95,14 +92,18 @@ def inject_tree(
         timeout_s: How long to wait for each.
         again: Only repeat pending injections, see `inject`.
         begun: Called before a target is changed, on any thread.
+        root: The root process of the job; by default, the first of the processes.
 
     Returns:
         All outcomes, in the order of the processes, then those of new children.
     """
     outcomes: dict[ProcessId, Attached] = {}
     samples = list(processes)
+    if not samples:
+        return ()
+    root = root or Root(samples[0].process)
     for _ in range(GENERATIONS):
-        outcomes |= _inject_all(samples, progress, timeout_s, again, begun)
+        outcomes |= _inject_all(samples, root, progress, timeout_s, again, begun)
         samples = [] if again else late_children(outcomes)
         if not samples:
             break
@@ -149,13 +150,14 @@ def why_not(sample: ProcSample) -> str | None:
 
 def _inject_all(
     samples: list[ProcSample],
+    root: Root,
     progress: Callable[[Attached], None],
     timeout_s: float,
     again: bool,
     begun: Begun,
 ) -> dict[ProcessId, Attached]:
     """Inject into each process that is not excluded, several at a time."""
-    confined = confined_processes(samples)
+    confined = root.confined(samples)
     reasons = {s.process: why_not(s) or confined.get(s.process) for s in samples}
     outcomes = {p: Attached(p, "absent", reason=r) for p, r in reasons.items() if r is not None}
     for outcome in outcomes.values():
@@ -177,38 +179,6 @@ def _inject_all(
 
     outcomes |= _in_parallel(inject_one, wanted, progress, MAX_WAITING)
     return {sample.process: outcomes[sample.process] for sample in samples}
-
-
-def confined_processes(samples: list[ProcSample]) -> dict[ProcessId, str]:
-    """The processes that are confined more tightly than the root of their job, with the reason."""
-    reasons = {}
-    if len(ROOT_OF) > _ROOTS_KEPT:
-        ROOT_OF.clear()
-    for sample in samples:
-        root = _known_root(sample) or samples[0].process
-        ROOT_OF[sample.process.pid] = sample.process, root
-        if root == sample.process:
-            continue
-        try:
-            roots = read_confinement(root.pid)
-        except OSError:
-            continue  # the root has exited, and the job will end
-        try:
-            reason = why_too_confined(read_confinement(sample.process.pid), roots)
-        except OSError:
-            continue  # the process is gone or hidden; `inject` reports that
-        if reason is not None:
-            reasons[sample.process] = reason
-    return reasons
-
-
-def _known_root(sample: ProcSample) -> ProcessId | None:
-    """The root process with which a process or its parent was compared before."""
-    known = ROOT_OF.get(sample.process.pid)
-    if known is not None and known[0] == sample.process:
-        return known[1]
-    of_parent = ROOT_OF.get(sample.parent_pid)
-    return None if of_parent is None else of_parent[1]
 
 
 def _detach_all(
@@ -318,8 +288,8 @@ class Confinement:
     """Label of the security module (SELinux, AppArmor, Smack)."""
 
 
-def read_confinement(pid: int, proc: str = "/proc") -> Confinement:
-    """Read the restrictions of a process.
+def read_confinement(pid: int | str, proc: str = "/proc") -> Confinement:
+    """Read the restrictions of a process, or of this one (`self`).
 
     Raises:
         OSError: The process has exited, or is hidden from this one.
@@ -339,33 +309,82 @@ def read_confinement(pid: int, proc: str = "/proc") -> Confinement:
     )
 
 
-def why_too_confined(process: Confinement, root: Confinement) -> str | None:
-    """Why a process is excluded, compared with the root process; `None` if it is not."""
-    if process.seccomp_mode not in (0, root.seccomp_mode):
-        return _FILTERED
-    if process.filters is not None and root.filters is not None:
-        if process.filters > root.filters:
-            return _FILTERED
-    elif process.seccomp_mode == _WITH_FILTERS and _may_have_more_filters(process, root):
-        return _MAYBE_FILTERED
-    if process.uids != root.uids:
+class Root:
+    """The root process of a job, with whose confinement that of the others is compared.
+
+    It is read whenever it is needed, and what was read last is kept for when the root has exited.
+    """
+
+    def __init__(self, process: ProcessId, proc: str = "/proc") -> None:
+        """Read the confinement of the root process, if it has not exited."""
+        self.process = process
+        self._proc = proc
+        self._confinement: Confinement | None = None
+        self._read()
+
+    def confined(self, samples: Iterable[ProcSample]) -> dict[ProcessId, str]:
+        """The processes that are confined more tightly than the root, with the reason."""
+        reasons = {}
+        basis, than, why = self._read(), "the root process", ""
+        if basis is None:
+            basis, than = read_confinement("self", self._proc), "mpwatch"
+            why = " (the root process has exited)"
+        for sample in samples:
+            if sample.process == self.process:
+                continue
+            try:
+                confinement = read_confinement(sample.process.pid, self._proc)
+            except OSError:
+                continue  # the process is gone or hidden; `inject` reports that
+            reason = why_too_confined(confinement, basis, than)
+            if reason is not None:
+                reasons[sample.process] = reason + why
+        return reasons
+
+    def _read(self) -> Confinement | None:
+        """The newest confinement of the root process; `None` if it was never read."""
+        with contextlib.suppress(OSError):
+            found = read_confinement(self.process.pid, self._proc)
+            # Afterwards, so that what was read is not of another process with the same pid. A
+            # zombie has no namespaces any more.
+            stat = stat_of(self.process.pid, self._proc)
+            if stat.process == self.process and stat.state not in ("Z", "X"):
+                self._confinement = found
+        return self._confinement
+
+
+def why_too_confined(
+    process: Confinement, basis: Confinement, than: str = "the root process"
+) -> str | None:
+    """Why a process is excluded, compared with another one; `None` if it is not.
+
+    `than` names the other one.
+    """
+    if process.seccomp_mode not in (0, basis.seccomp_mode):
+        return _FILTERED.format(than=than)
+    if process.filters is not None and basis.filters is not None:
+        if process.filters > basis.filters:
+            return _FILTERED.format(than=than)
+    elif process.seccomp_mode == _WITH_FILTERS and _may_have_more_filters(process, basis):
+        return _MAYBE_FILTERED.format(than=than)
+    if process.uids != basis.uids:
         shown = "/".join(map(str, dict.fromkeys(process.uids)))
-        return f"it runs as another user (uid {shown}) than the root process (uid {root.uids[0]})"
-    for name, own, its in zip(_SEPARATING, process.namespaces, root.namespaces, strict=True):
+        return f"it runs as another user (uid {shown}) than {than} (uid {basis.uids[0]})"
+    for name, own, its in zip(_SEPARATING, process.namespaces, basis.namespaces, strict=True):
         if own and its and own != its:
-            return f"it lives in another {name} namespace than the root process"
-    if process.label and root.label and process.label != root.label:
-        return f"it has another security label than the root process ({clean(process.label)})"
+            return f"it lives in another {name} namespace than {than}"
+    if process.label and basis.label and process.label != basis.label:
+        return f"it has another security label than {than} ({clean(process.label)})"
     return None
 
 
-def _may_have_more_filters(process: Confinement, root: Confinement) -> bool:
-    """Whether a process may have filters that the root process does not have, if none are counted.
+def _may_have_more_filters(process: Confinement, basis: Confinement) -> bool:
+    """Whether a process may have filters that another one does not have, if none are counted.
 
     It has not if it never had the right to add one. In a user namespace of its own it would have
     had all rights.
     """
-    own, its = process.namespaces[0], root.namespaces[0]
+    own, its = process.namespaces[0], basis.namespaces[0]
     return process.may_add_filters or not own or own != its
 
 
@@ -394,7 +413,7 @@ def _link(path: str) -> str:
         return ""
 
 
-def _label(pid: int, proc: str) -> str:
+def _label(pid: int | str, proc: str) -> str:
     """The security label of a process; empty without a security module."""
     try:
         with open(f"{proc}/{pid}/attr/current", "rb") as file:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable
 
-from mpwatch.attach.inject_tree import confined_processes, why_not
+from mpwatch.attach.inject_tree import Root, why_not
 from mpwatch.attach.methods import PENDING_CALL, Attempt, require_same_clocks, require_usable
 from mpwatch.attach.native import native_call
 from mpwatch.attach.outcomes import Refused
@@ -22,7 +22,9 @@ PASSES_WITHIN_S = 0.3
 _POLL_S = 0.02
 
 
-def plan_injection(samples: Iterable[ProcSample], *, only: Collection[int] = ()) -> InjectionPlan:
+def plan_injection(
+    samples: Iterable[ProcSample], *, only: Collection[int] = (), root: Root | None = None
+) -> InjectionPlan:
     """Examine every process of a job; nothing is written, stopped or connected to.
 
     The state of a process may change before the injection, so the real result may differ.
@@ -30,9 +32,10 @@ def plan_injection(samples: Iterable[ProcSample], *, only: Collection[int] = ())
     Args:
         samples: The job.
         only: The chosen pids; all of the job if empty.
+        root: The root process of the job; by default, the first of the samples.
     """
     job = list(samples)
-    confined = confined_processes(job)
+    confined = (root or Root(job[0].process)).confined(job) if job else {}
     planned = (_planned(sample, only, confined.get(sample.process)) for sample in job)
     return InjectionPlan(tuple(planned), patch_points())
 

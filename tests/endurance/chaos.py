@@ -13,6 +13,7 @@ not end, the stacks, the output and the hooks' files are kept.
 - Clients connect to the hooks' sockets and read, stall, send garbage, or close in mid-frame.
 - The runtime directory is removed, its file system filled, /dev/shm filled but for what the
   job needs.
+- Workers die of all signals that end a process by default, the real-time ones included.
 - Pids are reused at once. The job is stopped and continued, and gets signals that it handles.
 - In some rounds the job may open few descriptors, and has the hook from its start.
 - Between two of its steps the job may start no further thread or process (`pids.max` of a control
@@ -123,12 +124,15 @@ class Round:
         self.clients: list[socket.socket] = []
         self.counts: Counter[str] = Counter()
         self.faults: list[str] = []
+        self.signals: list[int] = []
+        """Those that workers died of in the run alone."""
         self.has_killed = False
         """An observer was killed by SIGKILL."""
 
     def run(self) -> None:
         """Run the job alone and under chaos, and compare."""
         expected = self._job_alone()
+        self.signals = signals_in(expected[1])
         job = self._start(self.method, self.is_hooked)
         output: list[bytes] = []
         if self.has_jumping_clock:
@@ -426,6 +430,12 @@ class Round:
                 self.faults.append(f"{path.name} is left by a process that nobody killed: {text}")
 
 
+def signals_in(output: bytes) -> list[int]:
+    """The signals that workers died of, by the output of a job: `3 die -9 -15 -34`."""
+    lines = (line.split() for line in output.decode().splitlines())
+    return [-int(code) for words in lines if words[1:2] == ["die"] for code in words[2:]]
+
+
 def pids_group(seed: int) -> Path | None:
     """A control group with the groups `job` and `observers`; `None` where none can be made."""
     for parent in PIDS_GROUPS:
@@ -538,7 +548,8 @@ def inside(seed: int) -> int:
     one.run()
     kind = f"{one.method}, {one.strategy}{', hooked' * one.is_hooked}"
     kind += ", jumping clock" * one.has_jumping_clock + ", far ahead" * is_far_ahead(seed)
-    print(json.dumps({"kind": kind, "faults": one.faults, "counts": dict(one.counts)}))
+    found = {"kind": kind, "faults": one.faults, "counts": dict(one.counts)}
+    print(json.dumps({**found, "signals": one.signals}))
     return 0
 
 
@@ -556,6 +567,7 @@ def main() -> int:
     build_jumping_clock()
     first = arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(10**6)
     counts: Counter[str] = Counter()
+    signals: Counter[int] = Counter()
     failed, done, longest_s, began_s = [], 0, 0.0, time.monotonic()
     for seed in range(first, first + arguments.rounds):
         round_s = time.monotonic()
@@ -566,6 +578,7 @@ def main() -> int:
         done += 1
         longest_s = max(longest_s, time.monotonic() - round_s)
         counts.update(found["counts"])
+        signals.update(found["signals"])
         counts[found["kind"].split(",")[0]] += 1
         for fault in found["faults"]:
             print(f"FAULT in round {seed} ({found['kind']}): {fault}", flush=True)
@@ -574,6 +587,7 @@ def main() -> int:
     took_s = time.monotonic() - began_s
     print(f"{done} rounds from seed {first} in {took_s:.0f} s, longest {longest_s:.0f} s")
     print(", ".join(f"{name} {count}" for name, count in sorted(counts.items())))
+    print(f"{signals.total()} workers died of {len(signals)} signals: {sorted(signals)}")
     print(f"{len(failed)} rounds failed: {failed}")
     return 1 if failed else 0
 
@@ -599,7 +613,7 @@ def one_round(seed: int) -> dict[str, Any]:
         )
     except subprocess.TimeoutExpired as error:
         fault = f"the round itself did not end within {ROUND_WITHIN_S:.0f} s: {error.stderr!r}"
-        return {"kind": "?", "faults": [fault], "counts": {}}
+        return {"kind": "?", "faults": [fault], "counts": {}, "signals": []}
     finally:
         remove_pids_group(seed)
     try:
@@ -607,7 +621,7 @@ def one_round(seed: int) -> dict[str, Any]:
         return found
     except (IndexError, ValueError):
         fault = f"the round itself ended with {done.returncode}: {done.stderr[-2000:]}"
-        return {"kind": "?", "faults": [fault], "counts": {}}
+        return {"kind": "?", "faults": [fault], "counts": {}, "signals": []}
 
 
 if __name__ == "__main__":

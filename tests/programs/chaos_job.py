@@ -23,9 +23,12 @@ import torch.multiprocessing as mp
 from torch.utils.data import DataLoader, TensorDataset
 
 WORKERS = 3
-DEADLY = [
-    signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGALRM,
-]  # fmt: skip
+HARMLESS = {
+    signal.SIGCHLD, signal.SIGURG, signal.SIGWINCH, signal.SIGCONT,
+    signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU,
+}  # fmt: skip
+DEADLY = sorted(map(int, signal.valid_signals() - HARMLESS))
+"""All signals that end a process by default (signal(7)), with the real-time ones."""
 
 
 def digest(tensor):
@@ -39,7 +42,9 @@ def ignore(number, frame):
 def serve(connection):
     """Run as a worker: answer tensors with tensors until a command to crash or to end."""
     torch.set_num_threads(1)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    for number in DEADLY:
+        if number != signal.SIGKILL:
+            signal.signal(number, signal.SIG_DFL)  # Python handles or ignores some of them
     connection.send("loaded")
     while True:
         action, value = connection.recv()
@@ -143,7 +148,8 @@ def step(dice, workers, context, generator):
         tensor = torch.rand(dice.choice([1, 100, 50_000]), generator=generator)
         return action, digest(workers.ask(index, "send", tensor))
     if action == "die":
-        return action, workers.kill(index, "die", dice.choice(DEADLY))
+        deaths = enumerate(dice.sample(DEADLY, WORKERS))
+        return action, *(workers.kill(each, "die", number) for each, number in deaths)
     if action == "exit":
         return action, workers.kill(index, "exit", dice.randrange(1, 100))
     if action in ("raise", "fork"):

@@ -5,14 +5,17 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
-from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
 import pytest
 
-from mpwatch.attach import inject_tree as inject_tree_module
+from mpwatch.attach.attach_session import AttachSession
 from mpwatch.attach.inject import inject
 from mpwatch.attach.inject_tree import detach_tree, inject_tree
+from mpwatch.attach.injection_log import InjectionLog
 from mpwatch.attach.plan import plan_injection
+from mpwatch.model.events import HookStatus
 from tests import procfs
 from tests.integration.attach.conftest import Running, Start
 from tests.integration.attach.test_kinds_of_targets import sample
@@ -52,9 +55,7 @@ def child_of(running: Running) -> int:
 
 
 @pytest.mark.parametrize("call", KILLED_FOR)
-def test_a_sandboxed_child_is_excluded_and_continues(
-    start: Start, monkeypatch: pytest.MonkeyPatch, call: str
-) -> None:
+def test_a_sandboxed_child_is_excluded_and_continues(start: Start, call: str) -> None:
     """The filter kills for a call that an injection makes in every case, or makes at first."""
     running = start("attach_sandboxed", "filter", str(KILLED_FOR[call]))
     child = child_of(running)
@@ -68,14 +69,42 @@ def test_a_sandboxed_child_is_excluded_and_continues(
     assert [each.reason for each in planned] == ["", sandboxed.reason]
     for _ in range(20):  # the child's lines arrive through the parent
         assert running.newest_line() == "alive"
-    # A later call about the child alone still knows the root of its job, and so does one about a
-    # new child of a known parent.
-    (again,) = inject_tree(samples[1:], lambda outcome: None, timeout_s=0.05)
-    assert again.reason == sandboxed.reason
-    monkeypatch.delitem(inject_tree_module.ROOT_OF, child)
-    new = replace(samples[1], parent_pid=running.pid)
-    (again,) = inject_tree([new], lambda outcome: None, timeout_s=0.05)
-    assert again.reason == sandboxed.reason
+
+
+@pytest.mark.parametrize("only", [(), ("child",)])
+def test_a_session_that_injects_a_sandboxed_child_alone_compares_it_with_the_root(
+    start: Start, tmp_path: Path, only: tuple[str, ...]
+) -> None:
+    """As for a child that is sampled later, and where the root process has the hook already."""
+    running = start("attach_sandboxed", "filter", str(KILLED_FOR["openat"]))
+    child = child_of(running)
+    log = InjectionLog(str(tmp_path / "log"))
+    session = AttachSession(running.process, only=[child for _ in only], log=log)
+    seen: list[HookStatus] = []
+    session.inject([sample(child, role="spawned")], seen.append)
+    assert [(status.state, "sandboxed" in status.reason) for status in seen] == [("absent", True)]
+    for _ in range(20):  # the child's lines arrive through the parent
+        assert running.newest_line() == "alive"
+
+
+@pytest.mark.parametrize("is_filtered", [False, True])
+def test_a_process_whose_root_has_exited_is_compared_with_mpwatch(
+    start: Start, is_filtered: bool
+) -> None:
+    root = start("attach_plain", "idle")
+    limit = partial(install_filter, PTRACE, ERRNO_EPERM)
+    running = start("attach_plain", "idle", preexec_fn=limit if is_filtered else None)
+    samples = [sample(root.pid, role="main"), sample(running.pid, role="spawned")]
+    root.popen.kill()
+    root.popen.wait()
+    planned = plan_injection(samples).processes
+    _, orphan = inject_tree(samples, lambda outcome: None, timeout_s=5)
+    assert planned[1].reason == orphan.reason
+    if is_filtered:
+        assert orphan.state == "absent"
+        assert "that mpwatch does not have (the root process has exited)" in orphan.reason
+    else:
+        assert orphan.state == "ready", orphan
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")

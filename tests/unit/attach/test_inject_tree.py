@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -106,8 +107,10 @@ Write = Callable[..., None]
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
     def write(
-        pid: int,
+        pid: int | str,
         *,
+        state: str = "S",
+        ticks: int = 1,
         mode: int = 0,
         filters: int | None = 0,
         uids: str = "1000 1000 1000 1000",
@@ -119,6 +122,7 @@ def write(tmp_path: Path) -> Write:
         folder = tmp_path / str(pid)
         (folder / "ns").mkdir(parents=True)
         (folder / "attr").mkdir()
+        (folder / "stat").write_text(f"{pid} (python) {state} {'0 ' * 18}{ticks} {'0 ' * 30}\n")
         lines = ["Name:\tpython", f"Uid:\t{uids}", f"Seccomp:\t{mode}"]
         lines += [] if filters is None else [f"Seccomp_filters:\t{filters}"]
         lines += [] if no_new_privs is None else [f"NoNewPrivs:\t{no_new_privs}"]
@@ -219,3 +223,43 @@ def test_a_label_of_another_process_cannot_move_the_cursor(tmp_path: Path, write
     found = reason(tmp_path)
     assert found is not None
     assert found.isprintable()
+
+
+def confined(tmp_path: Path, root: inject_tree.Root | None = None) -> list[str]:
+    """The reasons why `OTHER` is left out, with the first root process of that pid."""
+    root = root or inject_tree.Root(ProcessId(ROOT, 1), str(tmp_path))
+    other = replace(sample(), process=ProcessId(OTHER, 1))
+    return list(root.confined([other]).values())
+
+
+def test_a_root_process_that_has_exited_is_still_the_measure(tmp_path: Path, write: Write) -> None:
+    write("self")
+    write(ROOT, mode=2, filters=2)
+    write(OTHER, mode=2, filters=2)
+    root = inject_tree.Root(ProcessId(ROOT, 1), str(tmp_path))
+    shutil.rmtree(tmp_path / str(ROOT))
+    assert confined(tmp_path, root) == []
+
+
+@pytest.mark.parametrize("what", [{"state": "Z"}, {"ticks": 2}])
+@pytest.mark.parametrize(("own", "is_left_out"), [(1, True), (2, False)])
+def test_mpwatch_is_the_measure_for_a_root_process_that_exited_before_it_was_read(
+    tmp_path: Path, write: Write, what: dict[str, object], own: int, is_left_out: bool
+) -> None:
+    """Also where another process has its pid."""
+    write("self", mode=2, filters=own)
+    write(ROOT, mode=2, filters=2, **what)
+    write(OTHER, mode=2, filters=2)
+    words = "a system-call filter (seccomp) that mpwatch does not have (the root process has exited"
+    assert [words in reason for reason in confined(tmp_path)] == [True] * is_left_out
+
+
+def test_a_root_process_that_confines_itself_later_is_read_again(
+    tmp_path: Path, write: Write
+) -> None:
+    write(ROOT)
+    root = inject_tree.Root(ProcessId(ROOT, 1), str(tmp_path))
+    shutil.rmtree(tmp_path / str(ROOT))
+    write(ROOT, mode=2, filters=1)
+    write(OTHER, mode=2, filters=1)
+    assert confined(tmp_path, root) == []
