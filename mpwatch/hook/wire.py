@@ -286,7 +286,7 @@ SOCKET_SUFFIX = ".sock"
 RING_SUFFIX = ".ring"
 NOTES_SUFFIX = ".notes"
 CHECK_SUFFIX = ".check"
-"""A link on disks, see `transport.frozen`."""
+"""A link on disks, see `transport.runtime_dir`."""
 THREAD_NAME = b"mpwatch-hook"
 """The name of the hook's thread for the kernel, as `top -H` shows it; at most 15 bytes."""
 

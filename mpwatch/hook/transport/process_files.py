@@ -12,7 +12,7 @@ import os
 
 from .. import wire
 from ..safe import foreign_exceptions
-from . import frozen, runtime_dir
+from . import runtime_dir
 from .runtime_dir import StaleFiles
 
 TYPE_CHECKING = False
@@ -253,7 +253,7 @@ class Files:
 
     def is_frozen(self) -> bool:
         """Whether the files are on a disk that takes no writes now; never blocks."""
-        return self._link is not None and bool(frozen.is_frozen(self._system, self._link))
+        return self._link is not None and bool(runtime_dir.is_link_frozen(self._system, self._link))
 
     def finish(self, is_crashed: bool) -> None:
         """On the thread, before it ends: do its tasks, which may block."""
@@ -302,7 +302,7 @@ class Files:
         self.sweeper.begin_as(self._identity.started_by, self._identity.pid)
         if self.is_on_disk:
             self._link = stem + wire.CHECK_SUFFIX
-            frozen.prepare(self._system, self._link, kind)
+            runtime_dir.make_link(self._system, self._link, kind)
 
     def _open_ring_file(self, path: str, device: int) -> bool:
         """Put the ring into a file on a file system in memory; `False` if that failed."""

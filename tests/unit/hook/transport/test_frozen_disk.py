@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mpwatch.hook.safe.unpatched import System
-from mpwatch.hook.transport.frozen import is_directory_frozen, is_frozen, prepare
+from mpwatch.hook.transport.runtime_dir import is_directory_frozen, is_link_frozen, make_link
 from tests.builders.replaced_os import Os
 
 DAY_NS = 86_400 * 10**9
@@ -67,11 +67,11 @@ class Disk:
     def link(self) -> str:
         return f"{self.folder}/7-9.check"
 
-    def prepare(self, kind: bytes = b"ext4") -> None:
-        prepare(self.system, self.link, kind)
+    def make_link(self, kind: bytes = b"ext4") -> None:
+        make_link(self.system, self.link, kind)
 
-    def is_frozen(self) -> bool | None:
-        return is_frozen(self.system, self.link)
+    def is_link_frozen(self) -> bool | None:
+        return is_link_frozen(self.system, self.link)
 
     def is_directory_frozen(self, name: str = "", kind: bytes = b"ext4") -> bool:
         return is_directory_frozen(self.system, f"{self.folder}{name}", kind)
@@ -85,30 +85,30 @@ def disk(tmp_path: Path) -> Disk:
 def test_a_disk_that_drops_the_time_of_access_is_frozen_until_it_writes_it_again(
     disk: Disk,
 ) -> None:
-    disk.prepare()
-    assert [disk.is_frozen() for _ in range(3)] == [False, False, False]
+    disk.make_link()
+    assert [disk.is_link_frozen() for _ in range(3)] == [False, False, False]
     disk.age()
     disk.takes_writes = False
-    assert [disk.is_frozen() for _ in range(3)] == [True, True, True]
+    assert [disk.is_link_frozen() for _ in range(3)] == [True, True, True]
     disk.takes_writes = True
-    assert not disk.is_frozen()
+    assert not disk.is_link_frozen()
 
 
 def test_two_accesses_within_a_tick_of_the_clock_are_no_frozen_disk(disk: Disk) -> None:
-    disk.prepare()
-    assert not disk.is_frozen()
+    disk.make_link()
+    assert not disk.is_link_frozen()
     disk.takes_writes = False  # the second has the time of the first
-    assert not disk.is_frozen()
+    assert not disk.is_link_frozen()
 
 
 @pytest.mark.parametrize("flag", [os.ST_NOATIME, os.ST_RDONLY])
 def test_a_mount_without_times_of_access_counts_as_not_frozen(disk: Disk, flag: int) -> None:
-    disk.prepare()
+    disk.make_link()
     disk.age()
     disk.takes_writes = False
     disk.flags = flag
 
-    assert not disk.is_frozen()
+    assert not disk.is_link_frozen()
 
 
 @pytest.mark.parametrize(("kind", "takes_writes"), [(b"ext4", False), (b"nfs4", True)])
@@ -116,19 +116,19 @@ def test_a_file_system_that_does_not_store_times_of_access_gets_no_link(
     disk: Disk, kind: bytes, takes_writes: bool
 ) -> None:
     disk.takes_writes = takes_writes
-    disk.prepare(kind)
+    disk.make_link(kind)
 
     assert os.listdir(disk.folder) == []
-    assert disk.is_frozen() is None
+    assert disk.is_link_frozen() is None
 
 
 def test_a_link_that_was_made_before_an_exec_is_used_again(disk: Disk) -> None:
-    disk.prepare()
-    disk.prepare()
+    disk.make_link()
+    disk.make_link()
     disk.age()
     disk.takes_writes = False
 
-    assert disk.is_frozen()
+    assert disk.is_link_frozen()
 
 
 def test_links_that_cannot_be_made_leave_the_disk_unknown(disk: Disk) -> None:
@@ -136,9 +136,9 @@ def test_links_that_cannot_be_made_leave_the_disk_unknown(disk: Disk) -> None:
         raise OSError(28, "No space left on device")
 
     disk.system.os.replaced["symlink"] = refuse
-    disk.prepare()
+    disk.make_link()
 
-    assert disk.is_frozen() is None
+    assert disk.is_link_frozen() is None
 
 
 @pytest.mark.parametrize("name", ["", "/not-there-yet"])
@@ -165,6 +165,6 @@ def test_a_directory_that_was_read_since_its_last_change_tells_nothing(disk: Dis
 
 def test_a_real_file_system_is_not_frozen(tmp_path: Path) -> None:
     for _ in range(3):
-        prepare(System(), f"{tmp_path}/link", b"ext4")
-        assert not is_frozen(System(), f"{tmp_path}/link")
+        make_link(System(), f"{tmp_path}/link", b"ext4")
+        assert not is_link_frozen(System(), f"{tmp_path}/link")
         assert not is_directory_frozen(System(), str(tmp_path), b"ext4")
