@@ -79,6 +79,21 @@ def _names(index: Index) -> dict[ProcessId, str]:
     return unique_names(index.snapshot)
 
 
+def _lately(account: ProcessAccount | None) -> Tally | None:
+    """What a main thread did in the last half a minute; `None` where too little was seen."""
+    if account is None or not account.uncounted:
+        return None
+    tally = together(bucket.tally for bucket in account.main.buckets[-LATELY:])
+    return tally if tally.readings >= READINGS else None
+
+
+def mostly_sleeps(index: Index, process: Process) -> bool:
+    """Whether a main thread slept for most of the last half a minute, whatever it does now."""
+    tally = _lately(index.snapshot.account.processes.get(process.process))
+    found = tally.shares() if tally is not None else ()
+    return sum(each.share for each in found if each.activity.kind == "sleeping") > 0.5
+
+
 def has_come_back(index: Index, process: Process) -> bool:
     """Whether a main thread came back in the last seconds from a wait for other processes.
 
@@ -86,10 +101,8 @@ def has_come_back(index: Index, process: Process) -> bool:
     does now. False where too little was seen.
     """
     account = index.snapshot.account.processes.get(process.process)
-    if account is None or not account.uncounted:
-        return False
-    tally = together(bucket.tally for bucket in account.main.buckets[-LATELY:])
-    if tally.readings < READINGS:
+    tally = _lately(account)
+    if account is None or tally is None:
         return False
     is_now = account.main.now
     return any(

@@ -40,7 +40,12 @@ from mpwatch.diagnose.analysis.process_queries import (
     called,
     counted,
 )
-from mpwatch.diagnose.analysis.shares import Computation, has_come_back, lonely_computations
+from mpwatch.diagnose.analysis.shares import (
+    Computation,
+    has_come_back,
+    lonely_computations,
+    mostly_sleeps,
+)
 from mpwatch.diagnose.analysis.stack_patterns import (
     calls,
     main_thread,
@@ -184,6 +189,8 @@ def _severity(index: Index, blockage: Blockage) -> Severity | None:
     if blockage.reason == "computes" or (blockage.reason == "polls" and not is_known):
         if has_come_back(index, blockage.process):
             return None
+        if blockage.reason == "computes" and mostly_sleeps(index, blockage.process):
+            return None  # in no long computation: found at work between two sleeps
         is_polling = blockage.reason == "polls" and _holds_up_the_job(index, blockage)
         at_one_line = at_one_line_s(index, blockage.process.process) if is_polling else 0.0
         if is_polling and waited_s >= (ONE_LINE_S if at_one_line >= ONE_LINE_S else HOPELESS_S):

@@ -173,6 +173,24 @@ def test_one_that_computes_and_got_something_in_between_makes_progress(
     assert only(no_progress.check, rarely).is_doubtful
 
 
+def test_a_parent_that_waits_for_the_exit_of_its_ranks_is_not_held_up_by_them() -> None:
+    joins = ("multiprocessing/connection.py:wait", "torch/multiprocessing/spawn.py:join")
+    for waits in (SLEEPS, WaitedOn("timer", "clock_nanosleep", timeout_s=0.1)):
+        job = snapshot_of(waiting(500.0, READS, *joins, "train.py:main:7"), child(waits))
+        assert found(no_progress.check, job) == []
+
+
+def test_one_that_is_found_at_work_between_two_sleeps_is_in_no_long_computation() -> None:
+    job = snapshot_of(waiting(500.0), child(None, state="R", still_s=0.0))
+    sleeps = Activity("sleeping", place="train.py:5 fetch")
+
+    rarely = with_shares(job, **{f"p{CHILD}": {COMPUTES: 0.1, sleeps: 0.9}})
+    mostly = with_shares(job, **{f"p{CHILD}": {COMPUTES: 0.9, sleeps: 0.1}})
+
+    assert found(no_progress.check, rarely) == []
+    assert "which computes" in only(no_progress.check, mostly).summary
+
+
 def test_a_wait_that_began_after_a_sleep_has_not_lasted_since_before_it() -> None:
     """The main thread sleeps for its quota, then waits for its pool, and uses no cpu time."""
     reads = Activity("waiting", "data on pipe 500", "pipe", (pid(CHILD),), "train.py:7 main")
