@@ -35,6 +35,10 @@ LOSS_READINGS = 12
 """With fewer readings of a thread, it is not said that it loses time."""
 OBSERVED_S = 8.0
 """With less observed time, or fewer readings, a share means nothing."""
+LEAST_BUCKETS = 3
+ONE_WAIT = 0.8
+"""The share of the readings that find a blocked thread at its wait: in the others its stack is
+older than the wait, or a tracer stops it."""
 LATELY = 6
 """Buckets: half a minute."""
 CAME_BACK = 0.02
@@ -85,6 +89,23 @@ def _lately(account: ProcessAccount | None) -> Tally | None:
         return None
     tally = together(bucket.tally for bucket in account.main.buckets[-LATELY:])
     return tally if tally.readings >= READINGS else None
+
+
+def is_at_one_wait(index: Index, process: Process, for_s: float) -> bool:
+    """Whether a main thread was found at one kind of wait for about as long as it was quiet.
+
+    A short step of the program between two long waits takes next to no cpu time, and shows in what
+    the readings found. True where too little was seen.
+    """
+    account = index.snapshot.account.processes.get(process.process)
+    count = int(for_s / BUCKET_S)
+    if account is None or not account.uncounted or count < LEAST_BUCKETS:
+        return True
+    seen: defaultdict[tuple[str, Target], float] = defaultdict(float)
+    for bucket in account.main.buckets[-count:]:
+        for each, weight in bucket.tally.seen.items():
+            seen[each.kind, each.target] += weight
+    return max(seen.values(), default=0.0) >= ONE_WAIT * sum(seen.values())
 
 
 def mostly_sleeps(index: Index, process: Process) -> bool:
