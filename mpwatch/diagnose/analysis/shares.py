@@ -35,7 +35,7 @@ LOSS_READINGS = 12
 """With fewer readings of a thread, it is not said that it loses time."""
 OBSERVED_S = 8.0
 """With less observed time, or fewer readings, a share means nothing."""
-LEAST_BUCKETS = 3
+LEAST_BUCKETS = 2
 ONE_WAIT = 0.8
 """The share of the readings that find a blocked thread at its wait: in the others its stack is
 older than the wait, or a tracer stops it."""
