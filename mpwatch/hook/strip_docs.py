@@ -1,10 +1,11 @@
 """Frees what the interpreter keeps of the hook's modules and nothing reads in a training.
 
-Most of the 1 MiB that the hook may take is code. Annotations are 27 KB of that, the docstrings of
-modules and classes 16 KB, those of functions 40 KB. The tables that map each instruction to a line
-and columns are 109 KB on CPython 3.11 and 72 KB on 3.12 and later; each function gets one instead
-that names its first line, 10 KB in all, because functions of the same length share it. So a stack
-shows a wrapper with the line of its `def`. Qualified names are 28 KB; a function keeps its name.
+Most of the 1 MiB that the hook may take is code. Annotations are 29 KB of that, the docstrings of
+modules and classes 16 KB, those of functions 40 KB, equal tuples of constants and names 9 KB. The
+tables that map each instruction to a line and columns are 109 KB on CPython 3.11 and 72 KB on 3.12
+and later; each function gets one instead that names its first line, 10 KB in all, because functions
+of the same length share it. So a stack shows a wrapper with the line of its `def`. Qualified names
+are 28 KB; a function keeps its name.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ _ENTRY = 0x80 | 13 << 3
 
 _tables: dict[int, bytes] = {}
 """Tables of lines by the number of instructions: functions of the same length share one."""
+_PLAIN = frozenset((type(None), str, bytes, int, bool))
+_tuples: dict[tuple[tuple[Any, ...], tuple[type, ...]], tuple[Any, ...]] = {}
+"""Names and constants of functions, for functions with the same ones."""
 
 
 def strip_package(package: ModuleType) -> None:
@@ -38,6 +42,7 @@ def strip_package(package: ModuleType) -> None:
     """
     _strip_modules(package)
     _tables.clear()
+    _tuples.clear()
 
 
 def _strip_modules(package: ModuleType) -> None:
@@ -54,6 +59,7 @@ def strip(module: ModuleType) -> None:
     """Make one module smaller."""
     module.__doc__ = None
     module.__cached__ = None  # type: ignore[attr-defined]
+    vars(module).pop("__annotations__", None)
     if module.__spec__ is not None:
         module.__spec__.cached = None  # the path of its bytecode; found again when it is asked for
     _strip_members(module, module.__name__)
@@ -69,7 +75,18 @@ def without_docstrings(code: CodeType) -> CodeType:
     if is_function and can_have_one and constants and isinstance(constants[0], str):
         constants[0] = None
     changed: dict[str, Any] = {"co_qualname": code.co_name} if _HAS_COLUMNS else {}
-    return code.replace(co_consts=tuple(constants), co_linetable=_lines(code), **changed)
+    return code.replace(
+        co_consts=_shared(tuple(constants)),
+        co_names=_shared(code.co_names),
+        co_linetable=_lines(code),
+        **changed,
+    )
+
+
+def _shared(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """One tuple for those with the same values, where equal ones of a type are the same."""
+    types = tuple(map(type, values))  # 1 and True are equal
+    return _tuples.setdefault((values, types), values) if _PLAIN.issuperset(types) else values
 
 
 def _lines(code: CodeType) -> bytes:

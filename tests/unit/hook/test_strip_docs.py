@@ -116,3 +116,18 @@ def test_the_path_of_a_modules_bytecode_is_found_again_where_it_is_asked_for() -
 
     assert not hasattr(inner, "__cached__") or inner.__cached__ is None
     assert spec.cached == path == cache_from_source("/lean_package/points.py")
+
+
+def test_equal_constants_of_other_types_are_not_exchanged() -> None:
+    package = module("lean_package")
+    inner = module("lean_package.words", package)
+    text = 'def one():\n    """1."""\n    return 1\ndef true():\n    """1."""\n    return True\nx: int = 1\n'
+    exec(text, vars(inner))
+
+    strip_package(package)
+
+    one, true = vars(inner)["one"], vars(inner)["true"]
+    assert (one.__code__.co_consts, true.__code__.co_consts) == ((None, 1), (None, True))
+    assert one() is not True
+    assert true() is True
+    assert "__annotations__" not in vars(inner)
