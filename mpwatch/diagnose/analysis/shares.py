@@ -35,6 +35,10 @@ LOSS_READINGS = 12
 """With fewer readings of a thread, it is not said that it loses time."""
 OBSERVED_S = 8.0
 """With less observed time, or fewer readings, a share means nothing."""
+LEAST_BUCKETS = 2
+ONE_WAIT = 0.8
+"""The share of the readings that find a blocked thread at its wait: in the others its stack is
+older than the wait, or a tracer stops it."""
 LATELY = 6
 """Buckets: half a minute."""
 CAME_BACK = 0.02
@@ -79,6 +83,38 @@ def _names(index: Index) -> dict[ProcessId, str]:
     return unique_names(index.snapshot)
 
 
+def _lately(account: ProcessAccount | None) -> Tally | None:
+    """What a main thread did in the last half a minute; `None` where too little was seen."""
+    if account is None or not account.uncounted:
+        return None
+    tally = together(bucket.tally for bucket in account.main.buckets[-LATELY:])
+    return tally if tally.readings >= READINGS else None
+
+
+def is_at_one_wait(index: Index, process: Process, for_s: float) -> bool:
+    """Whether a main thread was found at one kind of wait for about as long as it was quiet.
+
+    A short step of the program between two long waits takes next to no cpu time, and shows in what
+    the readings found. True where too little was seen.
+    """
+    account = index.snapshot.account.processes.get(process.process)
+    count = int(for_s / BUCKET_S)
+    if account is None or not account.uncounted or count < LEAST_BUCKETS:
+        return True
+    seen: defaultdict[tuple[str, Target], float] = defaultdict(float)
+    for bucket in account.main.buckets[-count:]:
+        for each, weight in bucket.tally.seen.items():
+            seen[each.kind, each.target] += weight
+    return max(seen.values(), default=0.0) >= ONE_WAIT * sum(seen.values())
+
+
+def mostly_sleeps(index: Index, process: Process) -> bool:
+    """Whether a main thread slept for most of the last half a minute, whatever it does now."""
+    tally = _lately(index.snapshot.account.processes.get(process.process))
+    found = tally.shares() if tally is not None else ()
+    return sum(each.share for each in found if each.activity.kind == "sleeping") > 0.5
+
+
 def has_come_back(index: Index, process: Process) -> bool:
     """Whether a main thread came back in the last seconds from a wait for other processes.
 
@@ -86,10 +122,8 @@ def has_come_back(index: Index, process: Process) -> bool:
     does now. False where too little was seen.
     """
     account = index.snapshot.account.processes.get(process.process)
-    if account is None or not account.uncounted:
-        return False
-    tally = together(bucket.tally for bucket in account.main.buckets[-LATELY:])
-    if tally.readings < READINGS:
+    tally = _lately(account)
+    if account is None or tally is None:
         return False
     is_now = account.main.now
     return any(

@@ -152,7 +152,7 @@ def wrap_send_signal(original: Callable[..., Any], session: Context) -> Callable
         except BaseException as error:
             foreign_exceptions.unframe(error)
             raise
-        pid = known.get("pid")
+        pid: Any = known.get("pid")
         signal: Any = args[0] if args else kwargs.get("sig")
         if is_running and is_a(pid, int) and is_a(signal, int):
             number = int.__add__(signal, 0)

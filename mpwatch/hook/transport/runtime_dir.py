@@ -531,7 +531,7 @@ def _is_access_dropped(
 
 
 def make_link(system: System, link: str, kind: bytes) -> None:
-    """Make a link for `is_link_frozen` if this type of file system stores times of access; may block."""
+    """Make a link for `is_link_frozen` where the file system stores times of access; may block."""
     if kind not in (*_STORE_ACCESS, b"overlay"):
         return
     os = system.os

@@ -36,6 +36,7 @@ from mpwatch.model.units import seconds_text
 
 POLLS_S = 20.0
 """Until then, a job that only polls is not reported."""
+WAKES_OF_A_LOOP = 2
 WORKS_FAULTS = 64
 """A process that has taken so many pages within `POLLS_S` does something in its loop."""
 
@@ -250,12 +251,27 @@ def _polls_s(index: Index, process: Process, *, has_manager: bool) -> float:
         return 0.0
     if rise(index.history.of(process.process, "minor_faults"), within_s=POLLS_S) >= WORKS_FAULTS:
         return 0.0  # what only looks again takes no new memory
+    if _is_in_one_sleep(index, process):
+        return 0.0
     others = [each for each in own_threads(index, process) if each is not main_thread(process)]
     if any((each.still_s or 0.0) < POLLS_S for each in others):
         return 0.0  # the threads of a process give each other work without a system call
     quiet_s = index.snapshot.at_s - last_transfer_s(index, process)
     at_one_line = at_one_line_s(index, process.process)
     return at_one_line if has_manager else min(at_one_line, max(0.0, quiet_s))
+
+
+def _is_in_one_sleep(index: Index, process: Process) -> bool:
+    """Whether a main thread has not woken up in all this time: it sleeps for long, and polls not.
+
+    `False` where that is not known: each time py-spy takes its stacks it wakes up, too.
+    """
+    stops = index.history.of(process.process, "stack_stops")
+    woken = index.history.of(process.process, "voluntary_switches")
+    since_s = index.snapshot.at_s - POLLS_S
+    if (stops and stops[-1].at_s >= since_s) or len(woken) < 2 or woken[0].at_s > since_s:
+        return False
+    return rise(woken, within_s=POLLS_S) < WAKES_OF_A_LOOP
 
 
 def _is_new(index: Index, process: Process) -> bool:

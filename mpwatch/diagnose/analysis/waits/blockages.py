@@ -59,6 +59,8 @@ _FOR_WORK: frozenset[WaitKind] = frozenset(
 _HELD_UP: frozenset[Shape] = frozenset(("lock-between-processes", "collective", "lock-file"))
 """Kinds of waits that are never for work, whichever process can end them."""
 _JOINS: frozenset[Shape] = frozenset(("joins-process", "shuts-workers-down"))
+_JOINS_RANKS = "torch/multiprocessing/spawn.py:join"
+"""What waits for the exits of the ranks of mp.spawn and mp.start_processes (torch 2.1 to 2.13)."""
 _GENERATIONS_LIMIT = 8
 _READ_FROM: frozenset[Target] = frozenset(("queue", "pipe", "socket"))
 """What a main thread has to read from to get on."""
@@ -436,10 +438,12 @@ def _only_joins(index: Index, waiter: Process, edge: WaitEdge) -> bool:
 
     At its own exit that is another matter: the program is through, and the child is not.
     """
-    if edge.kind != "child" and _shape(index, waiter) not in _JOINS:
-        return False
     thread = main_thread(waiter)
-    return thread is None or not calls(own_frames(thread.stack), "util.py:_exit_function")
+    frames = own_frames(thread.stack) if thread is not None else ()
+    is_join = edge.kind == "child" or _shape(index, waiter) in _JOINS
+    if not (is_join or calls(frames, _JOINS_RANKS)):
+        return False
+    return not calls(frames, "util.py:_exit_function")
 
 
 def _is_stuck_alone(index: Index, process: Process, reason: Reason) -> bool:

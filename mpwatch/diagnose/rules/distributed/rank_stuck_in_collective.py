@@ -37,6 +37,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     family_head,
     is_stopped,
 )
+from mpwatch.diagnose.analysis.shares import is_at_one_wait
 from mpwatch.diagnose.analysis.stack_merge import merge
 from mpwatch.diagnose.analysis.stack_patterns import has_stacks, main_shape, main_thread
 from mpwatch.model.findings import Finding, Severity
@@ -90,6 +91,8 @@ def check(index: Index) -> Iterator[Finding]:
         waits = [quiet for rank in inside if (quiet := quiet_s(rank, index)) is not None]
         if not waits or len(waits) < len(inside) or min(waits) < STALLED_S:
             continue
+        if not all(is_at_one_wait(index, rank, min(waits)) for rank in inside):
+            continue  # they take steps, too short to be measured
         gone = [] if late else _gone(ranks, index)
         names = sorted({f"{places[rank.process]}" for rank in inside})
         if late or gone:

@@ -8,11 +8,12 @@ no other one works, is information.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import isfinite
 
 from mpwatch.describe.account import always_inside
 from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.diagnose.analysis.distributed.nccl_words import nccl_words
-from mpwatch.diagnose.analysis.idle_time import quiet_s
+from mpwatch.diagnose.analysis.idle_time import last_transfer_s, quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.mechanisms.among_threads import (
     ADVICE_AWAIT,
@@ -40,7 +41,12 @@ from mpwatch.diagnose.analysis.process_queries import (
     called,
     counted,
 )
-from mpwatch.diagnose.analysis.shares import Computation, has_come_back, lonely_computations
+from mpwatch.diagnose.analysis.shares import (
+    Computation,
+    has_come_back,
+    lonely_computations,
+    mostly_sleeps,
+)
 from mpwatch.diagnose.analysis.stack_patterns import (
     calls,
     main_thread,
@@ -105,6 +111,8 @@ ALONE_COMPUTES_S = 20.0
 """Until then, a process that computes and does nothing else is not reported."""
 ALONE_S = 60.0
 """Until then, a process that waits for an answer while none waits for it is information."""
+FIRST_PART = 0.25
+"""Of a wait: what was read and written so early may be the task itself."""
 SHOWN_THREADS = 3
 SHOWN_WAITERS = 4
 
@@ -184,6 +192,8 @@ def _severity(index: Index, blockage: Blockage) -> Severity | None:
     if blockage.reason == "computes" or (blockage.reason == "polls" and not is_known):
         if has_come_back(index, blockage.process):
             return None
+        if blockage.reason == "computes" and _goes_from_task_to_task(index, blockage):
+            return None
         is_polling = blockage.reason == "polls" and _holds_up_the_job(index, blockage)
         at_one_line = at_one_line_s(index, blockage.process.process) if is_polling else 0.0
         if is_polling and waited_s >= (ONE_LINE_S if at_one_line >= ONE_LINE_S else HOPELESS_S):
@@ -200,6 +210,21 @@ def _severity(index: Index, blockage: Blockage) -> Severity | None:
     if waited_s < WARNED_S or not _holds_up_the_job(index, blockage):
         return Severity.INFO
     return Severity.CRITICAL if waited_s >= HOPELESS_S else Severity.WARNING
+
+
+def _goes_from_task_to_task(index: Index, blockage: Blockage) -> bool:
+    """Whether a process that computes has done more than one computation since the others wait.
+
+    It was found at work between two sleeps, is a worker started since, or has read a task or
+    written a result.
+    """
+    process, since_s = blockage.process, index.snapshot.at_s - blockage.waited_s
+    born_s = process.sample.born_wall_s
+    if born_s is not None and born_s - index.snapshot.wall_s + index.snapshot.at_s > since_s:
+        return True
+    exchanged_s = last_transfer_s(index, process)
+    is_recent = exchanged_s > since_s + blockage.waited_s * FIRST_PART
+    return mostly_sleeps(index, process) or (isfinite(exchanged_s) and is_recent)
 
 
 def _severity_of_lock(index: Index, blockage: Blockage, path: str) -> Severity | None:

@@ -507,6 +507,15 @@ def polling(*others: Process, seconds: int = 40, more: Sequence[Thread] = ()) ->
     return accounted(*made)
 
 
+@pytest.mark.parametrize(("wakes_per_s", "is_told"), [(1.0, True), (0.0, False)])
+def test_one_long_sleep_is_no_loop_that_looks_again(wakes_per_s: float, is_told: bool) -> None:
+    written = (Point(NOW_S - 50, 0.0), Point(NOW_S - 40, 9.0))
+    woken = line(90.0, per_s=wakes_per_s, seconds=40)
+    seen = history({(MAIN, "written_bytes"): written, (MAIN, "voluntary_switches"): woken})
+
+    assert bool(found(no_progress.check, polling(), seen)) is is_told
+
+
 def test_a_loop_that_sleeps_while_all_that_it_started_has_ended_is_told() -> None:
     gone = [one(n, None, ended=exited(n, exit_code=0), start_method="fork") for n in (300, 301)]
 

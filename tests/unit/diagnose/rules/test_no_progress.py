@@ -21,6 +21,7 @@ from tests.builders.accounts import with_shares
 from tests.builders.snapshots import (
     MAIN,
     NOW_S,
+    WALL_S,
     exited,
     fds,
     found,
@@ -171,6 +172,42 @@ def test_one_that_computes_and_got_something_in_between_makes_progress(
 
     assert bool(found(no_progress.check, told)) is is_told
     assert only(no_progress.check, rarely).is_doubtful
+
+
+@pytest.mark.parametrize(("wrote_ago_s", "is_told"), [(3.0, False), (39.0, True)])
+def test_one_that_computes_and_has_written_since_the_others_wait_makes_progress(
+    wrote_ago_s: float, is_told: bool
+) -> None:
+    job = snapshot_of(waiting(40.0), child(None, state="R", still_s=0.0))
+    wrote = (Point(NOW_S - 60, 10.0), Point(NOW_S - wrote_ago_s, 20.0))
+
+    assert (
+        bool(found(no_progress.check, job, history({(CHILD, "written_bytes"): wrote}))) is is_told
+    )
+
+
+def test_a_worker_that_was_started_since_the_others_wait_is_not_what_they_waited_for() -> None:
+    busy = child(None, state="R", still_s=0.0, born_wall_s=WALL_S - 20)
+
+    assert found(no_progress.check, snapshot_of(waiting(40.0), busy)) == []
+
+
+def test_a_parent_that_waits_for_the_exit_of_its_ranks_is_not_held_up_by_them() -> None:
+    joins = ("multiprocessing/connection.py:wait", "torch/multiprocessing/spawn.py:join")
+    for waits in (SLEEPS, WaitedOn("timer", "clock_nanosleep", timeout_s=0.1)):
+        job = snapshot_of(waiting(500.0, READS, *joins, "train.py:main:7"), child(waits))
+        assert found(no_progress.check, job) == []
+
+
+def test_one_that_is_found_at_work_between_two_sleeps_is_in_no_long_computation() -> None:
+    job = snapshot_of(waiting(500.0), child(None, state="R", still_s=0.0))
+    sleeps = Activity("sleeping", place="train.py:5 fetch")
+
+    rarely = with_shares(job, **{f"p{CHILD}": {COMPUTES: 0.1, sleeps: 0.9}})
+    mostly = with_shares(job, **{f"p{CHILD}": {COMPUTES: 0.9, sleeps: 0.1}})
+
+    assert found(no_progress.check, rarely) == []
+    assert "which computes" in only(no_progress.check, mostly).summary
 
 
 def test_a_wait_that_began_after_a_sleep_has_not_lasted_since_before_it() -> None:

@@ -13,6 +13,7 @@ from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Process
 from mpwatch.model.source import SourceLine, Statement
+from tests.builders.accounts import IN_A_CONDITION, IN_ALL_REDUCE, with_shares
 from tests.builders.snapshots import (
     MAIN,
     cpu,
@@ -456,6 +457,20 @@ def test_a_rank_that_works_while_others_wait_is_information() -> None:
 
     assert finding.severity is Severity.INFO
     assert "rank 0 (300) is still working at train.py:90 validate" in finding.cause
+
+
+@pytest.mark.parametrize(("elsewhere", "is_told"), [(0.1, True), (0.34, False)])
+def test_ranks_that_were_found_at_other_waits_meanwhile_take_steps(
+    elsewhere: float, is_told: bool
+) -> None:
+    """A step of theirs takes milliseconds, and the one that they wait for takes seconds."""
+    works = rank(0, "train.py:label:24", still_s=0.0)
+    job = snapshot_of(main(), works, called(1, "broadcast"), called(2, "broadcast"))
+    doing = {IN_ALL_REDUCE: 1 - elsewhere, IN_A_CONDITION: elsewhere}
+
+    told = found(rank_stuck_in_collective.check, with_shares(job, p301=doing, p302=doing))
+
+    assert bool(told) is is_told
 
 
 def test_a_rank_that_works_for_longer_than_a_timeout_is_a_warning() -> None:
