@@ -253,6 +253,9 @@ class ProcSample:
     """`SigCgt` mask."""
     cpu_limit_s: int | None = None
     """Hard RLIMIT_CPU, at which the kernel sends SIGKILL; `None` if unlimited or unknown."""
+    limits: Mapping[str, int | None] = field(default_factory=dict)
+    """Other soft limits by their names in proc_pid_limits(5), such as `locked memory`, in bytes,
+    seconds or processes; `None` if unlimited. What could not be read is not in it."""
     oom_score_adj: int | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     """Only variables that rules use (RANK, TMPDIR, OMP_NUM_THREADS, CUDA_VISIBLE_DEVICES...)."""

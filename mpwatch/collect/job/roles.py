@@ -13,7 +13,8 @@ RoleFacts used, checked against CPython 3.10 to 3.14 and torch 2.1 to 2.13:
   `ray::CLASS.METHOD`; services of a node `ray::DashboardAgent` and the like. A worker that has no
   title yet runs `ray/_private/workers/default_worker.py`.
 - torchrun gives its children RANK and LOCAL_RANK; everything below them inherits both. Lightning's
-  rank 0 starts the others with LOCAL_RANK (lightning 2.6, `_SubprocessScriptLauncher`).
+  first rank on each node starts the others there with LOCAL_RANK and NODE_RANK (lightning 2.6,
+  `_SubprocessScriptLauncher`); the number of each is NODE_RANK times their count and LOCAL_RANK.
 """
 
 from __future__ import annotations
@@ -87,32 +88,56 @@ def assign(facts: Sequence[RoleFacts]) -> dict[ProcessId, RoleAssignment]:
         if role.role == "main" and _is_below_a_program(above, known, roles):
             role = RoleAssignment("other")
         number = _number(fact.environment.get("RANK"))
-        if number is None and role.role == "rank":
+        if number is None and role.role == "rank" and _node(fact) == 0:
             number = _number(fact.environment.get("LOCAL_RANK"))
         roles[fact.process] = role._replace(rank=number)
-    for process in list(_first_ranks(known, roles)):
-        roles[process] = roles[process]._replace(rank=0)
+    for process, number in list(_numbered_from_the_first(known, roles)):
+        roles[process] = roles[process]._replace(rank=number)
     return roles
 
 
-def _first_ranks(
+def _numbered_from_the_first(
     known: Mapping[ProcessId, RoleFacts], roles: Mapping[ProcessId, RoleAssignment]
-) -> Iterator[ProcessId]:
-    """Programs that start the other ranks from 1 on: each of them is rank 0 itself.
+) -> Iterator[tuple[ProcessId, int]]:
+    """Ranks that get their number by a program that is the first one itself and starts the others.
 
-    On a later node of several, whose numbers are those of the node, none is.
+    On a later node of several, all of them; on the first one the others have it in LOCAL_RANK.
     """
-    started: defaultdict[ProcessId, set[int | None]] = defaultdict(set)
+    started: defaultdict[ProcessId, dict[ProcessId, int]] = defaultdict(dict)
     for fact in known.values():
-        is_rank = roles[fact.process].role == "rank"
-        if is_rank and fact.parent is not None and fact.parent in roles:
-            started[fact.parent].add(_number(fact.environment.get("LOCAL_RANK")))
-    for process, numbers in started.items():
-        role, environment = roles[process], known[process].environment
-        is_unnumbered = role.role == "main" and role.rank is None
-        is_first_node = environment.get("NODE_RANK", "0") == "0"
-        if is_unnumbered and is_first_node and 1 in numbers and 0 not in numbers:
-            yield process
+        local = _number(fact.environment.get("LOCAL_RANK"))
+        is_rank = roles[fact.process].role == "rank" and "RANK" not in fact.environment
+        if is_rank and fact.parent is not None and fact.parent in roles and local is not None:
+            started[fact.parent][fact.process] = local
+    for process, others in started.items():
+        role, locals_ = roles[process], set(others.values())
+        if role.role != "main" or role.rank is not None or 1 not in locals_ or 0 in locals_:
+            continue
+        first = _first_number(locals_, known[next(reversed(others))])
+        if first is not None:
+            yield process, first
+            yield from ((each, first + local) for each, local in others.items())
+
+
+def _first_number(locals_: Collection[int], other: RoleFacts) -> int | None:
+    """The number of the first rank of a node; `None` if that cannot be known.
+
+    Args:
+        locals_: The numbers on the node of all others.
+        other: One of the others.
+    """
+    node, count = _node(other), len(locals_) + 1
+    if node == 0:
+        return 0
+    world_size = _number(other.environment.get("WORLD_SIZE")) or 0
+    if node is None or set(locals_) != set(range(1, count)) or world_size % count:
+        return None
+    return node * count if (node + 1) * count <= world_size else None
+
+
+def _node(fact: RoleFacts) -> int | None:
+    """The number of its node; 0 if the environment has none, `None` if it is no number."""
+    return _number(fact.environment.get("NODE_RANK", "0"))
 
 
 def _is_below_a_program(

@@ -9,9 +9,10 @@ import stat as modes
 import struct
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from ipaddress import IPv6Address
+from types import MappingProxyType
 from typing import NamedTuple
 
 from mpwatch.collect.process import procfs
@@ -216,6 +217,13 @@ LINKS_LIMIT = 4096
 
 _LIMITS_LINE = re.compile(rb"^Max open files\s+(\S+)\s+(\S+)", re.M)
 _CPU_LIMIT_LINE = re.compile(rb"^Max cpu time\s+\S+\s+(\S+)", re.M)
+_SOFT_LIMIT_LINE = re.compile(
+    rb"^Max (address space|cpu time|data size|file size|locked memory|processes|stack size)"
+    rb"\s+(\d+|unlimited)\s",
+    re.M,
+)
+"""What a training may meet of those in proc_pid_limits(5): memory that is registered for RDMA is
+locked, and threads count as processes. Open files have a sample of their own."""
 _POSITION = re.compile(rb"^pos:\s+(\d+)", re.M)
 _LOCK_TABLE = re.compile(rb"^\d+: +(?:FLOCK|POSIX|OFDLCK)\b.*? [0-9a-f]+:[0-9a-f]+:(\d+) ", re.M)
 """The inode of each lock in `/proc/locks`, without those that are waited for (proc_locks(5))."""
@@ -290,6 +298,8 @@ class Limits(NamedTuple):
     """Hard RLIMIT_NOFILE."""
     cpu_s: int | None = None
     """Hard RLIMIT_CPU, at which the kernel sends SIGKILL, in seconds."""
+    others: Mapping[str, int | None] = MappingProxyType({})
+    """See `mpwatch.model.samples.ProcSample.limits`."""
 
 
 def limits(proc: str, pid: int) -> Limits:
@@ -301,7 +311,10 @@ def limits(proc: str, pid: int) -> Limits:
     text = procfs.read(f"{proc}/{pid}/limits")
     files, cpu = _LIMITS_LINE.search(text), _CPU_LIMIT_LINE.search(text)
     soft, hard = map(procfs.number, files.groups()) if files is not None else (None, None)
-    return Limits(soft, hard, procfs.number(cpu[1]) if cpu is not None else None)
+    others = {
+        name.decode("ascii"): procfs.number(value) for name, value in _SOFT_LIMIT_LINE.findall(text)
+    }
+    return Limits(soft, hard, procfs.number(cpu[1]) if cpu is not None else None, others)
 
 
 @lru_cache(maxsize=8192)

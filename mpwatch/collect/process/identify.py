@@ -263,6 +263,8 @@ class StaticFacts:
     hard_limit: int | None = None
     cpu_limit_s: int | None = None
     """Hard RLIMIT_CPU."""
+    limits: Mapping[str, int | None] = field(default_factory=dict)
+    """See `mpwatch.model.samples.ProcSample.limits`."""
     oom_score_adj: int | None = None
     problems: tuple[str, ...] = ()
 
@@ -314,6 +316,7 @@ def read_static_facts(
         soft_limit=limits.soft,
         hard_limit=limits.hard,
         cpu_limit_s=limits.cpu_s,
+        limits=dict(limits.others),
         oom_score_adj=adjustment,
         problems=tuple(
             f"{', '.join(parts)}: {_why(reason, parts, pid, proc)}"

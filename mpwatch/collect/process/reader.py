@@ -390,6 +390,7 @@ class ProcessReader:
             oom_score_adj=static.oom_score_adj,
             environment=static.environment,
             cpu_limit_s=static.cpu_limit_s,
+            limits=static.limits,
             start_method=role.start_method,
             problems=(*static.problems, *self._problems.values()),
         )

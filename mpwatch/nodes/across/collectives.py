@@ -7,7 +7,7 @@ stacks. What a late rank waits for on another node is read off TCP connections, 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from mpwatch.diagnose.analysis.distributed.flight_recorder import MISMATCH, ONE_SHAPE, STUCK
@@ -217,8 +217,8 @@ def _all_inside(live: JobRanks) -> Iterator[JobFinding]:
         groups[place].append(each)
     members = sorted(groups.items(), key=lambda item: -len(item[1]))
     evidence = tuple(
-        f"{_list(_rows(group))} in {place} for at least "
-        f"{seconds_text(min(each.quiet_s for each in group))}{_lines(_rows(group))}"
+        f"{_list(_rows(group))}{_on_nodes({each.view.name for each in group})} in {place} for at "
+        f"least {seconds_text(min(each.quiet_s for each in group))}{_lines(_rows(group))}"
         for place, group in members[:EVIDENCE_SHOWN]
     )
     if len(groups) > 1:
@@ -288,12 +288,16 @@ def _told_apart(rows: Sequence[RankRow]) -> list[str]:
 
 def _inside_words(live: JobRanks) -> str:
     rows = live.rows("inside")
-    nodes = [view.name for view, ranks in live.parts if ranks.inside]
-    where = f" on {len(nodes)} nodes" if len(nodes) > 1 else f" on {nodes[0]}"
+    where = _on_nodes({view.name for view, ranks in live.parts if ranks.inside})
     return (
         f"{_list(rows)}{where} in {_place_words(rows)} for at least "
         f"{seconds_text(live.quiet_s('inside'))}{_lines(rows)}"
     )
+
+
+def _on_nodes(names: Collection[str]) -> str:
+    """` on node-1`, or how many nodes."""
+    return f" on {len(names)} nodes" if len(names) > 1 else f" on {next(iter(names))}"
 
 
 def _first_inside(live: JobRanks) -> PlacedRank:

@@ -29,6 +29,7 @@ from mpwatch.model.host import RoomSample
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended, FdLink, inode_of
 from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.units import bytes_text
 from mpwatch.model.waits import WaitEdge
 from mpwatch.nodes.agent.rights import stackless_words
 from mpwatch.nodes.wire.messages import Sections
@@ -58,6 +59,9 @@ FRESH_S = 3.0
 _RSS_UNIT = 64 << 20
 
 STACK_TICK_S = 5.0
+PROCESSES_ENOUGH = 32_768
+"""A limit of so many processes and threads is as good as none. The kernel's own differs a little
+between equal machines: it comes from the size of the memory."""
 _OWN_ACTOR = "ray::MpwatchNode"
 _RAY_GETS = frozenset(("get", "get_objects", "wait"))
 """Functions of `RAY_WORKER_FILE` in which ray.get and ray.wait wait (Ray 2.60)."""
@@ -405,7 +409,7 @@ def _facts(snapshots: Sequence[Snapshot]) -> dict[str, str]:
         host = snapshot.host
         add("max_map_count", host.max_map_count)
         if host.shm is not None:
-            add("/dev/shm", f"{host.shm.total_bytes / (1 << 30):.2f} GiB")
+            add("/dev/shm", bytes_text(host.shm.total_bytes))
         for process in snapshot.living():
             if not is_rank(process) and process.process != snapshot.root:
                 continue
@@ -414,10 +418,21 @@ def _facts(snapshots: Sequence[Snapshot]) -> dict[str, str]:
             add("start method", process.start_method)
             if process.sample.fds is not None:
                 add("open files limit", process.sample.fds.soft_limit)
+            for name, limit in process.sample.limits.items():
+                add(f"{name} limit", _limit_words(name, limit))
             if is_rank(process):
                 for name in COMPARED:
                     add(name, process.sample.environment.get(name, "not set"))
     return {name: _cut(next(iter(values))) for name, values in found.items() if len(values) == 1}
+
+
+def _limit_words(name: str, limit: int | None) -> str:
+    if name == "processes":
+        is_enough = limit is None or limit >= PROCESSES_ENOUGH
+        return f"{PROCESSES_ENOUGH} or more" if is_enough else str(limit)
+    if limit is None:
+        return "unlimited"
+    return f"{limit} s" if name == "cpu time" else bytes_text(limit)
 
 
 def _finding_row(finding: Finding, label: str, order: int) -> FindingRow:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -76,8 +77,7 @@ def test_the_rank_that_writes_a_checkpoint_is_the_one_that_is_missing(start: Sta
 
     assert first["rule"] == "rank-stuck-in-collective"
     assert "1 rank waits in barrier" in first["summary"]
-    assert "has made no progress" in first["cause"]
-    assert "checkpoint" in first["cause"]
+    assert re.search(r"sleeps at ranks_apart\.py:\d+ checkpoint and will wake up", first["cause"])
 
 
 @ON_DEMAND

@@ -86,21 +86,32 @@ def started_apart(start: Start, *command: str, env: dict[str, str]) -> tuple[Pro
     return program, int(program.wait_for("pid").split()[1])
 
 
-@pytest.fixture
-def stuck_ranks(start: Start, mark: str) -> list[int]:
-    """Two gloo ranks without a common launcher; rank 1 does not call what rank 0 waits in."""
+def two_ranks(start: Start, mark: str, **differs: str) -> list[int]:
+    """The pids of two gloo ranks without a common launcher, once they are ready.
+
+    Args:
+        start: Starts a program of the test.
+        mark: The job.
+        differs: Variables of both that say which rank does something else.
+    """
     shared = {
         "WORLD_SIZE": "2",
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(free_port()),
-        "STUCK": "1",
         "MPWATCH_TEST_JOB": mark,
+        **differs,
     }
     path = str(PROGRAMS / "rank_of_job.py")
     ranks = [started_apart(start, path, env={**shared, "RANK": str(rank)}) for rank in range(2)]
     for program, _ in ranks:
         program.wait_for("ready")
     return [pid for _, pid in ranks]
+
+
+@pytest.fixture
+def stuck_ranks(start: Start, mark: str) -> list[int]:
+    """Two ranks of which rank 1 does not call what rank 0 waits in."""
+    return two_ranks(start, mark, STUCK="1")
 
 
 @pytest.fixture
@@ -126,6 +137,26 @@ def test_a_stuck_rank_is_named_with_its_node_and_its_line(
     assert "waits in all_reduce for rank 1" in finding["summary"]
     assert "save_checkpoint" in finding["summary"]
     assert agents(mark) == []
+
+
+def test_ranks_in_different_collectives_are_named_with_their_nodes_and_lines(
+    start: Start, mark: str
+) -> None:
+    pids = two_ranks(start, mark, APART="1")
+    done = run("diagnose", "--job", "local:2", "--json", mark=mark)
+
+    assert done.returncode == 0, done.stderr
+    document: dict[str, Any] = json.loads(done.stdout)
+    (finding,) = document["findings"]
+    node_of = {pid: node["name"] for node in document["nodes"] for pid in node["roots"]}
+    assert sorted(node_of.values()) == ["local-0", "local-1"]
+    assert (finding["rule"], finding["severity"]) == ("collective-mismatch", "critical")
+    assert "1 in all_reduce, 1 in broadcast" in finding["summary"]
+    for rank, place, line in ((0, "all_reduce", "main"), (1, "broadcast", "send_weights")):
+        (said,) = (each for each in finding["evidence"] if f"in {place} for" in each)
+        assert said.startswith(f"rank {rank} on {node_of[pids[rank]]} in {place}")
+        assert "rank_of_job.py:" in said
+        assert said.endswith(f" {line}")
 
 
 def test_a_dump_has_the_processes_of_all_nodes(sleepers: list[int], mark: str) -> None:

@@ -346,21 +346,36 @@ def test_what_any_launcher_starts_with_a_number_of_its_own_is_a_rank() -> None:
 
 
 @pytest.mark.parametrize(
-    ("environment", "first"), [({}, 0), ({"NODE_RANK": "0"}, 0), ({"NODE_RANK": "1"}, None)]
+    ("environment", "others", "numbers"),
+    [
+        ({}, (1, 2), [0, 1, 2]),
+        ({"NODE_RANK": "0"}, (1, 2), [0, 1, 2]),
+        ({"NODE_RANK": "0"}, (1, 3), [0, 1, 3]),
+        # On a later node LOCAL_RANK is no number of a rank.
+        ({"NODE_RANK": "1", "WORLD_SIZE": "6"}, (1, 2), [3, 4, 5]),
+        # One of them is missing, or not all nodes have as many, or the job has fewer.
+        ({"NODE_RANK": "1", "WORLD_SIZE": "8"}, (1, 3), [None, None, None]),
+        ({"NODE_RANK": "1", "WORLD_SIZE": "7"}, (1, 2), [None, None, None]),
+        ({"NODE_RANK": "2", "WORLD_SIZE": "6"}, (1, 2), [None, None, None]),
+        ({"NODE_RANK": "1"}, (1, 2), [None, None, None]),
+        ({"NODE_RANK": "one", "WORLD_SIZE": "6"}, (1, 2), [None, None, None]),
+    ],
 )
-def test_a_program_that_starts_the_ranks_from_1_on_is_rank_0(
-    environment: dict[str, str], first: int | None
+def test_a_program_that_starts_the_ranks_from_1_on_is_the_first_of_its_node(
+    environment: dict[str, str], others: tuple[int, int], numbers: list[int | None]
 ) -> None:
     facts = [
-        program(1, None, *TRAIN)._replace(environment=environment),
-        program(2, 1, *TRAIN[:-1], "0.2", LOCAL_RANK="1", NODE_RANK="0"),
-        program(3, 1, *TRAIN[:-1], "0.2", LOCAL_RANK="2", NODE_RANK="0"),
+        program(1, None, *TRAIN),
+        *(
+            program(1 + local, 1, *TRAIN[:-1], "0.2", LOCAL_RANK=str(local), **environment)
+            for local in others
+        ),
     ]
 
     parts = assign(facts)
 
     assert [part.role for part in parts.values()] == ["main", "rank", "rank"]
-    assert [part.rank for part in parts.values()] == [first, 1, 2]
+    assert [part.rank for part in parts.values()] == numbers
 
 
 def test_a_program_that_starts_all_ranks_is_none_of_them() -> None:

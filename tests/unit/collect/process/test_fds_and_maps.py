@@ -139,10 +139,20 @@ def test_very_many_descriptors_leave_only_pipes_and_sockets(
         ),
         (
             "Max cpu time  4  6  s",
-            fds.Limits(cpu_s=6),
+            fds.Limits(cpu_s=6, others={"cpu time": 4}),
         ),
-        ("Max cpu time  unlimited  unlimited  s", fds.Limits()),
-        ("Max processes 1 2 processes", fds.Limits()),
+        ("Max cpu time  unlimited  unlimited  s", fds.Limits(others={"cpu time": None})),
+        ("Max processes 1 2 processes", fds.Limits(others={"processes": 1})),
+        (
+            "Max locked memory         8388608              unlimited            bytes",
+            fds.Limits(others={"locked memory": 8388608}),
+        ),
+        (
+            "Max stack size            unlimited            unlimited            bytes",
+            fds.Limits(others={"stack size": None}),
+        ),
+        # A dump of memory, and what the kernel no longer limits, harm no training.
+        ("Max core file size  0  unlimited  bytes\nMax resident set  1  1  bytes", fds.Limits()),
     ],
 )
 def test_limits_are_those_of_the_process(proc: FakeProc, line: str, limits: fds.Limits) -> None:

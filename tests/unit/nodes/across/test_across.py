@@ -219,7 +219,10 @@ def test_different_collectives_on_two_nodes() -> None:
 
     assert (found.rule, found.severity) == (MISMATCH, Severity.CRITICAL)
     assert "3 in all_reduce, 1 in broadcast; rank 3 on b" in found.summary
-    assert found.evidence[1] == "rank 3 in broadcast for at least 90 s, called at x.py:3 f"
+    assert found.evidence == (
+        "ranks 0-2 on 2 nodes in all_reduce for at least 90 s, called at train.py:48 train",
+        "rank 3 on b in broadcast for at least 90 s, called at x.py:3 f",
+    )
 
 
 def test_different_shapes_of_one_collective() -> None:

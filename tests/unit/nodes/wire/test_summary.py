@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mpwatch.model.findings import Severity
+from mpwatch.model.host import RoomSample
 from mpwatch.model.ids import Role
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Process, Thread
@@ -230,6 +231,38 @@ def test_the_summary_of_a_job_has_its_ranks_findings_and_limits() -> None:
     assert [(each.rule, each.eta_s) for each in summary.findings] == [
         ("fd-exhaustion-receiver", 40)
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "limit", "words"),
+    [
+        ("locked memory", 8 << 20, "8.0M"),
+        ("locked memory", None, "unlimited"),
+        ("cpu time", 3600, "3600 s"),
+        ("processes", 4096, "4096"),
+        # The kernel derives it from the size of the memory, and equal machines differ a little.
+        ("processes", 96_364, "32768 or more"),
+        ("processes", 96_370, "32768 or more"),
+        ("processes", None, "32768 or more"),
+    ],
+)
+def test_limits_are_compared_where_they_may_harm(name: str, limit: int | None, words: str) -> None:
+    made = rank(0)
+    made = replace(made, sample=replace(made.sample, limits={name: limit}))
+
+    assert summary_of([snapshot([made])]).node.facts[f"{name} limit"] == words
+
+
+def test_the_sizes_of_shared_memory_of_equal_machines_are_equal() -> None:
+    sizes = (1_055_531_003_904, 1_055_550_000_000)
+    found = []
+    for size in sizes:
+        of = snapshot([rank(0)])
+        shm = RoomSample("/dev/shm", size, size // 2, None, None)
+        facts = summary_of([replace(of, host=replace(of.host, shm=shm))]).node.facts
+        found.append(facts["/dev/shm"])
+
+    assert found == ["983G", "983G"]
 
 
 def test_a_process_that_two_jobs_have_is_counted_once() -> None:
