@@ -35,7 +35,7 @@ Waiting = Callable[[], contextlib.AbstractContextManager[None]]
 PENDING_CALL = "pending call"
 """The method of an injection, in plans, results and the log."""
 PROC = "/proc"
-"""Directory of the kernel's settings; replaced in tests."""
+"""Directory of the kernel's settings and of what decides on rights; replaced in tests."""
 STARTED_WITHIN_S = 1.0
 _STARTING_S = 0.02
 # One target is stopped at a time: a stopped target must not wait for another thread.
@@ -304,9 +304,9 @@ def _require_gil(found: Interpreter) -> None:
 
 def _require_rights(target: Target) -> None:
     """Refuse a target that this process may not attach to, naming every missing right."""
-    if ptrace_access.may_attach(target.pid):
+    if ptrace_access.may_attach(target.pid, PROC):
         return
-    found = ptrace_access.check(target.pid)
+    found = ptrace_access.check(target.pid, PROC)
     if not found.is_allowed:
         raise Refused(found.reason, found.fix, passes=found.passes)
 

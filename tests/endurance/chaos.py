@@ -564,6 +564,7 @@ def main() -> int:
     if not can_run():
         print("namespaces take root: sudo python -m tests.endurance.chaos", file=sys.stderr)
         return 2
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what runs is then ended as well
     build_jumping_clock()
     first = arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(10**6)
     counts: Counter[str] = Counter()

@@ -18,6 +18,7 @@ import importlib
 import importlib.util
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -33,31 +34,45 @@ SECONDS_LIMIT, MEMORY_LIMIT_MIB, INPUT_BYTES = 10, 1024, 4096
 _RUNS = re.compile(r"Done (\d+) runs")
 
 
-def run(names: tuple[str, ...], inputs: int, folder: Path) -> int:
+def run(names: tuple[str, ...], inputs: int) -> int:
     """Fuzz each target in a process of its own and print the figures; how many failed."""
     share, failed, total, began_s = -(-inputs // len(names)), 0, 0, time.monotonic()
     for name in names:
-        place = folder / name
-        (place / "corpus").mkdir(parents=True)
-        command = [sys.executable, "-m", "tests.endurance.fuzz", "--one", name, str(place)]
-        target_s = time.monotonic()
-        done = subprocess.run(
-            [*command, "--inputs", str(share)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-        )
-        said = done.stdout.decode(errors="replace")
-        found = _RUNS.search(said)
-        tried = int(found[1]) if found else 0
+        with tempfile.TemporaryDirectory(prefix="mpwatch-fuzz-") as folder:
+            tried, problem = run_one(name, share, Path(folder))
         total += tried
-        took_s = time.monotonic() - target_s
-        print(f"{name:<16} {tried:>9} inputs in {took_s:4.0f} s", flush=True)
-        if done.returncode or tried < share:
+        if problem:
             failed += 1
-            print(f"FAILED, kept in {place}; it ends with:\n{said[-2000:]}", flush=True)
+            print(f"FAILED, {problem}", flush=True)
     took_s = time.monotonic() - began_s
     print(
         f"{total} inputs in {took_s:.0f} s, load {os.getloadavg()[0]:.1f}; {failed} targets failed"
     )
     return failed
+
+
+def run_one(name: str, share: int, folder: Path) -> tuple[int, str]:
+    """Fuzz one target; how many inputs were tried, and what failed, for which they are kept."""
+    (folder / "corpus").mkdir()
+    command = [sys.executable, "-m", "tests.endurance.fuzz", "--one", name, str(folder)]
+    began_s = time.monotonic()
+    done = subprocess.run(
+        [*command, "--inputs", str(share)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        # libFuzzer ends the process without `atexit`, so what it leaves goes with this folder.
+        env={**os.environ, "TMPDIR": str(folder)},
+    )
+    said = done.stdout.decode(errors="replace")
+    found = _RUNS.search(said)
+    tried = int(found[1]) if found else 0
+    print(f"{name:<16} {tried:>9} inputs in {time.monotonic() - began_s:4.0f} s", flush=True)
+    if not done.returncode and tried >= share:
+        return tried, ""
+    kept = tempfile.mkdtemp(prefix=f"mpwatch-fuzz-{name}-")
+    for path in filter(Path.is_file, folder.iterdir()):
+        shutil.copy(path, kept)
+    return tried, f"kept in {kept}; it ends with:\n{said[-2000:]}"
 
 
 def fuzz_one(name: str, folder: Path, inputs: int) -> None:
@@ -104,7 +119,7 @@ def main() -> int:
     if arguments.one is not None:
         fuzz_one(arguments.one[0], Path(arguments.one[1]), arguments.inputs)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what runs is then ended as well
-    return run(names, arguments.inputs, Path(tempfile.mkdtemp(prefix="mpwatch-fuzz-")))
+    return run(names, arguments.inputs)
 
 
 if __name__ == "__main__":

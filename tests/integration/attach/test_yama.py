@@ -12,8 +12,10 @@ from mpwatch.attach.detach import detach
 from mpwatch.attach.inject import inject
 from mpwatch.attach.native import tracer
 from mpwatch.attach.native.tracer import Tracer
+from mpwatch.attach.plan import plan_injection
 from tests import procfs
 from tests.integration.attach.conftest import Start
+from tests.integration.attach.test_kinds_of_targets import sample
 
 NO_CAPABILITY = "0000000000000000"
 CAP_SYS_PTRACE = "0000000000080000"
@@ -57,6 +59,7 @@ def test_the_observer_traces_a_child_itself_under_scope_1(
     monkeypatch.setattr(methods, "PROC", settings(tmp_path, "1", NO_CAPABILITY))
     monkeypatch.setattr(tracer, "start", refuse)
     running = start("attach_plain", "idle")
+    (tmp_path / str(running.pid)).symlink_to(f"/proc/{running.pid}")
     are_ours: list[bool] = []
 
     def note_tracer(name: str) -> None:
@@ -80,3 +83,27 @@ def test_the_observer_traces_a_child_itself_where_the_tracer_is_refused(
     monkeypatch.setattr(Tracer, "queue", refused)
     running = start("attach_plain", "idle")
     assert inject(running.process, timeout_s=20).state == "ready"
+
+
+@pytest.mark.slow
+def test_scope_2_without_the_capability_is_refused_with_its_fix(
+    start: Start, runtime: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The setting, the capability and the kernel's refusal are files of the test."""
+    running = start("attach_plain", "idle")
+    own = tmp_path / str(running.pid)
+    own.mkdir()
+    (own / "status").write_text(f"Uid:\t{os.getuid()}\nTracerPid:\t0\nCapPrm:\t0\n")
+    (own / "mem").symlink_to("mem")  # opening it is refused, even to root
+    monkeypatch.setattr(methods, "PROC", settings(tmp_path, "2", NO_CAPABILITY))
+    attached = inject(running.process, timeout_s=20)
+    (planned,) = plan_injection([sample(running.pid)]).processes
+    assert attached.state == "absent"
+    assert attached.stopped_s is None
+    assert attached.reason == (
+        "Yama allows a process to trace nothing without CAP_SYS_PTRACE"
+        " (kernel.yama.ptrace_scope = 2)"
+    )
+    assert "sudo sysctl kernel.yama.ptrace_scope=0" in attached.fix
+    assert (planned.reason, planned.fix) == (attached.reason, attached.fix)
+    assert list(runtime.iterdir()) == []

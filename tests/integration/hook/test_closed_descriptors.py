@@ -38,3 +38,14 @@ def test_files_that_the_program_opens_while_the_hook_starts_stay_open() -> None:
             timeout=60,
         )
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("when", ["first", "last"])
+def test_a_program_that_becomes_a_daemon_works_as_without_the_hook(when: str) -> None:
+    """Two forks, setsid, all descriptors closed: its output has nothing but what it prints."""
+    said = {}
+    for how in ("without", "with"):
+        with Guest(f"{how} {when}", program="hook_daemon.py") as guest:
+            said[how] = guest.finish()  # until the daemon has exited
+
+    assert said["with"] == said["without"] == (0, "[0, 1, 2] 42 exit code 0, leader False\n")
