@@ -15,7 +15,7 @@ from __future__ import annotations
 import importlib.util
 import marshal
 import sys
-from types import ModuleType
+from types import CodeType, ModuleType
 
 from .. import strip_docs
 
@@ -43,7 +43,7 @@ NAMES = (
     "unpicklable",
 )
 _code = b""
-"""Bytecode of all checks, compressed together: 21 KB, one by one they were 27."""
+"""Bytecode of all checks, compressed together: 21 KB, one by one it would be 27."""
 _modules: dict[str, ModuleType] = {}
 
 
@@ -72,7 +72,7 @@ def unload(name: str) -> None:
 
 
 def _execute(name: str) -> ModuleType:
-    code = marshal.loads(marshal.loads(decompress(_code))[name])
+    code = marshal.loads(decompress(_code))[name]
     module = ModuleType(f"{__name__}.{name}")
     vars(module).update(__package__=__name__, __file__=code.co_filename)
     exec(code, vars(module))
@@ -87,7 +87,7 @@ def _read_all() -> None:
         OSError: A file could not be read.
     """
     global _code
-    codes: dict[str, bytes] = {}
+    codes: dict[str, CodeType] = {}
     for name in NAMES:
         full_name = f"{__name__}.{name}"
         spec = importlib.util.find_spec(full_name)
@@ -95,8 +95,8 @@ def _read_all() -> None:
         if loader is None:
             raise ImportError(full_name)
         code = strip_docs.without_docstrings(loader.get_code(full_name))
-        code = code.replace(co_consts=(None, *code.co_consts[1:]))  # the module's docstring
-        codes[name] = marshal.dumps(code)
+        # Without the module's docstring.
+        codes[name] = code.replace(co_consts=(None, *code.co_consts[1:]))
     _code = compress(marshal.dumps(codes))
 
 

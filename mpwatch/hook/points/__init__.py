@@ -58,8 +58,6 @@ TABLE = (
     Point("os._exit", "os", attribute("_exit", exits.wrap_os_exit)),
     Point("signals to children", "multiprocessing.popen_fork",
           attribute("Popen._send_signal", exits.wrap_send_signal)),
-    Point("signals to programs", "subprocess",
-          attribute("Popen.send_signal", exits.wrap_send_signal)),
     Point("end of main", "threading", exits.call_when_main_ends),
     Point("threading.excepthook", "threading",
           attribute("excepthook", exits.wrap_excepthook)),

@@ -140,8 +140,8 @@ def wrap_os_exit(original: Callable[..., Any], session: Context) -> Callable[...
 def wrap_send_signal(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
     """Note each signal that ends a child unless it is caught: a death does not say who sent it.
 
-    Both `Popen` classes send by this method. `os.kill` is left alone: a signal to the process
-    itself would show the wrapper in the stack that `faulthandler` or a handler sees.
+    `Process.kill` and `terminate` send by this method. `os.kill` is left alone: a signal to the
+    process itself would show the wrapper in the stack that `faulthandler` or a handler sees.
     """
 
     def send_signal(self: Any, *args: Any, **kwargs: Any) -> Any:

@@ -367,7 +367,15 @@ def test_a_program_that_starts_the_ranks_from_1_on_is_the_first_of_its_node(
     facts = [
         program(1, None, *TRAIN),
         *(
-            program(1 + local, 1, *TRAIN[:-1], "0.2", LOCAL_RANK=str(local), **environment)
+            program(
+                1 + local,
+                1,
+                *TRAIN[:-1],
+                "0.2",
+                is_python=True,
+                LOCAL_RANK=str(local),
+                **environment,
+            )
             for local in others
         ),
     ]
