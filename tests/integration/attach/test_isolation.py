@@ -391,4 +391,4 @@ def test_the_answer_says_where_the_hook_is(program: Program, runtime: Path) -> N
     assert Path(attached.socket_path).is_socket()
     # The ring is a file where the runtime directory is on tmpfs, and memory elsewhere.
     assert not attached.ring_path or Path(attached.ring_path).is_file()
-    assert {path.suffix for path in folder.iterdir()} <= {".ring", ".sock", ".notes"}
+    assert {path.suffix for path in folder.iterdir()} <= {".ring", ".sock", ".notes", ".check"}

@@ -202,7 +202,7 @@ def test_root_attaches_to_another_users_process_with_files_of_that_user() -> Non
         folder = Path("/tmp/mpwatch-65534")
         assert folder.stat().st_uid == 65534
         assert folder.stat().st_mode & 0o777 == 0o700
-        assert {p.stat().st_uid for p in folder.iterdir()} == {65534}
+        assert {p.lstat().st_uid for p in folder.iterdir()} == {65534}
         assert detach(target, timeout_s=5).state == "absent"
         left = {path.name.split("-")[0] for path in folder.iterdir()}
         assert left.isdisjoint({"hook", "attach", str(popen.pid)})
