@@ -43,6 +43,9 @@ _REFUSED = re.compile(
 """Each line that ssh prints where the server, or that of a jump host, has ended the connection
 before the exchange of keys, as sshd does at random while many are not authenticated yet
 (MaxStartups in sshd_config(5), OpenSSH 9.2). Where more is printed, there is another reason."""
+_NO_ADDRESS = " by UNKNOWN port 65535"
+"""Of a connection that is no socket but the pipes of another client, to a jump host (ProxyJump in
+ssh_config(5), OpenSSH 9.2)."""
 _HOST_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@:%\[\]-]{0,252}")
 _INSTALL_SLURM = "apt-get install slurm-client"
 _SLURM_JOB = re.compile(r"[0-9]{1,18}(?:[_+][0-9]{1,9})?")
@@ -101,10 +104,22 @@ def _by_ssh(rest: str, agent: AgentCommand) -> list[Launch]:
             host,
             (program, *options, "--", host, agent.shell_line()),
             f"ssh {host} {shlex.quote(agent.check)}",
+            explain=_why_not_through,
             is_refused=_is_refused,
         )
         for host in hosts
     ]
+
+
+def _why_not_through(told: str) -> str:
+    """What the client that was to reach the jump host has said; empty if no jump host failed."""
+    lines = [line.strip() for line in told.splitlines() if line.strip()]
+    if not lines or not lines[-1].endswith(_NO_ADDRESS):
+        return ""
+    said = next((line for line in reversed(lines) if not _REFUSED.fullmatch(line)), "")
+    return (
+        f"ssh: {clean(said).removeprefix('ssh: ').rstrip('.')}; {clean(lines[-1])}." if said else ""
+    )
 
 
 def _is_refused(told: str) -> bool:

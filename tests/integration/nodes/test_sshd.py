@@ -144,6 +144,52 @@ def test_many_hosts_are_read_although_others_accept_and_say_nothing(
     until(lambda: agents(mark) == [])
 
 
+@ON_DEMAND
+def test_a_host_behind_another_one_is_reached_by_a_key_that_only_the_users_agent_has(
+    server: int,
+    start: Start,
+    sleepers: list[int],
+    mark: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    sshd(start, inner, monkeypatch)
+    shutil.copy(inner / "user.pub", tmp_path)  # both servers let in whoever has this key
+    door_port, inner_port = (
+        (folder / "sshd_config").read_text().split()[1] for folder in (tmp_path, inner)
+    )
+    (inner / "ssh_config").write_text(
+        f"Host door\n  Port {door_port}\nHost inner\n  Port {inner_port}\n  ProxyJump door\n"
+        "Host *\n  HostName 127.0.0.1\n  IdentityFile none\n"
+        f"  UserKnownHostsFile {inner}/known\n  StrictHostKeyChecking accept-new\n"
+    )
+
+    def dumped() -> subprocess.CompletedProcess[str]:
+        return run("dump", "--job", "ssh:inner", "--json", mark=mark)
+
+    monkeypatch.setenv("SSH_AUTH_SOCK", str(inner / "agent"))
+    start(["ssh-agent", "-D", "-a", str(inner / "agent")]).wait_for("SSH_AUTH_SOCK")
+    without_key = dumped()
+    subprocess.run(["ssh-add", "-q", str(inner / "user")], check=True)
+    (inner / "user").unlink()
+    done = dumped()
+    os.kill(server, signal.SIGTERM)
+    until(lambda: not procfs.is_alive(server))
+    without_door = dumped()
+
+    assert without_key.returncode == 3
+    assert "Permission denied (publickey" in without_key.stderr
+    assert done.returncode == 0, done.stderr
+    (node,) = json.loads(done.stdout)["nodes"]
+    assert (node["name"], node["state"]) == ("inner", "live")
+    assert sorted(p["pid"] for p in node["processes"]) == sorted(sleepers)
+    assert without_door.returncode == 3
+    assert f"port {door_port}: Connection refused" in without_door.stderr
+    until(lambda: agents(mark) == [])
+
+
 @pytest.mark.parametrize("victim", ["head", "ssh", "sshd"])
 def test_no_agent_outlives_the_head_or_the_connection(
     victim: str, server: int, sleepers: list[int], mark: str

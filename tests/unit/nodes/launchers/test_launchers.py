@@ -85,6 +85,37 @@ def test_a_host_that_sshd_refuses_at_random_is_tried_again(
     assert launch.is_refused(told) == is_refused
 
 
+@pytest.mark.parametrize(
+    ("told", "sentence"),
+    [
+        (
+            "ada@door: Permission denied (publickey).\r\nConnection closed by UNKNOWN port 65535\n",
+            "ssh: ada@door: Permission denied (publickey); "
+            "Connection closed by UNKNOWN port 65535.",
+        ),
+        (
+            "ssh: connect to host door port 22: No route to host\r\n"
+            "kex_exchange_identification: Connection closed by remote host\r\n"
+            "Connection closed by UNKNOWN port 65535\r\n",
+            "ssh: connect to host door port 22: No route to host; "
+            "Connection closed by UNKNOWN port 65535.",
+        ),
+        ("Connection closed by UNKNOWN port 65535\n", ""),
+        ("Access denied by pam_slurm_adopt\nConnection closed by 10.0.0.7 port 22\n", ""),
+        ("ada@node7: Permission denied (publickey).\n", ""),
+        ("", ""),
+    ],
+)
+def test_the_reason_why_a_jump_host_was_not_reached_is_told(
+    programs: Path, told: str, sentence: str
+) -> None:
+    stand_in(programs, "ssh", "exit 0")
+    (launch,) = launches("ssh:node7", AGENT)
+
+    assert launch.explain is not None
+    assert launch.explain(told) == sentence
+
+
 def test_hosts_come_from_a_hostfile(programs: Path, tmp_path: Path) -> None:
     stand_in(programs, "ssh", "exit 0")
     hostfile = tmp_path / "hosts"
