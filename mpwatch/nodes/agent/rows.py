@@ -26,7 +26,7 @@ from mpwatch.diagnose.analysis.stack_patterns import has_stacks, main_thread
 from mpwatch.model.collectives import Recorded
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.host import RoomSample
-from mpwatch.model.ids import ProcessId
+from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.samples import Ended, FdLink, inode_of
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.units import bytes_text
@@ -96,6 +96,11 @@ those of MPICH and Intel MPI start. The script of a batch job has SLURM_PROCID a
 count of a step."""
 _MAY_JOIN = frozenset(("main", "spawned", "ray-worker"))
 """Roles of processes that are ranks where they have the threads of a process group."""
+_BY_MULTIPROCESSING: Mapping[Role, str] = {
+    "spawned": "start method",
+    "loader-worker": "start method of loader workers",
+}
+"""What is compared of them, by role: ranks of torchrun have no start method of their own."""
 _STARTED_AS_RANKS = frozenset(("rank", "spawned", "forkserver"))
 SOCKETS_LIMIT = 64
 """Most ends of a node: they are sent once, and gloo connects each rank with each other one."""
@@ -411,6 +416,8 @@ def _facts(snapshots: Sequence[Snapshot]) -> dict[str, str]:
         if host.shm is not None:
             add("/dev/shm", bytes_text(host.shm.total_bytes))
         for process in snapshot.living():
+            if process.role in _BY_MULTIPROCESSING:
+                add(_BY_MULTIPROCESSING[process.role], process.sample.start_method)
             if not is_rank(process) and process.process != snapshot.root:
                 continue
             add("python", process.hook.python or process.sample.python_version)

@@ -253,6 +253,19 @@ def test_limits_are_compared_where_they_may_harm(name: str, limit: int | None, w
     assert summary_of([snapshot([made])]).node.facts[f"{name} limit"] == words
 
 
+def test_start_methods_are_those_of_processes_that_multiprocessing_started() -> None:
+    def started(number: int, role: Role, method: str) -> Process:
+        made = rank(number)
+        sample = replace(made.sample, environment={}, rank=None, start_method=method)
+        return replace(made, sample=sample, role=role, start_method=method)
+
+    spawned, loading = started(1, "spawned", "spawn"), started(2, "loader-worker", "fork")
+    facts = summary_of([snapshot([rank(0), spawned, loading])]).node.facts
+
+    assert facts["start method"] == "spawn"
+    assert facts["start method of loader workers"] == "fork"
+
+
 def test_the_sizes_of_shared_memory_of_equal_machines_are_equal() -> None:
     sizes = (1_055_531_003_904, 1_055_550_000_000)
     found = []
