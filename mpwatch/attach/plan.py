@@ -98,7 +98,7 @@ def _writes(target: Target) -> tuple[str, ...]:
     stem = wire.stem(target.pid_inside, target.process.start_ticks)
     folders = wire.runtime_candidates(target.uid_inside, target.environment.get("XDG_RUNTIME_DIR"))
     where = clean(" or ".join(folders), 300)
-    suffixes = ", ".join((wire.SOCKET_SUFFIX, wire.RING_SUFFIX, wire.NOTES_SUFFIX))
+    suffixes = ", ".join(wire.FILE_SUFFIXES)
     code_bytes = len(native_call.native_code().content)
     return (
         f"{native_call.BLOCK_BYTES + code_bytes} bytes of unused memory, and one call of "

@@ -287,6 +287,8 @@ RING_SUFFIX = ".ring"
 NOTES_SUFFIX = ".notes"
 CHECK_SUFFIX = ".check"
 """A link on disks, see `transport.runtime_dir`."""
+FILE_SUFFIXES = (SOCKET_SUFFIX, CHECK_SUFFIX, RING_SUFFIX, NOTES_SUFFIX)
+"""Of all files of a process in the runtime directory."""
 THREAD_NAME = b"mpwatch-hook"
 """The name of the hook's thread for the kernel, as `top -H` shows it; at most 15 bytes."""
 

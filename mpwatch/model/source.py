@@ -40,6 +40,11 @@ class DroppedResult(NamedTuple):
     statement: Statement
 
 
+LINES_LIMIT = 512
+"""Lines, and calls that drop a result, kept of one job: a line of a loop changes often, but a
+program has few that take time."""
+
+
 @dataclass(frozen=True, slots=True)
 class SourceRead:
     """An input: what was read of source files. Readings add up; a line is read once."""

@@ -333,12 +333,7 @@ def remove_left_files(sample: ProcSample, folder: str, proc: str = "/proc") -> N
             status = os.fstat(fd)
             if status.st_uid not in (0, sample.uid) or modes.S_IMODE(status.st_mode) & 0o077:
                 return
-            for suffix in (
-                wire.SOCKET_SUFFIX,
-                wire.RING_SUFFIX,
-                wire.NOTES_SUFFIX,
-                wire.CHECK_SUFFIX,
-            ):
+            for suffix in wire.FILE_SUFFIXES:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(stem(sample) + suffix, dir_fd=fd)
         finally:

@@ -105,7 +105,7 @@ def _outside(sample: ProcSample, proc: str) -> tuple[Check, ...]:
     files = [
         f"{folder.removeprefix(f'{proc}/{pid}/root')}/{stem}{suffix}"
         for folder in discovery.folders(sample, proc)
-        for suffix in (wire.SOCKET_SUFFIX, wire.RING_SUFFIX, wire.NOTES_SUFFIX)
+        for suffix in wire.FILE_SUFFIXES
         if os.path.lexists(f"{folder}/{stem}{suffix}")
     ]
     listed = _listed("hook files", files, "Files of a hook in its runtime directory.")

@@ -25,6 +25,8 @@ NODES: Final = 60_000
 """A file of more syntax nodes is not used: 256 KiB of ordinary code have fewer."""
 QUOTE_LIMIT: Final = 100
 """Characters of a quoted statement."""
+ROWS: Final = 8
+"""Lines of a quoted statement."""
 NESTED: Final = 8
 """Statements kept around a line, and before it."""
 DROPPED: Final = 16
@@ -80,7 +82,7 @@ class SourceCode:
             frame.line,
             frame.function,
             _quoted(module, inside[-1]),
-            tuple(_around(module, inside, frame.line))[-NESTED:],
+            tuple(_around(module, inside))[-NESTED:],
             tuple(_before(module, path[first - 1] if first else module.tree, inside))[-NESTED:],
             tuple(_ends(module, inside))[:NESTED],
         )
@@ -106,13 +108,15 @@ def _read(process: ProcessId, file: str) -> tuple[_Module | None, float]:
             if not _may_be_quoted(status, owner):
                 return None, 0.0
             raw = opened.read(FILE_BYTES + 1)
+        if len(raw) > FILE_BYTES:  # it grows
+            return None, 0.0
         text = raw.decode()
         with warnings.catch_warnings():  # the file's own, which its author has seen
             warnings.simplefilter("ignore")
             tree = ast.parse(text)
     except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
         return None, 0.0
-    if len(raw) > FILE_BYTES or sum(1 for _ in ast.walk(tree)) > NODES:
+    if sum(1 for _ in ast.walk(tree)) > NODES:
         return None, 0.0
     return _Module(tuple(text.splitlines()), tree), status.st_mtime
 
@@ -134,7 +138,7 @@ _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 def _children(node: ast.AST) -> Iterator[tuple[str, ast.stmt | ast.ExceptHandler | ast.match_case]]:
     for block in _BLOCKS:
-        for child in getattr(node, block, ()) if not isinstance(node, ast.Lambda) else ():
+        for child in getattr(node, block, ()):
             if isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case):
                 yield block, child
 
@@ -179,7 +183,7 @@ def _is_of(function: str, innermost: ast.AST | None) -> bool:
     return isinstance(innermost, _FUNCTIONS) and innermost.name == function
 
 
-def _around(module: _Module, inside: Sequence[ast.AST], line: int) -> Iterator[Statement]:
+def _around(module: _Module, inside: Sequence[ast.AST]) -> Iterator[Statement]:
     """Headers of the compound statements around the last one; `else of if ...:` for that branch."""
     for node, inner in zip(inside, [*inside[1:], None], strict=True):
         if inner is None or isinstance(node, ast.Try | ast.ClassDef):
@@ -230,16 +234,16 @@ def _leaves(body: Sequence[ast.stmt]) -> bool:
 
 def _quoted(module: _Module, node: ast.AST) -> Statement:
     """A statement in one line; of a compound one its header."""
-    first = _first_line(node)
+    first, last = _first_line(node), _last_line(node)
     body = getattr(node, "body", None)
-    last = _last_line(node)
+    rows = list(module.rows[first - 1 : first + ROWS - 1])
     if isinstance(body, list) and body:
-        last = max(first, _first_line(body[0]) - 1)
-    rows = [row.partition("  #")[0] for row in module.rows[first - 1 : min(last, first + 7)]]
-    text = " ".join(" ".join(rows).split())
-    if isinstance(body, list) and body and first == _first_line(body[0]):
-        text = text.partition(":")[0] + ":"
-    return Statement(first, clean(text, QUOTE_LIMIT))
+        last = _first_line(body[0]) - 1
+        if last < first:  # `if done: break`
+            rows[0] = rows[0].encode()[: body[0].col_offset].decode()
+            last = first
+    rows = [row.partition("  #")[0] for row in rows[: last - first + 1]]
+    return Statement(first, clean(" ".join(" ".join(rows).split()), QUOTE_LIMIT))
 
 
 def _dropped(file: str, module: _Module) -> Iterator[DroppedResult]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mpwatch.diagnose.analysis.index import Index, derived
-from mpwatch.diagnose.analysis.stack_patterns import HOOK_THREAD, main_thread, shape_of
+from mpwatch.diagnose.analysis.stack_patterns import HOOK_THREAD, main_thread, shape_in
 from mpwatch.model.history import History, Series, columns, first_at, values_of
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process, Thread
@@ -55,7 +55,7 @@ def _quiet_s(index: Index, identity: ProcessId) -> float | None:
     process, history = index.snapshot.get(identity), index.history
     if process is None:
         return None
-    if any(map(_could_run, process.threads)):
+    if any(_could_run(index, thread) for thread in process.threads):
         return 0.0
     thread = main_thread(process)
     still_s = thread.still_s if thread is not None else None
@@ -79,13 +79,13 @@ def _quiet_s(index: Index, identity: ProcessId) -> float | None:
     return _least(max(_idle_s(series, at_most_s), still_s or 0.0), at_most_s)
 
 
-def _could_run(thread: Thread) -> bool:
+def _could_run(index: Index, thread: Thread) -> bool:
     """Whether a thread runs, or waits for a free core to; one that tries for a lock file does not.
 
     The hook's thread answers the observer.
     """
     is_of_job = thread.state == "R" and thread.name != HOOK_THREAD
-    return is_of_job and shape_of(thread.stack) != "lock-file"
+    return is_of_job and shape_in(index, thread.stack) != "lock-file"
 
 
 def _read_nothing_s(index: Index, identity: ProcessId) -> float | None:

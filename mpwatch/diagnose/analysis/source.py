@@ -18,7 +18,7 @@ QUOTES = 3
 """Lines quoted in one finding."""
 _PLACE = re.compile(r"(?<![\w/.-])([\w.-]{1,80}\.py):(\d{1,6}) ([\w<>]{1,100})")
 _ON_RANK = re.compile(
-    r"\b\w*rank\w*\b|\bis_(main|master|first|chief|coordinator)\w*|\bis_(?:global_|local_)zero\b",
+    r"(?<![a-z])rank(?![a-z])|\bis_(main|master|first|chief|coordinator)\w*|\bis_(?:global_|local_)zero\b",
     re.IGNORECASE,
 )
 
@@ -145,7 +145,7 @@ def _places(texts: Iterable[str]) -> Iterator[str]:
 
 
 def _quote(line: SourceLine) -> str:
-    """`trainer.py:44: dist.barrier()   (after line 39: if self.rank != 0: return)`."""
+    """The statement at a line, with the condition before it or the loop around it."""
     name = line.file.rpartition("/")[2]
     text = f"{name}:{line.statement.line} is `{line.statement.text}`"
     if line.after:

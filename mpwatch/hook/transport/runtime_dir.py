@@ -53,7 +53,6 @@ _STORE_ACCESS = (b"ext2", b"ext3", b"ext4", b"xfs", b"btrfs")
 """File systems whose times of access the kernel writes itself; NFS leaves that to the server."""
 _AF_UNIX, _SOCK_STREAM = 1, 1
 _NOT_KEPT = (wire.SOCKET_SUFFIX, wire.CHECK_SUFFIX)
-_SUFFIXES = (*_NOT_KEPT, wire.RING_SUFFIX, wire.NOTES_SUFFIX)
 
 
 class MightBlock(Exception):
@@ -427,7 +426,11 @@ def _owner(name: str) -> tuple[int, int] | None:
     """Pid and start ticks in the name of a file of the hook, or `None`."""
     stem, dot, suffix = name.partition(".")
     pid, dash, ticks = stem.partition("-")
-    if dot + suffix not in _SUFFIXES or not dash or not (pid.isdigit() and ticks.isdigit()):
+    if (
+        dot + suffix not in wire.FILE_SUFFIXES
+        or not dash
+        or not (pid.isdigit() and ticks.isdigit())
+    ):
         return None
     return int(pid), int(ticks)
 

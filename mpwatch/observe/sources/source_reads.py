@@ -16,10 +16,8 @@ from mpwatch.describe.frames import is_library
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame, StacksTaken
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.model.source import DroppedResult, SourceLine, SourceRead
+from mpwatch.model.source import LINES_LIMIT, DroppedResult, SourceLine, SourceRead
 
-LINES = 512
-"""Lines read of one job; a line of a loop changes often, but a program has few that take time."""
 POLL_S = 0.01
 
 
@@ -53,7 +51,7 @@ class SourceReads:
         for stack in taken.stacks:
             for frame in stack.frames:
                 key = (frame.file, frame.line, frame.function)
-                if key in self._known or len(self._known) >= LINES or is_library(frame):
+                if key in self._known or len(self._known) >= LINES_LIMIT or is_library(frame):
                     continue
                 self._known.add(key)
                 self._new.append((taken.process, frame._replace(locals=())))

@@ -15,7 +15,7 @@ from mpwatch.model.history import History
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended, ProcSample, StackSample, StacksTaken, TreeSample
 from mpwatch.model.snapshot import Process, Segment, Snapshot
-from mpwatch.model.source import DroppedResult, SourceLine, SourceRead
+from mpwatch.model.source import LINES_LIMIT, DroppedResult, SourceLine, SourceRead
 from mpwatch.observe.state.child_targets import TargetTable
 from mpwatch.observe.state.event_log import EventLog, HookStateLog, note_words
 from mpwatch.observe.state.flows import FlowTable
@@ -74,10 +74,7 @@ class Fold:
             case NcclStatus():
                 self._nccl = input if input.answer is not None else None
             case SourceRead():
-                self._source.update(
-                    {(each.file, each.line, each.function): each for each in input.lines}
-                )
-                self._dropped.extend(input.dropped)
+                self._add_source(input)
             case _:
                 self._processes.changed(input.process, self._at_s)
                 self._add_from_hook(input)
@@ -203,6 +200,12 @@ class Fold:
         if taken.problem is None or taken.stacks:
             record.stacks = _by_thread(taken.stacks, self._equal_stacks)
             self._file_lines.add_stacks(taken.stacks)
+
+    def _add_source(self, read: SourceRead) -> None:
+        """Add lines up to a limit: a recording may be of another user, and have any number."""
+        for line in read.lines[: LINES_LIMIT - len(self._source)]:
+            self._source[line.file, line.line, line.function] = line
+        self._dropped += read.dropped[: LINES_LIMIT - len(self._dropped)]
 
     # --- hooks -----------------------------------------------------------------------------------
 

@@ -170,13 +170,14 @@ _UNTIL: Mapping[Kind, str] = {
 _COPIES = "each process has its own copy, and a change in one does not show in another."
 _CAUSES: Mapping[Kind, str] = {
     "file-removed": (
-        "The loop {loop} ends when a file is removed, as one that waits for a lock file does. No "
-        "process that is left will remove it: the one that made the file has ended without doing "
-        "so, killed or by an exception, in this run or an earlier one."
+        "The loop {loop} ends when a file is removed, as one that waits for a lock file does, and "
+        "no process of this job is at work that could remove it. Most likely the one that made the "
+        "file has ended without doing so, killed or by an exception, in this run or an earlier one."
     ),
     "file-made": (
-        "The loop {loop} ends when there is a file. No process that is left will make it: the one "
-        "that should have ended before, or it uses another name or folder."
+        "The loop {loop} ends when there is a file, and no process of this job is at work that "
+        "could make it. Most likely the one that should has ended before, or uses another name or "
+        "folder."
     ),
     "variable": (
         "The loop {loop} ends when a variable of its own process changes. Unless it is in shared "
@@ -192,7 +193,8 @@ _SHARED = "Flags and counters between processes have to be multiprocessing.Event
 _OUTSIDE = "Nothing is wrong if it waits for something from outside."
 _ADVICE: Mapping[Kind, str] = {
     "file-removed": (
-        "Remove the file (mpwatch dump --locals shows its path) and the loop goes on. Use "
+        "Remove the file, if no other job uses it (mpwatch dump --locals shows its path), and the "
+        "loop goes on. Use "
         "fcntl.flock() on an open file, or the package filelock: such a lock ends with the process "
         "that has it, also if that is killed. That a file exists is no lock: a finally block "
         f"removes it after an exception, but not after SIGKILL. {_DEADLINE}"

@@ -174,7 +174,7 @@ def _explained(
         passed = left_function(others[0], places[BACKWARD][0])
         why = (
             f"{all_called(others)} {'has' if len(others) == 1 else 'have'} left "
-            f"{passed.line.function}(), in which the others are: it has made fewer batches"
+            f"{passed.line.function}(), in which the others are, most likely after fewer batches"
             if passed is not None
             else "The ranks have run a different number of batches, or a branch on the rank or on "
             "its data makes only some of them call one of the two"

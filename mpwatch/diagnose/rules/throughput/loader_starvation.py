@@ -152,27 +152,8 @@ def _finding(
     loaders: Sequence[Loader],
 ) -> Finding:
     """Describe the wait and the workers meanwhile."""
-    history = index.history
-    evidence = []
-    if share is not None:
-        evidence.append(f"main waited {share:.0%} of the last minute in next(loader)")
-    else:
-        seen = wait_share(owner, history) or 0.0
-        evidence.append(f"main was waiting for a batch in {seen:.0%} of the samples")
-    loads = [load for w in workers if (load := mean_cpu_percent(w, history)) is not None]
-    if loads:
-        mean = sum(loads) / len(loads)
-        evidence.append(f"{counted(len(workers), 'worker')} at {mean:.0f} % cpu on average")
-    waiting = [x for x in loaders if x.outstanding is not None]
-    evidence += [f"{x.outstanding} batches outstanding, {x.parked or 0} ready" for x in waiting[:1]]
-    top = merge(workers)
-    if top.groups:
-        evidence.append(f"workers: {top.sentence}")
-    for worker in workers[:SHOWN]:
-        if (words := doing_words(index, worker)) is not None:
-            evidence.append(f"{called(worker)}: {words}")
-    if share is not None and share < 1:
-        evidence.append(f"without this wait main would be at most {times_faster(share)} as fast")
+    loads = [load for w in workers if (load := mean_cpu_percent(w, index.history)) is not None]
+    evidence = _evidence(index, owner, workers, share, loaders, loads)
     imports = [line for each in workers if (line := _is_importing(index, each))]
     if 2 * len(imports) > len(workers):
         return _finding_of_imports(owner, workers, tuple(evidence), share, imports[0])
@@ -209,6 +190,37 @@ def _finding(
         ),
         advice=_advice(limit, place.words if is_at_place and place else "", unpacks=unpacks),
     )
+
+
+def _evidence(
+    index: Index,
+    owner: Process,
+    workers: Sequence[Process],
+    share: float | None,
+    loaders: Sequence[Loader],
+    loads: Sequence[float],
+) -> list[str]:
+    """What was seen of the wait and of the workers; `loads` is the cpu use of those known."""
+    evidence = []
+    if share is not None:
+        evidence.append(f"main waited {share:.0%} of the last minute in next(loader)")
+    else:
+        seen = wait_share(owner, index.history) or 0.0
+        evidence.append(f"main was waiting for a batch in {seen:.0%} of the samples")
+    if loads:
+        mean = sum(loads) / len(loads)
+        evidence.append(f"{counted(len(workers), 'worker')} at {mean:.0f} % cpu on average")
+    waiting = [x for x in loaders if x.outstanding is not None]
+    evidence += [f"{x.outstanding} batches outstanding, {x.parked or 0} ready" for x in waiting[:1]]
+    top = merge(workers)
+    if top.groups:
+        evidence.append(f"workers: {top.sentence}")
+    for worker in workers[:SHOWN]:
+        if (words := doing_words(index, worker)) is not None:
+            evidence.append(f"{called(worker)}: {words}")
+    if share is not None and share < 1:
+        evidence.append(f"without this wait main would be at most {times_faster(share)} as fast")
+    return evidence
 
 
 def _ahead(index: Index, workers: Sequence[Process]) -> Sequence[Process]:

@@ -212,3 +212,24 @@ def test_calls_that_drop_the_result_of_a_task(tmp_path: Path) -> None:
 
     assert [(each.line, each.method) for each in found] == [(3, "submit"), (5, "apply_async")]
     assert found[1].statement.text == "pool.apply_async(work, (1,))"
+
+
+@pytest.mark.parametrize(
+    ("header", "shown"),
+    [
+        ("if parts[1:2]: ", "if parts[1:2]:"),
+        ("if 'é:' in word: ", "if 'é:' in word:"),
+        ("while (key := next(keys)): ", "while (key := next(keys)):"),
+    ],
+)
+def test_a_header_with_its_body_on_one_line_is_cut_before_the_body(
+    tmp_path: Path, header: str, shown: str
+) -> None:
+    file = tmp_path / "a.py"
+    file.write_text(f"def f():\n    {header}wait()\n")
+
+    found = at(str(file), 2, "f")
+
+    assert found is not None
+    assert found.within[-1] == (2, shown)
+    assert found.statement.text == f"{header}wait()"

@@ -572,3 +572,24 @@ def test_the_broadcast_of_buffers_of_one_rank_is_a_mismatch() -> None:
     assert "1 in the broadcast of buffers in a forward pass" in finding.summary
     assert "rank 0 (300) called the model" in finding.cause
     assert "model.module" in finding.advice
+
+
+@pytest.mark.parametrize(
+    ("condition", "is_on_rank"),
+    [
+        ("if dist.get_rank() == 0:", True),
+        ("if self.local_rank:", True),
+        ("if trainer.is_global_zero:", True),
+        ("if ranking_loss > 0:", False),
+        ("if self.frank:", False),
+    ],
+)
+def test_only_conditions_on_the_rank_decide_which_ranks_call(
+    condition: str, is_on_rank: bool
+) -> None:
+    ranks = called(0, "broadcast", 44), called(1, "barrier")
+    inside = line("train.py", 44, "step", "sync()", within=(Statement(40, condition),))
+
+    finding = only(collective_mismatch.check, snapshot_of(main(), *ranks, source=(inside,)))
+
+    assert finding.cause.startswith("Only some ranks call broadcast") is is_on_rank

@@ -336,3 +336,18 @@ def test_an_exception_of_a_call_in_a_thread_is_noted_if_nothing_asks_for_it() ->
 
 def traceback_of(future: Any) -> list[Any]:
     return list(traceback.extract_tb(future.exception().__traceback__))
+
+
+def test_a_future_that_refuses_an_exception_does_so_as_without_the_hook() -> None:
+    session: Any = Session()
+    undo = POINTS["thread pool tasks"].install(futures._base, session)
+    done: futures.Future[None] = futures.Future()
+    done.set_result(None)
+    try:
+        with pytest.raises(futures.InvalidStateError) as raised:
+            done.set_exception(KeyError("late"))
+    finally:
+        undo()
+
+    assert [entry.name for entry in raised.traceback][1:] == ["set_exception"]
+    assert str(raised.traceback[-1].path).endswith("_base.py")

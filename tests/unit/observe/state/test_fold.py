@@ -8,6 +8,7 @@ from mpwatch.hook import wire
 from mpwatch.model.events import HookGauges, HookHello, HookNote, HookStatus, Input
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended, Frame, StackSample, StacksTaken, ThreadSample
+from mpwatch.model.source import LINES_LIMIT, DroppedResult, SourceLine, SourceRead, Statement
 from mpwatch.observe.state.fold import ENDED_KEPT, Fold, NothingObserved
 from tests.builders.samples import (
     MAIN,
@@ -405,3 +406,21 @@ def test_the_same_inputs_give_the_same_snapshots() -> None:
         two.apply(each)
 
     assert one.snapshot() == two.snapshot()
+
+
+def test_source_lines_of_a_recording_are_bounded() -> None:
+    fold = Fold()
+    fold.apply(job(1000.0))
+    statement = Statement(1, "wait()")
+    for number in range(3):
+        lines = tuple(
+            SourceLine("/a.py", number * LINES_LIMIT + line, "f", statement)
+            for line in range(LINES_LIMIT - 1)
+        )
+        dropped = tuple(DroppedResult("/a.py", each.line, "submit", statement) for each in lines)
+        fold.apply(SourceRead(1000.0, lines, dropped))
+
+    snapshot = fold.snapshot()
+
+    assert len(snapshot.source) == LINES_LIMIT
+    assert len(snapshot.dropped) == LINES_LIMIT
