@@ -132,7 +132,8 @@ def require_unharmed_by_planted_files(
     proof = shared / "proof"
     start_as(ATTACKER, PLANT, str(shared), str(victim.pid), str(ticks), str(proof))
     planted = sorted(shared.rglob("*"))
-    assert inject_into(victim).state == "ready"
+    # On a busy machine the main thread may not stop in time: nothing was changed then.
+    assert eventually(lambda: inject_into(victim).state == "ready")
     assert sorted(shared.rglob("*")) == planted
     assert detach(ProcessId(victim.pid, ticks)).state == "absent"
     assert victim.poll() is None
