@@ -92,7 +92,7 @@ def absent(source: Path) -> list[str]:
 def ask(source: Path, out: Path) -> str:
     """Run one program twice and write the two answers."""
     truth = json.loads((source / "truth.json").read_text())
-    command = [sys.executable, *truth["command"][1:]]
+    command = [sys.executable, *truth.get("command", ["python", "main.py"])[1:]]
     for way in ("outside", "recording"):
         folder = Path(tempfile.mkdtemp(prefix="blind-"))
         copy = folder / source.name
