@@ -16,7 +16,7 @@ from mpwatch.describe.findings import effects_below_causes
 from mpwatch.diagnose import rules
 from mpwatch.diagnose.analysis.account import EVERY_S, MANY, advanced
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.source import quotes_for
+from mpwatch.diagnose.analysis.source_code import quotes_for
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.consequences import DEATHS, ONLY_ALONE, with_causes
 from mpwatch.diagnose.known_errors import KNOWN_ERRORS, KnownError, known_error

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame
 from mpwatch.model.sanitize import clean
-from mpwatch.model.source import DroppedResult, SourceLine, Statement
+from mpwatch.model.source_code import DroppedResult, SourceLine, Statement
 
 FILE_BYTES: Final = 256 << 10
 """A longer file is not read: it is generated, and takes long to parse."""

@@ -16,7 +16,7 @@ from mpwatch.describe.frames import is_library
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame, StacksTaken
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.model.source import LINES_LIMIT, DroppedResult, SourceLine, SourceRead
+from mpwatch.model.source_code import LINES_LIMIT, DroppedResult, SourceLine, SourceRead
 
 POLL_S = 0.01
 

@@ -23,7 +23,7 @@ from mpwatch.diagnose.engine import (
 )
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import LogEntry, Snapshot
-from mpwatch.model.source import SourceLine, Statement
+from mpwatch.model.source_code import SourceLine, Statement
 from mpwatch.model.waits import WaitGraph
 from tests.builders.snapshots import NO_HISTORY, NOW_S, main, pid, process, snapshot_of
 

@@ -14,7 +14,7 @@ from mpwatch.describe.frames import is_library, own_frames
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.pipes import all_links
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES
-from mpwatch.diagnose.analysis.source import source_of
+from mpwatch.diagnose.analysis.source_code import source_of
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, own_threads
 from mpwatch.diagnose.analysis.waits.providers import (
     RECENT_S,

@@ -35,7 +35,7 @@ from mpwatch.diagnose.analysis.distributed.ranks import (
 from mpwatch.diagnose.analysis.idle_time import are_stalled, quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import all_called, called, family_head
-from mpwatch.diagnose.analysis.source import guard_on_rank, loop_ends
+from mpwatch.diagnose.analysis.source_code import guard_on_rank, loop_ends
 from mpwatch.diagnose.analysis.stack_patterns import BUFFERS
 from mpwatch.model.collectives import Recorded
 from mpwatch.model.findings import Finding, Severity

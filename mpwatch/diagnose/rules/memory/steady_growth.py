@@ -48,7 +48,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     is_manager,
 )
 from mpwatch.diagnose.analysis.shares import is_computing, shares, work_place, working_share
-from mpwatch.diagnose.analysis.source import cache_miss, loop_around
+from mpwatch.diagnose.analysis.source_code import cache_miss, loop_around
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, own_threads
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import rise
@@ -56,7 +56,7 @@ from mpwatch.model.host import NewFiles
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import FdKind, Frame, inode_of
 from mpwatch.model.snapshot import Process, Thread
-from mpwatch.model.source import Statement
+from mpwatch.model.source_code import Statement
 from mpwatch.model.units import bytes_text, count_text, rate_text, seconds_text
 
 RULE = "steady-growth"

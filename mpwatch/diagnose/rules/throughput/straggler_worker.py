@@ -28,7 +28,7 @@ from mpwatch.diagnose.analysis.shares import (
     work_place,
     working_share,
 )
-from mpwatch.diagnose.analysis.source import endless_loop
+from mpwatch.diagnose.analysis.source_code import endless_loop
 from mpwatch.diagnose.analysis.stack_patterns import main_thread, user_frame
 from mpwatch.diagnose.analysis.waits.blockages import USUAL_FACTOR, usual_pause_s
 from mpwatch.model.findings import Finding, Severity

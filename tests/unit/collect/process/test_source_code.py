@@ -13,7 +13,7 @@ import pytest
 from mpwatch.collect.process.source_code import FILE_BYTES, FILES, SourceCode
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame
-from mpwatch.model.source import SourceLine
+from mpwatch.model.source_code import SourceLine
 
 OWN = ProcessId(os.getpid(), 0)
 TRAINER = """\

@@ -21,7 +21,7 @@ from mpwatch.model.host import FilesKey, NewFiles
 from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.samples import FdLink, Frame, ThreadSample, WaitedOn
 from mpwatch.model.snapshot import FileLine, Process, Snapshot, WorkerLoad
-from mpwatch.model.source import SourceLine, Statement
+from mpwatch.model.source_code import SourceLine, Statement
 from tests.builders.accounts import COMPUTES, IS_AHEAD, SLEEPS, answers_from, with_shares
 from tests.builders.snapshots import (
     MAIN,

@@ -17,7 +17,7 @@ from mpwatch.model.history import History, Point, ProcessMetric
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import FdLink, ThreadSample, WaitedOn
 from mpwatch.model.snapshot import Loader, Process, Snapshot, WorkerLoad
-from mpwatch.model.source import SourceLine, Statement
+from mpwatch.model.source_code import SourceLine, Statement
 from tests.builders.accounts import COMPUTES, answers_from, with_shares
 from tests.builders.snapshots import (
     FETCHING_WORKER,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame, StackSample, StacksTaken
-from mpwatch.model.source import SourceRead
+from mpwatch.model.source_code import SourceRead
 from mpwatch.observe.sources.source_reads import SourceReads
 from tests.builders.snapshots import process, snapshot_of
 
