@@ -2,10 +2,10 @@
 
 A pending call for every version of Python: `Py_AddPendingCall`, called on the main thread by
 ptrace, see `pending_call`. `sys.remote_exec` (Python 3.14, PEP 768) is not used. The target opens
-its script by path and without any check, so who can rename a folder above it between the request
-and the next bytecode of the main thread chooses what runs. The script runs on the main thread, as a
-part of the program: what a signal handler of the program raises in there is printed and lost (also
-a KeyboardInterrupt), and at the recursion limit it fails with a message.
+its script by path and without any check, so a process that can rename a folder above it between the
+request and the next bytecode of the main thread chooses what runs. The script runs on the main
+thread, as a part of the program: what a signal handler of the program raises in there is printed
+and lost (also a KeyboardInterrupt), and at the recursion limit it fails with a message.
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ def stalled_words(snapshot: Snapshot) -> str | None:
     for chain in snapshot.waits.chains:
         since_s = chain.links[0].since_s or 0.0
         if chain.verdict in ("cycle", "dead-end") and since_s >= MENTIONED_S:
-            return f"{chain.links[0].who} has made no progress for {seconds_text(since_s)}"
+            return f"{chain.links[0].name} has made no progress for {seconds_text(since_s)}"
     for blockage in blockages(Index(snapshot)):
         if blockage.reason != "computes" and blockage.waited_s >= MENTIONED_S:
             name = (blockage.waiters or (blockage.process,))[0].label

@@ -27,8 +27,8 @@ from mpwatch.cli.terminal import Progress, ProgressBar, need_terminal, text_styl
 from mpwatch.model.findings import Severity
 
 if TYPE_CHECKING:
+    from mpwatch.model.findings import JobFinding
     from mpwatch.model.snapshot import Snapshot
-    from mpwatch.nodes.across.finding import JobFinding
     from mpwatch.nodes.head.head import Head
     from mpwatch.nodes.head.node import Keep, NodeView
     from mpwatch.nodes.launchers.launch import ChangingNodes, Launch

@@ -2,7 +2,8 @@
 
 A program calls `begin` once, in its main process. From then on its time is limited, it has a
 temporary directory, and a guardian outside its process tree kills the processes and removes the
-files that it leaves, also when it is killed. The other functions lower a limit for this program.
+files that it leaves, also when it is killed. Other functions lower a limit for this program, or
+simulate an accelerator.
 """
 
 from __future__ import annotations
@@ -163,6 +164,21 @@ def _cgroup_folders(controller: str) -> list[tuple[str, bool]]:
             elif not controllers:
                 found.append((f"/sys/fs/cgroup{path}", True))
     return found
+
+
+def simulate_accelerator() -> None:
+    """Let a DataLoader start its pin-memory thread on a machine without an accelerator.
+
+    Replaces the functions of torch that this thread calls (torch 2.13). Threads, queues and forks
+    stay torch's own; pinning returns the tensor itself.
+    """
+    import torch
+
+    torch.accelerator.is_available = lambda: True
+    torch.accelerator.current_accelerator = lambda: torch.device("cpu")
+    torch.accelerator.current_device_index = lambda: 0
+    torch.accelerator.set_device_index = lambda _index: None
+    torch.Tensor.pin_memory = lambda tensor, *_device: tensor
 
 
 def _write(path: str, text: str) -> None:

@@ -1,6 +1,6 @@
 """Processes in words: names (`worker 3`, `worker 3 (41829)`, `worker 0 of rank 3`) and states.
 
-And what it means that one was ended by a signal: who sends it, and what to do. Signals whose
+And what it means that one was ended by a signal: what sends it, and what to do. Signals whose
 default action ends a process, by signal(7) of Linux man-pages 6.9. Crashes and the signals that ask
 for an end (SIGTERM, SIGINT, SIGHUP, SIGQUIT) are explained elsewhere.
 """
@@ -44,6 +44,7 @@ _EXPLANATIONS: Mapping[str, str] = {
     "t": "stopped by a tracer",
     "Z": "zombie: has exited, not reaped by its parent",
 }
+NAMES_SHOWN = 6
 BUSY_PERCENT = 20.0
 """A sleeping process that used this much of a core since the last sample is running."""
 
@@ -58,6 +59,13 @@ def role_name(role: Role, worker_id: int | None, rank: int | None) -> str:
     if role in ("rank", "main") and rank is not None:
         return f"rank {rank}"
     return role
+
+
+def names_text(names: Iterable[str], limit: int = NAMES_SHOWN) -> str:
+    """The first names in one line: `node-1, node-2 and 3 more`."""
+    found = list(names)
+    more = len(found) - limit
+    return ", ".join(found[:limit]) + (f" and {more} more" if more > 0 else "")
 
 
 def full_name(process: Process) -> str:
@@ -113,9 +121,7 @@ def joined_names(
         names: From `unique_names`; a process that is not there is shown by its pid.
         limit: How many are named.
     """
-    shown = [names.get(process, str(process.pid)) for process in processes[:limit]]
-    more = len(processes) - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+    return names_text((names.get(process, str(process.pid)) for process in processes), limit)
 
 
 def _parents(snapshot: Snapshot) -> dict[ProcessId, str]:

@@ -16,7 +16,7 @@ from mpwatch.describe.findings import effects_below_causes
 from mpwatch.diagnose import rules
 from mpwatch.diagnose.analysis.account import EVERY_S, MANY, advanced
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.source import quotes_for
+from mpwatch.diagnose.analysis.source_code import quotes_for
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.consequences import DEATHS, ONLY_ALONE, with_causes
 from mpwatch.diagnose.known_errors import KNOWN_ERRORS, KnownError, known_error
@@ -39,22 +39,6 @@ SHOWN_RESOLVED_S = 60.0
 FAR_S = 3600.0
 """A limit that is further away than this harms nothing soon: other findings are more urgent."""
 RULE_FAILED = "rule-failed"
-SLOWS_DOWN = frozenset(("bottleneck-process", "pipeline-bottleneck", "loader-starvation"))
-"""Rules of which a finding says that one process is waited for: every job has a slowest part, so
-that of findings equally severe another one says more."""
-
-OF_SHARES = SLOWS_DOWN | {
-    "cpu-oversubscription",
-    "disk-waits",
-    "gil-bound-threads",
-    "lock-contention",
-    "many-small-tensors",
-    "page-fault-cost",
-    "pickling-cost",
-    "straggler-worker",
-}
-"""Rules that compare shares of time with a threshold. On a loaded machine readings are few, and a
-share wavers: what has held for most of the time since it was found still says what takes time."""
 MISSES = 4
 """A share has to be below its threshold in so many runs, however far apart they are."""
 
@@ -67,6 +51,13 @@ class Rule(NamedTuple):
 
     id: str
     check: Check
+    is_of_shares: bool = False
+    """Whether it compares shares of time with a threshold. On a loaded machine readings are few,
+    and a share wavers: what has held for most of the time since it was found still says what takes
+    time."""
+    slows_down: bool = False
+    """Whether its findings say that one process is waited for: every job has a slowest part, so
+    that of findings equally severe another one says more."""
 
 
 def _check_message(known: KnownError, index: Index) -> Iterator[Finding]:
@@ -80,16 +71,28 @@ def rule_modules() -> Iterator[ModuleType]:
             yield import_module(found.name)
 
 
+def _rule_of(module: ModuleType) -> Rule:
+    """The rule of a module, which may have `IS_OF_SHARES` and `SLOWS_DOWN`."""
+    return Rule(
+        module.RULE,
+        module.check,
+        is_of_shares=getattr(module, "IS_OF_SHARES", False),
+        slows_down=getattr(module, "SLOWS_DOWN", False),
+    )
+
+
 RULES: tuple[Rule, ...] = tuple(
     sorted(
         (
-            *(Rule(module.RULE, module.check) for module in rule_modules()),
+            *map(_rule_of, rule_modules()),
             *(Rule(known.rule, partial(_check_message, known)) for known in KNOWN_ERRORS),
         ),
         key=attrgetter("id"),
     )
 )
 """Every rule and every known error message, sorted by id."""
+_OF_SHARES = frozenset(rule.id for rule in RULES if rule.is_of_shares)
+_SLOWS_DOWN = frozenset(rule.id for rule in RULES if rule.slows_down)
 
 
 @dataclass(slots=True)
@@ -260,7 +263,7 @@ class Engine:
         """
         missed_s = at_s - tracked.last_seen_s
         rule = tracked.finding.rule
-        if missed_s < tracked.linger_s or rule not in OF_SHARES or self._has_failed():
+        if missed_s < tracked.linger_s or rule not in _OF_SHARES or self._has_failed():
             return missed_s >= tracked.linger_s
         if missed_s >= LINGER_LIMIT_S:
             return True
@@ -271,7 +274,7 @@ class Engine:
         return any(
             each.resolved_s is None
             and each.finding.severity > Severity.INFO
-            and each.finding.rule not in OF_SHARES
+            and each.finding.rule not in _OF_SHARES
             for each in self._tracked.values()
         )
 
@@ -352,7 +355,7 @@ def _urgency(finding: Finding) -> tuple[float, ...]:
     return (
         -finding.severity,
         _doubt(finding, is_far=is_far),
-        finding.rule in SLOWS_DOWN,
+        finding.rule in _SLOWS_DOWN,
         is_far,
         eta_s,
         first_s,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TypeGuard
 
 from mpwatch.describe.frames import frame_words, is_library
-from mpwatch.diagnose.analysis.process_queries import called, counted
+from mpwatch.diagnose.analysis.process_queries import called_if_known, counted
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame
@@ -510,14 +510,13 @@ def reported(
         return
     first = entries[0]
     process = snapshot.get(first.process)
-    who = called(process) if process is not None else "a process of the job"
     others = counted(len(entries) - 1, "more process", "more processes")
     more = (f"{others} reported the same",) if len(entries) > 1 else ()
     yield Finding(
         rule=rule,
         severity=severity,
         process=first.process,
-        summary=f"{who} {summary}",
+        summary=f"{called_if_known(process)} {summary}",
         evidence=(*evidence_of(first), *more),
         cause=cause,
         advice=advice,

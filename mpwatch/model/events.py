@@ -10,7 +10,7 @@ from mpwatch.hook import wire
 from mpwatch.model.collectives import NcclStatus
 from mpwatch.model.ids import HookState, ProcessId
 from mpwatch.model.samples import Ended, StacksTaken, TreeSample
-from mpwatch.model.source import SourceRead
+from mpwatch.model.source_code import SourceRead
 
 SENDS = (wire.SHARE, wire.CUDA_SHARE)
 RECEIPTS = (wire.REBUILD, wire.CUDA_REBUILD)

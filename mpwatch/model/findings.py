@@ -61,3 +61,19 @@ class Finding:
         if (self.rule, self.tid, self.subject) != (other.rule, other.tid, other.subject):
             return False
         return not {self.process, *self.others}.isdisjoint((other.process, *other.others))
+
+
+@dataclass(frozen=True, slots=True)
+class JobFinding:
+    """One failure of a job on several machines, with its evidence; see `Finding`."""
+
+    rule: str
+    severity: Severity
+    summary: str
+    evidence: tuple[str, ...]
+    cause: str
+    advice: str
+    node: str | None = None
+    """The node of the process that causes it, or the node itself."""
+    pid: int | None = None
+    rank: int | None = None

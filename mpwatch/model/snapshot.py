@@ -17,7 +17,7 @@ from mpwatch.model.host import HostSample
 from mpwatch.model.ids import HookState, ProcessId, Role, SegmentId, SegmentKind
 from mpwatch.model.progress import ProgressSource
 from mpwatch.model.samples import Ended, Frame, GpuSample, ProcSample, StackSource, WaitedOn
-from mpwatch.model.source import DroppedResult, SourceLine
+from mpwatch.model.source_code import DroppedResult, SourceLine
 from mpwatch.model.waits import WaitGraph
 
 SourceMode: TypeAlias = Literal["live", "paused", "replay", "ended"]

@@ -73,7 +73,7 @@ class WaitLink:
 
     process: ProcessId | None
     tid: int | None
-    who: str
+    name: str
     """`main`, `worker 3`, `rank 1`."""
     words: str
     """`waits for batch 417`."""
@@ -94,7 +94,7 @@ class WaitChain:
     @property
     def sentence(self) -> str:
         """The whole chain in one line: `main waits for batch 417 <- worker 3 owns it <- ...`."""
-        return " <- ".join(f"{link.who} {link.words}" for link in self.links)
+        return " <- ".join(f"{link.name} {link.words}" for link in self.links)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from mpwatch.model.findings import JobFinding
 from mpwatch.model.snapshot import Playback
-from mpwatch.nodes.across.finding import JobFinding
 from mpwatch.nodes.across.judge import JobJudge
 from mpwatch.nodes.head.head import STEP_S, Head
 from mpwatch.nodes.head.node import NodeView

@@ -28,9 +28,9 @@ from typing import Any, TypeAlias
 import msgspec
 
 import mpwatch
+from mpwatch.model.findings import JobFinding
 from mpwatch.model.sanitize import clean
 from mpwatch.nodes.across.collectives import SAMPLE_S
-from mpwatch.nodes.across.finding import JobFinding
 from mpwatch.nodes.across.judge import JobJudge
 from mpwatch.nodes.head.node import NodeState, NodeView, with_silence
 from mpwatch.nodes.wire.messages import PROTOCOL, Answer, FromNode, Hello, Summary, sanitized

@@ -11,11 +11,11 @@ import msgspec
 
 from mpwatch import __version__
 from mpwatch.describe.findings import CAUSE, EVIDENCE, FIX, severity_word
+from mpwatch.describe.processes import names_text
 from mpwatch.describe.progress import MENTIONED_S
-from mpwatch.model.findings import Severity
+from mpwatch.model.findings import JobFinding, Severity
 from mpwatch.model.samples import Frame
 from mpwatch.model.units import numbers_text, seconds_text
-from mpwatch.nodes.across.finding import JobFinding, names_text
 from mpwatch.nodes.across.judge import job_findings
 from mpwatch.nodes.across.ranks import PlacedRank
 from mpwatch.nodes.agent.documents import EMPTY_DUMP, Document

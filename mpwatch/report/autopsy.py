@@ -100,9 +100,7 @@ def examine(boxes: Sequence[BlackBox], proc: str = "/proc") -> tuple[Autopsy, ..
     jobs: dict[ProcessId, list[BlackBox]] = {}
     for box in boxes:
         jobs.setdefault(_line(box.process, parents)[-1], []).append(box)
-    return tuple(
-        _examine_job(root, members, births, parents, proc) for root, members in jobs.items()
-    )
+    return tuple(_examine_job(root, in_job, births, parents, proc) for root, in_job in jobs.items())
 
 
 def last_state(dead: Sequence[Dead], root: ProcessId) -> Snapshot:

@@ -350,7 +350,7 @@ def waits_json(waits: WaitGraph) -> Document:
                     {
                         "pid": _pid(link.process),
                         "tid": link.tid,
-                        "who": link.who,
+                        "who": link.name,
                         "words": link.words,
                         "since_s": _finite(link.since_s),
                     }

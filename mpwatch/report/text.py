@@ -29,6 +29,7 @@ from mpwatch.describe.processes import (
     full_name,
     full_name_of,
     joined_names,
+    names_text,
     process_state,
     role_name,
     state_word,
@@ -543,7 +544,7 @@ def _first_links(group: Sequence[WaitChain], style: TextStyle) -> list[str]:
     for link, *others in list(by_words.values())[:WAITERS_SHOWN]:
         lines += style.wrap(_link_words(link), "  ", "  ")
         if others:
-            names = ", ".join(other.who for other in others)
+            names = ", ".join(other.name for other in others)
             lines += style.wrap(f"the same: {names}", "    ", "    ")
     more = sum(map(len, list(by_words.values())[WAITERS_SHOWN:]))
     if more:
@@ -553,7 +554,7 @@ def _first_links(group: Sequence[WaitChain], style: TextStyle) -> list[str]:
 
 def _link_words(link: WaitLink) -> str:
     since = f"  for {seconds_text(link.since_s)}" if link.since_s is not None else ""
-    return f"{link.who} {link.words}{since}"
+    return f"{link.name} {link.words}{since}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -597,12 +598,11 @@ def _stack_order(same: SameStack) -> tuple[bool, int]:
 
 def _stack_owners(same: SameStack) -> str:
     """`worker 0 (41826) MainThread, ...`; of a single thread also its state and its source."""
-    shown = [
+    owners = (
         full_name(process) + (f" {thread.name}" if thread.name else "")
-        for process, thread in same.threads[:THREADS_SHOWN]
-    ]
-    more = len(same.threads) - len(shown)
-    names = ", ".join(shown) + (f" and {more} more" if more else "")
+        for process, thread in same.threads
+    )
+    names = names_text(owners, THREADS_SHOWN)
     if len(same.threads) > 1:
         return f"{len(same.threads)} threads: {names}"
     thread = same.threads[0][1]

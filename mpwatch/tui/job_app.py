@@ -12,8 +12,8 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widget import Widget
 
+from mpwatch.model.findings import JobFinding
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.nodes.across.finding import JobFinding
 from mpwatch.nodes.across.ranks import PlacedRank
 from mpwatch.nodes.head.node import SILENT_S
 from mpwatch.nodes.head.view_source import NodeSource

@@ -5,8 +5,7 @@ import time
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from mpwatch.demo.accelerator import simulate_accelerator
-from mpwatch.demo.bounds import begin
+from mpwatch.demo.bounds import begin, simulate_accelerator
 
 
 def main() -> None:

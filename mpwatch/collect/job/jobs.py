@@ -53,7 +53,7 @@ def find_jobs(proc: str = "/proc") -> list[Job]:
     Costs one `stat` a process of the machine and one reading of mappings a Python process.
     """
     stats = _all_stats(proc)
-    hooked = _hooked(proc, stats)
+    hooked = _hooked(stats)
     torch = {pid for pid in stats if _runs_torch(proc, pid)}
     marked = torch | hooked
     roots = _roots(stats, marked, proc)
@@ -85,7 +85,7 @@ def _runs_torch(proc: str, pid: int) -> bool:
         return False
 
 
-def _hooked(proc: str, stats: dict[int, Stat]) -> set[int]:
+def _hooked(stats: dict[int, Stat]) -> set[int]:
     """Processes with a hook's socket in the runtime directory of this process or of any user."""
     stems = {wire.stem(stat.pid, stat.start_ticks): pid for pid, stat in stats.items()}
     uids = {os.geteuid()}
@@ -142,21 +142,21 @@ def _job(
     boot_wall_s: float | None,
 ) -> Job:
     """One root with its descendants and their parts."""
-    members: list[tuple[Stat, ProcessId | None]] = []
+    in_job: list[tuple[Stat, ProcessId | None]] = []
     stack: list[tuple[Stat, ProcessId | None]] = [(root, None)]
     while stack:
         stat, parent = stack.pop()
-        members.append((stat, parent))
+        in_job.append((stat, parent))
         children = sorted(below.get(stat.pid, ()), key=lambda s: s.start_ticks, reverse=True)
         stack.extend((child, stat.process) for child in children)
     identities = {
         stat.process: identify.read_static_facts(
             proc, stat, None, boot_wall_s, procfs.TICKS_PER_S, 0.0
         )
-        for stat, _ in members
+        for stat, _ in in_job
     }
     facts = []
-    for stat, parent in members:
+    for stat, parent in in_job:
         known = identities[stat.process]
         facts.append(
             RoleFacts(
@@ -172,7 +172,7 @@ def _job(
     parts = roles.assign(facts)
     processes = tuple(
         _outline(stat, identities[stat.process], parts[stat.process], torch, hooked)
-        for stat, _ in members
+        for stat, _ in in_job
     )
     return Job(processes[0], processes)
 

@@ -10,8 +10,7 @@ import time
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from mpwatch.demo.accelerator import simulate_accelerator
-from mpwatch.demo.bounds import begin, mended
+from mpwatch.demo.bounds import begin, mended, simulate_accelerator
 
 
 def main():

@@ -11,8 +11,7 @@ import time
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from mpwatch.demo.accelerator import simulate_accelerator
-from mpwatch.demo.bounds import begin, mended
+from mpwatch.demo.bounds import begin, mended, simulate_accelerator
 
 OPEN_FILES = 128
 

@@ -383,7 +383,7 @@ def activity(
             return by_stack
     if wait is None:
         return _UNREADABLE if thread.wchan is None else _in_kernel(thread.wchan)
-    return _by_call(index, process, thread, wait, edge, stack)
+    return _by_call(process, thread, wait, edge, stack)
 
 
 _STOPPED = Activity("stopped", "by a signal")
@@ -554,7 +554,6 @@ def _in_kernel(wchan: str) -> Activity:
 
 
 def _by_call(
-    index: Index,
     process: Process,
     thread: Thread,
     wait: WaitedOn,
@@ -595,7 +594,8 @@ def _is_receiving(thread: Thread) -> bool:
 
 _SLEEPING = Activity("sleeping")
 _PROVIDED = ("child", "pipe", "socket")
-"""Only here a provider is known to hold the other end. Who maps a semaphore need not hold it."""
+"""Only here a provider is known to hold the other end. A process that maps a semaphore need not
+hold it."""
 
 
 def _target_words(wait: WaitedOn) -> str:

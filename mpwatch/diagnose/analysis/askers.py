@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, is_library
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.shares import shares
+from mpwatch.diagnose.analysis.shares import WATCHED_S, shares
 from mpwatch.diagnose.analysis.stack_patterns import calls
 from mpwatch.model.account import LAST_MINUTE_S, TRANSFERS
 from mpwatch.model.history import first_at
@@ -19,7 +19,6 @@ from mpwatch.model.snapshot import Process
 ASKED_SHARE = 0.15
 """A line is named if asking there takes this part of a process' time."""
 ASKED_SHOWN = 3
-WATCHED_S = 10.0
 SWITCHES_PER_SAMPLE = 8
 """Switches that taking a stack by py-spy causes, 5 to 10."""
 READS = frozenset(
@@ -46,9 +45,9 @@ class Asked(NamedTuple):
 def asked(index: Index, server: Process, clients: Iterable[Process]) -> Sequence[Asked]:
     """The lines at which a server is asked, those with most requests first.
 
-    Who waits for each answer for long asks rarely; what keeps a server busy is who asks often. A
-    process gives up its core for each answer that it waits for. To pack and copy messages is part
-    of asking where the line waits for the server as well.
+    A process that waits for each answer for long asks rarely; one that asks often keeps a server
+    busy. A process gives up its core for each answer that it waits for. To pack and copy messages
+    is part of asking where the line waits for the server as well.
     """
     known = {client.process: client for client in clients}
     found: defaultdict[str, dict[ProcessId, float]] = defaultdict(dict)

@@ -44,8 +44,8 @@ def quiet_s(process: Process, index: Index) -> float | None:
 
     The fold's own `still_s` starts again at every tick of cpu time, and a loop that polls every
     five seconds collects one now and then; here such ticks do not count. Work that sleeps most of
-    the time shows in how often it wakes up, and in what its main thread reads: whoever gets an item
-    of a queue every few seconds makes progress.
+    the time shows in how often it wakes up, and in what its main thread reads: a process that gets
+    an item of a queue every few seconds makes progress.
     """
     return _quiet_s(index, process.process)
 

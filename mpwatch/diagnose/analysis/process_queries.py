@@ -20,6 +20,11 @@ def called(process: Process) -> str:
     return full_name(process)
 
 
+def called_if_known(process: Process | None) -> str:
+    """Label and pid; `a process of the job` for one that the snapshot does not have."""
+    return "a process of the job" if process is None else called(process)
+
+
 def all_called(processes: Iterable[Process], limit: int = 4) -> str:
     """The names of several processes: `worker 0 (12), worker 1 (13) and 5 more`."""
     names = [called(process) for process in processes]

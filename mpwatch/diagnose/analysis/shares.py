@@ -33,6 +33,12 @@ from mpwatch.model.snapshot import Process
 READINGS = 6
 LOSS_READINGS = 12
 """With fewer readings of a thread, it is not said that it loses time."""
+LOSS_SHOWN_SHARE = 0.05
+"""Threads that lose at least this part of their time are named."""
+OVER_S = 20.0
+"""What a process uses is averaged over the last so many seconds."""
+WATCHED_S = 10.0
+"""With counts over less time, no rate is told."""
 OBSERVED_S = 8.0
 """With less observed time, or fewer readings, a share means nothing."""
 LEAST_BUCKETS = 2
@@ -52,6 +58,7 @@ LIBRARY_SHARE = 0.2
 """More stacks in installed packages are those of numbers that are computed, as in a training."""
 QUIET_S = 5.0
 """The others have waited for so long: a pause between two rounds is shorter."""
+MAIN_PART = 0.5
 KNOWN = 0.2
 """Lines are named where they are known of this part of the work."""
 
@@ -206,6 +213,11 @@ class Place(NamedTuple):
     """`data.py:25 _load_set`."""
     part: float
     """Of the work whose line is known, 0 to 1."""
+
+    @property
+    def is_main(self) -> bool:
+        """Whether it is named in a title: most of the work is there."""
+        return self.part >= MAIN_PART
 
 
 class Loss(NamedTuple):

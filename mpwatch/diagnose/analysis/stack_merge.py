@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from mpwatch.describe.frames import frame_words, own_frames
-from mpwatch.describe.processes import ROLE_PLURALS
+from mpwatch.describe.processes import ROLE_PLURALS, names_text
 from mpwatch.diagnose.analysis.stack_patterns import (
     Shape,
     collective_of,
@@ -21,7 +21,6 @@ from mpwatch.model.snapshot import Process, Snapshot
 
 OUTLIER_SHARE = 0.25
 """A group smaller than this part of all processes is an outlier."""
-NAMES_SHOWN = 6
 MERGED_FROM = 3
 """Main threads of fewer processes than this are not worth merging."""
 
@@ -92,7 +91,7 @@ def merge(processes: Iterable[Process]) -> MergedStacks:
     Processes without a stack are left out. Two stacks are the same if they mean the same: both wait
     for work, both are in one collective, or both are at the same function of the user's code.
     """
-    members: defaultdict[str, list[Process]] = defaultdict(list)
+    by_words: defaultdict[str, list[Process]] = defaultdict(list)
     stacks: dict[str, tuple[Frame, ...]] = {}
     for process in processes:
         thread = main_thread(process)
@@ -100,20 +99,20 @@ def merge(processes: Iterable[Process]) -> MergedStacks:
             continue
         own = tuple(own_frames(thread.stack))
         words = _words(own)
-        members[words].append(process)
+        by_words[words].append(process)
         stacks.setdefault(words, own)
-    total = sum(map(len, members.values()))
-    largest = max(map(len, members.values()), default=0)
+    total = sum(map(len, by_words.values()))
+    largest = max(map(len, by_words.values()), default=0)
     groups = [
         StackGroup(
-            processes=tuple(member.process for member in group),
+            processes=tuple(each.process for each in group),
             names=_names(group),
             words=words,
             frames=stacks[words],
             noun=_noun(group),
             is_outlier=len(group) < largest and len(group) <= max(1, OUTLIER_SHARE * total),
         )
-        for words, group in members.items()
+        for words, group in by_words.items()
     ]
     groups.sort(key=lambda group: (-len(group.processes), group.processes[0]))
     return MergedStacks(total, tuple(groups))
@@ -154,9 +153,7 @@ def _names(processes: Sequence[Process]) -> str:
     numbers = [_number(process) for process in processes]
     known = sorted(number for number in numbers if number is not None)
     if len(known) < len(numbers) or len(set(known)) < len(known):
-        names = [process.label for process in processes]
-        more = len(names) - NAMES_SHOWN
-        return ", ".join(names[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
+        return names_text(process.label for process in processes)
     return ranges(known)
 
 

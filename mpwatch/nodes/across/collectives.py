@@ -10,13 +10,14 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from mpwatch.describe.processes import NAMES_SHOWN, names_text
 from mpwatch.diagnose.analysis.distributed.flight_recorder import MISMATCH, ONE_SHAPE, STUCK
 from mpwatch.diagnose.analysis.distributed.ranks import ALL_INSIDE_S, ALL_STALLED_S, WORKING_S
 from mpwatch.diagnose.analysis.idle_time import STALLED_S
-from mpwatch.model.findings import Severity
+from mpwatch.model.findings import JobFinding, Severity
 from mpwatch.model.units import numbers_text, seconds_text
-from mpwatch.nodes.across.finding import EVIDENCE_SHOWN, NAMES_SHOWN, JobFinding, names_text
 from mpwatch.nodes.across.ranks import (
+    EVIDENCE_SHOWN,
     NAMED_S,
     STOPPED,
     JobRanks,
@@ -215,19 +216,19 @@ def _all_inside(live: JobRanks) -> Iterator[JobFinding]:
     groups: defaultdict[str, list[PlacedRank]] = defaultdict(list)
     for each, place in zip(inside, _told_apart(_rows(inside)), strict=True):
         groups[place].append(each)
-    members = sorted(groups.items(), key=lambda item: -len(item[1]))
+    by_place = sorted(groups.items(), key=lambda item: -len(item[1]))
     evidence = tuple(
         f"{_list(_rows(group))}{_on_nodes({each.view.name for each in group})} in {place} for at "
         f"least {seconds_text(min(each.quiet_s for each in group))}{_lines(_rows(group))}"
-        for place, group in members[:EVIDENCE_SHOWN]
+        for place, group in by_place[:EVIDENCE_SHOWN]
     )
     if len(groups) > 1:
-        odd = members[-1][1][0]
+        odd = by_place[-1][1][0]
         yield JobFinding(
             rule=MISMATCH,
             severity=Severity.CRITICAL,
             summary="ranks wait for each other in different collectives: "
-            + ", ".join(f"{len(group)} in {place}" for place, group in members[:4])
+            + ", ".join(f"{len(group)} in {place}" for place, group in by_place[:4])
             + f"; {odd.called} is one of the fewest",
             evidence=evidence,
             cause=(
@@ -248,7 +249,7 @@ def _all_inside(live: JobRanks) -> Iterator[JobFinding]:
             rule=STUCK,
             severity=Severity.WARNING,
             summary=(
-                f"all {len(inside)} ranks are in {members[0][0]}, and none of them makes progress"
+                f"all {len(inside)} ranks are in {by_place[0][0]}, and none of them makes progress"
             ),
             evidence=evidence,
             cause=(

@@ -20,6 +20,8 @@ from mpwatch.nodes.wire.summary import IN_RAY_GET, RankRow
 NAMED_S = 5.0
 """After so long a rank that the others wait for is named as information. It is a warning from
 `STALLED_S` on: to save a checkpoint may take a rank some seconds."""
+EVIDENCE_SHOWN = 8
+"""Lines of evidence of one finding."""
 STOPPED = frozenset(("stopped", "traced"))
 _NEVER, _NOW = float("-inf"), float("inf")
 

@@ -1,10 +1,10 @@
 """Snapshots of one job as bytes: what has changed since the snapshot that was sent before.
 
-A node sends the snapshots that its own observer has made, not the inputs they were folded from: who
-opens a node late sees what has been known of it for hours, and a snapshot that is left out costs
-nothing but its own moment. A field is sent whole when it has changed, a process field by field, and
-of long lists only the new members. What is decoded here comes from another machine: it is bounded,
-checked against the types of the model, and its text is sanitized.
+A node sends the snapshots that its own observer has made, not the inputs they were folded from: a
+head that opens a node late sees what has been known of it for hours, and a snapshot that is left
+out costs nothing but its own moment. A field is sent whole when it has changed, a process field by
+field, and of long lists only the new entries. What is decoded here comes from another machine: it
+is bounded, checked against the types of the model, and its text is sanitized.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _APART: Mapping[type, frozenset[str]] = {
     Process: frozenset(("process", "sample")),
     ProcSample: frozenset(("process",)),
 }
-"""Fields that identify a value, or are sent member by member."""
+"""Fields that identify a value, or are sent entry by entry."""
 _CANNOT_DECODE = (*CANNOT_ENCODE, KeyError, zlib.error)
 
 
@@ -78,7 +78,7 @@ def _names(kind: type) -> tuple[str, ...]:
 
 
 class _Members(msgspec.Struct, frozen=True):
-    """A list: its keys in order if they have changed, and its new or changed members."""
+    """A list: its keys in order if they have changed, and its new or changed entries."""
 
     keys: list[Any] | None = None
     changed: list[msgspec.Raw] = []
@@ -212,11 +212,11 @@ def _by_sequence(entry: LogEntry) -> int:
 
 @dataclass(slots=True)
 class _Known:
-    """The members of a list by key."""
+    """The entries of a list by key."""
 
     kind: Any
     key: Callable[[Any], Hashable]
-    members: dict[Hashable, Any]
+    entries: dict[Hashable, Any]
 
 
 class SnapshotDecoder:
@@ -290,14 +290,14 @@ class SnapshotDecoder:
 
     def _listed(self, known: _Known, change: _Members) -> tuple[Any, ...]:
         for raw in change.changed:
-            member = _value(raw, _decoder(known.kind))
-            key = known.key(member)
-            known.members[key] = member
+            entry = _value(raw, _decoder(known.kind))
+            key = known.key(entry)
+            known.entries[key] = entry
             self._sizes[(known.kind, key), None] = len(raw)
         if change.keys is not None:
             keys = [tuple(key) if isinstance(key, list) else key for key in change.keys]
-            known.members = {key: known.members[key] for key in keys}
-        return tuple(known.members.values())
+            known.entries = {key: known.entries[key] for key in keys}
+        return tuple(known.entries.values())
 
     def _check_size(self) -> None:
         """Forget the sizes of what is no more, and refuse to keep too much.
@@ -307,7 +307,7 @@ class SnapshotDecoder:
         """
         owners: set[Hashable] = {None, *self._processes}
         for known in (self._accounts, self._segments, self._log):
-            owners.update((known.kind, key) for key in known.members)
+            owners.update((known.kind, key) for key in known.entries)
         self._sizes = {place: size for place, size in self._sizes.items() if place[0] in owners}
         if sum(self._sizes.values()) > KEPT_LIMIT_BYTES:
             raise ValueError("the job is larger than can be kept")

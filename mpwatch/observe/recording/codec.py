@@ -20,7 +20,7 @@ from mpwatch.model.events import HookGauges, HookHello, HookNote, HookSlice, Hoo
 from mpwatch.model.ids import ProcessId, SegmentUse
 from mpwatch.model.samples import Ended, FdLink, ProcSample, StacksTaken, TreeSample
 from mpwatch.model.sanitize import MESSAGE_LIMIT, clean
-from mpwatch.model.source import SourceRead
+from mpwatch.model.source_code import SourceRead
 
 SCHEMA = 1
 """Version of the lines. Raised only when old readers would misunderstand new lines."""

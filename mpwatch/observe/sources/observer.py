@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from mpwatch.collect.job.reader import ReadRequest
+from mpwatch.collect.process.source_code import SourceReads
 from mpwatch.diagnose.engine import Engine
 from mpwatch.model.events import HookStatus, Input
 from mpwatch.model.ids import ProcessId
@@ -17,7 +18,6 @@ from mpwatch.model.samples import StacksTaken
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.observe.sources.attach_schedule import Inject, Injection
 from mpwatch.observe.sources.collectors import Collectors, InputQueue
-from mpwatch.observe.sources.source_reads import SourceReads
 from mpwatch.observe.sources.stack_schedule import (
     StackRequest,
     StackSchedule,

@@ -247,7 +247,7 @@ class SelectedStacks:
         sampled: list[tuple[float, ProcessId]] = []
         due: list[ProcessId] = []
         heads = heads_of(snapshot)
-        stopped = self._stopped(snapshot, heads)
+        stopped = self._stopped(heads)
         is_waited_for = 2 * len(stopped - {snapshot.root}) >= len(heads) - 1
         if len(heads) > 1 and is_waited_for:
             # Most ranks have stopped: what the others wait for is more than their usual pauses.
@@ -287,9 +287,7 @@ class SelectedStacks:
         due.extend(_odd_first(snapshot, again)[:limit])
         return due
 
-    def _stopped(
-        self, snapshot: Snapshot, heads: Mapping[ProcessId, Process | None]
-    ) -> set[ProcessId]:
+    def _stopped(self, heads: Mapping[ProcessId, Process | None]) -> set[ProcessId]:
         """The heads that have stopped; those that are no more are forgotten."""
         if self._standstills.keys() != heads.keys():
             self._standstills = {

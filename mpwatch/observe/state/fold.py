@@ -15,7 +15,7 @@ from mpwatch.model.history import History
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended, ProcSample, StackSample, StacksTaken, TreeSample
 from mpwatch.model.snapshot import Process, Segment, Snapshot
-from mpwatch.model.source import LINES_LIMIT, DroppedResult, SourceLine, SourceRead
+from mpwatch.model.source_code import LINES_LIMIT, DroppedResult, SourceLine, SourceRead
 from mpwatch.observe.state.child_targets import TargetTable
 from mpwatch.observe.state.event_log import EventLog, HookStateLog, note_words
 from mpwatch.observe.state.flows import FlowTable

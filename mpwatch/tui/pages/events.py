@@ -64,8 +64,8 @@ def above(view: SnapshotView, width: int) -> tuple[Line, ...]:
 
 def details(entry: LogEntry, view: SnapshotView, width: int) -> tuple[Line, ...]:
     """Everything known about the event under the cursor."""
-    who = view.full_name(entry.process) if entry.process else "job"
-    lines = list(headed(f" {wall_time(entry.wall_s)} {who}  ", "title", entry.words, width))
+    name = view.full_name(entry.process) if entry.process else "job"
+    lines = list(headed(f" {wall_time(entry.wall_s)} {name}  ", "title", entry.words, width))
     for name, value in entry.details.items():
         if value is None:
             continue

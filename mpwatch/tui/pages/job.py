@@ -10,10 +10,9 @@ from typing import NamedTuple
 
 from mpwatch.describe.findings import CAUSE, EVIDENCE, FIX
 from mpwatch.describe.progress import MENTIONED_S
-from mpwatch.model.findings import Severity
+from mpwatch.model.findings import JobFinding, Severity
 from mpwatch.model.snapshot import Playback
 from mpwatch.model.units import bytes_text, seconds_text
-from mpwatch.nodes.across.finding import JobFinding
 from mpwatch.nodes.across.ranks import PlacedRank
 from mpwatch.nodes.head.node import NodeView
 from mpwatch.nodes.job_source import JobState

@@ -126,8 +126,8 @@ def share_line(loader: Loader, view: SnapshotView) -> Line:
         spans.append(f"  prefetch {loader.prefetch}")
     if loader.wait_share is not None:
         tone: Tone = "warning" if loader.wait_share >= 0.5 else ""
-        who = view.by_id.get(loader.process)
-        it = "main" if who is None or who.role == "main" else "it"
+        owner = view.by_id.get(loader.process)
+        it = "main" if owner is None or owner.role == "main" else "it"
         spans.append((f"  {it} waited {loader.wait_share:.0%} of the last minute", tone))
     return line(*spans)
 

@@ -45,7 +45,7 @@ class WaitRow:
     key: tuple[object, ...]
     process: ProcessId | None
     depth: int
-    who: str
+    name: str
     words: str
     since_s: float | None = None
     verdict: Verdict | None = None
@@ -76,7 +76,7 @@ def _chain_rows(chain: WaitChain, number: int) -> list[WaitRow]:
     rows = []
     for depth, link in enumerate(chain.links):
         key = ("link", link.process, link.tid, link.words, depth, number)
-        rows.append(WaitRow(key, link.process, depth, link.who, link.words, link.since_s))
+        rows.append(WaitRow(key, link.process, depth, link.name, link.words, link.since_s))
     last = chain.links[-1].process if chain.links else None
     words = chain.conclusion or "the end of this chain could not be determined"
     end = ("end", number, chain.sentence)
@@ -85,14 +85,14 @@ def _chain_rows(chain: WaitChain, number: int) -> list[WaitRow]:
 
 
 def _single(edge: WaitEdge, view: SnapshotView) -> WaitRow:
-    who = view.name(edge.waiter)
+    name = view.name(edge.waiter)
     if edge.tid != edge.waiter.pid:
-        who += f" thread {edge.tid}"
+        name += f" thread {edge.tid}"
     words = f"waits for {edge.what}"
     if edge.providers:
         words += f" from {', '.join(view.name(p) for p in edge.providers[:3])}"
     return WaitRow(
-        ("edge", edge.waiter, edge.tid), edge.waiter, 0, who, words, edge.since_s, None, edge
+        ("edge", edge.waiter, edge.tid), edge.waiter, 0, name, words, edge.since_s, None, edge
     )
 
 
@@ -110,12 +110,12 @@ def _row(item: WaitRow, view: SnapshotView) -> Row:
         )
     severity = view.severity(item.process) if item.process else None
     pid = f" {item.process.pid}" if item.process else ""
-    if pid.strip() in item.who.replace("(", " ").replace(")", " ").split():
+    if pid.strip() in item.name.replace("(", " ").replace(")", " ").split():
         pid = ""  # the name contains the pid already
     since = seconds_text(item.since_s) if item.since_s is not None else ""
     return Row(
         item.key,
-        (line((indent, "dim"), (item.who, "title"), (pid, "dim")), cell(item.words), cell(since)),
+        (line((indent, "dim"), (item.name, "title"), (pid, "dim")), cell(item.words), cell(since)),
         mark=MARKS[severity] if severity else Span(" "),
     )
 
@@ -147,7 +147,7 @@ def _in_full(item: WaitRow, width: int) -> list[Line]:
         head = f" {VERDICT_WORDS[item.verdict]}  "
         return list(headed(head, _TONES[item.verdict], item.words, width))
     since = f"  for {seconds_text(item.since_s)}" if item.since_s is not None else ""
-    return list(headed(f" {item.who} ", "title", f"{item.words} {since}", width))
+    return list(headed(f" {item.name} ", "title", f"{item.words} {since}", width))
 
 
 def _empty(view: SnapshotView) -> tuple[str, ...]:
@@ -171,7 +171,7 @@ PAGE: Page[WaitRow] = Page(
     items=items,
     key=lambda item: item.key,
     row=_row,
-    text=lambda item, view: f"{item.who} {item.words} {view.full_name(item.process)}",
+    text=lambda item, view: f"{item.name} {item.words} {view.full_name(item.process)}",
     empty=_empty,
     details=details,
     details_share=0.4,

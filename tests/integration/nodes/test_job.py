@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
+from mpwatch.model.findings import JobFinding
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.nodes.across.collectives import STRAGGLER, waits_across
-from mpwatch.nodes.across.finding import JobFinding
 from mpwatch.nodes.across.judge import JobJudge
 from mpwatch.nodes.across.ranks import PlacedRank
 from mpwatch.nodes.head import node as node_module

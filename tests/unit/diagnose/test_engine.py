@@ -23,7 +23,7 @@ from mpwatch.diagnose.engine import (
 )
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import LogEntry, Snapshot
-from mpwatch.model.source import SourceLine, Statement
+from mpwatch.model.source_code import SourceLine, Statement
 from mpwatch.model.waits import WaitGraph
 from tests.builders.snapshots import NO_HISTORY, NOW_S, main, pid, process, snapshot_of
 
@@ -311,9 +311,9 @@ def test_a_replay_sought_backwards_starts_without_findings() -> None:
     assert look(watched, 50) == ()
 
 
-def looks_at(engine: Engine, processes: int, *moments_s: float) -> list[tuple[Finding, ...]]:
-    members = [main(), *(process(1000 + number) for number in range(1, processes))]
-    snapshots = [snapshot_of(*members, at_s=NOW_S + at_s) for at_s in moments_s]
+def looks_at(engine: Engine, count: int, *moments_s: float) -> list[tuple[Finding, ...]]:
+    processes = [main(), *(process(1000 + number) for number in range(1, count))]
+    snapshots = [snapshot_of(*processes, at_s=NOW_S + at_s) for at_s in moments_s]
     return [findings(engine, each) for each in snapshots]
 
 
@@ -343,8 +343,8 @@ def test_rules_of_many_processes_run_on_every_third_reading() -> None:
 def test_rules_run_at_once_after_an_error_or_a_process_start() -> None:
     asked, rules = counting_rules(1)
     engine = Engine(rules)
-    members = [main(), *(process(1000 + number) for number in range(1, MANY))]
-    quiet = snapshot_of(*members)
+    processes = [main(), *(process(1000 + number) for number in range(1, MANY))]
+    quiet = snapshot_of(*processes)
     told = replace(quiet, log=(LogEntry(1, NOW_S, 5e9, "exception", None, "it raised"),))
     joined = replace(told, processes=(*told.processes, process(3000)))
     for second, each in enumerate((quiet, quiet, told, told, joined, joined)):
@@ -373,10 +373,10 @@ def test_every_rule_runs_for_few_processes_and_after_a_pause() -> None:
 def test_a_preview_does_not_affect_later_findings() -> None:
     _, rules = counting_rules(2)
     watched, other = Engine(rules), Engine(rules)
-    members = [main(), *(process(1000 + number) for number in range(1, MANY))]
+    processes = [main(), *(process(1000 + number) for number in range(1, MANY))]
     for second in range(9):
-        snapshot = snapshot_of(*members, at_s=NOW_S + second)
-        between = snapshot_of(*members, at_s=NOW_S + second + 0.5)
+        snapshot = snapshot_of(*processes, at_s=NOW_S + second)
+        between = snapshot_of(*processes, at_s=NOW_S + second + 0.5)
         seen = watched.diagnosed(snapshot, NO_HISTORY)
         watched.preview(between, NO_HISTORY)
         watched.preview(between, NO_HISTORY, all_rules=True)
@@ -390,11 +390,11 @@ def test_a_preview_of_all_rules_runs_those_that_are_not_due() -> None:
     watched = Engine(rules)
     looks_at(watched, MANY, 0.0)
     asked.clear()
-    members = [main(), *(process(1000 + number) for number in range(1, MANY))]
+    processes = [main(), *(process(1000 + number) for number in range(1, MANY))]
 
-    watched.preview(snapshot_of(*members, at_s=NOW_S + 1), NO_HISTORY)
+    watched.preview(snapshot_of(*processes, at_s=NOW_S + 1), NO_HISTORY)
     assert asked == []
-    watched.preview(snapshot_of(*members, at_s=NOW_S + 1), NO_HISTORY, all_rules=True)
+    watched.preview(snapshot_of(*processes, at_s=NOW_S + 1), NO_HISTORY, all_rules=True)
     assert asked == [0]
 
 

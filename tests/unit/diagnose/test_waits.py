@@ -88,7 +88,7 @@ def test_a_lock_locked_since_the_fork_is_a_dead_end() -> None:
 
     assert found.verdict == "dead-end"
     assert "It does not exist here" in found.conclusion
-    assert found.links[-1].who == "worker 0"
+    assert found.links[-1].name == "worker 0"
 
 
 @pytest.mark.parametrize(

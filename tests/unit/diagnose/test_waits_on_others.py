@@ -167,7 +167,7 @@ def test_an_old_stack_does_not_show_what_a_process_waits_for() -> None:
 def chain_of(job: Snapshot, who: str) -> str:
     """The sentence of the chain that begins with a process."""
     chains = wait_graph(Index(job)).chains
-    return next(each.sentence for each in chains if each.links[0].who == who)
+    return next(each.sentence for each in chains if each.links[0].name == who)
 
 
 def test_users_of_a_semaphore_are_known_from_their_own_mappings_as_well() -> None:
@@ -270,7 +270,7 @@ def launcher(*stack: str) -> Process:
 def sentences(*processes: Process) -> dict[str, str]:
     """The first process of each chain, and the chain with its conclusion."""
     chains = wait_graph(Index(snapshot_of(*processes))).chains
-    return {c.links[0].who: f"{c.sentence}. {c.verdict}: {c.conclusion}" for c in chains}
+    return {c.links[0].name: f"{c.sentence}. {c.verdict}: {c.conclusion}" for c in chains}
 
 
 def test_a_rank_at_the_store_waits_for_the_missing_rank_not_for_the_launcher() -> None:

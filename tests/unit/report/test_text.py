@@ -237,7 +237,7 @@ def test_processes_with_the_same_wait_share_one_chain() -> None:
     snapshot = job()
     chain = snapshot.waits.chains[0]
     first, *rest = chain.links
-    chains = [replace(chain, links=(replace(first, who=f"rank {n}"), *rest)) for n in range(3)]
+    chains = [replace(chain, links=(replace(first, name=f"rank {n}"), *rest)) for n in range(3)]
     waits = replace(snapshot.waits, chains=tuple(chains))
 
     lines = section(diagnose_text(replace(snapshot, waits=waits)), "WAITS")[1:]
@@ -251,9 +251,9 @@ def test_chains_with_different_starts_show_each_start() -> None:
     chain = snapshot.waits.chains[0]
     first, *rest = chain.links
     starts = [
-        replace(first, who="main", words="waits for the end of its ranks"),
-        *(replace(first, who=f"rank {n}") for n in range(2)),
-        *(replace(first, who=f"rank {n}", words=f"waits for pipe {n}") for n in range(2, 6)),
+        replace(first, name="main", words="waits for the end of its ranks"),
+        *(replace(first, name=f"rank {n}") for n in range(2)),
+        *(replace(first, name=f"rank {n}", words=f"waits for pipe {n}") for n in range(2, 6)),
     ]
     chains = [replace(chain, links=(start, *rest)) for start in starts]
     waits = replace(snapshot.waits, chains=tuple(chains))

@@ -152,7 +152,7 @@ class RecordedRanks:
 
     # --- facts -----------------------------------------------------------------------------------
 
-    def members(self, name: str) -> tuple[int, ...]:
+    def ranks_of(self, name: str) -> tuple[int, ...]:
         """The ranks of a group: as recorded, else those that have called one of its collectives.
 
         gloo records no members (torch 2.13), but those of the default group are all ranks.
@@ -190,8 +190,8 @@ class RecordedRanks:
     def absent(self) -> tuple[int, ...]:
         """Ranks of any recorded group of which there is no file."""
         names = {name for record in self.by_rank.values() for name in record.groups}
-        members = {rank for name in names for rank in self.members(name)}
-        return tuple(sorted(members - set(self.by_rank)))
+        ranks = {rank for name in names for rank in self.ranks_of(name)}
+        return tuple(sorted(ranks - set(self.by_rank)))
 
     def _groups(self, name: str) -> dict[int, RecordedGroup]:
         return {r: rec.groups[name] for r, rec in self.by_rank.items() if name in rec.groups}
@@ -255,7 +255,7 @@ class RecordedRanks:
         """The ranks that those in a collective wait for, which may be thousands."""
         key = call.group, call.number
         if key not in self._late:
-            reasons = ((rank, self._reason(call, rank)) for rank in self.members(call.group))
+            reasons = ((rank, self._reason(call, rank)) for rank in self.ranks_of(call.group))
             self._late[key] = [(rank, kind) for rank, kind in reasons if kind is not None]
         return self._late[key]
 
@@ -517,7 +517,7 @@ def _without_culprit(ranks: RecordedRanks) -> Iterator[Finding]:
         return
     calls = min(at.values(), key=lambda c: min(call.created_wall_ns or 0 for call in c.values()))
     first = next(iter(calls.values()))
-    absent = sorted(set(ranks.members(first.group)) - set(ranks.by_rank))
+    absent = sorted(set(ranks.ranks_of(first.group)) - set(ranks.by_rank))
     severity = min(_severity(ranks, calls), Severity.WARNING)
     evidence = tuple(_calls(ranks, calls))
     if absent:
@@ -537,7 +537,7 @@ def _without_culprit(ranks: RecordedRanks) -> Iterator[Finding]:
                 "logs and exit status."
             ),
         )
-    elif len(calls) > 1 and set(calls) >= set(ranks.members(first.group)):
+    elif len(calls) > 1 and set(calls) >= set(ranks.ranks_of(first.group)):
         yield Finding(
             rule=STUCK,
             severity=severity,

@@ -165,9 +165,9 @@ def rank_groups(index: Index) -> tuple[tuple[Process, ...], ...]:
     """
     found = []
     for family in _families(index):
-        members = tuple(filter(has_joined, family)) if any(map(has_group, family)) else family
-        if any(in_collective(p) or is_in_backward(p) or _makes_group(p) for p in members):
-            found.append(members)
+        joined = tuple(filter(has_joined, family)) if any(map(has_group, family)) else family
+        if any(in_collective(p) or is_in_backward(p) or _makes_group(p) for p in joined):
+            found.append(joined)
     return tuple(found)
 
 

@@ -37,7 +37,7 @@ class Mechanism:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class Waiter:
     """One process of a chain with its wait."""
 
     process: Process
@@ -52,14 +52,14 @@ class Case:
     index: Index
     waits: WaitGraph
     chain: WaitChain
-    members: tuple[Member, ...]
+    waiters: tuple[Waiter, ...]
     """The processes of the cycle, without those that only lead into it; or of the whole chain."""
 
 
 def waiting_for(case: Case, what: str) -> list[Process]:
     """The living processes of which some thread waits for this."""
-    waiters = {edge.waiter for edge in case.waits.edges if edge.what == what}
-    return [each for each in case.index.snapshot.living() if each.process in waiters]
+    ids = {edge.waiter for edge in case.waits.edges if edge.what == what}
+    return [each for each in case.index.snapshot.living() if each.process in ids]
 
 
 def ended_ones(case: Case) -> list[Process]:
@@ -94,17 +94,17 @@ def with_sigterm(child: Process, cause: str, advice: str) -> tuple[str, str]:
     )
 
 
-def gets_from_queue(member: Member) -> bool:
+def gets_from_queue(waiter: Waiter) -> bool:
     """Whether a process is in Queue.get of multiprocessing."""
-    return member.thread is not None and calls(own_frames(member.thread.stack), "queues.py:get")
+    return waiter.thread is not None and calls(own_frames(waiter.thread.stack), "queues.py:get")
 
 
-def awaited(case: Case, member: Member) -> str:
+def awaited(case: Case, waiter: Waiter) -> str:
     """What one process waits for: a child by its name, and no numbers of the kernel."""
-    edge = member.edge
+    edge = waiter.edge
     if edge.kind == "child" and len(edge.providers) == 1:
         child = case.index.snapshot.get(edge.providers[0])
         return "the exit of a child" if child is None else f"the exit of {called(child)}"
-    if edge.kind in READS and gets_from_queue(member):
+    if edge.kind in READS and gets_from_queue(waiter):
         return QUEUE_ITEM
     return re.sub(r" \(semaphore \S+\)$", "", edge.what)

@@ -28,7 +28,7 @@ from mpwatch.diagnose.analysis.mechanisms.cases import (
     READS,
     Case,
     Mechanism,
-    Member,
+    Waiter,
     at_line,
     awaited,
     ended_words,
@@ -81,16 +81,16 @@ def mechanism_of(index: Index, waits: WaitGraph, chain: WaitChain) -> Mechanism 
     Returns:
         `None` where nothing more is known than that it is one.
     """
-    members = _members(index, waits, chain)
-    case = Case(index, waits, chain, members)
+    waiters = _waiters(index, waits, chain)
+    case = Case(index, waits, chain, waiters)
     ways = _OF_CYCLES if chain.verdict == "cycle" else _OF_DEAD_ENDS
     return next((found for way in ways if (found := way(case)) is not None), None)
 
 
-def _members(index: Index, waits: WaitGraph, chain: WaitChain) -> tuple[Member, ...]:
+def _waiters(index: Index, waits: WaitGraph, chain: WaitChain) -> tuple[Waiter, ...]:
     """The processes of a chain in its order, each with the wait that the chain follows."""
     edges = {(edge.waiter, edge.tid): edge for edge in waits.edges}
-    found: dict[object, Member] = {}
+    found: dict[object, Waiter] = {}
     for link in chain.links[chain.cycle_at :]:
         process = index.snapshot.get(link.process)
         edge = edges.get((link.process, link.tid or 0)) if link.process is not None else None
@@ -98,7 +98,7 @@ def _members(index: Index, waits: WaitGraph, chain: WaitChain) -> tuple[Member, 
             continue
         thread = next((each for each in process.threads if each.tid == edge.tid), None)
         # Two links of one process: its main thread waits for another of its threads.
-        found[process.process] = Member(process, edge, thread)
+        found[process.process] = Waiter(process, edge, thread)
     return tuple(found.values())
 
 
@@ -108,9 +108,9 @@ def _members(index: Index, waits: WaitGraph, chain: WaitChain) -> tuple[Member, 
 def _all_write(case: Case) -> Mechanism | None:
     """Every thread of a cycle is blocked in a send, so that none will read."""
     writes = ("pipe-write", "socket-write")
-    if len(case.members) < 2 or not all(each.edge.kind in writes for each in case.members):
+    if len(case.waiters) < 2 or not all(each.edge.kind in writes for each in case.waiters):
         return None
-    full = next(((each, out) for each in case.members if (out := _output(each))), None)
+    full = next(((each, out) for each in case.waiters if (out := _output(each))), None)
     if full is not None:
         return _full_output(case, *full)
     return Mechanism(
@@ -128,10 +128,10 @@ def _all_write(case: Case) -> Mechanism | None:
     )
 
 
-def _full_output(case: Case, writer: Member, stream: str) -> Mechanism:
+def _full_output(case: Case, writer: Waiter, stream: str) -> Mechanism:
     """A subprocess prints to a pipe that its parent does not read while it feeds the subprocess."""
     name = called(writer.process)
-    others = [each.process for each in case.members if each is not writer]
+    others = [each.process for each in case.waiters if each is not writer]
     reader = next((p for p in others if p.process in writer.edge.providers), others[0])
     return Mechanism(
         cause=(
@@ -154,10 +154,10 @@ def _full_output(case: Case, writer: Member, stream: str) -> Mechanism:
 
 def _all_put(case: Case) -> Mechanism | None:
     """Every process of a cycle waits for room in a queue with a bound, so that none will get."""
-    if not case.members or not all(_is_full_queue(each) for each in case.members):
+    if not case.waiters or not all(_is_full_queue(each) for each in case.waiters):
         return None
     uses = semaphore_uses(case.index)
-    segments = {uses[each.process.process].segment for each in case.members}
+    segments = {uses[each.process.process].segment for each in case.waiters}
     putting = [
         process
         for process in case.index.snapshot.living()
@@ -178,7 +178,7 @@ def _all_put(case: Case) -> Mechanism | None:
         ),
         evidence=(f"in put of {queues}: {all_called(putting)}", *_where_they_get(case, putting)),
         headline=f"{all_called(putting)} wait to put into {queues} that none of them reads.",
-        is_certain=all(_has_no_timeout(each) for each in case.members),
+        is_certain=all(_has_no_timeout(each) for each in case.waiters),
     )
 
 
@@ -194,12 +194,12 @@ def _where_they_get(case: Case, processes: Sequence[Process]) -> Iterator[str]:
             yield f"{called(process)} was seen before to wait for {QUEUE_ITEM}, at {places[0]}"
 
 
-def _is_full_queue(member: Member) -> bool:
-    return member.edge.what.startswith(FULL_QUEUE)
+def _is_full_queue(waiter: Waiter) -> bool:
+    return waiter.edge.what.startswith(FULL_QUEUE)
 
 
-def _has_no_timeout(member: Member) -> bool:
-    wait = member.thread.waits_on if member.thread is not None else None
+def _has_no_timeout(waiter: Waiter) -> bool:
+    wait = waiter.thread.waits_on if waiter.thread is not None else None
     return wait is not None and wait.timeout_s is None
 
 
@@ -209,7 +209,7 @@ def _all_take_locks(case: Case) -> Mechanism | None:
         main_shape(each.process) == "lock-between-processes"
         and each.edge.kind == "semaphore"
         and _has_no_timeout(each)
-        for each in case.members
+        for each in case.waiters
     ]
     if not takes or not all(takes):
         return None
@@ -230,9 +230,9 @@ def _all_take_locks(case: Case) -> Mechanism | None:
 
 def _all_acquire(case: Case) -> Mechanism | None:
     """Every process of a cycle calls acquire() of another semaphore, outside of a with block."""
-    members = case.members
-    if len(members) < 2 or not all(
-        each.edge.what.startswith("semaphore ") and _has_no_timeout(each) for each in members
+    waiters = case.waiters
+    if len(waiters) < 2 or not all(
+        each.edge.what.startswith("semaphore ") and _has_no_timeout(each) for each in waiters
     ):
         return None
     return Mechanism(
@@ -262,7 +262,7 @@ def _unread_output(case: Case) -> Mechanism | None:
 
 def _too_few_parties(case: Case) -> Mechanism | None:
     """All processes that run the same have reached a barrier, and it still waits."""
-    first = next((each for each in case.members if each.edge.what.startswith(BARRIER)), None)
+    first = next((each for each in case.waiters if each.edge.what.startswith(BARRIER)), None)
     wait = first.thread.waits_on if first is not None and first.thread is not None else None
     if first is None or wait is None:
         return None
@@ -272,7 +272,7 @@ def _too_few_parties(case: Case) -> Mechanism | None:
         for process in case.index.snapshot.living()
         if uses[process.process].segment == wait.segment
     ]
-    after = [each for each in case.members if each.process not in here]
+    after = [each for each in case.waiters if each.process not in here]
     if len(after) != 1 or after[0].process.role in WORK_ROLES:
         return None
     parent, is_join = called(after[0].process), after[0].edge.kind == "child"
@@ -297,9 +297,9 @@ def _too_few_parties(case: Case) -> Mechanism | None:
 
 def _all_at_barrier(case: Case) -> Mechanism | None:
     """Every process of a cycle has reached the same barrier, so that another one is missing."""
-    waits = [each.thread.waits_on for each in case.members if each.thread is not None]
+    waits = [each.thread.waits_on for each in case.waiters if each.thread is not None]
     segments = {wait.segment for wait in waits if wait is not None}
-    if len(segments) != 1 or not all(each.edge.what.startswith(BARRIER) for each in case.members):
+    if len(segments) != 1 or not all(each.edge.what.startswith(BARRIER) for each in case.waiters):
         return None
     uses, (segment,) = semaphore_uses(case.index), segments
     here = [
@@ -347,8 +347,8 @@ def _all_at_barrier(case: Case) -> Mechanism | None:
 
 def _joins_readers(case: Case) -> Mechanism | None:
     """A process waits for the exit of a reader of a queue, of which several wait for an item."""
-    joining = next((each for each in case.members if each.edge.kind == "child"), None)
-    readers = [each for each in case.members if each is not joining]
+    joining = next((each for each in case.waiters if each.edge.kind == "child"), None)
+    readers = [each for each in case.waiters if each is not joining]
     if joining is None or len(readers) < 2:
         return None
     if not all(gets_from_queue(each) or each.edge.what.startswith(QUEUE_LOCK) for each in readers):
@@ -383,8 +383,8 @@ def _joins_readers(case: Case) -> Mechanism | None:
 
 def _calls_wait_for_items(case: Case) -> Mechanism | None:
     """A process waits for the results of a pool, whose calls wait for items of a queue."""
-    results = [each for each in case.members if each.edge.what in (RESULT, POOL_RESULT, POOL_END)]
-    running = [each for each in case.members if each not in results]
+    results = [each for each in case.waiters if each.edge.what in (RESULT, POOL_RESULT, POOL_END)]
+    running = [each for each in case.waiters if each not in results]
     if len(results) != 1 or not running:
         return None
     if not all(gets_from_queue(each) or each.edge.what.startswith(QUEUE_LOCK) for each in running):
@@ -413,10 +413,10 @@ def _calls_wait_for_items(case: Case) -> Mechanism | None:
 
 def _joins_one_that_waits_for_it(case: Case) -> Mechanism | None:
     """A process waits for the exit of a child, and the child for what the process would send."""
-    if len(case.members) != 2:
+    if len(case.waiters) != 2:
         return None
-    joining = next((each for each in case.members if each.edge.kind == "child"), None)
-    child = next((each for each in case.members if each is not joining), None)
+    joining = next((each for each in case.waiters if each.edge.kind == "child"), None)
+    child = next((each for each in case.waiters if each is not joining), None)
     if joining is None or child is None or joining.process.process not in child.edge.providers:
         return None
     found = None
@@ -432,7 +432,7 @@ def _joins_one_that_waits_for_it(case: Case) -> Mechanism | None:
     return replace(found, cause=cause, advice=advice)
 
 
-def _joins_a_writer(joining: Member, child: Member) -> Mechanism:
+def _joins_a_writer(joining: Waiter, child: Waiter) -> Mechanism:
     """The child sends what its parent does not read, since it waits for the child's exit."""
     parent, name = called(joining.process), called(child.process)
     stream = _output(child)
@@ -458,7 +458,7 @@ def _joins_a_writer(joining: Member, child: Member) -> Mechanism:
     )
 
 
-def _joins_one_that_puts(joining: Member, child: Member) -> Mechanism:
+def _joins_one_that_puts(joining: Waiter, child: Waiter) -> Mechanism:
     """The child puts into a queue from which its parent takes nothing meanwhile."""
     parent, name = called(joining.process), called(child.process)
     return Mechanism(
@@ -476,7 +476,7 @@ def _joins_one_that_puts(joining: Member, child: Member) -> Mechanism:
     )
 
 
-def _joins_a_reader(case: Case, joining: Member, child: Member) -> Mechanism:
+def _joins_a_reader(case: Case, joining: Waiter, child: Waiter) -> Mechanism:
     """The child waits for what its parent would send."""
     parent, name = called(joining.process), called(child.process)
     if joining.thread is not None and calls(own_frames(joining.thread.stack), _AT_EXIT):
@@ -542,22 +542,22 @@ def _ended_before_its_children(case: Case, parent: Process, name: str) -> Mechan
     )
 
 
-def _output(member: Member) -> str:
+def _output(waiter: Waiter) -> str:
     """The standard output or error to which a process is blocked writing; empty for others."""
-    wait = member.thread.waits_on if member.thread is not None else None
+    wait = waiter.thread.waits_on if waiter.thread is not None else None
     pipes = channels_among(wait.targets) if wait is not None else ()
-    return output_of(member.process, pipes[0]) if pipes else ""
+    return output_of(waiter.process, pipes[0]) if pipes else ""
 
 
 def _all_read(case: Case) -> Mechanism | None:
     """Every process of a cycle waits to receive, so that none sends."""
-    if len(case.members) < 2 or not all(
-        each.edge.kind in READS or each.edge.what.startswith(QUEUE_LOCK) for each in case.members
+    if len(case.waiters) < 2 or not all(
+        each.edge.kind in READS or each.edge.what.startswith(QUEUE_LOCK) for each in case.waiters
     ):
         return None
-    by_queue = all(gets_from_queue(each) for each in case.members)
+    by_queue = all(gets_from_queue(each) for each in case.waiters)
     how = "in Queue.get for an item" if by_queue else "to receive something"
-    is_stream = all(_reads_a_stream(each) for each in case.members)
+    is_stream = all(_reads_a_stream(each) for each in case.waiters)
     lost = "never sent, was lost, or was taken by another process"
     if is_stream:
         lost = "never sent, or was shorter than its reader expects (by the length that was sent)"
@@ -571,7 +571,7 @@ def _all_read(case: Case) -> Mechanism | None:
             "Compare what each side has sent and received at the lines above: every request needs "
             "exactly one answer, also where a task fails or has no result, and every reader its "
             f"own message that tells it to end. {_ADVICE_STREAM if is_stream else ''}"
-            f"{_ADVICE_QUEUE if any(map(gets_from_queue, case.members)) else ''}"
+            f"{_ADVICE_QUEUE if any(map(gets_from_queue, case.waiters)) else ''}"
             f"{_WITH_TIMEOUT_STREAM if is_stream else _WITH_TIMEOUT}"
             if not _standard_input(case)
             else _ADVICE_INPUT
@@ -598,7 +598,7 @@ _WITH_TIMEOUT_STREAM = "With settimeout() the wait becomes an error."
 
 def _standard_input(case: Case) -> str:
     """That a process reads its standard input to the end, where one of a cycle does."""
-    for each, after in zip(case.members, (*case.members[1:], case.members[0]), strict=True):
+    for each, after in zip(case.waiters, (*case.waiters[1:], case.waiters[0]), strict=True):
         wait = each.thread.waits_on if each.thread is not None else None
         if wait is not None and wait.fds == (0,) and each.edge.kind == "pipe-read":
             return (
@@ -608,17 +608,17 @@ def _standard_input(case: Case) -> str:
     return ""
 
 
-def _reads_a_stream(member: Member) -> bool:
+def _reads_a_stream(waiter: Waiter) -> bool:
     """Whether code of the program itself reads a socket, and no Connection or Queue does."""
-    frames = own_frames(member.thread.stack)[:1] if member.thread is not None else ()
+    frames = own_frames(waiter.thread.stack)[:1] if waiter.thread is not None else ()
     is_own = bool(frames) and (not is_library(frames[0]) or calls(frames, "/socket.py:readinto"))
-    return member.edge.kind == "socket-read" and is_own
+    return waiter.edge.kind == "socket-read" and is_own
 
 
 def _all_send_to_ranks(case: Case) -> Mechanism | None:
     """Every rank of a cycle is in a send to another one."""
-    if not case.members or not all(
-        each.edge.what == "the other ranks in send" for each in case.members
+    if not case.waiters or not all(
+        each.edge.what == "the other ranks in send" for each in case.waiters
     ):
         return None
     return Mechanism(
@@ -636,12 +636,12 @@ def _all_send_to_ranks(case: Case) -> Mechanism | None:
 
 def _step_by_step(case: Case) -> Mechanism | None:
     """A cycle of different waits: what each process needs of the next one."""
-    members = case.members
-    if len(members) < 2:
+    waiters = case.waiters
+    if len(waiters) < 2:
         return None
     steps = [
         f"{called(each.process)} continues when {called(after.process)} {_needed_action(each)}"
-        for each, after in zip(members, (*members[1:], members[0]), strict=True)
+        for each, after in zip(waiters, (*waiters[1:], waiters[0]), strict=True)
     ]
     return Mechanism(
         cause=f"{'; '.join(steps[:NAMED])}. None of this happens, because each of them waits.",
@@ -651,14 +651,14 @@ def _step_by_step(case: Case) -> Mechanism | None:
         ),
         headline=(
             f"{_names(case)} wait for each other: "
-            f"{'; '.join(f'{called(m.process)} for {awaited(case, m)}' for m in members[:NAMED])}."
+            f"{'; '.join(f'{called(m.process)} for {awaited(case, m)}' for m in waiters[:NAMED])}."
         ),
     )
 
 
-def _needed_action(member: Member) -> str:
+def _needed_action(waiter: Waiter) -> str:
     """What another process would have to do for one to continue."""
-    edge = member.edge
+    edge = waiter.edge
     by_name = next((words for name, words in _ACTIONS if edge.what.startswith(name)), None)
     if by_name is not None:
         return by_name
@@ -711,7 +711,7 @@ def _own_lock(case: Case) -> Mechanism | None:
 
 def _interrupted(case: Case) -> Mechanism | None:
     """The handler of a signal waits for what the function that it has interrupted holds."""
-    last = case.members[-1] if case.members else None
+    last = case.waiters[-1] if case.waiters else None
     if last is None or last.thread is None:
         return None
     return waits_for_an_interrupted_holder(last.process, last.thread)
@@ -738,7 +738,7 @@ def _only_thread(case: Case) -> Mechanism | None:
         return None
     if (interrupted := _interrupted(case)) is not None:
         return interrupted
-    last = case.members[-1].thread if case.members else None
+    last = case.waiters[-1].thread if case.waiters else None
     if last is not None and runs_event_loop(last):
         evidence = tuple(_frames_of_main(case))
         cause = f"{LOOP_BLOCKED} {LOCK_IN_COROUTINE}"
@@ -759,7 +759,7 @@ def _only_thread(case: Case) -> Mechanism | None:
 
 def _frames_of_main(case: Case) -> Iterator[str]:
     """The program's own frames of a thread that waits, the innermost first."""
-    last = case.members[-1] if case.members else None
+    last = case.waiters[-1] if case.waiters else None
     frames = own_frames(last.thread.stack) if last is not None and last.thread is not None else ()
     mine = [frame_words(frame) for frame in frames if not is_library(frame)]
     if len(mine) > 1:
@@ -903,7 +903,7 @@ def _unsent_items(case: Case) -> Mechanism | None:
 
 def _reads_after_the_last(case: Case) -> Mechanism | None:
     """A process waits to receive, and all processes that it has started have ended."""
-    last = case.members[-1] if case.members else None
+    last = case.waiters[-1] if case.waiters else None
     if last is None or last.edge.kind not in READS or last.process.is_gone:
         return None
     children = [
@@ -946,12 +946,12 @@ def _reads_after_the_last(case: Case) -> Mechanism | None:
 
 def _unreceived_end(case: Case) -> Mechanism | None:
     """A process waits for an answer, and has sent the other end in a message that nobody reads."""
-    last = case.members[-1] if case.members else None
+    last = case.waiters[-1] if case.waiters else None
     if last is None or last.edge.kind not in ("socket-read", "poll"):
         return None
-    if len(case.members) < 2 or case.chain.conclusion != NO_WRITER or gets_from_queue(last):
+    if len(case.waiters) < 2 or case.chain.conclusion != NO_WRITER or gets_from_queue(last):
         return None
-    before = case.members[-2].process
+    before = case.waiters[-2].process
     name, other = called(last.process), called(before)
     return Mechanism(
         cause=(
@@ -992,7 +992,7 @@ def _reads_alone(name: str) -> Mechanism:
 
 def _no_process_left(case: Case) -> Mechanism | None:
     """A wait for a semaphore, a reader or a writer that no process but the one that waits has."""
-    last = case.members[-1] if case.members else None
+    last = case.waiters[-1] if case.waiters else None
     if last is None or last.process.is_gone:
         return None
     advice = _ADVICE_ALONE.get(last.edge.kind)
@@ -1077,5 +1077,5 @@ _OF_DEAD_ENDS: Sequence[_Way] = (
 
 def _names(case: Case) -> str:
     """The processes of a chain in the order of the tree: one cycle has one headline."""
-    members = {each.process.process for each in case.members}
-    return all_called([each for each in case.index.snapshot.processes if each.process in members])
+    waiters = {each.process.process for each in case.waiters}
+    return all_called([each for each in case.index.snapshot.processes if each.process in waiters])

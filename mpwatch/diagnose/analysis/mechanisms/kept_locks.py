@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.diagnose.analysis.index import Index, derived
-from mpwatch.diagnose.analysis.mechanisms.cases import Case, Mechanism, Member, at_line, ended_words
+from mpwatch.diagnose.analysis.mechanisms.cases import Case, Mechanism, Waiter, at_line, ended_words
 from mpwatch.diagnose.analysis.process_queries import (
     SERVICE_ROLES,
     all_called,
@@ -31,12 +31,12 @@ from mpwatch.diagnose.analysis.waits.file_locks import (
     has_open,
     is_database,
 )
+from mpwatch.diagnose.analysis.waits.providers import LEFT_S
 from mpwatch.diagnose.analysis.waits.verdicts import where
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process, Thread
 
-LEFT_S = 10.0
 NAMED = 3
 _BATON = "torch/utils/file_baton.py:wait"
 _LOCK_NAME = re.compile(r"(^|[._-])lock$|\.lck$")
@@ -167,24 +167,24 @@ def advice_of_left_lock(holder: Process, taken: Frame, *, is_database: bool) -> 
 
 def kept_file_lock(case: Case) -> Mechanism | None:
     """A cycle in which one process waits for a lock on a file that the next one holds."""
-    members = case.members
-    for each, after in zip(members, (*members[1:], *members[:1]), strict=True):
-        is_held = each.edge.what.startswith(LOCK_ON) and len(members) > 1
+    waiters = case.waiters
+    for each, after in zip(waiters, (*waiters[1:], *waiters[:1]), strict=True):
+        is_held = each.edge.what.startswith(LOCK_ON) and len(waiters) > 1
         if is_held and after.process.process in each.edge.providers:
             return _kept(case, each, after)
     return None
 
 
-def _kept(case: Case, needs: Member, holder: Member) -> Mechanism:
+def _kept(case: Case, needs: Waiter, holder: Waiter) -> Mechanism:
     """Why the holder does not release the lock, and where it most likely took it."""
     path = needs.edge.what.removeprefix(LOCK_ON)
-    who, other = called(holder.process), called(needs.process)
+    keeper, other = called(holder.process), called(needs.process)
     at, needed_at = at_line(holder.thread), at_line(needs.thread)
     same = _same_code(case, needs, holder)
     begun = at_line(same[1]) if same is not None else ""
     is_data = is_database(case.index, path)
     cause = (
-        f"{who} holds the lock on {path} while it waits{at}. {other} needs that lock{needed_at} "
+        f"{keeper} holds the lock on {path} while it waits{at}. {other} needs that lock{needed_at} "
         "before it can do what would end that wait, so neither continues."
     )
     if is_data:
@@ -194,10 +194,10 @@ def _kept(case: Case, needs: Member, holder: Member) -> Mechanism:
         )
     if same is not None and begun:
         cause += (
-            f" {called(same[0])}, which runs the same code as {who}, waits for this lock{begun}: "
-            f"likely {who} took it there."
+            f" {called(same[0])}, which runs the same code as {keeper}, waits for this lock"
+            f"{begun}: likely {keeper} took it there."
         )
-    took = begun or f" where {who} last {'wrote to the database' if is_data else 'took it'}"
+    took = begun or f" where {keeper} last {'wrote to the database' if is_data else 'took it'}"
     release = (
         f"Commit right after the statement{took} (commit(), or with connection:), "
         if is_data
@@ -206,17 +206,17 @@ def _kept(case: Case, needs: Member, holder: Member) -> Mechanism:
     return Mechanism(
         cause=cause,
         advice=(
-            f"{release}before {who} waits{at}. Nothing that another process has to answer belongs "
-            "between taking a lock and releasing it."
+            f"{release}before {keeper} waits{at}. Nothing that another process has to answer "
+            "belongs between taking a lock and releasing it."
         ),
         headline=(
-            f"{who} holds the lock on {path} while it waits{at}, and {other} waits for that lock"
+            f"{keeper} holds the lock on {path} while it waits{at}, and {other} waits for that lock"
             f"{needed_at}."
         ),
     )
 
 
-def _same_code(case: Case, needs: Member, holder: Member) -> tuple[Process, Thread] | None:
+def _same_code(case: Case, needs: Waiter, holder: Waiter) -> tuple[Process, Thread] | None:
     """Another process that runs the same as the holder, and waits for the same lock."""
     head = family_head(case.index, holder.process)
     by_id = {each.process: each for each in case.index.snapshot.living()}

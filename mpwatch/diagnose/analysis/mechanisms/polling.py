@@ -22,7 +22,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     counted,
     is_manager,
 )
-from mpwatch.diagnose.analysis.source import source_of
+from mpwatch.diagnose.analysis.source_code import source_of
 from mpwatch.diagnose.analysis.stack_patterns import (
     main_shape,
     main_thread,

@@ -18,7 +18,7 @@ from mpwatch.diagnose.analysis.mechanisms.cases import (
     READS,
     Case,
     Mechanism,
-    Member,
+    Waiter,
     at_line,
     awaited,
     ended_ones,
@@ -48,17 +48,17 @@ ACCEPTS_S = 10.0
 
 def one_at_a_time(case: Case) -> Mechanism | None:
     """A server in the connection of a client that waits for one whose turn does not come."""
-    for server in case.members:
+    for server in case.waiters:
         read = _reads_accepted(case.index, server)
         occupants = [p for p in server.edge.providers if p != server.process.process]
-        first = next((each for each in case.members if each.process.process in occupants), None)
-        waiting = [each.process for each in case.members if _is_pending(server.process, each)]
+        first = next((each for each in case.waiters if each.process.process in occupants), None)
+        waiting = [each.process for each in case.waiters if _is_pending(server.process, each)]
         if read is not None and first is not None and waiting:
             return _mechanism(case, server, first, waiting)
     return None
 
 
-def _mechanism(case: Case, server: Member, first: Member, waiting: list[Process]) -> Mechanism:
+def _mechanism(case: Case, server: Waiter, first: Waiter, waiting: list[Process]) -> Mechanism:
     name, occupant, others = called(server.process), called(first.process), all_called(waiting)
     at = at_line(main_thread(server.process))
     frames = own_frames(server.thread.stack) if server.thread is not None else ()
@@ -92,27 +92,27 @@ def _mechanism(case: Case, server: Member, first: Member, waiting: list[Process]
     )
 
 
-def _reads_accepted(index: Index, member: Member) -> FdLink | None:
+def _reads_accepted(index: Index, waiter: Waiter) -> FdLink | None:
     """The connection that the only thread of a server reads, at a port on which it listens."""
-    wait = member.thread.waits_on if member.thread is not None else None
+    wait = waiter.thread.waits_on if waiter.thread is not None else None
     channels = channels_among(wait.targets) if wait is not None else ()
-    if member.edge.kind not in READS or len(channels) != 1:
+    if waiter.edge.kind not in READS or len(channels) != 1:
         return None
-    if len(own_threads(index, member.process)) != 1:
+    if len(own_threads(index, waiter.process)) != 1:
         return None
-    links = _links(member.process)
+    links = _links(waiter.process)
     read = next((link for link in links if link.inode == channels[0]), None)
     ports = {_port(link.address) for link in links if LISTENS in (link.address or "")}
     local = (read.address or "").partition(" > ")[0] if read is not None else ""
     return read if local and _port(local) in ports else None
 
 
-def _is_pending(server: Process, member: Member) -> bool:
+def _is_pending(server: Process, waiter: Waiter) -> bool:
     """Whether a process waits for data on a connection that a server has not accepted."""
-    wait = member.thread.waits_on if member.thread is not None else None
+    wait = waiter.thread.waits_on if waiter.thread is not None else None
     channels = channels_among(wait.targets) if wait is not None else ()
     listening = {link.inode for link in _links(server) if LISTENS in (link.address or "")}
-    own = {link.inode: link.peer for link in _links(member.process)}
+    own = {link.inode: link.peer for link in _links(waiter.process)}
     return bool(channels) and all(own.get(each) in listening for each in channels)
 
 
@@ -168,7 +168,7 @@ def accepting_in_vain(index: Index) -> Iterator[Accepting]:
 
 def managed(case: Case) -> Mechanism | None:
     """Processes that wait for what no other client of their manager provides."""
-    waiting = [each for each in case.members if each.edge.what in MANAGED]
+    waiting = [each for each in case.waiters if each.edge.what in MANAGED]
     if not waiting:
         return None
     what = waiting[0].edge.what
@@ -176,7 +176,7 @@ def managed(case: Case) -> Mechanism | None:
     gone = ended_ones(case)
     verb = "wait" if len(here) > 1 else "waits"
     missing, advice = _TEXTS[what]
-    others = [each for each in case.members if each.process not in here]
+    others = [each for each in case.waiters if each.process not in here]
     words = "; ".join(f"{called(each.process)} waits for {awaited(case, each)}" for each in others)
     ended = ""
     if gone:
@@ -228,9 +228,9 @@ _TEXTS: Mapping[str, tuple[str, str]] = {
 
 def unset_key(case: Case) -> Mechanism | None:
     """All processes that use a store wait for a key of it."""
-    if not case.members or not all(each.edge.what.startswith(KEY) for each in case.members):
+    if not case.waiters or not all(each.edge.what.startswith(KEY) for each in case.waiters):
         return None
-    what = case.members[0].edge.what
+    what = case.waiters[0].edge.what
     here = waiting_for(case, what)
     gone = ended_ones(case)
     ended = ""

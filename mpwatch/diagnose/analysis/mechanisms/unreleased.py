@@ -11,7 +11,7 @@ from mpwatch.describe.frames import own_frames
 from mpwatch.diagnose.analysis.mechanisms.cases import (
     Case,
     Mechanism,
-    Member,
+    Waiter,
     at_line,
     awaited,
     ended_words,
@@ -26,8 +26,14 @@ from mpwatch.diagnose.analysis.process_queries import (
     label_stem,
 )
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread
-from mpwatch.diagnose.analysis.waits.left_locks import UNHELD, ended_children, is_seen_outside
-from mpwatch.diagnose.analysis.waits.providers import EVENT, lock_holders, semaphore_uses
+from mpwatch.diagnose.analysis.waits.providers import (
+    EVENT,
+    UNHELD,
+    ended_children,
+    is_seen_outside,
+    lock_holders,
+    semaphore_uses,
+)
 from mpwatch.model.ids import SegmentId
 from mpwatch.model.snapshot import Process
 
@@ -39,25 +45,25 @@ Semaphore."""
 
 def unreleased(case: Case) -> Mechanism | None:
     """Why no process releases, sets or notifies what the processes of a cycle wait for."""
-    for member in case.members:
-        segment = _segment(member)
+    for waiter in case.waiters:
+        segment = _segment(waiter)
         if segment is None:
             continue
         here = waiting_for(case, segment)
-        others = [each for each in case.members if each.process not in here]
+        others = [each for each in case.waiters if each.process not in here]
         if any(_segment(each) is not None for each in others):
             return None  # two semaphores: which process has which is not known
         gone = ended_users(case, segment, here)
-        if member.edge.what.startswith(EVENT):
-            return _never_set(case, member, here, others, gone)
-        if member.edge.what.startswith(_UNNAMED):
+        if waiter.edge.what.startswith(EVENT):
+            return _never_set(case, waiter, here, others, gone)
+        if waiter.edge.what.startswith(_UNNAMED):
             return _never_released(case, segment, here, others, gone)
     return None
 
 
 def left(case: Case) -> Mechanism | None:
     """Why no process releases a lock that none of the living ones has."""
-    last = case.members[-1] if case.members else None
+    last = case.waiters[-1] if case.waiters else None
     segment = _segment(last) if last is not None and last.edge.what.endswith(UNHELD) else None
     if segment is None:
         return None
@@ -107,8 +113,8 @@ def _ended_before_words(head: Process, count: int) -> str:
     )
 
 
-def _segment(member: Member) -> SegmentId | None:
-    wait = member.thread.waits_on if member.thread is not None else None
+def _segment(waiter: Waiter) -> SegmentId | None:
+    wait = waiter.thread.waits_on if waiter.thread is not None else None
     return wait.segment if wait is not None and wait.kind == "semaphore" else None
 
 
@@ -141,13 +147,13 @@ def ended_users(case: Case, segment: SegmentId, here: Sequence[Process]) -> list
 
 def _never_set(
     case: Case,
-    member: Member,
+    waiter: Waiter,
     here: Sequence[Process],
-    others: Sequence[Member],
+    others: Sequence[Waiter],
     gone: Sequence[Process],
 ) -> Mechanism:
     """An event or condition for which every process waits, or waits for those."""
-    frames = own_frames(member.thread.stack) if member.thread is not None else ()
+    frames = own_frames(waiter.thread.stack) if waiter.thread is not None else ()
     pair = ("multiprocessing/synchronize.py:wait",) * 2
     is_event = calls(frames, *pair)  # Event.wait calls Condition.wait
     noun, verb = ("event", "sets") if is_event else ("condition", "notifies")
@@ -187,7 +193,7 @@ def _never_released(
     case: Case,
     segment: SegmentId,
     here: Sequence[Process],
-    others: Sequence[Member],
+    others: Sequence[Waiter],
     gone: Sequence[Process],
 ) -> Mechanism:
     """A lock or semaphore that no process that could run has."""
@@ -253,15 +259,15 @@ def _enters_a_block(process: Process) -> bool:
     )
 
 
-def _where_the_others_wait(case: Case, others: Sequence[Member]) -> str:
+def _where_the_others_wait(case: Case, others: Sequence[Waiter]) -> str:
     words = "; ".join(_waits_words(case, each) for each in others[:NAMED])
     return f"{words}. " if words else ""
 
 
-def _waits_words(case: Case, member: Member) -> str:
+def _waits_words(case: Case, waiter: Waiter) -> str:
     """`main (12) waits for the exit of worker 0 (13) at train.py:20 main`."""
-    place = at_line(main_thread(member.process))
-    return f"{called(member.process)} waits for {awaited(case, member)}{place}"
+    place = at_line(main_thread(waiter.process))
+    return f"{called(waiter.process)} waits for {awaited(case, waiter)}{place}"
 
 
 def _ends(gone: Sequence[Process]) -> str:

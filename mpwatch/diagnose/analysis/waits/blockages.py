@@ -302,7 +302,7 @@ def _blockage(
         return None
     waiters = dict.fromkeys(_held_up(index, chain, edges))
     waiters.pop(end.process, None)
-    if not waiters and not _is_stuck_alone(index, end, reason):
+    if not waiters and not _is_stuck_alone(end, reason):
         return None
     watched = [*waiters] if reason in ("computes", "polls", "stopped") else [*waiters, end.process]
     known = [
@@ -446,7 +446,7 @@ def _only_joins(index: Index, waiter: Process, edge: WaitEdge) -> bool:
     return not calls(frames, "util.py:_exit_function")
 
 
-def _is_stuck_alone(index: Index, process: Process, reason: Reason) -> bool:
+def _is_stuck_alone(process: Process, reason: Reason) -> bool:
     """Whether what a process waits for is no work, so that it is stuck also if none waits for it.
 
     A process that sleeps or computes is not; nor is a thread that waits for another one with

@@ -208,9 +208,9 @@ def _cycle(links: Sequence[WaitLink], back_at: ProcessId, name: str) -> WaitChai
     The waits before that link do not belong to the cycle, nor do their times.
     """
     start = next(n for n, link in enumerate(links) if link.process == back_at)
-    members = links[start:]
+    in_cycle = links[start:]
     # One that tries for a lock on a file wakes up for each attempt, and waits all the same.
-    steady = [link for link in members if not link.words.startswith(_TRIES)] or members
+    steady = [link for link in in_cycle if not link.words.startswith(_TRIES)] or in_cycle
     known = [link.since_s for link in steady if link.since_s is not None]
     if len(known) < len(steady):
         words = "A cycle of waits at this moment; a second reading shows whether it lasts."
@@ -251,13 +251,13 @@ def _without_parts(chains: Sequence[_Found]) -> list[_Found]:
     cycles: set[frozenset[ProcessId | None]] = set()
     for found in sorted(chains, key=lambda each: (not each.is_cycle, -len(each.chain.links))):
         chain = found.chain
-        members = frozenset(link.process for link in chain.links)
-        if members in cycles:
+        processes = frozenset(link.process for link in chain.links)
+        if processes in cycles:
             continue
         if chain.links[-1] in last_links and any(_is_tail(chain, other.chain) for other in kept):
             continue
         if chain.verdict == "cycle":
-            cycles.add(members)
+            cycles.add(processes)
         kept.append(found)
         last_links.add(chain.links[-1])
     return kept

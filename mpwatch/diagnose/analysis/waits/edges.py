@@ -52,8 +52,13 @@ from mpwatch.diagnose.analysis.waits.futures import (
     joins_a_pool,
     workers_at_work,
 )
-from mpwatch.diagnose.analysis.waits.left_locks import UNHELD, is_left
-from mpwatch.diagnose.analysis.waits.providers import held_lock, likeliest_first, semaphore_uses
+from mpwatch.diagnose.analysis.waits.providers import (
+    UNHELD,
+    held_lock,
+    is_left,
+    likeliest_first,
+    semaphore_uses,
+)
 from mpwatch.diagnose.analysis.waits.servers import key_wait, managed_wait
 from mpwatch.model.ids import ProcessId, SegmentId
 from mpwatch.model.samples import FILE_LOCK_CALLS, WaitedOn, WaitKind
@@ -473,7 +478,7 @@ def _reads_elsewhere(
 
     It has inherited the other end of `channels`, as forked siblings do: each uses the one end that
     it was made for. The parent of the reader has made the pair and inherited nothing of it. Of
-    pipes nothing follows: whoever waits for an order on one may answer on another.
+    pipes nothing follows: a process that waits for an order on one may answer on another.
     """
     process = around.index.snapshot.get(holder)
     thread = main_thread(process) if process is not None else None

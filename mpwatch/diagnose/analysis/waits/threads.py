@@ -273,11 +273,11 @@ def is_at_exit(thread: Thread) -> bool:
 
 def sentence(process: Process, thread: Thread) -> str:
     """`thread loader_0 waits for an item of a queue at robot.py:20 serve`."""
-    who = "the main thread" if thread.tid == process.pid else f"thread {thread.name}"
+    name = "the main thread" if thread.tid == process.pid else f"thread {thread.name}"
     frame = user_frame(thread.stack)
     where = f" at {frame_words(frame)}" if frame is not None else ""
     what = purpose(thread)
-    return f"{who} waits {what}{where}"
+    return f"{name} waits {what}{where}"
 
 
 Reason: TypeAlias = Literal["lock", "openmp", "library", "pin-thread"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames
-from mpwatch.describe.processes import full_name
+from mpwatch.describe.processes import full_name, names_text
 from mpwatch.diagnose.analysis.distributed.ranks import conclusion
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.pipes import channels_among
@@ -35,8 +35,8 @@ from mpwatch.diagnose.analysis.waits.futures import (
     awaited_inside,
     importing,
 )
-from mpwatch.diagnose.analysis.waits.left_locks import UNHELD
 from mpwatch.diagnose.analysis.waits.providers import (
+    UNHELD,
     HeldLock,
     held_lock,
     thread_words,
@@ -56,6 +56,7 @@ from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import seconds_text
 from mpwatch.model.waits import Verdict, WaitEdge
 
+ENDED_SHOWN = 3
 _SHARED: frozenset[WaitKind] = frozenset(
     ("pipe-read", "pipe-write", "socket-read", "socket-write", "poll", "semaphore")
 )
@@ -132,7 +133,7 @@ def end_at(around: ReadContext, process: Process, edges: Sequence[WaitEdge]) -> 
         return WaitEnd("dead-end", "is a zombie", how)
     lock = held_lock(around.index, process.process)
     if lock is not None:
-        return _end_of_held_lock(around, process, edges, lock)
+        return _end_of_held_lock(process, edges, lock)
     busy = [t for t in process.threads if is_busy(t) and t.name != HOOK_THREAD]
     if busy and (main_thread(process) in busy or not edges):
         return WaitEnd("progress", f"runs{where(process)}", f"{process.label} is working.")
@@ -154,7 +155,7 @@ def end_at(around: ReadContext, process: Process, edges: Sequence[WaitEdge]) -> 
         return _end_of_edge(around, process, edges[0])
     if any(set(edge.providers) - {process.process} for edge in edges):
         return None
-    return _end_of_edge(around, process, _deciding(process, edges))
+    return _end_of_edge(around, process, _deciding(edges))
 
 
 def _blocks_its_loop(process: Process, edge: WaitEdge) -> bool:
@@ -168,7 +169,7 @@ def _blocks_its_loop(process: Process, edge: WaitEdge) -> bool:
 
 
 def _end_of_held_lock(
-    around: ReadContext, process: Process, edges: Sequence[WaitEdge], lock: HeldLock
+    process: Process, edges: Sequence[WaitEdge], lock: HeldLock
 ) -> WaitEnd | None:
     """What the thread does that has the lock; `None` if it waits for another process."""
     holder = lock.holder
@@ -186,7 +187,7 @@ def _end_of_held_lock(
     return WaitEnd("unknown", f"waits for {edge.what}{at} in {by}", how, holder.tid)
 
 
-def _deciding(process: Process, edges: Sequence[WaitEdge]) -> WaitEdge:
+def _deciding(edges: Sequence[WaitEdge]) -> WaitEdge:
     """The wait that everything depends on: where main waits for a queue's feeder, the feeder's."""
     if edges[0].what == QUEUE_FEEDER:
         return next((edge for edge in edges[1:] if edge.kind == "pipe-write"), edges[0])
@@ -258,7 +259,7 @@ def _holds_this_file_lock(
 def _end_of_unused(
     around: ReadContext, process: Process, thread: Thread | None, words: str
 ) -> WaitEnd:
-    """A wait for data that those who hold the other end have only inherited."""
+    """A wait for data: the processes that hold the other end have only inherited it."""
     gone = [
         child
         for child in around.index.snapshot.processes
@@ -273,10 +274,9 @@ def _end_of_unused(
         return WaitEnd("unknown", words, how)
     names = [f"{full_name(child)} ({child.ended.words})" for child in had_it if child.ended]
     is_known = len(names) == 1 or all(_has_had(child, ends) for child in had_it)
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    who = f"{', '.join(names[:3])}{more}"
+    all_names = names_text(names, ENDED_SHOWN)
     have = "has" if len(names) == 1 else "have"
-    exited = f"{who} {have} exited." if is_known else f"These have exited: {who}."
+    exited = f"{all_names} {have} exited." if is_known else f"These have exited: {all_names}."
     return WaitEnd(
         "dead-end",
         words,
@@ -308,9 +308,9 @@ def _alone_conclusion(index: Index, thread: Thread | None, edge: WaitEdge) -> st
     ]
     if not had_it:
         return "No other process has this semaphore, so none can release or set it."
-    more = f" and {len(had_it) - 3} more" if len(had_it) > 3 else ""
     return (
-        f"No living process but this one has the semaphore; {', '.join(had_it[:3])}{more} had it."
+        "No living process but this one has the semaphore; "
+        f"{names_text(had_it, ENDED_SHOWN)} had it."
     )
 
 

@@ -35,7 +35,7 @@ from mpwatch.diagnose.analysis.distributed.ranks import (
 from mpwatch.diagnose.analysis.idle_time import are_stalled, quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import all_called, called, family_head
-from mpwatch.diagnose.analysis.source import guard_on_rank, loop_ends
+from mpwatch.diagnose.analysis.source_code import guard_on_rank, loop_ends
 from mpwatch.diagnose.analysis.stack_patterns import BUFFERS
 from mpwatch.model.collectives import Recorded
 from mpwatch.model.findings import Finding, Severity
@@ -135,23 +135,23 @@ def _distinguished(ranks: Sequence[Process], places: list[str]) -> list[str]:
 
 def _finding(index: Index, groups: Mapping[str, list[Process]], since_s: float) -> Finding:
     """The finding."""
-    members = sorted(groups.items(), key=lambda item: -len(item[1]))
-    odd = members[-1][1][0]
+    by_call = sorted(groups.items(), key=lambda item: -len(item[1]))
+    odd = by_call[-1][1][0]
     evidence = []
-    for name, group in members:
+    for name, group in by_call:
         path = called_from(group[0])
         at = f", called at {path}" if path else ""
         evidence.append(f"{all_called(group)} in {name} for at least {seconds_text(since_s)}{at}")
-    records = [(group, each) for _, group in members if (each := unfinished(group[0])) is not None]
+    records = [(group, each) for _, group in by_call if (each := unfinished(group[0])) is not None]
     evidence += [f"recorded by {all_called(group)}: {each.words}" for group, each in records]
-    guarded = None if BUFFERS in groups else _guarded(index, members)
-    cause, advice = guarded or _explained(index, members, [each for _, each in records])
+    guarded = None if BUFFERS in groups else _guarded(index, by_call)
+    cause, advice = guarded or _explained(index, by_call, [each for _, each in records])
     return Finding(
         rule=RULE,
         severity=Severity.CRITICAL,
         process=odd.process,
         summary="ranks wait for each other in different collectives: "
-        + ", ".join(f"{len(group)} in {name}" for name, group in members),
+        + ", ".join(f"{len(group)} in {name}" for name, group in by_call),
         evidence=tuple(evidence),
         cause=f"{cause} {WAIT_FOR_TIMEOUT}",
         advice=advice,
@@ -165,12 +165,12 @@ _NO_SKIPPED_BACKWARD = (
 
 
 def _explained(
-    index: Index, members: Sequence[tuple[str, list[Process]]], records: Sequence[Recorded]
+    index: Index, by_call: Sequence[tuple[str, list[Process]]], records: Sequence[Recorded]
 ) -> tuple[str, str]:
     """Cause and advice, as far as it is known what differs."""
-    places = dict(members)
+    places = dict(by_call)
     if BACKWARD in places:
-        name, others = next((n, group) for n, group in members if n != BACKWARD)
+        name, others = next((n, group) for n, group in by_call if n != BACKWARD)
         passed = left_function(others[0], places[BACKWARD][0])
         why = (
             f"{all_called(others)} {'has' if len(others) == 1 else 'have'} left "
@@ -187,7 +187,7 @@ def _explained(
             + (_NO_SKIPPED_BACKWARD if passed is None else ""),
         )
     if BUFFERS in places:
-        alone, others = places[BUFFERS], [r for n, group in members if n != BUFFERS for r in group]
+        alone, others = places[BUFFERS], [r for n, group in by_call if n != BUFFERS for r in group]
         return (
             "The forward pass of a model in DistributedDataParallel broadcasts its buffers (the "
             "running statistics of BatchNorm) from rank 0 to all ranks, so all have to call it; "
@@ -197,7 +197,7 @@ def _explained(
             "broadcast out, and each rank then has statistics of its own.",
         )
     if NEW_GROUP in places:
-        missing = [rank for name, group in members if name != NEW_GROUP for rank in group]
+        missing = [rank for name, group in by_call if name != NEW_GROUP for rank in group]
         return (
             f"{NEW_GROUP} waits for all ranks of the default process group, and "
             f"{all_called(missing)} called another collective instead. Most often only the ranks "
@@ -212,20 +212,20 @@ def _explained(
         )
     if len(records) > 1 and len({each.operation for each in records}) == 1:
         return DIFFERENT_SHAPES, SAME_SHAPES
-    why, left = _why_different(members, records), _left_early(index, members)
+    why, left = _why_different(by_call, records), _left_early(index, by_call)
     if left is None:
         return why, COMPARE_CALLS
     return f"{left.cause} {why}", f"{left.advice} {COMPARE_CALLS}"
 
 
-def _guarded(index: Index, members: Sequence[tuple[str, list[Process]]]) -> tuple[str, str] | None:
+def _guarded(index: Index, by_call: Sequence[tuple[str, list[Process]]]) -> tuple[str, str] | None:
     """Cause and advice where the source has a condition on the rank that only some ranks meet."""
-    for name, group in reversed(members):
+    for name, group in reversed(by_call):
         guard = guard_on_rank(index, group[0])
-        others = [rank for other, ranks in members if other != name for rank in ranks]
+        others = [rank for other, ranks in by_call if other != name for rank in ranks]
         if guard is None or any(guard_on_rank(index, rank) == guard for rank in others):
             continue
-        into = next(each for each, _ in members if each != name)
+        into = next(each for each, _ in by_call if each != name)
         return (
             f"Only some ranks call {name}: {guard.words}, and {all_called(group)} "
             f"{'is' if len(group) == 1 else 'are'} past it. {all_called(others)} went on to "
@@ -242,12 +242,12 @@ class _LeftEarly(NamedTuple):
     advice: str
 
 
-def _left_early(index: Index, members: Sequence[tuple[str, list[Process]]]) -> _LeftEarly | None:
+def _left_early(index: Index, by_call: Sequence[tuple[str, list[Process]]]) -> _LeftEarly | None:
     """That some ranks have left the function in which the others still call a collective."""
-    (call, inside), (other, ahead) = members[0], members[-1]
+    (call, inside), (other, ahead) = by_call[0], by_call[-1]
     left = left_function(ahead[0], inside[0])
     if left is None:
-        (call, inside), (other, ahead) = members[-1], members[0]
+        (call, inside), (other, ahead) = by_call[-1], by_call[0]
         left = left_function(ahead[0], inside[0])
     if left is None:
         return None
@@ -288,12 +288,12 @@ def _left_early(index: Index, members: Sequence[tuple[str, list[Process]]]) -> _
 
 
 def _why_different(
-    members: Sequence[tuple[str, list[Process]]], records: Sequence[Recorded]
+    by_call: Sequence[tuple[str, list[Process]]], records: Sequence[Recorded]
 ) -> str:
     """Whether ranks in different collectives have made as many calls as the others before."""
     branch = "a branch depends on the rank or on its data"
     numbers = [each.number for each in records]
-    if len(numbers) < len(members) or any(not each.is_unfinished for each in records):
+    if len(numbers) < len(by_call) or any(not each.is_unfinished for each in records):
         return (
             f"The ranks call different collectives: {branch}, or the ranks have made a different "
             "number of calls before."
@@ -305,7 +305,7 @@ def _why_different(
         )
     counts = ", ".join(
         f"{all_called(group)} {number - 1}"
-        for (_, group), number in zip(members, numbers, strict=True)
+        for (_, group), number in zip(by_call, numbers, strict=True)
     )
     return (
         f"The ranks have made a different number of calls before: {counts}. A loop has run longer "

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words
+from mpwatch.describe.processes import names_text
 from mpwatch.diagnose.analysis.distributed.flight_recorder import recorded
 from mpwatch.diagnose.analysis.distributed.nccl_words import Late, late_ranks, nccl_words
 from mpwatch.diagnose.analysis.distributed.ranks import (
@@ -509,8 +510,7 @@ def _absent_ranks(ranks: Sequence[Process]) -> str:
     absent = [f"{number}" for number in range(total) if number not in numbers]
     if not absent:
         return ""
-    more = f" and {len(absent) - 4} more" if len(absent) > 4 else ""
-    return f"rank{'s' if len(absent) > 1 else ''} {', '.join(absent[:4])}{more} of {total}"
+    return f"rank{'s' if len(absent) > 1 else ''} {names_text(absent, 4)} of {total}"
 
 
 def _not_complete(ranks: Sequence[Process], since_s: float) -> Finding:

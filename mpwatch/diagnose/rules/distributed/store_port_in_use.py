@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import called
+from mpwatch.diagnose.analysis.process_queries import called, called_if_known
 from mpwatch.diagnose.known_errors import evidence_of, tagged
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.host import PortOwner
@@ -22,7 +22,7 @@ def check(index: Index) -> Iterator[Finding]:
     entries = list(tagged(index.snapshot, RULE))
     for entry in entries:
         process = index.snapshot.get(entry.process)
-        who = called(process) if process is not None else "a process of the job"
+        name = called_if_known(process)
         evidence = evidence_of(entry)
         port = _PORT.search("\n".join((entry.words, *evidence)))
         number = None if port is None else int(port[1])
@@ -31,7 +31,7 @@ def check(index: Index) -> Iterator[Finding]:
             rule=RULE,
             severity=Severity.CRITICAL,
             process=entry.process,
-            summary=f"{who} cannot listen on its rendezvous port: {(*owners, _OTHER)[0]}",
+            summary=f"{name} cannot listen on its rendezvous port: {(*owners, _OTHER)[0]}",
             evidence=(*evidence, *owners),
             cause=_cause(index.snapshot, number),
             advice=_advice(index.snapshot, number),

@@ -39,7 +39,7 @@ def check(index: Index) -> Iterator[Finding]:
 
 
 def _head_role(index: Index, process: Process) -> str:
-    """The role of whoever started it."""
+    """The role of the process that started it."""
     head = family_head(index, process)
     return "" if head is None else head.role
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from mpwatch.diagnose.analysis.forecast import Approach, approach
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import called, counted
+from mpwatch.diagnose.analysis.process_queries import called, called_if_known, counted
 from mpwatch.diagnose.known_errors import evidence_of, tagged
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Snapshot
@@ -26,9 +26,9 @@ def check(index: Index) -> Iterator[Finding]:
         )
     for entry in tagged(index.snapshot, RULE):
         process = index.snapshot.get(entry.process)
-        who = "a process of the job" if process is None else called(process)
+        name = called_if_known(process)
         evidence = (*evidence_of(entry), *_numbers(index.snapshot, near))
-        words = f"{who} cannot start a thread or process"
+        words = f"{name} cannot start a thread or process"
         cause = _CAUSE if near is not None else _CAUSE_UNKNOWN
         yield Finding(
             rule=RULE,
@@ -62,7 +62,7 @@ def _numbers(snapshot: Snapshot, near: Approach | None) -> tuple[str, ...]:
         total = sum(p.sample.thread_count or 0 for p in snapshot.living())
         processes = counted(len(snapshot.living()), "process", "processes")
         lines.append(f"this job has {total} threads in {processes}")
-        lines.append("most threads: " + ", ".join(f"{who} {count}" for count, who in most))
+        lines.append("most threads: " + ", ".join(f"{name} {count}" for count, name in most))
     if near is not None:
         lines.append(f"{near.used:.0f} of {near.limit:.0f} pids in use")
         lines += near.trend_words("pids")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from mpwatch.describe.frames import own_frames
 from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import called, counted, loader_owners
+from mpwatch.diagnose.analysis.process_queries import called_if_known, counted, loader_owners
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread
 from mpwatch.diagnose.known_errors import evidence_of, tagged
 from mpwatch.model.findings import Finding, Severity
@@ -59,12 +59,11 @@ def _has_pin_thread(owner: Process) -> bool:
 
 def _finding(process: Process | None, evidence: tuple[str, ...], fix: str) -> Finding:
     """Describe the missing thread."""
-    who = called(process) if process is not None else "a process of the job"
     return Finding(
         rule=RULE,
         severity=Severity.CRITICAL,
         process=process.process if process is not None else None,
-        summary=f"the pin-memory thread of {who} has exited",
+        summary=f"the pin-memory thread of {called_if_known(process)} has exited",
         evidence=evidence,
         cause=(
             "This thread unpickles batches outside its error handling. An error there ends the "

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from mpwatch.describe.frames import frame_words
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import called
+from mpwatch.diagnose.analysis.process_queries import called_if_known
 from mpwatch.diagnose.analysis.stack_patterns import threads_calling, user_frame
 from mpwatch.diagnose.known_errors import evidence_of, tagged
 from mpwatch.model.findings import Finding, Severity
@@ -30,12 +30,12 @@ def check(index: Index) -> Iterator[Finding]:
 
 def _finding(process: Process | None, evidence: tuple[str, ...]) -> Finding:
     """Describe the misleading traceback."""
-    who = called(process) if process is not None else "a process of the job"
+    name = called_if_known(process)
     return Finding(
         rule=RULE,
         severity=Severity.WARNING,
         process=process.process if process is not None else None,
-        summary=f"the traceback of {who} points at an unrelated line: a worker failed",
+        summary=f"the traceback of {name} points at an unrelated line: a worker failed",
         evidence=evidence,
         cause=(
             "torch raises the error for a failed worker from its SIGCHLD handler, so the traceback "

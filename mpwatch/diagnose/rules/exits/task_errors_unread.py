@@ -27,7 +27,7 @@ from mpwatch.diagnose.known_errors import number_of, place_of
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import LogEntry, Process
-from mpwatch.model.source import DroppedResult
+from mpwatch.model.source_code import DroppedResult
 from mpwatch.model.units import seconds_text
 
 RULE = "task-errors-unread"

@@ -81,30 +81,30 @@ def check(index: Index) -> Iterator[Finding]:
             head = family_head(index, process)
             kind = done if _had_done_its_work(index, process, ended) else alike
             kind[None if head is None else head.process, ended.words].append((process, ended))
-    yield from (_of_those_done(index, members) for members in done.values())
+    yield from (_of_those_done(index, exits) for exits in done.values())
     if not alike:
         yield from _of_programs(index)
-    for members in alike.values():
+    for exits in alike.values():
         # The finding names the first exit, which stays the first when more workers exit.
-        members.sort(key=lambda member: _order(index, *member))
-        process, ended = members[0]
+        exits.sort(key=lambda one: _order(index, *one))
+        process, ended = exits[0]
         left = left_before(index, process, ended)
         if left is not None and death_of(left.ended) not in ("normal", "unknown"):
             if left.sure != "possible":
                 continue  # reported for the rank that ended first
             left = None
-        is_doubtful = _may_be_interrupted(index, members)
+        is_doubtful = _may_be_interrupted(index, exits)
         if _may_be_the_first(index, process, ended) or (
             is_doubtful and not _has_settled(index, process, ended)
         ):
             continue
-        found = _finding(index, process, ended, members)
+        found = _finding(index, process, ended, exits)
         if left is not None:
-            found = _left_by(found, left, members)
-        elif (head := _keeps_replacing(index, members)) is not None:
-            found = _in_a_row(index.snapshot, found, head, members)
+            found = _left_by(found, left, exits)
+        elif (head := _keeps_replacing(index, exits)) is not None:
+            found = _in_a_row(index.snapshot, found, head, exits)
         if is_doubtful and _ended_well(index, process):
-            found = replace(found, **_with_a_content_parent(index.snapshot, members))
+            found = replace(found, **_with_a_content_parent(index.snapshot, exits))
         yield found if ended.signal is None else _with_left_lock(index, found)
 
 
@@ -144,11 +144,11 @@ def _had_done_its_work(index: Index, process: Process, ended: Ended) -> bool:
     return death_of(ended) == "failed" and code is not None and code == ended.exit_code
 
 
-def _of_those_done(index: Index, members: list[tuple[Process, Ended]]) -> Finding:
+def _of_those_done(index: Index, exits: list[tuple[Process, Ended]]) -> Finding:
     """The finding about children of one parent that failed after their work."""
-    members.sort(key=lambda member: _order(index, *member))
-    process, ended = members[0]
-    others = [called(other) for other, _ in members[1:]]
+    exits.sort(key=lambda one: _order(index, *one))
+    process, ended = exits[0]
+    others = [called(other) for other, _ in exits[1:]]
     evidence = [f"{called(process)} ended: {ended.words}; no exception had left what it ran"]
     if others:
         evidence.append(f"so did {len(others)} more: {', '.join(others[:4])}")
@@ -250,14 +250,14 @@ def _order(index: Index, process: Process, ended: Ended) -> tuple[bool, float, i
     return is_effect, ended.at_s, process.pid
 
 
-def _left_by(found: Finding, left: Left, members: Sequence[tuple[Process, Ended]]) -> Finding:
+def _left_by(found: Finding, left: Left, exits: Sequence[tuple[Process, Ended]]) -> Finding:
     """The finding about a rank that ended without an error, after which the other ranks failed.
 
     Its exit status may be unknown: `torch.multiprocessing.spawn` collects it within milliseconds.
     """
-    process, ended = members[0]
+    process, ended = exits[0]
     first = called(left.rank)
-    names = all_called(other for other, _ in members)
+    names = all_called(other for other, _ in exits)
     after_s = ended.at_s - left.ended.at_s
     order = "later" if after_s >= 0 else "before its process had ended"
     is_normal = death_of(left.ended) == "normal"
@@ -294,13 +294,13 @@ def _left_by(found: Finding, left: Left, members: Sequence[tuple[Process, Ended]
     )
 
 
-def _may_be_interrupted(index: Index, members: Sequence[tuple[Process, Ended]]) -> bool:
+def _may_be_interrupted(index: Index, exits: Sequence[tuple[Process, Ended]]) -> bool:
     """Whether a ctrl-c may explain the exits: it reaches all processes of a terminal at once.
 
     `multiprocessing` turns KeyboardInterrupt into exit code 1, as any other exception. DataLoader
     workers treat it as a request to exit.
     """
-    first, ended = members[0]
+    first, ended = exits[0]
     head = family_head(index, first)
     siblings = [
         process
@@ -350,7 +350,7 @@ def _ended_well(index: Index, process: Process) -> bool:
 
 
 def _with_a_content_parent(
-    snapshot: Snapshot, members: Sequence[tuple[Process, Ended]]
+    snapshot: Snapshot, exits: Sequence[tuple[Process, Ended]]
 ) -> dict[str, Any]:
     """The fields to replace where the parent exited normally after such children.
 
@@ -359,7 +359,7 @@ def _with_a_content_parent(
     """
     if _was_interrupted(snapshot):
         return {"severity": Severity.INFO, "cause": _INTERRUPTED, "advice": _ADVICE_INTERRUPTED}
-    if any(_raised(snapshot, process) for process, _ in members):
+    if any(_raised(snapshot, process) for process, _ in exits):
         return {}
     return {"severity": Severity.INFO, "cause": _TAKEN_WELL}
 
@@ -445,9 +445,9 @@ def _finding(
     if others:
         evidence.append(f"so did {len(others)} more: {', '.join(others[:4])}")
     evidence += parent_waiting(index, process)
-    who = called(process) if not others else f"{called(process)} and {len(others)} more"
+    names = called(process) if not others else f"{called(process)} and {len(others)} more"
     severity = Severity.CRITICAL if is_certain else Severity.WARNING
-    if all(_is_survived(index, *member) for member in alike):
+    if all(_is_survived(index, *one) for one in alike):
         severity = Severity.INFO
         evidence.append(
             "its launcher has started the ranks again"
@@ -458,7 +458,7 @@ def _finding(
         rule=RULE,
         severity=severity,
         process=process.process,
-        summary=f"{who} ended unexpectedly: {ended.words}",
+        summary=f"{names} ended unexpectedly: {ended.words}",
         evidence=tuple(evidence),
         cause=_cause(index, process, ended)
         if sender is None
@@ -537,29 +537,29 @@ def _lost_a_thread(index: Index, process: Process, ended: Ended) -> bool:
     return len(near) > 1 and near[-1].value < near[0].value
 
 
-def _keeps_replacing(index: Index, members: Sequence[tuple[Process, Ended]]) -> Process | None:
+def _keeps_replacing(index: Index, exits: Sequence[tuple[Process, Ended]]) -> Process | None:
     """The running parent that started most of them after the first exit; `None` if there is none.
 
     The start time of a process that exited before it was read is not known.
     """
-    head = family_head(index, members[0][0])
-    first_wall_s = index.snapshot.wall_s + members[0][1].at_s - index.snapshot.at_s
-    born = [each for p, _ in members if (each := p.sample.born_wall_s) is not None]
+    head = family_head(index, exits[0][0])
+    first_wall_s = index.snapshot.wall_s + exits[0][1].at_s - index.snapshot.at_s
+    born = [each for p, _ in exits if (each := p.sample.born_wall_s) is not None]
     later = [each for each in born if each > first_wall_s]
     is_in_a_row = len(later) >= IN_A_ROW and 2 * len(later) >= len(born)
     return head if head is not None and not head.is_gone and is_in_a_row else None
 
 
 def _in_a_row(
-    snapshot: Snapshot, found: Finding, head: Process, members: Sequence[tuple[Process, Ended]]
+    snapshot: Snapshot, found: Finding, head: Process, exits: Sequence[tuple[Process, Ended]]
 ) -> Finding:
     """The finding about the parent: the oldest exited workers are dropped as more exit."""
-    process, ended = members[-1]
+    process, ended = exits[-1]
     is_pool = any(calls(own_frames(t.stack), "pool.py:_handle_workers") for t in head.threads)
     # Forking all the time, the thread for workers may not be recognised by its stack.
-    is_first_thing = ended.signal is None and _take_no_task(snapshot, head, members)
+    is_first_thing = ended.signal is None and _take_no_task(snapshot, head, exits)
     raised = _raised(snapshot, process)
-    seen = next((words for p, _ in reversed(members) if (words := last_seen(p))), ())
+    seen = next((words for p, _ in reversed(exits) if (words := last_seen(p))), ())
     at = last_seen(head)
     what = "workers that end in their initializer" if is_first_thing else _UNEXPECTED
     return replace(
@@ -569,7 +569,7 @@ def _in_a_row(
         subject=ended.words,
         summary=f"{called(head)} keeps starting {what}: {ended.words}",
         evidence=(
-            f"{len(members)} recent processes ended this way; the last was {called(process)}",
+            f"{len(exits)} recent processes ended this way; the last was {called(process)}",
             *raised,
             *seen,
             *(f"{called(head)} was {words}" for words in at),
@@ -585,14 +585,14 @@ def _in_a_row(
 
 
 def _take_no_task(
-    snapshot: Snapshot, head: Process, members: Sequence[tuple[Process, Ended]]
+    snapshot: Snapshot, head: Process, exits: Sequence[tuple[Process, Ended]]
 ) -> bool:
     """Whether several workers of a Pool have ended while its full pipe for tasks stayed full."""
     for thread in head.threads:
         full = thread.waits_on is not None and thread.waits_on.kind == "pipe-write"
         if full and calls(own_frames(thread.stack), "pool.py:_handle_tasks"):
             since_s = snapshot.at_s - (blocked_for_s(thread) or 0.0)
-            return sum(ended.at_s > since_s for _, ended in members) >= IN_A_ROW
+            return sum(ended.at_s > since_s for _, ended in exits) >= IN_A_ROW
     return False
 
 

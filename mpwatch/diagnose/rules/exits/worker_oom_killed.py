@@ -68,7 +68,7 @@ def _forecast(snapshot: Snapshot, near: Approach) -> Finding:
         evidence=(
             f"{used} of {limit} in use",
             *near.trend_words("memory", "B"),
-            "largest: " + ", ".join(f"{who} {bytes_text(held)}" for held, who in most),
+            "largest: " + ", ".join(f"{name} {bytes_text(held)}" for held, name in most),
         ),
         cause=f"At the limit the kernel's out-of-memory killer ends a process. {_CAUSE}",
         advice=_advice(snapshot),

@@ -178,7 +178,7 @@ def _many(index: Index) -> Iterator[Finding]:
         p.sample.parent_pid for p in index.snapshot.processes if p.sample.state == "Z"
     ).most_common(1)
     parent = next((p for p in index.snapshot.processes if parents and p.pid == parents[0][0]), None)
-    who = "a process" if parent is None else called(parent)
+    name = "a process" if parent is None else called(parent)
     rising = growth(series)
     evidence = [f"{count} zombies now; {MANY} or more for {seconds_text(LASTING_S)}"]
     if rising is not None:
@@ -190,7 +190,7 @@ def _many(index: Index) -> Iterator[Finding]:
         rule=RULE,
         severity=Severity.WARNING if rising is not None or count >= VERY_MANY else Severity.INFO,
         process=None if parent is None else parent.process,
-        summary=f"{who} has not reaped {count} exited child processes",
+        summary=f"{name} has not reaped {count} exited child processes",
         evidence=tuple(evidence),
         cause=(
             "A child that has exited stays as a zombie until its parent reads the exit code, by "

@@ -8,7 +8,12 @@ from dataclasses import dataclass
 from mpwatch.diagnose.analysis.idle_time import STALLED_S, are_stalled, quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.pipes import pipe_ends, pipes_among
-from mpwatch.diagnose.analysis.process_queries import all_called, called, loader_owners
+from mpwatch.diagnose.analysis.process_queries import (
+    all_called,
+    called,
+    called_if_known,
+    loader_owners,
+)
 from mpwatch.diagnose.analysis.stack_patterns import main_shape, main_thread
 from mpwatch.diagnose.known_errors import contains, evidence_of, tagged
 from mpwatch.model.findings import Finding, Severity
@@ -39,7 +44,7 @@ def check(index: Index) -> Iterator[Finding]:
 def _dropped(snapshot: Snapshot, entry: LogEntry) -> Finding:
     """The finding for an item that a feeder thread could not send."""
     process = snapshot.get(entry.process)
-    who = called(process) if process is not None else "a process of the job"
+    name = called_if_known(process)
     is_loader = process is not None and process.role == "loader-worker"
     task = entry.details.get("task")
     what = "an item" if task is None or not is_loader else f"batch {task}"
@@ -47,7 +52,7 @@ def _dropped(snapshot: Snapshot, entry: LogEntry) -> Finding:
         rule=RULE,
         severity=Severity.CRITICAL,
         process=entry.process,
-        summary=f"{who} lost {what}: its feeder thread could not send it",
+        summary=f"{name} lost {what}: its feeder thread could not send it",
         evidence=evidence_of(entry),
         cause=f"{_reason(entry)} {_CAUSE_LOADER if is_loader else _CAUSE_QUEUE}",
         advice=f"{_fix(entry)} {_ADVICE_LOADER if is_loader else _ADVICE_QUEUE}",

@@ -102,9 +102,9 @@ def check(index: Index) -> Iterator[Finding]:
 def _finding(alike: Sequence[ForkedAlone], kind: Kind) -> Finding:
     """The finding for children blocked alike, at the first of them, with the others named."""
     stuck, others = alike[0], [each.process for each in alike[1:]]
-    who, have, were = called(stuck.process), "has", "it was"
+    names, have, were = called(stuck.process), "has", "it was"
     if others:
-        who, have, were = f"{who} and {len(others)} more", "have", "they were"
+        names, have, were = f"{names} and {len(others)} more", "have", "they were"
     had_threads = any(each.parents_threads for each in alike)
     which = f"was locked when {were} forked" if had_threads else "no thread of its own can release"
     waits_for = f"a lock that {which}"
@@ -123,7 +123,7 @@ def _finding(alike: Sequence[ForkedAlone], kind: Kind) -> Finding:
         severity=Severity.CRITICAL,
         process=stuck.process.process,
         tid=stuck.thread.tid,
-        summary=f"{who} {have} waited {seconds_text(shortest)} for {waits_for}",
+        summary=f"{names} {have} waited {seconds_text(shortest)} for {waits_for}",
         evidence=(*stuck.evidence, *so_do),
         cause=cause,
         advice=advice.format_map(_FOR_LOADER if is_loader else _FOR_OTHERS),

@@ -73,10 +73,10 @@ from mpwatch.diagnose.analysis.waits.file_locks import (
     is_database,
 )
 from mpwatch.diagnose.analysis.waits.futures import may_set_a_result
-from mpwatch.diagnose.analysis.waits.left_locks import is_seen_outside
 from mpwatch.diagnose.analysis.waits.providers import (
     HeldLock,
     held_lock,
+    is_seen_outside,
     is_seen_to_hold,
     semaphore_uses,
     thread_words,
@@ -331,8 +331,8 @@ def _waits_for_one_that_is_idle(index: Index) -> Iterator[Finding]:
             process=process.process,
             subject=str(process.pid),
             summary=(
-                f"nothing in this job has moved for {time}: {called(process)} waits for {end.who}, "
-                "which waits for something to do"
+                f"nothing in this job has moved for {time}: {called(process)} waits for "
+                f"{end.name}, which waits for something to do"
             ),
             evidence=(
                 chain.sentence,
@@ -341,7 +341,7 @@ def _waits_for_one_that_is_idle(index: Index) -> Iterator[Finding]:
                 f"no process of the job has made progress for {time}",
             ),
             cause=(
-                f"{end.who} has nothing to do, so what {called(process)} waits for will not come "
+                f"{end.name} has nothing to do, so what {called(process)} waits for will not come "
                 "by itself. Nothing is wrong if both wait for a request from elsewhere; otherwise "
                 f"a request or its answer was lost, or was never sent.{tasks}"
             ),
@@ -408,8 +408,8 @@ def _waits_for_own_threads(index: Index) -> Iterator[Finding]:
 
 _FOR_WORK = ("waits for a client of", "waits for work", "waits for something to do")
 _TASKS = (
-    " Tasks of asyncio that have ended with an exception do not show from outside: whoever waits "
-    "for what they were to send or receive waits for ever."
+    " Tasks of asyncio that have ended with an exception do not show from outside: a process "
+    "that waits for what they were to send or receive waits for ever."
 )
 
 
@@ -741,7 +741,7 @@ def _threads_of_last(index: Index, end: WaitLink) -> Iterator[str]:
     """Where the other threads of an idle process are: one of them may be the one to answer."""
     process = index.snapshot.get(end.process)
     if process is not None:
-        yield from (f"{end.who}: {words}" for words in _other_threads(index, process))
+        yield from (f"{end.name}: {words}" for words in _other_threads(index, process))
 
 
 def _cause(index: Index, blockage: Blockage) -> str:
@@ -806,8 +806,8 @@ def _cause_of_unseen_holder(index: Index, blockage: Blockage) -> str:
             f"the lock while it {_does(blockage)}, or is the one that has to release it."
         )
     return (
-        f"The kernel does not show who holds such a lock. If {end} does not hold it at that "
-        "line, a process that has ended took it and did not release it: a lock of "
+        f"The kernel does not show which process holds such a lock. If {end} does not hold it at "
+        "that line, a process that has ended took it and did not release it: a lock of "
         "multiprocessing stays locked when its holder is killed, and the others wait for ever."
     )
 

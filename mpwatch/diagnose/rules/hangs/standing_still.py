@@ -76,9 +76,10 @@ def _may_be_stalled(index: Index, process: Process) -> bool:
 
 def _leads_into(chain: WaitChain, reported: Sequence[WaitChain]) -> bool:
     """Whether a chain is, or leads into, a cycle that already has a finding."""
-    members = set(chain.links[chain.cycle_at :])
+    in_cycle = set(chain.links[chain.cycle_at :])
     return chain.verdict == "cycle" and any(
-        each.verdict == "cycle" and members == set(each.links[each.cycle_at :]) for each in reported
+        each.verdict == "cycle" and in_cycle == set(each.links[each.cycle_at :])
+        for each in reported
     )
 
 
@@ -130,7 +131,8 @@ def _finding(
     cause = (
         "No process and no thread is left that could end this wait."
         if len(chain.links) == 1
-        else f"The wait chain of {first.who} ends at {last.who}, and no process can end that wait."
+        else f"The wait chain of {first.name} ends at {last.name}, and no process can end that "
+        "wait."
     )
     headline = why.headline if why is not None else ""
     return Finding(
@@ -138,22 +140,22 @@ def _finding(
         severity=Severity.CRITICAL,
         process=first.process,
         tid=first.tid,
-        summary=_summary(first.who, headline) if headline else _blocked(first.who, chain),
+        summary=_summary(first.name, headline) if headline else _blocked(first.name, chain),
         evidence=tuple(evidence),
         cause=cause if why is None else why.cause,
         advice=_ADVICE if why is None else why.advice,
     )
 
 
-def _summary(who: str, headline: str) -> str:
+def _summary(name: str, headline: str) -> str:
     """The summary; an `it` at the start of the headline is the process of the finding."""
     words = headline.removesuffix(".")
-    return f"{who}{words[2:]}" if words.startswith("it ") else words
+    return f"{name}{words[2:]}" if words.startswith("it ") else words
 
 
-def _blocked(who: str, chain: WaitChain) -> str:
+def _blocked(name: str, chain: WaitChain) -> str:
     """The summary where only the end of the chain is known."""
-    return f"{who} is blocked and cannot make progress: {chain.conclusion}"
+    return f"{name} is blocked and cannot make progress: {chain.conclusion}"
 
 
 def _places(index: Index, chain: WaitChain) -> Iterator[str]:
@@ -169,6 +171,6 @@ def _places(index: Index, chain: WaitChain) -> Iterator[str]:
         seen.add(process.process)
         frame = user_frame(thread.stack) if (thread := main_thread(process)) is not None else None
         if frame is not None and frame_words(frame) not in chain.sentence:
-            yield f"{link.who} is at {frame_words(frame)}"
+            yield f"{link.name} is at {frame_words(frame)}"
         for thread in others_that_wait(index, process, link.tid)[:SHOWN_THREADS]:
-            yield f"{link.who}: {sentence(process, thread)}"
+            yield f"{link.name}: {sentence(process, thread)}"

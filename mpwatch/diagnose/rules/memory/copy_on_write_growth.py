@@ -119,7 +119,6 @@ def _finding(snapshot: Snapshot, owner: Process, grown: Sequence[_Grown]) -> Fin
         evidence.append(f"used up in {seconds_text(eta_s)} if it does not level off")
     is_loader = worst.worker.role == "loader-worker"
     noun = "worker" if is_loader else "process"
-    hint = "" if owner.hook.state == "ready" else " Attach the hook to see which attribute."
     return Finding(
         rule=RULE,
         severity=severity,
@@ -145,7 +144,7 @@ def _finding(snapshot: Snapshot, owner: Process, grown: Sequence[_Grown]) -> Fin
         advice=(
             "Store the samples in numpy arrays (fixed width, or bytes and offsets), pyarrow, or "
             "one tensor: few objects, many bytes. Use fewer workers. Spawn does not help: it "
-            f"copies everything at once.{hint if is_loader else ''}"
+            "copies everything at once."
         ),
         eta_s=eta_s,
     )

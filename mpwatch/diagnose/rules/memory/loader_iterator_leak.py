@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from mpwatch.diagnose.analysis.forecast import growth
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.newest import FEEDER
+from mpwatch.diagnose.analysis.newest import FEEDER, iterated_at
 from mpwatch.diagnose.analysis.process_queries import called, counted, generations, loader_owners
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process, Snapshot
@@ -69,6 +69,7 @@ def _finding(
     rise: tuple[float, float] | None,
 ) -> Finding:
     """Describe the iterators."""
+    at = iterated_at(owner)
     feeders = sum(t.name.startswith(FEEDER) for t in owner.sample.threads or ())
     evidence = [f"{len(workers)} living DataLoader workers, started in {sets} sets"]
     if rise is not None:
@@ -85,7 +86,10 @@ def _finding(
         rule=RULE,
         severity=Severity.WARNING,
         process=owner.process,
-        summary=f"{called(owner)} keeps {sets} DataLoader iterators and their workers alive",
+        summary=(
+            f"{called(owner)} keeps {sets} DataLoader iterators and their workers alive"
+            f"{f'; it iterates{at}' if at else ''}"
+        ),
         evidence=tuple(evidence),
         cause=(
             "Every iter(loader) starts a set of workers with their pipes, semaphores and threads. "

@@ -81,8 +81,10 @@ def _finding(index: Index, owner: Process, grown: Sequence[tuple[Process, Growth
         evidence.append(f"{len(grown)} workers together {rate_text(per_s, 'B')}")
     if (lines := own_lines(worker)) is not None:
         evidence.append(f"{called(worker)} when last seen: {lines}")
+    at = ""
     if place is not None:
         evidence.append(f"{place.part:.0%} of their work whose line is known: {place.words}")
+        at = f"; most of their work is at {place.words}" if place.is_main else ""
     if room is not None:
         evidence.append(f"{bytes_text(room.free_bytes)} of {room.what} left")
     return Finding(
@@ -92,7 +94,7 @@ def _finding(index: Index, owner: Process, grown: Sequence[tuple[Process, Growth
         summary=(
             f"{counted(len(grown), 'worker')} of {called(owner)} "
             f"{'grows' if len(grown) == 1 else 'grow'} by {rate_text(per_s, 'B')} and "
-            f"{'frees' if len(grown) == 1 else 'free'} nothing"
+            f"{'frees' if len(grown) == 1 else 'free'} nothing{at}"
         ),
         evidence=tuple(evidence),
         cause=(

@@ -48,7 +48,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     is_manager,
 )
 from mpwatch.diagnose.analysis.shares import is_computing, shares, work_place, working_share
-from mpwatch.diagnose.analysis.source import cache_miss, loop_around
+from mpwatch.diagnose.analysis.source_code import cache_miss, loop_around
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, own_threads
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import rise
@@ -56,7 +56,7 @@ from mpwatch.model.host import NewFiles
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import FdKind, Frame, inode_of
 from mpwatch.model.snapshot import Process, Thread
-from mpwatch.model.source import Statement
+from mpwatch.model.source_code import Statement
 from mpwatch.model.units import bytes_text, count_text, rate_text, seconds_text
 
 RULE = "steady-growth"
@@ -65,8 +65,8 @@ KEPT = (0.4, 1.3)
 SHOWN = 3
 """Processes whose lines are shown."""
 AHEAD_SHARE = 0.65
-"""Who works this part of the time is behind its Pool, the workers of which are idle for less than
-the rest."""
+"""A process that works this part of the time uses results more slowly than its Pool makes them; the
+workers of the Pool are idle for less than the rest."""
 
 NOUNS: Mapping[Resource, str] = {
     "child processes": "child processes",
@@ -160,6 +160,10 @@ def _finding_of_segments(index: Index, found: GrowingSegments) -> Finding:
     holders = Counter(p for segment in newest for p in (*segment.mappers, *segment.holders))
     sites = Counter(segment.call_site for segment in newest if segment.call_site)
     span = seconds_text(growth.span_s)
+    maker = next((full_name_of(p, snapshot) for p, _ in makers.most_common(1)), "")
+    made = (
+        f", most of it made by {maker}" if 2 * max(makers.values(), default=0) > len(newest) else ""
+    )
     evidence = [f"{bytes_text(growth.gained)} more in the last {span}, without a plateau or a fall"]
     for words, counts in (("made by", makers), ("mapped or open in", holders)):
         named = [f"{full_name_of(p, snapshot)} ({n})" for p, n in counts.most_common(3)]
@@ -177,6 +181,7 @@ def _finding_of_segments(index: Index, found: GrowingSegments) -> Finding:
         subject="shared memory",
         summary=(
             f"shared memory of this job grows steadily: {rate_text(growth.per_s, 'B')} for {span}"
+            f"{made}"
         ),
         evidence=tuple(evidence),
         cause=(
@@ -644,7 +649,8 @@ def _kept_messages(index: Index, found: Growing) -> _Explanation | None:
     if receiver is None or not KEPT[0] * read <= growth.gained <= KEPT[1] * read:
         return None
     at = f"at {own_place(receiver)}"
-    who = "its main thread" if receiver.tid == process.pid else f"its thread {receiver.name}"
+    reader = "its main thread" if receiver.tid == process.pid else f"its thread {receiver.name}"
+    capital = f"{reader[0].upper()}{reader[1:]}"
     users = [
         (each, place)
         for each in own
@@ -661,24 +667,24 @@ def _kept_messages(index: Index, found: Growing) -> _Explanation | None:
             *(f"its thread {each.name} is at {place}" for each, place in users[:SHOWN]),
         ),
         (
-            f"{who[0].upper()}{who[1:]} receives items from other processes {at} and hands them on "
+            f"{capital} receives items from other processes {at} and hands them on "
             f"faster than {used} uses them. What lies between the two, a queue.Queue without "
             "maxsize or a list, keeps the rest. A bound of the queue between the processes does "
             "not help, because that is emptied at once."
             if passes
-            else f"{who[0].upper()}{who[1:]} receives items from other processes {at}, and about "
+            else f"{capital} receives items from other processes {at}, and about "
             "as much as it receives is kept: in a list, dict, or buffer that is only ever added "
             "to, or in a queue.Queue without maxsize."
         ),
         (
-            f"Bound what {who} fills {at}, queue.Queue(maxsize=...): it then waits, and the full "
-            "queue between the processes holds back those that send. Or drop old items "
+            f"Bound what {reader} fills {at}, queue.Queue(maxsize=...): it then waits, and the "
+            "full queue between the processes holds back those that send. Or drop old items "
             "(collections.deque(maxlen=...))."
             if passes
             else f"Keep of each item {at} only what is needed later, and bound the rest "
             "(collections.deque(maxlen=...), queue.Queue(maxsize=...))."
         ),
-        f"{called(process)} keeps what {who} receives {at}",
+        f"{called(process)} keeps what {reader} receives {at}",
     )
 
 

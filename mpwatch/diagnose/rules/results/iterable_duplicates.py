@@ -102,13 +102,13 @@ def _finding(snapshot: Snapshot, head_id: ProcessId, path: str, same: list[LogEn
     head = snapshot.get(head_id)
     workers = [w for w in (snapshot.get(entry.process) for entry in same) if w is not None]
     dataset = same[0].details.get("dataset")
-    who = _name(head)
+    name = _name(head)
     where = f"in part {path}" if path else "as a whole"
     return Finding(
         rule=RULE,
         severity=Severity.WARNING,
         process=head_id,
-        summary=f"{len(same)} workers of {who} deliver the same samples of {dataset}",
+        summary=f"{len(same)} workers of {name} deliver the same samples of {dataset}",
         evidence=(
             f"the first two batches of {all_called(workers)} are the same {where}",
             "the hook compared the batches in the workers",

@@ -30,8 +30,8 @@ def check(index: Index) -> Iterator[Finding]:
             continue
         head = family_head(index, worker)
         for path, state in hashes.items():
-            members = same[None if head is None else head.process, f"{path}", f"{state}"]
-            members.setdefault(entry.details.get("worker_id"), worker)
+            workers = same[None if head is None else head.process, f"{path}", f"{state}"]
+            workers.setdefault(entry.details.get("worker_id"), worker)
     for (head_id, path, state), by_number in same.items():
         if len(by_number) > 1:
             yield _finding(head_id, path, state, list(by_number.values()))

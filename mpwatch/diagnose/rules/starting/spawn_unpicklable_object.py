@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import called
+from mpwatch.diagnose.analysis.process_queries import called_if_known
 from mpwatch.diagnose.known_errors import contains, evidence_of, tagged
 from mpwatch.model.findings import Finding, Severity
 
@@ -22,14 +22,13 @@ def check(index: Index) -> Iterator[Finding]:
     """
     for entry in tagged(index.snapshot, RULE):
         process = index.snapshot.get(entry.process)
-        who = called(process) if process is not None else "a process of the job"
         ways = [str(entry.details[name]) for name in _PATH_NAMES if entry.details.get(name)]
         where = f": {ways[0]}" if ways else ""
         yield Finding(
             rule=RULE,
             severity=Severity.CRITICAL,
             process=entry.process,
-            summary=f"{who} cannot pickle an argument of a new process{where}",
+            summary=f"{called_if_known(process)} cannot pickle an argument of a new process{where}",
             evidence=(*evidence_of(entry), *(f"found at {way}" for way in ways[:3])),
             cause=(
                 "Spawn and forkserver pickle the target of a new process and all its arguments"

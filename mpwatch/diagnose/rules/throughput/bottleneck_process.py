@@ -19,6 +19,8 @@ from mpwatch.diagnose.analysis.process_queries import (
 )
 from mpwatch.diagnose.analysis.process_queries import is_manager as is_a_manager
 from mpwatch.diagnose.analysis.shares import (
+    OVER_S,
+    WATCHED_S,
     core_share,
     doing_words,
     imported_until_s,
@@ -37,8 +39,8 @@ from mpwatch.model.snapshot import Process
 from mpwatch.model.units import seconds_text
 
 RULE = "bottleneck-process"
-OVER_S = 20.0
-WATCHED_S = 10.0
+IS_OF_SHARES = True
+SLOWS_DOWN = True
 SAMPLES = 10
 CLIENTS = 2
 WAITING = 1.0

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from mpwatch.diagnose.analysis.forecast import median, slope
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import WORK_ROLES, called, counted
+from mpwatch.diagnose.analysis.process_queries import WORK_ROLES, all_called, called, counted
 from mpwatch.diagnose.analysis.shares import core_share, work_place
 from mpwatch.diagnose.analysis.stack_patterns import HOOK_THREAD
 from mpwatch.model.findings import Finding, Severity
@@ -14,6 +14,7 @@ from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import rate_text
 
 RULE = "cpu-oversubscription"
+IS_OF_SHARES = True
 BUSY_PERCENT = 4.0
 """A thread that gets this much of a core wants more of it."""
 CROWDED_PERCENT = 2.0
@@ -90,7 +91,7 @@ def _finding(
     crowded = [process for process, _ in counts]
     most, most_threads = max(counts, key=lambda each: each[1])
     evidence = [
-        f"{threads} computing threads in {len(crowded)} workers, {cpus} usable cpus",
+        f"{threads} computing threads in {all_called(crowded)}, {cpus} usable cpus",
         f"{runnable:.0f} threads of the machine are runnable at a time",
         f"{called(most)} alone has {most_threads} of them",
     ]
@@ -105,8 +106,10 @@ def _finding(
     if quota_cpus:
         evidence.append(f"the control group's quota is {quota_cpus:g} cpus")
     place = work_place(index, crowded)
+    at = ""
     if place is not None:
-        evidence.append(f"{place.part:.0%} of the workers' work whose line is known: {place.words}")
+        evidence.append(f"{place.part:.0%} of their work whose line is known: {place.words}")
+        at = f", mostly at {place.words}" if place.is_main else ""
     waited = [core_share(index, each) for each in crowded]
     if any(waited):
         evidence.append(
@@ -116,7 +119,10 @@ def _finding(
     return Finding(
         rule=RULE,
         severity=Severity.WARNING,
-        summary=f"{threads} computing threads of {len(crowded)} workers compete for {cpus} cpus",
+        summary=(
+            f"{threads} computing threads of {_counted(crowded)} compete for "
+            f"{counted(cpus, 'cpu')}{at}"
+        ),
         evidence=tuple(evidence),
         cause=_cause(crowded, quota_cpus) if own_limit is None else own_limit,
         advice=(
@@ -125,6 +131,15 @@ def _finding(
             else _advice_of_limit(max(1, cpus // len(crowded)), most)
         ),
     )
+
+
+def _counted(crowded: list[Process]) -> str:
+    """`4 workers`, `2 ranks`, `3 processes`."""
+    roles = {process.role for process in crowded}
+    if roles == {"rank"}:
+        return counted(len(crowded), "rank")
+    is_worker = roles <= {"loader-worker", "pool-worker"}
+    return counted(len(crowded), *(("worker",) if is_worker else ("process", "processes")))
 
 
 def _limit_beyond(index: Index, process: Process, threads: int) -> str | None:
@@ -158,8 +173,8 @@ def _cause(crowded: list[Process], quota_cpus: float | None) -> str:
     starts = (
         f"Loaded libraries that start a thread for every core they see: {', '.join(pools)}."
         if pools
-        else "numpy's BLAS, OpenMP, OpenCV, numexpr and polars start a thread for every core they "
-        "see, in every process."
+        else "The libraries that started them are not known. numpy's BLAS, OpenMP, OpenCV, numexpr "
+        "and polars start a thread for every core they see, in every process."
     )
     quota = " They do not see the quota of the control group." if quota_cpus else ""
     waits = " Threads that meet at a barrier then wait until each of them had a turn on a cpu."

@@ -25,6 +25,7 @@ from mpwatch.model.snapshot import Process
 from mpwatch.model.units import bytes_text
 
 RULE = "disk-waits"
+IS_OF_SHARES = True
 WAIT_SHARE = 0.35
 """Of the time in which the thread did not wait for a free core."""
 FASTER = 1.25
@@ -115,7 +116,7 @@ def _evidence(index: Index, processes: Sequence[Process]) -> Iterator[str]:
         if (words := doing_words(index, each)) is not None:
             yield f"{called(each)}: {words}"
     if len(processes) > SHOWN:
-        yield f"the same of {all_called(processes[SHOWN:])}"
+        yield f"{all_called(processes[SHOWN:])}: each waits for a disk as well"
 
 
 def _lines(process: Process) -> tuple[str, ...]:
@@ -130,7 +131,7 @@ def _paging(history: History, process: Process) -> Iterator[str]:
         yield f"{called(process)} reads {per_s:.0f} pages in each second (major page faults)"
     swapped = process.sample.memory.swap_bytes if process.sample.memory is not None else None
     if swapped:
-        yield f"{bytes_text(swapped)} of its memory are swapped out"
+        yield f"{bytes_text(swapped)} of its memory is swapped out"
 
 
 _CAUSE_SYNC = (

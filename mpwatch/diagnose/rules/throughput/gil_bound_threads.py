@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from mpwatch.describe.frames import frame_words
 from mpwatch.diagnose.analysis.idle_time import mean_cpu_percent
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import called, is_manager
+from mpwatch.diagnose.analysis.process_queries import called, counted, is_manager
 from mpwatch.diagnose.analysis.shares import OBSERVED_S, READINGS
 from mpwatch.diagnose.analysis.stack_patterns import user_frame
 from mpwatch.model.account import Activity
@@ -15,6 +16,7 @@ from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process, Snapshot, Thread
 
 RULE = "gil-bound-threads"
+IS_OF_SHARES = True
 ONE_CORE = (25.0, 125.0)
 """Percent of a core: less is idle, more is parallel. On a busy machine each process gets less."""
 FULL_CORE = 75.0
@@ -31,7 +33,8 @@ def check(index: Index) -> Iterator[Finding]:
 
     With fewer than two usable cpus, sharing a core means nothing. Where other processes use all
     cpus, it means something only if stacks show that Python code runs. The threads of a Manager are
-    not the program's: one serves each client, and `bottleneck-process` tells who asks.
+    not the program's: one serves each client, and `bottleneck-process` names the processes that
+    ask.
     """
     cpus = index.snapshot.host.usable_cpus or 1
     if cpus < 2:
@@ -111,19 +114,26 @@ def _finding(process: Process, threads: list[Thread], mean: float, cpus: int) ->
         f"no more than one core of {cpus}",
         f"{called(process)} used {mean:.0f} % cpu lately",
     ]
-    frames = [frame for t in threads if (frame := user_frame(t.stack)) is not None]
-    evidence += list(dict.fromkeys(f"at {frame_words(frame)}" for frame in frames))[:3]
+    places = Counter(
+        frame_words(frame) for t in threads if (frame := user_frame(t.stack)) is not None
+    )
+    evidence += [f"{counted(n, 'thread')} at {place}" for place, n in places.most_common(3)]
+    place, most = next(iter(places.most_common(1)), ("", 0))
+    at = f", most of them at {place}" if 2 * most > len(threads) else ""
     return Finding(
         rule=RULE,
         severity=Severity.INFO,
         process=process.process,
-        summary=f"{len(threads)} threads of {called(process)} share one core: one runs at a time",
+        summary=(
+            f"{len(threads)} threads of {called(process)} share one core, so that one runs at a "
+            f"time{at}"
+        ),
         evidence=tuple(evidence),
         cause=(
             "Python's global interpreter lock (GIL) lets one thread run Python code at a time. "
             "Code that is mostly Python (unpickling, many small objects, preprocessing) does not "
             "get faster with threads. Large torch operators release the lock and run in parallel."
-            + (" These threads also slow down the one that feeds the GPU." if process.gpus else "")
+            + (" The thread that feeds the GPU needs the same lock." if process.gpus else "")
         ),
         advice=(
             "Use processes instead of threads (each has its own memory, and data between them is "

@@ -41,6 +41,8 @@ from mpwatch.model.snapshot import Loader, Process
 from mpwatch.model.units import seconds_text
 
 RULE = "loader-starvation"
+IS_OF_SHARES = True
+SLOWS_DOWN = True
 WAIT_SHARE = 0.5
 BATCHES = 20
 """The first batches wait for the workers' start."""
@@ -65,8 +67,8 @@ START_SHARE = 0.3
 STARTS = 2
 SHOWN = 2
 """Workers whose time is shown."""
-MAIN_PART = 0.5
-"""A line with this part of the work whose line is known is named."""
+IMPORTING_PART = 0.5
+"""Workers that import for this part of the time whose line is known are still starting."""
 ALL_CPUS = 0.85
 """Part of the usable cpus from which more workers find none free; main needs one as well."""
 
@@ -161,10 +163,10 @@ def _finding(
     behind = [each for each in workers if each not in ahead]
     limit = _limit_of_order(behind, ahead) if ahead else _limit(index, owner, workers, loads)
     place = work_place(index, behind) or _place_now(behind)
-    at = f": they work mostly at {place.words}" if place and place.part >= MAIN_PART else ""
+    at = f": they work mostly at {place.words}" if place and place.is_main else ""
     if limit is not None and limit.provider:
         at = f": they wait mostly for {limit.provider}"
-    is_at_place = place is not None and place.part >= MAIN_PART
+    is_at_place = place is not None and place.is_main
     unpacks = is_at_place and _decompress(workers)
     if limit is not None:
         evidence.append(limit.evidence)
@@ -186,7 +188,7 @@ def _finding(
             ("" if ahead else _TOO_SLOW)
             + (f"{'' if ahead else ' '}{limit.cause}" if limit is not None else "")
             + (_UNPACKS if unpacks else "")
-            + (" The GPU idles meanwhile." if owner.gpus else "")
+            + (" Main gives the GPU no work meanwhile." if owner.gpus else "")
         ),
         advice=_advice(limit, place.words if is_at_place and place else "", unpacks=unpacks),
     )
@@ -281,7 +283,7 @@ def _is_importing(index: Index, worker: Process) -> str:
     seen = account.main.whole().seen
     known = sum(s for each, s in seen.items() if each.place or each.what)
     imports = sum(s for each, s in seen.items() if each.what == IMPORTS)
-    return account.uncounted[0].now.place if imports >= MAIN_PART * known else ""
+    return account.uncounted[0].now.place if imports >= IMPORTING_PART * known else ""
 
 
 def _finding_of_imports(
@@ -295,6 +297,7 @@ def _finding_of_imports(
     of_time = f" {share:.0%} of the time" if share is not None else ""
     verb = "imports" if len(workers) == 1 else "import"
     at = f" at {place}" if place else ""
+    method = workers[0].start_method
     return Finding(
         rule=RULE,
         severity=Severity.INFO,
@@ -306,8 +309,8 @@ def _finding_of_imports(
         ),
         evidence=evidence,
         cause=(
-            "The workers have made no batch yet: each starts a Python of its own, which imports "
-            "torch and the modules of the program again."
+            "The workers have done hardly anything else."
+            f"{f' {_START_OF[method]}' if method in ('spawn', 'forkserver') else ''}"
         ),
         advice=(
             "Start workers once: make the DataLoader before the loop over the epochs, with "

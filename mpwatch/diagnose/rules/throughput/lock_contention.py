@@ -22,6 +22,7 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process
 
 RULE = "lock-contention"
+IS_OF_SHARES = True
 WAITS_SHARE = 0.3
 """A process counts if it waits for the lock this part of its time."""
 SEEN_SHARE = 0.1
@@ -178,7 +179,7 @@ _DATABASE = (
 def _severity(
     index: Index, waits: Sequence[tuple[Process, _Wait]], works: Sequence[float]
 ) -> Severity:
-    """Information where the wait costs little, or where whoever has the lock mostly sleeps.
+    """Information where the wait costs little, or where the holder of the lock mostly sleeps.
 
     A pause that a program makes while it has a lock is most often meant: a limit to a rate.
     """

@@ -10,6 +10,7 @@ from mpwatch.diagnose.analysis.newest import own_lines
 from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.diagnose.analysis.shares import (
     LOSS_READINGS,
+    LOSS_SHOWN_SHARE,
     Loss,
     Speedup,
     losses,
@@ -21,6 +22,7 @@ from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.units import bytes_text
 
 RULE = "many-small-tensors"
+IS_OF_SHARES = True
 LOST_SHARE = 0.3
 """Of the time of one thread."""
 FASTER = 1.25
@@ -29,7 +31,6 @@ SMALL_BYTES = 64 << 10
 copied."""
 SEGMENTS = 64
 SHOWN = 3
-SHOWN_SHARE = 0.05
 
 
 def check(index: Index) -> Iterator[Finding]:
@@ -40,7 +41,7 @@ def check(index: Index) -> Iterator[Finding]:
     sizes = tuple(_sizes(index))
     faster = speedup_without(index, _is_sharing)
     if sizes and faster.sure >= FASTER:
-        yield _finding([each for each in found if each.share >= SHOWN_SHARE], sizes, faster)
+        yield _finding([each for each in found if each.share >= LOSS_SHOWN_SHARE], sizes, faster)
 
 
 def _is_sharing(activity: Activity) -> bool:

@@ -9,7 +9,14 @@ from typing import NamedTuple
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.newest import own_lines
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called
-from mpwatch.diagnose.analysis.shares import core_share, shares, times_faster, work_place
+from mpwatch.diagnose.analysis.shares import (
+    OVER_S,
+    WATCHED_S,
+    core_share,
+    shares,
+    times_faster,
+    work_place,
+)
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History, ProcessMetric, first_at, rise
 from mpwatch.model.ids import ProcessId
@@ -17,8 +24,7 @@ from mpwatch.model.snapshot import Process
 from mpwatch.model.units import bytes_text
 
 RULE = "page-fault-cost"
-OVER_S = 20.0
-WATCHED_S = 10.0
+IS_OF_SHARES = True
 POINTS = 6
 KERNEL_SHARE = 0.5
 """Of the cpu time of the process."""
@@ -29,7 +35,6 @@ FAULT_MIN_S, FAULT_MAX_S = 0.15e-6, 15e-6
 """Kernel time for one fault on a page of 4 KiB: 0.25 us to map and clear it on an idle machine, ten
 times as much in a virtual one. More time than this for each fault is of something else."""
 FAULTS_PER_S = 5_000
-PLACE_PART = 0.5
 CORE_SHARE = 0.2
 SHOWN = 2
 
@@ -94,7 +99,7 @@ def _finding(index: Index, found: Sequence[tuple[float, Process, _Use]]) -> Find
     lost, process, _ = found[0]
     processes = [each for _, each, _ in found]
     place = work_place(index, processes)
-    at = f" at {place.words}" if place is not None and place.part >= PLACE_PART else ""
+    at = f" at {place.words}" if place is not None and place.is_main else ""
     lines = None if at else own_lines(process)
     return Finding(
         rule=RULE,
@@ -108,7 +113,7 @@ def _finding(index: Index, found: Sequence[tuple[float, Process, _Use]]) -> Find
         evidence=(
             *(_words(each, use) for _, each, use in found[:SHOWN]),
             *(_core_words(index, process)),
-            *((f"the same of {all_called(processes[SHOWN:])}",) if processes[SHOWN:] else ()),
+            *_more_words(found[SHOWN:]),
             *(
                 (f"{place.part:.0%} of the work whose line is known: {place.words}",)
                 if place
@@ -130,6 +135,14 @@ def _finding(index: Index, found: Sequence[tuple[float, Process, _Use]]) -> Find
             "GiB, let it keep freed blocks; the process then stays larger."
         ),
     )
+
+
+def _more_words(found: Sequence[tuple[float, Process, _Use]]) -> Iterator[str]:
+    """The least share of the processes that are not shown one by one."""
+    if found:
+        least = min(lost for lost, _, _ in found)
+        names = all_called(process for _, process, _ in found)
+        yield f"{names}: at least {least:.0%} of the time as well"
 
 
 def _words(process: Process, use: _Use) -> str:

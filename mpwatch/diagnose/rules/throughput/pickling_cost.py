@@ -9,6 +9,8 @@ from mpwatch.diagnose.analysis.newest import own_lines
 from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.diagnose.analysis.shares import (
     LOSS_READINGS,
+    LOSS_SHOWN_SHARE,
+    OVER_S,
     Loss,
     Speedup,
     losses,
@@ -23,14 +25,13 @@ from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import bytes_text
 
 RULE = "pickling-cost"
+IS_OF_SHARES = True
 LOST_SHARE = 0.4
 """Of the time of one thread."""
 FASTER = 1.4
 """A job that would not become this many times as fast has its time elsewhere."""
 SURE_SHARE, SURE_FASTER, SURE_READINGS = 0.6, 2.0, 40
 SHOWN = 4
-SHOWN_SHARE = 0.05
-OVER_S = 20.0
 LATEST_S = 8.0
 """A count of bytes that is older does not show what a process transfers now."""
 LARGE_BYTES = 1 << 20
@@ -47,7 +48,7 @@ def check(index: Index) -> Iterator[Finding]:
         return
     faster = speedup_without(index, _is_transfer)
     if faster.sure >= FASTER:
-        yield _finding(index, [each for each in found if each.share >= SHOWN_SHARE], faster)
+        yield _finding(index, [each for each in found if each.share >= LOSS_SHOWN_SHARE], faster)
 
 
 def _is_transfer(activity: Activity) -> bool:

@@ -35,6 +35,8 @@ from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process
 
 RULE = "pipeline-bottleneck"
+IS_OF_SHARES = True
+SLOWS_DOWN = True
 WORKS_SHARE = 0.8
 WAITS_SHARE = 0.7
 FEEDS_SHARE = 0.9

@@ -28,7 +28,7 @@ from mpwatch.diagnose.analysis.shares import (
     work_place,
     working_share,
 )
-from mpwatch.diagnose.analysis.source import endless_loop
+from mpwatch.diagnose.analysis.source_code import endless_loop
 from mpwatch.diagnose.analysis.stack_patterns import main_thread, user_frame
 from mpwatch.diagnose.analysis.waits.blockages import USUAL_FACTOR, usual_pause_s
 from mpwatch.model.findings import Finding, Severity
@@ -37,6 +37,7 @@ from mpwatch.model.snapshot import Loader, Process
 from mpwatch.model.units import seconds_text
 
 RULE = "straggler-worker"
+IS_OF_SHARES = True
 FACTOR = 3.0
 WORTH_S = 0.02
 FETCHES = 10
@@ -298,14 +299,17 @@ def _by_times(
     if slow < max(WORTH_S, FACTOR * others) or not (parked or waits):
         return
     evidence = [
-        f"{called(slowest)} takes {seconds_text(slow)} a batch, the others {seconds_text(others)}"
+        f"{called(slowest)} takes {seconds_text(slow)} a batch{_mostly(index, slowest)}, the "
+        f"others {seconds_text(others)}"
     ]
     if parked:
         evidence.append(f"{parked} finished batches wait behind it")
     if loader is not None and loader.wait_share is not None:
         evidence.append(f"main waited {loader.wait_share:.0%} of the last minute")
     behind = f"; {parked} finished batches wait behind it" if parked else ""
-    yield _in_loop(index, owner, slowest) or _finding(slowest, f"{evidence[0]}{behind}", evidence)
+    yield _in_loop(index, owner, slowest) or _finding(
+        index, slowest, f"{evidence[0]}{behind}", evidence
+    )
 
 
 def _by_samples(index: Index, owner: Process, workers: Sequence[Process]) -> Iterator[Finding]:
@@ -327,14 +331,17 @@ def _by_samples(index: Index, owner: Process, workers: Sequence[Process]) -> Ite
     if len(busy) != 1:
         return
     others = counted(len(idle), "other worker")
-    words = f"main and {others} wait for {called(busy[0])}, the only busy worker"
+    words = (
+        f"main and {others} wait for {called(busy[0])}, the only busy worker"
+        f"{_mostly(index, busy[0])}"
+    )
     at_work = 1 - (wait_share(busy[0], history) or 0.0)
     evidence = [
         f"{called(busy[0])} was busy in {at_work:.0%} of the samples",
         f"main was waiting for a batch in {main:.0%}, the other workers for work in "
         f"{'all' if min(idle) >= 1 else f'{min(idle):.0%} or more'}",
     ]
-    yield _in_loop(index, owner, busy[0]) or _finding(busy[0], words, evidence)
+    yield _in_loop(index, owner, busy[0]) or _finding(index, busy[0], words, evidence)
 
 
 def _in_loop(index: Index, owner: Process, worker: Process) -> Finding | None:
@@ -378,11 +385,19 @@ def _in_loop(index: Index, owner: Process, worker: Process) -> Finding | None:
     )
 
 
-def _finding(worker: Process, summary: str, evidence: list[str]) -> Finding:
+def _mostly(index: Index, worker: Process) -> str:
+    """The line of most of its work: `, mostly at data.py:31 decode`; empty if there is none."""
+    place = work_place(index, [worker])
+    return f", mostly at {place.words}" if place and place.is_main else ""
+
+
+def _finding(index: Index, worker: Process, summary: str, evidence: list[str]) -> Finding:
     """Describe the slow worker."""
     thread = main_thread(worker)
     frame = user_frame(thread.stack) if thread is not None else None
     at = () if frame is None else (f"it is at {frame_words(frame)}",)
+    place = work_place(index, [worker])
+    line = place.words if place is not None else frame_words(frame) if frame is not None else ""
     return Finding(
         rule=RULE,
         severity=Severity.WARNING,
@@ -395,8 +410,9 @@ def _finding(worker: Process, summary: str, evidence: list[str]) -> Finding:
             "wait too. More workers do not help."
         ),
         advice=(
-            "Make its samples as cheap as those of the others: look at the line above, and split "
-            "shards evenly. From torch 2.6 on, DataLoader(in_order=False) returns batches as they "
-            "finish; their order is then not reproducible."
+            "Make its samples as cheap as those of the others"
+            f"{f': look at {line}, and split' if line else ', and split'} shards evenly. From "
+            "torch 2.6 on, DataLoader(in_order=False) returns batches as they finish; their order "
+            "is then not reproducible."
         ),
     )

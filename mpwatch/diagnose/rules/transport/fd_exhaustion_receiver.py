@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from mpwatch.diagnose.analysis.forecast import Approach, approach
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import called
+from mpwatch.diagnose.analysis.process_queries import called, called_if_known
 from mpwatch.diagnose.analysis.resources import (
     creators_in_words,
     fd_limit,
@@ -62,7 +62,7 @@ def _is_receiver(process: Process, held: int, used: int) -> bool:
 def _failed(snapshot: Snapshot, entry: LogEntry) -> Finding:
     """The finding for a receiver that had no descriptor left for a tensor."""
     process = snapshot.get(entry.process)
-    who = called(process) if process is not None else "a process of the job"
+    name = called_if_known(process)
     evidence = list(evidence_of(entry))
     used, limit = (None, None) if process is None else (fds_used(process), fd_limit(process))
     if process is not None and used is not None and limit:
@@ -73,7 +73,7 @@ def _failed(snapshot: Snapshot, entry: LogEntry) -> Finding:
         rule=RULE,
         severity=Severity.CRITICAL,
         process=entry.process,
-        summary=f"{who} could not receive a tensor: its descriptor table was full",
+        summary=f"{name} could not receive a tensor: its descriptor table was full",
         evidence=tuple(evidence),
         cause=_CAUSE,
         advice=_ADVICE,

@@ -94,11 +94,11 @@ def _count(left: Sequence[Segment | SegmentUse]) -> str:
     return f"{len(left)} segment{'' if len(left) == 1 else 's'}"
 
 
-def _evidence(left: Sequence[Segment | SegmentUse], who: str) -> tuple[str, ...]:
+def _evidence(left: Sequence[Segment | SegmentUse], maker: str) -> tuple[str, ...]:
     """The processes that made the segments, and one example."""
     makers = sorted({segment.creator_pid for segment in left if segment.creator_pid is not None})
     return (
-        f"made by pid {', '.join(map(str, makers[:6]))} ({who})",
+        f"made by pid {', '.join(map(str, makers[:6]))} ({maker})",
         f"no process of this job maps them, for example {left[0].path}",
     )
 

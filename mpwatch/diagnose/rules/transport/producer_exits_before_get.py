@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from mpwatch.diagnose.analysis.exits import TOGETHER_S, death_of
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import called, family_head
+from mpwatch.diagnose.analysis.process_queries import called, called_if_known, family_head
 from mpwatch.diagnose.analysis.stack_patterns import main_shape
 from mpwatch.diagnose.known_errors import contains, evidence_of, tagged
 from mpwatch.model.findings import Finding, Severity
@@ -126,7 +126,6 @@ def _is_shutdown(index: Index, entry: LogEntry) -> bool:
 def _not_received(snapshot: Snapshot, entry: LogEntry) -> Finding:
     """The finding for a receiver whose sender has exited."""
     process = snapshot.get(entry.process)
-    who = called(process) if process is not None else "a process of the job"
     address = entry.details.get("address")
     evidence = evidence_of(entry)
     if isinstance(address, str):
@@ -135,7 +134,10 @@ def _not_received(snapshot: Snapshot, entry: LogEntry) -> Finding:
         rule=RULE,
         severity=Severity.CRITICAL,
         process=entry.process,
-        summary=f"{who} cannot receive a tensor: the process that sent it has exited",
+        summary=(
+            f"{called_if_known(process)} cannot receive a tensor: the process that sent it has "
+            "exited"
+        ),
         evidence=evidence,
         cause=f"{_CAUSE} {_how_it_ended(entry)}",
         advice=_ADVICE,

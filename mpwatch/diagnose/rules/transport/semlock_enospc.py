@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from mpwatch.describe.frames import own_frames
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import WORK_ROLES, called
+from mpwatch.diagnose.analysis.process_queries import WORK_ROLES, called, called_if_known
 from mpwatch.diagnose.analysis.stack_patterns import calls
 from mpwatch.diagnose.known_errors import contains, evidence_of, tagged
 from mpwatch.model.findings import Finding, Severity
@@ -107,7 +107,7 @@ def _room(snapshot: Snapshot) -> tuple[str, ...]:
 def _failed(snapshot: Snapshot, entry: LogEntry) -> Finding:
     """The finding for a reported error, by the reason that the error names."""
     process = snapshot.get(entry.process)
-    who = called(process) if process is not None else "a process of the job"
+    name = called_if_known(process)
     if contains(entry, "Permission denied"):
         failure = _FORBIDDEN
     elif contains(entry, "Read-only file system"):
@@ -116,7 +116,7 @@ def _failed(snapshot: Snapshot, entry: LogEntry) -> Finding:
         failure = _FULL
         if snapshot.host.shm is not None and not _is_exhausted(snapshot):
             failure = _WAS_FULL
-    summary = f"{who} cannot create a lock or queue: {failure.reason}"
+    summary = f"{name} cannot create a lock or queue: {failure.reason}"
     return _finding(entry.process, summary, (*evidence_of(entry), *_room(snapshot)), failure)
 
 

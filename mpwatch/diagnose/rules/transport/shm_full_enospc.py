@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from mpwatch.diagnose.analysis.forecast import AT_LIMIT, NEAR_LIMIT, Approach, approach, slope
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import called, counted
+from mpwatch.diagnose.analysis.process_queries import called, called_if_known, counted
 from mpwatch.diagnose.analysis.resources import segment_bytes, sparse_bytes, used_bytes
 from mpwatch.diagnose.known_errors import evidence_of, tagged
 from mpwatch.model.findings import Finding, Severity
@@ -57,14 +57,14 @@ def check(index: Index) -> Iterator[Finding]:
 def _failed(snapshot: Snapshot, entry: LogEntry) -> Finding:
     """The finding for an error that the job itself reported."""
     process, shm = snapshot.get(entry.process), snapshot.host.shm
-    who = called(process) if process is not None else "a process of the job"
+    name = called_if_known(process)
     room = () if shm is None else (f"{_room_words(shm)} when last read",)
     lost = _CAUSE_LOST if entry.kind == "lost-item" else ""
     return Finding(
         rule=RULE,
         severity=Severity.CRITICAL,
         subject="bytes",
-        summary=f"{who} could not share a tensor: /dev/shm had no room for it",
+        summary=f"{name} could not share a tensor: /dev/shm had no room for it",
         evidence=(*evidence_of(entry), *room),
         cause=_cause(snapshot) + lost,
         advice=_advice(snapshot),
@@ -197,7 +197,7 @@ def _owners(snapshot: Snapshot, room: _Room) -> Iterator[str]:
         by_maker[maker.label if maker is not None else unknown].append(segment)
     most = sorted(by_maker.items(), key=lambda item: -segment_bytes(item[1]))[:3]
     if most:
-        yield "made by " + ", ".join(f"{who}: {bytes_text(segment_bytes(s))}" for who, s in most)
+        yield "made by " + ", ".join(f"{name}: {bytes_text(segment_bytes(s))}" for name, s in most)
 
 
 def _has_loader(snapshot: Snapshot) -> bool:

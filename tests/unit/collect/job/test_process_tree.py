@@ -12,8 +12,8 @@ from tests.unit.collect.conftest import FakeProc
 HELPER = ("python", "-c", "from multiprocessing.resource_tracker import main;main(5)")
 
 
-def pids(members: ProcessTree) -> list[int]:
-    return [member.stat.pid for member in members.update()]
+def pids(tree: ProcessTree) -> list[int]:
+    return [each.stat.pid for each in tree.update()]
 
 
 def test_parents_come_before_children_and_siblings_by_start_time(proc: FakeProc) -> None:
@@ -23,10 +23,10 @@ def test_parents_come_before_children_and_siblings_by_start_time(proc: FakeProc)
     proc.process(13, parent=12)
     proc.process(99)
 
-    members = ProcessTree(ProcessId(10, 10), str(proc)).update()
+    found = ProcessTree(ProcessId(10, 10), str(proc)).update()
 
-    assert [member.stat.pid for member in members] == [10, 12, 13, 11]
-    assert [member.parent for member in members] == [None, (10, 10), (12, 12), (10, 10)]
+    assert [each.stat.pid for each in found] == [10, 12, 13, 11]
+    assert [each.parent for each in found] == [None, (10, 10), (12, 12), (10, 10)]
 
 
 def test_a_child_started_by_another_thread_is_found(proc: FakeProc) -> None:
@@ -42,96 +42,96 @@ def test_an_orphan_stays_in_the_tree_with_its_old_parent(proc: FakeProc) -> None
     proc.process(10)
     proc.process(11, parent=10)
     proc.process(12, parent=11)
-    members = ProcessTree(ProcessId(10, 10), str(proc))
-    members.update()
+    tree = ProcessTree(ProcessId(10, 10), str(proc))
+    tree.update()
 
     proc.end(11)
     proc.write("12/stat", proc.stat(12, 1, start=12))
-    found = members.update()
+    found = tree.update()
 
-    assert [(member.stat.pid, member.parent) for member in found] == [(10, None), (12, (11, 11))]
+    assert [(each.stat.pid, each.parent) for each in found] == [(10, None), (12, (11, 11))]
     assert found[1].stat.parent_pid == 1
 
 
 def test_descendants_outlive_their_root(proc: FakeProc) -> None:
     proc.process(10)
     proc.process(11, parent=10)
-    members = ProcessTree(ProcessId(10, 10), str(proc))
-    members.update()
+    tree = ProcessTree(ProcessId(10, 10), str(proc))
+    tree.update()
 
     proc.end(10)
-    assert pids(members) == [11]
+    assert pids(tree) == [11]
     proc.end(11)
-    assert pids(members) == []
+    assert pids(tree) == []
 
 
 def test_a_reused_number_is_another_process(proc: FakeProc) -> None:
     proc.process(10)
     proc.process(11, parent=10)
-    members = ProcessTree(ProcessId(10, 10), str(proc))
-    members.update()
+    tree = ProcessTree(ProcessId(10, 10), str(proc))
+    tree.update()
 
     proc.end(11)
     proc.process(11, parent=1, start=5000)
 
-    assert pids(members) == [10]
+    assert pids(tree) == [10]
 
 
 def test_children_are_not_searched_while_the_machine_starts_no_process(proc: FakeProc) -> None:
     proc.process(10)
-    members = ProcessTree(ProcessId(10, 10), str(proc))
-    members.update()
+    tree = ProcessTree(ProcessId(10, 10), str(proc))
+    tree.update()
     proc.process(11, parent=10)
     proc.write("loadavg", "0 0 0 1/2 10\n")
 
-    assert pids(members) == [10]
+    assert pids(tree) == [10]
     proc.write("loadavg", "0 0 0 1/2 11\n")
-    assert pids(members) == [10, 11]
+    assert pids(tree) == [10, 11]
 
 
 def test_each_new_child_is_reported_once(proc: FakeProc) -> None:
     proc.process(10)
-    members = ProcessTree(ProcessId(10, 10), str(proc))
-    members.update()
+    tree = ProcessTree(ProcessId(10, 10), str(proc))
+    tree.update()
     proc.process(11, parent=10)
 
-    assert members.started() == [(11, 11)]
-    assert members.started() == []
-    assert pids(members) == [10, 11]
+    assert tree.started() == [(11, 11)]
+    assert tree.started() == []
+    assert pids(tree) == [10, 11]
 
 
 def test_a_new_thread_of_a_sibling_is_no_child(proc: FakeProc) -> None:
     proc.process(10)
-    members = ProcessTree(ProcessId(10, 10), str(proc))
-    members.update()
+    tree = ProcessTree(ProcessId(10, 10), str(proc))
+    tree.update()
     proc.process(11, parent=10)
     status = (proc.root / "11/status").read_text().replace("Tgid:\t11", "Tgid:\t9")
     proc.write("11/status", status)
 
-    assert members.started() == []
+    assert tree.started() == []
 
 
 def test_a_child_of_another_process_with_a_reused_pid_is_not_in_the_job(proc: FakeProc) -> None:
     proc.process(10)
     proc.process(11, parent=10)
-    members = ProcessTree(ProcessId(10, 10), str(proc))
-    members.update()
+    tree = ProcessTree(ProcessId(10, 10), str(proc))
+    tree.update()
     proc.end(11)
     proc.process(11, parent=1, start=99)
     proc.process(12, parent=11)
 
-    assert members.started() == []
+    assert tree.started() == []
 
 
 @pytest.mark.parametrize("last", [11 + NEW_PIDS_LIMIT, 5], ids=["far ahead", "wrapped around"])
 def test_a_child_is_found_after_any_last_pid(proc: FakeProc, last: int) -> None:
     proc.process(10)
-    members = ProcessTree(ProcessId(10, 10), str(proc))
-    members.update()
+    tree = ProcessTree(ProcessId(10, 10), str(proc))
+    tree.update()
     proc.process(11, parent=10)
     proc.write("loadavg", f"0 0 0 1/2 {last}\n")
 
-    assert members.started() == [(11, 11)]
+    assert tree.started() == [(11, 11)]
 
 
 def test_without_children_files_the_whole_machine_is_searched(proc: FakeProc) -> None:
@@ -149,9 +149,9 @@ def test_a_detached_helper_of_the_same_group_belongs_to_the_job(proc: FakeProc) 
     proc.process(10)
     proc.process(20, parent=1, cmdline=HELPER)
 
-    members = ProcessTree(ProcessId(10, 10), str(proc)).update()
+    found = ProcessTree(ProcessId(10, 10), str(proc)).update()
 
-    assert [(member.stat.pid, member.parent) for member in members] == [(10, None), (20, None)]
+    assert [(each.stat.pid, each.parent) for each in found] == [(10, None), (20, None)]
 
 
 def test_a_detached_fork_belongs_to_the_job_but_a_second_job_beside_the_root_does_not(
@@ -194,14 +194,14 @@ def test_detached_processes_are_searched_at_intervals(proc: FakeProc) -> None:
     clock = Clock(0.0)
     proc.process(1, parent=0, name="init", cmdline=("init",), group=1)
     proc.process(10)
-    members = ProcessTree(ProcessId(10, 10), str(proc), clock)
-    members.update()
+    tree = ProcessTree(ProcessId(10, 10), str(proc), clock)
+    tree.update()
     proc.process(20, parent=1, cmdline=HELPER)
 
     clock.now_s = SCAN_INTERVAL_S - 1
-    assert pids(members) == [10]
+    assert pids(tree) == [10]
     clock.now_s = SCAN_INTERVAL_S
-    assert pids(members) == [10, 20]
+    assert pids(tree) == [10, 20]
 
 
 def test_an_observer_below_the_root_is_no_part_of_the_job(proc: FakeProc) -> None:

@@ -78,11 +78,11 @@ def test_new_processes_outside_the_job_are_read_once_each(
     proc.process(10)
     for pid in range(11, 75):
         proc.process(pid, parent=10)
-    members = ProcessTree(ProcessId(10, 10), str(proc))
-    members.update()
+    tree = ProcessTree(ProcessId(10, 10), str(proc))
+    tree.update()
     for pid in range(200, 210):
         proc.process(pid, parent=1)
-    members.started()
+    tree.started()
     for pid in range(210, 220):
         proc.process(pid, parent=1)
     opened: list[str] = []
@@ -94,7 +94,7 @@ def test_new_processes_outside_the_job_are_read_once_each(
 
     monkeypatch.setattr(os, "open", note)
 
-    assert members.started() == []
+    assert tree.started() == []
     assert len(opened) == 11  # `loadavg`, and one `stat` for each process outside the job
 
 

@@ -10,10 +10,12 @@ from mpwatch.diagnose.rules.throughput import (
     cpu_oversubscription,
     gil_bound_threads,
 )
+from mpwatch.model.account import Activity
 from mpwatch.model.history import History
 from mpwatch.model.ids import Role
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot
+from tests.builders.accounts import with_shares
 from tests.builders.snapshots import (
     MAIN,
     NOW_S,
@@ -60,6 +62,19 @@ def test_pools_of_threads_in_every_worker_are_named() -> None:
     assert "OMP_NUM_THREADS=4" in finding.evidence
     assert "the control group's quota is 2 cpus" in finding.evidence
     assert any("interrupted +250/s" in each for each in finding.evidence)
+    assert finding.cause.startswith("The libraries that started them are not known.")
+
+
+def test_the_line_at_which_the_crowded_threads_compute_is_in_the_title() -> None:
+    ranks = [crowd(number, role="rank") for number in (200, 201)]
+    computes = {Activity("computing", place="data.py:12 render"): 1.0}
+    job = with_shares(snapshot_of(main(), *ranks, usable_cpus=2), p200=computes, p201=computes)
+
+    finding = only(cpu_oversubscription.check, job, RUNNABLE)
+
+    assert finding.summary == (
+        "8 computing threads of 2 ranks compete for 2 cpus, mostly at data.py:12 render"
+    )
 
 
 def test_more_threads_than_cores_in_one_process_were_asked_for_by_the_program() -> None:
@@ -220,8 +235,11 @@ def test_threads_that_take_turns_on_one_core_are_information() -> None:
 
     finding = only(gil_bound_threads.check, job, cpu(main=100))
 
-    assert "4 threads of main (100) share one core" in finding.summary
-    assert "at train.py:9 tokenize" in finding.evidence
+    assert finding.summary == (
+        "4 threads of main (100) share one core, so that one runs at a time, most of them at "
+        "train.py:9 tokenize"
+    )
+    assert "4 threads at train.py:9 tokenize" in finding.evidence
 
 
 def test_the_threads_of_a_manager_that_serve_its_clients_are_not_the_programs() -> None:

@@ -14,7 +14,7 @@ from mpwatch.model.findings import Severity
 from mpwatch.model.ids import SegmentId
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot
-from mpwatch.model.source import SourceLine, Statement
+from mpwatch.model.source_code import SourceLine, Statement
 from tests.builders.snapshots import (
     MAIN,
     exited,

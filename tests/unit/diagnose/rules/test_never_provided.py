@@ -17,7 +17,7 @@ from mpwatch.model.history import History, Point
 from mpwatch.model.ids import SegmentId, SegmentUse
 from mpwatch.model.samples import FdLink, ThreadSample, WaitedOn
 from mpwatch.model.snapshot import Process, Segment, Snapshot, Thread
-from mpwatch.model.source import SourceLine, Statement
+from mpwatch.model.source_code import SourceLine, Statement
 from tests.builders.snapshots import (
     MAIN,
     NOW_S,

@@ -12,7 +12,7 @@ from mpwatch.diagnose.rules.distributed import collective_mismatch, rank_stuck_i
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Process
-from mpwatch.model.source import SourceLine, Statement
+from mpwatch.model.source_code import SourceLine, Statement
 from tests.builders.accounts import IN_A_CONDITION, IN_ALL_REDUCE, with_shares
 from tests.builders.snapshots import (
     MAIN,

@@ -21,7 +21,7 @@ from mpwatch.model.host import FilesKey, NewFiles
 from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.samples import FdLink, Frame, ThreadSample, WaitedOn
 from mpwatch.model.snapshot import FileLine, Process, Snapshot, WorkerLoad
-from mpwatch.model.source import SourceLine, Statement
+from mpwatch.model.source_code import SourceLine, Statement
 from tests.builders.accounts import COMPUTES, IS_AHEAD, SLEEPS, answers_from, with_shares
 from tests.builders.snapshots import (
     MAIN,
@@ -898,7 +898,10 @@ def test_shared_memory_that_is_kept_is_reported_with_makers_holders_and_line() -
     finding = only(check, seen, past)
 
     assert finding.process == pid(MAIN)
-    assert finding.summary == "shared memory of this job grows steadily: +2.0M/s for 60 s"
+    assert finding.summary == (
+        "shared memory of this job grows steadily: +2.0M/s for 60 s, most of it made by "
+        "loader-worker 200 (200)"
+    )
     assert finding.evidence[1:4] == (
         "the 120 newest segments are made by loader-worker 200 (200) (120)",
         "the 120 newest segments are mapped or open in main (100) (120)",

@@ -11,7 +11,7 @@ from mpwatch.model.findings import Severity
 from mpwatch.model.history import History
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import LogEntry, Process, Snapshot
-from mpwatch.model.source import DroppedResult, Statement
+from mpwatch.model.source_code import DroppedResult, Statement
 from tests.builders.accounts import COMPUTES, with_shares
 from tests.builders.snapshots import (
     MAIN,

@@ -17,7 +17,7 @@ from mpwatch.model.history import History, Point, ProcessMetric
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import FdLink, ThreadSample, WaitedOn
 from mpwatch.model.snapshot import Loader, Process, Snapshot, WorkerLoad
-from mpwatch.model.source import SourceLine, Statement
+from mpwatch.model.source_code import SourceLine, Statement
 from tests.builders.accounts import COMPUTES, answers_from, with_shares
 from tests.builders.snapshots import (
     FETCHING_WORKER,
@@ -307,6 +307,7 @@ def test_the_line_of_a_module_is_no_line_of_each_item() -> None:
     finding = only(loader_starvation.check, job, waits(main=0.9, w200=0.1, w201=0))
 
     assert finding.summary.endswith("its 2 workers still import modules at main.py:5 <module>")
+    assert "Python of its own" not in finding.cause
     assert "each item" not in finding.advice
     assert "more workers" not in (finding.cause + finding.advice).lower()
 
@@ -509,6 +510,19 @@ def test_without_the_hook_the_only_one_that_works_is_named() -> None:
 
     assert finding.process == pid(201)
     assert "the only busy worker" in finding.summary
+    assert "look at" not in finding.advice
+
+
+def test_the_line_of_the_slow_worker_is_in_the_title() -> None:
+    job = with_shares(
+        snapshot_of(main(), process(200), process(201)),
+        p201={Activity("computing", place="data.py:31 decode"): 1.0},
+    )
+
+    finding = only(straggler_worker.check, job, waits(main=0.9, w200=1, w201=0.1))
+
+    assert finding.summary.endswith("the only busy worker, mostly at data.py:31 decode")
+    assert "look at data.py:31 decode, and split" in finding.advice
 
 
 @pytest.mark.parametrize(("loop", "is_endless"), [("while True:", True), ("while files:", False)])

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from mpwatch.diagnose.analysis.distributed.flight_recorder import MISMATCH, STUCK
-from mpwatch.model.findings import Severity
+from mpwatch.model.findings import JobFinding, Severity
 from mpwatch.model.units import numbers_text
 from mpwatch.nodes.across.collectives import STRAGGLER
-from mpwatch.nodes.across.finding import JobFinding
 from mpwatch.nodes.across.judge import NODES_DIFFER as DIFFER
 from mpwatch.nodes.across.judge import NOT_ANSWERING, JobJudge, job_findings
 from mpwatch.nodes.head.node import NodeState, NodeView

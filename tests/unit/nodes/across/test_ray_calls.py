@@ -5,9 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from mpwatch.nodes.across.finding import JobFinding
-from mpwatch.nodes.across.judge import job_findings
-from mpwatch.nodes.across.ray_calls import RULE as RAY_STUCK
+from mpwatch.model.findings import JobFinding
+from mpwatch.nodes.across.judge import RAY_STUCK, job_findings
 from mpwatch.nodes.head.node import NodeView
 from mpwatch.nodes.wire.summary import (
     IN_RAY_GET,

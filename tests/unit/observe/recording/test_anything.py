@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from mpwatch.model.events import HookNote, Input
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import TreeSample
-from mpwatch.model.source import SourceRead
+from mpwatch.model.source_code import SourceRead
 from mpwatch.observe.recording.file import RecordingWriter
 from mpwatch.observe.sources.replay import replay_course
 from mpwatch.report.html import report_html

@@ -26,7 +26,7 @@ from mpwatch.model.samples import (
     ThreadSample,
     TreeSample,
 )
-from mpwatch.model.source import SourceRead
+from mpwatch.model.source_code import SourceRead
 from mpwatch.observe.recording.codec import KINDS
 from mpwatch.observe.recording.file import Recording
 

@@ -23,7 +23,7 @@ from mpwatch.model.events import (
 from mpwatch.model.history import Point
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended, StacksTaken, ThreadSample, TreeSample
-from mpwatch.model.source import SourceRead
+from mpwatch.model.source_code import SourceRead
 from mpwatch.observe.state.fold import Fold
 from tests.builders.samples import MAIN, WORKER_0, sample, tree
 from tests.builders.strategies import INPUTS

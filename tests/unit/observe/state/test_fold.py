@@ -8,7 +8,7 @@ from mpwatch.hook import wire
 from mpwatch.model.events import HookGauges, HookHello, HookNote, HookStatus, Input
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended, Frame, StackSample, StacksTaken, ThreadSample
-from mpwatch.model.source import LINES_LIMIT, DroppedResult, SourceLine, SourceRead, Statement
+from mpwatch.model.source_code import LINES_LIMIT, DroppedResult, SourceLine, SourceRead, Statement
 from mpwatch.observe.state.fold import ENDED_KEPT, Fold, NothingObserved
 from tests.builders.samples import (
     MAIN,

@@ -12,7 +12,7 @@ from mpwatch.diagnose.analysis.stack_patterns import main_thread
 from mpwatch.model.findings import Finding
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process
-from mpwatch.model.source import SourceLine, Statement
+from mpwatch.model.source_code import SourceLine, Statement
 
 QUOTES = 3
 """Lines quoted in one finding."""
