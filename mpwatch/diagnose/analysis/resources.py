@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from mpwatch.diagnose.analysis.forecast import Approach, approach
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.known_errors import number_of
-from mpwatch.model.history import History, Point, Series
+from mpwatch.model.history import Point, Series
 from mpwatch.model.host import RoomSample
 from mpwatch.model.ids import ProcessId, SegmentUse
 from mpwatch.model.snapshot import Process, Segment, Snapshot
@@ -36,6 +38,48 @@ def torch_fds(process: Process) -> int | None:
     if uses is None:
         return None
     return sum(len(use.fds) for use in uses if use.kind in ("torch", "torch-named"))
+
+
+class TorchFds(NamedTuple):
+    """A process that comes near its limit of descriptors, most of them on torch segments."""
+
+    process: Process
+    held: int
+    """Descriptors on torch segments."""
+    near: Approach
+
+
+def torch_fds_near_limit(index: Index, *, are_received: bool) -> Iterator[TorchFds]:
+    """The living processes that tensors bring near their limit of descriptors.
+
+    Args:
+        index: The snapshot and its history.
+        are_received: Whether of tensors that other processes have made, or of their own.
+    """
+    for process in index.snapshot.living():
+        held, used, limit = torch_fds(process), fds_used(process), fd_limit(process)
+        if not held or used is None or not limit or held < 0.5 * used:
+            continue
+        if _are_received(process, held) is not are_received:
+            continue
+        series = index.history.of(process.process, "torch_fds")
+        near = approach(used, limit, series, series_limit=limit - (used - held))
+        if near is not None:
+            yield TorchFds(process, held, near)
+
+
+def _are_received(process: Process, held: int) -> bool:
+    """Whether most of these descriptors are of tensors that other processes have made.
+
+    A tensor in transit holds a descriptor and no mapping in its sender.
+    """
+    if foreign_segments(process) >= 0.5 * held:
+        return True  # mappings are read less often than descriptors: new ones may be missing there
+    mapped = torch_maps(process)
+    if mapped is not None and mapped < 0.7 * held:
+        return False
+    foreign = foreign_share(process)
+    return foreign is None or foreign >= 0.5
 
 
 def torch_maps(process: Process) -> int | None:
@@ -134,11 +178,6 @@ def burden_words(index: Index, process: Process) -> Iterator[str]:
             count = entry.details.get("storages")
             yield f"{count} storages are in {path} of the {kind} handed over"
             return
-
-
-def torch_fd_series(process: Process, history: History) -> Series:
-    """Descriptors on torch segments over time; empty if never read."""
-    return history.of(process.process, "torch_fds")
 
 
 def used_bytes(room: RoomSample) -> int:

@@ -6,7 +6,7 @@ Ray then ends its actors: they are not detached.
 
 On the control socket, this process writes lines of JSON: `{"nodes": [...]}` or `{"problem": ...}`.
 It reads lines `{"open": NODE_ID}`, each with three descriptors: what is to be given to the agent of
-that node, where its output goes, and where a complaint goes.
+that node, where its output goes, and where its errors go.
 
 Where mpwatch is not installed on the nodes, it sends an archive of compiled modules, so that a node
 need not compile 250 of them for each agent, with the extension module of msgspec and py-spy. So it
@@ -217,7 +217,7 @@ async def _requests(channel: socket.socket) -> Any:
 
 async def carry(cluster: _Cluster, node: str, descriptors: tuple[int, ...]) -> None:
     """Carry the bytes of one agent until it ends, or the head closes its input."""
-    given, output, complaint = descriptors
+    given, output, errors = descriptors
     told = ""
     try:
         told = await asyncio.wait_for(cluster.begin(node), BEGIN_S)
@@ -232,7 +232,7 @@ async def carry(cluster: _Cluster, node: str, descriptors: tuple[int, ...]) -> N
             cluster.forget(node)
     finally:
         with contextlib.suppress(OSError):
-            os.write(complaint, told.encode("utf-8", "replace")[:LINE_BYTES])
+            os.write(errors, told.encode("utf-8", "replace")[:LINE_BYTES])
         for descriptor in descriptors:
             os.close(descriptor)
 

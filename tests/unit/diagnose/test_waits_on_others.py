@@ -308,7 +308,7 @@ def test_a_process_with_a_rank_in_its_environment_is_a_rank() -> None:
 
 
 def test_a_rank_that_has_joined_is_not_waited_for() -> None:
-    """It may go on without the others, and waits for them later: that is no circle."""
+    """It may go on without the others, and waits for them later: that is no cycle."""
     found = sentences(joiner(0, JOINS), joiner(1, f"{C10D}:broadcast"))
 
     assert "init_process_group. unknown: " in found["rank 1"]

@@ -70,7 +70,7 @@ def _mechanism(case: Case, server: Waiter, first: Waiter, waiting: list[Process]
             f"end{' (HTTP keep-alive leaves it open between requests)' if is_http else ''}. "
             f"{occupant} sends nothing there: it waits for {awaited(case, first)}. Meanwhile "
             f"{name} accepts no other connection: that of {others} is established by the kernel, "
-            "and nobody reads its request."
+            "and no thread reads its request."
         ),
         advice=(
             "Serve each connection in a thread of its own"

@@ -193,7 +193,7 @@ def _explained(
             "running statistics of BatchNorm) from rank 0 to all ranks, so all have to call it; "
             f"{all_called(alone)} called the model, and {all_called(others)} did not.",
             "What only one rank computes (a validation, a sample) has to use model.module, which "
-            "communicates with nobody; or let all ranks do it. broadcast_buffers=False leaves the "
+            "communicates with no rank; or let all ranks do it. broadcast_buffers=False leaves the "
             "broadcast out, and each rank then has statistics of its own.",
         )
     if NEW_GROUP in places:
@@ -232,7 +232,7 @@ def _guarded(index: Index, by_call: Sequence[tuple[str, list[Process]]]) -> tupl
             f"{into}.",
             f"Call {name} on all ranks: move it out of what depends on the rank, so that only what "
             f"one rank is to do alone (writing a file, logging) is under `{guard.statement.text}`. "
-            f"Or, if nobody needs {name} there, remove it.",
+            f"Or, if {name} is not needed there, remove it.",
         )
     return None
 

@@ -384,7 +384,7 @@ def _full_output(rank: Process, index: Index) -> _Whereabouts | None:
         f"{name} is blocked writing to its {stream}{at}: that is a full pipe, {whose}.",
         "Read the output of the ranks as long as they run (a thread for each, or communicate()), "
         "or let them write to files (stdout=open(...)), or inherit the launcher's output: a pipe "
-        "holds 64 KiB, and what is written after that waits until somebody reads. Fewer log lines "
+        "holds 64 KiB, and what is written after that waits until it is read. Fewer log lines "
         "only delay it.",
     )
 

@@ -4,18 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mpwatch.diagnose.analysis.forecast import AT_LIMIT, Approach, approach
+from mpwatch.diagnose.analysis.forecast import AT_LIMIT, Approach
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called
-from mpwatch.diagnose.analysis.resources import (
-    fd_limit,
-    fds_used,
-    foreign_segments,
-    foreign_share,
-    torch_fd_series,
-    torch_fds,
-    torch_maps,
-)
+from mpwatch.diagnose.analysis.resources import torch_fds_near_limit, torch_maps
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process
 from mpwatch.model.units import rate_text
@@ -32,26 +24,8 @@ def check(index: Index) -> Iterator[Finding]:
     A tensor in transit holds a descriptor and no mapping in its sender, so tensors in transit are
     descriptors minus mappings. With a bounded queue the count settles.
     """
-    for process in index.snapshot.living():
-        held, used, limit = torch_fds(process), fds_used(process), fd_limit(process)
-        if not held or used is None or not limit or not _is_sender(process, held, used):
-            continue
-        near = approach(
-            used, limit, torch_fd_series(process, index.history), series_limit=limit - (used - held)
-        )
-        if near is not None:
-            yield _finding(process, held, near)
-
-
-def _is_sender(process: Process, held: int, used: int) -> bool:
-    """Whether most descriptors are torch segments that this process made."""
-    if held < 0.5 * used or foreign_segments(process) >= 0.5 * held:
-        return False  # mappings are read less often than descriptors: new ones may be missing there
-    mapped = torch_maps(process)
-    if mapped is not None and mapped < 0.7 * held:
-        return True
-    foreign = foreign_share(process)
-    return foreign is not None and foreign < 0.5
+    for process, held, near in torch_fds_near_limit(index, are_received=False):
+        yield _finding(process, held, near)
 
 
 def _finding(process: Process, held: int, near: Approach) -> Finding:

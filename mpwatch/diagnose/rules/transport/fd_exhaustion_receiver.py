@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mpwatch.diagnose.analysis.forecast import Approach, approach
+from mpwatch.diagnose.analysis.forecast import Approach
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called, called_if_known
 from mpwatch.diagnose.analysis.resources import (
     creators_in_words,
     fd_limit,
     fds_used,
-    foreign_segments,
-    foreign_share,
-    torch_fd_series,
     torch_fds,
+    torch_fds_near_limit,
     torch_maps,
 )
 from mpwatch.diagnose.known_errors import evidence_of, tagged
@@ -32,31 +30,11 @@ def check(index: Index) -> Iterator[Finding]:
     tensor in transit has no mapping in its sender. A count that settles is normal.
     """
     failed = {entry.process: entry for entry in tagged(index.snapshot, RULE)}
-    for process in index.snapshot.living():
-        held, used, limit = torch_fds(process), fds_used(process), fd_limit(process)
-        if not held or used is None or not limit or not _is_receiver(process, held, used):
-            continue
-        near = approach(
-            used, limit, torch_fd_series(process, index.history), series_limit=limit - (used - held)
-        )
-        if near is not None:
-            error = evidence_of(failed.pop(process.process)) if process.process in failed else ()
-            yield _finding(index.snapshot, process, held, near, error)
+    for process, held, near in torch_fds_near_limit(index, are_received=True):
+        error = evidence_of(failed.pop(process.process)) if process.process in failed else ()
+        yield _finding(index.snapshot, process, held, near, error)
     for entry in failed.values():
         yield _failed(index.snapshot, entry)
-
-
-def _is_receiver(process: Process, held: int, used: int) -> bool:
-    """Whether most descriptors are mapped torch segments made by other processes."""
-    mapped = torch_maps(process)
-    if held < 0.5 * used:
-        return False
-    if foreign_segments(process) >= 0.5 * held:
-        return True  # mappings are read less often than descriptors: new ones may be missing there
-    if mapped is not None and mapped < 0.7 * held:
-        return False
-    foreign = foreign_share(process)
-    return foreign is None or foreign >= 0.5
 
 
 def _failed(snapshot: Snapshot, entry: LogEntry) -> Finding:

@@ -288,7 +288,7 @@ def test_workers_older_than_the_pin_thread_or_spawned_are_no_risk() -> None:
 KILLED = process(400, "spawned", ended=exited(400, signal=9))
 
 
-def circle(still_s: float = STILL) -> Snapshot:
+def cycle(still_s: float = STILL) -> Snapshot:
     work = WaitedOn("poll", "poll", ("pipe:[600]",), timeout_s=5.0)
     worker = process(
         200,
@@ -303,7 +303,7 @@ def circle(still_s: float = STILL) -> Snapshot:
 
 
 def test_a_lasting_cycle_is_named_with_its_chain() -> None:
-    finding = only(standing_still.check, circle())
+    finding = only(standing_still.check, cycle())
 
     assert finding.evidence[0] == (
         "main waits for a batch on pipe 500 <- loader-worker 200 waits for work on pipe 600"
@@ -313,8 +313,8 @@ def test_a_lasting_cycle_is_named_with_its_chain() -> None:
 def test_a_cycle_that_is_new_or_makes_progress_is_quiet() -> None:
     worked = history({(200, "cpu_percent"): line(50.0)})
 
-    assert found(standing_still.check, circle(still_s=5.0)) == []
-    assert found(standing_still.check, circle(still_s=1.0), worked) == []
+    assert found(standing_still.check, cycle(still_s=5.0)) == []
+    assert found(standing_still.check, cycle(still_s=1.0), worked) == []
     assert found(standing_still.check, snapshot_of(main(threads=[thread(MAIN, state="R")]))) == []
 
 
