@@ -25,7 +25,7 @@ from mpwatch.model.sanitize import MESSAGE_LIMIT, clean
 from mpwatch.model.snapshot import LogEntry, Process, Segment, Snapshot
 from mpwatch.observe.recording.codec import CANNOT_ENCODE
 
-VERSION = 1
+VERSION = 2
 """Version of these bytes and of the messages that ask for them; rises when an older head or agent
 would misunderstand them."""
 PART_BYTES = 1 << 16
