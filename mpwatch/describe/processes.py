@@ -248,3 +248,10 @@ _OTHER_SIGNAL = SignalMeaning(
     "Find out who sends it (strace -f -e trace=none -e signal=all -p PID shows the sender), and "
     "install a handler or ignore it.",
 )
+
+
+def can_have_hook(process: Process) -> bool:
+    """Whether the process can have a hook; torch's helper processes are excluded."""
+    if process.role in ("resource-tracker", "shm-manager", "forkserver", "compile-worker"):
+        return False
+    return process.sample.is_python or process.hook.state != "absent"

@@ -26,6 +26,7 @@ from mpwatch.describe.findings import (
 )
 from mpwatch.describe.frames import own_frames, place_words
 from mpwatch.describe.processes import (
+    can_have_hook,
     full_name,
     full_name_of,
     joined_names,
@@ -185,10 +186,11 @@ def _title(snapshot: Snapshot, style: TextStyle) -> list[str]:
 def _hooks(snapshot: Snapshot) -> str:
     """In how many processes the hook is ready, or was before they ended."""
     living = snapshot.living()
-    states = Counter(process.hook.state for process in living)
+    able = [process for process in living if can_have_hook(process)]
+    states = Counter(process.hook.state for process in able)
     known = [("ready in", states["ready"]), ("pending in", states["pending"])]
     if parts := [f"{words} {count}" for words, count in known if count]:
-        return f"hook {', '.join(parts)} of {len(living)}"
+        return f"hook {', '.join(parts)} of {len(able)}"
     reported = sum(process.hook.events > 0 for process in snapshot.processes)
     if reported and not living:
         return f"hook was attached in {reported} of {len(snapshot.processes)}"

@@ -221,6 +221,9 @@ class JobActions(StackActions):
             self.push_screen(ProcessActionsScreen(self.view_state, process, self.process_actions))
 
 
+NO_SUBJECT = "There is no process without the hook that could use it."
+
+
 class HookActions(JobActions):
     """Injecting the hook: the question on the top line, its answers, and repeating it."""
 
@@ -272,7 +275,10 @@ class HookActions(JobActions):
                     f"The hook cannot be injected: {first.process.pid}: {first.reason}."
                 )
             else:
-                self.show_message("There is no process without the hook that could use it.")
+                self.show_message(NO_SUBJECT)
+        view = self.view_state.view
+        if view is not None:
+            self.consider_asking(view.snapshot)  # the job may have ended while the plan was made
         self.redraw()
 
     def action_ask_hook(self) -> None:
@@ -284,6 +290,8 @@ class HookActions(JobActions):
             if node and view is not None:
                 why = f"Nothing is injected on other nodes: {view.attach_advice}."
             self.show_message(why, failed=True)
+        elif view is not None and not question.has_subject(view.snapshot):
+            self.show_message(NO_SUBJECT)
         elif view is not None and not question.is_shown:
             question.ask()
             self.consider_asking(view.snapshot)

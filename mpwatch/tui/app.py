@@ -50,9 +50,10 @@ class DashboardApp(ReplayActions):
 
     def on_snapshot_arrived(self, message: SnapshotArrived) -> None:
         """Show the newest snapshot on the active screen."""
-        if self.view_state.arrived(message.snapshot):
+        is_shown = self.view_state.arrived(message.snapshot)
+        self.consider_asking(message.snapshot)  # first: it may take the question off the top line
+        if is_shown:
             self.redraw()
-        self.consider_asking(message.snapshot)
 
     def on_process_requested(self, message: ProcessRequested) -> None:
         """Open the screen of a process."""

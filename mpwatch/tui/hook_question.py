@@ -76,12 +76,20 @@ class HookQuestion:
         if not self.asks or self._is_planning:
             return False
         processes = _candidates(snapshot)
+        if not processes:
+            self.plan = None  # the processes that it was about have ended, or have a hook
+            self._shown_s = None
+            return False
         is_stale = self.plan is None or processes != self._planned_for
-        if not processes or not is_stale or self._clock() - self._planned_s < REPLAN_S:
+        if not is_stale or self._clock() - self._planned_s < REPLAN_S:
             return False
         self._is_planning = True
         self._planned_for = processes
         return True
+
+    def has_subject(self, snapshot: Snapshot) -> bool:
+        """Whether there is a process that the question could be about."""
+        return bool(_candidates(snapshot))
 
     def make(self, snapshot: Snapshot) -> InjectionPlan:
         """Make a plan; called on another thread."""
@@ -104,10 +112,18 @@ def _candidates(snapshot: Snapshot) -> frozenset[ProcessId]:
     )
 
 
-_KEYS: Line = line(
-    ("y", "accent"), " yes, ", ("n", "accent"), " no, ", ("d", "accent"), " what it does"
+_YES: Line = line(("y", "accent"), " or ", ("enter", "accent"), " yes, ")
+_KEYS: Line = line(*_YES, ("n", "accent"), " no, ", ("d", "accent"), " what it does")
+_SHORT_KEYS: Line = line(
+    ("y", "accent"),
+    "/",
+    ("enter", "accent"),
+    " yes ",
+    ("n", "accent"),
+    " no ",
+    ("d", "accent"),
+    " more",
 )
-_SHORT_KEYS: Line = line(("y", "accent"), "es ", ("n", "accent"), "o ", ("d", "accent"), "etails")
 
 
 def question_line(plan: InjectionPlan, width: int) -> Line:
@@ -119,9 +135,10 @@ def question_line(plan: InjectionPlan, width: int) -> Line:
         " ",
     )
     for left_out in _left_out(plan):
-        whole = (*asked, *cell(left_out), *_KEYS)
-        if width_of(whole) < width:
-            return whole
+        for keys in (_KEYS, _SHORT_KEYS):
+            whole = (*asked, *cell(left_out), *keys)
+            if width_of(whole) < width:
+                return whole
     return cut((*asked, *_SHORT_KEYS), width)
 
 

@@ -178,9 +178,9 @@ def status_lines(
 def _finding_lines(view: SnapshotView, width: int) -> tuple[Line, ...]:
     """The findings, or the exit status of the job, or the line for a healthy job."""
     over = over_lines(view.snapshot)
-    found = findings.finding_lines(view.snapshot, MOST_FINDINGS)[:MOST_FINDINGS]
+    found = findings.finding_lines(view.snapshot, MOST_FINDINGS, width)[:MOST_FINDINGS]
     rows = [findings.finding_line_row(finding_line, view) for finding_line in found]
-    hidden = len(unresolved(view.snapshot)) - sum(not b.is_advice for b in found)
+    hidden = len(unresolved(view.snapshot)) - sum(not (b.is_advice or b.number) for b in found)
     lines = [*over, *(_row_line(findings.FINDING_LINE_COLUMNS, row, width) for row in rows)]
     if hidden > 0:
         lines.append(cell(f"  and {hidden} more findings", "dim"))

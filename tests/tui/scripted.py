@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from mpwatch.model.account import Account
 from mpwatch.model.samples import Ended, GpuProcessSample, GpuSample
 from mpwatch.model.snapshot import GpuUse, Hook, Loader, OwnCost, SharedCache, Snapshot
 from mpwatch.model.waits import WaitGraph
@@ -102,7 +103,18 @@ def healthy_job() -> Snapshot:
     """The same training without findings."""
     job = loader_job()
     main = replace(job.processes[0], shared_cache=SharedCache(12, 1024, 0))
-    return replace(job, findings=(), waits=WaitGraph(), processes=(main, *job.processes[1:]))
+    return replace(
+        job,
+        findings=(),
+        waits=WaitGraph(),
+        processes=(main, *job.processes[1:]),
+        account=watched_for(60.0),
+    )
+
+
+def watched_for(seconds: float) -> Account:
+    """The account of a job that was watched for so long, without what its processes did."""
+    return Account(MAIN, NOW_S - seconds, NOW_S, int(seconds))
 
 
 def gpu_job() -> Snapshot:
@@ -158,6 +170,7 @@ def without_hook() -> Snapshot:
     return replace(
         job,
         processes=bare,
+        account=watched_for(60.0),
         flows=(),
         loaders=(),
         segments=(),

@@ -9,7 +9,7 @@ import pytest
 from textual.pilot import Pilot
 
 from mpwatch.model.injection import InjectionPlan, PlannedInjection
-from mpwatch.model.samples import ProcSample
+from mpwatch.model.samples import Ended, ProcSample
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.observe.sources.source import InjectHook
 from mpwatch.tui import hook_question
@@ -77,7 +77,7 @@ async def test_the_question_is_on_the_top_line_and_yes_injects(key: str) -> None
         asked = await settled(app, pilot)
         assert asked.strip() == (
             "inject the hook into 4 processes? 2 are left out: it is sandboxed by seccomp. "
-            "y yes, n no, d what it does"
+            "y or enter yes, n no, d what it does"
         )
         assert InjectHook() not in source.asked
 
@@ -177,6 +177,31 @@ async def test_where_nothing_can_be_injected_the_reason_is_shown_and_no_question
         assert "cannot be injected" in screen_text(app)
         await pilot.press("y")
         assert InjectHook() not in source.asked
+
+
+def ended(job: Snapshot) -> Snapshot:
+    processes = tuple(
+        replace(each, ended=Ended(each.process, job.at_s, exit_code=1)) for each in job.processes
+    )
+    return replace(job, processes=processes, mode="ended")
+
+
+async def test_the_question_goes_with_the_processes_that_it_is_about() -> None:
+    app, source = dashboard()
+    async with app.run_test(size=(120, 30), notifications=True) as pilot:
+        assert "inject the hook into" in await settled(app, pilot)
+
+        source.push(ended(job_without_hook()))
+        top = await settled(app, pilot)
+        await pilot.press("enter")
+        await pilot.pause()
+        assert "inject" not in top
+        assert "ENDED" in top
+        assert InjectHook() not in source.asked
+
+        await pilot.press("escape", "i")
+        await pilot.pause()
+        assert "no process without the hook" in screen_text(app)
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 200])

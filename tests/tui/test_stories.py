@@ -65,6 +65,17 @@ async def test_a_job_without_findings_is_shown_as_healthy() -> None:
         assert "healthy nothing wrong found" in screen_text(app)
 
 
+async def test_a_job_is_not_called_healthy_before_it_was_watched_for_long_enough() -> None:
+    early = replace(scripted.healthy_job(), account=scripted.watched_for(8.0))
+    app, _ = dashboard(early)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        text = screen_text(app)
+
+    assert "watching nothing wrong found yet   watched for 8 s" in text
+    assert "healthy" not in text
+
+
 async def test_processes_with_findings_are_listed_before_their_siblings() -> None:
     app, _ = dashboard()
     async with app.run_test(size=(120, 36)) as pilot:

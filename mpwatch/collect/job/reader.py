@@ -246,7 +246,7 @@ class _ProcessReaders:
         facts = [self._role_facts(entry) for entry in tree]
         if facts == self._roles[0]:
             return self._roles[1]
-        assigned = roles.assign(facts)
+        assigned = {**roles.assign(facts), **self._roles_of_orphans(facts)}
         workers = [
             (fact.process, fact.parent)
             for fact in facts
@@ -256,6 +256,19 @@ class _ProcessReaders:
             assigned[process] = assigned[process]._replace(worker_id=number)
         self._roles = facts, assigned
         return assigned
+
+    def _roles_of_orphans(self, facts: list[RoleFacts]) -> dict[ProcessId, RoleAssignment]:
+        """The earlier roles of processes whose parent has ended since: it can no longer show them.
+
+        Without them the oldest child of a killed main process would become the main process.
+        """
+        known = {fact.process for fact in facts}
+        before = {fact.process: fact for fact in self._roles[0]}
+        return {
+            fact.process: self._roles[1][fact.process]
+            for fact in facts
+            if fact.parent not in known and before.get(fact.process) == fact
+        }
 
     def _role_facts(self, entry: TreeEntry) -> RoleFacts:
         """What the role of a process is derived from."""

@@ -42,8 +42,9 @@ class Known(NamedTuple):
 _ENDING = ("/multiprocessing/util.py", "/threading.py", "/traceback.py")
 """Files of functions that `BaseProcess._bootstrap` calls after the target has returned or raised,
 Python 3.10 to 3.15."""
+_RANK = "rank"
 _KNOWN: Mapping[tuple[str, str], Known] = {
-    ("spawn", "_wrap"): Known("rank"),  # torch.multiprocessing.spawn
+    ("spawn", "_wrap"): Known(_RANK),  # torch.multiprocessing.spawn
     ("pool", "worker"): Known("pool worker", "pool-worker"),
     ("process", "_process_worker"): Known("pool worker", "pool-worker"),  # ProcessPoolExecutor
     ("process_executor", "_process_worker"): Known("pool worker", "pool-worker"),  # loky
@@ -65,7 +66,7 @@ class ChildTarget(NamedTuple):
     @property
     def is_rank(self) -> bool:
         """Whether `torch.multiprocessing.spawn` started it, which numbers its ranks from 0."""
-        return self.name == "rank"
+        return self.name == _RANK
 
     def label(self, number: int | None) -> str:
         """The label of a process: `rank 1`, `subproc_vec_env._worker 3`, `evaluate`."""
@@ -163,19 +164,18 @@ class TargetTable:
         Returns:
             The processes whose label has changed.
         """
-        changed: list[ProcessId] = []
+        grown: dict[tuple[ProcessId | None, str], None] = {}
         for process, record in records.items():
-            # loky starts its workers as programs of their own, whose role is `other`.
-            sample = record.sample
-            is_child = sample.role == "spawned" or (sample.role == "other" and sample.is_python)
-            if not is_child or record.ended is not None or process in self._targets:
+            if not _may_have_target(record) or record.ended is not None or process in self._targets:
                 continue
             target = self._search(process, records, birth_of(process))
             if target is not None:
                 self._targets[process] = target
                 self._searched.pop(process, None)
-                changed += self._join(process, target, records)
-        return changed
+                self._join(process, target, records)
+                grown[record.original_parent, target.name] = None
+                grown[record.original_parent, _RANK] = None
+        return [each for key in grown if key in self._groups for each in self._number(key, records)]
 
     def forget(self, process: ProcessId) -> None:
         """Drop a process that is no longer shown."""
@@ -199,8 +199,8 @@ class TargetTable:
 
     def _join(
         self, process: ProcessId, target: ChildTarget, records: Mapping[ProcessId, ProcessRecord]
-    ) -> Iterator[ProcessId]:
-        """Add a process to those with the same parent and target, and number these by start.
+    ) -> None:
+        """Add a process to those with the same parent and target.
 
         Once all of them have ended, the next ones are numbered from 0 again.
         """
@@ -208,13 +208,51 @@ class TargetTable:
         group = [each for each in self._groups.get(key, ()) if each in records]
         if all(records[each].ended is not None for each in group):
             group = []
-        group = sorted((*group, process), key=lambda each: (each.start_ticks, each.pid))
-        self._groups[key] = group = _newest(group, records)
+        self._groups[key] = _newest(sorted((*group, process), key=_start), records)
+
+    def _number(
+        self, key: tuple[ProcessId | None, str], records: Mapping[ProcessId, ProcessRecord]
+    ) -> Iterator[ProcessId]:
+        """Number a group by start; yields the processes that are new or numbered anew.
+
+        The number of a rank is a fact of the job. It is left out where older ranks may not be
+        counted: while an older child of the same parent may be a rank as well, and where the
+        parent, and with it what else it has started, is not known.
+        """
+        parent, name = key
+        has_parent = parent in records
+        group, is_rank = self._groups[key], name == _RANK
+        certain_before = min(
+            (
+                _start(process)
+                for process, record in records.items()
+                if is_rank
+                and record.original_parent == parent
+                and record.sample.role == "spawned"
+                and process not in self._targets
+            ),
+            default=None,
+        )
         for number, each in enumerate(group):
-            new = number if target.is_rank or len(group) > 1 else None
-            if each == process or self._numbers.get(each) != new:
+            new = number if is_rank or len(group) > 1 else None
+            if is_rank and not has_parent:
+                new = None
+            if certain_before is not None and _start(each) > certain_before:
+                new = None
+            if each not in self._numbers or self._numbers[each] != new:
                 self._numbers[each] = new
                 yield each
+
+
+def _may_have_target(record: ProcessRecord) -> bool:
+    """Whether it is a child; workers of loky are programs of their own, with the role `other`."""
+    sample = record.sample
+    return sample.role == "spawned" or (sample.role == "other" and sample.is_python)
+
+
+def _start(process: ProcessId) -> tuple[int, int]:
+    """The order of starts."""
+    return process.start_ticks, process.pid
 
 
 def _script(record: ProcessRecord, records: Mapping[ProcessId, ProcessRecord]) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from mpwatch.describe.processes import can_have_hook
 from mpwatch.model.cmdline import python_program
 from mpwatch.model.host import HostSample
 from mpwatch.model.snapshot import Process, Snapshot
@@ -145,13 +146,6 @@ def hooks_line(snapshot: Snapshot) -> Line:
         if count:
             spans.append(Span(f" {count} {state}", "warning"))
     return tuple(spans)
-
-
-def can_have_hook(process: Process) -> bool:
-    """Whether the process can have a hook; torch's helper processes are excluded."""
-    if process.role in ("resource-tracker", "shm-manager", "forkserver", "compile-worker"):
-        return False
-    return process.sample.is_python or process.hook.state != "absent"
 
 
 def lost_line(snapshot: Snapshot, before: int = 0) -> Line:
@@ -337,4 +331,4 @@ def _remaining(snapshot: Snapshot) -> Span:
     living = len(snapshot.living())
     if not living:
         return Span("; this is its last state", "dim")
-    return Span(f"; {living} of its processes still running", "warning")
+    return Span(f"; {living} process{'es' * (living != 1)} still running", "warning")

@@ -108,7 +108,9 @@ class SnapshotView:
         """How processes that run get the hook, in lower case and without a full stop."""
         if self.node:
             return f"on {self.node}, run mpwatch attach {self.snapshot.root.pid}"
-        return "attach without --no-hook"
+        if self.snapshot.playback is not None:
+            return "record the job with its hook (mpwatch record --hook)"
+        return "press i to inject the hook"
 
     @cached_property
     def by_id(self) -> dict[ProcessId, Process]:

@@ -262,6 +262,12 @@ class Numbered:
 Cell: TypeAlias = Line | Trend | Numbered
 
 
+def name_cell(name: str, tone: Tone = "") -> Cell:
+    """The name of a process: `worker 0 of rank 3` keeps its numbers where it has to be cut."""
+    is_numbered = name.rpartition(" ")[2].isdecimal()
+    return Numbered(NOTHING, name, tone=tone) if is_numbered else cell(name, tone)
+
+
 def drawn(content: Cell, width: int) -> Line:
     """A cell as text."""
     return content if isinstance(content, tuple) else content.drawn(width)

@@ -11,7 +11,16 @@ from rich.cells import cell_len
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import LogEntry
 from mpwatch.tui.elements.page import Page, SnapshotView
-from mpwatch.tui.elements.styled_text import Line, Row, ScreenColumn, Tone, cell, headed, line
+from mpwatch.tui.elements.styled_text import (
+    Line,
+    Row,
+    ScreenColumn,
+    Tone,
+    cell,
+    headed,
+    line,
+    name_cell,
+)
 
 COLUMNS = (
     ScreenColumn("TIME", 12, keep=8),
@@ -49,7 +58,7 @@ def _row(entry: LogEntry, view: SnapshotView) -> Row:
         (
             cell(wall_time(entry.wall_s), "dim"),
             cell(entry.kind, _TONES.get(entry.kind, "")),
-            cell(view.name(entry.process) if entry.process else "job", "title"),
+            name_cell(view.name(entry.process) if entry.process else "job", "title"),
             cell(entry.words),
         ),
     )

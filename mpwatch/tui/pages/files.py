@@ -11,7 +11,16 @@ from mpwatch.model.snapshot import Process
 from mpwatch.model.units import count_text
 from mpwatch.tui.elements.header import share_tone
 from mpwatch.tui.elements.page import MARKS, Page, SnapshotView, age_text, ago_text
-from mpwatch.tui.elements.styled_text import Line, Row, ScreenColumn, Trend, cell, gauge, line
+from mpwatch.tui.elements.styled_text import (
+    Line,
+    Row,
+    ScreenColumn,
+    Trend,
+    cell,
+    gauge,
+    line,
+    name_cell,
+)
 from mpwatch.tui.pages.tree import TREND_WIDTH, short_count
 
 KINDS: tuple[FdKind, ...] = (
@@ -70,7 +79,7 @@ def _row(process: Process, view: SnapshotView) -> Row:
     row = Row(
         process.process,
         (
-            cell(view.name(process.process), "title"),
+            name_cell(view.name(process.process), "title"),
             cell(short_count(fds.used), share_tone(share)),
             cell(short_count(fds.soft_limit)),
             cell(short_count(fds.hard_limit), "dim"),

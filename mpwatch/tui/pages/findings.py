@@ -13,13 +13,23 @@ from mpwatch.describe.findings import (
     severity_word,
     unresolved,
 )
+from mpwatch.describe.processes import can_have_hook
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.model.units import seconds_text
-from mpwatch.tui.elements.header import can_have_hook
 from mpwatch.tui.elements.page import MARKS, TONES, Page, SnapshotView, age_text, ago_text
-from mpwatch.tui.elements.styled_text import Line, Row, ScreenColumn, Span, cell, line, wrapped
+from mpwatch.tui.elements.styled_text import (
+    Line,
+    Row,
+    ScreenColumn,
+    Span,
+    cell,
+    line,
+    name_cell,
+    text_of,
+    wrapped,
+)
 
 FINDING_LINE_COLUMNS = (
     ScreenColumn("SEVERITY", 8, keep=8),
@@ -34,51 +44,81 @@ COLUMNS = (
     ScreenColumn("WHAT IS WRONG", 34, grows=True, keep=9),
 )
 
+JUDGED_AFTER_S = 30.0
+"""Most findings are known by then: `diagnose` watches for 5 to 35 s."""
+
 
 @dataclass(frozen=True, slots=True)
 class FindingLine:
-    """One line of the list on the overview: a summary, or the fix below it."""
+    """One line of the list on the overview: a summary, its rest, or the fix below it."""
 
     finding: Finding
     is_advice: bool = False
+    text: str = ""
+    """The words of this line."""
+    number: int = 0
+    """Above 0 for the rest of a summary that is longer than a line."""
 
     @property
     def key(self) -> Hashable:
         """Identifies the finding and the line."""
-        return (self.finding.key, self.is_advice)
+        return (self.finding.key, self.is_advice, self.number)
 
 
-def finding_lines(snapshot: Snapshot, height: int) -> list[FindingLine]:
+def finding_lines(snapshot: Snapshot, height: int, width: int) -> list[FindingLine]:
     """The list on the overview: every unresolved finding, with its fix if there is room.
 
     Args:
         snapshot: The findings to list.
         height: Visible lines; the list may be longer, it scrolls.
+        width: Cells of the page.
     """
     found = unresolved(snapshot)
     room = height - len(found)
     lines = []
     for finding in found:
-        lines.append(FindingLine(finding))
+        parts = _parts(finding, width)
+        if len(parts) - 1 > room:
+            parts = [finding.summary]
+        room -= len(parts) - 1
+        lines += [FindingLine(finding, text=text, number=n) for n, text in enumerate(parts)]
         if room > 0 and finding.severity is Severity.CRITICAL:
-            lines.append(FindingLine(finding, is_advice=True))
+            lines.append(FindingLine(finding, is_advice=True, text=finding.advice))
             room -= 1
     return lines
+
+
+_EFFECT = "  └ "
+_BESIDE = 12
+"""Cells of a line on the overview beside the words: mark, severity, gaps, scrollbar."""
+
+
+def _parts(finding: Finding, width: int) -> list[str]:
+    """A summary in lines that fit; further lines only of warnings and worse."""
+    if finding.severity < Severity.WARNING:
+        return [finding.summary]
+    inner = width - _BESIDE - (len(_EFFECT) if finding.effect_of else 0)
+    return [text_of(each) for each in wrapped(finding.summary, max(20, inner))]
 
 
 def finding_line_row(finding_line: FindingLine, view: SnapshotView) -> Row:
     """One line of the list on the overview."""
     finding = finding_line.finding
-    indent = "  └ " if finding.effect_of else ""
+    indent = _EFFECT if finding.effect_of else ""
     if finding_line.is_advice:
-        words = line(indent, (f"{FIX}  ", "dim"), finding.advice, (f"  {finding.rule}", "dim"))
+        words = line(indent, (f"{FIX}  ", "dim"), finding_line.text, (f"  {finding.rule}", "dim"))
         return Row(finding_line.key, (cell(""), words))
+    if finding_line.number:
+        return Row(finding_line.key, (cell(""), line(" " * len(indent), finding_line.text)))
     severity = cell(severity_word(finding.severity), TONES[finding.severity])
-    return Row(finding_line.key, (severity, line(indent, finding.summary)))
+    return Row(finding_line.key, (severity, line(indent, finding_line.text)))
 
 
 def health(view: SnapshotView) -> Line:
-    """The line shown without findings: healthy or unknown, and how much was observed."""
+    """The line shown without findings: healthy, unknown or too early, and how much was observed.
+
+    Before `JUDGED_AFTER_S` it does not say healthy: a job that hangs has no finding yet either.
+    """
     living = view.snapshot.living()
     hidden = [p for p in living if p.sample.exe is None and p.sample.problems]
     if hidden:
@@ -92,6 +132,10 @@ def health(view: SnapshotView) -> Line:
         if ready
         else f"{len(living)} processes, no hook ready"
     )
+    watched_s = view.snapshot.account.watched_s
+    if watched_s < JUDGED_AFTER_S:
+        so_far = f"   watched for {watched_s:.0f} s, {seen}"
+        return line((" watching ", "accent"), "nothing wrong found yet", (so_far, "dim"))
     return line((" healthy ", "good"), "nothing wrong found", (f"   {seen}", "dim"))
 
 
@@ -104,10 +148,10 @@ def _row(finding: Finding, view: SnapshotView) -> Row:
         (
             cell(word, TONES[finding.severity]),
             cell(finding.rule),
-            cell(view.name(finding.process) if finding.process else "job"),
+            name_cell(view.name(finding.process) if finding.process else "job"),
             cell(seconds_text(finding.eta_s)),
             cell(age_text(since)),
-            line("  └ " if finding.effect_of else "", finding.summary),
+            line(_EFFECT if finding.effect_of else "", finding.summary),
         ),
         tone="dim" if resolved else "",
         mark=Span(" ") if resolved else MARKS[finding.severity],

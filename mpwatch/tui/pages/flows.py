@@ -9,7 +9,7 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Flow
 from mpwatch.model.units import bytes_text, count_text, seconds_text
 from mpwatch.tui.elements.page import Page, SnapshotView
-from mpwatch.tui.elements.styled_text import Line, Row, ScreenColumn, Tone, cell, line
+from mpwatch.tui.elements.styled_text import Line, Row, ScreenColumn, Tone, cell, line, name_cell
 
 COLUMNS = (
     ScreenColumn("SENDER", 12, keep=9, most=22),
@@ -77,7 +77,7 @@ def _row(item: FlowRow, view: SnapshotView) -> Row:
     return Row(
         (flow.sender, flow.receiver),
         (
-            cell(view.name(flow.sender), "title"),
+            name_cell(view.name(flow.sender), "title"),
             cell(_often(flow.tensors_per_s)),
             cell("-" if flow.bytes_per_s is None else bytes_text(flow.bytes_per_s)),
             cell(bytes_text(flow.bytes / flow.tensors) if flow.tensors else "-", "dim"),
@@ -110,8 +110,9 @@ def details(item: FlowRow, view: SnapshotView, width: int) -> tuple[Line, ...]:
 def _empty(view: SnapshotView) -> tuple[str, ...]:
     ready = sum(p.hook.state == "ready" for p in view.snapshot.living())
     if ready < 2:
+        which = "only one process" if ready else "no process"
         return (
-            f"No flows: sender and receiver need a hook; {ready} process has one ready.",
+            f"No flows: sender and receiver need a hook; {which} has one ready.",
             f"To have them: {view.attach_advice}, or call mpwatch.instrument() in the program.",
         )
     return (

@@ -8,7 +8,16 @@ from mpwatch.diagnose.analysis.process_queries import counted
 from mpwatch.model.snapshot import Loader, Process, WorkerLoad
 from mpwatch.model.units import count_text, percent_text, seconds_text
 from mpwatch.tui.elements.page import MARKS, Page, SnapshotView
-from mpwatch.tui.elements.styled_text import Line, Row, ScreenColumn, Tone, Trend, cell, line
+from mpwatch.tui.elements.styled_text import (
+    Line,
+    Row,
+    ScreenColumn,
+    Tone,
+    Trend,
+    cell,
+    line,
+    name_cell,
+)
 
 RECENT_WIDTH = 60
 STRAGGLER_FACTOR = 3.0
@@ -48,7 +57,7 @@ def _row(process: Process, view: SnapshotView) -> Row:
     row = Row(
         process.process,
         (
-            cell(_process_name(process, view), "title"),
+            name_cell(_process_name(process, view), "title"),
             cell(str(process.pid), "dim"),
             cell(seconds_text(load.fetch_p50_s), tone),
             cell(seconds_text(load.fetch_p99_s)),

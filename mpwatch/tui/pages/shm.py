@@ -11,7 +11,16 @@ from mpwatch.model.snapshot import Segment
 from mpwatch.model.units import bytes_text, count_text, seconds_text
 from mpwatch.tui.elements.header import share_tone
 from mpwatch.tui.elements.page import Page, SnapshotView, age_text
-from mpwatch.tui.elements.styled_text import Line, Row, ScreenColumn, Tone, cell, gauge, line
+from mpwatch.tui.elements.styled_text import (
+    Line,
+    Row,
+    ScreenColumn,
+    Tone,
+    cell,
+    gauge,
+    line,
+    name_cell,
+)
 
 COLUMNS = (
     ScreenColumn("CREATOR", 14, keep=9, most=17, spreads=30),
@@ -99,7 +108,7 @@ def _row(made: SegmentGroup, view: SnapshotView) -> Row:
     return Row(
         made.key,
         (
-            cell(maker_name(made, view), "title"),
+            name_cell(maker_name(made, view), "title"),
             cell(made.call_site or "line not known", "" if made.call_site else "dim"),
             cell(made.kind),
             cell(count_text(len(made.segments))),
@@ -160,10 +169,9 @@ def usage_line(view: SnapshotView) -> Line:
 
 def details(made: SegmentGroup, view: SnapshotView, width: int) -> tuple[Line, ...]:
     """The segments of the group under the cursor, oldest first."""
-    where = made.call_site or "an unknown line; the hook samples only some allocations"
-    lines = [
-        line((f" {maker_name(made, view)}", "title"), f" made {len(made.segments)} at {where}")
-    ]
+    name = maker_name(made, view)
+    maker = "a process that is not known" if name == "unknown" else name
+    lines = [line((f" {maker}", "title"), f" made {len(made.segments)} {_where(made, view)}")]
     oldest = sorted(made.segments, key=lambda s: -(s.age_s(made.wall_s) or 0.0))
     for segment in oldest[:40]:
         held = names(sorted({*segment.mappers, *segment.holders}), view) or "no process"
@@ -177,6 +185,16 @@ def details(made: SegmentGroup, view: SnapshotView, width: int) -> tuple[Line, .
             )
         )
     return tuple(lines)
+
+
+def _where(made: SegmentGroup, view: SnapshotView) -> str:
+    """The line that made the segments, or why it is not known."""
+    if made.call_site:
+        return f"at {made.call_site}"
+    maker = view.by_id.get(made.maker) if made.maker is not None else None
+    if maker is not None and maker.hook.state == "ready":
+        return "at an unknown line; the hook samples only some allocations"
+    return "at an unknown line: it had no hook then"
 
 
 def _empty(view: SnapshotView) -> tuple[str, ...]:

@@ -6,11 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+from mpwatch.collect.hook.discovery import NO_HOOK
+from mpwatch.describe.processes import can_have_hook
 from mpwatch.model.findings import Severity
 from mpwatch.model.ids import HookState, ProcessId
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import bytes_text, percent_text
-from mpwatch.tui.elements.header import can_have_hook, ending_tone, ending_words, share_tone
+from mpwatch.tui.elements.header import ending_tone, ending_words, share_tone
 from mpwatch.tui.elements.page import MARKS, Order, Page, SnapshotView, ago_text, state_tone
 from mpwatch.tui.elements.styled_text import (
     NOTHING,
@@ -271,8 +273,10 @@ def explained(node: TreeRow, view: SnapshotView, width: int) -> tuple[Line, ...]
         return (cut(first, width), cut(line("  ", (command(process), "dim")), width))
     facts = [view.state(process)]
     if process.hook.state != "absent" or can_have_hook(process):
-        reason = f" ({process.hook.reason})" if process.hook.reason else ""
-        facts.append(f"hook {process.hook.state}{reason}")
+        hook = process.hook
+        # That there is none is no reason for its absence.
+        reason = f" ({hook.reason})" if hook.reason and hook.reason != NO_HOOK else ""
+        facts.append(f"hook {hook.state}{reason}")
     if process.sample.start_method:
         facts.append(f"started by {process.sample.start_method}")
     elif process.start_method:

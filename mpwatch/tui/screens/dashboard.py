@@ -15,6 +15,7 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.observe.sources.source import TakeStacks
 from mpwatch.tui.elements.header import host_line, is_over, over_lines
 from mpwatch.tui.elements.page import SnapshotView, without_column
+from mpwatch.tui.elements.styled_text import cut
 from mpwatch.tui.pages import (
     account,
     compare,
@@ -88,8 +89,8 @@ class Overview(PageView[TreeRow]):
 
     def _draw_findings(self, view: SnapshotView) -> None:
         most = max(2, self.size.height // 6)
-        found = findings.finding_lines(view.snapshot, most)
-        lines = over_lines(view.snapshot)
+        found = findings.finding_lines(view.snapshot, most, self.size.width)
+        lines = tuple(cut(each, self.size.width) for each in over_lines(view.snapshot))
         if not lines and not found and not is_over(view.snapshot):
             lines = (findings.health(view),)
         self.health.show(lines)

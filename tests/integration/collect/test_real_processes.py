@@ -51,6 +51,27 @@ def test_an_orphan_stays_in_the_tree(talk: Talk) -> None:
     assert found[child].parent_pid not in (program.pid, middle)
 
 
+def test_a_child_keeps_its_role_when_the_root_was_killed() -> None:
+    code = "import os; child = os.fork(); print('ready', flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as root:
+        assert root.stdout is not None
+        assert root.stdout.readline() == root.stdout.readline() == b"ready\n"
+        tree = TreeCollector(identify(root.pid))
+        before = {pid: sample.role for pid, sample in by_pid(read(tree)).items()}
+        root.kill()
+        root.wait()
+        after = {pid: sample.role for pid, sample in by_pid(read(tree)).items()}
+
+    child = next(pid for pid in before if pid != root.pid)
+    assert before == {root.pid: "main", child: "spawned"}
+    assert after == {child: "spawned"}
+
+
 def test_a_zombie_is_refused_with_its_parent_and_reported_with_its_exit_code(talk: Talk) -> None:
     program = talk("zombie")
     (zombie,) = map(int, program.words)

@@ -6,6 +6,6 @@ from mpwatch.tui.elements.page import SnapshotView
 from mpwatch.tui.elements.styled_text import drawn, text_of
 
 
-def row_text(page: object, item: object, view: SnapshotView) -> str:
+def row_text(page: object, item: object, view: SnapshotView, width: int = 8) -> str:
     row = page.row(item, view)  # type: ignore[attr-defined]
-    return " ".join(text_of(drawn(found, 8)).strip() for found in row.cells)
+    return " ".join(text_of(drawn(found, width)).strip() for found in row.cells)

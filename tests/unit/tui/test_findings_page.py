@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.tui.elements.page import SnapshotView
-from mpwatch.tui.elements.styled_text import text_of
+from mpwatch.tui.elements.styled_text import drawn, text_of
 from mpwatch.tui.pages import findings
 from tests.tui import scripted
 from tests.tui.scripted import loader_job
@@ -20,21 +20,41 @@ def finding(rule: str, severity: Severity = Severity.WARNING, **changes: object)
 def test_resolved_findings_are_not_on_the_overview() -> None:
     job = replace(loader_job(), findings=(finding("x", resolved_s=5.0),))
 
-    assert findings.finding_lines(job, 9) == []
+    assert findings.finding_lines(job, 9, 120) == []
 
 
 def test_the_fix_is_shown_where_there_is_room() -> None:
     job = loader_job()
 
-    assert [finding_line.is_advice for finding_line in findings.finding_lines(job, 2)] == [
+    assert [finding_line.is_advice for finding_line in findings.finding_lines(job, 2, 120)] == [
         False,
         False,
     ]
-    assert [finding_line.is_advice for finding_line in findings.finding_lines(job, 3)] == [
+    assert [finding_line.is_advice for finding_line in findings.finding_lines(job, 3, 120)] == [
         False,
         True,
         False,
     ]
+
+
+def test_a_summary_that_is_longer_than_a_line_goes_on_below_where_there_is_room() -> None:
+    summary = "worker 0 (10814) has waited 29 s for a lock that was locked when it was forked"
+    long = finding("x", Severity.CRITICAL, summary=summary)
+    job = replace(loader_job(), findings=(long, finding("y")))
+
+    lines = findings.finding_lines(job, 4, 80)
+
+    view = SnapshotView(job)
+    rows = [findings.finding_line_row(each, view) for each in lines]
+    words = [" ".join(text_of(drawn(cell, 68)) for cell in row.cells) for row in rows]
+    assert words == [
+        "CRITICAL worker 0 (10814) has waited 29 s for a lock that was locked when it",
+        " was forked",
+        " fix  a  x",
+        "warning y",
+    ]
+    assert len({row.key for row in rows}) == 4
+    assert [each.text for each in findings.finding_lines(job, 2, 80)] == [summary, "y"]
 
 
 def test_without_a_hook_the_health_line_says_so() -> None:

@@ -48,8 +48,11 @@ def test_the_loader_page_shows_the_rank_of_workers() -> None:
     workers = [worker_of(each, 0, 7 + n) for n, each in enumerate(ranks)]
     view = SnapshotView(replace(loader_job(), processes=(*ranks, *workers)))
 
-    assert [row_text(loader.PAGE, each, view)[:11] for each in workers] == [
+    assert [row_text(loader.PAGE, each, view, 11)[:11] for each in workers] == [
         "0 of rank 0", "0 of rank 1",
+    ]  # fmt: skip
+    assert [row_text(loader.PAGE, each, view, 9)[:9] for each in workers] == [
+        "0 of r… 0", "0 of r… 1",
     ]  # fmt: skip
 
 

@@ -305,6 +305,8 @@ class ForkedAlone:
     quiet_s: float
     parents_threads: tuple[str, ...]
     """Names of threads of the parent that are older than this child."""
+    is_native: bool = False
+    """Whether none of these threads runs Python code: they hold no lock of Python."""
 
     @property
     def _alone(self) -> str:
@@ -333,7 +335,8 @@ class ForkedAlone:
             lines.append(f"at {frame_words(frame)}")
         if self.parents_threads:
             shown = ", ".join(self.parents_threads[:6])
-            lines.append(f"its parent had other threads when it was forked: {shown}")
+            native = ", which run no Python code" if self.is_native else ""
+            lines.append(f"its parent had other threads when it was forked: {shown}{native}")
         return tuple(lines)
 
 
@@ -369,8 +372,19 @@ def _examine(index: Index, process: Process, thread: Thread) -> ForkedAlone | No
     head = family_head(index, process)
     older = () if head is None else older_threads(head, process)
     reason, library = _reason(process, thread, older)
-    names = tuple(each.name for each in older if each.name != HOOK_THREAD)
-    return ForkedAlone(process, thread, reason, library, quiet, names)
+    older = tuple(each for each in older if each.name != HOOK_THREAD)
+    names = tuple(each.name for each in older)
+    is_native = head is not None and bool(older) and _are_native(older, head)
+    return ForkedAlone(process, thread, reason, library, quiet, names, is_native)
+
+
+def _are_native(threads: Sequence[ThreadSample], process: Process) -> bool:
+    """Whether the stacks of a process were taken, and show none of these threads.
+
+    Both py-spy and the hook take the stacks of all threads that have Python frames.
+    """
+    with_stack = {each.tid for each in process.threads if each.stack}
+    return bool(with_stack) and not any(each.tid in with_stack for each in threads)
 
 
 def _waits_inside(thread: Thread) -> bool:

@@ -32,9 +32,9 @@ _CAUSE = (
     "does not exist there."
 )
 _CAUSE_UNKNOWN = (
-    "No other thread of the parent is known from the time of the fork. Either one held the lock at "
-    "that moment (a fork copies the state of all locks, but only the thread that forks), or this "
-    "thread takes a plain lock that it holds already."
+    "No other Python thread of the parent is known from the time of the fork. Either one held the "
+    "lock at that moment (a fork copies the state of all locks, but only the thread that forks), "
+    "or this thread takes a plain lock that it holds already."
 )
 _CAUSE_WOKEN = (
     "A fork copies only the thread that forks. This thread waits on a condition (the result of a "
@@ -105,7 +105,7 @@ def _finding(alike: Sequence[ForkedAlone], kind: Kind) -> Finding:
     names, have, were = called(stuck.process), "has", "it was"
     if others:
         names, have, were = f"{names} and {len(others)} more", "have", "they were"
-    had_threads = any(each.parents_threads for each in alike)
+    had_threads = any(each.parents_threads and not each.is_native for each in alike)
     which = f"was locked when {were} forked" if had_threads else "no thread of its own can release"
     waits_for = f"a lock that {which}"
     cause, advice = _CAUSE if had_threads else _CAUSE_UNKNOWN, _ADVICE

@@ -16,7 +16,16 @@ from mpwatch.model.samples import Frame, WaitedOn
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import percent_text, seconds_text
 from mpwatch.tui.elements.page import Page, SnapshotView, ago_text, state_tone
-from mpwatch.tui.elements.styled_text import Line, Row, ScreenColumn, Span, Tone, cell, line
+from mpwatch.tui.elements.styled_text import (
+    Line,
+    Row,
+    ScreenColumn,
+    Span,
+    Tone,
+    cell,
+    line,
+    name_cell,
+)
 
 SourceLine: TypeAlias = Callable[[str, int], str]
 """The text of a line of a source file, empty if it cannot be read here."""
@@ -61,7 +70,7 @@ def _row(item: ThreadRow, view: SnapshotView) -> Row:
     return Row(
         (process.process, thread.tid),
         (
-            cell(view.name(process.process), "title" if thread.tid == process.pid else ""),
+            name_cell(view.name(process.process), "title" if thread.tid == process.pid else ""),
             cell(str(thread.tid), "dim"),
             cell(thread.name),
             cell(state, state_tone(state)),

@@ -87,6 +87,17 @@ def test_where_the_parent_had_no_other_thread_the_child_may_hold_the_lock_itself
     assert "holds already" in finding.cause
 
 
+def test_threads_of_the_parent_that_run_no_python_code_held_no_lock_of_python() -> None:
+    parent = threaded_main("gloo_tcp_loop", "pt_gloo_runloop")
+    seen = replace(parent, threads=(thread(MAIN, "train.py:spawn:9"),))
+
+    finding = only(fork_with_threads_lock.check, snapshot_of(seen, alone()))
+
+    assert "a lock that no thread of its own can release" in finding.summary
+    assert "holds already" in finding.cause
+    assert any(each.endswith("which run no Python code") for each in finding.evidence)
+
+
 def test_a_lock_taken_twice_by_one_thread_does_not_have_the_fork_as_its_cause() -> None:
     twice = alone("data.py:load:12", "data.py:refresh:30", "data.py:load:9")
     in_a_library = alone("logging/__init__.py:acquire", "data.py:load:12", "data.py:load:9")

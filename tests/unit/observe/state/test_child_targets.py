@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
+from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame
-from mpwatch.observe.state.child_targets import target_of_birth, target_of_stack
+from mpwatch.observe.state.child_targets import TargetTable, target_of_birth, target_of_stack
+from mpwatch.observe.state.process_table import ProcessRecord
+from tests.builders.samples import MAIN, sample
 
 LIB = "/usr/lib/python3.12/multiprocessing/process.py"
 SITE = "/venv/lib/python3.12/site-packages/"
@@ -97,3 +102,47 @@ def test_the_class_is_no_name_of_a_function_that_is_the_target() -> None:
 
     assert found is not None
     assert found.name == "act"
+
+
+CHILDREN = [ProcessId(number, number) for number in (501, 502, 503, 504)]
+
+
+def labels_with(
+    table: TargetTable, targets: Mapping[ProcessId, str], *, with_parent: bool = True
+) -> list[str]:
+    """The labels of four children, of which these are known to run a target."""
+    records = {MAIN: ProcessRecord(sample(MAIN, 11.0))} if with_parent else {}
+    for each in CHILDREN:
+        records[each] = ProcessRecord(sample(each, 11.0, role="spawned"), MAIN, MAIN)
+    births = {each: {"target": target} for each, target in targets.items()}
+    table.update(records, births.get)
+    tasks = [table.get(each) for each in CHILDREN]
+    return ["" if task is None else task[0].label(task[1]) for task in tasks]
+
+
+def test_a_rank_has_no_number_while_an_older_child_may_be_a_rank_too() -> None:
+    first, second, third, fourth = CHILDREN
+    spawn = "torch.multiprocessing.spawn._wrap"
+    table = TargetTable()
+    targets = {first: spawn, second: spawn, fourth: spawn}
+    assert labels_with(table, targets) == ["rank 0", "rank 1", "", "rank"]
+
+    targets[third] = spawn
+    assert labels_with(table, targets) == ["rank 0", "rank 1", "rank 2", "rank 3"]
+
+
+def test_ranks_are_numbered_once_their_older_siblings_are_known_to_run_something_else() -> None:
+    first, second, third, _ = CHILDREN
+    spawn = "torch.multiprocessing.spawn._wrap"
+    table = TargetTable()
+    targets = {second: spawn, third: spawn}
+    assert labels_with(table, targets) == ["", "rank", "rank", ""]
+
+    targets[first] = "__main__.write_log"
+    assert labels_with(table, targets) == ["write_log", "rank 0", "rank 1", ""]
+
+
+def test_ranks_whose_parent_is_not_known_have_no_number() -> None:
+    targets = dict.fromkeys(CHILDREN, "torch.multiprocessing.spawn._wrap")
+
+    assert labels_with(TargetTable(), targets, with_parent=False) == ["rank"] * 4
