@@ -39,6 +39,9 @@ SHOWN_RESOLVED_S = 60.0
 FAR_S = 3600.0
 """A limit that is further away than this harms nothing soon: other findings are more urgent."""
 RULE_FAILED = "rule-failed"
+LEAST_MISSES = 2
+"""A finding is resolved after so many runs without detection, at least: on a loaded machine one run
+may come `LINGER_S` after the other, and one reading may find a stalled process awake."""
 MISSES = 4
 """A share has to be below its threshold in so many runs, however far apart they are."""
 
@@ -263,6 +266,8 @@ class Engine:
         """
         missed_s = at_s - tracked.last_seen_s
         rule = tracked.finding.rule
+        if tracked.misses < LEAST_MISSES:
+            return False
         if missed_s < tracked.linger_s or rule not in _OF_SHARES or self._has_failed():
             return missed_s >= tracked.linger_s
         if missed_s >= LINGER_LIMIT_S:

@@ -80,6 +80,66 @@ def guard_on_rank(index: Index, rank: Process) -> Guard | None:
     return None
 
 
+_ON_DATA = re.compile(
+    r"[<>]|\b(?:any|all|isnan|isinf|isfinite|numel|len)\(|loss|best|improv|converg|overflow|empty",
+    re.IGNORECASE,
+)
+_SAME_FOR_ALL = re.compile(
+    r"%|\b(?:\w*(?:step|epoch|iter|batch|index|idx|round|turn)\w*|[ijkn])\b"
+    r"|\b(?:args|opts?|cfg|conf|config|hparams|flags|environ)\b|\b(?:use|enable)_",
+    re.IGNORECASE,
+)
+"""In a condition on a counter or a setting, which ranks that do the same rounds meet alike."""
+
+
+def branch_of_one_side(
+    index: Index, inside: Sequence[Frame], elsewhere: Sequence[Frame]
+) -> Guard | None:
+    """The condition on data under which one thread is where it is, and another is not.
+
+    Both run the same functions down to one, in which they are at different lines. A condition on a
+    counter or on the rank is none, nor one that both are under.
+
+    Args:
+        index: The snapshot.
+        inside: Frames of the thread that has met the condition.
+        elsewhere: Frames of the other one.
+    """
+    theirs = [frame for frame in reversed(own_frames(elsewhere)) if not is_library(frame)]
+    own = [frame for frame in reversed(own_frames(inside)) if not is_library(frame)]
+    common = 0
+    for mine, its in zip(own, theirs, strict=False):
+        if (mine.file, mine.function) != (its.file, its.function):
+            break
+        if mine.line != its.line:
+            common += 1
+            break
+        common += 1
+    if not common or len(own) < common or own[common - 1].line == theirs[common - 1].line:
+        return None
+    line = source_of(index, theirs[common - 1])
+    shared = {*line.within, *line.after} if line is not None else set()
+    for frame in reversed(own[common - 1 :]):
+        line = source_of(index, frame)
+        if line is None:
+            return None
+        for statements, leaves in ((line.within, False), (line.after, True)):
+            for statement in reversed(statements):
+                is_branch = leaves or statement.text.startswith(("if ", "elif ", "else of if "))
+                if is_branch and statement not in shared and _depends_on_data(statement.text):
+                    return Guard(frame, statement, leaves)
+    return None
+
+
+def _depends_on_data(condition: str) -> bool:
+    """Whether ranks that do the same rounds may meet a condition differently."""
+    return (
+        _ON_DATA.search(condition) is not None
+        and _SAME_FOR_ALL.search(condition) is None
+        and _ON_RANK.search(condition) is None
+    )
+
+
 def endless_loop(index: Index, frames: Sequence[Frame]) -> tuple[Frame, Statement] | None:
     """The innermost loop without a condition (`while True`) that the program's own code is in."""
     for frame in own_frames(frames):

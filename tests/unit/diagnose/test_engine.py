@@ -87,6 +87,7 @@ def test_a_finding_missed_once_does_not_flicker() -> None:
 def test_a_finding_that_is_gone_is_resolved_then_dropped() -> None:
     watched = engine([finding("a", eta_s=4.0)])
     look(watched, 0)
+    look(watched, 1)
 
     (resolved,) = look(watched, LINGER_S)
 
@@ -96,10 +97,21 @@ def test_a_finding_that_is_gone_is_resolved_then_dropped() -> None:
     assert look(watched, LINGER_S + SHOWN_RESOLVED_S) == ()
 
 
-def test_a_finding_that_comes_back_is_new() -> None:
-    watched = engine([finding("a")], [], [finding("a")])
+def test_a_finding_that_one_late_reading_misses_is_not_resolved() -> None:
+    watched = engine([finding("a")], [])
     look(watched, 0)
-    look(watched, 10)
+
+    seen = [
+        f.resolved_s for after_s in (3 * LINGER_S, 3 * LINGER_S + 1) for f in look(watched, after_s)
+    ]
+
+    assert seen == [None, NOW_S + 3 * LINGER_S + 1]
+
+
+def test_a_finding_that_comes_back_is_new() -> None:
+    watched = engine([finding("a")], [], [], [finding("a")])
+    for after_s in (0, 5, 10):
+        look(watched, after_s)
 
     (again,) = look(watched, 20)
 
@@ -139,6 +151,7 @@ def test_readings_far_apart_resolve_no_share_of_time() -> None:
 
 def test_a_share_of_time_says_nothing_of_a_job_that_has_failed_since() -> None:
     watched = wavering(finding("worker-died", Severity.CRITICAL))
+    look(watched, 21)
 
     assert present(look(watched, 20 + LINGER_S)) == {"worker-died"}
 
@@ -282,7 +295,7 @@ def test_waits_that_cannot_be_derived_are_a_finding_and_the_rules_continue() -> 
 
 
 def test_the_finding_about_waits_is_resolved_once_they_can_be_derived_again() -> None:
-    graphs = iter((ValueError(), WaitGraph()))
+    graphs = iter((ValueError(), WaitGraph(), WaitGraph()))
 
     def sometimes(index: Index) -> WaitGraph:
         graph = next(graphs)
@@ -292,6 +305,7 @@ def test_the_finding_about_waits_is_resolved_once_they_can_be_derived_again() ->
 
     watched = Engine((), sometimes)
     look(watched, 0)
+    look(watched, 5)
 
     (passed,) = look(watched, 10)
     assert passed.resolved_s is not None

@@ -35,6 +35,7 @@ from mpwatch.diagnose.analysis.mechanisms.cases import (
     gets_from_queue,
     with_sigterm,
 )
+from mpwatch.diagnose.analysis.mechanisms.in_collectives import all_at_one_call, all_send
 from mpwatch.diagnose.analysis.mechanisms.kept_locks import kept_file_lock
 from mpwatch.diagnose.analysis.mechanisms.servers import managed, one_at_a_time, unset_key
 from mpwatch.diagnose.analysis.mechanisms.unreleased import left, unreleased
@@ -615,25 +616,6 @@ def _reads_a_stream(waiter: Waiter) -> bool:
     return waiter.edge.kind == "socket-read" and is_own
 
 
-def _all_send_to_ranks(case: Case) -> Mechanism | None:
-    """Every rank of a cycle is in a send to another one."""
-    if not case.waiters or not all(
-        each.edge.what == "the other ranks in send" for each in case.waiters
-    ):
-        return None
-    return Mechanism(
-        cause=(
-            "Each of these ranks is in send, and none is in recv. A send of more than fits into "
-            "the buffers on the way returns only when its receiver has called recv."
-        ),
-        advice=(
-            "Let every second rank receive before it sends, or start both with isend and irecv "
-            "(batch_isend_irecv) and wait for them afterwards."
-        ),
-        headline="all these ranks are in send, and none of them receives.",
-    )
-
-
 def _step_by_step(case: Case) -> Mechanism | None:
     """A cycle of different waits: what each process needs of the next one."""
     waiters = case.waiters
@@ -1052,10 +1034,11 @@ _OF_CYCLES: Sequence[_Way] = (
     _joins_readers,
     _calls_wait_for_items,
     _joins_one_that_waits_for_it,
-    _all_send_to_ranks,
+    all_send,
     one_at_a_time,
     _all_read,
     unreleased,
+    all_at_one_call,
     _step_by_step,
 )
 _OF_DEAD_ENDS: Sequence[_Way] = (

@@ -35,10 +35,11 @@ from mpwatch.diagnose.analysis.distributed.ranks import (
 from mpwatch.diagnose.analysis.idle_time import are_stalled, quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import all_called, called, family_head
-from mpwatch.diagnose.analysis.source_code import guard_on_rank, loop_ends
-from mpwatch.diagnose.analysis.stack_patterns import BUFFERS
+from mpwatch.diagnose.analysis.source_code import branch_of_one_side, guard_on_rank, loop_ends
+from mpwatch.diagnose.analysis.stack_patterns import BUFFERS, main_thread
 from mpwatch.model.collectives import Recorded
 from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process
 from mpwatch.model.units import seconds_text
 
@@ -212,6 +213,9 @@ def _explained(
         )
     if len(records) > 1 and len({each.operation for each in records}) == 1:
         return DIFFERENT_SHAPES, SAME_SHAPES
+    branched = _branched(index, by_call, records)
+    if branched is not None:
+        return branched
     why, left = _why_different(by_call, records), _left_early(index, by_call)
     if left is None:
         return why, COMPARE_CALLS
@@ -235,6 +239,54 @@ def _guarded(index: Index, by_call: Sequence[tuple[str, list[Process]]]) -> tupl
             f"Or, if {name} is not needed there, remove it.",
         )
     return None
+
+
+def _branched(
+    index: Index, by_call: Sequence[tuple[str, list[Process]]], records: Sequence[Recorded]
+) -> tuple[str, str] | None:
+    """Cause and advice where ranks have parted at a condition on their data.
+
+    Not where torch has recorded that they have made a different number of calls before.
+    """
+    if len({each.number for each in records}) > 1 or len(by_call) != 2:
+        return None
+    found = [
+        (name, group, branch)
+        for (name, group), (_, others) in (by_call, by_call[::-1])
+        if (branch := branch_of_one_side(index, _stack(group[0]), _stack(others[0]))) is not None
+    ]
+    if len(found) != 1:
+        return None
+    name, group, branch = found[0]
+    other, others = next((n, ranks) for n, ranks in by_call if n != name)
+    is_known = len(records) == len(by_call)
+    return (
+        f"Ranks have parted at a condition: {all_called(group)} {_are(group)} in {name}, because "
+        f"{branch.words}; {all_called(others)} {_have(others)} gone on to {other} without it. "
+        + (
+            f"All have made the same number of calls before ({records[0].number - 1}), so "
+            if is_known
+            else "Unless they have done a different number of rounds, "
+        )
+        + "the condition was not the same for all: it tests a value that each rank computes from "
+        "its own data.",
+        f"Let all ranks decide alike: reduce or broadcast the value that `{branch.statement.text}` "
+        "tests (all_reduce of a loss or flag, or broadcast of the decision of rank 0) before it, "
+        f"or call {name} on all ranks outside of that condition.",
+    )
+
+
+def _stack(rank: Process) -> Sequence[Frame]:
+    thread = main_thread(rank)
+    return () if thread is None else thread.stack
+
+
+def _are(ranks: Sequence[Process]) -> str:
+    return "is" if len(ranks) == 1 else "are"
+
+
+def _have(ranks: Sequence[Process]) -> str:
+    return "has" if len(ranks) == 1 else "have"
 
 
 class _LeftEarly(NamedTuple):

@@ -9,6 +9,7 @@ import pytest
 
 from mpwatch.diagnose.analysis.distributed.flight_recorder import recorded
 from mpwatch.diagnose.rules.distributed import collective_mismatch, rank_stuck_in_collective
+from mpwatch.diagnose.rules.hangs import standing_still
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Process
@@ -593,3 +594,110 @@ def test_only_conditions_on_the_rank_decide_which_ranks_call(
     finding = only(collective_mismatch.check, snapshot_of(main(), *ranks, source=(inside,)))
 
     assert finding.cause.startswith("Only some ranks call broadcast") is is_on_rank
+
+
+CONSOLIDATES = (f"{C10D}:all_gather", "data.py:gather:21", "data.py:save:27", "train.py:run:83")
+STEPS = (f"{C10D}:all_reduce", "train.py:step:48", "train.py:run:77")
+PARTED = (
+    line("data.py", 21, "gather", "dist.all_gather(pieces, shard)"),
+    line("data.py", 27, "save", "gather()", within=(Statement(25, "if val_loss < self.best:"),)),
+    line("train.py", 83, "run", "save(loss)", within=(Statement(71, "for epoch in epochs:"),)),
+    line("train.py", 77, "run", "step()", within=(Statement(71, "for epoch in epochs:"),)),
+    line("train.py", 48, "step", "dist.all_reduce(grad)"),
+)
+
+
+def parted(condition: str = "", *, same_count: bool | None = None) -> Finding:
+    """Two ranks that gather inside of a condition, and one that has gone on to the next step."""
+    states = {
+        None: (None, None),
+        True: ([state(34, "gloo:all_gather")], [state(34)]),
+        False: ([state(34, "gloo:all_gather")], [state(36)]),
+    }[same_count]
+    ranks = (
+        rank(0, *CONSOLIDATES, states=states[0]),
+        rank(1, *CONSOLIDATES, states=states[0]),
+        rank(2, *STEPS, states=states[1]),
+    )
+    source = list(PARTED)
+    if condition:
+        source[1] = replace(source[1], within=(Statement(25, condition),))
+    return only(collective_mismatch.check, snapshot_of(main(), *ranks, source=tuple(source)))
+
+
+def test_a_condition_on_data_at_which_ranks_have_parted_is_told_with_its_line() -> None:
+    finding, sure = parted(), parted(same_count=True)
+
+    assert (
+        "rank 0 (300) and rank 1 (301) are in all_gather, because data.py:27 save is inside "
+        "`if val_loss < self.best:` of line 25; rank 2 (302) has gone on to all_reduce"
+    ) in finding.cause
+    assert "Unless they have done a different number of rounds" in finding.cause
+    assert finding.advice.startswith("Let all ranks decide alike")
+    assert "All have made the same number of calls before (33)" in sure.cause
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["if epoch % 5 > 2:", "if args.keep > 0:", "if step > warmup:", "if self.use_ema:", "try:"],
+)
+def test_a_condition_that_all_ranks_meet_alike_is_not_told(condition: str) -> None:
+    assert "parted" not in parted(condition).cause
+
+
+def test_ranks_that_have_made_different_numbers_of_calls_have_not_parted_at_a_condition() -> None:
+    assert "parted" not in parted(same_count=False).cause
+
+
+def test_a_condition_that_both_sides_are_under_is_not_told() -> None:
+    outer = Statement(70, "if len(data) > 0:")
+    lines = tuple(
+        replace(each, within=(outer, *each.within)) if each.function == "run" else each
+        for each in PARTED
+    )
+    unguarded = replace(lines[1], within=())
+    ranks = rank(0, *CONSOLIDATES), rank(1, *STEPS)
+
+    finding = only(
+        collective_mismatch.check,
+        snapshot_of(main(), *ranks, source=(lines[0], unguarded, *lines[2:])),
+    )
+
+    assert "parted" not in finding.cause
+
+
+AVERAGES = line(
+    "train.py",
+    40,
+    "step",
+    "dist.all_reduce(p.data, group=group)",
+    within=(Statement(38, "for axis in sorted(parts, key=drift):"),),
+)
+
+
+def cycle(*sources: SourceLine, groups: tuple[str, ...] = ()) -> Finding:
+    """Two ranks in all_reduce at one line."""
+    ranks = [
+        called(n, "all_reduce", states=[state(3, group=groups[n])] if groups else None)
+        for n in range(2)
+    ]
+    return only(standing_still.check, snapshot_of(main(), *ranks, source=sources))
+
+
+def test_ranks_that_use_groups_in_a_different_order_are_told_with_the_loop() -> None:
+    finding, sure = cycle(AVERAGES), cycle(AVERAGES, groups=("1", "half"))
+
+    assert "2 ranks are in all_reduce at train.py:40 step and do not meet there: most likely" in (
+        finding.summary
+    )
+    assert "(`for axis in sorted(parts, key=drift):`, line 38)" in finding.cause
+    assert finding.advice.startswith("Use the groups in the same order on all ranks")
+    assert "most likely" not in sure.summary + sure.cause
+    assert any("recorded by rank 1 (301): collective 3 of group half" in e for e in sure.evidence)
+
+
+def test_a_call_without_a_group_is_not_told_as_an_order_of_groups() -> None:
+    plain = replace(AVERAGES, statement=Statement(40, "dist.all_reduce(p.data)"))
+
+    assert "do not meet" not in cycle(plain).summary
+    assert "do not meet" not in cycle(AVERAGES, groups=("0", "0")).summary
