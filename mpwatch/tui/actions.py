@@ -7,7 +7,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import ClassVar, Protocol, cast
 
-from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.widgets import Input
@@ -37,9 +36,10 @@ from mpwatch.tui.screens.process_actions import (
 )
 from mpwatch.tui.screens.texts import FindingScreen, InjectionScreen
 from mpwatch.tui.view_state import SEEK_S, ViewState
+from mpwatch.tui.widgets.line_view import TonedApp
 
 
-class SnapshotApp(App[int]):
+class SnapshotApp(TonedApp[int]):
     """An application that shows one job; base of the action classes.
 
     Attributes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from mpwatch.describe.findings import unresolved
@@ -28,13 +28,13 @@ from mpwatch.tui.pages import findings, tree
 from mpwatch.tui.screens.base import SnapshotArrived
 from mpwatch.tui.termination import Termination
 from mpwatch.tui.view_state import ViewState
-from mpwatch.tui.widgets.line_view import LineView
+from mpwatch.tui.widgets.line_view import LineView, TonedApp
 
 LAST_PAINT_S = 0.1
 """Seconds for a last paint without the key hints before exit."""
 
 
-class InlineApp(App[int]):
+class InlineApp(TonedApp[int]):
     """Redraws a few lines with each snapshot; ends with the job or on q.
 
     Args:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import ClassVar, TypeAlias
 
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
@@ -16,14 +16,14 @@ from mpwatch.model.cmdline import command_words, python_program
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.units import bytes_text, seconds_text
 from mpwatch.tui.elements.styled_text import Line, Row, ScreenColumn, cell, cut, line
-from mpwatch.tui.widgets.line_view import LineView
+from mpwatch.tui.widgets.line_view import LineView, TonedApp
 from mpwatch.tui.widgets.live_table import LiveTable
 
 FindJobs: TypeAlias = Callable[[], Sequence[Job]]
 REFRESH_S = 2.0
 
 
-class PickerApp(App[ProcessId]):
+class PickerApp(TonedApp[ProcessId]):
     """A list of jobs, refreshed every other second; returns the root of the chosen job or `None`.
 
     Args:

@@ -73,7 +73,7 @@ async def test_enter_on_a_node_opens_the_ordinary_dashboard_with_all_its_pages()
 
     # All but the top line, which names the node, and the bottom line, which has another key.
     assert {digit: body(text) for digit, text in shown.items()} == {
-        digit: without_source(body(text)) for digit, text in expected.items()
+        digit: body(text) for digit, text in expected.items()
     }
     assert all("on node-1" in text.splitlines()[0] for text in shown.values())
     assert " 1 nodes " in after
@@ -82,11 +82,6 @@ async def test_enter_on_a_node_opens_the_ordinary_dashboard_with_all_its_pages()
 
 def body(text: str) -> list[str]:
     return text.splitlines()[1:-1]
-
-
-def without_source(lines: list[str]) -> list[str]:
-    """Without the text of files of this machine, which may be others on the node."""
-    return [each.replace("    if ready:", "") for each in lines]
 
 
 async def test_enter_on_a_rank_opens_its_process() -> None:

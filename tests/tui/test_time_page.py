@@ -71,6 +71,18 @@ async def shown(job: Snapshot, *keys: str, size: tuple[int, int] = (120, 36)) ->
         return screen_text(app)
 
 
+async def shown_after(job: Snapshot, *keys: str) -> list[str]:
+    """The screen of one dashboard after each key."""
+    texts = []
+    app = MpwatchApp(ScriptedSource(job), title="train.py")
+    async with app.run_test(size=(120, 36)) as pilot:
+        for key in keys:
+            await pilot.press(key)
+            await pilot.pause()
+            texts.append(screen_text(app))
+    return texts
+
+
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
 async def test_the_page_matches_its_golden_text(size: tuple[int, int]) -> None:
     text = await shown(accounted(loader_job()), size=size)
@@ -98,11 +110,11 @@ async def test_without_the_hook_progress_is_unknown() -> None:
 
 
 async def test_right_shows_the_threads_of_a_process_and_left_hides_them() -> None:
-    job = accounted(loader_job())
+    before, unfolded, folded = await shown_after(accounted(loader_job()), "w", "right", "left")
 
-    assert "pt_data_pin" not in await shown(job)
-    assert "pt_data_pin" in await shown(job, "right")
-    assert "pt_data_pin" not in await shown(job, "right", "left")
+    assert "pt_data_pin" not in before
+    assert "pt_data_pin" in unfolded
+    assert "pt_data_pin" not in folded
 
 
 async def test_the_filter_finds_what_a_process_waits_for() -> None:
@@ -113,8 +125,7 @@ async def test_the_filter_finds_what_a_process_waits_for() -> None:
 
 
 async def test_the_rows_sort_by_a_share() -> None:
-    natural = await shown(accounted(loader_job()))
-    by_cpu = await shown(accounted(loader_job()), "greater_than_sign")
+    natural, by_cpu = await shown_after(accounted(loader_job()), "w", "greater_than_sign")
 
     assert natural.index("+ main") < natural.index("worker 3  ")
     assert by_cpu.index("worker 3  ") < by_cpu.index("+ main")

@@ -29,7 +29,7 @@ from mpwatch.tui.elements.styled_text import (
     looks_alike,
     place,
 )
-from mpwatch.tui.widgets.line_view import LineCanvas, components, joined
+from mpwatch.tui.widgets.line_view import LineCanvas, joined
 
 T = TypeVar("T")
 
@@ -55,10 +55,6 @@ class LiveTable(LineCanvas, Generic[T], can_focus=True):
     DEFAULT_CSS = """
     LiveTable { height: 1fr; overflow-x: hidden; scrollbar-size-vertical: 1; }
     """
-
-    COMPONENT_CLASSES: ClassVar[set[str]] = components(
-        "header", "sorted", "cursor", "cursor-blurred"
-    )
 
     cursor_key: reactive[Hashable | None] = reactive(None, repaint=False)
     """The key of the row under the cursor."""
@@ -241,8 +237,10 @@ class LiveTable(LineCanvas, Generic[T], can_focus=True):
             return Strip.blank(self.size.width, self.base_style)
         is_current = row.key == self.cursor_key
         base = self.base_style + self.tone_style(row.tone)
-        if is_current:
-            base += self.tone_style("cursor" if self.has_focus else "cursor-blurred")
+        if is_current and self.has_focus:
+            base += self.tone_style("cursor")
+        elif is_current and self._head:  # without a header, it is a list above the table in use
+            base += self.tone_style("cursor-blurred")
         mark = row.mark.text
         if is_current and mark == " " and self.has_focus:
             mark = ">"

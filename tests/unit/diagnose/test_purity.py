@@ -25,7 +25,7 @@ from mpwatch.observe.state.fold import Fold
 from tests.builders.snapshots import checked_snapshots
 from tests.unit.diagnose import rules as tests_of_rules
 
-pytestmark = pytest.mark.xdist_group("purity")  # one worker builds the cases
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("purity")]  # one worker builds the cases
 
 Case: TypeAlias = tuple[Snapshot, History]
 DATA = Path(__file__).parents[2] / "data"
@@ -100,7 +100,6 @@ def test_rules_find_the_same_in_any_order_and_again(
         assert findings_of(case, sorted(RULES, key=lambda rule: rule.id[::-1])) == findings
 
 
-@pytest.mark.slow
 def test_rules_find_the_same_in_another_process(all_cases: list[Case], tmp_path: Path) -> None:
     path = tmp_path / "cases"
     path.write_bytes(pickle.dumps(all_cases))
@@ -118,7 +117,6 @@ def test_rules_find_the_same_in_another_process(all_cases: list[Case], tmp_path:
     assert others == [findings_of(each, RULES) for each in all_cases]
 
 
-@pytest.mark.slow
 def test_a_snapshot_diagnosed_again_changes_nothing(all_cases: list[Case]) -> None:
     for case in all_cases:
         engine = Engine()

@@ -122,13 +122,13 @@ def test_equal_constants_of_other_types_are_not_exchanged() -> None:
     package = module("lean_package")
     inner = module("lean_package.words", package)
     text = 'def {}():\n    """1."""\n    return {}\n'
-    text = text.format("one", 1) + text.format("true", True) + "x: int = 1\n"
+    text = text.format("one", 1.0) + text.format("true", True) + "x: int = 1\n"
     exec(text, vars(inner))
 
     strip_package(package)
 
     one, true = vars(inner)["one"], vars(inner)["true"]
-    assert (one.__code__.co_consts, true.__code__.co_consts) == ((None, 1), (None, True))
+    assert (one.__code__.co_consts, true.__code__.co_consts) == ((None, 1.0), (None, True))
     assert one() is not True
     assert true() is True
     assert "__annotations__" not in vars(inner)

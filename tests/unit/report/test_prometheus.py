@@ -133,8 +133,9 @@ def test_a_page_of_another_site_gets_no_metrics(
     server.show_text("mpwatch_secret 1\n")
     with pytest.raises(HTTPError) as refused:
         urlopen(Request(server.url, headers=headers), timeout=5)
-    assert refused.value.code == 403
-    assert "secret" not in refused.value.read().decode()
+    with refused.value as answer:
+        assert answer.code == 403
+        assert "secret" not in answer.read().decode()
 
 
 def test_an_address_in_use_is_refused(server: MetricsServer) -> None:

@@ -329,7 +329,8 @@ def test_an_exception_of_a_call_in_a_thread_is_noted_if_nothing_asks_for_it() ->
 
     assert (unread["where"], unread["type"], unread["pool"]) == ("task", "KeyError", "threads")
     assert unread["frames"][0][0] == "fail"
-    assert [entry.name for entry in traceback_of(asked)] == ["run", "fail"]
+    *above, last = [entry.name for entry in traceback_of(asked)]
+    assert (set(above), last) == ({"run"}, "fail")  # twice "run" from Python 3.14 on
     assert len(session.notes) == 1
     assert futures._base.Future.set_exception is before
 

@@ -42,6 +42,7 @@ def test_any_result_of_torch_is_passed_on(session: Session, reduced: Any, torch:
     assert share(torch.ones(4).untyped_storage()) is reduced
 
 
+@pytest.mark.usefixtures("torch")
 def test_a_cache_key_of_another_form_is_ignored(session: Session) -> None:
     kept: dict[Any, Any] = {}
     put = sharing.wrap_setitem(

@@ -9,8 +9,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import pytest
+
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
+from mpwatch.nodes.agent import agent as agent_module
 from mpwatch.nodes.agent.agent import Agent
 from mpwatch.nodes.wire.messages import (
     NODE_LIMIT_BYTES,
@@ -37,6 +40,12 @@ from mpwatch.observe.sources.source import Command
 from tests.unit.nodes.jobs import ALL_REDUCE, rank, snapshot
 
 LIMIT_S = 30.0
+INTERVAL_S = 0.1
+
+
+@pytest.fixture(autouse=True)
+def _summaries_are_frequent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agent_module, "SUMMARY_S", INTERVAL_S)
 
 
 class MadeUpJobs:
@@ -193,7 +202,7 @@ def test_the_agent_collects_nothing_while_the_head_does_not_read() -> None:
         end_s = time.monotonic() + LIMIT_S
         while jobs.reads == 0 and time.monotonic() < end_s:
             time.sleep(0.05)
-        time.sleep(2.5)
+        time.sleep(5 * INTERVAL_S)
         assert jobs.reads == 1
         full = other.next(Summary)
         following = other.next(Summary)

@@ -39,6 +39,12 @@ def agent(script: str) -> tuple[str, ...]:
     return (sys.executable, "-c", AGENT + script)
 
 
+@pytest.fixture
+def agents_are_killed_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do not wait for agents that hang; those of other tests end by themselves."""
+    monkeypatch.setattr(head_module, "GRACE_S", 0.2)
+
+
 @contextmanager
 def job(**scripts: str | tuple[str, ...]) -> Iterator[Head]:
     commands = {
@@ -103,6 +109,7 @@ def test_each_way_to_fail_is_one_sentence() -> None:
     assert "not understood" in views["latin"].problem
 
 
+@pytest.mark.usefixtures("agents_are_killed_soon")
 def test_a_host_that_does_not_answer_has_failed_after_the_limit_of_its_engine() -> None:
     hung = ("sh", "-c", "echo Authorised use only. >&2; sleep 1000 & wait")
     head = Head([Launch("a", hung, start_s=0.5), Launch("b", hung, start_s=100.0)])
@@ -119,6 +126,7 @@ def test_a_host_that_does_not_answer_has_failed_after_the_limit_of_its_engine() 
     assert view.problem.endswith(": Authorised use only.")
 
 
+@pytest.mark.usefixtures("agents_are_killed_soon")
 def test_hosts_that_hang_do_not_hold_up_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_module, "HELD_UP_S", 0.2)
     monkeypatch.setattr(head_module, "STARTING_LIMIT", 2)
@@ -333,6 +341,7 @@ def test_the_better_estimate_of_a_clock_is_kept(
     assert ClockOffset(0.251, 0.002, 100.0).is_better(ClockOffset(*newer)) is is_kept
 
 
+@pytest.mark.usefixtures("agents_are_killed_soon")
 def test_closing_leaves_no_agent_behind() -> None:
     hung, before = "say(hello + full)\nwhile True: time.sleep(1)\n", set(_children())
     with job(ends="say(hello + full); until_eof()", hung=hung) as head:
