@@ -12,7 +12,7 @@ from mpwatch.diagnose.analysis.stack_patterns import main_thread
 from mpwatch.model.findings import Finding
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process
-from mpwatch.model.source_code import SourceLine, Statement
+from mpwatch.model.source_code import Mark, MarkKind, SourceLine, Statement
 
 QUOTES = 3
 """Lines quoted in one finding."""
@@ -42,6 +42,52 @@ def _by_place(index: Index) -> Mapping[str, SourceLine | None]:
         known = found.get(place, line)
         found[place] = line if known is not None and known.file == line.file else None
     return found
+
+
+def line_at(index: Index, place: str) -> SourceLine | None:
+    """The statement at a place in words, `train.py:57 step`; `None` if it is not known."""
+    return _by_place(index).get(place)
+
+
+_LOOKS = re.compile(r"\bEmpty\b|\.(?:empty|qsize|poll)\(")
+
+
+def looks_for_item(line: SourceLine) -> bool:
+    """Whether a statement is reached where a look for an item of a queue has found none.
+
+    In `except queue.Empty:`, or under a condition on `empty()`.
+    """
+    around = [*line.within, *line.after]
+    return any(
+        _LOOKS.search(each.text) and each.text.startswith(("except", "if ", "while ", "elif "))
+        for each in around[-2:]
+    )
+
+
+def marks(index: Index, kind: MarkKind, process: Process | None = None) -> Sequence[Mark]:
+    """Statements of the program of one kind, in the order of files and lines.
+
+    Args:
+        index: The snapshot.
+        kind: What they do.
+        process: Only those in files that its main thread is in.
+    """
+    files = None
+    if process is not None:
+        thread = main_thread(process)
+        files = {each.file for each in own_frames(thread.stack)} if thread is not None else set()
+    found = {
+        each
+        for each in index.snapshot.marks
+        if each.kind == kind and (files is None or each.file in files)
+    }
+    return sorted(found, key=lambda mark: (mark.file, mark.statement.line, mark.about))
+
+
+def mark_words(mark: Mark) -> str:
+    """``` `self.delay *= 2` at consumer.py:26 next ```, with the statement quoted."""
+    name = mark.file.rpartition("/")[2]
+    return f"`{mark.statement.text}` at {name}:{mark.statement.line} {mark.function}"
 
 
 class Guard(NamedTuple):
