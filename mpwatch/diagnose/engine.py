@@ -39,6 +39,9 @@ SHOWN_RESOLVED_S = 60.0
 FAR_S = 3600.0
 """A limit that is further away than this harms nothing soon: other findings are more urgent."""
 RULE_FAILED = "rule-failed"
+SHARES_LINGER_S = 20.0
+"""A finding about shares of time is resolved no sooner than this: the account that it compares is
+that of a minute."""
 MISSES = 4
 """A share has to be below its threshold in so many runs, however far apart they are."""
 
@@ -267,7 +270,8 @@ class Engine:
             return missed_s >= tracked.linger_s
         if missed_s >= LINGER_LIMIT_S:
             return True
-        return tracked.misses >= MISSES and missed_s >= tracked.last_seen_s - tracked.first_seen_s
+        held_s = tracked.last_seen_s - tracked.first_seen_s
+        return tracked.misses >= MISSES and missed_s >= max(SHARES_LINGER_S, held_s)
 
     def _has_failed(self) -> bool:
         """Whether a present finding is of more than time lost."""

@@ -162,6 +162,38 @@ def loop_around(index: Index, frames: Sequence[Frame]) -> tuple[Frame, Statement
     return None
 
 
+class Reopened(NamedTuple):
+    """A loop over a file that is opened anew in each round of a loop around it."""
+
+    opened: Statement
+    """`with open(path) as f:`."""
+    opened_in: Frame
+    rounds: Statement
+    rounds_in: Frame
+
+
+_OPENS = re.compile(r"^(?:async )?with .*\bopen\(")
+_OVER_LINES = re.compile(r"^for .+ in ")
+
+
+def reopened(index: Index, frames: Sequence[Frame]) -> Reopened | None:
+    """The innermost function of the program that goes through a file from its start, in rounds.
+
+    Its caller is in a loop, in which the function is called again.
+    """
+    own = [each for each in own_frames(frames) if not is_library(each)]
+    for number, frame in enumerate(own):
+        line = source_of(index, frame)
+        opens = [each for each in line.within if _OPENS.match(each.text)] if line else []
+        if line is None or not opens:
+            continue
+        inside = line.within[line.within.index(opens[-1]) :]
+        loop = loop_around(index, own[number + 1 :])
+        if loop is not None and any(_OVER_LINES.match(each.text) for each in inside):
+            return Reopened(opens[-1], frame, loop[1], loop[0])
+    return None
+
+
 def loop_ends(index: Index, frame: Frame) -> str:
     """The conditions by which the loop around a frame ends early; empty if none is known.
 

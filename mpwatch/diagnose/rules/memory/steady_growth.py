@@ -591,8 +591,8 @@ def _of_kept(index: Index, process: Process, seen: list[str]) -> _Explanation:
             "(functools.lru_cache(maxsize=...), or drop the oldest).",
             is_shown=False,
         )
-    if (kept := _of_source(index, process, seen)) is not None:
-        return kept
+    if (by_source := _of_source(index, process, seen)) is not None:
+        return by_source
     loop = loop_around(index, main.stack) if main is not None else None
     rounds = f" over the rounds of {_loop_words(*loop)}" if loop else ""
     # No DataLoader worker trains: its tensors have no graph.
