@@ -42,6 +42,9 @@ RULE_FAILED = "rule-failed"
 LEAST_MISSES = 2
 """A finding is resolved after so many runs without detection, at least: on a loaded machine one run
 may come `LINGER_S` after the other, and one reading may find a stalled process awake."""
+SHARES_LINGER_S = 20.0
+"""A finding about shares of time is resolved no sooner than this: the account that it compares is
+that of a minute."""
 MISSES = 4
 """A share has to be below its threshold in so many runs, however far apart they are."""
 
@@ -272,7 +275,8 @@ class Engine:
             return missed_s >= tracked.linger_s
         if missed_s >= LINGER_LIMIT_S:
             return True
-        return tracked.misses >= MISSES and missed_s >= tracked.last_seen_s - tracked.first_seen_s
+        held_s = tracked.last_seen_s - tracked.first_seen_s
+        return tracked.misses >= MISSES and missed_s >= max(SHARES_LINGER_S, held_s)
 
     def _has_failed(self) -> bool:
         """Whether a present finding is of more than time lost."""

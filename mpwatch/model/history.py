@@ -40,6 +40,9 @@ ProcessMetric: TypeAlias = Literal[
     "queue_backlog",  # items in its queues without a bound, counted by the hook
     "answer_wait",  # 1 while the main thread reads from a socket, else 0; from the first 1 on
     "cuda_unreleased",  # CUDA tensors that receivers have not released, counted by the hook
+    # What a sleep of the main thread had left, in seconds, at readings that found it in another one
+    # than before, or knew more of it: it lasts at least so long.
+    "sleep_left_s",
     "stack_stops",  # a point for each time py-spy took stacks, which stops and wakes the process
 ]
 HostMetric: TypeAlias = Literal[

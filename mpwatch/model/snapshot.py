@@ -17,7 +17,7 @@ from mpwatch.model.host import HostSample
 from mpwatch.model.ids import HookState, ProcessId, Role, SegmentId, SegmentKind
 from mpwatch.model.progress import ProgressSource
 from mpwatch.model.samples import Ended, Frame, GpuSample, ProcSample, StackSource, WaitedOn
-from mpwatch.model.source_code import DroppedResult, SourceLine
+from mpwatch.model.source_code import DroppedResult, Mark, SourceLine
 from mpwatch.model.waits import WaitGraph
 
 SourceMode: TypeAlias = Literal["live", "paused", "replay", "ended"]
@@ -334,6 +334,8 @@ class Snapshot:
     """The program's own lines at which stacks were taken, as far as their files could be read."""
     dropped: tuple[DroppedResult, ...] = ()
     """Calls in these files that start a task and drop its result."""
+    marks: tuple[Mark, ...] = ()
+    """Statements in these files, and in those that they import, that can be a reason."""
     mode: SourceMode = "live"
     playback: Playback | None = None
     """Set by replays only."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 
 class Statement(NamedTuple):
@@ -40,9 +40,29 @@ class DroppedResult(NamedTuple):
     statement: Statement
 
 
+MarkKind: TypeAlias = Literal["alarm", "backoff", "backward", "cache", "no-grad", "put", "view"]
+"""`alarm`: sets a timer that ends in a signal. `backoff`: makes each sleep longer than the one
+before, and nothing in the file sets it back. `backward`: a backward pass. `cache`: fills a cache
+that nothing in the file bounds. `no-grad`: switches autograd off. `put`: puts an item into a queue.
+`view`: keeps an element or a slice of something in a container."""
+
+
+class Mark(NamedTuple):
+    """A statement in a file of the program that can be the reason for what is observed."""
+
+    kind: MarkKind
+    file: str
+    function: str
+    """That contains it; `<module>` for none."""
+    about: str
+    """The cache, the queue, the variable of the sleep, or the part that is kept; of a timer the
+    lines at which its function returns before it is cancelled, `39, 45`."""
+    statement: Statement
+
+
 LINES_LIMIT = 512
-"""Lines, and calls that drop a result, kept of one job: a line of a loop changes often, but a
-program has few that take time."""
+"""Lines, marks, and calls that drop a result, kept of one job: a line of a loop changes often, but
+a program has few that take time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,3 +72,4 @@ class SourceRead:
     at_s: float
     lines: tuple[SourceLine, ...] = ()
     dropped: tuple[DroppedResult, ...] = ()
+    marks: tuple[Mark, ...] = ()

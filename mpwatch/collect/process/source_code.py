@@ -16,15 +16,24 @@ import stat
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from typing import Final, NamedTuple
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple, TypeAlias
 
 from mpwatch.describe.frames import is_library
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame, StacksTaken
 from mpwatch.model.sanitize import clean
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.model.source_code import LINES_LIMIT, DroppedResult, SourceLine, SourceRead, Statement
+from mpwatch.model.source_code import (
+    LINES_LIMIT,
+    DroppedResult,
+    Mark,
+    MarkKind,
+    SourceLine,
+    SourceRead,
+    Statement,
+)
 
 FILE_BYTES: Final = 256 << 10
 """A longer file is not read: it is generated, and takes long to parse."""
@@ -39,6 +48,11 @@ NESTED: Final = 8
 """Statements kept around a line, and before it."""
 DROPPED: Final = 16
 """Calls kept of one file."""
+SHOWN: Final = 3
+MARKS: Final = 24
+"""Marks kept of one file."""
+IMPORTED: Final = 32
+"""Files that are read because another file imports them; the others are for lines of stacks."""
 CHANGED_S: Final = 2.0
 """Clocks of file systems are coarse."""
 INNER: Final = frozenset(("<listcomp>", "<genexpr>", "<dictcomp>", "<setcomp>", "<lambda>"))
@@ -57,11 +71,31 @@ class SourceCode:
     def __init__(self) -> None:
         self._modules: dict[str, tuple[_Module | None, float]] = {}
         """Each file that was asked for, with the time of its last change."""
+        self._marked: set[str] = set()
 
     def dropped(self, process: ProcessId, file: str, since_s: float) -> tuple[DroppedResult, ...]:
         """The calls of a file that start a task and drop its result; see `line`."""
         module = self._module(process, file, since_s)
         return () if module is None else tuple(sorted(_dropped(file, module)))[:DROPPED]
+
+    def marks(self, process: ProcessId, file: str, since_s: float) -> tuple[Mark, ...]:
+        """The marks of a file, and of the files beside it that it imports; of each file once.
+
+        A line that takes no time is on no stack, so its file is found by its import. See `line`.
+        """
+        found: list[Mark] = []
+        waiting = [file]
+        while waiting:
+            path = waiting.pop(0)
+            is_more = path != file and path not in self._modules
+            if path in self._marked or (is_more and len(self._modules) >= IMPORTED):
+                continue
+            self._marked.add(path)
+            module = self._module(process, path, since_s)
+            if module is not None:
+                found += sorted(_marks(path, module), key=lambda mark: mark.statement.line)[:MARKS]
+                waiting += _imported(path, module.tree)
+        return tuple(found)
 
     def line(self, process: ProcessId, frame: Frame, since_s: float) -> SourceLine | None:
         """The statement that a frame is at.
@@ -362,6 +396,7 @@ class SourceReads:
     def _read(self, requests: list[_Request]) -> SourceRead:
         lines: list[SourceLine] = []
         dropped: list[DroppedResult] = []
+        marks: list[Mark] = []
         for process, frame, since_s in requests:
             line = self._code.line(process, frame, since_s)
             if line is not None:
@@ -369,7 +404,8 @@ class SourceReads:
             if frame.file not in self._files:
                 self._files.add(frame.file)
                 dropped += self._code.dropped(process, frame.file, since_s)
-        return SourceRead(time.monotonic(), tuple(lines), tuple(dropped))
+                marks += self._code.marks(process, frame.file, since_s)
+        return SourceRead(time.monotonic(), tuple(lines), tuple(dropped), tuple(marks))
 
 
 def _with_start(snapshot: Snapshot, frames: list[tuple[ProcessId, Frame]]) -> Iterator[_Request]:
@@ -378,3 +414,258 @@ def _with_start(snapshot: Snapshot, frames: list[tuple[ProcessId, Frame]]) -> It
         started_s = known.sample.born_wall_s if known is not None else None
         if started_s is not None:
             yield _Request(process, frame, started_s)
+
+
+def _imported(file: str, tree: ast.Module) -> Iterator[str]:
+    """The files beside a file that it may import, as far as their names are written in it."""
+    folder = file.rpartition("/")[0]
+    for node in ast.walk(tree):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [each.name for each in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.level <= 1:
+            inside = [each.name for each in node.names]
+            names = [node.module] if node.module else inside
+            if node.module:
+                names += [f"{node.module}.{each}" for each in inside]
+        for name in names:
+            yield f"{folder}/{name.replace('.', '/')}.py"
+
+
+def _marks(file: str, module: _Module) -> Iterator[Mark]:
+    """Statements that can be the reason for what is observed, in no order."""
+    bounded = set(_bounded(module.tree))
+    uses_arrays = not _roots(module.tree).isdisjoint(("torch", "numpy"))
+    for function in (module.tree, *(n for n in ast.walk(module.tree) if isinstance(n, _FUNCTIONS))):
+        name = function.name if isinstance(function, _FUNCTIONS) else "<module>"
+        nodes = list(_own_nodes(function))
+        found = [
+            *_calls_marked(nodes),
+            *(_views(nodes) if uses_arrays else ()),
+            *_memo_fills(nodes, bounded),
+            *_backoffs(module.tree, function, nodes),
+        ]
+        if isinstance(function, _FUNCTIONS):
+            for each in function.decorator_list:
+                if _is_unbounded_cache(each):
+                    text = clean(f"@{ast.unparse(each)}", QUOTE_LIMIT)
+                    yield Mark("cache", file, name, name, Statement(each.lineno, text))
+                elif _last_name(each) in NO_GRAD or (
+                    isinstance(each, ast.Call) and _last_name(each.func) in NO_GRAD
+                ):
+                    found.append(("no-grad", "", each))
+        for kind, about, node in found:
+            if kind == "cache" and (used := _decorated(module.tree, function)):
+                about = f"{about} (for {', '.join(used[:SHOWN])})"
+            yield Mark(kind, file, name, clean(about, QUOTE_LIMIT), _quoted(module, node))
+
+
+def _decorated(tree: ast.Module, function: ast.AST) -> list[str]:
+    """The functions of a file whose decorator is what contains a function, a class or another."""
+    outer = {
+        each.name
+        for each in ast.walk(tree)
+        if isinstance(each, (*_FUNCTIONS, ast.ClassDef)) and function in ast.walk(each)
+    }
+    return [
+        each.name
+        for each in ast.walk(tree)
+        if isinstance(each, _FUNCTIONS) and outer.intersection(map(_last_name, each.decorator_list))
+    ]
+
+
+_Found: TypeAlias = tuple[MarkKind, str, ast.AST]
+NO_GRAD: Final = frozenset(("no_grad", "inference_mode"))
+_ADDS: Final = frozenset(("append", "appendleft", "add", "insert", "extend", "setdefault"))
+_DROPS: Final = frozenset(("pop", "popitem", "popleft", "clear", "remove", "discard"))
+
+
+def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:
+    """The syntax of a function, without that of functions defined in it."""
+    waiting = list(ast.iter_child_nodes(function))
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, _FUNCTIONS):
+            waiting += ast.iter_child_nodes(node)
+
+
+def _roots(tree: ast.Module) -> set[str]:
+    """The first names of the modules that a file imports."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {each.name.partition(".")[0] for each in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module.partition(".")[0])
+    return found
+
+
+def _calls_marked(nodes: Sequence[ast.AST]) -> Iterator[_Found]:
+    for node in nodes:
+        if not isinstance(node, ast.Call):
+            continue
+        name = _last_name(node.func)
+        is_zero = bool(node.args) and getattr(node.args[-1], "value", None) == 0
+        if name in NO_GRAD:
+            yield "no-grad", "", node
+        elif name == "backward" and isinstance(node.func, ast.Attribute):
+            yield "backward", "", node
+        elif name in ("alarm", "setitimer") and node.args and not is_zero:
+            yield "alarm", _left_before_cancelled(nodes, node, name), node
+        elif name in ("put", "put_nowait") and isinstance(node.func, ast.Attribute) and node.args:
+            yield "put", ast.unparse(node.func.value), node
+
+
+def _left_before_cancelled(nodes: Sequence[ast.AST], timer: ast.Call, name: str) -> str:
+    """The lines of the `return` statements that leave a function with its timer set, as `39, 45`.
+
+    They stand between the call that sets it and the first one that cancels it. Empty if there are
+    none, if nothing here cancels it, or if a `finally` does.
+    """
+    calls = [n for n in nodes if isinstance(n, ast.Call) and _last_name(n.func) == name and n.args]
+    ends = [n.lineno for n in calls if getattr(n.args[-1], "value", None) == 0]
+    in_finally = {
+        line
+        for node in nodes
+        if isinstance(node, ast.Try)
+        for each in node.finalbody
+        for line in range(each.lineno, _last_line(each) + 1)
+    }
+    later = [line for line in ends if line > timer.lineno]
+    if not later or not in_finally.isdisjoint(ends):
+        return ""
+    leaves = (n.lineno for n in nodes if isinstance(n, ast.Return))
+    return ", ".join(str(line) for line in sorted(leaves) if timer.lineno < line < min(later))
+
+
+def _views(nodes: Iterable[ast.AST]) -> Iterator[_Found]:
+    """Elements and slices of something that are put into a container."""
+    for node in nodes:
+        kept: list[ast.expr] = []
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            call = node.value
+            if isinstance(call.func, ast.Attribute) and call.func.attr in _ADDS:
+                kept = [*call.args]
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
+            kept = [node.value]
+        while kept:
+            each = kept.pop()
+            if isinstance(each, ast.Tuple | ast.List):
+                kept += each.elts
+            elif isinstance(each, ast.Dict):
+                kept += each.values
+            elif isinstance(each, ast.Subscript) and not (
+                isinstance(each.slice, ast.Constant) and isinstance(each.slice.value, str)
+            ):
+                yield "view", ast.unparse(each), node
+
+
+def _is_unbounded_cache(decorator: ast.expr) -> bool:
+    """`@cache` of functools, or its `@lru_cache(maxsize=None)`."""
+    if not isinstance(decorator, ast.Call):
+        return ast.unparse(decorator) in ("cache", "functools.cache")
+    if _last_name(decorator.func) != "lru_cache":
+        return False
+    sizes = [each.value for each in decorator.keywords if each.arg == "maxsize"]
+    return any(
+        isinstance(each, ast.Constant) and each.value is None
+        for each in (*decorator.args[:1], *sizes)
+    )
+
+
+def _bounded(tree: ast.Module) -> Iterator[str]:
+    """Containers from which a file removes something, or of which it asks the length."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            if node.func.attr in _DROPS:
+                yield ast.unparse(node.func.value)
+        elif isinstance(node, ast.Call) and _last_name(node.func) == "len" and node.args:
+            yield ast.unparse(node.args[0])
+        elif isinstance(node, ast.Delete):
+            for each in node.targets:
+                yield ast.unparse(each.value if isinstance(each, ast.Subscript) else each)
+
+
+def _memo_fills(nodes: Sequence[ast.AST], bounded: set[str]) -> Iterator[_Found]:
+    """`self.items[key] = make(key)` in a function that looks for the key in it before."""
+    looked: dict[str, set[str]] = defaultdict(set)
+    for node in nodes:
+        if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn):
+            looked[ast.unparse(node.comparators[0])].add(ast.unparse(node.left))
+        elif (
+            isinstance(node, ast.Call) and _last_name(node.func) == "get" and len(node.args) == 1
+        ) and isinstance(node.func, ast.Attribute):
+            looked[ast.unparse(node.func.value)].add(ast.unparse(node.args[0]))
+    for node in nodes:
+        if not isinstance(node, ast.Assign):
+            continue
+        for target in node.targets:
+            if isinstance(target, ast.Subscript) and not isinstance(target.slice, ast.Constant):
+                name = ast.unparse(target.value)
+                if name not in bounded and ast.unparse(target.slice) in looked[name]:
+                    yield "cache", name, node
+
+
+def _backoffs(tree: ast.Module, function: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[_Found]:
+    """Statements that make the next sleep longer where none in the file sets it back.
+
+    An attribute is set back by any other assignment outside of `__init__`. A name is set back by
+    one in a loop, and by leaving the function.
+    """
+    slept = {
+        ast.unparse(part)
+        for node in nodes
+        if isinstance(node, ast.Call) and _last_name(node.func) == "sleep" and node.args
+        for part in _slept(node.args[0])
+    }
+    grows = [(name, node) for node in nodes for name in _grown(node) if name in slept]
+    for name, node in grows:
+        is_attribute = "." in name
+        places = [n for n in ast.walk(tree) if isinstance(n, _FUNCTIONS)]
+        others = (
+            [part for each in places if each.name != "__init__" for part in _own_nodes(each)]
+            if is_attribute
+            else [part for each in nodes if isinstance(each, _LOOPS) for part in _own_nodes(each)]
+        )
+        leaves = not is_attribute and any(isinstance(n, ast.Return | ast.Break) for n in others)
+        is_module = not isinstance(function, _FUNCTIONS) and is_attribute
+        if not leaves and not is_module and not any(_sets(each, name) for each in others):
+            yield "backoff", name, node
+
+
+def _slept(time: ast.expr) -> Sequence[ast.expr]:
+    """The variables that a sleep lasts as long as: `x`, `min(x, limit)`, and not `x - now`."""
+    if isinstance(time, ast.Call) and _last_name(time.func) in ("min", "max"):
+        return time.args
+    return [time]
+
+
+_LOOPS = (ast.For, ast.While, ast.AsyncFor)
+
+
+def _grown(node: ast.AST) -> Iterator[str]:
+    """The variable that a statement makes larger by its own value: `x = min(2 * x, limit)`."""
+    if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Mult | ast.Add | ast.LShift):
+        yield ast.unparse(node.target)
+    elif isinstance(node, ast.Assign) and len(node.targets) == 1:
+        name = ast.unparse(node.targets[0])
+        values = [ast.unparse(n) for n in ast.walk(node.value) if isinstance(n, ast.expr)]
+        if name in values and any(
+            isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mult | ast.Add | ast.Pow)
+            for n in ast.walk(node.value)
+        ):
+            yield name
+
+
+def _sets(node: ast.AST, name: str) -> bool:
+    """Whether a statement gives a variable a value that does not depend on its own."""
+    if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
+        return False
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    parts = [
+        part for each in targets for part in (each.elts if isinstance(each, ast.Tuple) else [each])
+    ]
+    if name not in map(ast.unparse, parts):
+        return False
+    return name not in (ast.unparse(n) for n in ast.walk(node.value) if isinstance(n, ast.expr))

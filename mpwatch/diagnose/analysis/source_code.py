@@ -12,7 +12,7 @@ from mpwatch.diagnose.analysis.stack_patterns import main_thread
 from mpwatch.model.findings import Finding
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process
-from mpwatch.model.source_code import SourceLine, Statement
+from mpwatch.model.source_code import Mark, MarkKind, SourceLine, Statement
 
 QUOTES = 3
 """Lines quoted in one finding."""
@@ -42,6 +42,52 @@ def _by_place(index: Index) -> Mapping[str, SourceLine | None]:
         known = found.get(place, line)
         found[place] = line if known is not None and known.file == line.file else None
     return found
+
+
+def line_at(index: Index, place: str) -> SourceLine | None:
+    """The statement at a place in words, `train.py:57 step`; `None` if it is not known."""
+    return _by_place(index).get(place)
+
+
+_LOOKS = re.compile(r"\bEmpty\b|\.(?:empty|qsize|poll)\(")
+
+
+def looks_for_item(line: SourceLine) -> bool:
+    """Whether a statement is reached where a look for an item of a queue has found none.
+
+    In `except queue.Empty:`, or under a condition on `empty()`.
+    """
+    around = [*line.within, *line.after]
+    return any(
+        _LOOKS.search(each.text) and each.text.startswith(("except", "if ", "while ", "elif "))
+        for each in around[-2:]
+    )
+
+
+def marks(index: Index, kind: MarkKind, process: Process | None = None) -> Sequence[Mark]:
+    """Statements of the program of one kind, in the order of files and lines.
+
+    Args:
+        index: The snapshot.
+        kind: What they do.
+        process: Only those in files that its main thread is in.
+    """
+    files = None
+    if process is not None:
+        thread = main_thread(process)
+        files = {each.file for each in own_frames(thread.stack)} if thread is not None else set()
+    found = {
+        each
+        for each in index.snapshot.marks
+        if each.kind == kind and (files is None or each.file in files)
+    }
+    return sorted(found, key=lambda mark: (mark.file, mark.statement.line, mark.about))
+
+
+def mark_words(mark: Mark) -> str:
+    """``` `self.delay *= 2` at consumer.py:26 next ```, with the statement quoted."""
+    name = mark.file.rpartition("/")[2]
+    return f"`{mark.statement.text}` at {name}:{mark.statement.line} {mark.function}"
 
 
 class Guard(NamedTuple):
@@ -173,6 +219,38 @@ def loop_around(index: Index, frames: Sequence[Frame]) -> tuple[Frame, Statement
         for statement in reversed(line.within if line is not None else ()):
             if statement.text.startswith(("for ", "async for ", "while ")):
                 return frame, statement
+    return None
+
+
+class Reopened(NamedTuple):
+    """A loop over a file that is opened anew in each round of a loop around it."""
+
+    opened: Statement
+    """`with open(path) as f:`."""
+    opened_in: Frame
+    rounds: Statement
+    rounds_in: Frame
+
+
+_OPENS = re.compile(r"^(?:async )?with .*\bopen\(")
+_OVER_LINES = re.compile(r"^for .+ in ")
+
+
+def reopened(index: Index, frames: Sequence[Frame]) -> Reopened | None:
+    """The innermost function of the program that goes through a file from its start, in rounds.
+
+    Its caller is in a loop, in which the function is called again.
+    """
+    own = [each for each in own_frames(frames) if not is_library(each)]
+    for number, frame in enumerate(own):
+        line = source_of(index, frame)
+        opens = [each for each in line.within if _OPENS.match(each.text)] if line else []
+        if line is None or not opens:
+            continue
+        inside = line.within[line.within.index(opens[-1]) :]
+        loop = loop_around(index, own[number + 1 :])
+        if loop is not None and any(_OVER_LINES.match(each.text) for each in inside):
+            return Reopened(opens[-1], frame, loop[1], loop[0])
     return None
 
 

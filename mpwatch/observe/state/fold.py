@@ -15,7 +15,7 @@ from mpwatch.model.history import History
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended, ProcSample, StackSample, StacksTaken, TreeSample
 from mpwatch.model.snapshot import Process, Segment, Snapshot
-from mpwatch.model.source_code import LINES_LIMIT, DroppedResult, SourceLine, SourceRead
+from mpwatch.model.source_code import LINES_LIMIT, DroppedResult, Mark, SourceLine, SourceRead
 from mpwatch.observe.state.child_targets import TargetTable
 from mpwatch.observe.state.event_log import EventLog, HookStateLog, note_words
 from mpwatch.observe.state.flows import FlowTable
@@ -58,6 +58,7 @@ class Fold:
         self._nccl: NcclStatus | None = None
         self._source: dict[tuple[str, int, str], SourceLine] = {}
         self._dropped: list[DroppedResult] = []
+        self._marks: list[Mark] = []
 
     def apply(self, input: Input) -> None:
         """Apply one input; one about an unknown process is kept until it is known."""
@@ -206,6 +207,7 @@ class Fold:
         for line in read.lines[: LINES_LIMIT - len(self._source)]:
             self._source[line.file, line.line, line.function] = line
         self._dropped += read.dropped[: LINES_LIMIT - len(self._dropped)]
+        self._marks += read.marks[: LINES_LIMIT - len(self._marks)]
 
     # --- hooks -----------------------------------------------------------------------------------
 
@@ -280,6 +282,7 @@ class Fold:
             nccl=self._nccl,
             source=tuple(self._source.values()),
             dropped=tuple(self._dropped),
+            marks=tuple(self._marks),
             problems=(*tree.problems, *tree.host.problems),
         )
 

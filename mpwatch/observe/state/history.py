@@ -107,6 +107,8 @@ class HistoryKeeper:
                 values["read_bytes"] = sample.read_bytes
             if self._has_moved(process, "written_bytes", sample.written_bytes):
                 values["written_bytes"] = sample.written_bytes
+            if self._has_moved(process, "sleep_left_s", left_s := _sleep_left_s(sample)):
+                values["sleep_left_s"] = left_s
             self._add_all(process, at_s, values)
             memory = sample.memory
             # A value that was carried over from an earlier reading is not a new point.
@@ -180,6 +182,12 @@ def reads_socket(sample: ProcSample) -> bool:
     """Whether the main thread waits for data on a socket, as for the answer of a server."""
     wait = sample.threads[0].waits_on if sample.threads else None
     return wait is not None and wait.kind == "socket-read"
+
+
+def _sleep_left_s(sample: ProcSample) -> float | None:
+    """What the sleep of the main thread has left; `None` where it does not sleep."""
+    wait = sample.threads[0].waits_on if sample.threads else None
+    return wait.timeout_s if wait is not None and wait.kind == "timer" else None
 
 
 def _recent(line: _Line | None) -> Sequence[float]:

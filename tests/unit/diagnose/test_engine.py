@@ -17,6 +17,7 @@ from mpwatch.diagnose.engine import (
     RETURNS_S,
     RULE_FAILED,
     RULES,
+    SHARES_LINGER_S,
     SHOWN_RESOLVED_S,
     Engine,
     Rule,
@@ -137,6 +138,19 @@ def test_a_share_that_held_for_most_of_the_time_does_not_vanish_at_the_last_mome
     seen = [present(look(watched, after_s)) for after_s in (22, 25, 28, 35, 39, 40)]
 
     assert seen == [{"bottleneck-process"}] * 5 + [set()]
+
+
+def test_a_share_that_was_seen_only_briefly_stays_for_a_while() -> None:
+    share = finding("pickling-cost", Severity.INFO)
+    watched = engine(*([share] for _ in range(6)), *([] for _ in range(40)))
+    present = [present_of(look(watched, second)) for second in range(40)]
+
+    assert all(present[: 5 + int(SHARES_LINGER_S)])
+    assert not present[-1]
+
+
+def present_of(found: Iterable[Finding]) -> bool:
+    return any(each.resolved_s is None for each in found)
 
 
 def test_readings_far_apart_resolve_no_share_of_time() -> None:

@@ -41,6 +41,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     children_started_by,
     family_head,
 )
+from mpwatch.diagnose.analysis.source_code import mark_words, marks
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_shape, main_thread
 from mpwatch.diagnose.analysis.waits.edges import blocked_for_s
 from mpwatch.diagnose.known_errors import contains, evidence_of
@@ -105,7 +106,28 @@ def check(index: Index) -> Iterator[Finding]:
             found = _in_a_row(index.snapshot, found, head, exits)
         if is_doubtful and _ended_well(index, process):
             found = replace(found, **_with_a_content_parent(index.snapshot, exits))
+        if ended.signal in _TIMERS:
+            found = _with_timer(index, found)
         yield found if ended.signal is None else _with_left_lock(index, found)
+
+
+_TIMERS = (Signals.SIGALRM, Signals.SIGVTALRM, Signals.SIGPROF)
+
+
+def _with_timer(index: Index, found: Finding) -> Finding:
+    """The finding about a process that a timer has killed, with the lines that set timers."""
+    timers = marks(index, "alarm")[:2]
+    if not timers:
+        return found
+    left = [each for each in timers if each.about]
+    words = [f"a timer is set by {mark_words(each)}" for each in timers]
+    cause = found.cause
+    if len(timers) == 1 and left:
+        cause += (
+            f" {mark_words(left[0])} sets one, and {left[0].function} returns in line "
+            f"{left[0].about} before it is cancelled."
+        )
+    return replace(found, evidence=(*found.evidence, *words), cause=cause)
 
 
 def _with_left_lock(index: Index, found: Finding) -> Finding:

@@ -8,16 +8,19 @@ from mpwatch.diagnose.analysis.forecast import Growth, growth, memory_room, seve
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.newest import own_lines
 from mpwatch.diagnose.analysis.process_queries import age_s, called, counted, loader_owners
-from mpwatch.diagnose.analysis.shares import work_place
+from mpwatch.diagnose.analysis.shares import Place, work_place
+from mpwatch.diagnose.analysis.source_code import mark_words, marks
 from mpwatch.model.findings import Finding
 from mpwatch.model.history import History
 from mpwatch.model.snapshot import Process
+from mpwatch.model.source_code import Mark
 from mpwatch.model.units import bytes_text, rate_text, seconds_text
 
 RULE = "persistent-workers-leak"
 WORTH_BYTES = 32 * 2**20
 """A bounded cache and the heap around it settle within less, in the first half minute."""
 WATCHED_S = 20.0
+SHOWN = 3
 _WHERE = "Look at what {} stores, and at the objects that it is called on. "
 
 
@@ -87,6 +90,11 @@ def _finding(index: Index, owner: Process, grown: Sequence[tuple[Process, Growth
         at = f"; most of their work is at {place.words}" if place.is_main else ""
     if room is not None:
         evidence.append(f"{bytes_text(room.free_bytes)} of {room.what} left")
+    caches = marks(index, "cache")
+    evidence += [
+        f"{mark_words(each)} fills {each.about}, which nothing in that file bounds"
+        for each in caches[:SHOWN]
+    ]
     return Finding(
         rule=RULE,
         severity=severity,
@@ -103,9 +111,16 @@ def _finding(index: Index, owner: Process, grown: Sequence[tuple[Process, Growth
             "looks the same; its growth slows down and ends."
         ),
         advice=(
-            f"{_WHERE.format(place.words) if place is not None else ''}Bound the caches, or share "
+            f"{_where(place, caches)}Bound the caches, or share "
             "one between workers (a shared tensor, a memory map). If the workers are persistent, "
             "persistent_workers=False restarts them every epoch, which takes time."
         ),
         eta_s=eta_s,
     )
+
+
+def _where(place: Place | None, caches: Sequence[Mark]) -> str:
+    """Where to look; empty if nothing is known of it."""
+    if len(caches) == 1:
+        return f"Look at {mark_words(caches[0])} first. "
+    return _WHERE.format(place.words) if place is not None else ""

@@ -48,7 +48,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     is_manager,
 )
 from mpwatch.diagnose.analysis.shares import is_computing, shares, work_place, working_share
-from mpwatch.diagnose.analysis.source_code import cache_miss, loop_around
+from mpwatch.diagnose.analysis.source_code import cache_miss, loop_around, mark_words, marks
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, own_threads
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import rise
@@ -591,10 +591,13 @@ def _of_kept(index: Index, process: Process, seen: list[str]) -> _Explanation:
             "(functools.lru_cache(maxsize=...), or drop the oldest).",
             is_shown=False,
         )
+    if (by_source := _of_source(index, process, seen)) is not None:
+        return by_source
     loop = loop_around(index, main.stack) if main is not None else None
     rounds = f" over the rounds of {_loop_words(*loop)}" if loop else ""
     # No DataLoader worker trains: its tensors have no graph.
     is_torch = process.sample.torch_loaded and process.role != "loader-worker"
+    is_torch = is_torch and (_trains(index, process) or _may_have_graphs(index, process))
     lists = f"a list or dict that is only ever added to, an unbounded cache{is_queue}"
     kept = f"It keeps what it allocates{rounds}: {lists}{_OR_GRAPHS if is_torch else ''}"
     if is_torch and _trains(index, process):
@@ -607,6 +610,39 @@ def _of_kept(index: Index, process: Process, seen: list[str]) -> _Explanation:
         "allocate, run it under tracemalloc or memray.",
         is_shown=False,
     )
+
+
+def _of_source(index: Index, process: Process, seen: list[str]) -> _Explanation | None:
+    """What the source of the files that the main thread is in shows to keep memory."""
+    views = marks(index, "view", process) if process.sample.torch_loaded else ()
+    if len({each.statement for each in views}) == 1:
+        view = views[0]
+        whole = view.about.partition("[")[0]
+        return _Explanation(
+            "private memory",
+            (*seen, f"{mark_words(view)} keeps {view.about}"),
+            f"{mark_words(view)} keeps {view.about}. If {whole} is a tensor or array, that is a "
+            f"view: as long as it is kept, all of {whole} stays in memory, too.",
+            f"Keep a copy of the part: {view.about}.clone() of a tensor, .copy() of an array, "
+            ".item() of one number. If it is neither, bound the container.",
+        )
+    caches = marks(index, "cache", process) or marks(index, "cache")
+    if len(caches) == 1:
+        return _Explanation(
+            "private memory",
+            (*seen, f"{mark_words(caches[0])} fills {caches[0].about}"),
+            f"It fills a cache without a bound: {mark_words(caches[0])} adds an entry for each new "
+            "key, and nothing in that file drops one. The growth ends only when no new keys come.",
+            "Give that cache a bound (functools.lru_cache(maxsize=...), or drop the oldest), or "
+            "keep less of each entry. Each process has a cache of its own.",
+            is_shown=False,
+        )
+    return None
+
+
+def _may_have_graphs(index: Index, process: Process) -> bool:
+    """Whether the source that is known does not speak against autograd graphs that are kept."""
+    return bool(marks(index, "backward")) or not marks(index, "no-grad", process)
 
 
 def _loop_words(frame: Frame, loop: Statement) -> str:
@@ -743,7 +779,9 @@ def _consumers(index: Index, found: Growing) -> _Consumers | None:
     fills = f"{subject} {'fills' if is_one else 'fill'} a queue faster than"
     if not readers:
         return _Consumers(f"{fills} it is read", (waits,))
-    at = [f"{called(each)} is at {lines}" for each in readers[:3] if (lines := own_lines(each))]
+    puts = marks(index, "put", found.process)
+    at = [f"{called(found.process)} puts items: {mark_words(each)}" for each in puts[:SHOWN]]
+    at += [f"{called(each)} is at {lines}" for each in readers[:3] if (lines := own_lines(each))]
     return _Consumers(
         f"{fills} {all_called(readers)} {'reads' if len(readers) == 1 else 'read'} it",
         (f"{waits}, read by {all_called(readers)}", *at),

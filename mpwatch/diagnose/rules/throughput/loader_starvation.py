@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
-from mpwatch.describe.frames import own_frames
+from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.diagnose.analysis.idle_time import are_stalled, mean_cpu_percent, wait_share, waiting_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.newest import iterated_at, own_lines, own_place
@@ -30,6 +30,7 @@ from mpwatch.diagnose.analysis.shares import (
     work_place,
     working_share,
 )
+from mpwatch.diagnose.analysis.source_code import reopened
 from mpwatch.diagnose.analysis.stack_merge import merge
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
@@ -220,9 +221,26 @@ def _evidence(
     for worker in workers[:SHOWN]:
         if (words := doing_words(index, worker)) is not None:
             evidence.append(f"{called(worker)}: {words}")
+    evidence += _reopened_words(workers, index)
     if share is not None and share < 1:
         evidence.append(f"without this wait main would be at most {times_faster(share)} as fast")
     return evidence
+
+
+def _reopened_words(workers: Sequence[Process], index: Index) -> Iterator[str]:
+    """A file that a worker opens anew in each round, where its stack shows that."""
+    for worker in workers:
+        main = main_thread(worker)
+        found = reopened(index, main.stack) if main is not None else None
+        if found is not None:
+            at = frame_words(found.opened_in._replace(line=found.opened.line))
+            rounds = frame_words(found.rounds_in._replace(line=found.rounds.line))
+            yield (
+                f"`{found.opened.text}` at {at} is reached anew in each round of "
+                f"`{found.rounds.text}` at {rounds}: if it is the same file, it is read from its "
+                "start each time"
+            )
+            return
 
 
 def _ahead(index: Index, workers: Sequence[Process]) -> Sequence[Process]:

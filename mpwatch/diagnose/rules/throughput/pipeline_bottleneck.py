@@ -1,7 +1,8 @@
 """One stage of a job works all the time while the others wait for it.
 
-For example actors that cannot keep up with a learner, or a main process that cannot feed its
-workers. DataLoaders, Pools, ranks and servers have rules of their own.
+For example actors that cannot keep up with a learner, a main process that cannot feed its
+workers, or consumers that sleep between two looks into their queue. DataLoaders, Pools, ranks and
+servers have rules of their own.
 """
 
 from __future__ import annotations
@@ -28,11 +29,15 @@ from mpwatch.diagnose.analysis.shares import (
     work_place,
     working_share,
 )
+from mpwatch.diagnose.analysis.source_code import line_at, looks_for_item, mark_words, marks
 from mpwatch.diagnose.analysis.stack_patterns import writes_output
 from mpwatch.diagnose.analysis.waits.blockages import without_progress_s
 from mpwatch.diagnose.analysis.waits.chains import ends_of_waits, wait_graph
+from mpwatch.model.account import LAST_MINUTE_S
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process
+from mpwatch.model.source_code import Mark
+from mpwatch.model.units import seconds_text
 
 RULE = "pipeline-bottleneck"
 IS_OF_SHARES = True
@@ -40,6 +45,12 @@ SLOWS_DOWN = True
 WORKS_SHARE = 0.8
 WAITS_SHARE = 0.7
 FEEDS_SHARE = 0.9
+SLEEPS_SHARE = 0.8
+"""Of the time of processes that others wait for: it is their sleep that the others wait for."""
+LONGER = 1.5
+"""Single sleeps are called longer from this ratio of the last ones to the first ones on."""
+SLEEPS = 6
+"""Sleeps of which something is known in each part of the time that is compared."""
 STARVES_SHARE = 0.85
 """A parent that works, and children that wait for it, are usual: the parent has to work all the
 time, and the children hardly at all."""
@@ -65,7 +76,8 @@ def check(index: Index) -> Iterator[Finding]:
     """
     stages = _stages(index)
     if stages is not None:
-        yield _finding(index, stages)
+        sleep = _sleep_of(index, stages.working)
+        yield _finding(index, stages) if sleep is None else _of_sleep(index, stages, sleep)
     else:
         yield from _sleeps_while_full(index)
 
@@ -146,10 +158,13 @@ def _sleeps_while_full(index: Index) -> Iterator[Finding]:
             continue
         place = max(slept, key=lambda each: each.share).activity.place
         at = f" at {place}" if place else ""
+        line = line_at(index, place)
+        is_look = line is not None and looks_for_item(line)
         names, name = all_called(ahead, SHOWN), called(process)
         yield Finding(
             rule=RULE,
             severity=Severity.INFO,
+            is_doubtful=not is_look,
             process=process.process,
             others=tuple(each.process for each in ahead),
             summary=(
@@ -163,15 +178,22 @@ def _sleeps_while_full(index: Index) -> Iterator[Finding]:
             ),
             cause=(
                 f"Items are there all the time, and {name} takes one only now and then: the whole "
-                "job runs at the pace of that sleep. A loop that sleeps and then looks whether "
-                "there is an item wastes the time until the next look."
+                f"job runs at the pace of that sleep.{_WASTES if is_look or line is None else ''}"
             ),
-            advice=(
-                "Wait for the next item with get() in place of sleep() and empty(); or take all "
-                "that are there before the next sleep. Nothing is wrong if the sleep is the work "
-                "(a device, a rate limit)."
-            ),
+            advice=_TAKE if is_look else f"{_MEANT} {_TAKE if line is None else _SHORTEN}",
         )
+
+
+_WASTES = (
+    " A loop that sleeps and then looks whether there is an item wastes the time until the next "
+    "look."
+)
+_TAKE = (
+    "Wait for the next item with get() in place of sleep() and empty(); or take all that are there "
+    "before the next sleep."
+)
+_MEANT = "Nothing is wrong if the sleep is the work (a device, a rate limit)."
+_SHORTEN = "Else shorten it, or take more items for each sleep."
 
 
 def _share_of_room(index: Index, process: Process) -> float:
@@ -208,9 +230,77 @@ def _waits_are_for(index: Index, waiting: Sequence[Process], working: Sequence[P
     lasting = {edge.waiter for edge in wait_graph(index).edges if (edge.since_s or 0.0) >= LASTS_S}
     lasting |= {p.process for p in waiting if (without_progress_s(p, index) or 0.0) >= LASTS_S}
     now = [each for each in waiting if each.process in ends]
+    sleep = _sleep_of(index, working)
+    if sleep is not None and (sleep.is_look or sleep.longer is not None):
+        lasting = set()  # a long sleep is no hang: it ends by itself
     return bool(now) and all(
         each.process not in lasting and not ids.isdisjoint(ends[each.process]) for each in now
     )
+
+
+class _Sleep(NamedTuple):
+    """What is known of processes that sleep for most of the time."""
+
+    share: float
+    place: str
+    """`consumer.py:25 next`; empty where it is not known."""
+    is_look: bool
+    """Whether they sleep where a look for an item has found none."""
+    longest_s: float | None
+    """Of the single sleeps of the last minute, at least."""
+    longer: tuple[float, float] | None
+    """The longest sleep at first and lately, where they get longer."""
+    growth: Mark | None
+    """What makes the next sleep longer, and is never set back."""
+
+
+def _sleep_of(index: Index, working: Sequence[Process]) -> _Sleep | None:
+    """How processes sleep; `None` if one of them does something else for much of the time."""
+    slept = [_sleep_share(index, each) for each in working]
+    if min(slept) < SLEEPS_SHARE:
+        return None
+    place = work_place(index, working, lambda activity: activity.kind == "sleeping")
+    words = place.words if place is not None else ""
+    line = line_at(index, words)
+    growth = [
+        each
+        for each in marks(index, "backoff")
+        if line is not None and (each.file, each.function) == (line.file, line.function)
+    ]
+    since_s = index.snapshot.at_s - LAST_MINUTE_S
+    lengths = [
+        point.value
+        for each in working
+        for point in index.history.of(each.process, "sleep_left_s")
+        if point.at_s >= since_s
+    ]
+    return _Sleep(
+        sum(slept) / len(slept),
+        words,
+        line is not None and looks_for_item(line),
+        max(lengths, default=None),
+        _longer(index, working),
+        growth[0] if growth else None,
+    )
+
+
+def _sleep_share(index: Index, process: Process) -> float:
+    found = shares(index, process)
+    return sum(each.share for each in found if each.activity.kind == "sleeping")
+
+
+def _longer(index: Index, working: Sequence[Process]) -> tuple[float, float] | None:
+    """The longest sleep of the first third and of the last third of the time, if it is longer."""
+    found = [index.history.of(each.process, "sleep_left_s") for each in working]
+    points = sorted(point for series in found for point in series)
+    parts: list[list[float]] = [[], [], []]
+    for at_s, left_s in points:
+        part = 3 * (at_s - points[0].at_s) / (points[-1].at_s - points[0].at_s or 1.0)
+        parts[min(2, int(part))].append(left_s)
+    if min(map(len, parts)) < SLEEPS:
+        return None
+    first, middle, last = map(max, parts)
+    return (first, last) if first < middle < last and last >= LONGER * first else None
 
 
 def _finding(index: Index, stages: _Stages) -> Finding:
@@ -243,25 +333,108 @@ def _finding(index: Index, stages: _Stages) -> Finding:
         cause=(
             f"{'This process works' if is_one else 'These processes work'} without a pause, and "
             f"the others need items faster than {'it makes' if is_one else 'they make'} them: the "
-            f"whole job runs at {'its' if is_one else 'their'} speed.{_slept(index, working)}"
+            f"whole job runs at {'its' if is_one else 'their'} speed."
         ),
         advice=_advice(index, stages, at),
     )
 
 
-def _slept(index: Index, working: Sequence[Process]) -> str:
-    """That most of the work is sleep, if so: a core would not make it faster."""
-    slept = sum(
-        each.share
-        for process in working
-        for each in shares(index, process)
-        if each.activity.kind == "sleeping"
-    ) / len(working)
-    if slept < WORKS_SHARE / 2:
-        return ""
+def _of_sleep(index: Index, stages: _Stages, sleep: _Sleep) -> Finding:
+    """Describe processes that sleep while others wait for them."""
+    working, waiting = stages.working, stages.waiting
+    slow, others = all_called(working, SHOWN), all_called(waiting, SHOWN)
+    at = f" at {sleep.place}" if sleep.place else ""
+    is_one, waits_alone = len(working) == 1, len(waiting) == 1
+    evidence = [
+        f"{called(each)}: {words}"
+        for each in (*working[:SHOWN], *waiting[:SHOWN])
+        if (words := doing_words(index, each))
+    ]
+    evidence += _lengths(sleep)
+    if (backlog := _backlog(index)) is not None:
+        evidence.append(f"{backlog:.0f} items wait in queues of the job meanwhile")
+    if (lines := own_lines(waiting[0])) is not None:
+        evidence.append(f"{called(waiting[0])} waits at {lines}")
+    is_sure = sleep.is_look and sleep.growth is not None and sleep.longer is not None
+    return Finding(
+        rule=RULE,
+        severity=Severity.WARNING if is_sure else Severity.INFO,
+        is_doubtful=not sleep.is_look,
+        process=working[0].process,
+        others=tuple(each.process for each in working[1:]),
+        summary=(
+            f"{others} {'waits' if waits_alone else 'wait'} {stages.waits:.0%} of the time for "
+            f"{slow}, which {'sleeps' if is_one else 'sleep'} {sleep.share:.0%} of the time{at}"
+        ),
+        evidence=tuple(evidence),
+        cause=_why_asleep(sleep, is_one=is_one),
+        advice=_sleep_advice(sleep, at),
+    )
+
+
+def _lengths(sleep: _Sleep) -> Iterator[str]:
+    if sleep.longer is not None:
+        first, last = sleep.longer
+        yield (
+            f"single sleeps get longer: up to {seconds_text(first)} at first, up to "
+            f"{seconds_text(last)} lately"
+        )
+    elif sleep.longest_s is not None:
+        yield f"single sleeps last up to {seconds_text(sleep.longest_s)}, as far as seen"
+
+
+def _backlog(index: Index) -> float | None:
+    """Items in queues without a bound, as hooks count them; `None` if there are none."""
+    found = [
+        series[-1].value
+        for each in index.snapshot.living()
+        if (series := index.history.of(each.process, "queue_backlog"))
+    ]
+    return max(found, default=0.0) or None
+
+
+def _why_asleep(sleep: _Sleep, *, is_one: bool) -> str:
+    """What the sleep is for, as far as its line shows."""
+    subject = "It looks" if is_one else "Each looks"
+    if not sleep.is_look:
+        longer = (
+            f" {mark_words(sleep.growth)} makes each sleep longer than the one before, and nothing "
+            "in that file sets it back."
+            if sleep.growth is not None
+            else ""
+        )
+        return (
+            f"The job runs at the pace of {'its' if is_one else 'these'} sleep"
+            f"{'' if is_one else 's'}, which need{'s' if is_one else ''} no core: a timer, a rate "
+            f"limit, or what stands for a device or an answer from outside of the job.{longer}"
+        )
+    cause = (
+        f"{subject} for an item, sleeps when there is none, and looks again: what comes meanwhile "
+        "waits until that sleep ends."
+    )
+    if sleep.growth is not None:
+        cause += (
+            f" {mark_words(sleep.growth)} makes each sleep longer than the one before, and nothing "
+            "in that file sets it back once an item was found: so the sleeps stay long although "
+            "there is work."
+        )
+    return cause
+
+
+def _sleep_advice(sleep: _Sleep, at: str) -> str:
+    """What to do about it; more processes would sleep as well."""
+    if sleep.is_look:
+        back = ""
+        if sleep.growth is not None:
+            back = f" Or set {sleep.growth.about} back to its first value when an item was found."
+        return (
+            "Wait for the next item with a get() that blocks (with a time limit where the loop has "
+            f"to look at something else too), in place of the sleep{at}.{back} No core is missing: "
+            "more processes would sleep as well."
+        )
     return (
-        f" {slept:.0%} of that time is sleep, which needs no core: a timer, or a call that waits "
-        "for a device or for an answer from outside of the job."
+        "Nothing is wrong if that pace is meant (a rate limit, an interval between two rounds, a "
+        f"device). Else shorten the sleep{at}, or let other work go on meanwhile."
     )
 
 

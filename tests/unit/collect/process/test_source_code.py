@@ -261,3 +261,101 @@ def test_each_line_of_the_program_is_read_once(tmp_path: Path) -> None:
     assert len(found) == 1
     assert [line.statement.text for line in found[0].lines] == ["wait()"]
     assert [each.line for each in found[0].dropped] == [2]
+
+
+POLLER = """\
+import queue, time, signal, functools
+import torch
+from bank import Bank
+
+class Poller:
+    def __init__(self):
+        self.delay = 0.1
+        self.pause = 0.1
+        self.due = 0
+
+    def next(self):
+        while True:
+            try:
+                return self.tasks.get_nowait()
+            except queue.Empty:
+                time.sleep(self.delay)
+                self.delay = min(self.delay * 2, 10)
+
+    def other(self):
+        try:
+            self.take()
+            self.pause = 0.1
+        except queue.Empty:
+            time.sleep(self.pause)
+            self.pause *= 2
+
+    def paced(self):
+        time.sleep(self.due - time.time())
+        self.due = max(self.due + 1, time.time())
+
+    def fetch(self, name):
+        signal.alarm(5)
+        if name in self.known:
+            return name
+        signal.alarm(0)
+        return None
+
+def local():
+    delay = 0.1
+    while not done():
+        time.sleep(delay)
+        delay *= 2
+        if ready():
+            break
+"""
+BANK = """\
+import functools
+import torch
+
+def memoize(f):
+    cache = {}
+    def call(key):
+        if key not in cache:
+            cache[key] = f(key)
+        return cache[key]
+    return call
+
+@memoize
+def load(key):
+    return key
+
+@functools.lru_cache(maxsize=None)
+def read(path):
+    return open(path).read()
+
+@functools.lru_cache
+def short(path):
+    return path
+
+class Bank:
+    def offer(self, features, worst, item):
+        self.entries.append((1, features[worst]))
+        self.names.append(item["name"])
+        if item not in self.kept:
+            self.kept[item] = 1
+        self.kept.popitem()
+"""
+
+
+def test_statements_that_can_be_a_reason_are_marked(tmp_path: Path) -> None:
+    (tmp_path / "bank.py").write_text(BANK)
+    poller = tmp_path / "poller.py"
+    poller.write_text(POLLER)
+    code = SourceCode()
+
+    marks = code.marks(OWN, str(poller), time.time())
+
+    assert [(os.path.basename(m.file), m.kind, m.about, m.statement.line) for m in marks] == [
+        ("poller.py", "backoff", "self.delay", 17),
+        ("poller.py", "alarm", "34", 32),
+        ("bank.py", "cache", "cache (for load)", 8),
+        ("bank.py", "cache", "read", 16),
+        ("bank.py", "view", "features[worst]", 26),
+    ]
+    assert code.marks(OWN, str(poller), time.time()) == ()

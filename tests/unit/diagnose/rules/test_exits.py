@@ -18,6 +18,7 @@ from mpwatch.model.history import Point
 from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.samples import Ended, WaitedOn
 from mpwatch.model.snapshot import Hook, LogEntry, Process
+from mpwatch.model.source_code import Mark, Statement
 from tests.builders.snapshots import (
     MAIN,
     MIB,
@@ -649,3 +650,14 @@ def test_the_process_that_sent_the_signal_is_named_by_its_hook() -> None:
     assert "dmesg" in unknown.advice
     for finding in (known, unknown):
         assert "neither kill() nor terminate() lets" in finding.advice
+
+
+@pytest.mark.parametrize("left", ["39", ""])
+def test_a_worker_that_a_timer_has_killed_is_told_with_the_line_that_sets_it(left: str) -> None:
+    sets = Mark("alarm", "/home/me/staging.py", "fetch", left, Statement(37, "signal.alarm(5)"))
+    job = snapshot_of(main(), dead_worker(role="spawned", signal=14), marks=(sets,))
+
+    finding = only(worker_exited_unexpectedly.check, job)
+
+    assert "a timer is set by `signal.alarm(5)` at staging.py:37 fetch" in finding.evidence
+    assert ("returns in line 39 before it is cancelled" in finding.cause) is bool(left)

@@ -23,6 +23,7 @@ from mpwatch.model.history import History, Point
 from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.samples import ThreadSample, WaitedOn
 from mpwatch.model.snapshot import Loader, Process, Snapshot
+from mpwatch.model.source_code import Mark, Statement
 from tests.builders.snapshots import (
     MAIN,
     MIB,
@@ -157,6 +158,21 @@ def leaking(*numbers: int, per_s: float = MIB) -> History:
         made[number, "rss_bytes"] = line(180 * MIB, per_s=per_s, seconds=45)
         made[number, "private_bytes"] = line(100 * MIB, per_s=per_s, seconds=45, step_s=9)
     return history(made)
+
+
+def test_a_cache_without_a_bound_in_the_program_is_named_with_its_line() -> None:
+    fills = Mark(
+        "cache", "/home/me/safe.py", "__call__", "self.cache", Statement(16, "self.cache[k] = f(k)")
+    )
+    job = snapshot_of(main(), *forked(200, 201), marks=(fills,))
+
+    finding = only(persistent_workers_leak.check, job, leaking(200, 201))
+
+    assert (
+        "`self.cache[k] = f(k)` at safe.py:16 __call__ fills self.cache, which nothing in that "
+        "file bounds"
+    ) in finding.evidence
+    assert finding.advice.startswith("Look at `self.cache[k] = f(k)` at safe.py:16 __call__ first")
 
 
 def test_workers_that_only_grow_are_named() -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from mpwatch.diagnose.rules.throughput.pipeline_bottleneck import check
 from mpwatch.model.account import Activity
 from mpwatch.model.findings import Severity
+from mpwatch.model.history import History, Point
 from mpwatch.model.ids import Role
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Snapshot
+from mpwatch.model.source_code import Mark, SourceLine, Statement
 from tests.builders.accounts import (
     COMPUTES,
     IS_AHEAD,
@@ -19,7 +23,19 @@ from tests.builders.accounts import (
     waits_for_lock,
     with_shares,
 )
-from tests.builders.snapshots import fds, found, main, only, pid, pipe, process, snapshot_of, thread
+from tests.builders.snapshots import (
+    NOW_S,
+    fds,
+    found,
+    history,
+    main,
+    only,
+    pid,
+    pipe,
+    process,
+    snapshot_of,
+    thread,
+)
 
 GETS = ("multiprocessing/connection.py:_recv", "multiprocessing/queues.py:get", "train.py:main:44")
 
@@ -67,8 +83,16 @@ def feeder(works: float = 0.97, waits: float = 0.95, role: Role = "spawned") -> 
     return with_shares(snapshot_of(own, *encoders), p100=mine, p200=share, p201=share)
 
 
+COMPUTES_IN_ENV = Activity("computing", "Python code", place="env.py:24 step")
+
+
 def test_producers_that_do_not_keep_up_with_their_consumer_are_named() -> None:
-    finding = only(check, learner())
+    works = {COMPUTES_IN_ENV: 0.95, WAITS_IN_QUEUE: 0.05}
+    busy = with_shares(
+        learner(), p100={WAITS_IN_QUEUE: 0.98, COMPUTES: 0.02}, p200=works, p201=works
+    )
+
+    finding = only(check, busy)
 
     assert finding.severity is Severity.INFO
     assert finding.process == pid(200)
@@ -78,9 +102,63 @@ def test_producers_that_do_not_keep_up_with_their_consumer_are_named() -> None:
         "all the time at env.py:24 step"
     )
     assert "main (100) would be at most 50 times as fast" in finding.evidence[-1]
-    assert "95% of that time is sleep, which needs no core" in finding.cause
     assert finding.advice.startswith("Start more processes of that kind than 2")
     assert "nothing is wrong" in finding.advice
+
+
+def test_producers_that_sleep_are_not_said_to_work() -> None:
+    finding = only(check, learner())
+
+    assert finding.summary == (
+        "main (100) waits 98% of the time for spawned 200 (200) and spawned 201 (201), which sleep "
+        "95% of the time at env.py:24 step"
+    )
+    assert "without a pause" not in finding.cause
+    assert "more processes" not in finding.advice
+    assert finding.advice.startswith("Nothing is wrong if that pace is meant")
+    assert finding.is_doubtful
+
+
+NEXT = SourceLine(
+    "/home/me/env.py",
+    24,
+    "step",
+    Statement(24, "time.sleep(self.delay)"),
+    within=(Statement(20, "while True:"), Statement(23, "except queue.Empty:")),
+)
+GROWS = Mark(
+    "backoff", "/home/me/env.py", "step", "self.delay", Statement(25, "self.delay *= 1.25")
+)
+
+
+def sleeps_of(*lasting_s: float) -> History:
+    """What the sleeps of both actors had left, one each second."""
+    points = [Point(NOW_S - len(lasting_s) + n, each) for n, each in enumerate(lasting_s)]
+    return history({(200, "sleep_left_s"): points, (201, "sleep_left_s"): points})
+
+
+GROWING = sleeps_of(*(0.2 * n for n in range(1, 31)))
+
+
+def test_a_look_for_items_with_sleeps_that_only_get_longer_is_a_warning() -> None:
+    job = replace(learner(since_s=20.0), source=(NEXT,), marks=(GROWS,))
+
+    finding = only(check, job, GROWING)
+
+    assert finding.severity is Severity.WARNING
+    assert "single sleeps get longer: up to 2.0 s at first, up to 6.0 s lately" in finding.evidence
+    assert "`self.delay *= 1.25` at env.py:25 step makes each sleep longer" in finding.cause
+    assert "set self.delay back to its first value" in finding.advice
+
+
+def test_a_look_for_items_with_equal_sleeps_is_information() -> None:
+    job = replace(learner(), source=(NEXT,), marks=(GROWS,))
+
+    finding = only(check, job, sleeps_of(*(1.0, 0.3, 0.6) * 10))
+
+    assert finding.severity is Severity.INFO
+    assert "single sleeps last up to 1.0 s, as far as seen" in finding.evidence
+    assert finding.cause.startswith("Each looks for an item, sleeps when there is none")
 
 
 def test_a_parent_that_cannot_feed_its_children_is_named() -> None:

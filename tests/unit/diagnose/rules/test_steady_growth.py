@@ -21,7 +21,7 @@ from mpwatch.model.host import FilesKey, NewFiles
 from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.samples import FdLink, Frame, ThreadSample, WaitedOn
 from mpwatch.model.snapshot import FileLine, Process, Snapshot, WorkerLoad
-from mpwatch.model.source_code import SourceLine, Statement
+from mpwatch.model.source_code import Mark, SourceLine, Statement
 from tests.builders.accounts import COMPUTES, IS_AHEAD, SLEEPS, answers_from, with_shares
 from tests.builders.snapshots import (
     MAIN,
@@ -161,6 +161,49 @@ def test_memory_that_is_allocated_after_a_look_up_fills_a_cache(lookup: str, tol
     )
 
     assert ("It fills a cache: train.py:18 get" in finding.cause) is told
+    assert finding.is_doubtful
+
+
+def test_a_part_of_a_tensor_that_is_kept_is_named_with_its_line() -> None:
+    keeps = Mark(
+        "view",
+        "/home/me/train.py",
+        "offer",
+        "features[worst]",
+        Statement(30, "self.entries.append(features[worst])"),
+    )
+    mines = main(threads=[thread(MAIN, "train.py:mine:51")], torch_loaded=True)
+    past = history(rising("anon_bytes", 900 * MIB, 5 * MIB))
+
+    finding = only(check, snapshot_of(mines, marks=(keeps,)), past)
+    elsewhere = keeps._replace(file="/home/me/other.py")
+    other = only(check, snapshot_of(mines, marks=(elsewhere,)), past)
+
+    assert "append(features[worst])` at train.py:30 offer keeps features[worst]" in finding.cause
+    assert "features[worst].clone()" in finding.advice
+    assert not finding.is_doubtful
+    assert "view" not in other.cause
+    assert other.is_doubtful
+
+
+def test_no_graphs_are_told_of_where_the_source_has_no_backward_pass() -> None:
+    mines = main(threads=[thread(MAIN, "train.py:mine:51")], torch_loaded=True)
+    past = history(rising("anon_bytes", 900 * MIB, 5 * MIB))
+    off = Mark("no-grad", "/home/me/train.py", "mine", "", Statement(47, "with torch.no_grad():"))
+    back = Mark("backward", "/home/me/fit.py", "fit", "", Statement(9, "loss.backward()"))
+
+    assert "autograd" not in only(check, snapshot_of(mines, marks=(off,)), past).cause
+    assert "autograd" in only(check, snapshot_of(mines, marks=(off, back)), past).cause
+    assert "autograd" in only(check, snapshot_of(mines), past).cause
+
+
+def test_a_cache_without_a_bound_is_named_with_its_line() -> None:
+    fills = Mark("cache", "/o.py", "call", "self.cache", Statement(16, "self.cache[k] = make(k)"))
+    past = history(rising("anon_bytes", 900 * MIB, 5 * MIB))
+
+    finding = only(check, snapshot_of(main(), marks=(fills,)), past)
+
+    assert "`self.cache[k] = make(k)` at o.py:16 call" in finding.cause
     assert finding.is_doubtful
 
 

@@ -407,6 +407,32 @@ def test_a_wait_for_a_disk_without_an_end_is_left_to_the_rules_for_stalls() -> N
     assert found(loader_starvation.check, snapshot_of(main(), *two(still_s=0.5)), past) == []
 
 
+@pytest.mark.parametrize("loop", ["while True:", "if self.files:"])
+def test_a_file_that_is_opened_anew_in_each_round_is_told(loop: str) -> None:
+    opens = Statement(23, "with open(path) as f:")
+    reads = SourceLine(
+        "/home/me/data.py",
+        25,
+        "_examples",
+        Statement(25, "record = json.loads(line)"),
+        within=(opens, Statement(24, "for line in f:")),
+    )
+    calls = SourceLine(
+        "/home/me/data.py",
+        36,
+        "__iter__",
+        Statement(36, "rows = self._window(path, position)"),
+        within=(Statement(35, loop),),
+    )
+    workers = two("data.py:_examples:25", "data.py:__iter__:36")
+    job = snapshot_of(main(), *workers, loaders=(loader(),), source=(reads, calls))
+
+    finding = only(loader_starvation.check, job, BUSY)
+
+    told = [each for each in finding.evidence if "with open(path) as f:` at data.py:23" in each]
+    assert bool(told) is loop.startswith("while")
+
+
 def test_workers_of_unknown_load_count_as_busy_where_waiting_is_measured() -> None:
     job = snapshot_of(main(), *two(), loaders=(loader(),))
 
