@@ -18,7 +18,7 @@ from mpwatch.diagnose.analysis.account import EVERY_S, MANY, advanced
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.source_code import quotes_for
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
-from mpwatch.diagnose.consequences import DEATHS, ONLY_ALONE, with_causes
+from mpwatch.diagnose.consequences import DEATHS, GROWTH, ONLY_ALONE, with_causes
 from mpwatch.diagnose.known_errors import KNOWN_ERRORS, KnownError, known_error
 from mpwatch.model.account import Account
 from mpwatch.model.findings import Finding, Severity
@@ -45,6 +45,8 @@ may come `LINGER_S` after the other, and one reading may find a stalled process 
 SHARES_LINGER_S = 20.0
 """A finding about shares of time is resolved no sooner than this: the account that it compares is
 that of a minute."""
+OF_RESULTS = frozenset(("numpy-rng-identical", "iterable-duplicates", "shared-file-offset"))
+"""Rules of wrong results: of findings equally severe, one that the job stands still comes first."""
 MISSES = 4
 """A share has to be below its threshold in so many runs, however far apart they are."""
 
@@ -364,7 +366,7 @@ def _urgency(finding: Finding) -> tuple[float, ...]:
     return (
         -finding.severity,
         _doubt(finding, is_far=is_far),
-        finding.rule in _SLOWS_DOWN,
+        2 if finding.rule in _SLOWS_DOWN else finding.rule in OF_RESULTS,
         is_far,
         eta_s,
         first_s,
@@ -374,11 +376,16 @@ def _urgency(finding: Finding) -> tuple[float, ...]:
 def _doubt(finding: Finding, *, is_far: bool) -> int:
     """How likely nothing is wrong, in steps: 0 where it is not innocent.
 
-    Of innocent findings, what soon reaches a limit comes before what merely waits or computes.
+    Of innocent findings, what grows comes before what merely waits or computes, and that before a
+    limit that is far away.
     """
     if not finding.is_doubtful:
         return 0
-    return 3 if is_far else 2 if finding.eta_s is None else 1
+    if is_far:
+        return 4
+    if finding.eta_s is not None:
+        return 1
+    return 2 if finding.rule == GROWTH else 3
 
 
 def _urgency_with_effects(

@@ -13,6 +13,38 @@ class Statement(NamedTuple):
     text: str
 
 
+class EndlessLoop(NamedTuple):
+    """A loop without a condition (`while True`), and what it takes for it to end or to give."""
+
+    header: Statement
+    ends: tuple[Statement, ...] = ()
+    """`if` statements in it whose body leaves it, `if keep.any(): break`."""
+    is_left_otherwise: bool = False
+    """Whether it may be left by another statement, such as a `return` in an `except` block."""
+    gives: Statement | None = None
+    """Its first `yield`."""
+    given_in: Statement | None = None
+    """The header of the innermost statement of the loop around that `yield`."""
+    exchanges: bool = False
+    """Whether it takes, sends or waits for something itself, or makes a step of training."""
+
+
+class Skip(NamedTuple):
+    """A way through a function that takes something and does not give it back."""
+
+    taken: Statement
+    """`slot = self.free.get()`; for an error the call or `if` that takes a lock."""
+    leaves: Statement
+    """`continue`, `return`, `break`, or the header of an `except` block that goes on; for an error
+    the statement that may raise it."""
+    under: Statement | None
+    """The header of the statement around `leaves`."""
+    back: Statement
+    """The later statement that gives it back."""
+    by_error: bool = False
+    """Whether only an exception skips `back`."""
+
+
 @dataclass(frozen=True, slots=True)
 class SourceLine:
     """The statement at one line of the program, and what decides whether it is reached."""
@@ -28,6 +60,10 @@ class SourceLine:
     """`if` statements before it whose body leaves the function or the loop, in order."""
     ends: tuple[Statement, ...] = ()
     """`if` statements elsewhere in the innermost loop around it whose body leaves that loop."""
+    endless: EndlessLoop | None = None
+    """The innermost loop without a condition around it."""
+    skips: tuple[Skip, ...] = ()
+    """What its function takes and may not give back."""
 
 
 class DroppedResult(NamedTuple):

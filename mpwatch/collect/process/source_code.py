@@ -12,12 +12,14 @@ from __future__ import annotations
 import ast
 import os
 import queue
+import re
 import stat
 import threading
 import time
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Final, NamedTuple, TypeAlias
 
 from mpwatch.describe.frames import is_library
@@ -28,8 +30,10 @@ from mpwatch.model.snapshot import Snapshot
 from mpwatch.model.source_code import (
     LINES_LIMIT,
     DroppedResult,
+    EndlessLoop,
     Mark,
     MarkKind,
+    Skip,
     SourceLine,
     SourceRead,
     Statement,
@@ -53,6 +57,8 @@ MARKS: Final = 24
 """Marks kept of one file."""
 IMPORTED: Final = 32
 """Files that are read because another file imports them; the others are for lines of stacks."""
+SKIPS: Final = 4
+"""Kept of one function."""
 CHANGED_S: Final = 2.0
 """Clocks of file systems are coarse."""
 INNER: Final = frozenset(("<listcomp>", "<genexpr>", "<dictcomp>", "<setcomp>", "<lambda>"))
@@ -128,6 +134,8 @@ class SourceCode:
             tuple(_around(module, inside))[-NESTED:],
             tuple(_before(module, path[first - 1] if first else module.tree, inside))[-NESTED:],
             tuple(_ends(module, inside))[:NESTED],
+            _endless(module, inside),
+            tuple(islice(_skips(module, path[first - 1] if first else module.tree), SKIPS)),
         )
 
     def _module(self, process: ProcessId, file: str, since_s: float) -> _Module | None:
@@ -176,6 +184,8 @@ def _may_be_quoted(status: os.stat_result, owner: int) -> bool:
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+_LOOPS = (ast.For, ast.While, ast.AsyncFor)
+_BRANCHES = (ast.If, ast.ExceptHandler, ast.match_case)
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
@@ -254,15 +264,284 @@ def _before(module: _Module, function: ast.AST, inside: Sequence[ast.AST]) -> It
 
 def _ends(module: _Module, inside: Sequence[ast.AST]) -> Iterator[Statement]:
     """The conditions that end the innermost loop around the last statement, but for those on it."""
-    loops = [node for node in inside[:-1] if isinstance(node, ast.For | ast.While | ast.AsyncFor)]
+    loops = [node for node in inside[:-1] if isinstance(node, _LOOPS)]
     waiting: list[ast.AST] = list(loops[-1].body) if loops else []
     while waiting:
         node = waiting.pop(0)
-        if isinstance(node, (*_FUNCTIONS, ast.ClassDef, ast.For, ast.While, ast.AsyncFor)):
+        if isinstance(node, (*_FUNCTIONS, ast.ClassDef, *_LOOPS)):
             continue
         if isinstance(node, ast.If) and isinstance(node.body[-1], ast.Break | ast.Return):
             yield _condition(module, node)
         waiting += [child for _, child in _children(node)]
+
+
+_EXCHANGES = re.compile(
+    "accept|acquire|all_gather|all_reduce|backward|barrier|broadcast|put|put_nowait|recv|recv_bytes"
+    "|select|send|send_bytes|sendall|sleep|step"
+)
+_EXCHANGES_BARE = frozenset(("get", "get_nowait", "join", "poll", "result", "wait"))
+"""Such a call without an argument that is no number; `record.get("text")` is of a dict."""
+
+
+def _endless(module: _Module, inside: Sequence[ast.AST]) -> EndlessLoop | None:
+    """The innermost `while True` around the last statement."""
+    loops = [each for each in inside[:-1] if isinstance(each, ast.While) and _is_true(each.test)]
+    if not loops:
+        return None
+    loop = loops[-1]
+    ends: list[Statement] = []
+    is_left = False
+    gives = given_in = None
+    for node, parents in _within(loop.body):
+        is_break = isinstance(node, ast.Break) and not any(isinstance(p, _LOOPS) for p in parents)
+        if is_break or isinstance(node, ast.Return):
+            around = parents[-1] if parents else None
+            is_alone = isinstance(around, ast.If) and node is around.body[-1]
+            if isinstance(around, ast.If) and is_alone and len(ends) < NESTED:
+                ends.append(_condition(module, around))
+            is_left |= not is_alone
+        elif isinstance(node, ast.Raise):
+            is_left = True
+        elif gives is None and any(isinstance(e, ast.Yield | ast.YieldFrom) for e in _parts(node)):
+            gives = _quoted(module, node)
+            given_in = _quoted(module, parents[-1]) if parents else None
+    calls = [each for each in ast.walk(loop) if isinstance(each, ast.Call)]
+    is_exchange = any(map(_exchanges, calls))
+    return EndlessLoop(_quoted(module, loop), tuple(ends), is_left, gives, given_in, is_exchange)
+
+
+def _is_true(test: ast.expr) -> bool:
+    return isinstance(test, ast.Constant) and bool(test.value)
+
+
+def _within(
+    body: Sequence[ast.AST], parents: tuple[ast.AST, ...] = ()
+) -> Iterator[tuple[ast.AST, tuple[ast.AST, ...]]]:
+    """The statements of a block and of those in it, in order, with the statements around each."""
+    for node in body:
+        yield node, parents
+        if not isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
+            yield from _within([child for _, child in _children(node)], (*parents, node))
+
+
+def _parts(node: ast.AST) -> Iterator[ast.AST]:
+    """The expressions of a statement, without those of the statements in it."""
+    waiting = [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
+    while waiting:
+        part = waiting.pop()
+        yield part
+        if not isinstance(part, ast.Lambda):
+            waiting += [each for each in ast.iter_child_nodes(part) if isinstance(each, ast.expr)]
+
+
+def _exchanges(call: ast.Call) -> bool:
+    name = _last_name(call.func)
+    is_bare = all(
+        isinstance(each, ast.Constant) and isinstance(each.value, int | float) for each in call.args
+    )
+    return _EXCHANGES.fullmatch(name) is not None or (name in _EXCHANGES_BARE and is_bare)
+
+
+_TAKES = re.compile(r"^(get|recv|acquire|take|pop|borrow|checkout|claim|lease|reserve)")
+_GIVES = re.compile(r"^(put|send|release|give|free|push|recycle|restore|return_)")
+_OF_ITSELF = {"get": ("task_done",), "acquire": ("release",), "claim": ("release",)}
+_LOCKS = re.compile(r"acquire|(?<![ncb])lock$|claim|^enter|^begin|^start|^reserve")
+_UNLOCKS = re.compile(r"^(release|unlock|free|remove|finish|done|end|close|unlink)")
+_REMOVES = frozenset(("remove", "unlink", "rmdir"))
+
+
+class _Taken(NamedTuple):
+    """What one statement takes."""
+
+    names: frozenset[str]
+    """Variables that it binds to what it took."""
+    receiver: str
+    """What it was taken from: `self.free`."""
+    returns: tuple[str, ...]
+    """Methods of the receiver that give it back."""
+
+
+def _skips(module: _Module, function: ast.AST) -> Iterator[Skip]:
+    """The ways through a function past the statement that gives back what it took."""
+    own = [node for _, node in _children(function)]
+    for node, _ in _within(own):
+        blocks = [getattr(node, name, []) for name in _BLOCKS]
+        for block in (*blocks, own) if node is own[0] else blocks:
+            for place, each in enumerate(block):
+                if isinstance(each, ast.stmt):
+                    around = node if isinstance(node, ast.Try) and block is node.body else None
+                    yield from _skips_after(module, each, block[place + 1 :], around)
+        if isinstance(node, ast.If):
+            yield from _error_between(module, node, _lock_taken(node.test), node.body)
+
+
+def _skips_after(
+    module: _Module, node: ast.stmt, rest: Sequence[ast.AST], around: ast.Try | None
+) -> Iterator[Skip]:
+    """The ways past the statement of a block that gives back what an earlier one took.
+
+    Args:
+        module: The file.
+        node: The earlier statement.
+        rest: The later ones of its block.
+        around: The `try` of which that is the body.
+    """
+    taken = _taken(node)
+    if taken is not None:
+        for number, later in enumerate(rest):
+            back = next((each for each, _ in _within([later]) if _gives(each, taken)), None)
+            if back is not None:
+                yield from _left_between(module, node, rest[: number + 1], taken, back)
+                handlers = around.handlers if around is not None else []
+                for handler in handlers:
+                    if _goes_on_without(handler, around, taken, back):
+                        yield _skip(module, node, handler, None, back)
+                break
+    if isinstance(node, ast.Assign | ast.Expr):
+        yield from _error_between(module, node, _lock_taken(node.value), rest)
+
+
+def _left_between(
+    module: _Module, node: ast.stmt, rest: Sequence[ast.AST], taken: _Taken, back: ast.AST
+) -> Iterator[Skip]:
+    """The statements that leave before something is given back."""
+    for each, parents in _within(rest):
+        finals = [p for p in parents if isinstance(p, ast.Try) and p.finalbody]
+        if any(_gives(e, taken) for final in finals for e, _ in _within(final.finalbody)):
+            continue
+        is_left = (isinstance(each, ast.Return) and not _names(each) & taken.names) or (
+            isinstance(each, ast.Continue | ast.Break)
+            and not any(isinstance(p, _LOOPS) for p in parents)
+        )
+        around = next((p for p in reversed(parents) if isinstance(p, _BRANCHES)), None)
+        is_before = _first_line(each) < _first_line(back)
+        if is_left and is_before and around is not None and not _is_message(around, taken):
+            if not any(_gives(e, taken) for e, _ in _within(_block_of(around, each))):
+                yield _skip(module, node, each, around, back)
+        elif isinstance(each, ast.ExceptHandler) and _goes_on_without(
+            each, parents[-1] if parents else None, taken, back
+        ):
+            yield _skip(module, node, each, None, back)
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+
+
+def _is_message(around: ast.AST, taken: _Taken) -> bool:
+    """Whether a condition asks what the thing taken is: a message that says to end, or nothing."""
+    test = around.test if isinstance(around, ast.If) else None
+    if isinstance(test, ast.UnaryOp):
+        test = test.operand
+    asked = test.left if isinstance(test, ast.Compare) else test
+    return isinstance(asked, ast.Name) and asked.id in taken.names
+
+
+def _goes_on_without(
+    handler: ast.ExceptHandler, tried: ast.AST | None, taken: _Taken, back: ast.AST
+) -> bool:
+    """Whether an exception skips the statement that gives back, and its handler goes on."""
+    if not isinstance(tried, ast.Try) or back not in [each for each, _ in _within(tried.body)]:
+        return False
+    does = [each for each, _ in _within([*handler.body, *tried.finalbody])]
+    return not any(isinstance(each, ast.Raise) or _gives(each, taken) for each in does)
+
+
+def _block_of(around: ast.AST, node: ast.AST) -> Sequence[ast.AST]:
+    """The block of a compound statement that contains a statement."""
+    for name in _BLOCKS:
+        block: list[ast.AST] = getattr(around, name, [])
+        if any(each is node for each, _ in _within(block)):
+            return block
+    return ()
+
+
+def _error_between(
+    module: _Module, node: ast.stmt, lock: str | None, rest: Sequence[ast.AST]
+) -> Iterator[Skip]:
+    """A call between taking a lock and releasing it whose exception skips the release."""
+    if lock is None:
+        return
+    for number, later in enumerate(rest):
+        if isinstance(later, ast.Expr) and _unlocks(later.value, lock):
+            calls = [e for e in rest[:number] if _calls_something(e)]
+            if calls:
+                yield Skip(
+                    _quoted(module, node),
+                    _quoted(module, calls[0]),
+                    None,
+                    _quoted(module, later),
+                    by_error=True,
+                )
+            return
+
+
+def _calls_something(node: ast.AST) -> bool:
+    """Whether a statement calls what may raise; logging does not."""
+    found = [each for each in ast.walk(node) if isinstance(each, ast.Call)]
+    names = {_receiver(each).rpartition(".")[2] for each in found}
+    return (
+        bool(found) and not isinstance(node, ast.Try) and not names <= {"log", "logger", "logging"}
+    )
+
+
+def _skip(
+    module: _Module, node: ast.stmt, leaves: ast.AST, around: ast.AST | None, back: ast.AST
+) -> Skip:
+    under = None if around is None else _quoted(module, around)
+    return Skip(_quoted(module, node), _quoted(module, leaves), under, _quoted(module, back))
+
+
+def _taken(node: ast.stmt) -> _Taken | None:
+    """What an assignment or a call takes; `None` for others."""
+    call = node.value if isinstance(node, ast.Assign | ast.Expr) else None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+        return None
+    if not _TAKES.match(call.func.attr):
+        return None
+    targets = node.targets if isinstance(node, ast.Assign) else []
+    names = {name for target in targets for name in _names(target)}
+    returns = _OF_ITSELF.get(call.func.attr, ())
+    return _Taken(frozenset(names), _receiver(call), returns)
+
+
+def _gives(node: ast.AST, taken: _Taken) -> bool:
+    """Whether a statement gives back what was taken."""
+    call = node.value if isinstance(node, ast.Expr) else None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+        return False
+    if call.func.attr in taken.returns and _receiver(call) == taken.receiver:
+        return True
+    items = [e for arg in call.args for e in (arg.elts if isinstance(arg, ast.Tuple) else [arg])]
+    passed = {each.id for each in items if isinstance(each, ast.Name)}
+    return _GIVES.match(call.func.attr) is not None and not taken.names.isdisjoint(passed)
+
+
+def _receiver(call: ast.Call) -> str:
+    """`self.free` of `self.free.put(slot)`."""
+    return ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+
+
+def _lock_taken(value: ast.expr | None) -> str | None:
+    """What a call takes a lock from, empty for a file that it makes; `None` for other calls."""
+    call = value.operand if isinstance(value, ast.UnaryOp) else value
+    if not isinstance(call, ast.Call):
+        return None
+    names = {_last_name(each) for each in ast.walk(call) if isinstance(each, ast.expr)}
+    if "O_EXCL" in names or _last_name(call.func) == "mkdir":
+        return ""
+    is_method = isinstance(call.func, ast.Attribute) and _LOCKS.search(call.func.attr)
+    return _receiver(call) if is_method else None
+
+
+def _unlocks(value: ast.expr, lock: str) -> bool:
+    """Whether a call releases a lock, or removes a file where the lock is one."""
+    if not isinstance(value, ast.Call):
+        return False
+    name = _last_name(value.func)
+    if not lock:
+        return name in _REMOVES
+    return _UNLOCKS.match(name) is not None and _receiver(value) == lock
 
 
 def _condition(module: _Module, node: ast.If) -> Statement:

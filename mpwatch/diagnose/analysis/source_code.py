@@ -9,10 +9,11 @@ from typing import NamedTuple
 from mpwatch.describe.frames import is_library, own_frames
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.stack_patterns import main_thread
+from mpwatch.model.account import Callers
 from mpwatch.model.findings import Finding
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process
-from mpwatch.model.source_code import Mark, MarkKind, SourceLine, Statement
+from mpwatch.model.source_code import EndlessLoop, Mark, MarkKind, SourceLine, Statement
 
 QUOTES = 3
 """Lines quoted in one finding."""
@@ -196,6 +197,116 @@ def endless_loop(index: Index, frames: Sequence[Frame]) -> tuple[Frame, Statemen
             if re.fullmatch(r"while (?:True|1|not False) ?:", statement.text):
                 return frame, statement
     return None
+
+
+class Spin(NamedTuple):
+    """A loop without an end that a process has not left while stacks were taken."""
+
+    process: Process
+    frame: Frame
+    """Where its function is now."""
+    loop: EndlessLoop
+    since_s: float
+    """When the first of those stacks was taken, monotonic."""
+
+    @property
+    def words(self) -> str:
+        """`the loop `while True:` of line 33 in batches()`."""
+        header = self.loop.header
+        return f"the loop `{header.text}` of line {header.line} in {self.frame.function}()"
+
+
+SPIN_STACKS = 6
+"""Stacks at several lines of a loop, and none outside of it."""
+RECENT_S = 20.0
+"""The last of them has to be as new as this."""
+
+
+def spin(index: Index, process: Process) -> Spin | None:
+    """The loop without an end in which a process computes, for as long as stacks show it.
+
+    A loop that takes work, sends, sleeps or makes steps of training is none: others go round by
+    design. Stacks at several of its lines, called from one and the same line, show that it goes
+    round, and that no value of a generator was taken outside of it.
+    """
+    thread = main_thread(process)
+    account = index.snapshot.account.processes.get(process.process)
+    if thread is None or account is None or not account.uncounted:
+        return None
+    stretches = (account.main.inside(), *account.uncounted[0].callers[-1:])
+    recent = [each for each in stretches if each and index.snapshot.at_s - each.taken_s < RECENT_S]
+    inside = next(filter(_turns, recent), None)
+    for frame in own_frames(thread.stack) if inside is not None else ():
+        line = source_of(index, frame) if not is_library(frame) else None
+        if line is None or line.endless is None:
+            continue
+        last = inside.frames[-1] if inside is not None else None
+        is_it = last is not None and (last.file, last.function) == (frame.file, frame.function)
+        if inside is None or not is_it or line.endless.exchanges:
+            return None
+        return Spin(process, frame, line.endless, inside.since_s)
+    return None
+
+
+def _turns(callers: Callers) -> bool:
+    """Whether stacks agree in all but the line of a function."""
+    return callers.stacks >= SPIN_STACKS and bool(callers.frames) and not callers.frames[-1].line
+
+
+def way_out(loop: EndlessLoop) -> str:
+    """By what a loop ends or gives a value; empty where that is not known.
+
+    `it ends only by `if keep.any(): break` (line 51)`.
+    """
+    if loop.gives is not None:
+        words = f"it gives a value only at `{loop.gives.text}` (line {loop.gives.line})"
+        around = loop.given_in
+        return words + (f", in `{around.text}` of line {around.line}" if around is not None else "")
+    if loop.ends:
+        ends = " or ".join(f"`{each.text}` (line {each.line})" for each in loop.ends[:2])
+        is_only = not loop.is_left_otherwise and len(loop.ends) <= 2
+        return f"it ends {'only ' if is_only else ''}by {ends}"
+    return "" if loop.is_left_otherwise else "nothing in it ends it"
+
+
+def why_endless(loop: EndlessLoop, name: str) -> str:
+    """Why a loop has not ended, or given a value, in a process of this name."""
+    found = way_out(loop)
+    if not found:
+        return "Nothing has ended it"
+    around = loop.given_in
+    if loop.gives is not None and around is not None and around.text.startswith("for "):
+        return (
+            f"{_capital(found)}. This line is not reached: most likely what that iterates over is "
+            f"empty in {name}, in every round"
+        )
+    if loop.gives is not None:
+        return f"{_capital(found)}. This line is not reached in {name}"
+    if loop.ends:
+        return (
+            f"{_capital(found)}, which has not come true: most likely it cannot, with the values "
+            f"that {name} has there"
+        )
+    return _capital(found)
+
+
+def end_of_loop(loop: EndlessLoop, process: Process) -> str:
+    """What to change in a loop that does not end."""
+    look = f"Look at the values that decide it: mpwatch dump --locals {process.pid}."
+    if loop.gives is not None:
+        return (
+            "Let the loop raise when a whole round has given nothing, in place of beginning the "
+            "next one, and see to it that each process gets something to iterate over: fewer "
+            f"processes, or a division by a smaller unit. {look}"
+        )
+    return (
+        "Count the rounds of the loop, and after a limit raise, skip the item, or take what always "
+        f"passes; or rule out before the loop what can never pass. {look}"
+    )
+
+
+def _capital(words: str) -> str:
+    return words[:1].upper() + words[1:]
 
 
 _CACHED = re.compile(r"^if (?:.+ )?in ([\w.]+): return \1\b")

@@ -209,6 +209,26 @@ def test_the_most_severe_and_soonest_comes_first() -> None:
     assert [f.rule for f in look(watched, 0)] == ["c", "b", "d", "a"]
 
 
+def test_a_job_that_stands_still_is_told_before_its_results_are_wrong() -> None:
+    results, stuck = finding("numpy-rng-identical"), finding("stuck-worker-io")
+    slow = [results, finding("loader-starvation")]
+    watched = engine([results], [results, stuck], slow, slow)
+
+    assert look(watched, 0)[0].rule == "numpy-rng-identical"
+    assert [f.rule for f in look(watched, 1)] == ["stuck-worker-io", "numpy-rng-identical"]
+    look(watched, 60)
+    assert look(watched, 90)[0].rule == "numpy-rng-identical"
+
+
+def test_a_growth_without_a_known_limit_comes_before_what_merely_sleeps() -> None:
+    sleeps = finding("no-progress", Severity.INFO, is_doubtful=True)
+    grows = finding("steady-growth", Severity.INFO, is_doubtful=True)
+    watched = engine([sleeps], [sleeps, grows])
+
+    assert [f.rule for f in look(watched, 0)] == ["no-progress"]
+    assert [f.rule for f in look(watched, 1)] == ["steady-growth", "no-progress"]
+
+
 def test_what_costs_time_or_reaches_a_limit_soon_comes_before_what_merely_waits() -> None:
     growth = finding("steady-growth", Severity.INFO, is_doubtful=True, eta_s=2600.0)
     far = finding("grows", Severity.INFO, is_doubtful=True, eta_s=36_000.0)

@@ -38,7 +38,12 @@ from mpwatch.diagnose.analysis.mechanisms.cases import (
 from mpwatch.diagnose.analysis.mechanisms.in_collectives import all_at_one_call, all_send
 from mpwatch.diagnose.analysis.mechanisms.kept_locks import kept_file_lock
 from mpwatch.diagnose.analysis.mechanisms.servers import managed, one_at_a_time, unset_key
-from mpwatch.diagnose.analysis.mechanisms.unreleased import left, unreleased
+from mpwatch.diagnose.analysis.mechanisms.unreleased import (
+    left,
+    not_given_back,
+    taken_twice,
+    unreleased,
+)
 from mpwatch.diagnose.analysis.pipes import READ_BOTH, channels_among, output_of, unread_pipe
 from mpwatch.diagnose.analysis.process_queries import (
     SERVICE_ROLES,
@@ -1036,6 +1041,7 @@ _OF_CYCLES: Sequence[_Way] = (
     _joins_one_that_waits_for_it,
     all_send,
     one_at_a_time,
+    not_given_back,
     _all_read,
     unreleased,
     all_at_one_call,
@@ -1044,6 +1050,7 @@ _OF_CYCLES: Sequence[_Way] = (
 _OF_DEAD_ENDS: Sequence[_Way] = (
     managed,
     left,
+    taken_twice,
     _unreceived_end,
     _own_lock,
     waits_for_own_threads,

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.mechanisms.cases import Case, Mechanism, Waiter, at_line, ended_words
+from mpwatch.diagnose.analysis.mechanisms.polling import condition_of
 from mpwatch.diagnose.analysis.process_queries import (
     SERVICE_ROLES,
     all_called,
@@ -21,6 +22,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     family_head,
     label_stem,
 )
+from mpwatch.diagnose.analysis.source_code import source_of
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, user_frame
 from mpwatch.diagnose.analysis.waits.blockages import stalled_s
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
@@ -36,7 +38,10 @@ from mpwatch.diagnose.analysis.waits.verdicts import where
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process, Thread
+from mpwatch.model.source_code import Skip
 
+POLLS_SHARE = 0.1
+"""A loop that sleeps and looks whether a file is there uses a smaller share of the time."""
 NAMED = 3
 _BATON = "torch/utils/file_baton.py:wait"
 _LOCK_NAME = re.compile(r"(^|[._-])lock$|\.lck$")
@@ -57,13 +62,9 @@ def kept_lock_file(poller: Process, waiters: Sequence[Process]) -> KeptFile | No
     No lock of the kernel is on it: that it exists is the lock.
     """
     for waiter in waiters:
-        fds = waiter.sample.fds
-        locked = {lock.path for lock in fds.locks} if fds is not None else set()
-        for link in (fds.links or ()) if fds is not None else ():
-            is_lock = _LOCK_NAME.search(link.target.rpartition("/")[2].lower()) is not None
-            is_kept = link.kind == "file" and is_lock and link.target not in locked
-            if is_kept and not has_open(poller, link.target):
-                return KeptFile(waiter, link.target)
+        path = lock_file_of(waiter)
+        if path is not None and not has_open(poller, path):
+            return KeptFile(waiter, path)
     return None
 
 
@@ -240,7 +241,10 @@ def waiting_for_left_lock(index: Index) -> tuple[Process, ...]:
     living = [each for each in index.snapshot.living() if each.role not in SERVICE_ROLES]
     edges = {edge.waiter: edge for edge in wait_graph(index).edges if edge.tid == edge.waiter.pid}
     waiting = [
-        each for each in living if each.process in edges and edges[each.process].what == LOCK_FILE
+        each
+        for each in living
+        if (each.process in edges and edges[each.process].what == LOCK_FILE)
+        or _polls_for_removal_s(index, each.process) >= LEFT_S
     ]
     held_up = {each.process for each in waiting}
     others = [each for each in living if each.process not in held_up]
@@ -250,8 +254,85 @@ def waiting_for_left_lock(index: Index) -> tuple[Process, ...]:
             break
         held_up |= {each.process for each in more}
         others = [each for each in others if each not in more]
-    is_still = all((stalled_s(each, index) or 0.0) >= LEFT_S for each in waiting)
-    return tuple(waiting) if waiting and not others and is_still else ()
+    if not waiting or others or any(left_for_s(index, each) < LEFT_S for each in waiting):
+        return ()
+    if any(lock_file_of(each) for each in living if each not in waiting):
+        return ()  # that one has made it, and waits for something else
+    return tuple(waiting)
+
+
+@derived
+def _polls_for_removal_s(index: Index, identity: ProcessId) -> float:
+    """Seconds of the last minute in which a process was only in a loop that ends without a file.
+
+    On a loaded machine a reading often finds it awake, waiting for a core: what counts is that it
+    was in no other function, and used little cpu time.
+    """
+    process = index.snapshot.get(identity)
+    condition = condition_of(index, process) if process is not None else None
+    account = index.snapshot.account.processes.get(identity)
+    if condition is None or condition.kind != "file-removed":
+        return 0.0
+    functions: set[str] = set()
+    seconds = 0.0
+    has_slept = False
+    for bucket in reversed(account.main.buckets if account and account.uncounted else ()):
+        seen = bucket.tally.seen
+        functions |= {each.place.partition(" ")[2] for each in seen if each.place}
+        is_busy = bucket.tally.cpu_s > POLLS_SHARE * bucket.tally.observed_s
+        is_waiting = any(each.kind in ("waiting", "idle", "stopped") for each in seen)
+        if len(functions) > 1 or is_busy or is_waiting:
+            break
+        has_slept |= any(each.kind == "sleeping" for each in seen)
+        seconds += bucket.tally.observed_s
+    return seconds if has_slept else 0.0
+
+
+def left_for_s(index: Index, process: Process) -> float:
+    """Seconds for which a process has waited for a lock file, as far as it was watched."""
+    return max(_polls_for_removal_s(index, process.process), stalled_s(process, index) or 0.0)
+
+
+def lock_file_of(process: Process) -> str | None:
+    """The path of a file with the name of a lock that a process has open, and no lock on."""
+    fds = process.sample.fds
+    locked = {lock.path for lock in fds.locks} if fds is not None else set()
+    for link in (fds.links or ()) if fds is not None else ():
+        is_lock = _LOCK_NAME.search(link.target.rpartition("/")[2].lower()) is not None
+        if link.kind == "file" and is_lock and link.target not in locked:
+            return link.target
+    return None
+
+
+class LeftAt(NamedTuple):
+    """Code that the processes which wait run through, and that may leave a lock file behind."""
+
+    file: str
+    skip: Skip
+
+    @property
+    def words(self) -> str:
+        """The lines at which the file is made and removed, and what stands between."""
+        taken, work, back = self.skip.taken, self.skip.leaves, self.skip.back
+        return (
+            f"`{work.text}` ({self.file}:{work.line}) stands between `{taken.text}` (line "
+            f"{taken.line}) and `{back.text}` (line {back.line}), which is in no finally block"
+        )
+
+
+def _left_at(index: Index, waiting: Sequence[Process]) -> LeftAt | None:
+    """Where those that wait make and remove such a file themselves, if an exception skips that."""
+    for process in waiting:
+        thread = main_thread(process)
+        frames = own_frames(thread.stack) if thread is not None else ()
+        for place, frame in enumerate([each for each in frames if not is_library(each)]):
+            line = source_of(index, frame)
+            for skip in line.skips if line is not None else ():
+                maker = skip.back.text.rpartition(".")[0]
+                is_here = line is not None and f"{maker}." in line.statement.text
+                if skip.by_error and (place == 0 or is_here):
+                    return LeftAt(frame.file.rpartition("/")[2], skip)
+    return None
 
 
 def _waits_for(index: Index, process: Process, held_up: set[ProcessId]) -> bool:
@@ -280,32 +361,84 @@ def left_lock(index: Index) -> Mechanism | None:
     if not waiting:
         return None
     killed = killed_before(index)
+    maker = next((each for each in waiting if lock_file_of(each)), None)
+    left_at = _left_at(index, waiting) if maker is not None or not killed else None
     names, wait = all_called(waiting, NAMED), "waits" if len(waiting) == 1 else "wait"
     by = f"{all_called(killed, NAMED)} left when a signal ended it" if killed else ""
+    if maker is not None:
+        by = f"{called(maker)} has made and not removed"
+    elif left_at is not None:
+        by = (
+            "most likely an exception has left behind, at "
+            f"{left_at.file}:{left_at.skip.leaves.line}"
+        )
+    at_once = f"Remove the file{_where(waiting)} if no other job is at work under it, and start "
+    if left_at is not None or maker is not None:
+        advice = _advice_of_left_file(left_at, at_once)
+    else:
+        advice = (
+            f"{at_once}the job again. Where the program kills a process that may have it, remove "
+            "the file there too, before others look for it; or use a lock of flock() or "
+            "filelock.FileLock, which the kernel releases when its holder ends."
+        )
     return Mechanism(
         cause=(
             f"The lock is a file: {_maker(waiting)}, and removes it when it is done. Every process "
-            "of this job waits for that, so none of them has made the file. "
-            + (
-                f"{all_called(killed, NAMED)} had it, most likely: a process that is killed does "
-                "not reach the line that removes its file, not even one in a finally block."
-                if killed
-                else "Either one that was killed before it could remove the file has left it (by "
-                "kill() or terminate() after a time limit, or by the kernel for lack of memory; "
-                "not even a finally block runs then), or another job has it now."
-            )
+            "of this job waits for that, so none of them is at work under it. "
+            f"{_why_left(killed, maker, left_at)}"
         ),
-        advice=(
-            f"Remove the file{_where(waiting)} if no other job is at work under it, and start the "
-            "job again. Where the program kills a process that may have it, remove the file there "
-            "too, before others look for it; or use a lock of flock() or filelock.FileLock, which "
-            "the kernel releases when its holder ends."
-        ),
+        advice=advice,
         evidence=ended_words(killed, NAMED),
         headline=(
             f"{names} {wait} for a lock file{_places(waiting)} that "
             f"{by or 'no living process of this job has made'}"
         ),
+        is_certain=maker is not None,
+    )
+
+
+def _why_left(killed: Sequence[Process], maker: Process | None, left_at: LeftAt | None) -> str:
+    """Which process has left a lock file behind, and why."""
+    if maker is not None:
+        words = (
+            f"{called(maker)} has {lock_file_of(maker)} open, so it has made the file. It has gone "
+            "on without removing it, and now waits for that itself."
+        )
+    elif left_at is not None:
+        words = "One of them, or one that has ended, has gone on without removing it."
+    elif killed:
+        return (
+            f"{all_called(killed, NAMED)} had it, most likely: a process that is killed does not "
+            "reach the line that removes its file, not even one in a finally block."
+        )
+    else:
+        return (
+            "Either one that was killed before it could remove the file has left it (by kill() or "
+            "terminate() after a time limit, or by the kernel for lack of memory; not even a "
+            "finally block runs then), or another job has it now."
+        )
+    if left_at is None:
+        return f"{words} An exception or a return skips the line that removes it."
+    return (
+        f"{words} They run through the code that makes it: {left_at.words}. An exception there "
+        "leaves the file where it is, also one that a caller catches and only logs."
+    )
+
+
+def _advice_of_left_file(left_at: LeftAt | None, at_once: str) -> str:
+    """Where a lock file has to be removed that one of those that wait has left."""
+    where_to = "around the work that the lock is for"
+    back = "the line that removes it"
+    if left_at is not None:
+        where_to = (
+            f"around `{left_at.skip.leaves.text}` ({left_at.file}:{left_at.skip.leaves.line})"
+        )
+        back = f"`{left_at.skip.back.text}`"
+    return (
+        f"Put {back} into a finally block {where_to}, and look in the log for the exception there. "
+        "Or use fcntl.flock() (or the package filelock), whose lock ends with the process that has "
+        "it. Give the loop that waits a limit after which it raises: polling more often does not "
+        f"help. {at_once}the job again."
     )
 
 

@@ -5,9 +5,10 @@ Every living process that has the semaphore waits: for the semaphore itself, or 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 
-from mpwatch.describe.frames import own_frames
+from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.diagnose.analysis.mechanisms.cases import (
     Case,
     Mechanism,
@@ -25,17 +26,21 @@ from mpwatch.diagnose.analysis.process_queries import (
     family_head,
     label_stem,
 )
+from mpwatch.diagnose.analysis.source_code import source_of
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread
 from mpwatch.diagnose.analysis.waits.providers import (
     EVENT,
+    HELD_BY_WAITERS,
     UNHELD,
     ended_children,
     is_seen_outside,
     lock_holders,
+    nested_claim,
     semaphore_uses,
 )
 from mpwatch.model.ids import SegmentId
 from mpwatch.model.snapshot import Process
+from mpwatch.model.source_code import Skip
 
 NAMED = 3
 _UNNAMED = "semaphore "
@@ -71,7 +76,7 @@ def left(case: Case) -> Mechanism | None:
     gone = ended_users(case, segment, here)
     heads = {head.process: head for each in here if (head := family_head(case.index, each))}
     before = [(head, count) for head in heads.values() if (count := _ended_before(case, head))]
-    names, wait = all_called(here), "waits" if len(here) == 1 else "wait"
+    names, wait = all_called(here), _wait(here)
     likely = "one of those that have ended" if len(gone) != 1 or before else called(gone[0])
     is_known = bool(gone or before)
     return Mechanism(
@@ -98,6 +103,130 @@ def left(case: Case) -> Mechanism | None:
             else f"{names} {wait} for a lock that no living process is seen to hold."
         ),
     )
+
+
+def taken_twice(case: Case) -> Mechanism | None:
+    """Why no process releases a semaphore that only processes have which want it once more."""
+    last = case.waiters[-1] if case.waiters else None
+    segment = _segment(last) if last is not None else None
+    if last is None or segment is None or not last.edge.what.endswith(HELD_BY_WAITERS):
+        return None
+    here = waiting_for(case, segment)
+    claims = [(each, nested_claim(case.index, each.process)) for each in here]
+    holders = [(process, claim) for process, claim in claims if claim is not None]
+    first = holders[0][1]
+    names, have = all_called([each for each, _ in holders]), "has" if len(holders) == 1 else "have"
+    file = first.outer.file.rpartition("/")[2]
+    block = f"`{first.taken.text}` ({file}:{first.taken.line})"
+    again = frame_words(first.inner)
+    rest = [each for each, claim in claims if claim is None]
+    others = f" {all_called(rest)} {_wait(rest)} for it too." if rest else ""
+    return Mechanism(
+        cause=(
+            f"{names} {have} entered {block} and {have} not left it: called from inside of this "
+            f"block, {again} takes the same lock or semaphore once more.{others} Every other "
+            "process that has it is seen outside of such a block, so what is taken is taken by "
+            "those that wait, and none of them gets to release it."
+        ),
+        advice=(
+            f"Do not take it a second time inside of the block: leave {block} before the call that "
+            f"reaches {again}, or let the inner part run under what the outer one has taken. A "
+            "larger count only helps as long as fewer processes than that are inside of the block "
+            "at once; an RLock helps a single process, not several that share a count. A timeout "
+            "of acquire() turns the wait into an error."
+        ),
+        evidence=tuple(
+            f"{called(process)} is inside of `{claim.taken.text}` at {frame_words(claim.outer)}, "
+            f"and waits{at_line(main_thread(process))}"
+            for process, claim in holders[:NAMED]
+        ),
+        headline=(
+            f"{all_called(here)} {_wait(here)} for a lock or semaphore that "
+            f"{_they(here) if not rest else names} took at {file}:{first.taken.line} and "
+            f"{_want(holders)} once more at {again}."
+        ),
+    )
+
+
+_BACK = re.compile(r"(?P<name>\w+)\.(?:put\w*|send\w*|release|give\w*|free|push|task_done)\(")
+_WAITS_FOR = r"\b{name}\.(?:get|recv|acquire|take|pop|claim|borrow|join)\w*\("
+
+
+def not_given_back(case: Case) -> Mechanism | None:
+    """What a process of a cycle takes and does not give back on one way through its function.
+
+    Told only where another process waits for just that: by the name of what it is given back to.
+    """
+    for waiter in case.waiters:
+        for file, skip in _skips(case, waiter):
+            back = _BACK.search(skip.back.text)
+            awaited = re.compile(_WAITS_FOR.format(name=back["name"])) if back is not None else None
+            waiting = [each for each in case.waiters if awaited and _is_at(case, each, awaited)]
+            if waiting:
+                return _kept_back(case, waiter, file, skip, waiting)
+    return None
+
+
+def _skips(case: Case, waiter: Waiter) -> Iterator[tuple[str, Skip]]:
+    """The ways past a statement that gives back, in the functions that a process is in."""
+    for frame in own_frames(waiter.thread.stack) if waiter.thread is not None else ():
+        line = source_of(case.index, frame) if not is_library(frame) else None
+        for skip in line.skips if line is not None else ():
+            if not skip.by_error:
+                yield frame.file.rpartition("/")[2], skip
+
+
+def _is_at(case: Case, waiter: Waiter, awaited: re.Pattern[str]) -> bool:
+    """Whether a process is in a statement of the program that waits for this."""
+    frames = own_frames(waiter.thread.stack) if waiter.thread is not None else ()
+    lines = (source_of(case.index, frame) for frame in frames if not is_library(frame))
+    return any(line is not None and awaited.search(line.statement.text) for line in lines)
+
+
+def _kept_back(
+    case: Case, waiter: Waiter, file: str, skip: Skip, waiting: Sequence[Waiter]
+) -> Mechanism:
+    """That what others wait for may have been dropped by one that took it."""
+    taker, back = called(waiter.process), f"`{skip.back.text}` of line {skip.back.line}"
+    leaves = f"`{skip.leaves.text.partition(': ')[2] or skip.leaves.text}`"
+    under = (
+        f" (under `{skip.under.text}` of line {skip.under.line})" if skip.under is not None else ""
+    )
+    names = all_called([each.process for each in waiting], NAMED)
+    wait = "waits" if len(waiting) == 1 else "wait"
+    return Mechanism(
+        cause=(
+            f"Likely {taker} has not given back what it took: it takes by `{skip.taken.text}` "
+            f"({file}:{skip.taken.line}) and gives back by {back}, which {leaves} in line "
+            f"{skip.leaves.line}{under} skips. {names} {wait} for just that"
+            f"{at_line(waiting[0].thread)}. Each time there is one less, and when none is left, "
+            f"those that need one and {taker}, which needs what they make of it, wait for each "
+            "other."
+        ),
+        advice=(
+            f"Give it back before line {skip.leaves.line} of {file} as well: `{skip.back.text}`, "
+            "or put that into a finally block around everything that is done with it. More of "
+            "them, or a restart, only delays the stop. With get(timeout=...) the wait becomes an "
+            "error."
+        ),
+        headline=(
+            f"{all_called([each.process for each in case.waiters], NAMED)} wait for each other: "
+            f"likely {leaves} at {file}:{skip.leaves.line} skips {back}, which gives back what "
+            f"{names} {wait} for."
+        ),
+    )
+
+
+def _wait(processes: Sequence[Process]) -> str:
+    return "waits" if len(processes) == 1 else "wait"
+
+
+def _they(processes: Sequence[Process]) -> str:
+    return "it" if len(processes) == 1 else "they"
+
+
+def _want(holders: Sequence[object]) -> str:
+    return "wants" if len(holders) == 1 else "want"
 
 
 def _ended_before(case: Case, head: Process) -> int:
@@ -176,7 +305,7 @@ def _never_set(
             "A notify() wakes only those that wait at that moment: one that came before a process "
             "called wait() is lost for that process."
         )
-    wait = "waits" if len(here) == 1 else "wait"
+    wait = _wait(here)
     for_whom = f"; {all_called(setters, NAMED)} ended without doing it" if setters else ""
     return Mechanism(
         cause=cause,
@@ -197,7 +326,7 @@ def _never_released(
     gone: Sequence[Process],
 ) -> Mechanism:
     """A lock or semaphore that no process that could run has."""
-    names, wait = all_called(here), "waits" if len(here) == 1 else "wait"
+    names, wait = all_called(here), _wait(here)
     holder = case.index.snapshot.get(lock_holders(case.index).get(segment))
     known = next((each for each in others if holder is not None and each.process == holder), None)
     if known is not None:

@@ -53,8 +53,10 @@ from mpwatch.diagnose.analysis.waits.futures import (
     workers_at_work,
 )
 from mpwatch.diagnose.analysis.waits.providers import (
+    HELD_BY_WAITERS,
     UNHELD,
     held_lock,
+    is_held_by_waiters,
     is_left,
     likeliest_first,
     semaphore_uses,
@@ -388,6 +390,8 @@ def _semaphore_edge(
     mappers = semaphore_users(index).get(segment, ())
     if around.is_complete and is_left(index, segment, mappers):
         return _made(process, thread, "semaphore", f"semaphore {segment}{UNHELD}", ())
+    if around.is_complete and is_held_by_waiters(index, segment, mappers):
+        return _made(process, thread, "semaphore", f"semaphore {segment}{HELD_BY_WAITERS}", ())
     users = _others(mappers, process.process)
     # A worker without a task does nothing until its parent gives it one.
     users = tuple(each for each in users if not _is_idle_worker(index, each)) or users

@@ -9,7 +9,8 @@ in which another one waits, as in `with lock:` followed by a wait or a loop, is 
 The kernel does not know either which process has taken a semaphore; one that only maps it holds
 nothing. But `with lock:` is left by every way but the end of the process: where every living
 process that maps the semaphore is seen outside of such a block, the one that had it has ended, and
-no living process will release it.
+no living process will release it. Nor will one that waits for the semaphore inside of a block that
+has taken it before.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, own_thr
 from mpwatch.model.ids import ProcessId, SegmentId
 from mpwatch.model.samples import FdLink, Frame
 from mpwatch.model.snapshot import Process, Thread
+from mpwatch.model.source_code import Statement
 from mpwatch.model.waits import SETTLED_S
 
 BARRIER = "the other parties of a barrier"
@@ -56,10 +58,15 @@ RECENT_S = 2.5
 """A stack of a running thread that is older does not show where it runs."""
 
 UNHELD = ", which no living process is seen to hold"
+"""End of the name of a wait for such a lock."""
+HELD_BY_WAITERS = ", which only processes that wait for it have"
 """Ends the name of the wait for a lock whose holder has ended."""
 LEFT_S = 10.0
 """Processes are read one after the other: a lock that changes hands may be seen with none."""
 _ENTERS = "multiprocessing/synchronize.py:__enter__"
+_HELPERS = 3
+"""Functions of the program between the header of a block and the wait for its lock, at most."""
+_HEADER = re.compile(r"(?:async )?with (?P<taken>(?:\w+\.)*(?P<name>\w+))(?P<call>\()?")
 _MAY_BE_A_LOCK = re.compile(r"with [^(]+:$|lock|sem|mutex", re.IGNORECASE)
 """A header of `with` that takes what exists already; `with open(path) as file:` makes its own."""
 _PAIR = 8
@@ -386,15 +393,88 @@ def is_left(index: Index, segment: SegmentId, users: tuple[ProcessId, ...]) -> b
 def _has_waited(index: Index, process: Process) -> bool:
     """Whether it has been about to enter one `with lock:` of the program for some time."""
     thread = main_thread(process)
-    wait = thread.waits_on if thread is not None else None
-    if thread is None or wait is None or wait.value or wait.timeout_s is not None:
+    if thread is None or not _waits_long(process) or not is_of_this_wait(thread):
         return False
     frames = own_frames(thread.stack)
     if not calls(frames[:1], _ENTERS) or len(frames) < 2 or is_library(frames[1]):
         return False
+    return all(_is_outside(index, frame) for frame in frames[2:])
+
+
+class Nested(NamedTuple):
+    """A block that a thread is in, and a second one of the same lock that it is about to enter."""
+
+    outer: Frame
+    taken: Statement
+    """The header of the block that it is in."""
+    inner: Frame
+    """The line at which it waits to enter the second one."""
+
+
+@derived
+def nested_claim(index: Index, identity: ProcessId) -> Nested | None:
+    """Where a process that waits for a semaphore has taken it before, as far as its source shows.
+
+    A lock is told by the function that `with` calls for it (`with slots.claim(name):`), which a
+    program has for one purpose; where none is called, by its whole name in one and the same file.
+    """
+    process = index.snapshot.get(identity)
+    thread = main_thread(process) if process is not None else None
+    if thread is None or not is_of_this_wait(thread):
+        return None
+    own = [frame for frame in own_frames(thread.stack) if not is_library(frame)]
+    lines = [source_of(index, frame) for frame in own]
+    headers = [line and _HEADER.match(line.statement.text) for line in lines]
+    place = next((n for n, header in enumerate(headers[:_HELPERS]) if header), None)
+    entered = headers[place] if place is not None else None
+    if place is None or not entered:
+        return None
+    if place and own[place - 1].function not in (entered["name"], "__enter__"):
+        return None  # it waits in an argument of the call
+    for frame, line in zip(own[place:], lines[place:], strict=True):
+        for around in reversed(line.within if line is not None else ()):
+            if _is_same(entered, _HEADER.match(around.text), frame.file == own[place].file):
+                return Nested(frame, around, own[place])
+    return None
+
+
+def _is_same(entered: re.Match[str], other: re.Match[str] | None, is_one_file: bool) -> bool:
+    """Whether two headers take the same lock."""
+    if other is None or bool(entered["call"]) != bool(other["call"]):
+        return False
+    if entered["call"]:
+        return entered["name"] == other["name"]
+    return is_one_file and entered["taken"] == other["taken"]
+
+
+@derived
+def is_held_by_waiters(index: Index, segment: SegmentId, users: tuple[ProcessId, ...]) -> bool:
+    """Whether all that may have a semaphore wait for it, and some have taken it before.
+
+    Args:
+        index: The snapshot.
+        segment: The semaphore.
+        users: All processes that map it.
+    """
+    uses = semaphore_uses(index)
+    living = [each for each in map(index.snapshot.get, users) if each and not each.is_gone]
+    waiting = [each for each in living if uses[each.process].segment == segment]
+    others = [each for each in living if each not in waiting and each.role not in SERVICE_ROLES]
+    return (
+        any(nested_claim(index, each.process) is not None for each in waiting)
+        and all(_waits_long(each) for each in waiting)
+        and all(is_seen_outside(index, each.process) for each in others)
+    )
+
+
+def _waits_long(process: Process) -> bool:
+    """Whether its main thread has waited for `LEFT_S`, without a time limit."""
+    thread = main_thread(process)
+    wait = thread.waits_on if thread is not None else None
+    if thread is None or wait is None or wait.value or wait.timeout_s is not None:
+        return False
     times = [each for each in (thread.still_s, thread.waits_s) if each is not None]
-    has_waited = bool(times) and min(times) >= LEFT_S and is_of_this_wait(thread)
-    return has_waited and all(_is_outside(index, frame) for frame in frames[2:])
+    return bool(times) and min(times) >= LEFT_S
 
 
 @derived

@@ -36,6 +36,7 @@ from mpwatch.diagnose.analysis.waits.futures import (
     importing,
 )
 from mpwatch.diagnose.analysis.waits.providers import (
+    HELD_BY_WAITERS,
     UNHELD,
     HeldLock,
     held_lock,
@@ -76,6 +77,7 @@ _HOLDER_HIDDEN = (
 )
 
 LEFT_LOCK = "Every process that has this lock is seen outside of its block: none will release it."
+TAKEN_TWICE = "Only processes that wait for it have it: some took it before, and want it once more."
 NO_WRITER = "No other process has the writing end: nothing will ever arrive."
 ONE_THREAD = "Only another thread of the process could end this wait, and there is none."
 ALL_THREADS = "All threads of the process wait for another one: none is left to end this wait."
@@ -218,6 +220,8 @@ def _end_of_edge(around: ReadContext, process: Process, edge: WaitEdge) -> WaitE
         return WaitEnd("dead-end", words, "No other living process uses the manager.")
     if edge.what.endswith(UNHELD):
         return WaitEnd("dead-end", words, LEFT_LOCK)
+    if edge.what.endswith(HELD_BY_WAITERS):
+        return WaitEnd("dead-end", words, TAKEN_TWICE)
     if edge.what.endswith(UNUSED):
         return _end_of_unused(around, process, thread, words)
     ranks = conclusion(process, edge.what, around.ranks)

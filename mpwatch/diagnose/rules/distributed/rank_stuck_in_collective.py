@@ -39,6 +39,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     is_stopped,
 )
 from mpwatch.diagnose.analysis.shares import is_at_one_wait
+from mpwatch.diagnose.analysis.source_code import end_of_loop, spin, why_endless
 from mpwatch.diagnose.analysis.stack_merge import merge
 from mpwatch.diagnose.analysis.stack_patterns import has_stacks, main_shape, main_thread
 from mpwatch.model.findings import Finding, Severity
@@ -317,6 +318,14 @@ def _whereabouts(rank: Process, waiter: Process, index: Index) -> _Whereabouts:
             "Nothing is wrong if only this rank is to do that, and it takes less than the timeout "
             f"of the process group. {_SAME_STEPS}",
             innocent_s=WORKING_S,
+        )
+    found = spin(index, rank)
+    if found is not None:
+        time = seconds_text(index.snapshot.at_s - found.since_s)
+        return _Whereabouts(
+            f"{name} has gone round in {found.words} for {time}. {why_endless(found.loop, name)}.",
+            end_of_loop(found.loop, rank),
+            innocent_s=PAUSE_S,
         )
     left = left_function(rank, waiter) if not _is_working(rank, index) else None
     if left is not None:

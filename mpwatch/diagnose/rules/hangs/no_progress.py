@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from math import isfinite
+from signal import Signals
 
 from mpwatch.describe.account import always_inside
 from mpwatch.describe.frames import frame_words, own_frames
@@ -28,6 +29,7 @@ from mpwatch.diagnose.analysis.mechanisms.kept_locks import (
     cause_of_kept_file,
     cause_of_left_lock,
     kept_lock_file,
+    left_for_s,
     left_function,
     left_lock,
     waiting_for_left_lock,
@@ -47,8 +49,10 @@ from mpwatch.diagnose.analysis.shares import (
     lonely_computations,
     mostly_sleeps,
 )
+from mpwatch.diagnose.analysis.source_code import end_of_loop, spin, why_endless
 from mpwatch.diagnose.analysis.stack_patterns import (
     calls,
+    main_shape,
     main_thread,
     own_threads,
     user_frame,
@@ -60,7 +64,6 @@ from mpwatch.diagnose.analysis.waits.blockages import (
     Reason,
     at_one_line_s,
     blockages,
-    stalled_s,
     usual_pause_s,
 )
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
@@ -115,11 +118,13 @@ FIRST_PART = 0.25
 """Of a wait: what was read and written so early may be the task itself."""
 SHOWN_THREADS = 3
 SHOWN_WAITERS = 4
+_STOPS = (Signals.SIGSTOP, Signals.SIGTSTP, Signals.SIGTTIN)
 
 
 def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each process whose lack of progress holds up others, or itself."""
     reported: set[ProcessId] = set()
+    left = None
     quiet = (quiet_s(process, index) for process in index.snapshot.living())
     if any(each is not None and each >= REPORTED_S for each in quiet):
         left = left_lock(index)
@@ -138,7 +143,9 @@ def check(index: Index) -> Iterator[Finding]:
         for accepting in accepting_in_vain(index):
             reported.add(accepting.server.process)
             yield _of_server(accepting)
-    in_vain = polls_in_vain(index) if not reported else None
+    in_vain = polls_in_vain(index) if not reported and left is None else None
+    if not reported and left is None and in_vain is None:
+        yield from _waits_for_a_semaphore(index)
     if in_vain is not None:
         yield Finding(
             rule=RULE,
@@ -156,13 +163,88 @@ def check(index: Index) -> Iterator[Finding]:
             yield _of_computation(computation)
 
 
+def _waits_for_a_semaphore(index: Index) -> Iterator[Finding]:
+    """A finding if some wait for one semaphore, and all others sleep in loops or wait.
+
+    Nothing shows who has taken it, and a parent that only polls is not seen to be about to release.
+    """
+    if any(chain.verdict in ("cycle", "dead-end") for chain in wait_graph(index).chains):
+        return
+    living = [
+        each
+        for each in index.snapshot.living()
+        if each.role not in SERVICE_ROLES and each.sample.state != "Z"
+    ]
+    waiting = [each for each in living if _acquires(each, index)]
+    others = [each for each in living if each not in waiting]
+    uses = semaphore_uses(index)
+    if not waiting or len({uses[each.process].segment for each in waiting}) != 1:
+        return
+    asleep = [each for each in others if at_one_line_s(index, each.process) >= ALONE_COMPUTES_S]
+    if not asleep or any(
+        (quiet_s(each, index) or 0.0) < WARNED_S for each in others if each not in asleep
+    ):
+        return
+    for_s = min(quiet_s(each, index) or 0.0 for each in waiting)
+    names, wait = all_called(waiting, SHOWN_WAITERS), "has" if len(waiting) == 1 else "have"
+    sleepers = all_called(asleep, SHOWN_WAITERS)
+    yield Finding(
+        rule=RULE,
+        severity=Severity.INFO,
+        process=waiting[0].process,
+        others=tuple(each.process for each in waiting[1:]),
+        subject="semaphore",
+        summary=(
+            f"{names} {wait} waited {seconds_text(for_s)} for a semaphore"
+            f"{at_line(main_thread(waiting[0]))}, and no process is at work that could release it"
+        ),
+        evidence=(
+            *(
+                f"{called(each)} waits{at_line(main_thread(each))}"
+                for each in waiting[:SHOWN_WAITERS]
+            ),
+            *(
+                f"{called(each)} sleeps again and again{at_line(main_thread(each))}"
+                for each in asleep[:SHOWN_WAITERS]
+            ),
+            f"those that wait have made no progress for {seconds_text(for_s)}",
+        ),
+        cause=(
+            "The kernel does not show which process has taken a semaphore. Those that wait may "
+            "have taken all of it themselves (in an outer block, or before an exception or return "
+            f"that skipped the release), or {sleepers} is to release it and waits for something "
+            "else."
+        ),
+        advice=(
+            "Look at every line that takes this semaphore: none may take it a second time before "
+            "it has released it, and each needs with, or release() in a finally block. "
+            "acquire(timeout=...) turns the wait into an error. Nothing is wrong if it is the "
+            "signal to begin some work that has not come yet."
+        ),
+    )
+
+
+def _acquires(process: Process, index: Index) -> bool:
+    """Whether a process has waited long for a semaphore that it takes by itself."""
+    thread = main_thread(process)
+    wait = thread.waits_on if thread is not None else None
+    if thread is None or wait is None or wait.kind != "semaphore" or wait.timeout_s is not None:
+        return False
+    if (
+        main_shape(process) not in ("", "lock-between-processes")
+        or user_frame(thread.stack) is None
+    ):
+        return False
+    return (quiet_s(process, index) or 0.0) >= WARNED_S
+
+
 def _of_left_lock(index: Index, left: Mechanism) -> Finding:
     """The finding about a lock file that no living process of the job can remove."""
     first, *others = waiting_for_left_lock(index)
-    for_s = min(stalled_s(each, index) or 0.0 for each in (first, *others))
+    for_s = min(left_for_s(index, each) for each in (first, *others))
     return Finding(
         rule=RULE,
-        severity=Severity.WARNING if for_s >= WARNED_S else Severity.INFO,
+        severity=Severity.WARNING if for_s >= WARNED_S or left.is_certain else Severity.INFO,
         process=first.process,
         others=tuple(each.process for each in others),
         subject="lock file",
@@ -209,7 +291,41 @@ def _severity(index: Index, blockage: Blockage) -> Severity | None:
         return Severity.WARNING if is_met or waited_s >= ALONE_S else Severity.INFO
     if waited_s < WARNED_S or not _holds_up_the_job(index, blockage):
         return Severity.INFO
+    if blockage.reason == "stopped" and _is_stopped_meanwhile(index, blockage):
+        return Severity.INFO
     return Severity.CRITICAL if waited_s >= HOPELESS_S else Severity.WARNING
+
+
+def _is_stopped_meanwhile(index: Index, blockage: Blockage) -> bool:
+    """Whether a process is stopped while another one works and those that wait look now and then.
+
+    A program that stops a process to let another one run waits for that one, with a time limit.
+    """
+    edge = blockage.edge
+    waiter = index.snapshot.get(edge.waiter) if edge is not None else None
+    thread = main_thread(waiter) if waiter is not None else None
+    wait = thread.waits_on if thread is not None else None
+    if wait is None or wait.timeout_s is None:
+        return False
+    still = {blockage.process.process, *(each.process for each in blockage.waiters)}
+    others = [each for each in index.snapshot.living() if each.process not in still]
+    return any(
+        (quiet := quiet_s(each, index)) is not None and quiet < REPORTED_S
+        for each in others
+        if each.role not in SERVICE_ROLES
+    )
+
+
+def _stopper(index: Index, stopped: Process) -> str:
+    """Which process of the job has sent the signal, and where, as its hook reports."""
+    for entry in reversed(index.entries("kill")):
+        sender = index.snapshot.get(entry.process)
+        is_it = entry.details.get("pid") == stopped.pid
+        if sender is None or not is_it or entry.details.get("signal") not in _STOPS:
+            continue
+        site = entry.details.get("site")
+        return f" {called(sender)} has sent it{f' at {site}' if site else ''}."
+    return ""
 
 
 def _goes_from_task_to_task(index: Index, blockage: Blockage) -> bool:
@@ -503,7 +619,8 @@ def _advice(index: Index, blockage: Blockage) -> str:
         return _ADVICE_AT_EXIT
     if _is_held_lock(index, blockage):
         return _ADVICE_HELD
-    return _ADVICE[blockage.reason]
+    found = spin(index, blockage.process) if blockage.reason == "computes" else None
+    return _ADVICE[blockage.reason] if found is None else end_of_loop(found.loop, found.process)
 
 
 def _locked_path(blockage: Blockage) -> str | None:
@@ -769,7 +886,7 @@ def _cause(index: Index, blockage: Blockage) -> str:
     if _is_held_lock(index, blockage):
         end = called(blockage.process)
         return f"{end} holds the lock while it {_does(blockage)}{_left(blockage.thread)}."
-    return _cause_of_reason(blockage)
+    return _cause_of_reason(index, blockage)
 
 
 def _cause_of_file_lock(index: Index, blockage: Blockage, path: str) -> str:
@@ -842,7 +959,7 @@ def _cause_of_pipe(index: Index, blockage: Blockage) -> str | None:
     return None
 
 
-def _cause_of_reason(blockage: Blockage) -> str:
+def _cause_of_reason(index: Index, blockage: Blockage) -> str:
     """What the last process does, where no more is known than that."""
     end, thread = called(blockage.process), blockage.thread
     if blockage.reason == "sleeps":
@@ -852,6 +969,12 @@ def _cause_of_reason(blockage: Blockage) -> str:
             f"{end} sleeps again and again, as a loop does that waits for something or tries "
             f"again. {_others_continue(blockage)}"
         )
+    if blockage.reason == "computes" and (found := spin(index, blockage.process)) is not None:
+        time = seconds_text(index.snapshot.at_s - found.since_s)
+        return (
+            f"{end} has gone round in {found.words} for {time}. {why_endless(found.loop, end)}. "
+            f"{_others_continue(blockage)}"
+        ).strip()
     if blockage.reason == "computes":
         return (
             f"{end} computes, and has answered none of those that wait for it for "
@@ -859,9 +982,17 @@ def _cause_of_reason(blockage: Blockage) -> str:
             f"does not end. {_others_continue(blockage)}"
         )
     if blockage.reason == "stopped":
-        return (
+        words = (
             f"A signal (SIGSTOP, SIGTSTP or SIGTTIN) has stopped {end}; only SIGCONT continues it."
+            f"{_stopper(index, blockage.process)}"
         )
+        if _is_stopped_meanwhile(index, blockage):
+            words += (
+                " A program may stop a process on purpose while another one runs, and continue it "
+                "later: another process of this job works on, and the one that waits does so with "
+                "a time limit."
+            )
+        return words
     if blockage.reason == "pipe":
         return (
             "No process of this job has the writing end of that pipe, and there is no end of file. "
@@ -1027,7 +1158,10 @@ _ADVICE: Mapping[Reason, str] = {
         "that ends the loop around that line, with its present values (mpwatch dump --locals). "
         "A time limit of those that wait has to be longer than this part."
     ),
-    "stopped": "Continue it with kill -CONT and its pid, or with fg in its shell.",
+    "stopped": (
+        "Continue it with kill -CONT and its pid, or with fg in its shell, unless what has stopped "
+        "it is to continue it."
+    ),
     "socket": (
         "Check the server at the other end, and give the client that opens this connection a "
         "timeout and retries."

@@ -9,11 +9,18 @@ from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.pipes import READ_BOTH, UnreadPipe, unread_by
 from mpwatch.diagnose.analysis.process_queries import called, of_role
+from mpwatch.diagnose.analysis.source_code import (
+    end_of_loop,
+    endless_loop,
+    source_of,
+    why_endless,
+)
 from mpwatch.diagnose.analysis.stack_patterns import main_shape, main_thread, user_frame
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.samples import WaitKind
+from mpwatch.model.samples import Frame, WaitKind
 from mpwatch.model.snapshot import Process, Thread
+from mpwatch.model.source_code import EndlessLoop, Statement
 from mpwatch.model.units import seconds_text
 from mpwatch.model.waits import is_loader_poll
 
@@ -42,7 +49,7 @@ def check(index: Index) -> Iterator[Finding]:
             unread = unread_by(index.snapshot, waits, worker.process)
             yield _blocked(worker, thread, quiet, unread)
         elif (since := _task_too_long_s(worker)) is not None:
-            yield _slow_batch(worker, thread, since)
+            yield _slow_batch(index, worker, thread, since)
 
 
 def _is_blocked(worker: Process, thread: Thread) -> bool:
@@ -96,8 +103,11 @@ def _blocked(worker: Process, thread: Thread, since_s: float, unread: UnreadPipe
     )
 
 
-def _slow_batch(worker: Process, thread: Thread, since_s: float) -> Finding:
+def _slow_batch(index: Index, worker: Process, thread: Thread, since_s: float) -> Finding:
     """The finding for a worker that has worked on one batch for `since_s` seconds."""
+    found = endless_loop(index, thread.stack)
+    if found is not None:
+        return _in_loop(index, worker, thread, since_s, *found)
     load = worker.loader
     usual_s = None if load is None else load.fetch_p99_s
     usual = "" if usual_s is None else f"; 99 % of its batches took at most {seconds_text(usual_s)}"
@@ -119,6 +129,42 @@ def _slow_batch(worker: Process, thread: Thread, since_s: float) -> Finding:
         advice=(
             "Load the samples of this batch alone, in one process, to find the one that takes so "
             f"long; skip or repair it. {_ADVICE_LOADER}{_hint(worker)}"
+        ),
+    )
+
+
+def _in_loop(
+    index: Index,
+    worker: Process,
+    thread: Thread,
+    since_s: float,
+    frame: Frame,
+    header: Statement,
+) -> Finding:
+    """The finding for a worker that is in a loop without an end in one batch."""
+    name, time = called(worker), seconds_text(since_s)
+    line = f"`{header.text}` of line {header.line}"
+    source = source_of(index, frame)
+    loop = source.endless if source is not None else None
+    why = "It ends only from within" if loop is None else why_endless(loop, name)
+    return Finding(
+        rule=RULE,
+        severity=_severity(since_s),
+        process=worker.process,
+        summary=(
+            f"{name} has worked on one batch for {time}, in a loop without an end at "
+            f"{frame_words(frame)}"
+        ),
+        evidence=(
+            f"in this batch for {time}, state {thread.state}, inside {line}",
+            *_place(worker, thread),
+        ),
+        cause=(
+            f"{name} has gone round in the loop {line} in {frame.function}() for about {time}. "
+            f"{why}. {_CAUSE_LOADER}"
+        ),
+        advice=(
+            f"{end_of_loop(loop or EndlessLoop(header), worker)} {_ADVICE_LOADER}{_hint(worker)}"
         ),
     )
 

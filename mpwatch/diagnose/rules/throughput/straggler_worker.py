@@ -28,7 +28,13 @@ from mpwatch.diagnose.analysis.shares import (
     work_place,
     working_share,
 )
-from mpwatch.diagnose.analysis.source_code import endless_loop
+from mpwatch.diagnose.analysis.source_code import (
+    end_of_loop,
+    endless_loop,
+    source_of,
+    spin,
+    why_endless,
+)
 from mpwatch.diagnose.analysis.stack_patterns import main_thread, user_frame
 from mpwatch.diagnose.analysis.waits.blockages import USUAL_FACTOR, usual_pause_s
 from mpwatch.model.findings import Finding, Severity
@@ -109,7 +115,7 @@ def _among_ranks(index: Index) -> Iterator[Finding]:
     if len(slow) != 1 or not others or min(waits[each.process] for each in others) < OWNER_WAITS:
         return
     works = [working_share(index, each) for each in others]
-    if all(_is_in_one_wait(index, each) for each in others):
+    if all(_is_in_one_wait(index, each) for each in others) or spin(index, slow[0]) is not None:
         return
     if TURN_SHARE <= max(works) <= SLOW_SHARE / FACTOR:
         waited = sum(waits[each.process] for each in others) / len(others)
@@ -356,33 +362,45 @@ def _in_loop(index: Index, owner: Process, worker: Process) -> Finding | None:
     for_s = waited_s if since_s is None else min(waited_s, since_s)
     if found is None or for_s < LOOP_S:
         return None
-    frame, loop = found
-    name, at = called(worker), frame_words(frame)
-    line = f"`{loop.text}` in line {loop.line}"
+    frame, header = found
+    name, at, time = called(worker), frame_words(frame), seconds_text(for_s)
+    line = f"`{header.text}` in line {header.line}"
+    source = source_of(index, frame)
+    loop = source.endless if source is not None else None
+    gives = loop is None or loop.gives is not None
+    why = _NOTHING_GIVEN if loop is None else f"{why_endless(loop, name)}."
+    what = "sample" if gives else "end"
     return Finding(
         rule=RULE,
         severity=Severity.WARNING,
         process=worker.process,
         summary=(
-            f"{name} has made no batch for {seconds_text(for_s)}: it runs in a loop without an end "
-            f"at {at}, and main waits for it"
+            f"{name} has made no batch for {time}: it runs in a loop without an end at {at}, and "
+            "main waits for it"
         ),
         evidence=(
             f"{name} is at {at}, inside {line}",
-            f"{called(owner)} has waited {seconds_text(for_s)} for one batch",
+            f"{called(owner)} has waited {time} for one batch",
         ),
         cause=(
-            f"The loop {line} ends only from within, and has given no sample for "
-            f"{seconds_text(for_s)}: nothing in its body yields or returns, for example because "
-            "what it iterates over is empty in this worker (fewer shards or files than workers), "
-            "or everything is filtered out. The DataLoader takes batches from the workers in turn, "
-            "so it waits for this one."
+            f"The loop {line} has come to no {what} for {time}. {why} The DataLoader takes batches "
+            "from the workers in turn, so it waits for this one."
         ),
         advice=(
-            f"Let {frame.function}() return when this worker has nothing to read, before {line}. "
-            "Use no more workers than there are shards, or split by sample in place of by shard."
+            f"{end_of_loop(loop, worker)} DataLoader(timeout=...) makes the main process raise."
+            if loop is not None and not gives
+            else f"Let {frame.function}() return when this worker has nothing to read, before "
+            f"{line}. Use no more workers than there are shards, or split by sample in place of by "
+            "shard."
         ),
     )
+
+
+_NOTHING_GIVEN = (
+    "It ends only from within, and nothing in its body yields or returns, for example because what "
+    "it iterates over is empty in this worker (fewer shards or files than workers), or everything "
+    "is filtered out."
+)
 
 
 def _mostly(index: Index, worker: Process) -> str:

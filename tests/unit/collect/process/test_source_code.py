@@ -98,6 +98,138 @@ def test_a_statement_of_several_lines_is_one_with_all_that_is_around_it(trainer:
     assert found.ends == ((20, "if self.should_stop: break"),)
 
 
+LOOPS = """\
+def crop(self, boxes):
+    while True:
+        window = self.draw()
+        keep = inside(boxes, window)
+        if keep.any():
+            return keep
+
+
+def groups(paths, rank, ranks):
+    while True:
+        for path in paths:
+            file = read(path)
+            for group in range(rank, file.groups, ranks):
+                yield file.get(group)
+
+
+def serve(tasks):
+    while True:
+        task = tasks.get()
+        compute(task)
+
+
+def learn(ring, rows):
+    while len(rows) < 4:
+        actor, slot = ring.full.get()
+        if slot is None:
+            return
+        if not ring.valid[slot]:
+            log(actor)
+            continue
+        rows.append(ring.data[slot].clone())
+        ring.free.put(slot)
+
+
+def steady(ring):
+    slot = ring.full.get()
+    try:
+        if not ring.valid[slot]:
+            return
+        use(slot)
+    finally:
+        ring.free.put(slot)
+
+
+def hands_on(ring):
+    while True:
+        slot = ring.full.get()
+        if ring.valid[slot]:
+            return slot
+        ring.free.put(slot)
+
+
+def swallows(ring):
+    for _ in range(9):
+        try:
+            slot = ring.free.get()
+            ring.full.put(slot)
+        except ValueError:
+            log("lost")
+
+
+def build(path, baton):
+    if baton.try_acquire():
+        vocab = make(path)
+        save(vocab)
+        baton.release()
+    else:
+        baton.wait()
+
+
+def careful(path, baton):
+    if baton.try_acquire():
+        try:
+            make(path)
+        finally:
+            baton.release()
+"""
+
+
+def read_loops(tmp_path: Path, text: str, function: str) -> SourceLine:
+    file = tmp_path / "loops.py"
+    file.write_text(LOOPS)
+    line = next(n for n, row in enumerate(LOOPS.splitlines(), 1) if row.strip() == text)
+    found = at(str(file), line, function)
+    assert found is not None
+    return found
+
+
+def test_a_loop_without_a_condition_is_read_with_what_ends_it(tmp_path: Path) -> None:
+    crop = read_loops(tmp_path, "keep = inside(boxes, window)", "crop").endless
+    groups = read_loops(tmp_path, "file = read(path)", "groups").endless
+    serve = read_loops(tmp_path, "compute(task)", "serve").endless
+
+    assert crop is not None
+    assert groups is not None
+    assert serve is not None
+    assert [each.text for each in crop.ends] == ["if keep.any(): return keep"]
+    assert not crop.is_left_otherwise
+    assert not crop.exchanges
+    assert groups.gives is not None
+    assert groups.given_in is not None
+    assert groups.gives.text == "yield file.get(group)"
+    assert groups.given_in.text == "for group in range(rank, file.groups, ranks):"
+    assert not groups.exchanges
+    assert serve.exchanges
+
+
+def test_a_way_past_the_line_that_gives_back_what_was_taken_is_read(tmp_path: Path) -> None:
+    (skip,) = read_loops(tmp_path, "log(actor)", "learn").skips
+    (swallowed,) = read_loops(tmp_path, "ring.full.put(slot)", "swallows").skips
+
+    assert skip.taken.text == "actor, slot = ring.full.get()"
+    assert skip.leaves.text == "continue"
+    assert skip.under is not None
+    assert skip.under.text == "if not ring.valid[slot]:"
+    assert skip.back.text == "ring.free.put(slot)"
+    assert swallowed.leaves.text == "except ValueError:"
+    assert read_loops(tmp_path, "use(slot)", "steady").skips == ()
+    assert read_loops(tmp_path, "if ring.valid[slot]:", "hands_on").skips == ()
+
+
+def test_what_may_raise_between_taking_and_releasing_a_lock_is_read(tmp_path: Path) -> None:
+    (skip,) = read_loops(tmp_path, "baton.wait()", "build").skips
+
+    assert skip.by_error
+    assert skip.taken.text == "if baton.try_acquire():"
+    assert skip.leaves.text == "vocab = make(path)"
+    assert skip.back.text == "baton.release()"
+    assert read_loops(tmp_path, "make(path)", "careful").skips == ()
+
+
 def test_the_branch_of_an_if_is_named(trainer: str) -> None:
     first, other = at(trainer, 24, "fit"), at(trainer, 26, "fit")
 

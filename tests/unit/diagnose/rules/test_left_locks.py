@@ -10,16 +10,20 @@ import pytest
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.rules.hangs import no_progress, standing_still
+from mpwatch.model.account import Activity
 from mpwatch.model.findings import Severity
 from mpwatch.model.ids import SegmentId
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot
-from mpwatch.model.source_code import SourceLine, Statement
+from mpwatch.model.source_code import Skip, SourceLine, Statement
+from tests.builders.accounts import with_shares
 from tests.builders.snapshots import (
     MAIN,
     exited,
     fds,
     found,
+    history,
+    line,
     main,
     only,
     pid,
@@ -149,3 +153,156 @@ def test_a_process_that_is_seen_outside_of_the_block_is_not_said_to_hold_the_loc
     texts += [each.summary for each in found(no_progress.check, job)]
 
     assert not any("main (100) most likely holds" in each for each in texts)
+
+
+CLAIM = ("data.py:claim:17", "contextlib.py:__enter__:137", "data.py:score:60")
+SLOTS = (
+    source("data.py", 17, "claim", "self.slots.acquire()"),
+    source("data.py", 60, "score", "with self.slots.claim(fold):"),
+    source(
+        "train.py", 29, "run", "score(config)", within=(Statement(26, "with slots.claim(name):"),)
+    ),
+    source("train.py", 22, "early", "with slots.claim(name):"),
+    *SOURCE[2:],
+)
+
+
+def claiming(number: int, *outer: str, **more: Any) -> Process:
+    wait = WaitedOn("semaphore", "futex", ("sem 9:77",), segment=LOCK, value=0, **more)
+    own = thread(number, *CLAIM, *outer, waits=wait, still_s=30.0, waits_s=30.0)
+    return process(
+        number, "spawned", threads=[own], segments=(), fds=fds(9, links=()), start_method="fork"
+    )
+
+
+def inside(number: int) -> Process:
+    """One that has a slot and waits for a second one."""
+    return claiming(number, "train.py:run:29")
+
+
+def outside(number: int) -> Process:
+    """One that waits for its first slot."""
+    wait = WaitedOn("semaphore", "futex", ("sem 9:77",), segment=LOCK, value=0)
+    stack = (*CLAIM[:2], "train.py:early:22")
+    own = thread(number, *stack, waits=wait, still_s=30.0, waits_s=30.0)
+    return process(
+        number, "spawned", threads=[own], segments=(), fds=fds(9, links=()), start_method="fork"
+    )
+
+
+def test_those_that_took_a_semaphore_and_want_it_once_more_are_named_with_both_lines() -> None:
+    job = job_of(collecting(links=()), inside(300), inside(301), outside(302), lines=SLOTS)
+
+    finding = only(standing_still.check, job)
+
+    assert finding.severity is Severity.CRITICAL
+    assert "that spawned 300 (300) and spawned 301 (301) took at train.py:26" in finding.summary
+    assert "want once more at data.py:60 score" in finding.summary
+    assert "spawned 302 (302) waits for it too" in finding.cause
+    assert "`with slots.claim(name):` (train.py:26)" in finding.advice
+    assert found(no_progress.check, job) == []
+
+
+OTHER_LOCK = replace(SLOTS[2], within=(Statement(26, "with files.open_one(name):"),))
+AT_WORK = process(
+    303, "spawned", threads=[thread(303, state="R")], segments=(), fds=fds(9, links=())
+)
+
+
+@pytest.mark.parametrize(
+    ("job", "is_held"),
+    [
+        (job_of(collecting(), inside(300), inside(301), lines=SLOTS), True),
+        (job_of(collecting(), inside(300), outside(301), lines=SLOTS), True),
+        (job_of(collecting(), outside(300), outside(301), lines=SLOTS), False),
+        (
+            job_of(collecting(), inside(300), lines=(*SLOTS[:2], OTHER_LOCK, *SLOTS[3:])),
+            False,
+        ),
+        (job_of(collecting(), inside(300), AT_WORK, lines=SLOTS), False),
+        (
+            job_of(
+                collecting(),
+                claiming(300, "train.py:run:29", timeout_s=5.0),
+                lines=SLOTS,
+            ),
+            False,
+        ),
+        (job_of(collecting(), inside(300), lines=SLOTS[:2]), False),
+    ],
+)
+def test_a_semaphore_is_taken_twice_only_if_none_but_those_that_wait_can_have_it(
+    job: Snapshot, is_held: bool
+) -> None:
+    verdicts = {chain.verdict for chain in wait_graph(Index(job)).chains}
+
+    assert ("dead-end" in verdicts) is is_held
+
+
+def test_a_semaphore_that_none_is_seen_to_hold_is_told_while_the_others_only_poll() -> None:
+    """Without source nothing shows who has it: main writes a line to its log now and then."""
+    sleeps = WaitedOn("timer", "clock_nanosleep", timeout_s=0.2)
+    polls = main(
+        threads=[thread(MAIN, "train.py:loop:63", waits=sleeps, still_s=0.1)],
+        segments=(),
+        fds=fds(12, links=()),
+    )
+    held = [claiming(number, "train.py:run:29") for number in (300, 301)]
+    asleep = {Activity("sleeping", place="train.py:63 loop"): 1.0}
+    job = with_shares(job_of(polls, *held, lines=()), p100=asleep)
+    working = with_shares(job_of(polls, *held, AT_WORK, lines=()), p100=asleep)
+    past = history({(MAIN, "written_bytes"): line(9000.0, per_s=1.0)})
+
+    finding = only(no_progress.check, job, past)
+
+    assert finding.severity is Severity.INFO
+    assert "waited 30 s for a semaphore at data.py:17 claim" in finding.summary
+    assert "no process is at work that could release it" in finding.summary
+    assert any("main (100) sleeps again and again" in each for each in finding.evidence)
+    others = found(no_progress.check, working, past)
+    assert not any("no process is at work" in each.summary for each in others)
+
+
+RING = (
+    source(
+        "train.py",
+        28,
+        "batch",
+        "slot = self.ring.full.get()",
+        skips=(
+            Skip(
+                Statement(28, "slot = self.ring.full.get()"),
+                Statement(31, "continue"),
+                Statement(29, "if not self.ring.valid[slot]:"),
+                Statement(34, "self.ring.free.put(slot)"),
+            ),
+        ),
+    ),
+    source("data.py", 31, "act", "slot = ring.free.get()"),
+)
+
+
+def reading(number: int, inode: int, other: int, *stack: str, role: Any = "spawned") -> Process:
+    wait = WaitedOn("pipe-read", "read", (f"pipe:[{inode}]",))
+    own = thread(number, *stack, waits=wait, still_s=40.0, waits_s=40.0)
+    links = (pipe(3, inode, False), pipe(4, other, True))
+    return process(number, role, threads=[own], segments=(), fds=fds(9, links=links))
+
+
+@pytest.mark.parametrize(
+    ("statement", "is_told"),
+    [("slot = ring.free.get()", True), ("task = ring.tasks.get()", False)],
+)
+def test_what_is_taken_and_not_given_back_on_one_way_is_told_to_those_that_wait_for_it(
+    statement: str, is_told: bool
+) -> None:
+    learner = reading(MAIN, 800, 801, "train.py:batch:28", role="main")
+    actor = reading(300, 801, 800, "data.py:act:31")
+    lines = (RING[0], replace(RING[1], statement=Statement(31, statement)))
+
+    finding = only(standing_still.check, snapshot_of(learner, actor, source=lines))
+
+    assert finding.severity is Severity.CRITICAL
+    assert ("likely `continue` at train.py:31 skips" in finding.summary) is is_told
+    assert ("under `if not self.ring.valid[slot]:` of line 29" in finding.cause) is is_told
+    assert ("self.ring.free.put(slot)" in finding.advice) is is_told

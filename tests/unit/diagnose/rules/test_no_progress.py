@@ -11,12 +11,21 @@ from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.waits.blockages import stalled_s
 from mpwatch.diagnose.rules.exits import worker_exited_unexpectedly
 from mpwatch.diagnose.rules.hangs import no_progress
-from mpwatch.model.account import Account, Activity, Bucket, ProcessAccount, Tally, ThreadAccount
+from mpwatch.model.account import (
+    Account,
+    Activity,
+    Bucket,
+    Callers,
+    ProcessAccount,
+    Tally,
+    ThreadAccount,
+)
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History, Point
 from mpwatch.model.ids import ProcessId, SegmentId
-from mpwatch.model.samples import FdLink, HeldLock, LockHolder, WaitedOn
+from mpwatch.model.samples import FdLink, Frame, HeldLock, LockHolder, WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.source_code import EndlessLoop, Skip, SourceLine, Statement
 from tests.builders.accounts import with_shares
 from tests.builders.snapshots import (
     MAIN,
@@ -27,6 +36,7 @@ from tests.builders.snapshots import (
     found,
     history,
     line,
+    log,
     main,
     only,
     pid,
@@ -284,6 +294,95 @@ def test_a_stopped_process_that_others_wait_for_is_named() -> None:
     assert "kill -CONT" in finding.advice
     traced = child(WaitedOn("stopped", "read"), state="t", still_s=50.0)
     assert found(no_progress.check, snapshot_of(waiting(50.0), traced)) == []
+
+
+def test_a_stop_while_another_process_works_and_the_waiter_looks_now_and_then_may_be_meant() -> (
+    None
+):
+    """Whoever stops a process to let another one run continues it later."""
+    stopped = child(WaitedOn("stopped", "read"), state="T", still_s=50.0)
+    looks = waiting(50.0, WaitedOn("poll", "poll", ("pipe:[500]",), timeout_s=4.0))
+    works = process(301, "spawned", threads=[thread(301, "train.py:work:9", still_s=0.5)])
+    sent = log("kill", MAIN, pid=CHILD, signal=19, site="train.py:12 suspend")
+
+    meant = only(no_progress.check, snapshot_of(looks, stopped, works, log=(sent,)))
+    others = [
+        only(no_progress.check, snapshot_of(looks, stopped)),
+        only(no_progress.check, snapshot_of(waiting(50.0), stopped, works)),
+    ]
+
+    assert meant.severity is Severity.INFO
+    assert "main (100) has sent it at train.py:12 suspend" in meant.cause
+    assert "may stop a process on purpose" in meant.cause
+    assert [each.severity for each in others] == [Severity.WARNING] * 2
+    assert not any("on purpose" in each.cause for each in others)
+
+
+LINE_OF_LOOP = SourceLine(
+    "/home/me/train.py",
+    9,
+    "work",
+    Statement(9, "keep = draw(boxes)"),
+    endless=EndlessLoop(
+        Statement(7, "while True:"), ends=(Statement(11, "if keep.any(): return keep"),)
+    ),
+)
+
+
+def computing(source: SourceLine, at: int = 0) -> tuple[Snapshot, History]:
+    """Main waits for 40 s for a child whose stacks are all in one function."""
+    busy = child(None, state="R", still_s=0.0)
+    job = with_shares(
+        snapshot_of(waiting(40.0), busy, source=(source,)), p300={Activity("computing"): 1.0}
+    )
+    account = job.account.processes[pid(CHILD)]
+    frames = (Frame("main", "/home/me/train.py", 3), Frame("work", "/home/me/train.py", at))
+    own = account.uncounted[0]._replace(callers=(Callers(NOW_S - 38, NOW_S - 1, frames, 9, 0),))
+    processes = {**job.account.processes, pid(CHILD): replace(account, uncounted=(own,))}
+    busy_past = history({(CHILD, "cpu_percent"): line(100.0)})
+    return replace(job, account=replace(job.account, processes=processes)), busy_past
+
+
+def test_a_computation_in_a_loop_without_an_end_is_told_with_the_condition_that_ends_it() -> None:
+    finding = only(no_progress.check, *computing(LINE_OF_LOOP))
+
+    assert "gone round in the loop `while True:` of line 7 in work() for 38 s" in finding.cause
+    assert "It ends only by `if keep.any(): return keep` (line 11)" in finding.cause
+    assert "Count the rounds of the loop" in finding.advice
+
+
+@pytest.mark.parametrize(
+    ("source", "at"),
+    [
+        (replace(LINE_OF_LOOP, endless=None), 0),
+        (
+            replace(LINE_OF_LOOP, endless=EndlessLoop(Statement(7, "while True:"), exchanges=True)),
+            0,
+        ),
+        (LINE_OF_LOOP, 9),
+    ],
+    ids=["no loop", "takes tasks", "one line"],
+)
+def test_a_loop_that_takes_tasks_or_whose_rounds_are_not_seen_is_not_called_endless(
+    source: SourceLine, at: int
+) -> None:
+    finding = only(no_progress.check, *computing(source, at))
+
+    assert "gone round" not in finding.cause
+
+
+def test_a_generator_that_gives_nothing_is_told_with_its_yield() -> None:
+    loop = EndlessLoop(
+        Statement(7, "while True:"),
+        gives=Statement(12, "yield read(group)"),
+        given_in=Statement(11, "for group in groups[rank::ranks]:"),
+    )
+
+    finding = only(no_progress.check, *computing(replace(LINE_OF_LOOP, endless=loop)))
+
+    assert "only at `yield read(group)` (line 12), in `for group in groups" in finding.cause
+    assert "is empty in spawned (300)" in finding.cause
+    assert "gets something to iterate over" in finding.advice
 
 
 def locked(holder: LockHolder | None) -> WaitedOn:
@@ -783,6 +882,82 @@ def test_a_lock_file_that_a_process_at_work_may_have_is_not_called_left() -> Non
         assert not any(
             "no living process" in each.summary for each in found(no_progress.check, job, past)
         )
+
+
+GONE = SourceLine(
+    "/home/me/data.py",
+    21,
+    "wait",
+    Statement(21, "time.sleep(self.poll)"),
+    within=(Statement(20, "while os.path.exists(self.path):"),),
+)
+BUILDS = SourceLine(
+    "/home/me/train.py",
+    30,
+    "get",
+    Statement(30, "baton.wait()"),
+    skips=(
+        Skip(
+            Statement(23, "if baton.try_acquire():"),
+            Statement(24, "vocab = self._build(language)"),
+            None,
+            Statement(28, "baton.release()"),
+            by_error=True,
+        ),
+    ),
+)
+ONCE_MADE = replace(GONE, within=(Statement(20, "while not os.path.exists(self.path):"),))
+
+
+def polling_for_a_file(
+    *source: SourceLine, links: tuple[FdLink, ...] = (), more: tuple[Process, ...] = ()
+) -> Snapshot:
+    """Main waits for the results of two processes that sleep in a loop for 40 s."""
+    asleep = {Activity("sleeping", place="data.py:21 wait"): 1.0}
+    sleeps = WaitedOn("timer", "clock_nanosleep", timeout_s=0.1)
+
+    def worker(number: int, *links: FdLink) -> Process:
+        at = thread(number, "data.py:wait:21", "train.py:get:30", waits=sleeps, still_s=0.1)
+        return process(
+            number,
+            "spawned",
+            label=f"worker {number}",
+            segments=(),
+            fds=fds(5, links=[pipe(4, 500, True), *links]),
+            threads=[at],
+        )
+
+    job = snapshot_of(waiting(40.0), worker(300), worker(301, *links), *more, source=source)
+    return with_shares(job, p300=asleep, p301=asleep)
+
+
+def test_a_lock_file_that_one_of_those_that_wait_has_made_is_told_with_the_lines() -> None:
+    open_lock = FdLink(7, "file", "/tmp/corpus/pl.lock", None, True)
+
+    known = only(no_progress.check, polling_for_a_file(GONE, BUILDS, links=(open_lock,)))
+    likely = only(no_progress.check, polling_for_a_file(GONE, BUILDS))
+
+    assert known.severity is Severity.WARNING
+    assert known.summary == (
+        "worker 300 (300) and worker 301 (301) wait for a lock file at data.py:21 wait that "
+        "worker 301 (301) has made and not removed"
+    )
+    assert "worker 301 (301) has /tmp/corpus/pl.lock open" in known.cause
+    assert likely.summary.endswith("that most likely an exception has left behind, at train.py:24")
+    for each in (known, likely):
+        assert "`vocab = self._build(language)` (train.py:24) stands between" in each.cause
+        assert "Put `baton.release()` into a finally block" in each.advice
+
+
+def test_a_file_that_another_process_may_remove_or_that_is_to_be_made_is_no_left_lock() -> None:
+    works = process(302, "spawned", threads=[thread(302, "a.py:b:1", state="R", still_s=0.0)])
+
+    for job in (
+        polling_for_a_file(GONE, BUILDS, more=(works,)),
+        polling_for_a_file(ONCE_MADE, BUILDS),
+        polling_for_a_file(BUILDS),
+    ):
+        assert not any("lock file" in each.summary for each in found(no_progress.check, job))
 
 
 def test_a_job_that_waits_for_a_thread_of_main_is_told_where_its_threads_are() -> None:

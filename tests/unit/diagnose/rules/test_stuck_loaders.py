@@ -9,6 +9,7 @@ from mpwatch.diagnose.rules.hangs import feeder_thread_drops_batch, stuck_worker
 from mpwatch.model.findings import Severity
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Hook, Loader, Process, Snapshot, WorkerLoad
+from mpwatch.model.source_code import EndlessLoop, SourceLine, Statement
 from tests.builders.snapshots import (
     FETCHING_WORKER,
     IDLE_WORKER,
@@ -255,3 +256,29 @@ def test_the_hook_names_the_sample_that_takes_too_long() -> None:
 )
 def test_idle_slow_and_computing_workers_are_not_blocked(worker: Process) -> None:
     assert found(stuck_worker_io.check, snapshot_of(main(), worker)) == []
+
+
+def test_one_batch_that_does_not_end_is_told_by_the_loop_that_the_worker_is_in() -> None:
+    load = WorkerLoad(2, fetched=50, fetch_p50_s=0.1, fetch_p99_s=0.1, task_since_s=48.0, task=22)
+    draws = thread(201, "data.py:draw:9", "data.py:__getitem__:30", state="R")
+    source = SourceLine(
+        "/home/me/data.py",
+        30,
+        "__getitem__",
+        Statement(30, "keep = draw()"),
+        within=(Statement(29, "while True:"),),
+        endless=EndlessLoop(
+            Statement(29, "while True:"), ends=(Statement(33, "if keep.any(): break"),)
+        ),
+    )
+    job = snapshot_of(
+        waiting(*WAITING_MAIN),
+        process(201, threads=[draws], more={"loader": load}),
+        source=(source,),
+    )
+
+    finding = only(stuck_worker_io.check, job)
+
+    assert finding.summary.endswith("in a loop without an end at data.py:30 __getitem__")
+    assert "It ends only by `if keep.any(): break` (line 33)" in finding.cause
+    assert "Count the rounds" in finding.advice

@@ -17,7 +17,7 @@ from mpwatch.model.history import History, Point, ProcessMetric
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import FdLink, ThreadSample, WaitedOn
 from mpwatch.model.snapshot import Loader, Process, Snapshot, WorkerLoad
-from mpwatch.model.source_code import SourceLine, Statement
+from mpwatch.model.source_code import EndlessLoop, SourceLine, Statement
 from tests.builders.accounts import COMPUTES, answers_from, with_shares
 from tests.builders.snapshots import (
     FETCHING_WORKER,
@@ -563,6 +563,28 @@ def test_a_worker_in_a_loop_without_an_end_is_no_slow_one(loop: str, is_endless:
     assert ("in a loop without an end at data.py:30 __iter__" in finding.summary) is is_endless
     assert ("`while True:` in line 29" in finding.cause) is is_endless
     assert ("in_order=False" in finding.advice) is not is_endless
+
+
+def test_a_sample_that_is_drawn_until_it_passes_is_told_by_the_condition_that_ends_its_loop() -> (
+    None
+):
+    worker = process(201, threads=[thread(201, "data.py:__getitem__:30")])
+    loop = EndlessLoop(Statement(29, "while True:"), ends=(Statement(33, "if keep.any(): break"),))
+    source = SourceLine(
+        "/home/me/data.py",
+        30,
+        "__getitem__",
+        Statement(30, "keep = draw()"),
+        within=(Statement(29, "while True:"),),
+        endless=loop,
+    )
+    job = snapshot_of(main(), process(200), worker, source=(source,))
+
+    finding = only(straggler_worker.check, job, waits(main=1, w200=1, w201=0))
+
+    assert "It ends only by `if keep.any(): break` (line 33)" in finding.cause
+    assert "Count the rounds" in finding.advice
+    assert "shard" not in finding.cause + finding.advice
 
 
 @pytest.mark.parametrize(
