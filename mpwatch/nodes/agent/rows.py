@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 import msgspec
 
@@ -160,12 +159,7 @@ class Rows:
     def _rank_rows(self, index: Index) -> Iterator[tuple[ProcessId, RankRow]]:
         """The ranks of a job; without any, the busy workers of Ray, or else its root."""
         snapshot = index.snapshot
-        families = lightning_families(snapshot)
-        processes = [
-            each
-            for each in snapshot.processes
-            if is_rank(each) or each.process in families or _is_member(each)
-        ]
+        processes = [each for each in snapshot.processes if is_rank(each) or is_member(each)]
         processes = processes or [each for each in snapshot.processes if is_busy_ray_worker(each)]
         if not processes:
             processes = [each for each in snapshot.processes if each.process == snapshot.root]
@@ -175,8 +169,6 @@ class Rows:
         worst = _worst(snapshot)
         for process in processes:
             row = _rank_row(process, index, waits.get(process.process, ()), worst)
-            if process.process in families:
-                row = msgspec.structs.replace(row, **families[process.process])
             row = msgspec.structs.replace(row, root=snapshot.root.pid)
             yield process.process, self._with_quiet(row, process, index)
 
@@ -194,43 +186,11 @@ class Rows:
         return msgspec.structs.replace(row, quiet_at_s=known_s)
 
 
-def lightning_families(snapshot: Snapshot) -> dict[ProcessId, dict[str, Any]]:
-    """Fields of the rows of ranks that Lightning's own launcher has started, and of the first.
-
-    Rank 0 of a node starts ranks 1 to n - 1 of it, with LOCAL_RANK and WORLD_SIZE but without RANK,
-    and gives itself no number that can be seen. A rank's number is NODE_RANK times n and LOCAL_RANK
-    (lightning 2.6: `_SubprocessScriptLauncher`, `DDPStrategy.set_world_ranks`). `LOCAL_RANK`s from
-    1 on without a gap, below a program that is no launcher, are taken for that.
-    """
-    below: dict[ProcessId, dict[ProcessId, tuple[int, Mapping[str, str]]]] = {}
-    for process in snapshot.processes:
-        environment = process.sample.environment
-        local = _number(environment.get("LOCAL_RANK"))
-        if process.role != "rank" or process.parent is None or local is None:
-            continue
-        if "RANK" not in environment:
-            below.setdefault(process.parent, {})[process.process] = (local, environment)
-    found: dict[ProcessId, dict[str, Any]] = {}
-    for identity, others in below.items():
-        parent = snapshot.get(identity)
-        count = len(numbers := {local for local, _ in others.values()}) + 1
-        if parent is None or parent.role != "main" or numbers != set(range(1, count)):
-            continue
-        environment = next(reversed(others.values()))[1]
-        node = _number(environment.get("NODE_RANK", "0"))
-        world_size = _number(environment.get("WORLD_SIZE"))
-        if node is None or not world_size or world_size % count or (node + 1) * count > world_size:
-            continue
-        first = (identity, 0)
-        for rank_process, local in (first, *((key, each[0]) for key, each in others.items())):
-            rank = node * count + local
-            found[rank_process] = {"rank": rank, "world_size": world_size, "job": _job(environment)}
-    return found
-
-
-def _is_member(process: Process) -> bool:
-    """Whether a process has a process group, whatever has started it."""
-    return process.role in _MAY_JOIN and not process.is_gone and has_group(process)
+def is_member(process: Process) -> bool:
+    """Whether a process has a process group or joins one, whatever has started it."""
+    if process.role not in _MAY_JOIN or process.is_gone:
+        return False
+    return has_group(process) or is_joining(process)
 
 
 def is_busy_ray_worker(process: Process) -> bool:
@@ -289,9 +249,9 @@ def _rank_row(
     waits: Iterable[WaitEdge],
     worst: Mapping[ProcessId, Severity],
 ) -> RankRow:
-    environment = process.sample.environment
+    environment = _environment(process, index.snapshot)
     record = _record(process)
-    rank, world_size = _place_in_job(process, index.snapshot)
+    rank, world_size = _place_in_job(process, environment, index.snapshot)
     has_stack = _has_current_stack(process, index)
     place = None
     if has_stack:
@@ -344,18 +304,29 @@ def _place_in_ray(process: Process, index: Index) -> str | None:
     return IN_RAY_TASK if is_worker and (is_called or is_current) else None
 
 
-def _place_in_job(process: Process, snapshot: Snapshot) -> tuple[int | None, int | None]:
+def _environment(process: Process, snapshot: Snapshot) -> Mapping[str, str]:
+    """The environment of a process; of a first rank that has none of a rank, that of another.
+
+    Such a program is numbered by the ranks that it starts (see `collect.job.roles`), which have
+    WORLD_SIZE and MASTER_ADDR in their environment.
+    """
+    own = process.sample.environment
+    if process.role != "main" or process.sample.rank is None or "WORLD_SIZE" in own:
+        return own
+    others = (each for each in snapshot.processes if each.parent == process.process)
+    return next((each.sample.environment for each in others if each.role == "rank"), own)
+
+
+def _place_in_job(
+    process: Process, environment: Mapping[str, str], snapshot: Snapshot
+) -> tuple[int | None, int | None]:
     """Number of a rank and number of all ranks, each `None` if unknown.
 
     By RANK, which torchrun, accelerate and DeepSpeed set, or by torch's recorder. Without them by
     the number of the task, for programs that let Slurm or MPI start their ranks (Lightning with
     SLURMEnvironment or MPIEnvironment): there a task is a rank unless it starts ranks itself.
     """
-    environment = process.sample.environment
     number, world_size = number_of(process), _number(environment.get("WORLD_SIZE"))
-    if "RANK" not in environment and environment.get("NODE_RANK", "0") != "0":
-        # Lightning's own launcher tells the number on the node, which several nodes have.
-        return None, world_size
     if number is not None or process.role != "main":
         return number, world_size
     for name, count in _STEPS:
