@@ -181,13 +181,15 @@ def _role(
         return _worker_or(fact, "spawned", "fork" if fact.is_fork else "spawn")
     if fact.name == WORKER_NAME:
         return RoleAssignment("loader-worker", "fork")
-    if parent is not None and fact.cmdline and fact.cmdline == parent.cmdline:
+    is_rank = parent is not None and parent.is_python and _has_rank_of_its_own(fact, parent)
+    # A program that starts itself as the other ranks gives them its own command line.
+    if parent is not None and fact.cmdline and fact.cmdline == parent.cmdline and not is_rank:
         return RoleAssignment("spawned", "fork")
     if fact.is_fork and parent_role is not None and parent_role.role == "ray-worker":
         return RoleAssignment("spawned", "fork")  # the title of its parent has changed since
     if is_launcher(fact.cmdline):
         return RoleAssignment("launcher")
-    if parent is not None and parent.is_python and _has_rank_of_its_own(fact, parent):
+    if is_rank:
         return RoleAssignment("rank")
     return RoleAssignment(_own_program(fact, parent_role, is_root))
 
