@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-import msgspec
+from typing import NamedTuple
 
 from mpwatch.describe.findings import unresolved
 from mpwatch.describe.frames import RAY_WORKER_FILE, waits_for_ray_call
@@ -53,6 +52,9 @@ SUMMARY_LIMIT = 300
 MOVED_S = 2.0
 """Readings show since when a process has not moved to about a second: a smaller difference is none.
 Otherwise the time would be sent again each second."""
+HELD_S = 3.0
+"""A process that made no progress is said to make some after so long only. One of its threads may
+wait for a free core at a reading, which looks like work: often so on a loaded machine."""
 FRESH_S = 3.0
 """A stack of a process that moves is out of date after this long."""
 _RSS_UNIT = 64 << 20
@@ -108,6 +110,14 @@ SOCKETS_OF_PROCESS = 4
 _TCP, _TO = "tcp ", " > "
 
 
+class _Quiet(NamedTuple):
+    """A process that makes no progress; monotonic seconds."""
+
+    since_s: float
+    seen_s: float
+    """The last reading at which it made none."""
+
+
 class Rows:
     """Makes the rows of a node, reading after reading.
 
@@ -116,7 +126,7 @@ class Rows:
     """
 
     def __init__(self) -> None:
-        self._quiet_at_s: dict[str, float] = {}
+        self._quiet: dict[str, _Quiet] = {}
 
     def sections(
         self,
@@ -143,7 +153,7 @@ class Rows:
                 (each, names.get(each.process, "") if each.process is not None else "")
                 for each in unresolved(snapshot)
             ]
-        self._quiet_at_s = {key: at for key, at in self._quiet_at_s.items() if key in ranks}
+        self._quiet = {key: quiet for key, quiet in self._quiet.items() if key in ranks}
         findings.sort(key=lambda pair: -pair[0].severity)
         node = node_row(snapshots, facts, unread)
         return {
@@ -168,22 +178,25 @@ class Rows:
             waits.setdefault(edge.waiter, []).append(edge)
         worst = _worst(snapshot)
         for process in processes:
-            row = _rank_row(process, index, waits.get(process.process, ()), worst)
-            row = msgspec.structs.replace(row, root=snapshot.root.pid)
-            yield process.process, self._with_quiet(row, process, index)
+            quiet_at_s = self._quiet_since(process, index)
+            row = _rank_row(process, index, waits.get(process.process, ()), worst, quiet_at_s)
+            yield process.process, row
 
-    def _with_quiet(self, row: RankRow, process: Process, index: Index) -> RankRow:
-        """The row with the time since when the process has made no progress."""
-        key = _key(process.process)
+    def _quiet_since(self, process: Process, index: Index) -> float | None:
+        """Since when the process has made no progress, in monotonic seconds; `None` if it does."""
+        key, now_s = _key(process.process), index.snapshot.at_s
         quiet = None if process.is_gone else quiet_s(process, index)
+        known = self._quiet.get(key)
         if not quiet:
-            self._quiet_at_s.pop(key, None)
-            return row
-        at_s = index.snapshot.at_s - quiet
-        known_s = self._quiet_at_s.get(key)
-        if known_s is None or abs(known_s - at_s) >= MOVED_S:
-            self._quiet_at_s[key] = known_s = round(at_s, 1)
-        return msgspec.structs.replace(row, quiet_at_s=known_s)
+            if known is not None and (process.is_gone or now_s - known.seen_s > HELD_S):
+                del self._quiet[key]
+                return None
+            return known.since_s if known is not None else None
+        since_s = now_s - quiet
+        if known is not None and abs(known.since_s - since_s) < MOVED_S:
+            since_s = known.since_s
+        self._quiet[key] = _Quiet(round(since_s, 1), now_s)
+        return self._quiet[key].since_s
 
 
 def is_member(process: Process) -> bool:
@@ -248,11 +261,12 @@ def _rank_row(
     index: Index,
     waits: Iterable[WaitEdge],
     worst: Mapping[ProcessId, Severity],
+    quiet_at_s: float | None,
 ) -> RankRow:
     environment = _environment(process, index.snapshot)
     record = _record(process)
     rank, world_size = _place_in_job(process, environment, index.snapshot)
-    has_stack = _has_current_stack(process, index)
+    has_stack = _has_current_stack(process, index, quiet_at_s)
     place = None
     if has_stack:
         place = place_of(process, index) or ("init_process_group" if is_joining(process) else None)
@@ -281,6 +295,8 @@ def _rank_row(
         cpu_percent=_tens(process.cpu_percent),
         severity=worst[process.process].word if process.process in worst else "",
         is_ray_worker=process.role == "ray-worker",
+        root=index.snapshot.root.pid,
+        quiet_at_s=quiet_at_s,
     )
 
 
@@ -340,13 +356,14 @@ def _place_in_job(
     return None, world_size
 
 
-def _has_current_stack(process: Process, index: Index) -> bool:
+def _has_current_stack(process: Process, index: Index, quiet_at_s: float | None) -> bool:
     """Whether the last stack of the main thread is of now: just taken, or not moved since."""
     thread = main_thread(process)
     if process.is_gone or thread is None or not has_stacks(process):
         return False
     age_s = thread.stack_age_s or 0.0
-    return age_s <= max(FRESH_S, quiet_s(process, index) or 0.0)
+    quiet = 0.0 if quiet_at_s is None else index.snapshot.at_s - quiet_at_s
+    return age_s <= max(FRESH_S, quiet)
 
 
 def _has_failed(ended: Ended) -> bool:

@@ -6,6 +6,7 @@ import json
 import math
 import random
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 import pytest
@@ -17,7 +18,7 @@ from mpwatch.model.host import RoomSample
 from mpwatch.model.ids import Role
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Process, Thread
-from mpwatch.nodes.agent.rows import Rows
+from mpwatch.nodes.agent.rows import HELD_S, Rows
 from mpwatch.nodes.wire.messages import (
     Answer,
     Ask,
@@ -274,6 +275,26 @@ def test_the_sizes_of_shared_memory_of_equal_machines_are_equal() -> None:
         found.append(facts["/dev/shm"])
 
     assert found == ["983G", "983G"]
+
+
+def test_a_rank_of_which_a_thread_waits_for_a_core_once_still_makes_no_progress() -> None:
+    rows = Rows()
+
+    def row(at_s: float, **of: Any) -> RankRow:
+        made = rank(0, at_s=at_s, stack=ALL_REDUCE, **of)
+        # The stack was taken when the rank had just stopped.
+        taken = replace(made.threads[0], stack_age_s=at_s - 100.0)
+        other = Thread(2, "gloo_tcp_loop", "R" if "still_s" not in of else "S")
+        made = replace(made, threads=(replace(taken, state="S"), other))
+        (found,) = rows.sections([snapshot([made], at_s=at_s)])["ranks"].values()
+        return msgspec.convert(found, RankRow)
+
+    stalled = row(130.0, still_s=30.0)
+    once, for_long = row(131.0), row(131.0 + HELD_S)
+
+    assert (stalled.place, stalled.quiet_at_s) == ("all_reduce", 100.0)
+    assert (once.place, once.quiet_at_s) == ("all_reduce", 100.0)
+    assert (for_long.place, for_long.quiet_at_s) == (None, None)
 
 
 def test_a_process_that_two_jobs_have_is_counted_once() -> None:
