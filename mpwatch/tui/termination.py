@@ -76,6 +76,9 @@ class Termination:
         """Handle the signals while the dashboard runs."""
 
         def taken(number: int, _frame: FrameType | None) -> None:
+            # The SIGCONT that follows the SIGHUP of a lost terminal makes Textual start its threads
+            # again; in a dashboard that is ending, nothing would stop them.
+            signal.signal(signal.SIGCONT, signal.SIG_IGN)
             self.begin(signal.Signals(number))
 
         if threading.current_thread() is not threading.main_thread():

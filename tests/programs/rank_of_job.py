@@ -1,5 +1,7 @@
 """One rank of a job whose ranks are started one by one, by RANK and WORLD_SIZE; rank STUCK sleeps
-in place of the collective that the others are in, and rank APART calls another one."""
+in place of the collective that the others are in, and rank APART calls another one.
+
+Without RANK it has NODE_RANK, and numbers itself as Lightning does on nodes of one device."""
 
 import os
 import time
@@ -18,12 +20,17 @@ def send_weights():
 
 def main():
     torch.set_num_threads(1)
-    dist.init_process_group("gloo")
+    if "RANK" in os.environ:
+        dist.init_process_group("gloo")
+    else:
+        os.environ.update(LOCAL_RANK="0", WORLD_SIZE=os.environ["NODES"])
+        rank, world_size = (int(os.environ[name]) for name in ("NODE_RANK", "WORLD_SIZE"))
+        dist.init_process_group("gloo", rank=rank, world_size=world_size)
     dist.barrier()
     print("ready", flush=True)
-    if os.environ["RANK"] == os.environ.get("STUCK"):
+    if str(dist.get_rank()) == os.environ.get("STUCK"):
         save_checkpoint()
-    if os.environ["RANK"] == os.environ.get("APART"):
+    if str(dist.get_rank()) == os.environ.get("APART"):
         send_weights()
     dist.all_reduce(torch.ones(3))
 

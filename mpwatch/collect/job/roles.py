@@ -15,6 +15,7 @@ RoleFacts used, checked against CPython 3.10 to 3.14 and torch 2.1 to 2.13:
 - torchrun gives its children RANK and LOCAL_RANK; everything below them inherits both. Lightning's
   first rank on each node starts the others there with LOCAL_RANK and NODE_RANK (lightning 2.6,
   `_SubprocessScriptLauncher`); the number of each is NODE_RANK times their count and LOCAL_RANK.
+  It sets the same variables in itself, where they can be read from its memory only.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def assign(facts: Sequence[RoleFacts]) -> dict[ProcessId, RoleAssignment]:
         if role.role == "main" and _is_below_a_program(above, known, roles):
             role = RoleAssignment("other")
         number = _number(fact.environment.get("RANK"))
-        if number is None and role.role == "rank" and _node(fact) == 0:
+        if number is None and role.role == "rank" and _node(fact.environment) == 0:
             number = _number(fact.environment.get("LOCAL_RANK"))
         roles[fact.process] = role._replace(rank=number)
     for process, number in list(_numbered_from_the_first(known, roles)):
@@ -113,31 +114,31 @@ def _numbered_from_the_first(
         role, locals_ = roles[process], set(others.values())
         if role.role != "main" or role.rank is not None or 1 not in locals_ or 0 in locals_:
             continue
-        first = _first_number(locals_, known[next(reversed(others))])
+        first = first_number(locals_, known[next(reversed(others))].environment)
         if first is not None:
             yield process, first
             yield from ((each, first + local) for each, local in others.items())
 
 
-def _first_number(locals_: Collection[int], other: RoleFacts) -> int | None:
+def first_number(locals_: Collection[int], environment: Mapping[str, str]) -> int | None:
     """The number of the first rank of a node; `None` if that cannot be known.
 
     Args:
         locals_: The numbers on the node of all others.
-        other: One of the others.
+        environment: Of any rank of the node.
     """
-    node, count = _node(other), len(locals_) + 1
+    node, count = _node(environment), len(locals_) + 1
     if node == 0:
         return 0
-    world_size = _number(other.environment.get("WORLD_SIZE")) or 0
+    world_size = _number(environment.get("WORLD_SIZE")) or 0
     if node is None or set(locals_) != set(range(1, count)) or world_size % count:
         return None
     return node * count if (node + 1) * count <= world_size else None
 
 
-def _node(fact: RoleFacts) -> int | None:
-    """The number of its node; 0 if the environment has none, `None` if it is no number."""
-    return _number(fact.environment.get("NODE_RANK", "0"))
+def _node(environment: Mapping[str, str]) -> int | None:
+    """The number of the node; 0 if the environment has none, `None` if it is no number."""
+    return _number(environment.get("NODE_RANK", "0"))
 
 
 def _is_below_a_program(
@@ -180,13 +181,15 @@ def _role(
         return _worker_or(fact, "spawned", "fork" if fact.is_fork else "spawn")
     if fact.name == WORKER_NAME:
         return RoleAssignment("loader-worker", "fork")
-    if parent is not None and fact.cmdline and fact.cmdline == parent.cmdline:
+    is_rank = parent is not None and parent.is_python and _has_rank_of_its_own(fact, parent)
+    # A program that starts itself as the other ranks gives them its own command line.
+    if parent is not None and fact.cmdline and fact.cmdline == parent.cmdline and not is_rank:
         return RoleAssignment("spawned", "fork")
     if fact.is_fork and parent_role is not None and parent_role.role == "ray-worker":
         return RoleAssignment("spawned", "fork")  # the title of its parent has changed since
     if is_launcher(fact.cmdline):
         return RoleAssignment("launcher")
-    if parent is not None and parent.is_python and _has_rank_of_its_own(fact, parent):
+    if is_rank:
         return RoleAssignment("rank")
     return RoleAssignment(_own_program(fact, parent_role, is_root))
 

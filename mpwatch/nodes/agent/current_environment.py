@@ -1,7 +1,11 @@
 """Ranks that were given their number after their start, by their current environment.
 
-Ray Train sets RANK and WORLD_SIZE in its workers once they run, and `/proc/PID/environ` is what a
-process was started with. The C library keeps the current variables in memory (putenv(3)).
+`/proc/PID/environ` is what a process was started with. The C library keeps the current variables in
+memory (putenv(3)). Those that set their own once they run:
+
+- workers of Ray Train, and what accelerate's notebook_launcher spawns: RANK and WORLD_SIZE;
+- the first rank of Lightning on each node (lightning 2.6, `_SubprocessScriptLauncher`): NODE_RANK,
+  LOCAL_RANK and WORLD_SIZE. Nothing else tells the number of one that is alone on its node.
 """
 
 from __future__ import annotations
@@ -13,14 +17,15 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from mpwatch.collect.job.jobs import MAPS_BYTES_LIMIT
+from mpwatch.collect.job.roles import first_number
 from mpwatch.collect.process import procfs
 from mpwatch.collect.process.procfs import PAGE_BYTES
-from mpwatch.diagnose.analysis.distributed.ranks import has_group
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.sanitize import clean
 from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.nodes.agent.rows import is_member
 
-NAMES = frozenset(("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"))
+NAMES = frozenset(("RANK", "WORLD_SIZE", "LOCAL_RANK", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT"))
 VARIABLES_LIMIT = 4096
 _ENTRY_BYTES = 512
 _MAPPING = re.compile(rb"^([0-9a-f]+)-\S+ \S+ ([0-9a-f]+) \S+ [1-9]\d* +(/.*)$", re.M)
@@ -134,9 +139,9 @@ def _entries(memory: int, address: int) -> Iterator[tuple[str, str]]:
 
 
 class LateRanks:
-    """Adds to snapshots what workers of Ray know about their rank.
+    """Adds to snapshots what ranks know about their number that no launcher gave them.
 
-    It is read once of each worker, when that has a process group.
+    It is read once of each, when that has a process group or joins one.
     """
 
     def __init__(self, read: Callable[[int], Mapping[str, str]] = current_environment) -> None:
@@ -144,28 +149,40 @@ class LateRanks:
         self._known: dict[ProcessId, Mapping[str, str]] = {}
 
     def added_to(self, snapshot: Snapshot) -> Snapshot:
-        """The snapshot with the variables of these workers."""
-        workers = [each for each in snapshot.processes if each.role == "ray-worker"]
-        for process in workers:
-            if process.process not in self._known and not process.is_gone and has_group(process):
-                self._known[process.process] = self._read(process.pid)
-        self._known = {
-            each.process: self._known[each.process]
-            for each in workers
-            if each.process in self._known
-        }
+        """The snapshot with the variables of these ranks."""
+        before, self._known = self._known, {}
+        for process in snapshot.processes:
+            known = before.get(process.process)
+            if known is None and is_member(process) and "RANK" not in process.sample.environment:
+                known = self._read(process.pid)
+            if known is not None:
+                self._known[process.process] = known
         if not any(self._known.values()):
             return snapshot
-        return replace(snapshot, processes=tuple(map(self._with_rank, snapshot.processes)))
+        starters = {each.parent for each in snapshot.processes if each.role == "rank"}
+        return replace(
+            snapshot,
+            processes=tuple(
+                self._with_rank(each, each.process not in starters) for each in snapshot.processes
+            ),
+        )
 
-    def _with_rank(self, process: Process) -> Process:
+    def _with_rank(self, process: Process, is_alone: bool) -> Process:
+        """The process with the variables that it has set.
+
+        Args:
+            process: A process.
+            is_alone: Whether it has started no ranks.
+        """
         found = self._known.get(process.process)
         if not found:
             return process
-        number = found.get("RANK", "")
-        sample = replace(
-            process.sample,
-            environment={**process.sample.environment, **found},
-            rank=int(number) if number.isascii() and number.isdecimal() else None,
-        )
+        sample = process.sample
+        text, number = found.get("RANK", ""), sample.rank
+        sets_place = found.get("LOCAL_RANK") == "0" and "LOCAL_RANK" not in sample.environment
+        if text.isascii() and text.isdecimal():
+            number = int(text)
+        elif process.role == "main" and is_alone and sets_place:
+            number = first_number((), found)
+        sample = replace(sample, environment={**sample.environment, **found}, rank=number)
         return replace(process, sample=sample)

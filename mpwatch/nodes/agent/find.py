@@ -54,7 +54,7 @@ class Selection:
 def find_roots(selection: Selection, proc: str = "/proc") -> list[ProcessId]:
     """The topmost processes of the job on this node, oldest first.
 
-    With pids, those of them that exist; with a raylet, see `mpwatch.nodes.agent.find_ray`.
+    With pids, those of them that exist; with a raylet, see `find_ray_roots`.
     Otherwise the torch jobs of this user (of all users for root), and processes that were started
     as ranks but have not loaded torch yet; with variables, only trees of which a process has all
     of them.

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
-
-import msgspec
+from typing import NamedTuple
 
 from mpwatch.describe.findings import unresolved
 from mpwatch.describe.frames import RAY_WORKER_FILE, waits_for_ray_call
@@ -54,6 +52,9 @@ SUMMARY_LIMIT = 300
 MOVED_S = 2.0
 """Readings show since when a process has not moved to about a second: a smaller difference is none.
 Otherwise the time would be sent again each second."""
+HELD_S = 3.0
+"""A process that made no progress is said to make some after so long only. One of its threads may
+wait for a free core at a reading, which looks like work: often so on a loaded machine."""
 FRESH_S = 3.0
 """A stack of a process that moves is out of date after this long."""
 _RSS_UNIT = 64 << 20
@@ -109,6 +110,14 @@ SOCKETS_OF_PROCESS = 4
 _TCP, _TO = "tcp ", " > "
 
 
+class _Quiet(NamedTuple):
+    """A process that makes no progress; monotonic seconds."""
+
+    since_s: float
+    seen_s: float
+    """The last reading at which it made none."""
+
+
 class Rows:
     """Makes the rows of a node, reading after reading.
 
@@ -117,7 +126,7 @@ class Rows:
     """
 
     def __init__(self) -> None:
-        self._quiet_at_s: dict[str, float] = {}
+        self._quiet: dict[str, _Quiet] = {}
 
     def sections(
         self,
@@ -144,7 +153,7 @@ class Rows:
                 (each, names.get(each.process, "") if each.process is not None else "")
                 for each in unresolved(snapshot)
             ]
-        self._quiet_at_s = {key: at for key, at in self._quiet_at_s.items() if key in ranks}
+        self._quiet = {key: quiet for key, quiet in self._quiet.items() if key in ranks}
         findings.sort(key=lambda pair: -pair[0].severity)
         node = node_row(snapshots, facts, unread)
         return {
@@ -160,12 +169,7 @@ class Rows:
     def _rank_rows(self, index: Index) -> Iterator[tuple[ProcessId, RankRow]]:
         """The ranks of a job; without any, the busy workers of Ray, or else its root."""
         snapshot = index.snapshot
-        families = lightning_families(snapshot)
-        processes = [
-            each
-            for each in snapshot.processes
-            if is_rank(each) or each.process in families or _is_member(each)
-        ]
+        processes = [each for each in snapshot.processes if is_rank(each) or is_member(each)]
         processes = processes or [each for each in snapshot.processes if is_busy_ray_worker(each)]
         if not processes:
             processes = [each for each in snapshot.processes if each.process == snapshot.root]
@@ -174,63 +178,32 @@ class Rows:
             waits.setdefault(edge.waiter, []).append(edge)
         worst = _worst(snapshot)
         for process in processes:
-            row = _rank_row(process, index, waits.get(process.process, ()), worst)
-            if process.process in families:
-                row = msgspec.structs.replace(row, **families[process.process])
-            row = msgspec.structs.replace(row, root=snapshot.root.pid)
-            yield process.process, self._with_quiet(row, process, index)
+            quiet_at_s = self._quiet_since(process, index)
+            row = _rank_row(process, index, waits.get(process.process, ()), worst, quiet_at_s)
+            yield process.process, row
 
-    def _with_quiet(self, row: RankRow, process: Process, index: Index) -> RankRow:
-        """The row with the time since when the process has made no progress."""
-        key = _key(process.process)
+    def _quiet_since(self, process: Process, index: Index) -> float | None:
+        """Since when the process has made no progress, in monotonic seconds; `None` if it does."""
+        key, now_s = _key(process.process), index.snapshot.at_s
         quiet = None if process.is_gone else quiet_s(process, index)
+        known = self._quiet.get(key)
         if not quiet:
-            self._quiet_at_s.pop(key, None)
-            return row
-        at_s = index.snapshot.at_s - quiet
-        known_s = self._quiet_at_s.get(key)
-        if known_s is None or abs(known_s - at_s) >= MOVED_S:
-            self._quiet_at_s[key] = known_s = round(at_s, 1)
-        return msgspec.structs.replace(row, quiet_at_s=known_s)
+            if known is not None and (process.is_gone or now_s - known.seen_s > HELD_S):
+                del self._quiet[key]
+                return None
+            return known.since_s if known is not None else None
+        since_s = now_s - quiet
+        if known is not None and abs(known.since_s - since_s) < MOVED_S:
+            since_s = known.since_s
+        self._quiet[key] = _Quiet(round(since_s, 1), now_s)
+        return self._quiet[key].since_s
 
 
-def lightning_families(snapshot: Snapshot) -> dict[ProcessId, dict[str, Any]]:
-    """Fields of the rows of ranks that Lightning's own launcher has started, and of the first.
-
-    Rank 0 of a node starts ranks 1 to n - 1 of it, with LOCAL_RANK and WORLD_SIZE but without RANK,
-    and gives itself no number that can be seen. A rank's number is NODE_RANK times n and LOCAL_RANK
-    (lightning 2.6: `_SubprocessScriptLauncher`, `DDPStrategy.set_world_ranks`). `LOCAL_RANK`s from
-    1 on without a gap, below a program that is no launcher, are taken for that.
-    """
-    below: dict[ProcessId, dict[ProcessId, tuple[int, Mapping[str, str]]]] = {}
-    for process in snapshot.processes:
-        environment = process.sample.environment
-        local = _number(environment.get("LOCAL_RANK"))
-        if process.role != "rank" or process.parent is None or local is None:
-            continue
-        if "RANK" not in environment:
-            below.setdefault(process.parent, {})[process.process] = (local, environment)
-    found: dict[ProcessId, dict[str, Any]] = {}
-    for identity, others in below.items():
-        parent = snapshot.get(identity)
-        count = len(numbers := {local for local, _ in others.values()}) + 1
-        if parent is None or parent.role != "main" or numbers != set(range(1, count)):
-            continue
-        environment = next(reversed(others.values()))[1]
-        node = _number(environment.get("NODE_RANK", "0"))
-        world_size = _number(environment.get("WORLD_SIZE"))
-        if node is None or not world_size or world_size % count or (node + 1) * count > world_size:
-            continue
-        first = (identity, 0)
-        for rank_process, local in (first, *((key, each[0]) for key, each in others.items())):
-            rank = node * count + local
-            found[rank_process] = {"rank": rank, "world_size": world_size, "job": _job(environment)}
-    return found
-
-
-def _is_member(process: Process) -> bool:
-    """Whether a process has a process group, whatever has started it."""
-    return process.role in _MAY_JOIN and not process.is_gone and has_group(process)
+def is_member(process: Process) -> bool:
+    """Whether a process has a process group or joins one, whatever has started it."""
+    if process.role not in _MAY_JOIN or process.is_gone:
+        return False
+    return has_group(process) or is_joining(process)
 
 
 def is_busy_ray_worker(process: Process) -> bool:
@@ -288,11 +261,12 @@ def _rank_row(
     index: Index,
     waits: Iterable[WaitEdge],
     worst: Mapping[ProcessId, Severity],
+    quiet_at_s: float | None,
 ) -> RankRow:
-    environment = process.sample.environment
+    environment = _environment(process, index.snapshot)
     record = _record(process)
-    rank, world_size = _place_in_job(process, index.snapshot)
-    has_stack = _has_current_stack(process, index)
+    rank, world_size = _place_in_job(process, environment, index.snapshot)
+    has_stack = _has_current_stack(process, index, quiet_at_s)
     place = None
     if has_stack:
         place = place_of(process, index) or ("init_process_group" if is_joining(process) else None)
@@ -321,6 +295,8 @@ def _rank_row(
         cpu_percent=_tens(process.cpu_percent),
         severity=worst[process.process].word if process.process in worst else "",
         is_ray_worker=process.role == "ray-worker",
+        root=index.snapshot.root.pid,
+        quiet_at_s=quiet_at_s,
     )
 
 
@@ -344,18 +320,29 @@ def _place_in_ray(process: Process, index: Index) -> str | None:
     return IN_RAY_TASK if is_worker and (is_called or is_current) else None
 
 
-def _place_in_job(process: Process, snapshot: Snapshot) -> tuple[int | None, int | None]:
+def _environment(process: Process, snapshot: Snapshot) -> Mapping[str, str]:
+    """The environment of a process; of a first rank that has none of a rank, that of another.
+
+    Such a program is numbered by the ranks that it starts (see `collect.job.roles`), which have
+    WORLD_SIZE and MASTER_ADDR in their environment.
+    """
+    own = process.sample.environment
+    if process.role != "main" or process.sample.rank is None or "WORLD_SIZE" in own:
+        return own
+    others = (each for each in snapshot.processes if each.parent == process.process)
+    return next((each.sample.environment for each in others if each.role == "rank"), own)
+
+
+def _place_in_job(
+    process: Process, environment: Mapping[str, str], snapshot: Snapshot
+) -> tuple[int | None, int | None]:
     """Number of a rank and number of all ranks, each `None` if unknown.
 
     By RANK, which torchrun, accelerate and DeepSpeed set, or by torch's recorder. Without them by
     the number of the task, for programs that let Slurm or MPI start their ranks (Lightning with
     SLURMEnvironment or MPIEnvironment): there a task is a rank unless it starts ranks itself.
     """
-    environment = process.sample.environment
     number, world_size = number_of(process), _number(environment.get("WORLD_SIZE"))
-    if "RANK" not in environment and environment.get("NODE_RANK", "0") != "0":
-        # Lightning's own launcher tells the number on the node, which several nodes have.
-        return None, world_size
     if number is not None or process.role != "main":
         return number, world_size
     for name, count in _STEPS:
@@ -369,13 +356,14 @@ def _place_in_job(process: Process, snapshot: Snapshot) -> tuple[int | None, int
     return None, world_size
 
 
-def _has_current_stack(process: Process, index: Index) -> bool:
+def _has_current_stack(process: Process, index: Index, quiet_at_s: float | None) -> bool:
     """Whether the last stack of the main thread is of now: just taken, or not moved since."""
     thread = main_thread(process)
     if process.is_gone or thread is None or not has_stacks(process):
         return False
     age_s = thread.stack_age_s or 0.0
-    return age_s <= max(FRESH_S, quiet_s(process, index) or 0.0)
+    quiet = 0.0 if quiet_at_s is None else index.snapshot.at_s - quiet_at_s
+    return age_s <= max(FRESH_S, quiet)
 
 
 def _has_failed(ended: Ended) -> bool:

@@ -221,7 +221,7 @@ def _node_doing(view: NodeView) -> Line:
     if view.problem:
         return cell(view.problem, NODE_TONES.get(view.state, ""))
     if view.state in ("waiting", "starting"):
-        return cell("its agent is being started", "dim")
+        return cell("starting its agent", "dim")
     unread = _unread(view)
     if unread:
         return line((f"{_activity(view)}; ", ""), (unread, "warning"))

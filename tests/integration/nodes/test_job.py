@@ -86,23 +86,27 @@ def started_apart(start: Start, *command: str, env: dict[str, str]) -> tuple[Pro
     return program, int(program.wait_for("pid").split()[1])
 
 
-def two_ranks(start: Start, mark: str, **differs: str) -> list[int]:
+def two_ranks(
+    start: Start, mark: str, number: str = "RANK", count: str = "WORLD_SIZE", **differs: str
+) -> list[int]:
     """The pids of two gloo ranks without a common launcher, once they are ready.
 
     Args:
         start: Starts a program of the test.
         mark: The job.
+        number: The variable with the number of each.
+        count: The variable with their count.
         differs: Variables of both that say which rank does something else.
     """
     shared = {
-        "WORLD_SIZE": "2",
+        count: "2",
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(free_port()),
         "MPWATCH_TEST_JOB": mark,
         **differs,
     }
     path = str(PROGRAMS / "rank_of_job.py")
-    ranks = [started_apart(start, path, env={**shared, "RANK": str(rank)}) for rank in range(2)]
+    ranks = [started_apart(start, path, env={**shared, number: str(rank)}) for rank in range(2)]
     for program, _ in ranks:
         program.wait_for("ready")
     return [pid for _, pid in ranks]
@@ -137,6 +141,19 @@ def test_a_stuck_rank_is_named_with_its_node_and_its_line(
     assert "waits in all_reduce for rank 1" in finding["summary"]
     assert "save_checkpoint" in finding["summary"]
     assert agents(mark) == []
+
+
+def test_a_stuck_rank_that_has_its_number_from_nobody_but_itself_is_named(
+    start: Start, mark: str
+) -> None:
+    """As of Lightning on two nodes of one device each: the launcher's environment has no number."""
+    pids = two_ranks(start, mark, "NODE_RANK", "NODES", STUCK="1")
+    done = run("diagnose", "--job", "local:2", "--json", mark=mark)
+
+    assert done.returncode == 0, done.stderr
+    (finding,) = json.loads(done.stdout)["findings"]
+    assert (finding["rank"], finding["pid"]) == (1, pids[1])
+    assert "waits in all_reduce for rank 1" in finding["summary"]
 
 
 def test_ranks_in_different_collectives_are_named_with_their_nodes_and_lines(

@@ -367,15 +367,7 @@ def test_a_program_that_starts_the_ranks_from_1_on_is_the_first_of_its_node(
     facts = [
         program(1, None, *TRAIN),
         *(
-            program(
-                1 + local,
-                1,
-                *TRAIN[:-1],
-                "0.2",
-                is_python=True,
-                LOCAL_RANK=str(local),
-                **environment,
-            )
+            program(1 + local, 1, *TRAIN, is_python=True, LOCAL_RANK=str(local), **environment)
             for local in others
         ),
     ]
@@ -386,11 +378,20 @@ def test_a_program_that_starts_the_ranks_from_1_on_is_the_first_of_its_node(
     assert [part.rank for part in parts.values()] == numbers
 
 
+def test_a_launcher_that_starts_ranks_is_none_of_them() -> None:
+    facts = [
+        program(1, None, PYTHON, "-m", "torch.distributed.run", "train.py"),
+        program(2, 1, *TRAIN, LOCAL_RANK="1"),
+    ]
+
+    assert [part.rank for part in assign(facts).values()] == [None, 1]
+
+
 def test_a_program_that_starts_all_ranks_is_none_of_them() -> None:
     facts = [
         program(1, None, *TRAIN),
-        program(2, 1, *TRAIN[:-1], "0.2", LOCAL_RANK="0"),
-        program(3, 1, *TRAIN[:-1], "0.2", LOCAL_RANK="1"),
+        program(2, 1, *TRAIN, LOCAL_RANK="0"),
+        program(3, 1, *TRAIN, LOCAL_RANK="1"),
     ]
 
     assert [part.rank for part in assign(facts).values()] == [None, 0, 1]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from mpwatch.model.ids import Role
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.nodes.agent.current_environment import LateRanks, current_environment
@@ -79,3 +80,53 @@ def test_a_worker_whose_memory_may_not_be_read_stays_as_it_is() -> None:
     before = snapshot([ray_worker(0, ALL_REDUCE)])
 
     assert LateRanks(lambda pid: {}).added_to(before) is before
+
+
+def alone(role: Role = "main", **environment: str) -> Process:
+    """A process with a process group and no number."""
+    made = rank(0, stack=ALL_REDUCE, still_s=30.0)
+    sample = replace(made.sample, environment=environment, rank=None, role=role)
+    gloo = Thread(7000, "gloo_tcp_loop", "S")
+    return replace(made, sample=sample, role=role, threads=(*made.threads, gloo))
+
+
+LIGHTNING = {"LOCAL_RANK": "0", "NODE_RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "a"}
+
+
+@pytest.mark.parametrize(
+    ("process", "found", "place"),
+    [
+        (alone(), LIGHTNING, (1, 2)),
+        (alone(NODE_RANK="1"), LIGHTNING, (1, 2)),
+        (alone(), {**LIGHTNING, "NODE_RANK": "0"}, (0, 2)),
+        # More nodes than ranks.
+        (alone(), {**LIGHTNING, "NODE_RANK": "2"}, (None, 2)),
+        # Somebody else has started this one and perhaps others beside it.
+        (alone(LOCAL_RANK="0"), LIGHTNING, (None, 2)),
+        (alone("spawned"), LIGHTNING, (None, 2)),
+        (alone("spawned"), {"RANK": "5", "WORLD_SIZE": "8"}, (5, 8)),
+    ],
+)
+def test_a_rank_that_has_set_its_own_variables_has_their_number(
+    process: Process, found: dict[str, str], place: tuple[int | None, int]
+) -> None:
+    late = LateRanks(lambda pid: found).added_to(snapshot([process]))
+
+    (row,) = Rows().sections([late])["ranks"].values()
+    assert (row["rank"], row["world_size"]) == place
+
+
+def test_a_program_that_starts_ranks_is_not_alone_on_its_node() -> None:
+    first = alone()
+    other = replace(rank(3), parent=first.process)
+    other = replace(other, sample=replace(other.sample, environment={"LOCAL_RANK": "2"}))
+
+    late = LateRanks(lambda pid: LIGHTNING).added_to(snapshot([first, other]))
+
+    assert late.processes[0].sample.rank is None
+
+
+def test_a_process_with_the_number_of_a_launcher_is_not_read() -> None:
+    job = snapshot([alone(RANK="3", WORLD_SIZE="4")])
+
+    assert LateRanks(lambda pid: LIGHTNING).added_to(job) is job

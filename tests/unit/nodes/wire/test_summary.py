@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import random
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +18,7 @@ from mpwatch.model.host import RoomSample
 from mpwatch.model.ids import Role
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Process, Thread
-from mpwatch.nodes.agent.rows import Rows
+from mpwatch.nodes.agent.rows import HELD_S, Rows
 from mpwatch.nodes.wire.messages import (
     Answer,
     Ask,
@@ -278,6 +277,26 @@ def test_the_sizes_of_shared_memory_of_equal_machines_are_equal() -> None:
     assert found == ["983G", "983G"]
 
 
+def test_a_rank_of_which_a_thread_waits_for_a_core_once_still_makes_no_progress() -> None:
+    rows = Rows()
+
+    def row(at_s: float, **of: Any) -> RankRow:
+        made = rank(0, at_s=at_s, stack=ALL_REDUCE, **of)
+        # The stack was taken when the rank had just stopped.
+        taken = replace(made.threads[0], stack_age_s=at_s - 100.0)
+        other = Thread(2, "gloo_tcp_loop", "R" if "still_s" not in of else "S")
+        made = replace(made, threads=(replace(taken, state="S"), other))
+        (found,) = rows.sections([snapshot([made], at_s=at_s)])["ranks"].values()
+        return msgspec.convert(found, RankRow)
+
+    stalled = row(130.0, still_s=30.0)
+    once, for_long = row(131.0), row(131.0 + HELD_S)
+
+    assert (stalled.place, stalled.quiet_at_s) == ("all_reduce", 100.0)
+    assert (once.place, once.quiet_at_s) == ("all_reduce", 100.0)
+    assert (for_long.place, for_long.quiet_at_s) == (None, None)
+
+
 def test_a_process_that_two_jobs_have_is_counted_once() -> None:
     both = [snapshot([rank(0), rank(1)]), snapshot([rank(1), rank(0)])]
     summary = summary_of(both)
@@ -334,52 +353,17 @@ def test_a_task_of_slurm_or_mpi_is_a_rank_unless_it_starts_ranks(
     assert (row.rank, row.world_size) == place
 
 
-def lightning(
-    node: str = "0", *, numbers: Sequence[int] = (1,), world_size: str = "4", role: Role = "main"
-) -> list[RankRow]:
-    """The ranks that Lightning starts on one node; the first process has no number."""
-    first = rank(0, stack=SAVE, still_s=30.0)
-    first = replace(first, sample=replace(first.sample, rank=None, role=role, environment={}))
-    first = replace(first, role=role, label="main")
-    common = {"NODE_RANK": node, "WORLD_SIZE": world_size, "MASTER_ADDR": "a", "MASTER_PORT": "1"}
-    others = []
-    for number in numbers:
-        made = rank(number, stack=ALL_REDUCE, still_s=30.0)
-        environment = {**common, "LOCAL_RANK": str(number)}
-        sample = replace(made.sample, environment=environment)
-        others.append(replace(made, sample=sample, parent=first.process))
-    rows = Rows().sections([snapshot([first, *others])])["ranks"].values()
-    return [msgspec.convert(row, RankRow) for row in rows]
+def test_the_program_that_starts_the_ranks_of_its_node_is_of_their_job() -> None:
+    """Lightning's first rank on a node: `collect.job.roles` numbers it by those that it starts."""
+    first, other = rank(2, stack=SAVE, still_s=30.0), rank(3, stack=ALL_REDUCE, still_s=30.0)
+    first = replace(first, sample=replace(first.sample, environment={}), role="main")
+    job = {"LOCAL_RANK": "1", "NODE_RANK": "1", "WORLD_SIZE": "4", "MASTER_ADDR": "a"}
+    other = replace(other, sample=replace(other.sample, environment=job), parent=first.process)
 
+    rows = Rows().sections([snapshot([first, other])])["ranks"].values()
 
-@pytest.mark.parametrize(("node", "numbers"), [("0", [0, 1]), ("1", [2, 3])])
-def test_the_process_that_starts_the_ranks_of_lightning_is_the_first_of_them(
-    node: str, numbers: list[int]
-) -> None:
-    first, second = lightning(node)
-
-    assert [first.rank, second.rank] == numbers
-    assert (first.world_size, first.job) == (second.world_size, second.job) == (4, "a:1")
-    assert (first.place, first.line) == (None, "train.py:91 save")
-
-
-@pytest.mark.parametrize(
-    ("changes", "numbers"),
-    [
-        # Rank 0 is a process of its own.
-        ({"numbers": (0, 1)}, [0, 1]),
-        # A rank in between was not seen: how many there are is not known.
-        ({"numbers": (1, 3)}, [1, 3]),
-        ({"role": "launcher"}, [1]),
-        # The nodes have different numbers of ranks, or there are more than were told.
-        ({"node": "1", "world_size": "5"}, [None]),
-        ({"node": "2"}, [None]),
-    ],
-)
-def test_no_process_is_called_a_rank_without_evidence(
-    changes: dict[str, Any], numbers: list[int | None]
-) -> None:
-    assert [row.rank for row in lightning(**changes)] == numbers
+    assert [row["rank"] for row in rows] == [2, 3]
+    assert {(row["world_size"], row["job"]) for row in rows} == {(4, "a:")}
 
 
 @pytest.mark.parametrize(("role", "labels"), [("spawned", 2), ("main", 2), ("loader-worker", 1)])
@@ -399,14 +383,3 @@ def test_a_process_with_the_threads_of_a_process_group_is_a_rank(role: Role, lab
     ]
 
     assert len(Rows().sections([snapshot(made)])["ranks"]) == labels
-
-
-@pytest.mark.parametrize(("node", "number"), [("0", 3), ("1", None)])
-def test_the_number_on_a_later_node_is_no_number_of_a_rank(node: str, number: int | None) -> None:
-    made = rank(3)
-    environment = {"LOCAL_RANK": "3", "NODE_RANK": node, "WORLD_SIZE": "8"}
-    made = replace(made, sample=replace(made.sample, environment=environment))
-
-    (row,) = Rows().sections([snapshot([made])])["ranks"].values()
-
-    assert (row["rank"], row["world_size"]) == (number, 8)
