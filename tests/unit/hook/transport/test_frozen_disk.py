@@ -208,6 +208,20 @@ def test_a_thread_that_has_nothing_to_write_leaves_the_disk_alone(
     assert disk.accesses != []
 
 
+@pytest.mark.parametrize(("kind", "is_searched"), [(b"ext4", True), (b"nfs4", False)])
+def test_files_of_dead_processes_are_not_searched_for_where_other_machines_have_theirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: bytes, is_searched: bool
+) -> None:
+    system = System()
+    identity, ring = Identity(system, "run", None), Ring(system, 8)
+    files = Files(system, identity, ring, Notes(system), Problems())
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setattr(runtime_dir, "mount_of", lambda *_: (kind, 0))
+
+    assert files.open(lambda _: None, may_block=True)
+    assert files.sweeper.is_due() is is_searched
+
+
 def test_a_real_file_system_is_not_frozen(tmp_path: Path) -> None:
     for _ in range(3):
         make_link(System(), f"{tmp_path}/link", b"ext4")
