@@ -36,6 +36,7 @@ IN_MEMORY = (0x01021994, 0x858458F6)  # TMPFS_MAGIC, RAMFS_MAGIC of linux/magic.
 _CODE = f"""
 import os, sys
 os.setsid()
+os.chdir("/")
 uid, gid = int(sys.argv[1]), int(sys.argv[2])
 if uid != os.geteuid():
     os.setgroups([])
