@@ -20,6 +20,7 @@ REMEDIES = (
     ("no virtual network", "a privileged container with iproute2"),
     ("forbids ptrace", "sysctl kernel.yama.ptrace_scope=0, or a container with SYS_PTRACE"),
     ("may not mount", "a privileged container"),
+    ("no workflows", "a checkout"),
     ("only root", "root"),
     ("needs root", "root"),
     ("namespaces of its own", "root"),

@@ -17,6 +17,7 @@ from mpwatch.attach.payload import exchange_dir, install
 from mpwatch.attach.target import Target, read_target
 from mpwatch.collect.hook import discovery
 from mpwatch.collect.hook.discovery import NoHook, Presence
+from mpwatch.collect.host import frozen_disk
 from mpwatch.hook import wire
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.sanitize import clean
@@ -47,9 +48,10 @@ def detach(
         target = read_target(process)
         before = discovery.find(target.sample())
         outcome = _detach(target, before, timeout_s, may_be_asleep, begun)
-        tidies = outcome.state == "absent"
-        if tidies and _tidy(target, before, begun) and not outcome.method:
-            outcome = replace(outcome, method=CALLED_OFF)
+        if outcome.state == "absent":
+            if _called_off(target, begun) and not outcome.method:
+                outcome = replace(outcome, method=CALLED_OFF)
+            outcome = replace(outcome, left=(*outcome.left, *_tidy(target, before)))
     except Refused as refusal:
         ended = refusal.reason == "the process has ended"
         outcome = Detached(process, "absent" if ended else "silent", refusal.reason, refusal.fix)
@@ -131,18 +133,23 @@ def _left(goodbye: dict[str, object]) -> tuple[str, ...]:
     return tuple(clean(f"{name}: {reason}", 300) for name, reason in entries)
 
 
-def _tidy(target: Target, before: Presence, begun: Begun) -> bool:
-    """Remove the remains of an injection: exchange directory, queued call, files, unused copies.
-
-    Returns:
-        Whether there was an exchange directory: an injection that had not been completed.
-    """
+def _called_off(target: Target, begun: Begun) -> bool:
+    """Call off an injection that had not been completed; whether there was one."""
     left = exchange_dir.find(target)
-    if left is not None:
-        begun(target.process, CALLED_OFF, "")
-        left.remove()
-        cancel_call(target)
-    if before.folder:
-        discovery.remove_left_files(target.sample(), before.folder)
+    if left is None:
+        return False
+    begun(target.process, CALLED_OFF, "")
+    left.remove()
+    cancel_call(target)
+    return True
+
+
+def _tidy(target: Target, before: Presence) -> tuple[str, ...]:
+    """Remove the remains of a hook: its files and unused copies; what stays, in sentences."""
+    folder = before.folder
+    if folder and not exchange_dir.takes_writes(target, folder):
+        return (f"the files of the hook in {clean(folder)}: {frozen_disk.SENTENCE}",)
+    if folder:
+        discovery.remove_left_files(target.sample(), folder)
     install.remove_unused(target)
-    return left is not None
+    return ()

@@ -21,6 +21,7 @@ from datetime import datetime
 from functools import cached_property
 
 from mpwatch.attach.outcomes import Attached, Detached, hook_words
+from mpwatch.collect.host import frozen_disk
 from mpwatch.hook import wire
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.sanitize import clean
@@ -192,8 +193,9 @@ class InjectionLog:
         """Add a line to the file.
 
         Raises:
-            OSError: It is not a file of this user, or cannot be written.
+            OSError: It is not a file of this user, or cannot be written, or its disk is frozen.
         """
+        self._require_writes()
         with self._opened(make=True) as folder:
             file = _own_file(folder)
             try:
@@ -204,6 +206,22 @@ class InjectionLog:
                     raise OSError("only a part of a line could be written: the disk is full")
             finally:
                 os.close(file)
+
+    def _require_writes(self) -> None:
+        """Require that a write to the directory, or to that in which it is to be made, returns.
+
+        Raises:
+            OSError: It does not, or there is no such directory.
+        """
+        folder = self._folder
+        while not os.path.isdir(folder) and folder != "/":
+            folder = os.path.dirname(folder)
+        asked = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            if frozen_disk.blocks_writes(asked):
+                raise OSError(frozen_disk.SENTENCE)
+        finally:
+            os.close(asked)
 
     @contextmanager
     def _opened(self, *, make: bool) -> Iterator[int]:

@@ -265,7 +265,9 @@ def _add_detach(commands: _Commands) -> None:
 
 def _add_clean(commands: _Commands) -> None:
     clean = _command(
-        commands, "clean", help="list or remove torch segments and sockets that dead processes left"
+        commands,
+        "clean",
+        help="list or remove torch segments and files of hooks that dead processes left",
     )
     clean.add_argument(
         "--yes", action="store_true", help="remove them; without this they are only listed"

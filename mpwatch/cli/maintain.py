@@ -71,7 +71,7 @@ def clean(arguments: argparse.Namespace) -> int:
     results = []
     for each in leftovers.files:
         age = seconds_text(each.age_s)
-        print(f"{each.kind}  {bytes_text(each.size_bytes):>6}  {age:>9}  {each.shown}")
+        print(f"{each.kind:<7}  {bytes_text(each.size_bytes):>6}  {age:>9}  {each.shown}")
         if arguments.yes:
             results.append(remove(each))
     total = bytes_text(sum(each.size_bytes for each in leftovers.files))

@@ -199,8 +199,8 @@ TABLE = (
         "a copy is written to a frozen disk, and the process cannot end",
         HOOK + "transport/process_files.py",
         "Files.work",
-        "if self.is_frozen(): return",
-        "",
+        "not is_due or self.is_frozen()",
+        "not is_due",
         (FROZEN + "test_processes_exit_while_the_disk_of_their_runtime_directory_is_frozen",),
     ),
     Mutation(

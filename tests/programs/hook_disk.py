@@ -1,7 +1,8 @@
 """A job of fixed length whose output does not depend on time: `hook_disk.py hook|bare TICKS`.
 
 It puts and gets, raises through a wrapper, forks and waits for a child, and prints each tick.
-Without the hook it does not pause.
+Without the hook it does not pause. The hook's thread removes its files when a process exits. The
+hook waits 0.25 s for that; here it waits for longer, so that the files are gone whatever the load.
 """
 
 from __future__ import annotations
@@ -13,12 +14,21 @@ import time
 from multiprocessing.queues import SimpleQueue
 
 PAUSE_S = 0.02
+EXIT_S = 30.0
 
 
 def answer(asked: SimpleQueue[int], answered: SimpleQueue[int]) -> None:
     """Run as a child: answer until a 0 arrives."""
     while number := asked.get():
         answered.put(number + 1)
+    wait_for_removal()
+
+
+def wait_for_removal() -> None:
+    """Make the hook, if there is one, wait at the exit until its files are removed."""
+    server = sys.modules.get("mpwatch.hook.transport.server")
+    if server is not None:
+        vars(server)["STOP_S"] = EXIT_S
 
 
 def main() -> None:
@@ -51,6 +61,7 @@ def main() -> None:
         asked.put(0)
         child.join()
         print("child", child.exitcode, flush=True)
+    wait_for_removal()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from tests.skipped import remedy, summary
 pytest_plugins = ["pytester"]
 
 TESTS = Path(__file__).parents[1]
+NIGHTLY = TESTS.parent / ".github/workflows/nightly.yml"
+NEED_ROOT = ("root", "root, and a writable cgroup", "a privileged container")
 
 
 def test_skipped_tests_are_summed_up_by_what_they_need_the_most_frequent_first() -> None:
@@ -74,3 +77,14 @@ def test_every_reason_for_skipping_a_test_has_a_remedy() -> None:
 
     assert len(found) > 30
     assert {reason for reason in found if reason not in known and remedy(reason) is None} == set()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not NIGHTLY.exists(), reason="no workflows in a source distribution")
+def test_the_nightly_job_of_root_runs_each_test_that_only_root_can_run() -> None:
+    (pattern,) = re.findall(r"grep -rlE '(.*)' tests/unit tests/integration", NIGHTLY.read_text())
+    files = [p for part in ("unit", "integration") for p in (TESTS / part).rglob("test_*.py")]
+    needing = [p for p in files if {remedy(reason) for reason in reasons_in(p)} & {*NEED_ROOT}]
+
+    assert len(needing) > 10
+    assert [str(p) for p in needing if not re.search(pattern, p.read_text())] == []

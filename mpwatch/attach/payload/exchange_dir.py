@@ -5,7 +5,8 @@ belongs to the target's user. Every step of the path is opened without following
 because the observer may be root there and the target's user may be hostile. Owner and mode of the
 runtime directory are checked on the open descriptor, and everything else is done relative to that
 descriptor, so names cannot be swapped between check and use. A rename creates the directory with
-all of its files, once: a second observer finds it and waits for the answer.
+all of its files, once: a second observer finds it and waits for the answer. Nothing is written to a
+disk that is frozen, see `frozen_disk`.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from dataclasses import dataclass
 from mpwatch.attach.outcomes import Answer, Refused
 from mpwatch.attach.payload import compiled_payload
 from mpwatch.attach.target import Target
+from mpwatch.collect.host import frozen_disk
 from mpwatch.collect.process.procfs import stat_of
 from mpwatch.hook import wire
 
@@ -109,6 +111,8 @@ class ExchangeDir:
 
     def mark(self, what: str, number: int = 0) -> None:
         """Write the mark `handed-over` or `unattended`, unless the directory is gone."""
+        if not takes_writes(self.target, self.runtime, self.proc):
+            return
         with contextlib.suppress(OSError, Refused), self._opened() as folder:
             fd = os.open(what, _MARK_FILE, 0o600, dir_fd=folder)
             try:
@@ -117,12 +121,14 @@ class ExchangeDir:
                 os.close(fd)
 
     def remove(self) -> None:
-        """Remove the directory, unless it is gone.
+        """Remove the directory, unless it is gone or on a frozen disk.
 
         A target may end right after its answer. The directory is then removed as this process sees
         it, if both see the same files and processes and are of the same user.
         """
         target = self.target
+        if not takes_writes(target, self.runtime, self.proc):
+            return
         with contextlib.suppress(OSError, Refused):
             self._remove_seen_by(target.pid)
             return
@@ -186,10 +192,16 @@ def runtime_directory(target: Target, proc: str = "/proc") -> str:
     """The first safe runtime directory of the target's user, created if missing.
 
     Raises:
-        Refused: No directory is safe; the message says why.
+        Refused: No directory is safe, or the first one is on a frozen disk; the message says why.
     """
     reasons = []
     for path in _candidates(target):
+        if not takes_writes(target, path, proc):
+            raise Refused(
+                f"nothing can be written to {path}: {frozen_disk.SENTENCE}",
+                "try again after the thaw, or start the job with XDG_RUNTIME_DIR on tmpfs",
+                passes=True,
+            )
         try:
             _make_runtime(target, path, proc)
             return path
@@ -198,6 +210,24 @@ def runtime_directory(target: Target, proc: str = "/proc") -> str:
         except OSError as error:
             reasons.append(f"{path}: {error.strerror}")
     raise Refused("it has no usable runtime directory: " + "; ".join(reasons))
+
+
+def takes_writes(target: Target, path: str, proc: str = "/proc") -> bool:
+    """Whether a write to a runtime directory of the target returns; `True` if it is not known.
+
+    If the directory is missing, the one above is asked, in which it would be made.
+    """
+    for folder in (path, path.rpartition("/")[0]):
+        try:
+            with opened(target.pid, folder, proc) as found:
+                asked = os.dup(found)
+        except OSError:
+            continue
+        try:
+            return not frozen_disk.blocks_writes(asked, target.uid, target.gid)
+        finally:
+            os.close(asked)
+    return True
 
 
 @contextlib.contextmanager

@@ -50,6 +50,8 @@ def remove_unused(target: Target, proc: str = "/proc") -> None:
     for runtime in wire.runtime_candidates(
         target.uid_inside, target.environment.get("XDG_RUNTIME_DIR")
     ):
+        if not exchange_dir.takes_writes(target, runtime, proc):
+            continue
         with (
             contextlib.suppress(OSError, Refused),
             exchange_dir.opened_runtime(target, runtime, proc) as folder,

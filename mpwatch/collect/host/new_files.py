@@ -261,10 +261,7 @@ class NewFilesReader:
 
     def _type_of(self, path: str) -> str:
         """The type of the file system that a path is in; empty if it is not known."""
-        for point, type_ in self._mounts:
-            if path == point or point == "/" or path.startswith(f"{point}/"):
-                return type_
-        return ""
+        return _type_in(self._mounts, path)
 
     def _shown(self, pid: int, listed: list[tuple[str, _Folder]]) -> Iterator[NewFiles]:
         """The largest groups of all folders."""
@@ -464,7 +461,25 @@ def _working_directories(proc: str, pids: Iterable[int]) -> tuple[str, ...]:
     return tuple(path for path in found if path != "/" and not path.endswith(" (deleted)"))
 
 
-def _mounts(proc: str, pid: int) -> tuple[tuple[str, str], ...]:
+def type_of(proc: str, pid: int | str, path: str) -> str:
+    """The type of the file system that a process has a path in; empty if it is not known.
+
+    Args:
+        proc: Path of procfs.
+        pid: The process, or `self`.
+        path: An absolute path without symbolic links.
+    """
+    return _type_in(_mounts(proc, pid), path)
+
+
+def _type_in(mounts: Iterable[tuple[str, str]], path: str) -> str:
+    for point, type_ in mounts:
+        if path == point or point == "/" or path.startswith(f"{point}/"):
+            return type_
+    return ""
+
+
+def _mounts(proc: str, pid: int | str) -> tuple[tuple[str, str], ...]:
     """Mount points and types, the longest point first, of equal ones the one on top."""
     try:
         text = procfs.read(f"{proc}/{pid}/mountinfo", 1 << 20).decode("utf-8", "surrogateescape")

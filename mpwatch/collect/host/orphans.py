@@ -1,21 +1,36 @@
-"""Files of exited jobs on this machine: named torch segments without a holder, stale sockets.
+"""Files of exited jobs on this machine: named torch segments without a holder, files of hooks.
 
-A file is listed only if it provably belongs to no running process: a segment whose creator has
-exited and which no process maps or has open, or a socket without a listener. For segments all
-processes must be visible, because containers may share `/dev/shm` (`--ipc=host`). Where processes
-may be hidden, by a pid namespace, by `hidepid` or by missing permissions, no segment is listed.
+A file is listed only if it provably belongs to no running process:
+
+- A segment whose creator has exited and which no process maps or has open.
+- A socket, ring, notes or link of a hook whose process has exited, if no process listens on the
+  socket; likewise the directory of an injection, or one that a killed mpwatch was making.
+
+All processes must be visible, because containers may share `/dev/shm` (`--ipc=host`) or a runtime
+directory. Where they may be hidden, by a pid namespace, by `hidepid` or by missing permissions,
+only a socket is listed: if a connection is refused, no process listens on it. On a network file
+system nothing is, for it may belong to a process of another machine.
+
+Never listed are copies of the hook's package, from which a hook may still load modules, and the
+segments of `multiprocessing.shared_memory` (`psm_*`): their names hold no pid, and a living process
+may know one that no process has open now.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import socket
+import stat
 import time
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import Literal
 
-from mpwatch.collect.host.new_files import SHM
+from mpwatch.collect.hook.left_files import folders_of_user
+from mpwatch.collect.host import frozen_disk
+from mpwatch.collect.host.new_files import LOCAL_TYPES, SHM, type_of
 from mpwatch.collect.process import procfs
 from mpwatch.hook import wire
 from mpwatch.model.ids import SegmentId, SegmentUse, torch_creator
@@ -25,14 +40,26 @@ INITIAL_PID_NAMESPACE = 0xEFFFFFFC
 """Inode of the pid namespace that contains all others (PROC_PID_INIT_INO, linux/proc_ns.h)."""
 QUIET_S = 60.0
 """A younger file may belong to a process that is just being started."""
-_SOCKET = re.compile(rf"(\d+)-(\d+){re.escape(wire.SOCKET_SUFFIX)}$")
+_ELSEWHERE = "this file system is shared with other machines, whose processes may own them"
+_SUFFIXES = "|".join(map(re.escape, wire.FILE_SUFFIXES))
+_HOOK_FILE = re.compile(rf"(?P<pid>\d+)-(?P<ticks>\d+)(?P<suffix>{_SUFFIXES})")
+_EXCHANGE = re.compile(r"attach-(?P<pid>\d+)-(?P<ticks>\d+)")
+_HIDDEN = re.compile(r"\.(attach|hook)-.+\.(?P<pid>\d+)\.\d+\.\d+")
+"""A directory that the mpwatch of this pid had not published yet, see `exchange_dir.publish`."""
+Kind = Literal["segment", "socket", "ring", "notes", "link", "folder"]
+_KINDS: dict[str, Kind] = {
+    wire.SOCKET_SUFFIX: "socket",
+    wire.RING_SUFFIX: "ring",
+    wire.NOTES_SUFFIX: "notes",
+    wire.CHECK_SUFFIX: "link",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """One file that can be removed."""
+    """One file that can be removed, or a folder with its files."""
 
-    kind: Literal["segment", "socket"]
+    kind: Kind
     path: str
     """Not cleaned, for removing it."""
     maker_pid: int
@@ -68,20 +95,35 @@ def find_leftovers(
         initial_namespace: Inode of the pid namespace in which all processes can be seen.
     """
     if folders is None:
-        folders = wire.runtime_candidates(os.geteuid(), os.environ.get("XDG_RUNTIME_DIR"))
-    segments, problems = _segments(proc, shm, initial_namespace)
-    sockets = [found for folder in folders for found in _sockets(proc, folder)]
-    return Leftovers((*segments, *sockets), problems)
+        folders = folders_of_user(os.geteuid(), os.environ.get("XDG_RUNTIME_DIR"))
+    files, problems = _segments(proc, shm, initial_namespace)
+    hidden = _hidden_processes(proc, initial_namespace)
+    for folder in folders:
+        found, unproven = _hook_files(proc, folder, is_all_visible=hidden is None)
+        files += found
+        if unproven:
+            words = f"{unproven} files of hooks in {clean(folder)} are left alone"
+            problems += (f"{words}: {hidden or _ELSEWHERE}",)
+    return Leftovers(tuple(files), problems)
 
 
 def remove(leftover: Leftover) -> str | None:
-    """Remove one file.
+    """Remove one file, or a folder with its files.
 
     Returns:
         `None`, or why it is still there.
     """
     try:
-        os.unlink(leftover.path)
+        folder = os.open(os.path.dirname(leftover.path), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            if frozen_disk.blocks_writes(folder):
+                return f"{leftover.shown}: {frozen_disk.SENTENCE}"
+            if leftover.kind == "folder":
+                shutil.rmtree(leftover.path)
+            else:
+                os.unlink(leftover.path)
+        finally:
+            os.close(folder)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -118,21 +160,72 @@ def _segments(
     return found, ()
 
 
-def _sockets(proc: str, folder: str) -> list[Leftover]:
-    found = []
+def _hook_files(proc: str, folder: str, *, is_all_visible: bool) -> tuple[list[Leftover], int]:
+    """What dead processes left in a runtime directory, and how much may be of living ones."""
+    found, unproven = [], 0
+    is_local = type_of(proc, "self", os.path.realpath(folder)) in LOCAL_TYPES
+    inner = _inner_pids(proc)
     for entry in _entries(folder):
-        match = _SOCKET.match(entry.name)
-        stat = _stat(entry) if match else None
-        if match is None or stat is None or stat.st_uid != os.geteuid():
+        status = _stat(entry)
+        match = _matched(entry.name, status)
+        if match is None or status is None or status.st_uid != os.geteuid():
             continue
-        living = procfs.read_stat(proc, int(match[1]))
-        is_gone = living is None or living.process.start_ticks != int(match[2])
-        age_s = time.time() - stat.st_ctime
+        parts = match.groupdict()
+        pid, ticks = int(parts["pid"]), parts.get("ticks")
+        age_s = time.time() - status.st_ctime
         # The process may be in another pid namespace and share this folder; one that has not
         # listened to its new socket yet refuses connections like one that has exited.
-        if is_gone and age_s >= QUIET_S and not _is_listened_to(entry.path):
-            found.append(Leftover("socket", entry.path, int(match[1]), 0, age_s))
-    return found
+        if age_s < QUIET_S or not _is_gone(proc, pid, ticks, inner):
+            continue
+        if ticks is not None and _is_listened_to(f"{folder}/{pid}-{ticks}{wire.SOCKET_SUFFIX}"):
+            continue
+        kind = _KINDS.get(parts.get("suffix", ""), "folder")
+        if not is_local or not (is_all_visible or kind == "socket"):
+            unproven += 1
+            continue
+        size_bytes = _size(entry.path) if kind == "folder" else status.st_blocks * 512
+        found.append(Leftover(kind, entry.path, pid, size_bytes, age_s))
+    return found, unproven
+
+
+def _matched(name: str, found: os.stat_result | None) -> re.Match[str] | None:
+    """The pid in a name of the hook or of an injection, if it is a file or a folder as that is."""
+    if found is None:
+        return None
+    if stat.S_ISDIR(found.st_mode):
+        return _EXCHANGE.fullmatch(name) or _HIDDEN.fullmatch(name)
+    return _HOOK_FILE.fullmatch(name)
+
+
+def _is_gone(proc: str, pid: int, start_ticks: str | None, inner: Container[int]) -> bool:
+    """Whether no process has this pid, or another one has it now.
+
+    A process in a nested pid namespace knows only its pid there. One in another time namespace
+    counts its start ticks from elsewhere. Neither is compared by them.
+    """
+    living = procfs.read_stat(proc, pid)
+    if living is not None:
+        if start_ticks is None or living.process.start_ticks == int(start_ticks):
+            return False
+        try:
+            if os.readlink(f"{proc}/{pid}/ns/time") != os.readlink(f"{proc}/self/ns/time"):
+                return False
+        except FileNotFoundError:  # a kernel without time namespaces, or it has just exited
+            return True
+        except OSError:
+            return False
+    return pid not in inner
+
+
+def _size(folder: str) -> int:
+    """Bytes that the files in a folder and its folders take."""
+    total = 0
+    for entry in _entries(folder):
+        found = _stat(entry)
+        if found is not None:
+            total += found.st_blocks * 512
+            total += _size(entry.path) if stat.S_ISDIR(found.st_mode) else 0
+    return total
 
 
 def _hidden_processes(proc: str, initial_namespace: int) -> str | None:
@@ -149,7 +242,7 @@ def _hidden_processes(proc: str, initial_namespace: int) -> str | None:
 
 
 def _inner_pids(proc: str) -> set[int]:
-    """Pids in nested pid namespaces: torch puts the pid of its own namespace into names."""
+    """Pids in nested pid namespaces: torch and hooks put the pid of their own one into names."""
     found: set[int] = set()
     for pid in procfs.pids(proc):
         try:
@@ -158,7 +251,7 @@ def _inner_pids(proc: str) -> set[int]:
             continue
         for line in status.splitlines():
             if line.startswith(b"NSpid:"):
-                found.update(map(int, line.split()[1:]))
+                found.update(map(int, line.split()[2:]))  # the first is the pid here
     return found
 
 

@@ -268,16 +268,22 @@ class ImportWatch:
         """Find a module in `names` through the finders behind this one."""
         if name not in self.names:
             return None
-        for finder in tuple(sys.meta_path):
-            if finder is self or not hasattr(finder, "find_spec"):
-                continue
-            spec = finder.find_spec(name, path, target)
-            if spec is None:
-                continue
-            if hasattr(spec.loader, "exec_module"):
-                spec.loader = _Loader(spec.loader, self._loaded)  # type: ignore[assignment]
-            return spec
-        return None
+        # That of another hook in this process asks this one, too: then it finds nothing. One thread
+        # at a time imports a module.
+        self.names.discard(name)
+        try:
+            for finder in tuple(sys.meta_path):
+                if finder is self or not hasattr(finder, "find_spec"):
+                    continue
+                spec = finder.find_spec(name, path, target)
+                if spec is None:
+                    continue
+                if hasattr(spec.loader, "exec_module"):
+                    spec.loader = _Loader(spec.loader, self._loaded)  # type: ignore[assignment]
+                return spec
+            return None
+        finally:
+            self.names.add(name)
 
     def _loaded(self, name: str) -> None:
         self.names.discard(name)

@@ -163,6 +163,10 @@ class Notes:
         for _, data in sorted((*tuple(self.recent), *tuple(self._common))):
             self._keep(data, FILE_BYTES)
 
+    def is_due(self) -> bool:
+        """Whether there are lines for `write_pending`."""
+        return bool(self._pending)
+
     def write_pending(self) -> None:
         """Write the lines that were deferred; may block."""
         pending = self._pending

@@ -55,9 +55,13 @@ class RingCopy:
         """Number of the first record that was not copied."""
         self._due_ns = 0
 
+    def is_due(self) -> bool:
+        """Whether the last update is `SAVE_EVERY_S` old."""
+        return self.path is not None and self._system.monotonic_ns() >= self._due_ns
+
     def save_if_due(self, ring: Ring) -> None:
-        """Update the file if the last update is `SAVE_EVERY_S` old."""
-        if self.path is not None and self._system.monotonic_ns() >= self._due_ns:
+        """Update the file if that is due."""
+        if self.is_due():
             self.save(ring)
 
     def save(self, ring: Ring) -> None:
@@ -181,6 +185,7 @@ class Files:
     __slots__ = (
         "_identity",
         "_link",
+        "_mounts",
         "_notes",
         "_problems",
         "_system",
@@ -204,6 +209,8 @@ class Files:
         self.sweeper = StaleFiles(system)
         self._link: str | None = None
         """On a disk, the link that shows whether that is frozen."""
+        self._mounts: dict[str, tuple[bytes, int]] = {}
+        """Of the candidates for the directory, see `runtime_dir.find_directory`."""
         self.is_on_disk = False
         """The runtime directory may be on a disk."""
         self.is_saving = self.is_ending = False
@@ -213,6 +220,7 @@ class Files:
         """Forget the files: this is a forked child, and they belong to its parent."""
         self.copy.restart()
         self._link = None
+        self._mounts = {}
         self.is_on_disk = self.is_saving = self.is_ending = False
         self.sweeper.restart()
 
@@ -230,7 +238,7 @@ class Files:
         try:
             parent = wire.stem(*self._identity.origin()[:2]) if may_block else ""
             directory, problem = runtime_dir.find_directory(
-                self._system, os.environ, may_block, parent
+                self._system, os.environ, self._mounts, may_block, parent
             )
         except runtime_dir.MightBlock:
             if not self.is_on_disk:
@@ -245,7 +253,8 @@ class Files:
 
     def work(self, is_stopping: Callable[[], bool]) -> None:
         """Write what is due, and remove files of dead processes; on the hook's thread."""
-        if self.is_frozen():
+        is_due = self._notes.is_due() or self.copy.is_due() or self.sweeper.is_due()
+        if not is_due or self.is_frozen():
             return
         self._notes.write_pending()
         self.copy.save_if_due(self.ring)
@@ -284,7 +293,7 @@ class Files:
         stem = f"{directory}/{self._identity.stem}"
         path = stem + wire.RING_SUFFIX
         runtime_dir.remove(self._system, path)
-        kind, device = runtime_dir.mount_of(self._system, directory)
+        kind, device = self._mounts[directory]
         is_in_memory = kind in runtime_dir.IN_MEMORY
         if not is_in_memory or not self._open_ring_file(path, device):
             if not self.ring.is_memory:
@@ -298,7 +307,8 @@ class Files:
                 raise
             self._problems.append(f"socket: {error.strerror or error}")
         self._notes.save(stem + wire.NOTES_SUFFIX, is_deferred=self.is_on_disk)
-        self.sweeper.directory, self.sweeper.may_block = directory, not is_in_memory
+        if kind in runtime_dir.OWN_MACHINE:
+            self.sweeper.directory, self.sweeper.may_block = directory, not is_in_memory
         self.sweeper.begin_as(self._identity.started_by, self._identity.pid)
         if self.is_on_disk:
             self._link = stem + wire.CHECK_SUFFIX

@@ -11,7 +11,9 @@ the time of the last access (`touch_atime` in Linux's fs/inode.c). So each proce
 link that it reads before it writes: if the link's time of access stays, the disk is frozen.
 
 By default (`relatime`) the kernel writes that time only if it is before the time of the last
-change. So the latter is set to a day that has not come. Reading a link needs no descriptor.
+change. So the latter is set to a day that has not come. Reading a link needs no descriptor. Some
+file systems store whole seconds (ext4 with inodes of 128 bytes): there a disk that was asked within
+the last second counts as not frozen.
 """
 
 from __future__ import annotations
@@ -36,6 +38,8 @@ _SUN_PATH = 107
 """Bytes of a socket's path on Linux, the final zero aside."""
 _LONGEST_NAME = len("/4194304-999999999999.sock")  # three hundred years of ticks
 IN_MEMORY = (b"tmpfs", b"ramfs")
+_UNKNOWN = (b"", 0)
+"""The `mount_of` a path where the mount table cannot be read."""
 _MOUNTS_BYTES = 4 << 20
 """Limit for the mount table; a machine with containers has some hundred mounts of 200 bytes."""
 KEEP_DEAD_S = 24 * 3600
@@ -45,12 +49,16 @@ KEEP_DEAD_BYTES = 64 << 20
 SWEEP_EVERY = 64
 """One fork in this many, and one spawned child in this many, begins a search."""
 _LINK_TEXT = "mpwatch-reads-this-to-see-whether-the-disk-is-frozen"
-_LINK_CHANGED_S = 2**31 - 1
-"""January 2038, the last time that all file systems can store."""
+_SECOND_NS = 10**9
+_LINK_CHANGED_NS = (2**31 - 2) * _SECOND_NS + 1
+"""January 2038, the last time with a fraction of a second that all file systems can store. Where
+the fraction is lost, times of access are whole seconds, too."""
 _TICK_NS = 20_000_000
 """Two accesses may have the same time, that of the last tick of the kernel's timer (10 ms)."""
 _STORE_ACCESS = (b"ext2", b"ext3", b"ext4", b"xfs", b"btrfs")
 """File systems whose times of access the kernel writes itself; NFS leaves that to the server."""
+OWN_MACHINE = (*IN_MEMORY, *_STORE_ACCESS, b"overlay")
+"""File systems that no other machine shares: a process with files there runs here, or is dead."""
 _AF_UNIX, _SOCK_STREAM = 1, 1
 _NOT_KEPT = (wire.SOCKET_SUFFIX, wire.CHECK_SUFFIX)
 
@@ -60,13 +68,18 @@ class MightBlock(Exception):
 
 
 def find_directory(
-    system: System, environ: Mapping[str, str], may_block: bool = True, parent: str = ""
+    system: System,
+    environ: Mapping[str, str],
+    mounts: dict[str, tuple[bytes, int]],
+    may_block: bool = True,
+    parent: str = "",
 ) -> tuple[str | None, str]:
     """Find or make the directory for this user's hooks.
 
     Args:
         system: The operating system.
         environ: The environment of this process.
+        mounts: `mount_of` each candidate as far as it is known; what is read is added.
         may_block: Whether directories on disks may be accessed: not on the program's threads, which
             would wait while that file system is slow or its server does not answer.
         parent: The stem of the files of the parent process, see `is_frozen`.
@@ -80,9 +93,10 @@ def find_directory(
     problems: list[str] = []
     uid = system.os.getuid()
     for path in wire.runtime_candidates(uid, environ.get("XDG_RUNTIME_DIR")):
-        if memory_device(system, path) is None and (
-            not may_block or is_frozen(system, path, parent)
-        ):
+        if not mounts.get(path, _UNKNOWN)[0]:
+            mounts[path] = mount_of(system, path)
+        kind = mounts[path][0]
+        if kind not in IN_MEMORY and (not may_block or is_frozen(system, path, parent, kind)):
             raise MightBlock(path)
         try:
             problem = _refuse(system, path, uid)
@@ -96,7 +110,7 @@ def find_directory(
     return None, "; ".join(problems)
 
 
-def is_frozen(system: System, directory: str, stem: str) -> bool:
+def is_frozen(system: System, directory: str, stem: str, kind: bytes | None = None) -> bool:
     """Whether a directory, or the one in which it is to be made, takes no writes now.
 
     Never blocks; `False` also where that is not known.
@@ -105,18 +119,14 @@ def is_frozen(system: System, directory: str, stem: str) -> bool:
         system: The operating system.
         directory: A path.
         stem: The stem of the files of a process that may have prepared a link in there.
+        kind: Type of its file system, if it is known.
     """
     by_link = is_link_frozen(system, f"{directory}/{stem}{wire.CHECK_SUFFIX}")
     if by_link is not None:
         return by_link
-    kind, _ = mount_of(system, directory)
+    if kind is None:
+        kind, _ = mount_of(system, directory)
     return is_directory_frozen(system, directory, kind)
-
-
-def memory_device(system: System, path: str) -> int | None:
-    """The `st_dev` of the file system in memory (tmpfs, ramfs) that a path lies on, or `None`."""
-    kind, device = mount_of(system, path)
-    return device if kind in IN_MEMORY else None
 
 
 def mount_of(system: System, path: str) -> tuple[bytes, int]:
@@ -131,9 +141,9 @@ def mount_of(system: System, path: str) -> tuple[bytes, int]:
     except OSError as error:
         if not foreign_exceptions.is_ours(error):
             raise
-        return b"", 0
+        return _UNKNOWN
     wanted = os.fsencode(path)
-    longest, kind, device = 0, b"", 0
+    longest, (kind, device) = 0, _UNKNOWN
     for line in table.splitlines():
         fields = line.split(b" ")
         # Optional fields end with "-"; the type of the file system follows.
@@ -345,6 +355,10 @@ class StaleFiles:
         self._forks = 0
         self._steps: Iterator[None] | None = None
 
+    def is_due(self) -> bool:
+        """Whether a search has begun that is not complete."""
+        return self._steps is not None
+
     def begin(self) -> None:
         """Begin a search on the thread if none is running.
 
@@ -519,12 +533,16 @@ def _is_access_dropped(
     os = system.os
     try:
         before = os.lstat(path)
-        if before.st_atime_ns > max(before.st_mtime_ns, before.st_ctime_ns):
+        before_ns, changes_ns = before.st_atime_ns, (before.st_mtime_ns, before.st_ctime_ns)
+        if before_ns > max(changes_ns):
             return False
         now_ns = system.time_ns()
         read(path)
         accessed_ns = os.lstat(path).st_atime_ns
-        if accessed_ns != before.st_atime_ns or abs(now_ns - accessed_ns) < _TICK_NS:
+        changed_ns, inode_ns = changes_ns
+        is_whole = not (before_ns % _SECOND_NS or changed_ns % _SECOND_NS or inode_ns % _SECOND_NS)
+        same_ns = _TICK_NS + is_whole * _SECOND_NS
+        if accessed_ns != before_ns or abs(now_ns - accessed_ns) < same_ns:
             return False
         return not os.statvfs(directory).f_flag & unknown
     except OSError as error:
@@ -541,7 +559,7 @@ def make_link(system: System, link: str, kind: bytes) -> None:
     try:
         with contextlib.suppress(FileExistsError):  # this process made it before an `exec`
             os.symlink(_LINK_TEXT, link)
-        os.utime(link, (0, _LINK_CHANGED_S), follow_symlinks=False)
+        os.utime(link, ns=(0, _LINK_CHANGED_NS), follow_symlinks=False)
         if is_link_frozen(system, link):  # the time is not stored all the same
             os.unlink(link)
     except OSError as error:

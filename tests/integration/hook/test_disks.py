@@ -1,14 +1,12 @@
 """A runtime directory on a disk that is frozen or full: the job must not notice.
 
-The disk is an ext4 image behind a loop device, made for the test. Only root can make, mount and
-freeze one; whatever happens, a process that does nothing else thaws it after a while.
+Only root can make, mount and freeze a disk.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -24,72 +22,30 @@ from mpwatch.collect.process.procfs import stat_of
 from mpwatch.hook import wire
 from mpwatch.hook.safe.unpatched import System
 from mpwatch.hook.transport.process_files import SAVE_EVERY_S
-from mpwatch.hook.transport.runtime_dir import sweep
+from mpwatch.hook.transport.runtime_dir import (
+    is_directory_frozen,
+    is_link_frozen,
+    make_link,
+    sweep,
+)
 from tests import procfs
+from tests.builders.disk import NEEDS, Disk, mounted_disk
 from tests.conftest import PROGRAMS, kill_group
 from tests.integration.hook.client import Client, wait_for_sockets
 from tests.procfs import eventually
 
-TOOLS = ("mkfs.ext4", "mount", "umount", "fsfreeze")
 TICKS = 400
 FROZEN_TICKS = 260
 """At 20 ms each: longer than the hook's thread waits between two copies of its ring."""
-THAW_S = 40.0
 EXIT_S = 20.0
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount and freeze a disk"),
-    pytest.mark.skipif(
-        not all(map(shutil.which, TOOLS)),
-        reason=f"needs {', '.join(TOOLS)} (e2fsprogs, util-linux)",
-    ),
-]
-
-
-class Disk:
-    """A small ext4 file system that can be frozen."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    @contextlib.contextmanager
-    def frozen(self) -> Iterator[None]:
-        """Freeze it, with all its pages clean, as a snapshot does; thaw it in any case."""
-        thaw = ["fsfreeze", "-u", str(self.folder)]
-        watchdog = subprocess.Popen(
-            ["sh", "-c", 'sleep "$0"; exec "$@"', str(THAW_S), *thaw], start_new_session=True
-        )
-        try:
-            subprocess.run(["sync", "-f", str(self.folder)], check=True)
-            subprocess.run(["fsfreeze", "-f", str(self.folder)], check=True)
-            yield
-            assert watchdog.poll() is None, "it was thawed before the test had seen enough"
-        finally:
-            subprocess.run(thaw, capture_output=True, check=False)
-            watchdog.kill()
-            watchdog.wait()
+pytestmark = [pytest.mark.slow, *NEEDS]
 
 
 @pytest.fixture
 def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Disk]:
-    folder = tmp_path_factory.mktemp("disk")
-    image, point = folder / "image", folder / "mnt"
-    point.mkdir()
-    with open(image, "wb") as file:
-        file.truncate(24 << 20)
-    subprocess.run(["mkfs.ext4", "-q", str(image)], check=True)
-    mount = subprocess.run(
-        ["mount", "-o", "loop", str(image), str(point)], capture_output=True, check=False
-    )
-    if mount.returncode:
-        pytest.skip("this container may not mount a loop device")
-    (point / "run").mkdir(mode=0o700)
-    try:
-        yield Disk(point)
-    finally:
-        subprocess.run(["fsfreeze", "-u", str(point)], capture_output=True, check=False)
-        subprocess.run(["umount", "-l", str(point)], check=True)
+    with mounted_disk(tmp_path_factory.mktemp("disk")) as disk:
+        yield disk
 
 
 class Job:
@@ -252,6 +208,24 @@ def test_a_pending_injection_that_arrives_while_the_disk_is_frozen_does_not_keep
                 assert job.wait(EXIT_S) == -signal.SIGTERM
         finally:
             kill_group(job.pid)
+
+
+@pytest.mark.parametrize("inode_bytes", [256, 128])
+def test_whether_a_disk_is_frozen_is_seen_also_where_times_are_whole_seconds(
+    tmp_path_factory: pytest.TempPathFactory, inode_bytes: int
+) -> None:
+    with mounted_disk(tmp_path_factory.mktemp("disk"), "-I", str(inode_bytes)) as disk:
+        system, link = System(), str(disk.run / f"1-2{wire.CHECK_SUFFIX}")
+        make_link(system, link, b"ext4")
+        assert os.path.islink(link)
+        for _ in range(25):  # over two seconds
+            assert is_link_frozen(system, link) is False
+            assert not is_directory_frozen(system, str(disk.run), b"ext4")
+            time.sleep(0.1)
+        with disk.frozen():
+            time.sleep(1.1)
+            assert is_link_frozen(system, link)
+        assert is_link_frozen(system, link) is False
 
 
 def test_attaching_while_the_disk_is_frozen_does_not_wait(disk: Disk) -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from mpwatch.collect.host.orphans import KEPT, QUIET_S, find_leftovers, left_segments, remove
+from mpwatch.collect.process.procfs import stat_of
+from mpwatch.hook import wire
 
 GONE = 2_000_000_000
 """A pid of no process: above the largest pid_max."""
@@ -91,19 +93,127 @@ def test_files_of_others_are_never_named(shm: Path, monkeypatch: pytest.MonkeyPa
     assert found(shm) == []
 
 
-def test_a_socket_of_a_dead_process_is_orphaned_but_not_its_ring(
+def listening(path: Path, backlog: int | None = None) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(path))
+    if backlog is not None:
+        listener.listen(backlog)
+    return listener
+
+
+def hook_files(folder: Path, pid: int, ticks: int) -> list[str]:
+    """Everything that a process and an injection into it have in a runtime directory."""
+    folder.mkdir(exist_ok=True)
+    stem = f"{pid}-{ticks}"
+    listening(folder / f"{stem}.sock").close()
+    for suffix in (".ring", ".notes"):
+        (folder / (stem + suffix)).write_bytes(b"x")
+    (folder / f"{stem}.check").symlink_to("nowhere")
+    (folder / f"attach-{stem}").mkdir()
+    (folder / f"attach-{stem}" / "payload").write_bytes(b"x")
+    return sorted([f"{stem}{suffix}" for suffix in wire.FILE_SUFFIXES] + [f"attach-{stem}"])
+
+
+def test_all_files_of_hooks_of_dead_processes_are_left_over(
     shm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "run"
-    folder.mkdir()
-    for name in (f"{GONE}-77.sock", f"{os.getpid()}-1.sock"):
-        with socket.socket(socket.AF_UNIX) as listener:
-            listener.bind(str(folder / name))
-    (folder / f"{GONE}-77.ring").write_bytes(b"x")
+    names = hook_files(folder, GONE, 77) + hook_files(folder, os.getpid(), 1)
+    hidden = [f".attach-5-6.{GONE}.7.8", f".hook-1234abcd.{GONE}.7.8"]
+    for name in (*hidden, f".attach-5-6.{os.getpid()}.7.8", "hook-1234abcd", f"{GONE}-7.ring"):
+        (folder / name).mkdir()
 
     assert found(shm, folder) == []  # a process elsewhere may be about to listen
     later(monkeypatch)
-    assert sorted(found(shm, folder)) == sorted([f"{GONE}-77.sock", f"{os.getpid()}-1.sock"])
+    assert sorted(found(shm, folder)) == sorted(names + hidden)
+
+
+def test_no_file_of_a_living_process_is_left_over(
+    shm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hook_files(tmp_path / "run", os.getpid(), stat_of(os.getpid()).start_ticks)
+    later(monkeypatch)
+
+    assert found(shm, tmp_path / "run") == []
+
+
+def test_files_of_a_process_whose_socket_answers_are_not_left_over(
+    shm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "run"
+    hook_files(folder, GONE, 5)
+    (folder / f"{GONE}-5.sock").unlink()
+    later(monkeypatch)
+
+    with listening(folder / f"{GONE}-5.sock", 1):
+        assert found(shm, folder) == []
+    assert f"{GONE}-5.ring" in found(shm, folder)
+
+
+def test_files_of_a_process_of_a_nested_pid_namespace_are_not_left_over(
+    shm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hook_files(tmp_path / "run", GONE, 5)
+    later(monkeypatch)
+    proc = Path(procfs_of_one(shm.parent))
+    (proc / "77").mkdir()
+    (proc / "77" / "status").write_text(f"Name:\tpython\nNSpid:\t77\t{GONE}\n")
+
+    assert found(shm, tmp_path / "run") == []
+
+
+def test_a_process_of_another_time_namespace_is_not_told_by_its_start_ticks(
+    shm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hook_files(tmp_path / "run", os.getpid(), 1)
+    later(monkeypatch)
+    really = os.readlink
+    monkeypatch.setattr(
+        "mpwatch.collect.host.orphans.os.readlink",
+        lambda path: "time:[1]" if path.endswith(f"{os.getpid()}/ns/time") else really(path),
+    )
+
+    assert found(shm, tmp_path / "run") == []
+
+
+@pytest.mark.parametrize("is_local", [True, False])
+def test_where_the_process_may_be_elsewhere_files_are_left_alone_and_counted(
+    shm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_local: bool
+) -> None:
+    folder = tmp_path / "run"
+    names = hook_files(folder, GONE, 77)
+    later(monkeypatch)
+    if not is_local:
+        monkeypatch.setattr("mpwatch.collect.host.orphans.type_of", lambda *_: "nfs4")
+
+    seen = find_leftovers(
+        procfs_of_one(shm.parent), str(shm), (str(folder),), HERE + 1 if is_local else HERE
+    )
+
+    # A refused connection proves that no process of this machine listens.
+    listed = [f"{GONE}-77.sock"] if is_local else []
+    why = (
+        "processes outside this container may use them (run it on the host)"
+        if is_local
+        else "this file system is shared with other machines, whose processes may own them"
+    )
+    assert [os.path.basename(each.path) for each in seen.files] == listed
+    assert seen.problems == (
+        f"{len(names) - len(listed)} files of hooks in {folder} are left alone: {why}",
+    )
+
+
+def test_files_of_hooks_are_removed_with_their_folders(
+    shm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "run"
+    hook_files(folder, GONE, 77)
+    later(monkeypatch)
+    seen = find_leftovers(procfs_of_one(shm.parent), str(shm), (str(folder),), HERE)
+
+    assert {each.kind for each in seen.files} == {"socket", "ring", "notes", "link", "folder"}
+    assert [remove(each) for each in seen.files] == [None] * 5
+    assert os.listdir(folder) == []
 
 
 def test_removing_says_why_a_file_is_still_there(
@@ -177,19 +287,6 @@ def test_a_segment_whose_maker_runs_in_a_nested_pid_namespace_is_not_orphaned(
     (proc / "77" / "fd").mkdir()
 
     assert found(shm) == []
-
-
-def test_a_socket_with_a_listener_is_not_orphaned(
-    tmp_path: Path, shm: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    later(monkeypatch)
-    folder = tmp_path / "run"
-    folder.mkdir()
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(folder / f"{GONE}-5.sock"))
-        listener.listen()
-        assert found(shm, folder) == []
-    assert found(shm, folder) == [f"{GONE}-5.sock"]
 
 
 def jail(tmp_path: Path, *names: str, alive: tuple[int, ...] = ()) -> str:

@@ -11,10 +11,15 @@ from typing import Any
 import pytest
 
 from mpwatch.hook.safe.unpatched import System
+from mpwatch.hook.transport import runtime_dir
+from mpwatch.hook.transport.notes import Notes, Problems
+from mpwatch.hook.transport.process_files import Files, Identity
+from mpwatch.hook.transport.ring import Ring
 from mpwatch.hook.transport.runtime_dir import is_directory_frozen, is_link_frozen, make_link
 from tests.builders.replaced_os import Os
 
-DAY_NS = 86_400 * 10**9
+SECOND_NS = 10**9
+DAY_NS = 86_400 * SECOND_NS
 
 
 class Disk:
@@ -23,8 +28,11 @@ class Disk:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.takes_writes = True
+        self.step_ns = 1
+        """The file system stores times as multiples of this."""
         self.flags = 0
         self.accessed_ns: dict[str, int] = {}
+        self.accesses: list[str] = []
         self.system = System()
         self.system.os = Os(
             lstat=self.lstat,
@@ -38,14 +46,16 @@ class Disk:
         found = os.lstat(path)
         accessed_ns = self.accessed_ns.get(path, found.st_mtime_ns)
         return SimpleNamespace(
-            st_atime_ns=accessed_ns,
-            st_mtime=found.st_mtime,
-            st_mtime_ns=found.st_mtime_ns,
+            st_atime_ns=accessed_ns // self.step_ns * self.step_ns,
+            st_mtime_ns=found.st_mtime_ns // self.step_ns * self.step_ns,
+            st_mode=found.st_mode,
+            st_uid=found.st_uid,
             st_ctime_ns=0,
         )
 
     def access(self, path: str) -> None:
         """Read a file, on a mount with `relatime`."""
+        self.accesses.append(path)
         found = self.lstat(path)
         if self.takes_writes and found.st_atime_ns <= found.st_mtime_ns:
             self.accessed_ns[path] = time.time_ns()
@@ -54,9 +64,9 @@ class Disk:
         self.access(path)
         return os.scandir(path)
 
-    def utime(self, path: str, times: tuple[int, int], **options: Any) -> None:
-        os.utime(path, times, **options)
-        self.accessed_ns[path] = times[0]
+    def utime(self, path: str, ns: tuple[int, int], **options: Any) -> None:
+        os.utime(path, ns=ns, **options)
+        self.accessed_ns[path] = ns[0]
 
     def age(self) -> None:
         """Let a day pass since each access."""
@@ -99,6 +109,21 @@ def test_two_accesses_within_a_tick_of_the_clock_are_no_frozen_disk(disk: Disk) 
     assert not disk.is_link_frozen()
     disk.takes_writes = False  # the second has the time of the first
     assert not disk.is_link_frozen()
+
+
+def test_where_times_are_whole_seconds_two_accesses_within_one_are_no_frozen_disk(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk.step_ns = SECOND_NS
+    disk.make_link()
+    half_past_ns = time.time_ns() // SECOND_NS * SECOND_NS + SECOND_NS // 2
+    monkeypatch.setattr(time, "time_ns", lambda: half_past_ns)
+    monkeypatch.setattr(disk.system, "time_ns", lambda: half_past_ns)
+    assert [disk.is_link_frozen() for _ in range(3)] == [False, False, False]
+    disk.takes_writes = False
+    assert not disk.is_link_frozen()
+    disk.age()
+    assert disk.is_link_frozen()
 
 
 @pytest.mark.parametrize("flag", [os.ST_NOATIME, os.ST_RDONLY])
@@ -161,6 +186,40 @@ def test_a_directory_that_was_read_since_its_last_change_tells_nothing(disk: Dis
     disk.takes_writes = False
 
     assert not disk.is_directory_frozen()
+
+
+def test_a_thread_that_has_nothing_to_write_leaves_the_disk_alone(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes, ring = Notes(disk.system), Ring(disk.system, 8)
+    files = Files(disk.system, Identity(disk.system, "run", None), ring, notes, Problems())
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(disk.folder))
+    monkeypatch.setattr(runtime_dir, "IN_MEMORY", ())
+    assert not files.open(lambda _: None, may_block=False)
+    assert files.open(lambda _: None, may_block=True)
+    files.work(lambda: False)  # a search for files of dead processes, and the first copy
+    disk.accesses.clear()
+
+    for _ in range(5):
+        files.work(lambda: False)
+    assert disk.accesses == []
+    notes.add("exit", {})
+    files.work(lambda: False)
+    assert disk.accesses != []
+
+
+@pytest.mark.parametrize(("kind", "is_searched"), [(b"ext4", True), (b"nfs4", False)])
+def test_files_of_dead_processes_are_not_searched_for_where_other_machines_have_theirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: bytes, is_searched: bool
+) -> None:
+    system = System()
+    identity, ring = Identity(system, "run", None), Ring(system, 8)
+    files = Files(system, identity, ring, Notes(system), Problems())
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setattr(runtime_dir, "mount_of", lambda *_: (kind, 0))
+
+    assert files.open(lambda _: None, may_block=True)
+    assert files.sweeper.is_due() is is_searched
 
 
 def test_a_real_file_system_is_not_frozen(tmp_path: Path) -> None:

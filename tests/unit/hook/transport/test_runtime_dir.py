@@ -11,9 +11,10 @@ import pytest
 from mpwatch.hook import wire
 from mpwatch.hook.safe.unpatched import System
 from mpwatch.hook.transport.runtime_dir import (
+    IN_MEMORY,
     MightBlock,
     find_directory,
-    memory_device,
+    mount_of,
     parent_and_name,
 )
 from tests.builders.replaced_os import Os
@@ -22,7 +23,7 @@ from tests.builders.replaced_os import Os
 def find(run: Path, **replaced: Any) -> tuple[str | None, str]:
     system = System()
     system.os = Os(**replaced)
-    return find_directory(system, {"XDG_RUNTIME_DIR": str(run)})
+    return find_directory(system, {"XDG_RUNTIME_DIR": str(run)}, {})
 
 
 def test_the_directory_is_made_for_its_user_only(tmp_path: Path) -> None:
@@ -133,21 +134,21 @@ torn line
 
 
 @pytest.mark.parametrize(
-    ("path", "device"),
+    ("path", "kind", "device"),
     [
-        ("/run/mpwatch", (0, 20)),
-        ("/run/user/1000/mpwatch", (0, 31)),
-        ("/run/user/10000/mpwatch", (0, 20)),
-        ("/runs/mpwatch", None),
-        ("/mnt/with blank/mpwatch", (0, 40)),
-        ("/covered/mpwatch", None),
-        ("/tmp/mpwatch-0", None),
-        ("/home/me/run/mpwatch", None),
-        ("/", None),
+        ("/run/mpwatch", b"tmpfs", (0, 20)),
+        ("/run/user/1000/mpwatch", b"tmpfs", (0, 31)),
+        ("/run/user/10000/mpwatch", b"tmpfs", (0, 20)),
+        ("/runs/mpwatch", b"ext4", (254, 0)),
+        ("/mnt/with blank/mpwatch", b"tmpfs", (0, 40)),
+        ("/covered/mpwatch", b"ext4", (8, 1)),
+        ("/tmp/mpwatch-0", b"overlay", (0, 50)),
+        ("/home/me/run/mpwatch", b"nfs4", (0, 51)),
+        ("/", b"ext4", (254, 0)),
     ],
 )
-def test_file_systems_in_memory_are_recognised_by_the_mount_table(
-    path: str, device: tuple[int, int] | None, tmp_path: Path
+def test_the_file_system_of_a_path_is_read_from_the_mount_table(
+    path: str, kind: bytes, device: tuple[int, int], tmp_path: Path
 ) -> None:
     (tmp_path / "table").write_bytes(MOUNTS)
     system = System()
@@ -157,14 +158,38 @@ def test_file_systems_in_memory_are_recognised_by_the_mount_table(
         stat=lambda file: os.stat(file if isinstance(file, int) else table),
     )
 
-    assert memory_device(system, path) == (None if device is None else os.makedev(*device))
+    assert mount_of(system, path) == (kind, os.makedev(*device))
 
 
-def test_without_a_mount_table_no_directory_is_in_memory() -> None:
+def test_without_a_mount_table_no_file_system_is_known() -> None:
     system = System()
     system.os = Os(open=lambda _, *rest: os.open("/nowhere/table", *rest))
 
-    assert memory_device(system, "/dev/shm/x") is None
+    assert mount_of(system, "/dev/shm/x") == (b"", 0)
+
+
+def test_the_mount_table_is_read_once_for_both_looks_at_a_directory_on_a_disk(
+    tmp_path: Path,
+) -> None:
+    system, opened, mounts = System(), [], dict[str, tuple[bytes, int]]()
+
+    def count(path: str, *rest: Any) -> int:
+        opened.append(path)
+        return os.open(path, *rest)
+
+    system.os = Os(open=count)
+    if is_in_memory(tmp_path):
+        pytest.skip("temporary files lie in memory here")
+    environ = {"XDG_RUNTIME_DIR": str(tmp_path)}
+    with pytest.raises(MightBlock):
+        find_directory(system, environ, mounts, may_block=False)
+
+    assert find_directory(system, environ, mounts) == (f"{tmp_path}/mpwatch", "")
+    assert opened == ["/proc/self/mountinfo"]
+
+
+def is_in_memory(folder: Path) -> bool:
+    return mount_of(System(), str(folder))[0] in IN_MEMORY
 
 
 def test_a_directory_on_a_disk_is_not_touched_where_that_might_block(tmp_path: Path) -> None:
@@ -173,17 +198,19 @@ def test_a_directory_on_a_disk_is_not_touched_where_that_might_block(tmp_path: P
 
     system = System()
     system.os = Os(mkdir=touched, lstat=touched, access=touched)
-    if memory_device(system, str(tmp_path)) is not None:
+    if is_in_memory(tmp_path):
         pytest.skip("temporary files lie in memory here")
 
     with pytest.raises(MightBlock):
-        find_directory(system, {"XDG_RUNTIME_DIR": str(tmp_path)}, may_block=False)
+        find_directory(system, {"XDG_RUNTIME_DIR": str(tmp_path)}, {}, may_block=False)
 
 
 def test_a_directory_in_memory_is_made_at_once(runtime_in_memory: Path) -> None:
     environ = {"XDG_RUNTIME_DIR": str(runtime_in_memory)}
 
-    found = find_directory(System(), environ, may_block=False)
+    mounts: dict[str, tuple[bytes, int]] = {}
+
+    found = find_directory(System(), environ, mounts, may_block=False)
 
     assert found == (f"{runtime_in_memory}/mpwatch", "")
-    assert memory_device(System(), str(found[0])) == runtime_in_memory.stat().st_dev
+    assert mounts == {str(found[0]): (b"tmpfs", runtime_in_memory.stat().st_dev)}
