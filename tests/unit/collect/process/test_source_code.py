@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from mpwatch.collect.process.source_code import FILE_BYTES, FILES, SourceCode, SourceReads
+from mpwatch.collect.process.source_reasons import EXPRESSION_NODES, TAKEN
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame, StackSample, StacksTaken
 from mpwatch.model.source_code import SourceLine, SourceRead
@@ -314,6 +315,48 @@ def test_the_number_of_files_is_bounded(tmp_path: Path) -> None:
 
     assert all(found[:FILES])
     assert found[FILES] is None
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "def f(q):\n if q: pass\n" + " elif q: pass\n" * 900,
+        "def f(q):\n x = " + "q + " * 900 + "q\n",
+        "def f(q):\n x = q" + ".q" * 900 + "\n",
+    ],
+)
+def test_a_file_that_is_nested_too_deep_is_not_used(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "deep.py"
+    file.write_text(content)
+    code = SourceCode()
+
+    assert code.line(OWN, Frame("f", str(file), 2), time.time()) is None
+    assert code.marks(OWN, str(file), time.time()) == ()
+    assert code.dropped(OWN, str(file), time.time()) == ()
+
+
+def test_a_long_expression_is_not_compared_with_others(tmp_path: Path) -> None:
+    file = tmp_path / "long.py"
+    key = "(" + ", ".join(f"part{n}" for n in range(EXPRESSION_NODES)) + ")"
+    file.write_text(f"def f():\n    if {key} not in kept:\n        kept[{key}] = 1\n")
+
+    assert SourceCode().marks(OWN, str(file), time.time()) == ()
+
+
+def test_few_of_many_statements_that_take_something_are_followed(tmp_path: Path) -> None:
+    file = tmp_path / "many.py"
+    takes = "".join(f"    a{n} = free.get()\n" for n in range(TAKEN + 1))
+    skip = f"    if late:\n        return\n    free.put(a{TAKEN})\n"
+    file.write_text(f"def f():\n{takes}{skip}")
+    other = tmp_path / "few.py"
+    other.write_text(f"def f():\n    a{TAKEN} = free.get()\n{skip}")
+
+    many = SourceCode().line(OWN, Frame("f", str(file), 2), time.time())
+    few = SourceCode().line(OWN, Frame("f", str(other), 2), time.time())
+
+    assert many is not None
+    assert few is not None
+    assert (len(many.skips), len(few.skips)) == (0, 1)
 
 
 def test_warnings_about_the_programs_own_text_are_not_shown(tmp_path: Path) -> None:

@@ -1,0 +1,604 @@
+"""Statements of a source file that can be the reason for what is observed of its program.
+
+Loops that do not end by themselves, ways past a statement that gives back what was taken, tasks
+whose results are dropped, caches without a bound, delays that only grow.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Final, NamedTuple, TypeAlias
+
+from mpwatch.collect.process.syntax import (
+    BLOCKS,
+    FUNCTIONS,
+    LOOPS,
+    QUOTE_LIMIT,
+    Module,
+    children,
+    condition,
+    first_line,
+    last_line,
+    last_name,
+    own_nodes,
+    quoted,
+    within,
+)
+from mpwatch.model.sanitize import clean
+from mpwatch.model.source_code import (
+    DroppedResult,
+    EndlessLoop,
+    Mark,
+    MarkKind,
+    Skip,
+    Statement,
+)
+
+NESTED: Final = 8
+"""Statements kept around a line, and before it."""
+SHOWN: Final = 3
+TAKEN: Final = 16
+"""Statements of one function that take something of which it is asked whether it is given back."""
+EXPRESSION_NODES: Final = 64
+"""A longer expression is not compared with others."""
+STARTS_TASK: Final = frozenset(("submit", "apply_async", "map_async", "starmap_async"))
+_BRANCHES = (ast.If, ast.ExceptHandler, ast.match_case)
+_EXCHANGES = re.compile(
+    "accept|acquire|all_gather|all_reduce|backward|barrier|broadcast|put|put_nowait|recv|recv_bytes"
+    "|select|send|send_bytes|sendall|sleep|step"
+)
+_EXCHANGES_BARE = frozenset(("get", "get_nowait", "join", "poll", "result", "wait"))
+"""Such a call without an argument that is no number; `record.get("text")` is of a dict."""
+
+
+def endless(module: Module, inside: Sequence[ast.AST]) -> EndlessLoop | None:
+    """The innermost `while True` around the last statement."""
+    loops = [each for each in inside[:-1] if isinstance(each, ast.While) and _is_true(each.test)]
+    if not loops:
+        return None
+    loop = loops[-1]
+    ends: list[Statement] = []
+    is_left = False
+    gives = given_in = None
+    for node, parents in within(loop.body):
+        is_break = isinstance(node, ast.Break) and not any(isinstance(p, LOOPS) for p in parents)
+        if is_break or isinstance(node, ast.Return):
+            around = parents[-1] if parents else None
+            is_alone = isinstance(around, ast.If) and node is around.body[-1]
+            if isinstance(around, ast.If) and is_alone and len(ends) < NESTED:
+                ends.append(condition(module, around))
+            is_left |= not is_alone
+        elif isinstance(node, ast.Raise):
+            is_left = True
+        elif gives is None and any(isinstance(e, ast.Yield | ast.YieldFrom) for e in _parts(node)):
+            gives = quoted(module, node)
+            given_in = quoted(module, parents[-1]) if parents else None
+    calls = [each for each in ast.walk(loop) if isinstance(each, ast.Call)]
+    is_exchange = any(map(_exchanges, calls))
+    return EndlessLoop(quoted(module, loop), tuple(ends), is_left, gives, given_in, is_exchange)
+
+
+def _is_true(test: ast.expr) -> bool:
+    return isinstance(test, ast.Constant) and bool(test.value)
+
+
+def _parts(node: ast.AST) -> Iterator[ast.AST]:
+    """The expressions of a statement, without those of the statements in it."""
+    waiting = [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
+    while waiting:
+        part = waiting.pop()
+        yield part
+        if not isinstance(part, ast.Lambda):
+            waiting += [each for each in ast.iter_child_nodes(part) if isinstance(each, ast.expr)]
+
+
+def _exchanges(call: ast.Call) -> bool:
+    name = last_name(call.func)
+    is_bare = all(
+        isinstance(each, ast.Constant) and isinstance(each.value, int | float) for each in call.args
+    )
+    return _EXCHANGES.fullmatch(name) is not None or (name in _EXCHANGES_BARE and is_bare)
+
+
+_TAKES = re.compile(r"^(get|recv|acquire|take|pop|borrow|checkout|claim|lease|reserve)")
+_GIVES = re.compile(r"^(put|send|release|give|free|push|recycle|restore|return_)")
+_OF_ITSELF = {"get": ("task_done",), "acquire": ("release",), "claim": ("release",)}
+_LOCKS = re.compile(r"acquire|(?<![ncb])lock$|claim|^enter|^begin|^start|^reserve")
+_UNLOCKS = re.compile(r"^(release|unlock|free|remove|finish|done|end|close|unlink)")
+_REMOVES = frozenset(("remove", "unlink", "rmdir"))
+
+
+class _Taken(NamedTuple):
+    """What one statement takes."""
+
+    names: frozenset[str]
+    """Variables that it binds to what it took."""
+    receiver: str
+    """What it was taken from: `self.free`."""
+    returns: tuple[str, ...]
+    """Methods of the receiver that give it back."""
+
+
+def skips(module: Module, function: ast.AST) -> Iterator[Skip]:
+    """The ways through a function past the statement that gives back what it took.
+
+    Of the first `TAKEN` statements that take something: each is compared with all later ones.
+    """
+    own = [node for _, node in children(function)]
+    left = iter(range(TAKEN))
+    for node, _ in within(own):
+        blocks = [getattr(node, name, []) for name in BLOCKS]
+        for block in (*blocks, own) if node is own[0] else blocks:
+            for place, each in enumerate(block):
+                if isinstance(each, ast.stmt):
+                    around = node if isinstance(node, ast.Try) and block is node.body else None
+                    if _takes(each) and next(left, None) is None:
+                        return
+                    yield from _skips_after(module, each, block[place + 1 :], around)
+        if isinstance(node, ast.If) and (lock := _lock_taken(node.test)) is not None:
+            if next(left, None) is None:
+                return
+            yield from _error_between(module, node, lock, node.body)
+
+
+def _takes(node: ast.stmt) -> bool:
+    """Whether a statement takes something, or a lock."""
+    if _taken(node) is not None:
+        return True
+    return isinstance(node, ast.Assign | ast.Expr) and _lock_taken(node.value) is not None
+
+
+def _skips_after(
+    module: Module, node: ast.stmt, rest: Sequence[ast.AST], around: ast.Try | None
+) -> Iterator[Skip]:
+    """The ways past the statement of a block that gives back what an earlier one took.
+
+    Args:
+        module: The file.
+        node: The earlier statement.
+        rest: The later ones of its block.
+        around: The `try` of which that is the body.
+    """
+    taken = _taken(node)
+    if taken is not None:
+        for number, later in enumerate(rest):
+            back = next((each for each, _ in within([later]) if _gives(each, taken)), None)
+            if back is not None:
+                yield from _left_between(module, node, rest[: number + 1], taken, back)
+                handlers = around.handlers if around is not None else []
+                for handler in handlers:
+                    if _goes_on_without(handler, around, taken, back):
+                        yield _skip(module, node, handler, None, back)
+                break
+    if isinstance(node, ast.Assign | ast.Expr):
+        yield from _error_between(module, node, _lock_taken(node.value), rest)
+
+
+def _left_between(
+    module: Module, node: ast.stmt, rest: Sequence[ast.AST], taken: _Taken, back: ast.AST
+) -> Iterator[Skip]:
+    """The statements that leave before something is given back."""
+    for each, parents in within(rest):
+        finals = [p for p in parents if isinstance(p, ast.Try) and p.finalbody]
+        if any(_gives(e, taken) for final in finals for e, _ in within(final.finalbody)):
+            continue
+        is_left = (isinstance(each, ast.Return) and not _names(each) & taken.names) or (
+            isinstance(each, ast.Continue | ast.Break)
+            and not any(isinstance(p, LOOPS) for p in parents)
+        )
+        around = next((p for p in reversed(parents) if isinstance(p, _BRANCHES)), None)
+        is_before = first_line(each) < first_line(back)
+        if is_left and is_before and around is not None and not _is_message(around, taken):
+            if not any(_gives(e, taken) for e, _ in within(_block_of(around, each))):
+                yield _skip(module, node, each, around, back)
+        elif isinstance(each, ast.ExceptHandler) and _goes_on_without(
+            each, parents[-1] if parents else None, taken, back
+        ):
+            yield _skip(module, node, each, None, back)
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+
+
+def _is_message(around: ast.AST, taken: _Taken) -> bool:
+    """Whether a condition asks what the thing taken is: a message that says to end, or nothing."""
+    test = around.test if isinstance(around, ast.If) else None
+    if isinstance(test, ast.UnaryOp):
+        test = test.operand
+    asked = test.left if isinstance(test, ast.Compare) else test
+    return isinstance(asked, ast.Name) and asked.id in taken.names
+
+
+def _goes_on_without(
+    handler: ast.ExceptHandler, tried: ast.AST | None, taken: _Taken, back: ast.AST
+) -> bool:
+    """Whether an exception skips the statement that gives back, and its handler goes on."""
+    if not isinstance(tried, ast.Try) or back not in [each for each, _ in within(tried.body)]:
+        return False
+    does = [each for each, _ in within([*handler.body, *tried.finalbody])]
+    return not any(isinstance(each, ast.Raise) or _gives(each, taken) for each in does)
+
+
+def _block_of(around: ast.AST, node: ast.AST) -> Sequence[ast.AST]:
+    """The block of a compound statement that contains a statement."""
+    for name in BLOCKS:
+        block: list[ast.AST] = getattr(around, name, [])
+        if any(each is node for each, _ in within(block)):
+            return block
+    return ()
+
+
+def _error_between(
+    module: Module, node: ast.stmt, lock: str | None, rest: Sequence[ast.AST]
+) -> Iterator[Skip]:
+    """A call between taking a lock and releasing it whose exception skips the release."""
+    if lock is None:
+        return
+    for number, later in enumerate(rest):
+        if isinstance(later, ast.Expr) and _unlocks(later.value, lock):
+            calls = [e for e in rest[:number] if _calls_something(e)]
+            if calls:
+                yield Skip(
+                    quoted(module, node),
+                    quoted(module, calls[0]),
+                    None,
+                    quoted(module, later),
+                    by_error=True,
+                )
+            return
+
+
+def _calls_something(node: ast.AST) -> bool:
+    """Whether a statement calls what may raise; logging does not."""
+    found = [each for each in ast.walk(node) if isinstance(each, ast.Call)]
+    names = {_receiver(each).rpartition(".")[2] for each in found}
+    return (
+        bool(found) and not isinstance(node, ast.Try) and not names <= {"log", "logger", "logging"}
+    )
+
+
+def _skip(
+    module: Module, node: ast.stmt, leaves: ast.AST, around: ast.AST | None, back: ast.AST
+) -> Skip:
+    under = None if around is None else quoted(module, around)
+    return Skip(quoted(module, node), quoted(module, leaves), under, quoted(module, back))
+
+
+def _taken(node: ast.stmt) -> _Taken | None:
+    """What an assignment or a call takes; `None` for others."""
+    call = node.value if isinstance(node, ast.Assign | ast.Expr) else None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+        return None
+    if not _TAKES.match(call.func.attr):
+        return None
+    targets = node.targets if isinstance(node, ast.Assign) else []
+    names = {name for target in targets for name in _names(target)}
+    returns = _OF_ITSELF.get(call.func.attr, ())
+    return _Taken(frozenset(names), _receiver(call), returns)
+
+
+def _gives(node: ast.AST, taken: _Taken) -> bool:
+    """Whether a statement gives back what was taken."""
+    call = node.value if isinstance(node, ast.Expr) else None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+        return False
+    if call.func.attr in taken.returns and _receiver(call) == taken.receiver:
+        return True
+    items = [e for arg in call.args for e in (arg.elts if isinstance(arg, ast.Tuple) else [arg])]
+    passed = {each.id for each in items if isinstance(each, ast.Name)}
+    return _GIVES.match(call.func.attr) is not None and not taken.names.isdisjoint(passed)
+
+
+def _receiver(call: ast.Call) -> str:
+    """`self.free` of `self.free.put(slot)`."""
+    return _text(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+
+
+def _lock_taken(value: ast.expr | None) -> str | None:
+    """What a call takes a lock from, empty for a file that it makes; `None` for other calls."""
+    call = value.operand if isinstance(value, ast.UnaryOp) else value
+    if not isinstance(call, ast.Call):
+        return None
+    names = {last_name(each) for each in ast.walk(call) if isinstance(each, ast.expr)}
+    if "O_EXCL" in names or last_name(call.func) == "mkdir":
+        return ""
+    is_method = isinstance(call.func, ast.Attribute) and _LOCKS.search(call.func.attr)
+    return _receiver(call) if is_method else None
+
+
+def _unlocks(value: ast.expr, lock: str) -> bool:
+    """Whether a call releases a lock, or removes a file where the lock is one."""
+    if not isinstance(value, ast.Call):
+        return False
+    name = last_name(value.func)
+    if not lock:
+        return name in _REMOVES
+    return _UNLOCKS.match(name) is not None and _receiver(value) == lock
+
+
+def dropped(file: str, module: Module) -> Iterator[DroppedResult]:
+    """The calls that start a task and drop its result."""
+    executors = set(_executors(module.tree))
+    for node in ast.walk(module.tree):
+        if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Call):
+            continue
+        call = node.value
+        if not isinstance(call.func, ast.Attribute) or call.func.attr not in STARTS_TASK:
+            continue
+        if call.func.attr == "submit" and last_name(call.func.value) not in executors:
+            continue  # other classes have a method of that name, too
+        if not any(keyword.arg in (None, "error_callback") for keyword in call.keywords):
+            yield DroppedResult(file, node.lineno, call.func.attr, quoted(module, node))
+
+
+def _executors(tree: ast.Module) -> Iterator[str]:
+    """Names and attributes that the file binds to a new `...Executor(...)`."""
+    for node in ast.walk(tree):
+        made: list[tuple[ast.expr, ast.expr | None]] = []
+        if isinstance(node, ast.Assign):
+            made = [(target, node.value) for target in node.targets]
+        elif isinstance(node, ast.AnnAssign):
+            made = [(node.target, node.value)]
+        elif isinstance(node, ast.With | ast.AsyncWith):
+            made = [
+                (each.optional_vars, each.context_expr)
+                for each in node.items
+                if each.optional_vars is not None
+            ]
+        for target, value in made:
+            if isinstance(value, ast.Call) and last_name(value.func).endswith("Executor"):
+                yield last_name(target)
+
+
+def marks(file: str, module: Module) -> Iterator[Mark]:
+    """Statements that can be the reason for what is observed, in no order."""
+    bounded = set(_bounded(module.tree))
+    named = [n for n in ast.walk(module.tree) if isinstance(n, (*FUNCTIONS, ast.ClassDef))]
+    set_back = frozenset(
+        name
+        for each in ast.walk(module.tree)
+        if isinstance(each, FUNCTIONS) and each.name != "__init__"
+        for node in own_nodes(each)
+        for name in _sets(node)
+    )
+    uses_arrays = not _roots(module.tree).isdisjoint(("torch", "numpy"))
+    for function in (module.tree, *(n for n in ast.walk(module.tree) if isinstance(n, FUNCTIONS))):
+        name = function.name if isinstance(function, FUNCTIONS) else "<module>"
+        nodes = list(own_nodes(function))
+        found = [
+            *_calls_marked(nodes),
+            *(_views(nodes) if uses_arrays else ()),
+            *_memo_fills(nodes, bounded),
+            *_backoffs(function, nodes, set_back),
+        ]
+        if isinstance(function, FUNCTIONS):
+            for each in function.decorator_list:
+                if _is_unbounded_cache(each):
+                    text = clean(f"@{_text(each)}", QUOTE_LIMIT)
+                    yield Mark("cache", file, name, name, Statement(each.lineno, text))
+                elif last_name(each) in NO_GRAD or (
+                    isinstance(each, ast.Call) and last_name(each.func) in NO_GRAD
+                ):
+                    found.append(("no-grad", "", each))
+        for kind, about, node in found:
+            if kind == "cache" and (used := _decorated(named, function)):
+                about = f"{about} (for {', '.join(used[:SHOWN])})"
+            yield Mark(kind, file, name, clean(about, QUOTE_LIMIT), quoted(module, node))
+
+
+def _decorated(named: Sequence[_Named], function: ast.AST) -> list[str]:
+    """The functions of a file whose decorator is what contains a function, a class or another."""
+    first, last = first_line(function), last_line(function)
+    outer = {n.name for n in named if first_line(n) <= first and last <= last_line(n)}
+    return [
+        each.name
+        for each in named
+        if isinstance(each, FUNCTIONS) and outer.intersection(map(last_name, each.decorator_list))
+    ]
+
+
+_Named: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+_Found: TypeAlias = tuple[MarkKind, str, ast.AST]
+NO_GRAD: Final = frozenset(("no_grad", "inference_mode"))
+_ADDS: Final = frozenset(("append", "appendleft", "add", "insert", "extend", "setdefault"))
+_DROPS: Final = frozenset(("pop", "popitem", "popleft", "clear", "remove", "discard"))
+
+
+def _roots(tree: ast.Module) -> set[str]:
+    """The first names of the modules that a file imports."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {each.name.partition(".")[0] for each in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module.partition(".")[0])
+    return found
+
+
+def _calls_marked(nodes: Sequence[ast.AST]) -> Iterator[_Found]:
+    for node in nodes:
+        if not isinstance(node, ast.Call):
+            continue
+        name = last_name(node.func)
+        is_zero = bool(node.args) and getattr(node.args[-1], "value", None) == 0
+        if name in NO_GRAD:
+            yield "no-grad", "", node
+        elif name == "backward" and isinstance(node.func, ast.Attribute):
+            yield "backward", "", node
+        elif name in ("alarm", "setitimer") and node.args and not is_zero:
+            yield "alarm", _left_before_cancelled(nodes, node, name), node
+        elif name in ("put", "put_nowait") and isinstance(node.func, ast.Attribute) and node.args:
+            yield "put", _text(node.func.value), node
+
+
+def _left_before_cancelled(nodes: Sequence[ast.AST], timer: ast.Call, name: str) -> str:
+    """The lines of the `return` statements that leave a function with its timer set, as `39, 45`.
+
+    They stand between the call that sets it and the first one that cancels it. Empty if there are
+    none, if nothing here cancels it, or if a `finally` does.
+    """
+    calls = [n for n in nodes if isinstance(n, ast.Call) and last_name(n.func) == name and n.args]
+    ends = [n.lineno for n in calls if getattr(n.args[-1], "value", None) == 0]
+    in_finally = {
+        line
+        for node in nodes
+        if isinstance(node, ast.Try)
+        for each in node.finalbody
+        for line in range(each.lineno, last_line(each) + 1)
+    }
+    later = [line for line in ends if line > timer.lineno]
+    if not later or not in_finally.isdisjoint(ends):
+        return ""
+    leaves = (n.lineno for n in nodes if isinstance(n, ast.Return))
+    return ", ".join(str(line) for line in sorted(leaves) if timer.lineno < line < min(later))
+
+
+def _views(nodes: Iterable[ast.AST]) -> Iterator[_Found]:
+    """Elements and slices of something that are put into a container."""
+    for node in nodes:
+        kept: list[ast.expr] = []
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            call = node.value
+            if isinstance(call.func, ast.Attribute) and call.func.attr in _ADDS:
+                kept = [*call.args]
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
+            kept = [node.value]
+        while kept:
+            each = kept.pop()
+            if isinstance(each, ast.Tuple | ast.List):
+                kept += each.elts
+            elif isinstance(each, ast.Dict):
+                kept += each.values
+            elif isinstance(each, ast.Subscript) and not (
+                isinstance(each.slice, ast.Constant) and isinstance(each.slice.value, str)
+            ):
+                yield "view", _text(each), node
+
+
+def _is_unbounded_cache(decorator: ast.expr) -> bool:
+    """`@cache` of functools, or its `@lru_cache(maxsize=None)`."""
+    if not isinstance(decorator, ast.Call):
+        return _text(decorator) in ("cache", "functools.cache")
+    if last_name(decorator.func) != "lru_cache":
+        return False
+    sizes = [each.value for each in decorator.keywords if each.arg == "maxsize"]
+    return any(
+        isinstance(each, ast.Constant) and each.value is None
+        for each in (*decorator.args[:1], *sizes)
+    )
+
+
+def _bounded(tree: ast.Module) -> Iterator[str]:
+    """Containers from which a file removes something, or of which it asks the length."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            if node.func.attr in _DROPS:
+                yield _text(node.func.value)
+        elif isinstance(node, ast.Call) and last_name(node.func) == "len" and node.args:
+            yield _text(node.args[0])
+        elif isinstance(node, ast.Delete):
+            for each in node.targets:
+                yield _text(each.value if isinstance(each, ast.Subscript) else each)
+
+
+def _memo_fills(nodes: Sequence[ast.AST], bounded: set[str]) -> Iterator[_Found]:
+    """`self.items[key] = make(key)` in a function that looks for the key in it before."""
+    looked: dict[str, set[str]] = defaultdict(set)
+    for node in nodes:
+        if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn):
+            looked[_text(node.comparators[0])].add(_text(node.left))
+        elif (
+            isinstance(node, ast.Call) and last_name(node.func) == "get" and len(node.args) == 1
+        ) and isinstance(node.func, ast.Attribute):
+            looked[_text(node.func.value)].add(_text(node.args[0]))
+    for node in nodes:
+        if not isinstance(node, ast.Assign):
+            continue
+        for target in node.targets:
+            if isinstance(target, ast.Subscript) and not isinstance(target.slice, ast.Constant):
+                name, key = _text(target.value), _text(target.slice)
+                if name and key and name not in bounded and key in looked[name]:
+                    yield "cache", name, node
+
+
+def _backoffs(
+    function: ast.AST, nodes: Sequence[ast.AST], set_back: frozenset[str]
+) -> Iterator[_Found]:
+    """Statements that make the next sleep longer where none in the file sets it back.
+
+    An attribute is set back by any other assignment outside of `__init__`. A name is set back by
+    one in a loop, and by leaving the function.
+
+    Args:
+        function: A function, or the file.
+        nodes: Its own syntax.
+        set_back: The attributes that the functions of the file set, see `_sets`.
+    """
+    slept = {
+        _text(part)
+        for node in nodes
+        if isinstance(node, ast.Call) and last_name(node.func) == "sleep" and node.args
+        for part in _slept(node.args[0])
+    } - {""}
+    if not slept:
+        return
+    in_loops = [part for each in nodes if isinstance(each, LOOPS) for part in own_nodes(each)]
+    leaves = any(isinstance(each, ast.Return | ast.Break) for each in in_loops)
+    set_here = {name for each in in_loops for name in _sets(each)}
+    for node in nodes:
+        for name in _grown(node):
+            is_attribute = "." in name
+            is_module = not isinstance(function, FUNCTIONS) and is_attribute
+            if name not in slept or is_module or (leaves and not is_attribute):
+                continue
+            if name not in (set_back if is_attribute else set_here):
+                yield "backoff", name, node
+
+
+def _slept(time: ast.expr) -> Sequence[ast.expr]:
+    """The variables that a sleep lasts as long as: `x`, `min(x, limit)`, and not `x - now`."""
+    if isinstance(time, ast.Call) and last_name(time.func) in ("min", "max"):
+        return time.args
+    return [time]
+
+
+def _grown(node: ast.AST) -> Iterator[str]:
+    """The variable that a statement makes larger by its own value: `x = min(2 * x, limit)`."""
+    if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Mult | ast.Add | ast.LShift):
+        yield _text(node.target)
+    elif isinstance(node, ast.Assign) and len(node.targets) == 1:
+        name = _text(node.targets[0])
+        if name in _variables(node.value) and any(
+            isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mult | ast.Add | ast.Pow)
+            for n in ast.walk(node.value)
+        ):
+            yield name
+
+
+def _sets(node: ast.AST) -> Iterator[str]:
+    """The variables to which a statement gives a value that does not depend on their own."""
+    if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
+        return
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    used = _variables(node.value)
+    for target in targets:
+        for part in target.elts if isinstance(target, ast.Tuple) else [target]:
+            name = _text(part)
+            if name and name not in used:
+                yield name
+
+
+def _variables(value: ast.expr) -> set[str]:
+    """The names and attributes in an expression, as they are written."""
+    return {_text(n) for n in ast.walk(value) if isinstance(n, ast.Name | ast.Attribute)}
+
+
+def _text(node: ast.AST) -> str:
+    """An expression as it would be written; empty for a long one, which is hostile or no name."""
+    is_short = sum(1 for _ in islice(ast.walk(node), EXPRESSION_NODES)) < EXPRESSION_NODES
+    return ast.unparse(node) if is_short else ""
