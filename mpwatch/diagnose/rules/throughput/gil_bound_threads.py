@@ -66,11 +66,12 @@ def _by_account(index: Index, process: Process) -> tuple[list[Thread], float]:
     On a loaded machine the process gets less than a core, of which each thread has a small part.
     """
     account = index.snapshot.account.processes.get(process.process)
-    if account is None or len(account.uncounted) < THREADS:
+    with_stacks = {thread.tid: thread for thread in process.threads if thread.stack}
+    if account is None or len(with_stacks) < THREADS:
         return [], 0.0
     found, cpu_percent = [], 0.0
     for number, each in enumerate(account.uncounted):
-        thread = next((t for t in process.threads if t.tid == each.tid), None)
+        thread = with_stacks.get(each.tid)
         if thread is None or user_frame(thread.stack) is None:
             continue
         tally = account.thread(number).last_minute()
