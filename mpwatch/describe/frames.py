@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from mpwatch.model.samples import Frame
 
-_LIBRARY_PARTS = ("site-packages", "dist-packages", "/lib/python3")
 _BY_VALUE = "<dynamic-code>"
 """The file of functions that cloudpickle (from 3.1 on) has sent as code: of the main program, which
 the receiver cannot import."""
@@ -29,8 +28,10 @@ def own_frames(frames: Sequence[Frame]) -> Sequence[Frame]:
 
 def is_library(frame: Frame) -> bool:
     """Whether a frame is of the standard library or of an installed package."""
-    is_made = frame.file.startswith("<") and frame.file != _BY_VALUE
-    return is_made or any(part in frame.file for part in _LIBRARY_PARTS)
+    file = frame.file
+    # Written out, as hundreds of frames are asked in each snapshot: 0.4 us, `any` takes 1.1.
+    is_installed = "site-packages" in file or "dist-packages" in file or "/lib/python3" in file
+    return is_installed or (file.startswith("<") and file != _BY_VALUE)
 
 
 def frame_words(frame: Frame) -> str:

@@ -69,11 +69,21 @@ def shares(index: Index, process: Process) -> Sequence[Share]:
 
 
 @derived
-def _shares(index: Index, identity: ProcessId) -> Sequence[Share]:
+def main_account(index: Index, identity: ProcessId) -> ThreadAccount | None:
+    """The account of a main thread up to now; `None` where it has none.
+
+    Half a dozen rules read it of every process, and its tallies are made anew each time.
+    """
     account = index.snapshot.account.processes.get(identity)
-    if account is None or not account.uncounted:
+    return account.main if account is not None and account.uncounted else None
+
+
+@derived
+def _shares(index: Index, identity: ProcessId) -> Sequence[Share]:
+    account = main_account(index, identity)
+    if account is None:
         return ()
-    tally = account.main.last_minute()
+    tally = account.last_minute()
     if tally.readings < READINGS or tally.observed_s < OBSERVED_S:
         return ()
     return tally.shares()
@@ -90,11 +100,11 @@ def _names(index: Index) -> dict[ProcessId, str]:
     return unique_names(index.snapshot)
 
 
-def _lately(account: ProcessAccount | None) -> Tally | None:
+def _lately(account: ThreadAccount | None) -> Tally | None:
     """What a main thread did in the last half a minute; `None` where too little was seen."""
-    if account is None or not account.uncounted:
+    if account is None:
         return None
-    tally = together(bucket.tally for bucket in account.main.buckets[-LATELY:])
+    tally = together(bucket.tally for bucket in account.buckets[-LATELY:])
     return tally if tally.readings >= READINGS else None
 
 
@@ -104,12 +114,12 @@ def is_at_one_wait(index: Index, process: Process, for_s: float) -> bool:
     A short step of the program between two long waits takes next to no cpu time, and shows in what
     the readings found. True where too little was seen.
     """
-    account = index.snapshot.account.processes.get(process.process)
+    account = main_account(index, process.process)
     count = int(for_s / BUCKET_S)
-    if account is None or not account.uncounted or count < LEAST_BUCKETS:
+    if account is None or count < LEAST_BUCKETS:
         return True
     seen: defaultdict[tuple[str, Target], float] = defaultdict(float)
-    for bucket in account.main.buckets[-count:]:
+    for bucket in account.buckets[-count:]:
         for each, weight in bucket.tally.seen.items():
             seen[each.kind, each.target] += weight
     return max(seen.values(), default=0.0) >= ONE_WAIT * sum(seen.values())
@@ -117,7 +127,7 @@ def is_at_one_wait(index: Index, process: Process, for_s: float) -> bool:
 
 def mostly_sleeps(index: Index, process: Process) -> bool:
     """Whether a main thread slept for most of the last half a minute, whatever it does now."""
-    tally = _lately(index.snapshot.account.processes.get(process.process))
+    tally = _lately(main_account(index, process.process))
     found = tally.shares() if tally is not None else ()
     return sum(each.share for each in found if each.activity.kind == "sleeping") > 0.5
 
@@ -128,11 +138,11 @@ def has_come_back(index: Index, process: Process) -> bool:
     It got an item, an answer or a task, or all ranks of a collective: that is progress, whatever it
     does now. False where too little was seen.
     """
-    account = index.snapshot.account.processes.get(process.process)
+    account = main_account(index, process.process)
     tally = _lately(account)
     if account is None or tally is None:
         return False
-    is_now = account.main.now
+    is_now = account.now
     return any(
         (each.kind == "idle" or (each.kind == "waiting" and each.target in _ANSWERS))
         and (each.kind, each.target) != (is_now.kind, is_now.target)

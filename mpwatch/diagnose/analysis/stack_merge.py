@@ -93,12 +93,13 @@ def merge(processes: Iterable[Process]) -> MergedStacks:
     """
     by_words: defaultdict[str, list[Process]] = defaultdict(list)
     stacks: dict[str, tuple[Frame, ...]] = {}
+    words_by_stack: dict[tuple[Frame, ...], str] = {}
     for process in processes:
         thread = main_thread(process)
         if thread is None or not thread.stack:
             continue
         own = tuple(own_frames(thread.stack))
-        words = _words(own)
+        words = words_by_stack.get(own) or words_by_stack.setdefault(own, _words(own))
         by_words[words].append(process)
         stacks.setdefault(words, own)
     total = sum(map(len, by_words.values()))

@@ -15,6 +15,7 @@ from mpwatch.diagnose.analysis.idle_time import TICK_S, mean_cpu_percent, quiet_
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.pipes import channels_among
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, family_head
+from mpwatch.diagnose.analysis.shares import main_account
 from mpwatch.diagnose.analysis.stack_patterns import (
     Shape,
     calls,
@@ -151,12 +152,12 @@ def _in_one_phase_s(index: Index, identity: ProcessId) -> float:
     cpu time that took. A loop that does both again and again has no such phases. Infinite where the
     account shows none but the present one.
     """
-    account = index.snapshot.account.processes.get(identity)
-    if account is None or not account.uncounted:
+    account = main_account(index, identity)
+    other = _OTHER_PHASE.get(account.now.kind) if account is not None else None
+    if account is None or other is None:
         return float("inf")
-    other = _OTHER_PHASE.get(account.main.now.kind)
     seconds = 0.0
-    for bucket in reversed(account.main.buckets if other is not None else ()):
+    for bucket in reversed(account.buckets):
         seen = bucket.tally.seen
         weight = sum(each for activity, each in seen.items() if activity.kind == other)
         if weight >= MOSTLY * sum(seen.values()):
@@ -196,11 +197,11 @@ def _kept_s(index: Index, edge: WaitEdge) -> float | None:
     Returns:
         Seconds of the last minute, up to now; `None` where no account says it.
     """
-    account = index.snapshot.account.processes.get(edge.waiter)
-    if account is None or not account.uncounted:
+    account = main_account(index, edge.waiter)
+    if account is None:
         return None
     seconds = 0.0
-    for bucket in reversed(account.main.buckets):
+    for bucket in reversed(account.buckets):
         seen = bucket.tally.seen
         same = sum(weight for each, weight in seen.items() if _is_same_lock(each, edge))
         if same < MOSTLY * sum(seen.values()):
@@ -217,16 +218,16 @@ def _polled_in_vain_s(index: Index, identity: ProcessId) -> float:
     reads nothing. 0 where that is not known.
     """
     process = index.snapshot.get(identity)
-    account = index.snapshot.account.processes.get(identity)
+    account = main_account(index, identity)
     read = index.history.of(identity, "main_read_bytes")
-    if process is None or account is None or not account.uncounted or not read:
+    if process is None or account is None or not read:
         return 0.0
     cpu_percent = mean_cpu_percent(process, index.history)
     if cpu_percent is None or cpu_percent > POLLS_PERCENT:
         return 0.0
     found: set[Activity] = set()
     seconds = 0.0
-    for bucket in reversed(account.main.buckets):
+    for bucket in reversed(account.buckets):
         seen = bucket.tally.seen
         most = max(seen, key=seen.__getitem__, default=None)
         if most is None or most.kind != "waiting" or most.target not in _READ_FROM:
@@ -252,12 +253,12 @@ def _is_same_lock(activity: Activity, edge: WaitEdge) -> bool:
 @derived
 def at_one_line_s(index: Index, identity: ProcessId) -> float:
     """Seconds of the last minute, up to now, in which a main thread slept in one function only."""
-    account = index.snapshot.account.processes.get(identity)
-    if account is None or not account.uncounted:
+    account = main_account(index, identity)
+    if account is None:
         return 0.0
     functions: set[str] = set()
     seconds = asleep = total = 0.0
-    for bucket in reversed(account.main.buckets):
+    for bucket in reversed(account.buckets):
         seen = bucket.tally.seen
         sleeping = [each for each in seen if each.kind == "sleeping"]
         functions |= {each.place.partition(" ")[2] for each in sleeping if each.place}

@@ -300,6 +300,8 @@ def held_lock(index: Index, identity: ProcessId) -> HeldLock | None:
     main = main_thread(process) if process is not None else None
     if process is None or main is None:
         return None
+    if not any(map(waits_for_lock, process.threads)):
+        return None
     own = own_threads(index, process)
     waiting = [each for each in own if waits_for_lock(each)]
     if not waiting or not (main in waiting or _leaves_work_to_threads(main)):
@@ -317,10 +319,10 @@ def waits_for_lock(thread: Thread) -> bool:
 
     A lock is taken in C; a queue, an event or a future has frames of the library above the line.
     """
-    wait, own = thread.waits_on, own_frames(thread.stack)
-    if wait is None or wait.kind != "futex" or wait.timeout_s is not None or not own:
+    wait = thread.waits_on
+    if wait is None or wait.kind != "futex" or wait.timeout_s is not None or not thread.stack:
         return False
-    if is_library(own[0]) or not is_of_this_wait(thread):
+    if is_library(thread.stack[0]) or not is_of_this_wait(thread):
         return False
     return min(thread.still_s or 0.0, thread.waits_s or SETTLED_S) >= SETTLED_S
 

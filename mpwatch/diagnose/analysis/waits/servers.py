@@ -53,8 +53,10 @@ def managed_wait(
         stacks are needed to tell.
     """
     wait = thread.waits_on
+    if wait is None or wait.kind not in ("socket-read", "poll"):
+        return None
     what = _awaited(own_frames(thread.stack))
-    if what is None or wait is None or wait.kind not in ("socket-read", "poll"):
+    if what is None:
         return None
     channels = channels_among(wait.targets)
     holders = {holder for each in channels for holder in ends.writers.get(each, ())}
@@ -123,9 +125,10 @@ def key_wait(
     Returns:
         `None` for another wait.
     """
-    wait, own = thread.waits_on, own_frames(thread.stack)
+    wait = thread.waits_on
     if wait is None or wait.kind not in ("socket-read", "poll") or not process.sample.torch_loaded:
         return None
+    own = own_frames(thread.stack)
     if not own or (is_library(own[0]) and "/torch/distributed/" not in own[0].file):
         return None
     channels = channels_among(wait.targets)

@@ -198,7 +198,8 @@ def _deciding(edges: Sequence[WaitEdge]) -> WaitEdge:
 
 def _end_of_edge(around: ReadContext, process: Process, edge: WaitEdge) -> WaitEnd:
     """How a wait ends that no other process of the job can end."""
-    words = f"waits for {edge.what}{where(process)}"
+    at = where(process)
+    words = f"waits for {edge.what}{at}"
     thread = next((each for each in process.threads if each.tid == edge.tid), None)
     if thread is not None and takes_its_own_lock(around.index, process, thread):
         again = _enters_a_queue_again(own_frames(thread.stack))
@@ -207,14 +208,14 @@ def _end_of_edge(around: ReadContext, process: Process, edge: WaitEdge) -> WaitE
         how = f"Continue it with kill -CONT {process.pid}, or in the debugger."
         return WaitEnd("ordinary", f"is {edge.what}", how)
     if edge.kind == "timer":
-        return WaitEnd("progress", f"sleeps{where(process)}", "It wakes up by itself.")
+        return WaitEnd("progress", f"sleeps{at}", "It wakes up by itself.")
     if edge.kind == "disk":
         words = f"waits for {edge.what} in state D"
         return WaitEnd("unknown", words, "Only the kernel ends this wait: it ignores signals.")
     if edge.is_ordinary:
         return WaitEnd("ordinary", words, "This wait is normal.")
     if edge.kind == "poll" and is_idle_loop(around.index, process.process):
-        words = f"waits in its event loop{where(process)}"
+        words = f"waits in its event loop{at}"
         return WaitEnd("dead-end", words, IDLE_LOOP)
     if edge.what in MANAGED and not edge.providers:
         return WaitEnd("dead-end", words, "No other living process uses the manager.")

@@ -15,7 +15,7 @@ from mpwatch.diagnose.analysis.source_code import (
     source_of,
     why_endless,
 )
-from mpwatch.diagnose.analysis.stack_patterns import main_shape, main_thread, user_frame
+from mpwatch.diagnose.analysis.stack_patterns import main_thread, shape_in, user_frame
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import Frame, WaitKind
@@ -43,7 +43,7 @@ def check(index: Index) -> Iterator[Finding]:
         thread = main_thread(worker)
         if thread is None:
             continue
-        quiet = quiet_s(worker, index) if _is_blocked(worker, thread) else None
+        quiet = quiet_s(worker, index) if _is_blocked(index, thread) else None
         if quiet is not None and quiet >= BLOCKED_S:
             waits = wait_graph(index)
             unread = unread_by(index.snapshot, waits, worker.process)
@@ -52,7 +52,7 @@ def check(index: Index) -> Iterator[Finding]:
             yield _slow_batch(index, worker, thread, since)
 
 
-def _is_blocked(worker: Process, thread: Thread) -> bool:
+def _is_blocked(index: Index, thread: Thread) -> bool:
     """Whether a thread is in state D, waits on a socket, or waits in a call inside a sample."""
     if thread.state == "D":
         return True
@@ -61,10 +61,9 @@ def _is_blocked(worker: Process, thread: Thread) -> bool:
         return False
     if wait.kind in _OUTSIDE:
         return True
-    if is_loader_poll(wait):
+    if is_loader_poll(wait) or wait.kind not in ("pipe-read", "poll", "unknown"):
         return False
-    is_in_sample = main_shape(worker) == "worker-fetching"
-    return is_in_sample and wait.kind in ("pipe-read", "poll", "unknown")
+    return shape_in(index, thread.stack) == "worker-fetching"
 
 
 def _task_too_long_s(worker: Process) -> float | None:

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 
 from mpwatch.describe.frames import frame_words
 from mpwatch.diagnose.analysis.idle_time import mean_cpu_percent
-from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.process_queries import called, counted, is_manager
 from mpwatch.diagnose.analysis.shares import OBSERVED_S, READINGS
 from mpwatch.diagnose.analysis.stack_patterns import user_frame
 from mpwatch.model.account import Activity
 from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process, Snapshot, Thread
 
 RULE = "gil-bound-threads"
@@ -66,12 +67,13 @@ def _by_account(index: Index, process: Process) -> tuple[list[Thread], float]:
     On a loaded machine the process gets less than a core, of which each thread has a small part.
     """
     account = index.snapshot.account.processes.get(process.process)
-    if account is None or len(account.uncounted) < THREADS:
+    of_program = {t.tid: t for t in process.threads if _is_of_program(index, t.stack)}
+    if account is None or len(of_program) < THREADS:
         return [], 0.0
     found, cpu_percent = [], 0.0
     for number, each in enumerate(account.uncounted):
-        thread = next((t for t in process.threads if t.tid == each.tid), None)
-        if thread is None or user_frame(thread.stack) is None:
+        thread = of_program.get(each.tid)
+        if thread is None:
             continue
         tally = account.thread(number).last_minute()
         if tally.readings < READINGS or tally.observed_s < OBSERVED_S:
@@ -81,6 +83,13 @@ def _by_account(index: Index, process: Process) -> tuple[list[Thread], float]:
             found.append(thread)
             cpu_percent += 100 * tally.cpu_s / tally.observed_s
     return (found, cpu_percent) if cpu_percent <= ONE_CORE[1] else ([], 0.0)
+
+
+@derived
+def _is_of_program(index: Index, stack: tuple[Frame, ...]) -> bool:
+    """Whether a stack has a frame of the user's code; workers have equal ones."""
+    del index
+    return user_frame(stack) is not None
 
 
 def _wants_to_run(doing: Activity) -> bool:

@@ -348,10 +348,14 @@ def _advice(limit: _Limit | None, place: str, *, unpacks: bool) -> str:
 
 def _decompress(workers: Sequence[Process]) -> bool:
     """Whether most workers whose main threads have a stack are in a decompression of Python's."""
-    stacks = [own_frames(main.stack) for each in workers if (main := main_thread(each)) is not None]
-    known = [stack for stack in stacks if stack]
-    found = sum(any(calls(stack, each) for each in _DECOMPRESSION) for stack in known)
-    return found > len(known) / 2
+    threads = (main for each in workers if (main := main_thread(each)) is not None)
+    known = Counter(thread.stack for thread in threads if thread.stack)
+    found = sum(
+        count
+        for stack, count in known.items()
+        if any(calls(own_frames(stack), each) for each in _DECOMPRESSION)
+    )
+    return found > known.total() / 2
 
 
 def _place_now(workers: Sequence[Process]) -> Place | None:
