@@ -322,7 +322,8 @@ def waits_for_lock(thread: Thread) -> bool:
     wait = thread.waits_on
     if wait is None or wait.kind != "futex" or wait.timeout_s is not None or not thread.stack:
         return False
-    if is_library(thread.stack[0]) or not is_of_this_wait(thread):
+    own = own_frames(thread.stack)
+    if not own or is_library(own[0]) or not is_of_this_wait(thread):
         return False
     return min(thread.still_s or 0.0, thread.waits_s or SETTLED_S) >= SETTLED_S
 
