@@ -61,6 +61,7 @@ def test_after_a_detach_no_child_started_meanwhile_keeps_the_hook(
 ) -> None:
     running = start("attach_short_children", "0.1", "20")
     inject_tree([sample(running.pid)], lambda outcome: None, timeout_s=60)
+    assert eventually(lambda: len(children(running.pid)) > 3)
     gone = detach_tree([sample(running.pid)], lambda outcome: None, timeout_s=60)
     assert {outcome.state for outcome in gone} == {"absent"}, gone
     assert len(gone) > 3
