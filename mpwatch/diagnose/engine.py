@@ -45,8 +45,6 @@ may come `LINGER_S` after the other, and one reading may find a stalled process 
 SHARES_LINGER_S = 20.0
 """A finding about shares of time is resolved no sooner than this: the account that it compares is
 that of a minute."""
-OF_RESULTS = frozenset(("numpy-rng-identical", "iterable-duplicates", "shared-file-offset"))
-"""Rules of wrong results: of findings equally severe, one that the job stands still comes first."""
 MISSES = 4
 """A share has to be below its threshold in so many runs, however far apart they are."""
 
@@ -66,6 +64,9 @@ class Rule(NamedTuple):
     slows_down: bool = False
     """Whether its findings say that one process is waited for: every job has a slowest part, so
     that of findings equally severe another one says more."""
+    is_of_results: bool = False
+    """Whether its findings are about wrong results: of findings equally severe, one that the job
+    stands still comes first."""
 
 
 def _check_message(known: KnownError, index: Index) -> Iterator[Finding]:
@@ -80,12 +81,13 @@ def rule_modules() -> Iterator[ModuleType]:
 
 
 def _rule_of(module: ModuleType) -> Rule:
-    """The rule of a module, which may have `IS_OF_SHARES` and `SLOWS_DOWN`."""
+    """The rule of a module, which may have `IS_OF_SHARES`, `SLOWS_DOWN` and `IS_OF_RESULTS`."""
     return Rule(
         module.RULE,
         module.check,
         is_of_shares=getattr(module, "IS_OF_SHARES", False),
         slows_down=getattr(module, "SLOWS_DOWN", False),
+        is_of_results=getattr(module, "IS_OF_RESULTS", False),
     )
 
 
@@ -101,6 +103,7 @@ RULES: tuple[Rule, ...] = tuple(
 """Every rule and every known error message, sorted by id."""
 _OF_SHARES = frozenset(rule.id for rule in RULES if rule.is_of_shares)
 _SLOWS_DOWN = frozenset(rule.id for rule in RULES if rule.slows_down)
+_OF_RESULTS = frozenset(rule.id for rule in RULES if rule.is_of_results)
 
 
 @dataclass(slots=True)
@@ -366,7 +369,7 @@ def _urgency(finding: Finding) -> tuple[float, ...]:
     return (
         -finding.severity,
         _doubt(finding, is_far=is_far),
-        2 if finding.rule in _SLOWS_DOWN else finding.rule in OF_RESULTS,
+        2 if finding.rule in _SLOWS_DOWN else finding.rule in _OF_RESULTS,
         is_far,
         eta_s,
         first_s,

@@ -382,15 +382,23 @@ def is_left(index: Index, segment: SegmentId, users: tuple[ProcessId, ...]) -> b
     """
     if segment in lock_holders(index):
         return False
-    uses = semaphore_uses(index)
-    living = [each for each in map(index.snapshot.get, users) if each and not each.is_gone]
-    waiting = [each for each in living if uses[each.process].segment == segment]
-    others = [each for each in living if each not in waiting and each.role not in SERVICE_ROLES]
+    waiting, others = _living_users(index, segment, users)
     return (
         bool(waiting)
         and all(_has_waited(index, each) for each in waiting)
         and all(is_seen_outside(index, each.process) for each in others)
     )
+
+
+def _living_users(
+    index: Index, segment: SegmentId, users: Sequence[ProcessId]
+) -> tuple[list[Process], list[Process]]:
+    """The living processes that map a semaphore: those that wait for it, and the others."""
+    uses = semaphore_uses(index)
+    living = [each for each in map(index.snapshot.get, users) if each and not each.is_gone]
+    waiting = [each for each in living if uses[each.process].segment == segment]
+    others = [each for each in living if each not in waiting and each.role not in SERVICE_ROLES]
+    return waiting, others
 
 
 def _has_waited(index: Index, process: Process) -> bool:
@@ -459,10 +467,7 @@ def is_held_by_waiters(index: Index, segment: SegmentId, users: tuple[ProcessId,
         segment: The semaphore.
         users: All processes that map it.
     """
-    uses = semaphore_uses(index)
-    living = [each for each in map(index.snapshot.get, users) if each and not each.is_gone]
-    waiting = [each for each in living if uses[each.process].segment == segment]
-    others = [each for each in living if each not in waiting and each.role not in SERVICE_ROLES]
+    waiting, others = _living_users(index, segment, users)
     return (
         any(nested_claim(index, each.process) is not None for each in waiting)
         and all(_waits_long(each) for each in waiting)

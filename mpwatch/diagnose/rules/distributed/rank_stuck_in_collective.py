@@ -288,21 +288,9 @@ def _whereabouts(rank: Process, waiter: Process, index: Index) -> _Whereabouts:
     """Where a rank is while the others, of which one is `waiter`, wait for it."""
     name, line = called(rank), called_at(rank)
     at = f" at {line}" if line else ""
-    if rank.ended is not None:
-        if death_of(rank.ended) == "normal":
-            return _Whereabouts(
-                f"{name} has ended with status 0: it has made fewer calls than the others.",
-                _SAME_STEPS,
-            )
-        return _Whereabouts(
-            f"{name} has ended: {rank.ended.words}.",
-            "Find out why it ended: its own error is the cause, those of the others follow.",
-        )
-    if is_stopped(rank.sample.state, main_thread(rank)):
-        held = "by a debugger" if rank.sample.state == "t" else "by a signal"
-        return _Whereabouts(
-            f"{name} is stopped {held}{at}.", f"Continue it: kill -CONT {rank.pid}."
-        )
+    halted = _ended_or_stopped(rank, at)
+    if halted is not None:
+        return halted
     if main_shape(rank) == "waits-for-batch":
         return _Whereabouts(
             f"{name} waits for a batch of its DataLoader.",
@@ -351,6 +339,27 @@ def _whereabouts(rank: Process, waiter: Process, index: Index) -> _Whereabouts:
         f" it takes, or share the work between the ranks. {_SAME_STEPS}",
         innocent_s=WORKING_S,
     )
+
+
+def _ended_or_stopped(rank: Process, at: str) -> _Whereabouts | None:
+    """What has ended or stopped a rank; `None` for one that could run."""
+    name = called(rank)
+    if rank.ended is not None:
+        if death_of(rank.ended) == "normal":
+            return _Whereabouts(
+                f"{name} has ended with status 0: it has made fewer calls than the others.",
+                _SAME_STEPS,
+            )
+        return _Whereabouts(
+            f"{name} has ended: {rank.ended.words}.",
+            "Find out why it ended: its own error is the cause, those of the others follow.",
+        )
+    if is_stopped(rank.sample.state, main_thread(rank)):
+        held = "by a debugger" if rank.sample.state == "t" else "by a signal"
+        return _Whereabouts(
+            f"{name} is stopped {held}{at}.", f"Continue it: kill -CONT {rank.pid}."
+        )
+    return None
 
 
 def _has_left(rank: Process, waiter: Process, left: Left, index: Index) -> _Whereabouts:

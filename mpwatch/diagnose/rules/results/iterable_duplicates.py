@@ -13,6 +13,7 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import LogEntry, Process, Snapshot
 
 RULE = "iterable-duplicates"
+IS_OF_RESULTS = True
 KIND = "first-samples"
 ENOUGH = 8
 """So many values, all different, identify a sample; fewer may be equal by chance."""

@@ -12,6 +12,7 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process
 
 RULE = "numpy-rng-identical"
+IS_OF_RESULTS = True
 KIND = "generators"
 
 

@@ -11,6 +11,7 @@ from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process
 
 RULE = "shared-file-offset"
+IS_OF_RESULTS = True
 _NOT_DATA = (".log", ".out", ".err", ".lock", ".py", ".pyc", ".so", ".jsonl", ".txt", ".csv")
 """Endings of files that processes write, or share for another reason."""
 _NOT_HERE = ("/proc/", "/sys/", "/dev/", "/usr/", "/etc/")
