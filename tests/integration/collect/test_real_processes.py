@@ -52,7 +52,8 @@ def test_an_orphan_stays_in_the_tree(talk: Talk) -> None:
 
 
 def test_a_child_keeps_its_role_when_the_root_was_killed() -> None:
-    code = "import os; child = os.fork(); print('ready', flush=True); input()"
+    # One write each: with PYTHONUNBUFFERED, print() writes a line in two.
+    code = r"import os; child = os.fork(); os.write(1, b'ready\n'); input()"
     with subprocess.Popen(
         [sys.executable, "-c", code],
         stdin=subprocess.PIPE,
