@@ -58,7 +58,7 @@ def main():
         probe = Probe(store.dim)
         for step in range(args.steps):
             loss = probe.step(training.get())
-            if step % 20 == 0:
+            if step % 50 == 0:
                 with torch.no_grad():
                     log.info("step %d train %.4f val %.4f", step, loss, probe.loss(validation.get()).item())
 
