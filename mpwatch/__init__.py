@@ -6,18 +6,18 @@ interpreter's own. The hook is loaded when `instrument` is called.
 
 __all__ = ["__version__", "instrument", "uninstrument"]
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def instrument() -> bool:
-    """Bring the hook into this process and its future children.
+    """Attach the hook to this process and its future children.
 
     Safe to call twice, before or after torch is imported. It never raises and prints nothing: a
     training must not fail because its observer did.
 
     Returns:
-        Whether the hook is in. It stays out of a free-threaded Python that runs without the GIL,
-        and of a process with `MPWATCH_DISABLE=1` or `PYTHON_DISABLE_REMOTE_DEBUG=1` in its
+        Whether the hook is attached. It is not in a free-threaded Python that runs without the GIL,
+        nor in a process with `MPWATCH_DISABLE=1` or `PYTHON_DISABLE_REMOTE_DEBUG=1` in its
         environment.
     """
     from mpwatch import hook
@@ -26,10 +26,10 @@ def instrument() -> bool:
 
 
 def uninstrument() -> bool:
-    """Take the hook out again: every original object restored, thread stopped, files removed.
+    """Detach the hook: every original object restored, thread stopped, files removed.
 
     Returns:
-        Whether the hook is out.
+        Whether the hook is detached.
     """
     from mpwatch import hook
 

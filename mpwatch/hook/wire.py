@@ -304,7 +304,7 @@ def runtime_candidates(uid: int, xdg_runtime_dir: str | None) -> tuple[str, ...]
     return (f"{xdg_runtime_dir}/mpwatch", fallback) if xdg_runtime_dir else (fallback,)
 
 
-RELEASE = "0.1.0"
+RELEASE = "0.2.0"
 """`mpwatch.__version__` of the installation that the hook is from: a hook that was loaded by path
 cannot import it."""
 

@@ -18,6 +18,9 @@ READABLE_AFTER_S = 0.5
 """A key pressed sooner was meant for the previous screen contents."""
 REPLAN_S = 2.0
 """Minimum interval between plans while processes start and exit."""
+RETRY_S = 10.0
+"""Interval of plans while no process can get the hook: most reasons pass, such as a tracer or a
+program that is just being executed."""
 
 
 class HookQuestion:
@@ -81,7 +84,10 @@ class HookQuestion:
             self._shown_s = None
             return False
         is_stale = self.plan is None or processes != self._planned_for
-        if not is_stale or self._clock() - self._planned_s < REPLAN_S:
+        is_refused = self.plan is not None and not self.plan.injectable()
+        waited_s = self._clock() - self._planned_s
+        is_due = (is_stale and waited_s >= REPLAN_S) or (is_refused and waited_s >= RETRY_S)
+        if not is_due:
             return False
         self._is_planning = True
         self._planned_for = processes

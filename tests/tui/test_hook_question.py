@@ -88,6 +88,26 @@ async def test_the_question_is_on_the_top_line_and_yes_injects(key: str) -> None
         assert "inject the hook into" not in screen_text(app).splitlines()[0]
 
 
+def test_a_process_that_could_not_get_the_hook_is_asked_about_once_it_can() -> None:
+    now_s = 100.0
+    question = HookQuestion(lambda samples: plan(samples), asks=True, clock=lambda: now_s)
+    job = job_without_hook()
+    samples = [each.sample for each in job.living()]
+    assert question.wants_plan(job)
+    question.planned(plan(samples, refused=len(samples)))
+    assert not question.is_shown
+
+    now_s += 5.0
+    assert not question.wants_plan(job)
+
+    now_s += 10.0
+    assert question.wants_plan(job)
+    question.planned(plan(samples, refused=0))
+    assert question.is_shown
+    now_s += 60.0
+    assert not question.wants_plan(job)
+
+
 async def test_no_injects_nothing_and_i_asks_again() -> None:
     app, source = dashboard()
     async with app.run_test(size=(120, 30)) as pilot:
