@@ -14,7 +14,7 @@ from mpwatch.attach.inject import blocked_words, deliver
 from mpwatch.attach.methods import PENDING_CALL, Attempt, cancel_call
 from mpwatch.attach.outcomes import Answer, Begun, Detached, Refused, hook_words, not_logged
 from mpwatch.attach.payload import exchange_dir, install
-from mpwatch.attach.target import Target, read_target
+from mpwatch.attach.target import Target, has_ended, read_target
 from mpwatch.collect.hook import discovery
 from mpwatch.collect.hook.discovery import NoHook, Presence
 from mpwatch.collect.host import frozen_disk
@@ -53,10 +53,12 @@ def detach(
                 outcome = replace(outcome, method=CALLED_OFF)
             outcome = replace(outcome, left=(*outcome.left, *_tidy(target, before)))
     except Refused as refusal:
-        ended = refusal.reason == "the process has ended"
-        outcome = Detached(process, "absent" if ended else "silent", refusal.reason, refusal.fix)
+        outcome = Detached(process, "silent", refusal.reason, refusal.fix)
     except OSError as error:
         outcome = Detached(process, "silent", f"it could not be examined: {error}")
+    if outcome.state != "absent" and has_ended(process):
+        # What fails because the process ends meanwhile looks like many other failures.
+        outcome = replace(outcome, state="absent", reason="the process has ended", fix="")
     return replace(outcome, took_s=time.monotonic() - started_s)
 
 

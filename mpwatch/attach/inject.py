@@ -22,10 +22,9 @@ from mpwatch.attach.outcomes import Answer, Attached, Begun, Refused, not_logged
 from mpwatch.attach.payload import compiled_payload, exchange_dir, install
 from mpwatch.attach.payload.exchange_dir import ExchangeDir
 from mpwatch.attach.payload.program import LATER
-from mpwatch.attach.target import Target, read_target
+from mpwatch.attach.target import Target, has_ended, read_target
 from mpwatch.collect.hook import discovery
 from mpwatch.collect.hook.discovery import NoHook
-from mpwatch.collect.process.procfs import stat_of
 from mpwatch.collect.process.syscall_waits import names, parse_syscall
 from mpwatch.hook import wire
 from mpwatch.model.ids import ProcessId
@@ -94,21 +93,12 @@ def inject(
             already = _inject(Attempt(target, step, waiting, begun), timeout_s)
     except Refused as refusal:
         # What fails because the process ends meanwhile looks like many other failures.
-        found = Refused("the process has ended") if _has_ended(process) else refusal
+        found = Refused("the process has ended") if has_ended(process) else refusal
         reason = clean(found.reason, 1000)
         already = Attached(process, "absent", reason=reason, fix=found.fix, passes=found.passes)
     except OSError as error:
         already = Attached(process, "absent", reason=f"it could not be examined: {error}")
     return _timed(already, started_s)
-
-
-def _has_ended(process: ProcessId) -> bool:
-    """Whether a process has exited, or its pid is another's now."""
-    try:
-        found = stat_of(process.pid)
-    except OSError:
-        return True
-    return found.process != process or found.state in ("Z", "X")
 
 
 def deliver(attempt: Attempt, action: str, timeout_s: float) -> tuple[Answer | None, float | None]:

@@ -63,6 +63,15 @@ class Target:
         )
 
 
+def has_ended(process: ProcessId) -> bool:
+    """Whether a process has exited, or its pid is another's now."""
+    try:
+        found = stat_of(process.pid)
+    except OSError:
+        return True
+    return found.process != process or found.state in ("Z", "X")
+
+
 def read_target(process: ProcessId, proc: str = "/proc") -> Target:
     """Read the facts about a process.
 

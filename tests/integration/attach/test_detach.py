@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from mpwatch.attach.inject_tree import detach_tree, inject_tree
 from mpwatch.attach.native import elf
 from mpwatch.attach.outcomes import Attached, Detached
 from mpwatch.collect.process.procfs import stat_of
+from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ProcSample
 from tests import procfs
 from tests.integration.attach.conftest import Running, Start
@@ -192,3 +194,16 @@ def test_children_injected_while_running_exit_like_those_started_with_the_hook(
     notes = [json.loads(line) for text in texts for line in text.splitlines()]
     assert len(notes) >= len(kept) // 2
     assert "os._exit" not in [note.get("how") for note in notes]
+
+
+def test_a_process_that_ends_while_it_is_detached_is_reported_as_ended(start: Start) -> None:
+    running = start("attach_plain", "idle")
+    assert eventually(lambda: inject(running.process, timeout_s=20).state == "ready")
+
+    def end(process: ProcessId, method: str, hook: str) -> None:
+        os.kill(process.pid, signal.SIGKILL)
+        assert eventually(lambda: stat_of(process.pid).state == "Z")  # its parent reaps it later
+
+    detached = detach(running.process, timeout_s=20, begun=end)
+
+    assert (detached.state, detached.reason) == ("absent", "the process has ended")
