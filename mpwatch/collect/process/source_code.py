@@ -20,16 +20,20 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
-from mpwatch.collect.process.source_reasons import NESTED, dropped, endless, marks, skips
-from mpwatch.collect.process.syntax import (
+from mpwatch.collect.process.source_statements import (
     FUNCTIONS,
     LOOPS,
+    NESTED,
     Module,
     children,
     condition,
+    dropped,
+    endless,
     first_line,
     last_line,
+    marks,
     quoted,
+    skips,
 )
 from mpwatch.describe.frames import is_library
 from mpwatch.model.ids import ProcessId
