@@ -105,7 +105,7 @@ def _diagnose_dumps(paths: Sequence[str], arguments: argparse.Namespace) -> int:
     Raises:
         Failure: A path cannot be read, or none of the files is such a dump.
     """
-    from mpwatch.collect.job.recorder_dumps import NotADump, read_dumps
+    from mpwatch.collect.job.flight_recorder import NotADump, read_dumps
     from mpwatch.diagnose.analysis.distributed.flight_recorder import findings_of
     from mpwatch.report import recorder_dumps as report
 
@@ -130,7 +130,7 @@ def _diagnose_dumps(paths: Sequence[str], arguments: argparse.Namespace) -> int:
 
 def _is_dump(path: str) -> bool:
     """Whether a path is a folder, or a file that begins as a dump of a flight recorder does."""
-    from mpwatch.collect.job.recorder_dumps import NotADump, is_dump
+    from mpwatch.collect.job.flight_recorder import NotADump, is_dump
 
     try:
         return os.path.isdir(path) or is_dump(path)

@@ -32,7 +32,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from mpwatch.collect.job.worker_server import ANSWER_BYTES, NoAnswer
+from mpwatch.collect.job.flight_recorder import ANSWER_BYTES, NoAnswer
 from mpwatch.collect.process import procfs
 from mpwatch.model.collectives import (
     RANKS_LIMIT,

@@ -13,9 +13,15 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from mpwatch.collect.job.flight_recorder import (
+    SERVER_THREAD,
+    NoAnswer,
+    ask,
+    gauge_of,
+    socket_of,
+)
 from mpwatch.collect.job.nccl_ras import ask as ask_ras
 from mpwatch.collect.job.nccl_ras import find_listener, port_of
-from mpwatch.collect.job.worker_server import THREAD, NoAnswer, ask, gauge_of, socket_of
 from mpwatch.model.collectives import NcclAnswer, NcclStatus
 from mpwatch.model.events import HookGauges
 from mpwatch.model.ids import ProcessId
@@ -104,7 +110,7 @@ def servers(snapshot: Snapshot) -> list[tuple[Process, Server]]:
     for process in snapshot.living():
         if process.hook.state == "ready" or process.role not in RANK_ROLES:
             continue
-        if THREAD not in [thread.name for thread in process.threads]:
+        if SERVER_THREAD not in [thread.name for thread in process.threads]:
             continue
         fds = process.sample.fds
         path = socket_of(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mpwatch.collect.job.recorder_dumps import read_dumps, record_of
+from mpwatch.collect.job.flight_recorder import read_dumps, record_of
 from mpwatch.diagnose.analysis.distributed.flight_recorder import (
     MISMATCH,
     STUCK,

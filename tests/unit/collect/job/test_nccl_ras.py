@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from mpwatch.collect.job import nccl_ras
+from mpwatch.collect.job.flight_recorder import NoAnswer
 from mpwatch.collect.job.nccl_ras import Listener, NotAnAnswer, ask, find_listener, parse, port_of
-from mpwatch.collect.job.worker_server import NoAnswer
 from mpwatch.model.collectives import NcclCommunicator, NcclPart, NcclProcess, NcclRemark
 from mpwatch.model.ids import ProcessId
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from mpwatch.collect.job import recorder_dumps
-from mpwatch.collect.job.recorder_dumps import NotPlain, load_plain
+from mpwatch.collect.job import flight_recorder
+from mpwatch.collect.job.flight_recorder import NotPlain, load_plain
 
 VALUES: Any = {
     "none": None,
@@ -110,8 +110,8 @@ def test_a_reference_of_a_huge_number_takes_no_memory() -> None:
 def test_more_values_than_a_dump_has_are_refused(
     body: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recorder_dumps, "CONTAINERS_LIMIT", 100)
-    monkeypatch.setattr(recorder_dumps, "STACK_LIMIT", 100)
+    monkeypatch.setattr(flight_recorder, "CONTAINERS_LIMIT", 100)
+    monkeypatch.setattr(flight_recorder, "STACK_LIMIT", 100)
 
     with pytest.raises(NotPlain, match="more values"):
         load_plain(b"\x80\x02" + body + b".")

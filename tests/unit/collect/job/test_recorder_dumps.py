@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from mpwatch.collect.job import recorder_dumps
-from mpwatch.collect.job.recorder_dumps import NotADump, is_dump, read_dump, read_dumps, record_of
+from mpwatch.collect.job import flight_recorder
+from mpwatch.collect.job.flight_recorder import NotADump, is_dump, read_dump, read_dumps, record_of
 
 DATA = Path(__file__).parents[3] / "data" / "flight-recorder"
 NOW_S = 1_800_000_000.0
@@ -196,7 +196,7 @@ def test_a_file_needs_the_number_of_its_rank_and_a_bounded_size(
 ) -> None:
     unnumbered = put(tmp_path, "trace", dump())
     large = put(tmp_path, "trace_0", dump(entry()))
-    monkeypatch.setattr(recorder_dumps, "FILE_BYTES", 100)
+    monkeypatch.setattr(flight_recorder, "FILE_BYTES", 100)
 
     with pytest.raises(NotADump, match="more than 0 MB"):
         read_dump(large)

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.collect.job import worker_server
-from mpwatch.collect.job.worker_server import NoAnswer, ask, gauge_of, socket_of
+from mpwatch.collect.job import flight_recorder
+from mpwatch.collect.job.flight_recorder import NoAnswer, ask, gauge_of, socket_of
 from mpwatch.model.ids import ProcessId
 
 DATA = Path(__file__).parents[3] / "data" / "flight-recorder" / "worker-server"
@@ -101,7 +101,7 @@ def test_an_answer_without_an_end_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "w.sock"
-    monkeypatch.setattr(worker_server, "DEADLINE_S", 0.2)
+    monkeypatch.setattr(flight_recorder, "DEADLINE_S", 0.2)
     with (
         serving(path, b"HTTP/1.1 200 OK\r\n\r\n{", closes=False),
         pytest.raises(NoAnswer, match="TimeoutError"),
@@ -113,7 +113,7 @@ def test_a_longer_answer_than_any_recorder_has_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "w.sock"
-    monkeypatch.setattr(worker_server, "ANSWER_BYTES", 1000)
+    monkeypatch.setattr(flight_recorder, "ANSWER_BYTES", 1000)
     with serving(path, b" " * 5000, closes=False), pytest.raises(NoAnswer, match="longer"):
         ask(SELF, str(path))
 

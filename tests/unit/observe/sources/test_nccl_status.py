@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from mpwatch.collect.job.worker_server import NoAnswer
+from mpwatch.collect.job.flight_recorder import NoAnswer
 from mpwatch.model.collectives import NcclAnswer, NcclCommunicator, NcclPart, NcclStatus
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot

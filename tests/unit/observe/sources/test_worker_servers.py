@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from mpwatch.collect.job.worker_server import NoAnswer
+from mpwatch.collect.job.flight_recorder import NoAnswer
 from mpwatch.model.events import HookGauges
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Hook, Snapshot
