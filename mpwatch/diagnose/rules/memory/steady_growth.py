@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.describe.processes import full_name_of
-from mpwatch.diagnose.analysis.askers import WRITES, asked
 from mpwatch.diagnose.analysis.forecast import memory_room
 from mpwatch.diagnose.analysis.growing import (
     FileKind,
@@ -47,7 +46,14 @@ from mpwatch.diagnose.analysis.process_queries import (
     counted,
     is_manager,
 )
-from mpwatch.diagnose.analysis.shares import is_computing, shares, work_place, working_share
+from mpwatch.diagnose.analysis.shares import (
+    PROXY_WRITES,
+    asked,
+    is_computing,
+    shares,
+    work_place,
+    working_share,
+)
 from mpwatch.diagnose.analysis.source_code import cache_miss, loop_around, mark_words, marks
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, own_threads
 from mpwatch.model.findings import Finding, Severity
@@ -745,7 +751,7 @@ def _other_threads(index: Index, process: Process) -> list[tuple[str, str]]:
 def _askers(index: Index, manager: Process) -> Iterator[str]:
     """The lines at which other processes ask a manager; those that add to its objects first."""
     found = asked(index, manager, index.snapshot.living())
-    for each in sorted(found, key=lambda line: line.method not in WRITES):
+    for each in sorted(found, key=lambda line: line.method not in PROXY_WRITES):
         calling = f", calling {each.method} of a proxy" if each.method else ""
         verb = "asks" if len(each.processes) == 1 else "ask"
         yield f"{all_called(each.processes)} {verb} it at {each.place}{calling}"

@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
-from mpwatch.diagnose.analysis.askers import READS, WRITES, Asked, asked, switches_between
 from mpwatch.diagnose.analysis.idle_time import mean_cpu_percent
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.newest import own_lines
@@ -20,11 +19,16 @@ from mpwatch.diagnose.analysis.process_queries import (
 from mpwatch.diagnose.analysis.process_queries import is_manager as is_a_manager
 from mpwatch.diagnose.analysis.shares import (
     OVER_S,
+    PROXY_READS,
+    PROXY_WRITES,
     WATCHED_S,
+    Asked,
+    asked,
     core_share,
     doing_words,
     imported_until_s,
     shares,
+    switches_between,
     work_place,
     working_share,
 )
@@ -399,7 +403,7 @@ def _makes_round_trips(line: Asked) -> bool:
     That takes its time however busy the manager is; where many processes want the cores, it gets
     little of them. Methods that wait in the manager for something else do not count.
     """
-    is_quick = line.method in (READS | WRITES) - {"get", "put"}
+    is_quick = line.method in (PROXY_READS | PROXY_WRITES) - {"get", "put"}
     return is_quick and (line.per_s or 0.0) >= ROUND_TRIPS
 
 
@@ -425,8 +429,8 @@ def _round_trips(places: Sequence[Asked]) -> str:
 
 def _manager_advice(places: Sequence[Asked]) -> str:
     """What to do instead of the accesses that were seen, those with most requests first."""
-    reads = next((each for each in places if each.method in READS), None)
-    writes = next((each for each in places if each.method in WRITES), None)
+    reads = next((each for each in places if each.method in PROXY_READS), None)
+    writes = next((each for each in places if each.method in PROXY_WRITES), None)
     if reads is None and writes is None:
         return _ADVICE_MANAGER
     found = sorted(filter(None, (reads, writes)), key=places.index)
