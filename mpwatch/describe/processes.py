@@ -8,7 +8,7 @@ for an end (SIGTERM, SIGINT, SIGHUP, SIGQUIT) are explained elsewhere.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from signal import Signals
 from typing import NamedTuple
 
@@ -122,6 +122,11 @@ def joined_names(
         limit: How many are named.
     """
     return names_text((names.get(process, str(process.pid)) for process in processes), limit)
+
+
+def wait_verb(subjects: Sized) -> str:
+    """The verb after the names of processes: one `waits`, several `wait`."""
+    return "waits" if len(subjects) == 1 else "wait"
 
 
 def _parents(snapshot: Snapshot) -> dict[ProcessId, str]:

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from mpwatch.describe.frames import frame_words
+from mpwatch.describe.processes import wait_verb
 from mpwatch.diagnose.analysis.stack_patterns import user_frame
 from mpwatch.model.collectives import RankRecord, Recorded, RecordedGroup
 from mpwatch.model.findings import Finding, Severity
@@ -378,7 +379,7 @@ def _stuck(ranks: RecordedRanks, waits: Sequence[RankWait], culprits: Sequence[i
     evidence += [_newest(ranks, rank, call) for rank in culprits[:3]]
     others = ranks.victims(culprits) - set(inside)
     if others:
-        wait = "waits" if len(others) == 1 else "wait"
+        wait = wait_verb(others)
         whom = "it" if len(culprits) == 1 else "these"
         evidence.append(
             f"{_names(others)} {wait} as well, for {whom} or for ranks that wait for {whom}"
@@ -403,10 +404,7 @@ def _stuck(ranks: RecordedRanks, waits: Sequence[RankWait], culprits: Sequence[i
         rule=STUCK,
         severity=_severity(ranks, {wait.rank: wait.call for wait in waits}),
         subject=_names(culprits),
-        summary=(
-            f"{_counted(inside)} {'waits' if len(inside) == 1 else 'wait'} in {call.operation} for "
-            f"{names}"
-        ),
+        summary=f"{_counted(inside)} {wait_verb(inside)} in {call.operation} for {names}",
         evidence=tuple(evidence),
         cause=(
             f"{reason} In what was recorded {it} for no other rank: what keeps {them} is outside "
@@ -428,7 +426,7 @@ def _own(ranks: RecordedRanks, rank: int, call: Recorded, done: Sequence[int]) -
     others = ranks.victims([rank])
     evidence = [*_calls(ranks, {rank: call}), f"{_names(done)} finished it"]
     if others:
-        wait = "waits" if len(others) == 1 else "wait"
+        wait = wait_verb(others)
         evidence.append(f"{_names(others)} {wait} for rank {rank}, directly or through others")
     return Finding(
         rule=STUCK,

@@ -15,6 +15,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames
+from mpwatch.describe.processes import wait_verb
 from mpwatch.diagnose.analysis.mechanisms.cases import NAMED, Case, Mechanism, at_line
 from mpwatch.diagnose.analysis.process_queries import (
     SERVICE_ROLES,
@@ -231,7 +232,7 @@ def _one_thread(case: Case, process: Process, thread: Thread, cause: str) -> Mec
             ),
         )
     unread = (
-        f" {all_called(sending)} {'wait' if len(sending) > 1 else 'waits'} for room to send, and "
+        f" {all_called(sending)} {wait_verb(sending)} for room to send, and "
         f"{name} takes nothing: likely that thread was to receive it."
         if sending
         else ""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames
+from mpwatch.describe.processes import wait_verb
 from mpwatch.diagnose.analysis.exits import Death, death_of
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.mechanisms.among_threads import (
@@ -396,7 +397,7 @@ def _calls_wait_for_items(case: Case) -> Mechanism | None:
     if not all(gets_from_queue(each) or each.edge.what.startswith(QUEUE_LOCK) for each in running):
         return None
     parent, names = called(results[0].process), all_called([each.process for each in running])
-    verb = "waits" if len(running) == 1 else "wait"
+    verb = wait_verb(running)
     return Mechanism(
         cause=(
             f"{parent} waits for {results[0].edge.what}. The call that {names} "

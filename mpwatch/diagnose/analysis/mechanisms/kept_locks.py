@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames
+from mpwatch.describe.processes import wait_verb
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.mechanisms.cases import Case, Mechanism, Waiter, at_line, ended_words
 from mpwatch.diagnose.analysis.mechanisms.polling import condition_of
@@ -363,7 +364,7 @@ def left_lock(index: Index) -> Mechanism | None:
     killed = killed_before(index)
     maker = next((each for each in waiting if lock_file_of(each)), None)
     left_at = _left_at(index, waiting) if maker is not None or not killed else None
-    names, wait = all_called(waiting, NAMED), "waits" if len(waiting) == 1 else "wait"
+    names, wait = all_called(waiting, NAMED), wait_verb(waiting)
     by = f"{all_called(killed, NAMED)} left when a signal ended it" if killed else ""
     if maker is not None:
         by = f"{called(maker)} has made and not removed"

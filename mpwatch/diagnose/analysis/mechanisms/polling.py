@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
 from mpwatch.describe.frames import frame_words
+from mpwatch.describe.processes import wait_verb
 from mpwatch.diagnose.analysis.idle_time import last_transfer_s, mean_cpu_percent, quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.mechanisms.cases import NAMED
@@ -105,7 +106,7 @@ class InVain(NamedTuple):
         joins = [each for each in self.others if main_shape(each) == "joins-process"]
         if joins:
             words += (
-                f"{all_called(joins)} {'waits' if len(joins) == 1 else 'wait'} for the exit of "
+                f"{all_called(joins)} {wait_verb(joins)} for the exit of "
                 "such a process, and does nothing after that line before. "
             )
         if self.condition is not None:

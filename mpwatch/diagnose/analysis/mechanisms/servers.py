@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from mpwatch.describe.frames import own_frames
+from mpwatch.describe.processes import wait_verb
 from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.mechanisms.cases import (
@@ -86,7 +87,7 @@ def _mechanism(case: Case, server: Waiter, first: Waiter, waiting: list[Process]
         ),
         headline=(
             f"{name} serves one connection at a time and is in that of {occupant}, which "
-            f"sends nothing; {others} {'waits' if len(waiting) == 1 else 'wait'} to be accepted."
+            f"sends nothing; {others} {wait_verb(waiting)} to be accepted."
         ),
         is_certain=True,
     )
@@ -174,7 +175,7 @@ def managed(case: Case) -> Mechanism | None:
     what = waiting[0].edge.what
     here = waiting_for(case, what)
     gone = ended_ones(case)
-    verb = "wait" if len(here) > 1 else "waits"
+    verb = wait_verb(here)
     missing, advice = _TEXTS[what]
     others = [each for each in case.waiters if each.process not in here]
     words = "; ".join(f"{called(each.process)} waits for {awaited(case, each)}" for each in others)
@@ -237,7 +238,7 @@ def unset_key(case: Case) -> Mechanism | None:
     if gone:
         have = "have" if len(gone) > 1 else "has"
         ended = f" {all_called(gone, NAMED)} {have} ended, and may not have set its key."
-    verb = "wait" if len(here) > 1 else "waits"
+    verb = wait_verb(here)
     return Mechanism(
         cause=(
             f"get() and wait() of a store return once another process has set the key. "

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames
+from mpwatch.describe.processes import wait_verb
 from mpwatch.diagnose.analysis.mechanisms.cases import (
     Case,
     Mechanism,
@@ -76,7 +77,7 @@ def left(case: Case) -> Mechanism | None:
     gone = ended_users(case, segment, here)
     heads = {head.process: head for each in here if (head := family_head(case.index, each))}
     before = [(head, count) for head in heads.values() if (count := _ended_before(case, head))]
-    names, wait = all_called(here), _wait(here)
+    names, wait = all_called(here), wait_verb(here)
     likely = "one of those that have ended" if len(gone) != 1 or before else called(gone[0])
     is_known = bool(gone or before)
     return Mechanism(
@@ -120,7 +121,7 @@ def taken_twice(case: Case) -> Mechanism | None:
     block = f"`{first.taken.text}` ({file}:{first.taken.line})"
     again = frame_words(first.inner)
     rest = [each for each, claim in claims if claim is None]
-    others = f" {all_called(rest)} {_wait(rest)} for it too." if rest else ""
+    others = f" {all_called(rest)} {wait_verb(rest)} for it too." if rest else ""
     return Mechanism(
         cause=(
             f"{names} {have} entered {block} and {have} not left it: called from inside of this "
@@ -141,7 +142,7 @@ def taken_twice(case: Case) -> Mechanism | None:
             for process, claim in holders[:NAMED]
         ),
         headline=(
-            f"{all_called(here)} {_wait(here)} for a lock or semaphore that "
+            f"{all_called(here)} {wait_verb(here)} for a lock or semaphore that "
             f"{_they(here) if not rest else names} took at {file}:{first.taken.line} and "
             f"{_want(holders)} once more at {again}."
         ),
@@ -193,7 +194,7 @@ def _kept_back(
         f" (under `{skip.under.text}` of line {skip.under.line})" if skip.under is not None else ""
     )
     names = all_called([each.process for each in waiting], NAMED)
-    wait = "waits" if len(waiting) == 1 else "wait"
+    wait = wait_verb(waiting)
     return Mechanism(
         cause=(
             f"Likely {taker} has not given back what it took: it takes by `{skip.taken.text}` "
@@ -215,10 +216,6 @@ def _kept_back(
             f"{names} {wait} for."
         ),
     )
-
-
-def _wait(processes: Sequence[Process]) -> str:
-    return "waits" if len(processes) == 1 else "wait"
 
 
 def _they(processes: Sequence[Process]) -> str:
@@ -305,7 +302,7 @@ def _never_set(
             "A notify() wakes only those that wait at that moment: one that came before a process "
             "called wait() is lost for that process."
         )
-    wait = _wait(here)
+    wait = wait_verb(here)
     for_whom = f"; {all_called(setters, NAMED)} ended without doing it" if setters else ""
     return Mechanism(
         cause=cause,
@@ -326,7 +323,7 @@ def _never_released(
     gone: Sequence[Process],
 ) -> Mechanism:
     """A lock or semaphore that no process that could run has."""
-    names, wait = all_called(here), _wait(here)
+    names, wait = all_called(here), wait_verb(here)
     holder = case.index.snapshot.get(lock_holders(case.index).get(segment))
     known = next((each for each in others if holder is not None and each.process == holder), None)
     if known is not None:

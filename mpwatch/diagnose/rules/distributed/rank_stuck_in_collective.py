@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words
-from mpwatch.describe.processes import names_text
+from mpwatch.describe.processes import names_text, wait_verb
 from mpwatch.diagnose.analysis.distributed.flight_recorder import recorded
 from mpwatch.diagnose.analysis.distributed.nccl_words import Late, late_ranks, nccl_words
 from mpwatch.diagnose.analysis.distributed.ranks import (
@@ -262,7 +262,7 @@ def _finding(
         severity=severity,
         process=late[0].process,
         summary=(
-            f"{counted(len(inside), 'rank')} {'waits' if len(inside) == 1 else 'wait'} in "
+            f"{counted(len(inside), 'rank')} {wait_verb(inside)} in "
             f"{collective} for {all_called(late)}"
         ),
         evidence=tuple(evidence),
@@ -554,7 +554,7 @@ def _not_complete(ranks: Sequence[Process], since_s: float) -> Finding:
         severity=severity,
         process=first.process,
         summary=(
-            f"{counted(len(ranks), 'rank')} {'waits' if len(ranks) == 1 else 'wait'} in "
+            f"{counted(len(ranks), 'rank')} {wait_verb(ranks)} in "
             f"init_process_group for {absent or 'others that have not joined'}"
         ),
         evidence=tuple(evidence),

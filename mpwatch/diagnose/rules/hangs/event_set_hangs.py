@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from mpwatch.describe.frames import frame_words, own_frames
+from mpwatch.describe.processes import wait_verb
 from mpwatch.diagnose.analysis.exits import death_of, violent_deaths_near
 from mpwatch.diagnose.analysis.idle_time import STUCK_S, quiet_s
 from mpwatch.diagnose.analysis.index import Index
@@ -111,7 +112,7 @@ def _broken_barrier(arrived: list[Process], gone: list[Process], quiet_s: float)
     user = user_frame(thread.stack) if thread is not None else None
     at = "" if user is None else f", at {frame_words(user)}"
     is_certain = any(p.ended is not None and death_of(p.ended) != "normal" for p in gone)
-    waits = "wait" if len(arrived) > 1 else "waits"
+    waits = wait_verb(arrived)
     return Finding(
         rule=RULE,
         severity=Severity.CRITICAL if is_certain else Severity.WARNING,

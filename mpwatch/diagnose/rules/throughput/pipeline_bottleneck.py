@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from mpwatch.describe.processes import wait_verb
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.newest import own_lines
 from mpwatch.diagnose.analysis.process_queries import (
@@ -169,7 +170,7 @@ def _sleeps_while_full(index: Index) -> Iterator[Finding]:
             others=tuple(each.process for each in ahead),
             summary=(
                 f"{name} sleeps {share:.0%} of the time{at}, while {names} "
-                f"{'waits' if len(ahead) == 1 else 'wait'} for room in a full queue"
+                f"{wait_verb(ahead)} for room in a full queue"
             ),
             evidence=tuple(
                 f"{called(each)}: {words}"
@@ -326,7 +327,7 @@ def _finding(index: Index, stages: _Stages) -> Finding:
         process=working[0].process,
         others=tuple(each.process for each in working[1:]),
         summary=(
-            f"{others} {'waits' if len(waiting) == 1 else 'wait'} {stages.waits:.0%} of the time "
+            f"{others} {wait_verb(waiting)} {stages.waits:.0%} of the time "
             f"for {slow}, which {'works' if is_one else 'work'} all the time{at}"
         ),
         evidence=tuple(evidence),

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from mpwatch.describe.frames import frame_words
+from mpwatch.describe.processes import wait_verb
 from mpwatch.diagnose.analysis.distributed.ranks import has_group, in_collective, is_in_backward
 from mpwatch.diagnose.analysis.forecast import median
 from mpwatch.diagnose.analysis.idle_time import quiet_s, wait_share, waiting_s
@@ -160,7 +161,7 @@ def _finding_of_ranks(
         "if all ranks were as fast as the others, a step would take at least "
         f"{1 - waited:.0%} of its present time"
     )
-    waits = "waits" if len(others) == 1 else "wait"
+    waits = wait_verb(others)
     return Finding(
         rule=RULE,
         severity=Severity.INFO,
