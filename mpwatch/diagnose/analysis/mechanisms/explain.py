@@ -7,11 +7,14 @@ process what another one would have to do.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.describe.processes import wait_verb
+from mpwatch.diagnose.analysis.distributed.flight_recorder import unfinished
+from mpwatch.diagnose.analysis.distributed.ranks import OTHERS
 from mpwatch.diagnose.analysis.exits import Death, death_of
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.mechanisms.among_threads import (
@@ -36,7 +39,6 @@ from mpwatch.diagnose.analysis.mechanisms.cases import (
     gets_from_queue,
     with_sigterm,
 )
-from mpwatch.diagnose.analysis.mechanisms.in_collectives import all_at_one_call, all_send
 from mpwatch.diagnose.analysis.mechanisms.kept_locks import kept_file_lock
 from mpwatch.diagnose.analysis.mechanisms.servers import managed, one_at_a_time, unset_key
 from mpwatch.diagnose.analysis.mechanisms.unreleased import (
@@ -54,7 +56,14 @@ from mpwatch.diagnose.analysis.process_queries import (
     children_started_by,
     counted,
 )
-from mpwatch.diagnose.analysis.stack_patterns import calls, main_shape, main_thread
+from mpwatch.diagnose.analysis.source_code import loop_around, source_of
+from mpwatch.diagnose.analysis.stack_patterns import (
+    calls,
+    current_collective,
+    main_shape,
+    main_thread,
+    user_frame,
+)
 from mpwatch.diagnose.analysis.waits.futures import POOL_END, POOL_RESULT, RESULT, Kind, abandoned
 from mpwatch.diagnose.analysis.waits.providers import (
     BARRIER,
@@ -676,6 +685,72 @@ _ACTIONS_BY_KIND: Mapping[str, str] = {
     "child": "exits",
 }
 
+# --- cycles of ranks -----------------------------------------------------------------------------
+
+_TAKES_A_GROUP = re.compile(r"\b(?:\w+_)?group\b", re.IGNORECASE)
+"""In the statement of a call: a process group is passed to it."""
+
+
+def _all_send(case: Case) -> Mechanism | None:
+    """Every rank of a cycle is in a send to another one."""
+    if not case.waiters or not all(each.edge.what == f"{OTHERS}send" for each in case.waiters):
+        return None
+    return Mechanism(
+        cause=(
+            "Each of these ranks is in send, and none is in recv. A send of more than fits into "
+            "the buffers on the way returns only when its receiver has called recv."
+        ),
+        advice=(
+            "Let every second rank receive before it sends, or start both with isend and irecv "
+            "(batch_isend_irecv) and wait for them afterwards."
+        ),
+        headline="all these ranks are in send, and none of them receives.",
+    )
+
+
+def _all_at_one_call(case: Case) -> Mechanism | None:
+    """Every rank of a cycle has called the same collective at the same line, with some group."""
+    what = case.waiters[0].edge.what if case.waiters else ""
+    frames = {user_frame(each.thread.stack) for each in case.waiters if each.thread is not None}
+    frame = frames.pop() if len(frames) == 1 else None
+    if frame is None or not what.startswith(OTHERS):
+        return None
+    if len(case.waiters) < 2 or any(each.edge.what != what for each in case.waiters):
+        return None
+    processes = [each.process for each in case.waiters]
+    records = [(each, record) for each in processes if (record := unfinished(each)) is not None]
+    are_several = len({record.group for _, record in records}) > 1
+    source = source_of(case.index, frame)
+    is_passed = source is not None and _TAKES_A_GROUP.search(source.statement.text) is not None
+    if not are_several and (not is_passed or len(records) == len(processes)):
+        return None
+    name, loop = what.removeprefix(OTHERS), loop_around(case.index, (frame,))
+    ranks = [each for each in case.index.snapshot.living() if current_collective(each) == name]
+    order = f" (`{loop[1].text}`, line {loop[1].line})" if loop is not None else ""
+    different = "for different process groups"
+    return Mechanism(
+        cause=(
+            f"{name} ends when all ranks of its process group have called it for that group. "
+            f"{all_called(ranks, NAMED)} have called it at one line, "
+            + (different if are_several else f"most likely {different}, which are passed to it")
+            + f": they use their groups in a different order{order}, and each waits in one group "
+            "for a rank that waits in another."
+        ),
+        advice=(
+            "Use the groups in the same order on all ranks: go through a fixed list, not through a "
+            "set or a list that is sorted by what a rank has computed. Or start the calls with "
+            "async_op=True and wait for all of them afterwards."
+        ),
+        evidence=tuple(
+            f"recorded by {called(each)}: {record.words}" for each, record in records[:NAMED]
+        ),
+        headline=(
+            f"{len(ranks)} ranks are in {name} at {frame_words(frame)} and do not meet there: "
+            f"{'' if are_several else 'most likely '}they have called it {different}."
+        ),
+    )
+
+
 # --- dead ends -----------------------------------------------------------------------------------
 
 
@@ -1040,12 +1115,12 @@ _OF_CYCLES: Sequence[_Way] = (
     _joins_readers,
     _calls_wait_for_items,
     _joins_one_that_waits_for_it,
-    all_send,
+    _all_send,
     one_at_a_time,
     not_given_back,
     _all_read,
     unreleased,
-    all_at_one_call,
+    _all_at_one_call,
     _step_by_step,
 )
 _OF_DEAD_ENDS: Sequence[_Way] = (
