@@ -70,9 +70,7 @@ def _dry_run(process: ProcessId, arguments: argparse.Namespace) -> int:
     from mpwatch.report import injection_plan
     from mpwatch.report.json import text_of
 
-    tree = TreeCollector(process).collect(
-        ReadRequest(threads=False, links_count=0, maps_count=0, memory_count=0, gpu=False)
-    )
+    tree = TreeCollector(process).collect(ReadRequest.processes_only())
     if tree is None:
         raise ended_meanwhile(process.pid)
     plan = plan_injection(tree.processes, only=arguments.only)

@@ -20,9 +20,7 @@ def detach(arguments: argparse.Namespace) -> int:
     from mpwatch.attach.injection_log import InjectionLog
     from mpwatch.collect.job.reader import ReadRequest, TreeCollector
 
-    tree = TreeCollector(target(arguments.pid)).collect(
-        ReadRequest(threads=False, links_count=0, maps_count=0, memory_count=0, gpu=False)
-    )
+    tree = TreeCollector(target(arguments.pid)).collect(ReadRequest.processes_only())
     if tree is None:
         raise ended_meanwhile(arguments.pid)
     commands = {sample.process: sample.cmdline for sample in tree.processes}

@@ -164,17 +164,12 @@ def sentence(shares: Sequence[Share], names: Mapping[ProcessId, str]) -> str:
     return ", ".join(words)
 
 
-def others_words(account: ProcessAccount, *, whole: bool = False) -> str:
-    """The cpu time of the threads besides the main one; empty if they use hardly any.
-
-    Args:
-        account: The process.
-        whole: Over the whole time observed, else over the last minute.
-    """
+def others_words(account: ProcessAccount) -> str:
+    """The cpu time of other threads than main in the last minute; empty if it is hardly any."""
     cores = 0.0
     busy = 0
     for thread in account.threads[1:]:
-        tally = thread.whole() if whole else thread.last_minute()
+        tally = thread.last_minute()
         if tally.observed_s > 0:
             share = tally.cpu_s / tally.observed_s
             cores += share

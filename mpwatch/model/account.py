@@ -80,7 +80,7 @@ NO_CORE = Activity("waiting", "a free core", "core")
 JOB_WORKS = Activity("unknown", "some process works, or waits for something outside the job")
 IMPORTS = "imports"
 """`Activity.what` of a thread that runs the code of a module for the first time."""
-RUNNING_KINDS = frozenset(("computing", "spinning"))
+RUNNING_KINDS: frozenset[ActivityKind] = frozenset(("computing", "spinning"))
 PICKLING = "pickling"
 UNPICKLING = "unpickling"
 COPYING = "copying messages through pipes or sockets"

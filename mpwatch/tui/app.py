@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import ClassVar
 
@@ -92,7 +92,7 @@ class DashboardApp(ReplayActions):
             )
 
     def _keys(self) -> list[KeyHelp]:
-        """The active key bindings with the keymap applied, each action once."""
+        """The active key bindings each action once."""
         found: dict[str, tuple[list[str], str]] = {}
         for active in self.screen.active_bindings.values():
             binding = active.binding
@@ -127,7 +127,6 @@ class MpwatchApp(DashboardApp):
         title: Name of the job until the first snapshot arrives.
         refresh_hz: How often snapshots are expected; shown in the status line.
         readonly: Whether all actions on processes are refused.
-        keymap: Keys by binding id, replacing the defaults.
         process_actions: Performs actions on processes; tests pass a fake.
         recording: The file the source writes from its start, if it does.
         question: Whether to inject the hook; without it nothing can be injected.
@@ -144,7 +143,6 @@ class MpwatchApp(DashboardApp):
         title: str = "",
         refresh_hz: float = 1.0,
         readonly: bool = False,
-        keymap: Mapping[str, str] | None = None,
         process_actions: ProcessActions | None = None,
         recording: str | None = None,
         question: HookQuestion | None = None,
@@ -159,12 +157,9 @@ class MpwatchApp(DashboardApp):
         self._termination = termination
         self.view_state.settings = replace(self.view_state.settings, recording=recording)
         self.dashboard = Dashboard(self.view_state)
-        self._own_keymap = dict(keymap or {})
 
     def on_mount(self) -> None:
         """Open the first screen and start the source."""
-        if self._own_keymap:
-            self.set_keymap(self._own_keymap)
         self.push_screen(self.dashboard)
         if self._termination is not None:
             self._termination.started(self)
@@ -209,7 +204,6 @@ def run_dashboard(
     title: str,
     refresh_hz: float = 1.0,
     readonly: bool = False,
-    keymap: Mapping[str, str] | None = None,
     recording: str | None = None,
     question: HookQuestion | None = None,
     on_stuck: Callable[[], None] = lambda: None,
@@ -221,7 +215,6 @@ def run_dashboard(
         title: Name of the job until the first snapshot arrives.
         refresh_hz: How often the source samples.
         readonly: Refuse everything that acts on processes.
-        keymap: Keys by binding id, replacing the defaults.
         recording: The file the source writes from its start, if it does.
         question: Whether to inject the hook; without it nothing can be injected.
         on_stuck: Called before a dashboard that does not end in time is killed.
@@ -235,7 +228,6 @@ def run_dashboard(
         title=title,
         refresh_hz=refresh_hz,
         readonly=readonly,
-        keymap=keymap,
         recording=recording,
         question=question,
         termination=termination,

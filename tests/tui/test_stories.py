@@ -374,16 +374,6 @@ async def test_wide_characters_do_not_shift_the_columns() -> None:
     assert {strip.cell_length for strip in strips} == {120}
 
 
-async def test_keys_can_be_remapped() -> None:
-    source = ScriptedSource(loader_job())
-    app = MpwatchApp(source, title="train.py", keymap={"pause": "z"})
-    async with app.run_test(size=(120, 36)) as pilot:
-        await pilot.press("z")
-        await pilot.pause()
-
-        assert "PAUSED" in screen_text(app)
-
-
 async def test_quitting_stops_the_source() -> None:
     app, source = dashboard()
     async with app.run_test(size=(80, 24)) as pilot:

@@ -354,6 +354,11 @@ class ReadRequest:
     """Read everything anew, whatever it costs; memory only if its count is `None`."""
 
     @classmethod
+    def processes_only(cls) -> ReadRequest:
+        """Which processes there are, and nothing of what they hold or wait for."""
+        return cls(threads=False, links_count=0, maps_count=0, memory_count=0, gpu=False)
+
+    @classmethod
     def everything(cls) -> ReadRequest:
         """All of it, now: for a dump."""
         return cls(links_count=None, maps_count=None, memory_count=None, is_full=True)

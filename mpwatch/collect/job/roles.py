@@ -88,9 +88,9 @@ def assign(facts: Sequence[RoleFacts]) -> dict[ProcessId, RoleAssignment]:
         role = _role(fact, above, role_above, fact is facts[0])
         if role.role == "main" and _is_below_a_program(above, known, roles):
             role = RoleAssignment("other")
-        number = _number(fact.environment.get("RANK"))
+        number = whole_number(fact.environment.get("RANK"))
         if number is None and role.role == "rank" and _node(fact.environment) == 0:
-            number = _number(fact.environment.get("LOCAL_RANK"))
+            number = whole_number(fact.environment.get("LOCAL_RANK"))
         roles[fact.process] = role._replace(rank=number)
     for process, number in list(_numbered_from_the_first(known, roles)):
         roles[process] = roles[process]._replace(rank=number)
@@ -106,7 +106,7 @@ def _numbered_from_the_first(
     """
     started: defaultdict[ProcessId, dict[ProcessId, int]] = defaultdict(dict)
     for fact in known.values():
-        local = _number(fact.environment.get("LOCAL_RANK"))
+        local = whole_number(fact.environment.get("LOCAL_RANK"))
         is_rank = roles[fact.process].role == "rank" and "RANK" not in fact.environment
         if is_rank and fact.parent is not None and fact.parent in roles and local is not None:
             started[fact.parent][fact.process] = local
@@ -130,7 +130,7 @@ def first_number(locals_: Collection[int], environment: Mapping[str, str]) -> in
     node, count = _node(environment), len(locals_) + 1
     if node == 0:
         return 0
-    world_size = _number(environment.get("WORLD_SIZE")) or 0
+    world_size = whole_number(environment.get("WORLD_SIZE")) or 0
     if node is None or set(locals_) != set(range(1, count)) or world_size % count:
         return None
     return node * count if (node + 1) * count <= world_size else None
@@ -138,7 +138,7 @@ def first_number(locals_: Collection[int], environment: Mapping[str, str]) -> in
 
 def _node(environment: Mapping[str, str]) -> int | None:
     """The number of the node; 0 if the environment has none, `None` if it is no number."""
-    return _number(environment.get("NODE_RANK", "0"))
+    return whole_number(environment.get("NODE_RANK", "0"))
 
 
 def _is_below_a_program(
@@ -331,6 +331,6 @@ def _base(cmdline: Sequence[str]) -> str:
     return cmdline[0].rsplit("/", 1)[-1] if cmdline else ""
 
 
-def _number(text: str | None) -> int | None:
-    """A rank from the environment."""
+def whole_number(text: str | None) -> int | None:
+    """A count or rank from the environment; `None` for what is none."""
     return int(text) if text is not None and text.isascii() and text.isdecimal() else None

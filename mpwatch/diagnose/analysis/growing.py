@@ -417,7 +417,7 @@ def headroom(index: Index, found: Growing) -> Headroom | None:
             return _headroom(index, found, "vm.max_map_count", limit, free, found.growth.per_s)
     cgroup = host.cgroup
     if cgroup is None or not cgroup.pids_limit or cgroup.pids_current is None:
-        per_s, room = _carried_per_s(found, "memory"), memory_room(snapshot)
+        per_s, room = _carried_memory_per_s(found), memory_room(snapshot)
         if per_s <= 0 or room is None:
             return None
         return _headroom(index, found, room.what, room.total_bytes, room.free_bytes, per_s)
@@ -426,8 +426,8 @@ def headroom(index: Index, found: Growing) -> Headroom | None:
     return _headroom(index, found, what, cgroup.pids_limit, free, found.per_s)
 
 
-def _carried_per_s(found: Growing, resource: Resource) -> float:
-    return sum(growth.per_s for other, growth in found.carried if other == resource)
+def _carried_memory_per_s(found: Growing) -> float:
+    return sum(growth.per_s for resource, growth in found.carried if resource == "memory")
 
 
 def _headroom(

@@ -153,7 +153,10 @@ def foreign_segments(process: Process) -> int:
     )
 
 
-def creators_in_words(snapshot: Snapshot, process: Process, limit: int = 3) -> str | None:
+CREATORS_SHOWN = 3
+
+
+def creators_in_words(snapshot: Snapshot, process: Process) -> str | None:
     """Creators of the torch segments it holds: `412 by worker 0 (41826), 9 by main (41820)`."""
     names = {p.pid: f"{p.label} ({p.pid})" for p in snapshot.processes}
     counts = Counter(
@@ -163,8 +166,9 @@ def creators_in_words(snapshot: Snapshot, process: Process, limit: int = 3) -> s
     )
     if not counts:
         return None
-    parts = [f"{n} by {names.get(pid, f'pid {pid}')}" for pid, n in counts.most_common(limit)]
-    left = len(counts) - limit
+    shown = counts.most_common(CREATORS_SHOWN)
+    parts = [f"{n} by {names.get(pid, f'pid {pid}')}" for pid, n in shown]
+    left = len(counts) - len(shown)
     return ", ".join(parts) + (f" and {left} more processes" if left > 0 else "")
 
 

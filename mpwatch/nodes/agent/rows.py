@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from mpwatch.collect.job.roles import whole_number
 from mpwatch.describe.findings import unresolved
 from mpwatch.describe.frames import RAY_WORKER_FILE, waits_for_ray_call
 from mpwatch.describe.processes import process_state, unique_names
@@ -237,9 +238,6 @@ def node_row(snapshots: Sequence[Snapshot], facts: Mapping[str, str], unread: st
         fds_percent=_largest(
             (each.sample.fds.used, each.sample.fds.soft_limit) for each in living if each.sample.fds
         ),
-        maps_percent=_largest(
-            (each.sample.maps.used, each.sample.maps.limit) for each in living if each.sample.maps
-        ),
         hooks=sum(process.hook.state == "ready" for process in living),
         facts={**_facts(snapshots), **facts},
         problems=tuple(_cut(words) for words in dict.fromkeys(problems))[:5],
@@ -342,11 +340,11 @@ def _place_in_job(
     the number of the task, for programs that let Slurm or MPI start their ranks (Lightning with
     SLURMEnvironment or MPIEnvironment): there a task is a rank unless it starts ranks itself.
     """
-    number, world_size = number_of(process), _number(environment.get("WORLD_SIZE"))
+    number, world_size = number_of(process), whole_number(environment.get("WORLD_SIZE"))
     if number is not None or process.role != "main":
         return number, world_size
     for name, count in _STEPS:
-        task, tasks = (_number(environment.get(each)) for each in (name, count))
+        task, tasks = (whole_number(environment.get(each)) for each in (name, count))
         if task is not None and tasks is not None and task < tasks and tasks > 1:
             starts_ranks = any(
                 each.parent == process.process and each.role in _STARTED_AS_RANKS
@@ -474,10 +472,6 @@ def _largest(pairs: Iterable[tuple[int, int | None]]) -> int | None:
 
 def _tens(percent: float | None) -> int | None:
     return None if percent is None else round(percent / 10) * 10
-
-
-def _number(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isascii() and text.isdecimal() else None
 
 
 def _cut(text: str, limit: int = WORDS_LIMIT) -> str:

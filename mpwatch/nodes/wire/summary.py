@@ -45,8 +45,6 @@ class NodeRow(msgspec.Struct, frozen=True):
     """Used share of /dev/shm."""
     fds_percent: int | None = None
     """Descriptors of the process that is closest to its limit."""
-    maps_percent: int | None = None
-    """Mappings of the process that is closest to its limit."""
     hooks: int = 0
     """Number of processes whose hook answers."""
     facts: dict[str, str] = {}

@@ -119,35 +119,36 @@ class StatusPart(NamedTuple):
     importance: int
 
 
-def fitted(
-    left: Sequence[StatusPart], right: Sequence[StatusPart], width: int, gap: int = 3
-) -> Line:
+_GAP = 3
+"""Spaces between the pieces of a line."""
+
+
+def fitted(left: Sequence[StatusPart], right: Sequence[StatusPart], width: int) -> Line:
     """One line with pieces at both ends; pieces that do not fit are omitted.
 
     Args:
         left: Pieces from the left edge.
         right: Pieces that end at the right edge.
         width: Cells of the line.
-        gap: Spaces between pieces.
     """
     chosen = [*left, *right]
-    while len(chosen) > 1 and _needed(chosen, gap) > width:
+    while len(chosen) > 1 and _needed(chosen) > width:
         chosen.remove(min(chosen, key=lambda part: part.importance))
-    lefts = _joined([part for part in left if part in chosen], gap)
-    rights = _joined([part for part in right if part in chosen], gap)
+    lefts = _joined([part for part in left if part in chosen])
+    rights = _joined([part for part in right if part in chosen])
     space = width - width_of(lefts) - width_of(rights)
     return cut((*lefts, Span(" " * max(0, space)), *rights), width)
 
 
-def _needed(parts: Sequence[StatusPart], gap: int) -> int:
-    return sum(width_of(part.content) for part in parts) + gap * (len(parts) - 1)
+def _needed(parts: Sequence[StatusPart]) -> int:
+    return sum(width_of(part.content) for part in parts) + _GAP * (len(parts) - 1)
 
 
-def _joined(parts: Sequence[StatusPart], gap: int) -> Line:
+def _joined(parts: Sequence[StatusPart]) -> Line:
     spans: list[Span] = []
     for part in parts:
         if spans:
-            spans.append(Span(" " * gap))
+            spans.append(Span(" " * _GAP))
         spans.extend(part.content)
     return tuple(spans)
 

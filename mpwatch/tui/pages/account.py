@@ -25,7 +25,14 @@ from mpwatch.describe.progress import (
     progress_sentence,
     resampled,
 )
-from mpwatch.model.account import ActivityKind, ProcessAccount, Share, Tally, ThreadAccount
+from mpwatch.model.account import (
+    RUNNING_KINDS,
+    ActivityKind,
+    ProcessAccount,
+    Share,
+    Tally,
+    ThreadAccount,
+)
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.progress import Pace
 from mpwatch.model.snapshot import Process
@@ -53,10 +60,9 @@ COLUMNS = (
     ScreenColumn("OTHER", 5, align="right", keep=6, letter="O"),
     ScreenColumn("LAST MINUTE", 24, keep=9, grows=True),
 )
-_COMPUTES: frozenset[ActivityKind] = frozenset(("computing", "spinning"))
 _WAITS: frozenset[ActivityKind] = frozenset(("waiting",))
 _IDLE: frozenset[ActivityKind] = frozenset(("idle",))
-_KINDS = _COMPUTES | _WAITS | _IDLE
+_KINDS = RUNNING_KINDS | _WAITS | _IDLE
 
 
 class TimeRow(NamedTuple):
@@ -110,7 +116,7 @@ def _other(shares: tuple[Share, ...]) -> float:
 def _row(item: TimeRow, view: SnapshotView) -> Row:
     tally = item.thread.last_minute()
     shares = tally.shares()
-    computes, waits, idle = (_share(tally, kinds) for kinds in (_COMPUTES, _WAITS, _IDLE))
+    computes, waits, idle = (_share(tally, kinds) for kinds in (RUNNING_KINDS, _WAITS, _IDLE))
     words = sentence(shares, view.names)
     if item.number == 0 and not item.is_unfolded and (others := others_words(item.account)):
         words = f"{words}; {others}"
@@ -238,7 +244,7 @@ PAGE: Page[TimeRow] = Page(
     details_share=0.4,
     process=lambda item: item.process.process,
     sorts={
-        "CPU": lambda item: _share(item.thread.last_minute(), _COMPUTES),
+        "CPU": lambda item: _share(item.thread.last_minute(), RUNNING_KINDS),
         "WAITS": lambda item: _share(item.thread.last_minute(), _WAITS),
         "IDLE": lambda item: _share(item.thread.last_minute(), _IDLE),
         "OTHER": lambda item: _other(item.thread.last_minute().shares()),

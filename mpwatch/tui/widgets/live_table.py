@@ -202,7 +202,7 @@ class LiveTable(LineCanvas, Generic[T], can_focus=True):
         """Mark the column the rows are sorted by in the header."""
         if (column, is_reversed) != (self.sorted_by, self.is_reversed):
             self.sorted_by, self.is_reversed = column, is_reversed
-            self._refresh_screen_line(0)
+            self.refresh_line(self.scroll_offset.y)
 
     def _settle_cursor(self, was_at: int | None, was_visible: bool) -> None:
         if self.cursor_key in self._index:
@@ -221,9 +221,6 @@ class LiveTable(LineCanvas, Generic[T], can_focus=True):
         if self._row is None or not 0 <= index < len(self._items):
             return None
         return self._row(self._items[index])
-
-    def _refresh_screen_line(self, y: int) -> None:
-        self.refresh_line(y + self.scroll_offset.y)
 
     # --- drawing ---------------------------------------------------------------------------------
 

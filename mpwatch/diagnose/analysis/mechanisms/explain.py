@@ -64,7 +64,14 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     main_thread,
     user_frame,
 )
-from mpwatch.diagnose.analysis.waits.futures import POOL_END, POOL_RESULT, RESULT, Kind, abandoned
+from mpwatch.diagnose.analysis.waits.futures import (
+    MANAGER_WAITS,
+    POOL_END,
+    POOL_RESULT,
+    RESULT,
+    Kind,
+    abandoned,
+)
 from mpwatch.diagnose.analysis.waits.providers import (
     BARRIER,
     EVENT,
@@ -862,7 +869,7 @@ def _without_workers(index: Index, process: Process) -> Mechanism:
     gone = [each for each in children_started_by(index, process) if each.ended is not None]
     failed = [each for each in gone if each.ended and death_of(each.ended) not in _AS_TOLD]
     version = process.hook.python or process.sample.python_version or ""
-    is_std = any(calls(own_frames(t.stack), _STD_MANAGER) for t in process.threads)
+    is_std = any(calls(own_frames(t.stack), MANAGER_WAITS) for t in process.threads)
     if failed or not is_std or not _may_fail_to_replace(version):
         return Mechanism(
             cause=(
@@ -905,7 +912,6 @@ def _may_fail_to_replace(version: str) -> bool:
     return _RECYCLES[0] <= numbers[:2] < _RECYCLES[1] and numbers < (3, 14, 7)
 
 
-_STD_MANAGER = "concurrent/futures/process.py:wait_result_broken_or_wakeup"
 _AS_TOLD: frozenset[Death] = frozenset(("normal", "unknown"))
 _NO_RESULT: Mapping[Kind, tuple[str, str]] = {
     "importing": (

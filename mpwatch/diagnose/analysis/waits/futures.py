@@ -40,9 +40,9 @@ POOL_RESULT = "the result of a Pool"
 
 _FUTURE = ("threading.py:wait", "concurrent/futures/_base.py:")
 _POOL = (("threading.py:wait", "pool.py:wait"), ("threading.py:wait", "pool.py:next"))
-_POOL_THREAD = "concurrent/futures/thread.py:_worker"
+POOL_THREAD = "concurrent/futures/thread.py:_worker"
 _MANAGERS = ("concurrent/futures/process.py:run", "process_executor.py:run")
-_MANAGER_WAITS = "concurrent/futures/process.py:wait_result_broken_or_wakeup"
+MANAGER_WAITS = "concurrent/futures/process.py:wait_result_broken_or_wakeup"
 """What a manager thread waits in for results, ends of workers and its executor."""
 LOST_S = 5.0
 """Threads and processes are read one after the other: a call on its way is seen nowhere."""
@@ -121,7 +121,7 @@ def abandoned(index: Index, identity: ProcessId) -> Abandoned | None:
     held = _waits_for_its_import(main, others)
     if held is not None:
         return held
-    pool_threads = [each for each in others if _calls(each, _POOL_THREAD)]
+    pool_threads = [each for each in others if _calls(each, POOL_THREAD)]
     if result == RESULT and pool_threads:
         return _all_wait(others)
     if others:
@@ -158,7 +158,7 @@ def workers_at_work(index: Index, process: Process) -> tuple[ProcessId, ...]:
     frames = own_frames(main.stack) if main is not None else ()
     if main is None or not (awaited_result(frames) or joins_a_pool(frames)):
         return ()
-    if any(_calls(each, _POOL_THREAD) for each in process.threads):
+    if any(_calls(each, POOL_THREAD) for each in process.threads):
         return ()
     found = []
     for child in children_started_by(index, process):
@@ -179,7 +179,7 @@ def handles_a_pool(thread: Thread) -> bool:
 def may_set_a_result(process: Process) -> bool:
     """Whether a thread of an executor runs a call, or one manages the workers of a process pool."""
     return any(
-        (_calls(each, _POOL_THREAD) and not _calls_first(each, _POOL_THREAD))
+        (_calls(each, POOL_THREAD) and not _calls_first(each, POOL_THREAD))
         or any(_calls(each, way) for way in _MANAGERS)
         for each in process.threads
     )
@@ -237,7 +237,7 @@ def _all_wait(threads: Sequence[Thread]) -> Abandoned | None:
     waiting = [
         each
         for each in threads
-        if _calls(each, _POOL_THREAD)
+        if _calls(each, POOL_THREAD)
         and awaited_result(own_frames(each.stack)) == RESULT
         and (each.waits_on is None or each.waits_on.timeout_s is None)
     ]
@@ -264,7 +264,7 @@ def _lost_calls(index: Index, process: Process, threads: Sequence[Thread]) -> Ab
     Its manager thread ends once no call is pending. The workers have none, and its feeder thread
     has nothing to send: it has dropped them, as it does with what cannot be pickled.
     """
-    if not any(_calls(each, _MANAGER_WAITS) for each in threads):
+    if not any(_calls(each, MANAGER_WAITS) for each in threads):
         return None
     children = [
         (child, thread)
@@ -312,10 +312,10 @@ def forked_without_executor(index: Index, process: Process) -> Process | None:
     as those of the default executor of its event loop, have nothing to do.
     """
     head = family_head(index, process) if process.sample.start_method == "fork" else None
-    own = [each for each in process.threads if _calls(each, _POOL_THREAD)]
-    if head is None or not all(_calls_first(each, _POOL_THREAD) for each in own):
+    own = [each for each in process.threads if _calls(each, POOL_THREAD)]
+    if head is None or not all(_calls_first(each, POOL_THREAD) for each in own):
         return None
-    theirs = {_executor(each) for each in head.threads if _calls(each, _POOL_THREAD)}
+    theirs = {_executor(each) for each in head.threads if _calls(each, POOL_THREAD)}
     lost = theirs - {_executor(each) for each in own} - {"asyncio"}
     return head if lost else None
 
@@ -336,7 +336,7 @@ def _no_thread(index: Index, process: Process, result: str) -> Abandoned:
         _calls(each, way)
         for each in head.threads
         if each.stack
-        for way in (_POOL_THREAD, *_MANAGERS, *_HANDLERS)
+        for way in (POOL_THREAD, *_MANAGERS, *_HANDLERS)
     )
     what = "a pool's" if result == POOL_RESULT else "an executor's"
     if head is not None and has_threads:

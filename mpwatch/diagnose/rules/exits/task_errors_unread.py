@@ -23,6 +23,7 @@ from mpwatch.diagnose.analysis.process_queries import (
 from mpwatch.diagnose.analysis.shares import is_work, shares
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_shape, main_thread
 from mpwatch.diagnose.analysis.waits.blockages import POLLS_PERCENT
+from mpwatch.diagnose.analysis.waits.futures import POOL_THREAD
 from mpwatch.diagnose.known_errors import number_of, place_of
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
@@ -37,7 +38,6 @@ POLL_S = 2.0
 """A longer sleep is a pause of the program rather than a loop that waits."""
 SHOWN = 3
 BUSY_SHARE = 0.1
-_POOL_THREAD = "concurrent/futures/thread.py:_worker"
 
 
 def check(index: Index) -> Iterator[Finding]:
@@ -110,8 +110,8 @@ def _finding_of_threads(index: Index, entries: Sequence[LogEntry]) -> Finding:
 
 def _has_only_idle_threads(process: Process) -> bool:
     """Whether it has threads of a ThreadPoolExecutor, and all of them wait for a call."""
-    own = [each for each in process.threads if calls(own_frames(each.stack), _POOL_THREAD)]
-    return bool(own) and all(calls(own_frames(each.stack)[:1], _POOL_THREAD) for each in own)
+    own = [each for each in process.threads if calls(own_frames(each.stack), POOL_THREAD)]
+    return bool(own) and all(calls(own_frames(each.stack)[:1], POOL_THREAD) for each in own)
 
 
 def _possible(index: Index) -> Iterator[Finding]:

@@ -116,7 +116,7 @@ class LoaderStall:
         return f"batch {self.loader.next_task}"
 
 
-def loader_stalls(index: Index, at_least_s: float = STALLED_S) -> Iterator[LoaderStall]:
+def loader_stalls(index: Index) -> Iterator[LoaderStall]:
     """All loaders whose main process is stalled waiting for a batch."""
     writers: Mapping[int, tuple[ProcessId, ...]] | None = None
     for owner, workers in loader_owners(index):
@@ -124,7 +124,7 @@ def loader_stalls(index: Index, at_least_s: float = STALLED_S) -> Iterator[Loade
             continue  # stopped by a signal or a debugger
         loader = _waiting_loader(index.snapshot, owner)
         waited_s = _waited_s(owner, loader, index)
-        if waited_s is None or waited_s < at_least_s:
+        if waited_s is None or waited_s < STALLED_S:
             continue
         if writers is None:
             writers = pipe_ends(index).writers

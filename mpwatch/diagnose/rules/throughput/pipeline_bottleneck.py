@@ -92,7 +92,7 @@ def _stages(index: Index) -> _Stages | None:
             continue
         if process.role not in ("main", "spawned", "pool-worker") or not shares(index, process):
             return None
-        if _share_of(index, process, "child") + _sleeping_main(index, process) >= WAITS_SHARE:
+        if _joining_share(index, process) + _sleeping_main(index, process) >= WAITS_SHARE:
             continue  # it only supervises
         if working_share(index, process) >= WORKS_SHARE:
             working.append(process)
@@ -203,10 +203,10 @@ def _share_of_room(index: Index, process: Process) -> float:
     return sum(each.share for each in found if each.activity.what.startswith("room in"))
 
 
-def _share_of(index: Index, process: Process, target: str) -> float:
-    """The share of the time in which its main thread waited for one kind of thing."""
+def _joining_share(index: Index, process: Process) -> float:
+    """The share of the time in which its main thread waited for the exit of a child."""
     found = shares(index, process)
-    return sum(each.share for each in found if each.activity.target == target)
+    return sum(each.share for each in found if each.activity.target == "child")
 
 
 def _sleeping_main(index: Index, process: Process) -> float:
