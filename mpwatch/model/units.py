@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 DASH = "-"
@@ -43,8 +44,11 @@ def percent_text(value: float | None) -> str:
 
 
 def seconds_text(seconds: float | None) -> str:
-    """A duration in one or two units: `35 us`, `1.4 ms`, `2.3 s`, `84 s`, `6 min`, `2 h 5 min`."""
-    if seconds is None:
+    """A duration in one or two units: `35 us`, `1.4 ms`, `2.3 s`, `84 s`, `6 min`, `2 h 5 min`.
+
+    One that is not finite is unknown: a damaged recording has times that no difference can hold.
+    """
+    if seconds is None or not math.isfinite(seconds):
         return DASH
     if seconds < 0:
         return "-" + seconds_text(-seconds)

@@ -34,6 +34,8 @@ def test_counts_fit_in_five_characters(count: float | None, text: str) -> None:
         (7500, "2 h 5 min"),
         (180_000, "2 d 2 h"),
         (-3.0, "-3.0 s"),
+        (float("inf"), "-"),
+        (float("nan"), "-"),
     ],
 )
 def test_durations_have_one_or_two_units(seconds: float | None, text: str) -> None:
