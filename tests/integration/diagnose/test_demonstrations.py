@@ -2,7 +2,8 @@
 nothing.
 
 They run several at a time behind the tests, which wait for them one after the other. Of the healthy
-variants of the demonstrations some are run each time, all of them on demand.
+variants of the demonstrations, and of the failures that one error message names, some are run each
+time, all of them on demand.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import replace
 import pytest
 
 from mpwatch.demo.catalogue import obstacle, scenarios
+from mpwatch.diagnose.known_errors import KNOWN_ERRORS
 from tests.integration import on_demand
 from tests.integration.demo.schedule import trials
 from tests.integration.demo.signals import SIGNALS
@@ -54,6 +56,11 @@ JOBS = 3
 ALL = {case.name: case for case in cases()}
 CANNOT = {each.name: reason for each in scenarios() if (reason := obstacle(each))}
 LONG = {name for name, case in ALL.items() if case.is_alone}
+_ERRORS = {known.rule for known in KNOWN_ERRORS}
+MESSAGES = {
+    name for name, case in ALL.items() if case.expected and _ERRORS.issuperset(case.expected)
+} - {"batch-of-different-shapes", "hogwild-not-shared"}
+"""Failures named by an error message, which unit tests match in the words of the library."""
 
 # One worker of xdist runs all of them: they are started together.
 pytestmark = [
@@ -66,7 +73,7 @@ pytestmark = [
 def is_left_out(name: str) -> bool:
     """Whether a program runs on demand only."""
     is_rare = name.startswith(("mended: ", "healthy: ")) and name not in NEIGHBOURS
-    return (name in LONG or is_rare) and not on_demand.IS_SET
+    return (name in LONG or name in MESSAGES or is_rare) and not on_demand.IS_SET
 
 
 def seconds_for(case: Case) -> float:
