@@ -25,6 +25,7 @@ from .transport.server import Server
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import ModuleType
     from typing import Any
 
     from .lifecycle.patcher import Point
@@ -173,31 +174,39 @@ class Session:
     def _end(self, reason: str) -> None:
         """End the thread, remove the files, close the socket.
 
-        On a disk the thread removes them before it ends. If that is frozen, or it takes longer than
-        `stop` waits, they stay, and a later process removes them like those of a dead process.
+        On a disk the thread removes them before it ends. If that is frozen, they stay, and a later
+        process removes them like those of a dead process; likewise if the process has exited before
+        the thread has removed them.
         """
-        if self.files.is_on_disk and not self.server.is_current_thread():
-            self.files.is_ending = True
-            self.server.start()  # if it does not run
-            self.server.stop()
-            self.server.path = None
-        else:
-            self.server.stop()
-            self.files.remove(self.is_crashed)
+        self.files.is_ending = True
+        self._finish()
         self.server.close(reason)
 
-    def finish(self) -> None:
-        """On the thread, before it ends: write and remove files, which may block."""
-        self.files.finish(self.is_crashed)
-        if self.files.is_ending:
-            self.server.remove_socket()
-
     def save_now(self) -> None:
-        """Make the thread write everything: the process is about to exit without exit functions."""
+        """Write everything, and remove what only a living process needs.
+
+        The process is about to exit without exit functions.
+        """
+        self.files.is_saving = True
+        self._finish()
+
+    def _finish(self) -> None:
+        """End the thread, and write or remove files."""
         if self.files.is_on_disk and not self.server.is_current_thread():
-            self.files.is_saving = True
+            self.server.start()  # if it does not run
+            self.server.stop(is_for_good=True)
+        else:
             self.server.stop()
-            self.server.start()  # the program may have replaced `os._exit`
+            self.finish()
+
+    def finish(self) -> None:
+        """Write or remove files; on a disk this may block, so the thread does it before it ends."""
+        hook = sys.modules.get(_package().RENDEZVOUS)
+        if hook is not None and hook.current() not in (None, self):
+            return  # the hook was attached again before this thread ran: its files have these names
+        if self.files.is_ending or self.files.is_saving:
+            self.server.remove_socket(self.files.is_ending)
+        self.files.finish(self.is_crashed)
 
     def _release(self) -> None:
         """Remove the references to this session and close the ring."""
@@ -361,8 +370,7 @@ class Session:
         daemon would meet one open file of many.
         """
         if Session.version is None:
-            package = sys.modules[__name__.rpartition(".")[0]]
-            known: str | None = package.known_version
+            known: str | None = _package().known_version
             try:
                 Session.version = known or wire.sources_version(os.path.dirname(__file__))
             except OSError as error:
@@ -384,3 +392,8 @@ class Session:
             checks.unload("late_attach_scan")
         else:
             self.jobs.append(self._unload_scan)
+
+
+def _package() -> ModuleType:
+    """The hook's package, under the name by which this one was loaded."""
+    return sys.modules[__name__.rpartition(".")[0]]

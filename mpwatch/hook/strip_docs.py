@@ -65,8 +65,9 @@ def strip(module: ModuleType) -> None:
     vars(module).pop("__annotations__", None)
     if module.__spec__ is not None:
         module.__spec__.cached = None  # the path of its bytecode; found again when it is asked for
-    if module.__file__ is not None:
-        _files[module.__file__] = module.__file__
+    path = vars(module).get("__file__")
+    if path is not None:
+        _files[path] = path
     _strip_members(module, module.__name__)
 
 

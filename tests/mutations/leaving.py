@@ -107,9 +107,9 @@ LEAVING = (
         7,
         "the thread is not ended",
         HOOK + "session.py",
-        "Session._end",
-        "self.server.stop()\nself.server.path = None",
-        "self.server.path = None",
+        "Session._finish",
+        "self.server.stop()\nself.finish()",
+        "self.finish()",
         (IDENTITY,),
     ),
     Mutation(

@@ -420,7 +420,7 @@ TABLE = (
         "the program sees its thread",
         HOOK + "transport/server.py",
         "Server.start",
-        "self._session.system.start_new_thread(self._serve, (run,))",
+        "self._session.system.start_new_thread(self._serve, (run, self._session.itself()))",
         "import threading\nthreading.Thread(target=self._serve, args=(run,), daemon=True).start()",
         (COST,),
     ),

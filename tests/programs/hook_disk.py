@@ -2,7 +2,7 @@
 
 It puts and gets, raises through a wrapper, forks and waits for a child, and prints each tick.
 Without the hook it does not pause. The hook's thread removes its files when a process exits. The
-hook waits 0.25 s for that; here it waits for longer, so that the files are gone whatever the load.
+hook waits 2 s for that; here it waits for longer, so that the files are gone whatever the load.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def wait_for_removal() -> None:
     """Make the hook, if there is one, wait at the exit until its files are removed."""
     server = sys.modules.get("mpwatch.hook.transport.server")
     if server is not None:
-        vars(server)["STOP_S"] = EXIT_S
+        vars(server)["END_S"] = EXIT_S
 
 
 def main() -> None:

@@ -132,6 +132,10 @@ def wrap_os_exit(original: Callable[..., Any], session: Context) -> Callable[...
                     "exit", code=code, how="os._exit", frames=foreign_exceptions.frames_here(1, 8)
                 )
                 session.save_now()
+                try:
+                    return original(*args, **kwargs)
+                finally:
+                    session.server.start()  # the program has replaced `os._exit`
         return original(*args, **kwargs)
 
     return _exit

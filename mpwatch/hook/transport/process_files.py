@@ -273,6 +273,7 @@ class Files:
                 self.remove(is_crashed)
             else:
                 self.copy.save(self.ring)
+                runtime_dir.remove(self._system, self._link)
 
     def remove(self, is_crashed: bool) -> None:
         """Unlink ring and notes, or keep them for `mpwatch autopsy` after a crash."""

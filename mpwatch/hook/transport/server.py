@@ -39,6 +39,12 @@ STOP_S = 0.25
 With nine running processes for each cpu, 50 ms were sometimes too short: the thread was alive
 during the fork (Python 3.10 and 3.13, 2 cpus).
 """
+END_S = 2.0
+"""Longest wait for the thread to save or remove files on a disk, at an exit or when detached.
+
+With twenty running processes for each cpu, 11 of 100 processes had exited after 0.25 s before that
+was done. From a frozen disk the thread returns at once.
+"""
 
 
 class Run:
@@ -144,7 +150,9 @@ class Server:
                 self._tokens.append(True)
                 return
             self._run = run
-            self._session.system.start_new_thread(self._serve, (run,))
+            # The session itself: the thread may run first after all others have let go of it, and
+            # has its files to remove then.
+            self._session.system.start_new_thread(self._serve, (run, self._session.itself()))
         except (OSError, RuntimeError) as error:
             if not foreign_exceptions.is_ours(error):
                 raise
@@ -193,11 +201,11 @@ class Server:
         self.let_no_record_start_it()
         self.stop()
 
-    def stop(self) -> bool:
+    def stop(self, is_for_good: bool = False) -> bool:
         """End the thread and wait until the kernel no longer counts it.
 
         Returns:
-            Whether it ended within `STOP_S`.
+            Whether it ended within `STOP_S`; within `END_S` if no fork waits for it, but an exit.
         """
         self._is_wanted = False
         run = self._run
@@ -207,10 +215,11 @@ class Server:
         system = self._session.system
         if run.tid == system.get_native_id() or self._has_ended(run):
             return True
-        if run.is_late:
+        if run.is_late and not is_for_good:
             return False
         self._wake()
-        deadline_ns = system.monotonic_ns() + int(STOP_S * 1e9)
+        limit_s = END_S if is_for_good else STOP_S
+        deadline_ns = system.monotonic_ns() + int(limit_s * 1e9)
         while not self._has_ended(run):
             if system.monotonic_ns() > deadline_ns:
                 run.is_late = True
@@ -231,11 +240,17 @@ class Server:
         """Whether the caller is the hook's thread."""
         return self._run is not None and self._run.tid == self._session.system.get_native_id()
 
-    def remove_socket(self) -> None:
-        """Unlink the socket; on a frozen disk it stays."""
+    def remove_socket(self, is_for_good: bool = True) -> None:
+        """Unlink the socket; on a frozen disk it stays.
+
+        Args:
+            is_for_good: Otherwise the thread makes another one if it is started again.
+        """
         if not self._session.files.is_frozen():
             runtime_dir.remove(self._session.system, self.path)
-        self.path = None
+        if is_for_good:
+            self.path = None
+        self._is_broken = self.path is not None
 
     def cpu_ns(self) -> int:
         """Cpu time of the hook's threads, to be called on the current one."""
@@ -246,11 +261,10 @@ class Server:
         return self._run is None or self._run.should_stop
 
     def close(self, reason: str) -> None:
-        """Send a GOODBYE to all observers, close and unlink the socket."""
+        """Send a GOODBYE to all observers and close the socket."""
         if self._listener is not None:
             self._close_listener()
             self._listener = None
-        self.remove_socket()
         for connection in self.connections:
             connection.send_goodbye(reason, self._session.patcher.left)
             connection.close()
@@ -337,10 +351,8 @@ class Server:
         self.listen(str(self.path))
         self._is_broken = False
 
-    def _serve(self, run: Run) -> None:
-        """Main function of the thread."""
-        # A session that is detached on this thread has to outlive the thread.
-        session = self._session.itself()
+    def _serve(self, run: Run, session: Owner) -> None:
+        """Main function of the thread; a session detached on it has to outlive it."""
         run.tid = session.system.get_native_id()
         try:
             # A signal that all other threads block must be blocked here too: its default action

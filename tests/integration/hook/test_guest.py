@@ -388,13 +388,22 @@ def test_an_unusable_runtime_directory_is_reported_and_the_next_one_used(
     assert reason in hello["problems"][0]
 
 
-def test_an_exit_without_cleanup_prints_nothing_and_the_next_hook_removes_the_files(
+def test_an_exit_without_cleanup_prints_nothing_and_leaves_what_an_autopsy_reads(
     runtime: Path,
 ) -> None:
     with Guest("listen") as guest:
         guest.hear()
         guest.tell("leave")
         assert guest.finish() == (0, "")
+
+    assert {path.suffix for path in (runtime / "mpwatch").iterdir()} == {".ring", ".notes"}
+
+
+def test_the_next_hook_removes_the_socket_of_a_killed_process(runtime: Path) -> None:
+    with Guest("listen") as guest:
+        guest.hear()
+        guest.process.kill()
+        assert guest.finish() == (-signal.SIGKILL, "")
         assert sockets(runtime)
     with Guest("listen") as after:
         after.hear()
@@ -408,4 +417,4 @@ def test_an_exit_without_cleanup_prints_nothing_and_the_next_hook_removes_the_fi
         after.tell("end")
         after.finish()
 
-    assert {Path(name).suffix for name in left} == {".ring", ".notes"}
+    assert {Path(name).suffix for name in left} == {".ring"}

@@ -1,11 +1,22 @@
 from __future__ import annotations
 
+import functools
+import itertools
 import os
 import stat
+import sys
+import weakref
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from mpwatch import hook
 from mpwatch.hook.session import Session
+from mpwatch.hook.transport import runtime_dir, server
 from mpwatch.hook.transport.server import STOP_S
 from tests.builders.clock import NanosecondClock
 
@@ -21,6 +32,78 @@ def test_a_fork_waits_a_bounded_time_for_a_thread_that_does_not_end(
 
     assert session.server.stop() is False
     assert STOP_S <= (clock.now_ns - 10**12) / 1e9 < STOP_S + 0.001
+
+
+class LateThread:
+    """The next thread of a hook: the machine is too busy to run it while it is waited for."""
+
+    def __init__(self, session: Session) -> None:
+        assert session.server.stop(is_for_good=True)
+        seconds = itertools.count(0, 10**9)
+        session.system.monotonic_ns = lambda: next(seconds)
+        session.system.start_new_thread = self._start
+        self._run: Callable[[], object] | None = None
+
+    def _start(self, function: Callable[..., object], arguments: tuple[object, ...]) -> int:
+        self._run = functools.partial(function, *arguments)
+        return 0
+
+    def run(self) -> None:
+        assert self._run is not None
+        with ThreadPoolExecutor(1) as threads:
+            assert threads.submit(self._run).result() is None
+        self._run = None
+
+
+@pytest.fixture
+def on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory of the hook's files, which counts as one on a disk."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setattr(server, "END_S", 60.0)
+    monkeypatch.setattr(runtime_dir, "mount_of", lambda *_: (b"ext4", tmp_path.stat().st_dev))
+    return tmp_path / "mpwatch"
+
+
+def attached(started_by: str) -> Session:
+    """A hook without points whose thread has made its files."""
+    session = Session(started_by)
+    session.enter(())
+    session.server.wait_for_opening(60.0)
+    assert session.server.path is not None
+    return session
+
+
+def test_a_thread_that_runs_first_after_its_session_is_gone_removes_its_files(
+    on_disk: Path,
+) -> None:
+    session = attached("instrument")
+    thread = LateThread(session)
+    assert list(on_disk.iterdir()) != []
+    gone = weakref.ref(session)
+    session.leave("uninstrument")
+    del session
+
+    thread.run()
+    assert list(on_disk.iterdir()) == []
+    assert gone() is None
+
+
+def test_a_late_thread_leaves_the_files_of_the_hook_that_was_attached_meanwhile(
+    on_disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = attached("instrument")
+    thread = LateThread(before)
+    before.leave("uninstrument")
+    after = attached("attach")
+    monkeypatch.setitem(sys.modules, hook.RENDEZVOUS, SimpleNamespace(current=lambda: after))
+    try:
+        files = list(on_disk.iterdir())
+
+        thread.run()
+        assert set(files) <= set(on_disk.iterdir())
+    finally:
+        after.leave("test")
+    assert list(on_disk.iterdir()) == []
 
 
 class Swapping:
