@@ -7,6 +7,7 @@ import os
 import time
 from dataclasses import replace
 
+from mpwatch.attach import methods
 from mpwatch.attach.methods import (
     PENDING_CALL,
     Attempt,
@@ -30,8 +31,6 @@ from mpwatch.hook import wire
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.sanitize import clean
 
-HELLO_WITHIN_S = 0.25
-"""How long to wait for the greeting of a loaded hook; it is sent at once unless the GIL is held."""
 LOST_AFTER_SWITCHES = 8
 """Context switches of the main thread after which a queued call that has not run counts as lost."""
 IMPORT_WITHIN_S = 2.0
@@ -40,8 +39,6 @@ _IMPORT_PAUSE_S = 0.02
 _SOCKET_POLL_S = 0.01
 _FAILURE_POLL_S = 0.1
 """Interval of reading from the target's memory whether its call has failed."""
-PASSES_WITHIN_S = 1.0
-"""How long to wait for a temporary obstacle: a disk read, or py-spy taking a stack."""
 _PASSES_PAUSE_S = 0.02
 
 
@@ -114,14 +111,14 @@ def deliver(attempt: Attempt, action: str, timeout_s: float) -> tuple[Answer | N
         was stopped (`None` if it was not).
 
     Raises:
-        Refused: It cannot be done, even after `PASSES_WITHIN_S` where the reason is temporary.
+        Refused: It cannot be done; where the reason is temporary, after `methods.PASSES_WITHIN_S`.
     """
     began_s = time.monotonic()
     while True:
         try:
             answer, stopped_s = deliver_once(attempt, action, timeout_s)
         except Refused as refusal:
-            if not refusal.passes or time.monotonic() > began_s + PASSES_WITHIN_S:
+            if not refusal.passes or time.monotonic() > began_s + methods.PASSES_WITHIN_S:
                 raise
             with attempt.waiting():
                 time.sleep(_PASSES_PAUSE_S)
@@ -258,7 +255,7 @@ def _already_there(target: Target) -> Attached | None:
     except NoHook:
         return None
     with client:
-        hello = discovery.read_frame(client, wire.HELLO, HELLO_WITHIN_S)
+        hello = discovery.read_frame(client, wire.HELLO, discovery.HELLO_WITHIN_S)
     if hello is None:
         reason = "the hook is attached, but silent: the GIL is held, or the process is stopped"
         return Attached(target.process, "silent", "already there", reason)

@@ -36,6 +36,9 @@ PENDING_CALL = "pending call"
 """The method of an injection, in plans, results and the log."""
 PROC = "/proc"
 """Directory of the kernel's settings and of what decides on rights; replaced in tests."""
+PASSES_WITHIN_S = 1.0
+"""How long an injection, and a plan of one, wait for a temporary obstacle: a disk read, or
+py-spy taking a stack. A plan waits as long, so that it says what an injection would do."""
 STARTED_WITHIN_S = 1.0
 _STARTING_S = 0.02
 # One target is stopped at a time: a stopped target must not wait for another thread.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable
 
+from mpwatch.attach import methods
 from mpwatch.attach.inject_tree import Root, why_not
 from mpwatch.attach.methods import PENDING_CALL, Attempt, require_same_clocks, require_usable
 from mpwatch.attach.native import native_call
@@ -17,8 +18,6 @@ from mpwatch.model.injection import ALREADY_THERE, InjectionPlan, PlannedInjecti
 from mpwatch.model.samples import ProcSample
 from mpwatch.model.sanitize import clean
 
-PASSES_WITHIN_S = 0.3
-"""How long to wait for a temporary obstacle: py-spy taking a stack, or a disk read."""
 _POLL_S = 0.02
 
 
@@ -74,13 +73,13 @@ def _planned(sample: ProcSample, only: Collection[int], confined: str | None) ->
 
 
 def _examined(sample: ProcSample) -> Target:
-    """A process that can be injected; waits up to `PASSES_WITHIN_S` for a temporary obstacle.
+    """A process that can be injected; waits `methods.PASSES_WITHIN_S` for a temporary obstacle.
 
     Raises:
         Refused: It cannot be injected.
         OSError: The process could not be read.
     """
-    deadline_s = time.monotonic() + PASSES_WITHIN_S
+    deadline_s = time.monotonic() + methods.PASSES_WITHIN_S
     while True:
         target = read_target(sample.process)
         require_same_clocks(target)

@@ -35,6 +35,9 @@ from mpwatch.model.sanitize import clean
 
 _PEER = struct.Struct("3i")
 """pid, uid, gid: `struct ucred` of SO_PEERCRED, see unix(7)."""
+HELLO_WITHIN_S = 0.5
+"""How long to wait for the greeting of a hook. It is sent at once, unless the hook's thread waits
+for the GIL or for a cpu; a hook that answers later counts as silent."""
 NO_HOOK = "no hook in this process"
 _LISTENS = 0x10000  # __SO_ACCEPTCON of /proc/net/unix, see proc(5)
 _MEMORY_RING = "/memfd:mpwatch"

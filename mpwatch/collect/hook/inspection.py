@@ -17,7 +17,6 @@ from mpwatch.model.samples import ProcSample
 from mpwatch.model.sanitize import clean
 from mpwatch.model.units import seconds_text
 
-HELLO_WITHIN_S = 0.5
 _SHOWN = 12
 
 
@@ -31,7 +30,7 @@ def hook_checks(process: ProcessId, proc: str = "/proc") -> tuple[Check, ...]:
     none: NoHook | None = None
     try:
         with discovery.connect(sample, proc) as client:
-            hello = discovery.read_frame(client, wire.HELLO, HELLO_WITHIN_S)
+            hello = discovery.read_frame(client, wire.HELLO, discovery.HELLO_WITHIN_S)
     except NoHook as refusal:
         none = refusal
     return (_said(process, hello, none), _patched(hello), *_outside(sample, proc))

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from mpwatch.attach import inject as inject_module
+from mpwatch.attach import methods
 from mpwatch.attach.inject import inject
 from mpwatch.attach.native.ptrace import Tracee
 from mpwatch.attach.outcomes import Refused
@@ -56,7 +57,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             raise
 
     monkeypatch.setattr(inject_module, "deliver_once", noted)
-    monkeypatch.setattr(inject_module, "PASSES_WITHIN_S", 30.0)
+    monkeypatch.setattr(methods, "PASSES_WITHIN_S", 30.0)
     return found
 
 
@@ -87,7 +88,7 @@ def test_the_hook_is_injected_after_another_tracer_has_detached(
 def test_a_tracer_that_stays_is_named_and_the_refusal_says_that_it_may_pass(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inject_module, "PASSES_WITHIN_S", 0.1)
+    monkeypatch.setattr(methods, "PASSES_WITHIN_S", 0.1)
     running = start("attach_plain", "idle")
     tracer = Tracer(running.pid, stops=False)
     try:
