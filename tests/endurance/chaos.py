@@ -70,6 +70,7 @@ RUNTIME = Path("/run/chaos")
 HOLD = Path("/run/chaos-hold")
 HELD_WITHIN_S = 5.0
 LIMITED_WITHIN_S = 20.0
+REMOVED_WITHIN_S = 30.0
 MIB = 1 << 20
 PIDS_GROUPS = (Path("/sys/fs/cgroup/pids"), Path("/sys/fs/cgroup"))
 """Control groups with a limit of pids, version 1 and 2."""
@@ -456,11 +457,19 @@ def pids_group(seed: int) -> Path | None:
 
 
 def remove_pids_group(seed: int) -> None:
-    """Remove the control groups of a round once its processes have exited."""
+    """Remove the control groups of a round; waits for its processes, which may just be exiting."""
+    deadline_s = time.monotonic() + REMOVED_WITHIN_S
     for parent in PIDS_GROUPS:
         for name in ("job", "observers", ""):
-            with contextlib.suppress(OSError):
-                (parent / f"mpwatch-chaos-{seed}" / name).rmdir()
+            group = parent / f"mpwatch-chaos-{seed}" / name
+            while group.exists():
+                try:
+                    group.rmdir()
+                except OSError as error:
+                    if time.monotonic() > deadline_s:
+                        print(f"{group} stays: {error}", file=sys.stderr)
+                        break
+                    time.sleep(0.02)
 
 
 def limit_pids(group: Path) -> Callable[[], None]:
