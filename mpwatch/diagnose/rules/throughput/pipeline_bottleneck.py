@@ -1,8 +1,8 @@
 """One stage of a job works all the time while the others wait for it.
 
-For example actors that cannot keep up with a learner, a main process that cannot feed its
-workers, or consumers that sleep between two looks into their queue. DataLoaders, Pools, ranks and
-servers have rules of their own.
+For example actors that cannot keep up with a learner, or a learner that cannot keep up with them, a
+main process that cannot feed its workers, or consumers that sleep between two looks into their
+queue. DataLoaders, Pools, ranks and servers have rules of their own.
 """
 
 from __future__ import annotations
@@ -11,15 +11,18 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from mpwatch.describe.processes import wait_verb
-from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.idle_time import last_transfer_s
+from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.newest import own_lines
 from mpwatch.diagnose.analysis.process_queries import (
     SERVICE_ROLES,
     all_called,
     called,
+    counted,
     is_sibling,
 )
 from mpwatch.diagnose.analysis.shares import (
+    OVER_S,
     SHORT_OF_CORES,
     core_share,
     doing_words,
@@ -34,8 +37,10 @@ from mpwatch.diagnose.analysis.source_code import line_at, looks_for_item, mark_
 from mpwatch.diagnose.analysis.stack_patterns import writes_output
 from mpwatch.diagnose.analysis.waits.blockages import without_progress_s
 from mpwatch.diagnose.analysis.waits.chains import ends_of_waits, wait_graph
+from mpwatch.diagnose.analysis.waits.providers import FULL_QUEUE, semaphore_uses
 from mpwatch.model.account import LAST_MINUTE_S
 from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process
 from mpwatch.model.source_code import Mark
 from mpwatch.model.units import seconds_text
@@ -45,6 +50,8 @@ IS_OF_SHARES = True
 SLOWS_DOWN = True
 WORKS_SHARE = 0.8
 WAITS_SHARE = 0.7
+LEAST_WAITS = 0.4
+"""Of the time, waits for a free core included."""
 FEEDS_SHARE = 0.9
 SLEEPS_SHARE = 0.8
 """Of the time of processes that others wait for: it is their sleep that the others wait for."""
@@ -57,6 +64,9 @@ STARVES_SHARE = 0.85
 time, and the children hardly at all."""
 LASTS_S = 10.0
 """A wait that has lasted this long may be the beginning of a hang."""
+LEAST_TIME = 0.05
+"""With less time that was not a wait for a core, a share of it means nothing: a tenth of sixty
+readings are six."""
 SHOWN = 3
 
 
@@ -65,9 +75,18 @@ class _Stages(NamedTuple):
 
     working: Sequence[Process]
     waiting: Sequence[Process]
-    """For the ones that work."""
+    """For items of the ones that work."""
+    ahead: Sequence[Process]
+    """For room in queues that the ones that work read."""
     waits: float
-    """The mean share of the time that they wait, 0 to 1."""
+    """The mean share of the time that those of the last two groups wait, 0 to 1."""
+    waits_with_core: float
+    """The same, of the time in which they did not wait for a free core."""
+
+    @property
+    def others(self) -> Sequence[Process]:
+        """All that wait."""
+        return (*self.waiting, *self.ahead)
 
 
 def check(index: Index) -> Iterator[Finding]:
@@ -75,18 +94,19 @@ def check(index: Index) -> Iterator[Finding]:
 
     Processes in between would mean that the stages keep up with each other.
     """
-    stages = _stages(index)
+    asleep = list(_sleeps_while_full(index))
+    stages = None if asleep else _stages(index)
     if stages is not None:
         sleep = _sleep_of(index, stages.working)
         yield _finding(index, stages) if sleep is None else _of_sleep(index, stages, sleep)
-    else:
-        yield from _sleeps_while_full(index)
+    yield from asleep
 
 
 def _stages(index: Index) -> _Stages | None:
-    """The two groups; `None` if there is a process that is in neither, or a wait not understood."""
+    """The groups; `None` if there is a process that is in none, or a wait not understood."""
     working: list[Process] = []
-    waiting: list[tuple[Process, float]] = []
+    waiting: dict[ProcessId, float] = {}
+    ahead: dict[ProcessId, float] = {}
     for process in index.snapshot.living():
         if process.role in SERVICE_ROLES:
             continue
@@ -94,25 +114,54 @@ def _stages(index: Index) -> _Stages | None:
             return None
         if _joining_share(index, process) + _sleeping_main(index, process) >= WAITS_SHARE:
             continue  # it only supervises
-        if working_share(index, process) >= WORKS_SHARE:
+        if _is_most(index, process, share := _waits(index, process)):
+            waiting[process.process] = share
+        elif _is_most(index, process, share := _share_of_room(index, process)):
+            if writes_output(process):
+                return None  # which nobody reads
+            ahead[process.process] = share
+        elif working_share(index, process) >= WORKS_SHARE:
             working.append(process)
-        elif (share := _waits(index, process)) >= WAITS_SHARE:
-            waiting.append((process, share))
         else:
             return None
-    if not working or not waiting or _is_one_of_equals(index, working, [p for p, _ in waiting]):
+    if not working or not (waiting or ahead):
         return None
-    if not _is_pool_of(working, [p for p, _ in waiting]) and not _waits_are_for(
-        index, [p for p, _ in waiting], working
-    ):
-        return None
-    mean = sum(share for _, share in waiting) / len(waiting)
-    feeds = [each for each in working if any(p.parent == each.process for p, _ in waiting)]
-    if feeds and (
-        any(working_share(index, each) < FEEDS_SHARE for each in feeds) or mean < STARVES_SHARE
-    ):
-        return None
-    return _Stages(working, [process for process, _ in waiting], mean)
+    living, waits = index.snapshot.living(), {**waiting, **ahead}
+    with_core = [_with_a_core(index, p, waits[p.process]) for p in living if p.process in waits]
+    found = _Stages(
+        working,
+        [each for each in living if each.process in waiting],
+        [each for each in living if each.process in ahead],
+        sum(waits.values()) / len(waits),
+        sum(with_core) / len(with_core),
+    )
+    return found if _is_understood(index, found) else None
+
+
+def _is_understood(index: Index, found: _Stages) -> bool:
+    """Whether those that wait do so for the ones that work, and not just for a usual while."""
+    working = found.working
+    if _is_one_of_equals(index, working, found.others):
+        return False
+    if not _is_pool_of(working, found.others) and not _waits_are_for(index, found):
+        return False
+    feeds = [each for each in working if any(p.parent == each.process for p in found.others)]
+    is_starving = found.waits_with_core >= STARVES_SHARE
+    return not feeds or (is_starving and all(working_share(index, p) >= FEEDS_SHARE for p in feeds))
+
+
+def _is_most(index: Index, process: Process, share: float) -> bool:
+    """Whether a wait is most of what a process does."""
+    return share >= LEAST_WAITS and _with_a_core(index, process, share) >= WAITS_SHARE
+
+
+def _with_a_core(index: Index, process: Process, share: float) -> float:
+    """A share of the time without waits for a free core, 0 to 1.
+
+    On a loaded machine all processes wait for a core most of the time, whatever they do next.
+    """
+    rest = 1 - core_share(index, process)
+    return 0.0 if rest < LEAST_TIME else min(1.0, share / rest)
 
 
 def _waits(index: Index, process: Process) -> float:
@@ -123,12 +172,13 @@ def _waits(index: Index, process: Process) -> float:
     found = shares(index, process)
     # Without a stack, the lock of the pool's queue of tasks is a lock of unknown purpose.
     is_counted = uses_queue(found)  # its locks of unknown purpose are in `share`
-    return share + sum(
+    share += sum(
         each.share
         for each in found
         if each.activity.kind == "idle"
         or (not is_counted and each.activity.target == "lock" and not each.activity.place)
     )
+    return share
 
 
 def _is_pool_of(working: Sequence[Process], waiting: Sequence[Process]) -> bool:
@@ -153,7 +203,7 @@ def _sleeps_while_full(index: Index) -> Iterator[Finding]:
             if other is not process
             and not writes_output(other)
             and process.process in ends_of_waits(index).get(other.process, ())
-            and _share_of_room(index, other) >= WORKS_SHARE
+            and _with_a_core(index, other, _share_of_room(index, other)) >= WORKS_SHARE
         ]
         if not ahead:
             continue
@@ -198,9 +248,26 @@ _SHORTEN = "Else shorten it, or take more items for each sleep."
 
 
 def _share_of_room(index: Index, process: Process) -> float:
-    """The share of the time in which a process waited for room in a queue or pipe."""
-    found = shares(index, process)
-    return sum(each.share for each in found if each.activity.what.startswith("room in"))
+    """The share of the time in which a process waited for room in a queue or pipe.
+
+    Where a stack shows a full queue now, all waits for its semaphore were for room in it.
+    """
+    bounds = _bounds(index)
+    return sum(
+        each.share
+        for each in shares(index, process)
+        if each.activity.what.startswith("room in") or each.activity.what in bounds
+    )
+
+
+@derived
+def _bounds(index: Index) -> frozenset[str]:
+    """The semaphores that count the room in queues, as the account of time calls them."""
+    return frozenset(
+        f"semaphore {use.segment} between processes"
+        for use in semaphore_uses(index).values()
+        if use.what == FULL_QUEUE and use.segment is not None
+    )
 
 
 def _joining_share(index: Index, process: Process) -> float:
@@ -224,19 +291,27 @@ def _is_one_of_equals(index: Index, working: Sequence[Process], waiting: Sequenc
     return any(is_sibling(index, one, other) for one in working for other in waiting)
 
 
-def _waits_are_for(index: Index, waiting: Sequence[Process], working: Sequence[Process]) -> bool:
+def _waits_are_for(index: Index, found: _Stages) -> bool:
     """Whether the waits, as far as they last at this moment, end at those that work."""
-    ends = ends_of_waits(index)
+    ends, working, waiting = ends_of_waits(index), found.working, found.waiting
     ids = {each.process for each in working}
     lasting = {edge.waiter for edge in wait_graph(index).edges if (edge.since_s or 0.0) >= LASTS_S}
     lasting |= {p.process for p in waiting if (without_progress_s(p, index) or 0.0) >= LASTS_S}
-    now = [each for each in waiting if each.process in ends]
+    # Of many that wait for room, each waits for long where the one that reads is slow.
+    if found.ahead and all(_has_exchanged(index, each) for each in working):
+        lasting -= {each.process for each in found.ahead}
+    now = [each for each in found.others if each.process in ends]
     sleep = _sleep_of(index, working)
     if sleep is not None and (sleep.is_look or sleep.longer is not None):
         lasting = set()  # a long sleep is no hang: it ends by itself
     return bool(now) and all(
         each.process not in lasting and not ids.isdisjoint(ends[each.process]) for each in now
     )
+
+
+def _has_exchanged(index: Index, process: Process) -> bool:
+    """Whether a process has read or written something lately: it takes items, one by one."""
+    return index.snapshot.at_s - last_transfer_s(index, process) < OVER_S
 
 
 class _Sleep(NamedTuple):
@@ -305,47 +380,99 @@ def _longer(index: Index, working: Sequence[Process]) -> tuple[float, float] | N
 
 
 def _finding(index: Index, stages: _Stages) -> Finding:
-    """Describe both groups, and what would make the job faster."""
-    working, waiting = stages.working, stages.waiting
-    slow, others = all_called(working, SHOWN), all_called(waiting, SHOWN)
+    """Describe the groups, and what would make the job faster."""
+    working, others = stages.working, stages.others
+    slow = all_called(working, SHOWN)
     place = work_place(index, working)
     at = f" at {place.words}" if place is not None else ""
     evidence = [
         f"{called(each)}: {words}"
-        for each in (*working[:SHOWN], *waiting[:SHOWN])
+        for each in (*working[:SHOWN], *others[:SHOWN])
         if (words := doing_words(index, each))
     ]
-    if (lines := own_lines(waiting[0])) is not None:
-        evidence.append(f"{called(waiting[0])} waits at {lines}")
-    evidence.append(
-        f"without waiting {others} would be at most {times_faster(stages.waits)} as fast"
-    )
-    is_one = len(working) == 1
+    if (lines := own_lines(others[0])) is not None:
+        evidence.append(f"{called(others[0])} waits at {lines}")
+    if stages.waiting:
+        names = all_called(stages.waiting, SHOWN)
+        evidence.append(
+            f"without waiting {names} would be at most {times_faster(stages.waits)} as fast"
+        )
+    evidence += _cores_words(index, working)
     return Finding(
         rule=RULE,
         severity=Severity.INFO,
         process=working[0].process,
         others=tuple(each.process for each in working[1:]),
-        summary=(
-            f"{others} {wait_verb(waiting)} {stages.waits:.0%} of the time "
-            f"for {slow}, which {'works' if is_one else 'work'} all the time{at}"
-        ),
+        summary=f"{_waiting_words(stages)} {slow}, {_working_words(index, working)}{at}",
         evidence=tuple(evidence),
-        cause=(
-            f"{'This process works' if is_one else 'These processes work'} without a pause, and "
-            f"the others need items faster than {'it makes' if is_one else 'they make'} them: the "
-            f"whole job runs at {'its' if is_one else 'their'} speed."
-        ),
+        cause=_cause(index, stages),
         advice=_advice(index, stages, at),
     )
 
 
+def _waiting_words(stages: _Stages) -> str:
+    """Which processes wait, how long and for what: `main (100) waits 98% of the time for`."""
+    words = []
+    for group, what in ((stages.waiting, ""), (stages.ahead, " for room in a full queue")):
+        if group:
+            names, verb = all_called(group, SHOWN), "waits" if len(group) == 1 else "wait"
+            words.append(f"{names} {verb} {stages.waits:.0%} of the time{what}")
+    if stages.ahead:
+        return f"{', and '.join(words)}, for"
+    return f"{words[0]} for"
+
+
+def _is_short_of_cores(index: Index, working: Sequence[Process]) -> bool:
+    """Whether those that work wait for a free core for much of the time."""
+    return sum(core_share(index, each) for each in working) / len(working) >= SHORT_OF_CORES
+
+
+def _working_words(index: Index, working: Sequence[Process]) -> str:
+    is_one = len(working) == 1
+    if _is_short_of_cores(index, working):
+        waits = sum(core_share(index, each) for each in working) / len(working)
+        verb = "works or waits" if is_one else "work or wait"
+        return f"which {verb} for a free core ({waits:.0%}) all the time"
+    return f"which {'works' if is_one else 'work'} all the time"
+
+
+def _cores_words(index: Index, working: Sequence[Process]) -> Iterator[str]:
+    """How many threads want to run, where those that work have to wait for a core."""
+    host = index.snapshot.host
+    if _is_short_of_cores(index, working) and host.runnable is not None and host.usable_cpus:
+        yield (
+            f"{counted(host.runnable, 'thread')} of the machine can run now, on "
+            f"{counted(host.usable_cpus, 'core')}"
+        )
+
+
+def _cause(index: Index, stages: _Stages) -> str:
+    """Why the whole job is as slow as those that work."""
+    is_one = len(stages.working) == 1
+    this, it, its = (
+        ("This process", "it", "its") if is_one else ("These processes", "they", "their")
+    )
+    works = f"{this} {'works' if is_one else 'work'} without a pause"
+    if _is_short_of_cores(index, stages.working):
+        always = "always has work and waits" if is_one else "always have work and wait"
+        works = f"{this} {always} for a core to do it"
+    parts = []
+    if stages.waiting:
+        parts.append(f"the others need items faster than {it} make{'s' if is_one else ''} them")
+    if stages.ahead:
+        parts.append(
+            f"take{'s' if is_one else ''} items more slowly than {all_called(stages.ahead, SHOWN)} "
+            f"make{'s' if len(stages.ahead) == 1 else ''} them, so that the queue is always full"
+        )
+    return f"{works}, and {', and '.join(parts)}: the whole job runs at {its} speed."
+
+
 def _of_sleep(index: Index, stages: _Stages, sleep: _Sleep) -> Finding:
     """Describe processes that sleep while others wait for them."""
-    working, waiting = stages.working, stages.waiting
-    slow, others = all_called(working, SHOWN), all_called(waiting, SHOWN)
+    working, waiting = stages.working, stages.others
+    slow = all_called(working, SHOWN)
     at = f" at {sleep.place}" if sleep.place else ""
-    is_one, waits_alone = len(working) == 1, len(waiting) == 1
+    is_one = len(working) == 1
     evidence = [
         f"{called(each)}: {words}"
         for each in (*working[:SHOWN], *waiting[:SHOWN])
@@ -364,8 +491,8 @@ def _of_sleep(index: Index, stages: _Stages, sleep: _Sleep) -> Finding:
         process=working[0].process,
         others=tuple(each.process for each in working[1:]),
         summary=(
-            f"{others} {'waits' if waits_alone else 'wait'} {stages.waits:.0%} of the time for "
-            f"{slow}, which {'sleeps' if is_one else 'sleep'} {sleep.share:.0%} of the time{at}"
+            f"{_waiting_words(stages)} {slow}, which {'sleeps' if is_one else 'sleep'} "
+            f"{sleep.share:.0%} of the time{at}"
         ),
         evidence=tuple(evidence),
         cause=_why_asleep(sleep, is_one=is_one),
@@ -441,18 +568,32 @@ def _sleep_advice(sleep: _Sleep, at: str) -> str:
 
 def _advice(index: Index, stages: _Stages, at: str) -> str:
     """What to do, by which stage is slow and whether there are cores for more processes."""
-    working, waiting = stages.working, stages.waiting
-    if any(each.parent == working[0].process for each in waiting):
-        return (
+    working, others = stages.working, stages.others
+    is_short = _is_short_of_cores(index, working)
+    if any(each.parent == working[0].process for each in others):
+        first = (
             f"Move work of {called(working[0])}{at} into the processes that wait, or give them "
             "larger pieces of work at a time."
+            if stages.waiting
+            else f"Faster or more producers change nothing. Do less for each item{at}, take "
+            f"several items for one step, or move work of {called(working[0])} into the processes "
+            "that wait."
         )
-    for_core = sum(core_share(index, each) for each in working) / len(working)
+        return f"{_FREE_CORES} {first}" if is_short else first
     more = f"Start more processes of that kind than {len(working)}, or do"
-    if for_core >= SHORT_OF_CORES:
-        more = f"They wait for a free core {for_core:.0%} of the time, so more would not help: do"
-    return (
-        f"{more} less for each item{at}. If {all_called(waiting, SHOWN)} "
-        f"{'has' if len(waiting) == 1 else 'have'} nothing to do but collect results, nothing is "
-        "wrong."
-    )
+    if is_short:
+        more = f"{_FREE_CORES} More processes of that kind would not help: do"
+    collects = ""
+    if stages.waiting:
+        has = "has" if len(stages.waiting) == 1 else "have"
+        collects = (
+            f" If {all_called(stages.waiting, SHOWN)} {has} nothing to do but collect results, "
+            "nothing is wrong."
+        )
+    return f"{more} less for each item{at}.{collects}"
+
+
+_FREE_CORES = (
+    "More threads of this machine want to run than it has cores: end what else runs on it, or give "
+    "each process fewer threads."
+)

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from mpwatch.diagnose.rules.throughput.pipeline_bottleneck import check
-from mpwatch.model.account import Activity
+from mpwatch.model.account import NO_CORE, Activity
 from mpwatch.model.findings import Severity
-from mpwatch.model.history import History, Point
+from mpwatch.model.history import History, Point, ProcessMetric
 from mpwatch.model.ids import Role
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Snapshot
@@ -178,10 +178,6 @@ def test_a_parent_that_cannot_feed_its_children_is_named() -> None:
 @pytest.mark.parametrize(
     "job",
     [
-        pytest.param(
-            with_shares(feeder(), p100={COMPUTES: 1.0}, p200={IS_AHEAD: 1.0}, p201={IS_AHEAD: 1.0}),
-            id="children that wait for room in the queue of a parent that computes",
-        ),
         pytest.param(learner(waits=0.5), id="the consumer keeps up"),
         pytest.param(learner(works=0.6), id="the producers wait, too"),
         pytest.param(learner(since_s=30.0), id="nothing comes any more: rules for hangs"),
@@ -253,3 +249,92 @@ def test_a_consumer_that_sleeps_while_its_queue_is_full_is_named() -> None:
 def test_output_that_is_not_read_is_no_queue_of_items() -> None:
     assert found(check, sleeper(fd=4)) != []
     assert found(check, sleeper(fd=1)) == []
+
+
+def outrun(
+    mine: dict[Activity, float], share: dict[Activity, float], *, read_s: float = 1.0
+) -> tuple[Snapshot, History]:
+    """Main that takes items from a bounded queue, and two actors that fill it."""
+    computes = thread(100, "learn.py:step:27", state="R", stack_age_s=0.0)
+    writes = WaitedOn("pipe-write", "write", ("pipe:[77]",), fds=(5,))
+    actors = [
+        process(
+            number,
+            "spawned",
+            threads=[thread(number, "act.py:run:12", waits=writes, waits_s=for_s, still_s=for_s)],
+            fds=fds(9, links=[pipe(5, 77, True)]),
+        )
+        for number, for_s in ((200, 22.0), (201, 0.1))
+    ]
+    job = snapshot_of(main(threads=[computes], fds=fds(9, links=[pipe(4, 77, False)])), *actors)
+    times: dict[tuple[int, ProcessMetric], list[Point]] = {
+        (100, "main_read_bytes"): [Point(NOW_S - 60, 0), Point(NOW_S - read_s, 1 << 20)],
+        (100, "written_bytes"): [Point(NOW_S - 60, 0)],
+    }
+    return with_shares(job, p100=mine, p200=share, p201=share), history(times)
+
+
+def test_a_consumer_that_computes_while_its_queue_is_full_is_named() -> None:
+    finding = only(check, *outrun({COMPUTES: 0.97, JOINS: 0.03}, {IS_AHEAD: 0.95, COMPUTES: 0.05}))
+
+    assert finding.severity is Severity.INFO
+    assert finding.process == pid(100)
+    assert finding.summary == (
+        "spawned 200 (200) and spawned 201 (201) wait 95% of the time for room in a full queue, "
+        "for main (100), which works all the time at train.py:30 step"
+    )
+    assert "takes items more slowly than" in finding.cause
+    assert finding.advice.startswith("Faster or more producers change nothing")
+
+
+def test_a_bottleneck_that_waits_for_a_core_is_named_with_the_share_of_that() -> None:
+    short = {NO_CORE: 0.81, COMPUTES: 0.17, JOINS: 0.02}
+
+    finding = only(check, *outrun(short, {IS_AHEAD: 0.6, NO_CORE: 0.35, COMPUTES: 0.05}))
+
+    assert finding.summary.endswith(
+        "for main (100), which works or waits for a free core (81%) all the time at "
+        "train.py:30 step"
+    )
+    assert "waits for a core to do it" in finding.cause
+    assert finding.advice.startswith("More threads of this machine want to run")
+
+
+def test_processes_before_and_behind_the_slow_stage_are_told_apart() -> None:
+    job, times = outrun({COMPUTES: 0.97, JOINS: 0.03}, {IS_AHEAD: 0.9, COMPUTES: 0.1})
+    behind = with_shares(
+        job,
+        p100={COMPUTES: 0.97, JOINS: 0.03},
+        p200={IS_AHEAD: 0.9, COMPUTES: 0.1},
+        p201={WAITS_IN_QUEUE: 0.9, COMPUTES: 0.1},
+    )
+
+    assert only(check, behind, times).summary.startswith(
+        "spawned 201 (201) waits 90% of the time, and spawned 200 (200) waits 90% of the time for "
+        "room in a full queue, for main (100)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("mine", "share", "read_s"),
+    [
+        pytest.param({COMPUTES: 1.0}, {IS_AHEAD: 1.0}, 50.0, id="main takes no item any more"),
+        pytest.param({COMPUTES: 0.97}, {IS_AHEAD: 0.6, COMPUTES: 0.4}, 1.0, id="actors work, too"),
+        pytest.param({WAITS_IN_QUEUE: 0.5, COMPUTES: 0.5}, {IS_AHEAD: 1.0}, 1.0, id="main waits"),
+        pytest.param({COMPUTES: 1.0}, {NO_CORE: 0.9, IS_AHEAD: 0.1}, 1.0, id="all want a core"),
+    ],
+)
+def test_producers_that_hardly_wait_or_wait_for_ever_are_not_ahead(
+    mine: dict[Activity, float], share: dict[Activity, float], read_s: float
+) -> None:
+    assert found(check, *outrun(mine, share, read_s=read_s)) == []
+
+
+def test_consumers_that_want_a_core_as_well_are_found_to_wait() -> None:
+    starved = {WAITS_IN_QUEUE: 0.6, NO_CORE: 0.35, COMPUTES: 0.05}
+    job = with_shares(feeder(), p100={NO_CORE: 0.8, COMPUTES: 0.2}, p200=starved, p201=starved)
+
+    assert only(check, job).summary.startswith(
+        "spawned 200 (200) and spawned 201 (201) wait 60% of the time for main (100), which works "
+        "or waits for a free core (80%)"
+    )
