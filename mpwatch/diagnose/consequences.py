@@ -199,7 +199,7 @@ def with_causes(findings: Iterable[Finding]) -> dict[Finding, str]:
     rules = set(by_rule)
     chosen: dict[Finding, str] = {}
     for finding in present:
-        if finding.effect_of is not None:
+        if finding.effect_of is not None and finding.effect_of in rules:
             chosen[finding] = finding.effect_of
             continue
         for cause in _possible_causes(finding):
@@ -207,6 +207,11 @@ def with_causes(findings: Iterable[Finding]) -> dict[Finding, str]:
             if is_present and not _leads_back(cause, finding.rule, rules):
                 chosen[finding] = cause
                 break
+    for finding, cause in chosen.items():
+        # A cause that is left out beside its own cause stands for that one.
+        above = {chosen.get(each) for each in by_rule[cause]} if cause in ONLY_ALONE else {None}
+        if len(above) == 1 and (shown := above.pop()) not in (None, finding.rule):
+            chosen[finding] = shown
     return chosen
 
 
@@ -220,8 +225,11 @@ def _possible_causes(effect: Finding) -> tuple[str, ...]:
 def _explains(cause: Finding, effect: Finding) -> bool:
     """Whether a finding of a possible cause is about the same thing as its effect.
 
-    Only growths are distinguished: there may be several, of different resources and processes.
+    Growths are distinguished: there may be several, of different resources and processes. And a
+    rule may know that its finding is itself the effect of the other one.
     """
+    if cause.effect_of == effect.rule:
+        return False
     if cause.rule == GROWTH:
         return effect.rule != GROWTH and cause.subject in GROWTH_LEADS_TO.get(effect.rule, ())
     if effect.rule == GROWTH:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mpwatch.diagnose.consequences import CAUSES_OF, with_causes
 from mpwatch.model.findings import Finding, Severity
 
@@ -33,3 +35,22 @@ def test_a_rank_with_more_to_compute_explains_that_the_others_wait_for_it_in_a_c
     waits, slow = finding("rank-stuck-in-collective"), finding("straggler-worker")
 
     assert with_causes([waits, slow]) == {waits: "straggler-worker"}
+
+
+def test_a_dead_end_that_keeps_a_rank_is_the_cause_of_the_wait_in_the_collective() -> None:
+    still = finding("standing-still")
+    waits = replace(finding("rank-stuck-in-collective"), effect_of="standing-still")
+
+    assert with_causes([waits, still]) == {waits: "standing-still"}
+    assert with_causes([waits]) == {}
+    other = replace(waits, effect_of=None)
+    assert with_causes([other, still]) == {still: "rank-stuck-in-collective"}
+
+
+def test_a_finding_that_is_left_out_stands_for_its_own_cause() -> None:
+    still, lock = finding("standing-still"), finding("fork-with-threads-lock")
+    waits = replace(finding("rank-stuck-in-collective"), effect_of="standing-still")
+
+    chosen = with_causes([waits, still, lock])
+
+    assert chosen == {waits: "fork-with-threads-lock", still: "fork-with-threads-lock"}

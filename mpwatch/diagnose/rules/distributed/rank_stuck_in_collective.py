@@ -42,11 +42,14 @@ from mpwatch.diagnose.analysis.shares import is_at_one_wait
 from mpwatch.diagnose.analysis.source_code import end_of_loop, spin, why_endless
 from mpwatch.diagnose.analysis.stack_merge import merge
 from mpwatch.diagnose.analysis.stack_patterns import has_stacks, main_shape, main_thread
+from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process
 from mpwatch.model.units import seconds_text
+from mpwatch.model.waits import WaitChain
 
 RULE = "rank-stuck-in-collective"
+STANDING_STILL = "standing-still"
 JOINING_S = 30.0
 LONG_JOINING_S = 120.0
 """Other machines may take minutes to start: before that it is no more than worth knowing."""
@@ -253,7 +256,7 @@ def _finding(
         evidence += [f"{called(rank)}: {rank.doing}" for rank in alive[:2] if rank.doing]
     evidence += [f"{called(p)} ended: {p.ended.words}" for p in late[:3] if p.ended is not None]
     evidence += _record_words([*inside[:1], *late[:2]])
-    reasons = [_whereabouts(rank, inside[0], index) for rank in late[:2]]
+    reasons = [_whereabouts(rank, inside, index) for rank in late[:2]]
     severity = Severity.CRITICAL if since_s >= 60 or not alive else Severity.WARNING
     if since_s < min(each.innocent_s for each in reasons):
         severity = Severity.INFO
@@ -272,6 +275,7 @@ def _finding(
             + " The ranks that wait are not the cause, whichever of them reports a timeout."
         ),
         advice=" ".join(dict.fromkeys(each.advice for each in reasons)),
+        effect_of=next(filter(None, (each.cause for each in reasons)), None),
     )
 
 
@@ -282,15 +286,24 @@ class _Whereabouts(NamedTuple):
     advice: str
     innocent_s: float = 0.0
     """Until the others have waited for this long it may be as the program means it."""
+    cause: str | None = None
+    """The rule whose finding, if there is one, says why it does not come."""
 
 
-def _whereabouts(rank: Process, waiter: Process, index: Index) -> _Whereabouts:
-    """Where a rank is while the others, of which one is `waiter`, wait for it."""
-    name, line = called(rank), called_at(rank)
+def _whereabouts(rank: Process, inside: Sequence[Process], index: Index) -> _Whereabouts:
+    """Where a rank is while the others, which are inside of the collective, wait for it."""
+    name, line, waiter = called(rank), called_at(rank), inside[0]
     at = f" at {line}" if line else ""
     halted = _ended_or_stopped(rank, at)
     if halted is not None:
         return halted
+    chain = _dead_end(rank, inside, index)
+    if chain is not None:
+        return _Whereabouts(
+            f"{name} cannot go on: {chain.sentence}. {chain.conclusion}",
+            f"End that wait: as long as it lasts, {name} keeps all ranks waiting.",
+            cause=STANDING_STILL,
+        )
     if main_shape(rank) == "waits-for-batch":
         return _Whereabouts(
             f"{name} waits for a batch of its DataLoader.",
@@ -339,6 +352,23 @@ def _whereabouts(rank: Process, waiter: Process, index: Index) -> _Whereabouts:
         f" it takes, or share the work between the ranks. {_SAME_STEPS}",
         innocent_s=WORKING_S,
     )
+
+
+def _dead_end(rank: Process, inside: Sequence[Process], index: Index) -> WaitChain | None:
+    """The wait of a rank that no process can end, from this rank on.
+
+    `None` where the ranks that wait for it are part of that: they would go on.
+    """
+    waiting = {each.process for each in inside}
+    for chain in wait_graph(index).chains:
+        members = [link.process for link in chain.links]
+        if chain.verdict not in ("dead-end", "cycle") or rank.process not in members:
+            continue
+        first = members.index(rank.process)
+        cycle = members[chain.cycle_at :] if chain.verdict == "cycle" else []
+        if waiting.isdisjoint((*members[first:], *cycle)):
+            return replace(chain, links=chain.links[first:])
+    return None
 
 
 def _ended_or_stopped(rank: Process, at: str) -> _Whereabouts | None:

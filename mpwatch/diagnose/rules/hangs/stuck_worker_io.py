@@ -22,7 +22,7 @@ from mpwatch.model.samples import Frame, WaitKind
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.source_code import EndlessLoop, Statement
 from mpwatch.model.units import seconds_text
-from mpwatch.model.waits import is_loader_poll
+from mpwatch.model.waits import WaitGraph, is_loader_poll
 
 RULE = "stuck-worker-io"
 BLOCKED_S = 15.0
@@ -47,9 +47,19 @@ def check(index: Index) -> Iterator[Finding]:
         if quiet is not None and quiet >= BLOCKED_S:
             waits = wait_graph(index)
             unread = unread_by(index.snapshot, waits, worker.process)
+            if unread is None and _is_dead_end(waits, worker):
+                continue  # `standing-still` says why no process can end it
             yield _blocked(worker, thread, quiet, unread)
         elif (since := _task_too_long_s(worker)) is not None:
             yield _slow_batch(index, worker, thread, since)
+
+
+def _is_dead_end(waits: WaitGraph, worker: Process) -> bool:
+    """Whether a worker waits for what no process can do."""
+    return any(
+        chain.verdict == "dead-end" and chain.links[-1].process == worker.process
+        for chain in waits.chains
+    )
 
 
 def _is_blocked(index: Index, thread: Thread) -> bool:

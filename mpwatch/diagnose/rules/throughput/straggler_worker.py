@@ -335,7 +335,7 @@ def _by_samples(index: Index, owner: Process, workers: Sequence[Process]) -> Ite
             idle.append(share)
         if share is None or len(busy) > 1 or WORKING < share < WAITING:
             return
-    if len(busy) != 1:
+    if len(busy) != 1 or _is_blocked(index, busy[0]):
         return
     others = counted(len(idle), "other worker")
     words = (
@@ -349,6 +349,15 @@ def _by_samples(index: Index, owner: Process, workers: Sequence[Process]) -> Ite
         f"{'all' if min(idle) >= 1 else f'{min(idle):.0%} or more'}",
     ]
     yield _in_loop(index, owner, busy[0]) or _finding(index, busy[0], words, evidence)
+
+
+def _is_blocked(index: Index, worker: Process) -> bool:
+    """Whether a worker has waited for long for another thread or process: it is not at work."""
+    thread = main_thread(worker)
+    wait = thread.waits_on if thread is not None else None
+    if wait is None or wait.kind not in ("futex", "semaphore", "pipe-read", "child"):
+        return False
+    return (quiet_s(worker, index) or 0.0) >= ONE_WAIT_S
 
 
 def _in_loop(index: Index, owner: Process, worker: Process) -> Finding | None:

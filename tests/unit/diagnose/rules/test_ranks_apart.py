@@ -496,6 +496,43 @@ def test_the_reason_is_what_was_seen_of_the_late_rank() -> None:
     assert "SIGKILL" in cause(rank(1, ended=exited(301, signal=9)))
 
 
+NO_PIPES = fds(3, links=[])
+
+
+def test_a_dead_end_of_the_late_rank_or_of_its_worker_is_the_cause() -> None:
+    reads = WaitedOn("pipe-read", "read", ("pipe:[77]",), (4,))
+    both_ends = fds(9, links=[pipe(4, 77, False), pipe(5, 77, True), pipe(6, 500, True)])
+    alone = thread(400, "data.py:read:30", waits=reads, still_s=60.0)
+    worker = process(400, threads=[alone], fds=both_ends, segments=(), parent=301)
+    polls = WaitedOn("poll", "poll", ("pipe:[500]",), timeout_s=5.0)
+    loads = thread(
+        301,
+        "torch/utils/data/dataloader.py:_try_get_data",
+        "train.py:a:1",
+        waits=polls,
+        still_s=60.0,
+    )
+    late = process(
+        301,
+        "rank",
+        label="rank 1",
+        rank=1,
+        threads=[loads, thread(351, name="gloo_tcp_loop")],
+        fds=fds(9, links=[pipe(6, 500, False)]),
+        segments=(),
+    )
+
+    root = main(fds=NO_PIPES, segments=())
+    other = called(0, "all_reduce", fds=NO_PIPES, segments=())
+    waits = only(rank_stuck_in_collective.check, snapshot_of(root, other, late, worker))
+
+    assert waits.effect_of == "standing-still"
+    assert "rank 1 (301) cannot go on: rank 1 waits for a batch" in waits.cause
+    assert "data.py:30 read. No other process has the writing end" in waits.cause
+    without = snapshot_of(root, other, late)
+    assert only(rank_stuck_in_collective.check, without).effect_of is None
+
+
 def test_a_spawned_helper_beside_the_ranks_is_not_waited_for() -> None:
     def spawned(number: int, *stack: str, name: str = "gloo_tcp_loop") -> Process:
         threads = [thread(number, *stack, still_s=60.0), thread(number + 50, name=name)]

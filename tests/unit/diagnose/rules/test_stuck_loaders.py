@@ -222,6 +222,18 @@ def test_a_call_inside_a_sample_counts_where_the_stack_shows_it() -> None:
     assert only(stuck_worker_io.check, job).process == pid(200)
 
 
+def test_a_pipe_whose_writing_end_only_the_worker_has_is_left_to_the_rule_for_dead_ends() -> None:
+    reads = WaitedOn("pipe-read", "read", ("pipe:[9]",), (4,))
+    own = thread(200, *FETCHING_WORKER, waits=reads, still_s=STILL)
+    ends = [pipe(4, 9, False), pipe(5, 9, True)]
+    alone = process(200, threads=[own], fds=fds(9, links=ends), segments=())
+    root = main(fds=fds(3, links=[]), segments=())
+    writes = process(300, "spawned", fds=fds(9, links=[pipe(5, 9, True)]), threads=[thread(300)])
+
+    assert found(stuck_worker_io.check, snapshot_of(root, alone)) == []
+    assert only(stuck_worker_io.check, snapshot_of(root, alone, writes)).process == pid(200)
+
+
 def test_the_hook_names_the_sample_that_takes_too_long() -> None:
     load = WorkerLoad(0, fetch_p99_s=0.2, task=41, task_since_s=45.0, index="13342")
     busy = process(

@@ -14,7 +14,7 @@ from mpwatch.diagnose.rules.throughput import loader_starvation, straggler_worke
 from mpwatch.model.account import Account, Activity
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import History, Point, ProcessMetric
-from mpwatch.model.ids import ProcessId
+from mpwatch.model.ids import ProcessId, SegmentId
 from mpwatch.model.samples import FdLink, ThreadSample, WaitedOn
 from mpwatch.model.snapshot import Loader, Process, Snapshot, WorkerLoad
 from mpwatch.model.source_code import EndlessLoop, SourceLine, Statement
@@ -537,6 +537,14 @@ def test_without_the_hook_the_only_one_that_works_is_named() -> None:
     assert finding.process == pid(201)
     assert "the only busy worker" in finding.summary
     assert "look at" not in finding.advice
+
+
+def test_a_worker_that_waits_for_a_lock_all_the_time_is_not_called_busy() -> None:
+    takes = WaitedOn("semaphore", "futex", segment=SegmentId(1, 77))
+    stuck = thread(201, "data.py:decode:31", waits=takes, still_s=30.0)
+    job = snapshot_of(main(), process(200), process(201, threads=[stuck]))
+
+    assert found(straggler_worker.check, job, waits(main=0.9, w200=1, w201=0.1)) == []
 
 
 def test_the_line_of_the_slow_worker_is_in_the_title() -> None:
