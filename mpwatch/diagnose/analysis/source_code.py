@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 from mpwatch.describe.frames import is_library, own_frames
 from mpwatch.diagnose.analysis.index import Index, derived
-from mpwatch.diagnose.analysis.stack_patterns import main_thread
+from mpwatch.diagnose.analysis.stack_patterns import main_thread, user_frame
 from mpwatch.model.account import Callers
 from mpwatch.model.findings import Finding
 from mpwatch.model.samples import Frame
@@ -48,6 +48,72 @@ def _by_place(index: Index) -> Mapping[str, SourceLine | None]:
 def line_at(index: Index, place: str) -> SourceLine | None:
     """The statement at a place in words, `train.py:57 step`; `None` if it is not known."""
     return _by_place(index).get(place)
+
+
+Awaited: TypeAlias = Literal["file-removed", "file-made", "variable"]
+"""What a loop that sleeps and looks again waits for."""
+
+
+LOOP_ENDS: Mapping[Awaited, str] = {
+    "file-removed": "when a file is removed",
+    "file-made": "when there is a file",
+    "variable": "when a variable of its own process changes",
+}
+
+
+class Condition(NamedTuple):
+    """What a loop waits for, as its source shows."""
+
+    kind: Awaited
+    words: str
+    """Which loop, after the words `the loop`: by its header, or by the clause that it sleeps in."""
+
+
+_FILE = re.compile(r"\b(?:exists|lexists|is_file|isfile|is_dir|isdir)\([^()]*\)$")
+_SEVERAL = re.compile(r"\b(?:and|or|if|in)\b|[<>=]")
+_VARIABLE = re.compile(r"[\w.]+(?<!\.value)(?: ?(?:[<>]=?|[!=]=) ?[\w.]+)?")
+"""A subscript may be of an array in shared memory, and `value` is of a multiprocessing.Value."""
+_HANDLERS: Mapping[str, Awaited] = {
+    "except FileExistsError": "file-removed",
+    "except FileNotFoundError": "file-made",
+}
+"""A loop that sleeps in such a clause tries again: to make a file that exists, or to open one that
+does not."""
+
+
+def _kind_of(header: str) -> Awaited | None:
+    """What a loop with one condition looks at; a call of anything else may look at anything."""
+    found = re.fullmatch(r"while (not )?(.+?) ?:", header)
+    if found is None or found[2] in ("True", "1"):
+        return None
+    if _FILE.search(found[2]) and not _SEVERAL.search(found[2]):
+        return "file-made" if found[1] else "file-removed"
+    return "variable" if _VARIABLE.fullmatch(found[2]) and ".value " not in found[2] else None
+
+
+def condition_of(index: Index, process: Process) -> Condition | None:
+    """What the innermost `while` around the line of a process waits for; `None` if not known."""
+    thread = main_thread(process)
+    frame = user_frame(thread.stack) if thread is not None else None
+    line = source_of(index, frame) if frame is not None else None
+    headers = list(line.within) if line is not None else []
+    while headers and not headers[-1].text.startswith("while "):
+        header = headers.pop()
+        for clause, kind in _HANDLERS.items():
+            if header.text.startswith(clause) and _is_in_loop(headers):
+                return Condition(kind, f"around {_quoted(header)}")
+    if not headers:
+        return None
+    found = _kind_of(headers[-1].text)
+    return None if found is None else Condition(found, _quoted(headers[-1]))
+
+
+def _is_in_loop(headers: Sequence[Statement]) -> bool:
+    return any(each.text.startswith(("while ", "for ")) for each in headers)
+
+
+def _quoted(header: Statement) -> str:
+    return f"`{header.text}` in line {header.line}"
 
 
 _LOOKS = re.compile(r"\bEmpty\b|\.(?:empty|qsize|poll)\(")

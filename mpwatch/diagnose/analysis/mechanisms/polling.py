@@ -6,9 +6,8 @@ system call that waits, so that no chain of waits leads on from it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words
 from mpwatch.describe.processes import wait_verb
@@ -23,7 +22,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     counted,
     is_manager,
 )
-from mpwatch.diagnose.analysis.source_code import source_of
+from mpwatch.diagnose.analysis.source_code import Awaited, Condition, condition_of
 from mpwatch.diagnose.analysis.stack_patterns import (
     main_shape,
     main_thread,
@@ -40,9 +39,6 @@ POLLS_S = 20.0
 WAKES_OF_A_LOOP = 2
 WORKS_FAULTS = 64
 """A process that has taken so many pages within `POLLS_S` does something in its loop."""
-
-
-Kind: TypeAlias = Literal["file-removed", "file-made", "variable"]
 
 
 class InVain(NamedTuple):
@@ -126,50 +122,13 @@ class InVain(NamedTuple):
         return _ADVICE[self.condition.kind]
 
 
-class Condition(NamedTuple):
-    """What a loop waits for, as its source shows."""
-
-    kind: Kind
-    words: str
-    """The header of the loop and its line."""
-
-
-_FILE = re.compile(r"\b(?:exists|lexists|is_file|isfile|is_dir|isdir)\([^()]*\)$")
-_SEVERAL = re.compile(r"\b(?:and|or|if|in)\b|[<>=]")
-_VARIABLE = re.compile(r"[\w.]+(?<!\.value)(?: ?(?:[<>]=?|[!=]=) ?[\w.]+)?")
-"""A subscript may be of an array in shared memory, and `value` is of a multiprocessing.Value."""
-
-
-def _kind_of(header: str) -> Kind | None:
-    """What a loop with one condition looks at; a call of anything else may look at anything."""
-    found = re.fullmatch(r"while (not )?(.+?) ?:", header)
-    if found is None or found[2] in ("True", "1"):
-        return None
-    if _FILE.search(found[2]) and not _SEVERAL.search(found[2]):
-        return "file-made" if found[1] else "file-removed"
-    return "variable" if _VARIABLE.fullmatch(found[2]) and ".value " not in found[2] else None
-
-
-def condition_of(index: Index, process: Process) -> Condition | None:
-    """What the innermost `while` around the line of a process waits for; `None` if not known."""
-    thread = main_thread(process)
-    frame = user_frame(thread.stack) if thread is not None else None
-    line = source_of(index, frame) if frame is not None else None
-    loops = [each for each in line.within if each.text.startswith("while ")] if line else []
-    if not loops:
-        return None
-    header = loops[-1]
-    kind = _kind_of(header.text)
-    return None if kind is None else Condition(kind, f"`{header.text}` in line {header.line}")
-
-
-_UNTIL: Mapping[Kind, str] = {
+_UNTIL: Mapping[Awaited, str] = {
     "file-removed": ", until a file is removed",
     "file-made": ", until there is a file",
     "variable": ", until a variable changes",
 }
 _COPIES = "each process has its own copy, and a change in one does not show in another."
-_CAUSES: Mapping[Kind, str] = {
+_CAUSES: Mapping[Awaited, str] = {
     "file-removed": (
         "The loop {loop} ends when a file is removed, as one that waits for a lock file does, and "
         "no process of this job is at work that could remove it. Most likely the one that made the "
@@ -192,7 +151,7 @@ _DEADLINE = (
 )
 _SHARED = "Flags and counters between processes have to be multiprocessing.Event or Value."
 _OUTSIDE = "Nothing is wrong if it waits for something from outside."
-_ADVICE: Mapping[Kind, str] = {
+_ADVICE: Mapping[Awaited, str] = {
     "file-removed": (
         "Remove the file, if no other job uses it (mpwatch dump --locals shows its path), and the "
         "loop goes on. Use "

@@ -12,6 +12,7 @@ from mpwatch.diagnose.analysis.distributed.ranks import conclusion
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.pipes import channels_among
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, family_head
+from mpwatch.diagnose.analysis.source_code import LOOP_ENDS, condition_of
 from mpwatch.diagnose.analysis.stack_patterns import (
     HOOK_THREAD,
     main_shape,
@@ -208,7 +209,7 @@ def _end_of_edge(around: ReadContext, process: Process, edge: WaitEdge) -> WaitE
         how = f"Continue it with kill -CONT {process.pid}, or in the debugger."
         return WaitEnd("ordinary", f"is {edge.what}", how)
     if edge.kind == "timer":
-        return WaitEnd("progress", f"sleeps{at}", "It wakes up by itself.")
+        return WaitEnd("progress", f"sleeps{at}", _end_of_sleep(around.index, process))
     if edge.kind == "disk":
         words = f"waits for {edge.what} in state D"
         return WaitEnd("unknown", words, "Only the kernel ends this wait: it ignores signals.")
@@ -424,6 +425,16 @@ def _has_other_threads(index: Index, process: Process, tid: int) -> bool:
     return any(
         thread.stack and thread.tid not in (tid, leaving) and not _is_at_rest(index, thread)
         for thread in own_threads(index, process)
+    )
+
+
+def _end_of_sleep(index: Index, process: Process) -> str:
+    """How a sleep goes on: one in a loop that looks for something does not end by itself."""
+    condition = condition_of(index, process)
+    if condition is None:
+        return "It wakes up by itself."
+    return (
+        f"It wakes up and looks again: the loop {condition.words} ends {LOOP_ENDS[condition.kind]}."
     )
 
 

@@ -560,6 +560,32 @@ def test_the_condition_of_a_loop_decides_what_it_waits_for(
     assert ("flock" in finding.advice) is (until == "until a file is removed")
 
 
+@pytest.mark.parametrize(
+    ("headers", "until", "ends"),
+    [
+        (("while True:", "except FileExistsError:"), "file is removed", "when a file is removed"),
+        (("for n in range(9):", "except FileNotFoundError:"), "is a file", "when there is a file"),
+        (("while os.path.exists(path):", "if verbose:"), "file is removed", "when a file is"),
+        (("except FileExistsError:",), "wait_for_steps", "It wakes up by itself."),
+        (("while True:", "except OSError:"), "wait_for_steps", "It wakes up by itself."),
+    ],
+)
+def test_a_loop_that_tries_again_waits_for_what_its_clause_shows(
+    headers: tuple[str, ...], until: str, ends: str
+) -> None:
+    line = SourceLine(
+        "/home/me/train.py",
+        17,
+        "wait_for_steps",
+        Statement(17, "time.sleep(1)"),
+        within=tuple(Statement(10 + n, text) for n, text in enumerate(headers)),
+    )
+    job = replace(polling(), source=(line,))
+
+    assert only(no_progress.check, job, past()).summary.endswith(until)
+    assert ends in wait_graph(Index(job, past())).chains[0].conclusion
+
+
 def test_a_loop_that_takes_new_memory_between_its_sleeps_does_something() -> None:
     gone = one(300, None, ended=exited(300, exit_code=0))
     written = (Point(NOW_S - 50, 0.0), Point(NOW_S - 40, 9.0))
