@@ -97,6 +97,10 @@ def _read_or_none(proc: str, pid: int, at_s: float) -> MemorySample | None:
         return None
 
 
+LATEST_S = 1 << 36
+"""Two thousand years: no program sleeps until then, and addresses are larger numbers."""
+
+
 class ProcessMemory:
     """Words of another process's memory, where ptrace rights allow; `None` where they do not."""
 
@@ -137,11 +141,16 @@ class ProcessMemory:
         return found if end else None
 
     def timespec_s(self, address: int) -> float | None:
-        """Seconds in a `struct timespec` of a 64-bit process."""
+        """Seconds in a `struct timespec` of a 64-bit process; `None` if it holds no time.
+
+        A thread that has woken up since its call was read may have put something else there.
+        """
         data = self.read(address, 16)
         if data is None:
             return None
         seconds, nanoseconds = struct.unpack("<qq", data)
+        if not (0 <= seconds < LATEST_S and 0 <= nanoseconds < 10**9):
+            return None
         return float(seconds + nanoseconds / 1e9)
 
 

@@ -20,7 +20,7 @@ from mpwatch.diagnose.analysis.forecast import (
     steady_growth,
 )
 from mpwatch.diagnose.analysis.index import Index, derived
-from mpwatch.diagnose.analysis.newest import own_place
+from mpwatch.diagnose.analysis.newest import FEEDER, own_place
 from mpwatch.diagnose.analysis.process_queries import (
     WORK_ROLES,
     YOUNG_S,
@@ -33,7 +33,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     label_stem,
 )
 from mpwatch.diagnose.analysis.resources import fd_limit, map_limit
-from mpwatch.diagnose.analysis.shares import imported_until_s
+from mpwatch.diagnose.analysis.shares import exchanges, imported_until_s
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import (
     NO_POINTS,
@@ -51,6 +51,8 @@ from mpwatch.model.snapshot import Process, Segment
 from mpwatch.model.units import bytes_text
 
 MIB = 1 << 20
+READ_PART = 0.4
+"""Of what a process gains at its start, so much is read where it reads a data set."""
 START_S = 15.0
 """What has risen since a process was this young may be its start: reading a data set, say."""
 
@@ -442,12 +444,32 @@ def _headroom(
 
 
 def _severity(index: Index, found: Growing, eta_s: float | None) -> Severity:
-    """How urgent the limit is; a short past says little of a distant future."""
+    """How urgent the limit is; a short past says little of a distant future.
+
+    What a process has gained since its start may be what it reads for its work, which ends.
+    """
     span_s = found.growth.span_s
     age = age_s(index.snapshot, found.process)
-    if age is not None and age - span_s < START_S and eta_s is not None and eta_s > span_s:
+    is_start = age is not None and age - span_s < START_S and not _is_in_rounds(index, found)
+    if is_start and eta_s is not None and eta_s > span_s:
         return Severity.INFO
     return urgency(eta_s, span_s)
+
+
+def _is_in_rounds(index: Index, found: Growing) -> bool:
+    """Whether a process that grows exchanges items with others, and reads far less than it keeps.
+
+    One that reads a data set at its start does not do that yet. It has a thread that puts items
+    into a queue, does tasks of a pool or a loader, or has waited for items, batches or ranks.
+    """
+    process, growth = found.process, found.growth
+    read = rise(index.history.of(process.process, "read_bytes"), within_s=growth.span_s)
+    if found.resource != "memory" or read > READ_PART * growth.gained:
+        return False
+    if process.role in ("loader-worker", "pool-worker"):
+        return True
+    has_feeder = any(each.name.startswith(FEEDER) for each in process.threads)
+    return has_feeder or exchanges(index, process)
 
 
 def urgency(eta_s: float | None, span_s: float) -> Severity:

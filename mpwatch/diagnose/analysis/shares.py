@@ -159,6 +159,15 @@ def has_come_back(index: Index, process: Process) -> bool:
     )
 
 
+def exchanges(index: Index, process: Process) -> bool:
+    """Whether a main thread waited for items, tasks, batches or ranks in the last minute."""
+    return any(
+        each.share >= CAME_BACK
+        and (each.activity.kind == "idle" or each.activity.target in _ANSWERS)
+        for each in shares(index, process)
+    )
+
+
 _ANSWERS: frozenset[Target] = frozenset(
     ("barrier", "batch", "collective", "event", "pipe", "queue", "socket")
 )

@@ -403,3 +403,19 @@ def test_the_open_of_another_file_is_only_named(proc: FakeProc) -> None:
     found = resolver(proc).resolve(BlockedCall(257, (0xFFFFFF9C, 0x2FFE, 0)), "S", "nfs_wait")
 
     assert found == WaitedOn("unknown", "openat")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "nanoseconds"), [(0x7F3A_55C0_1010, 5), (10, 10**9), (10, -1), (-1, 0)]
+)
+def test_what_is_no_time_is_not_taken_for_the_length_of_a_sleep(
+    proc: FakeProc, seconds: int, nanoseconds: int
+) -> None:
+    """A thread that woke up after its call was read has used the memory for something else."""
+    proc.process(10)
+    at = Memory(proc, 10).put(0x1000, struct.pack("<qq", seconds, nanoseconds))
+
+    found = waits(proc, 230, 1, 0, at, 0)
+
+    assert found is not None
+    assert (found.kind, found.timeout_s) == ("timer", None)

@@ -22,7 +22,14 @@ from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.samples import FdLink, Frame, ThreadSample, WaitedOn
 from mpwatch.model.snapshot import FileLine, Process, Snapshot, WorkerLoad
 from mpwatch.model.source_code import Mark, SourceLine, Statement
-from tests.builders.accounts import COMPUTES, IS_AHEAD, SLEEPS, answers_from, with_shares
+from tests.builders.accounts import (
+    COMPUTES,
+    IS_AHEAD,
+    SLEEPS,
+    WAITS_IN_QUEUE,
+    answers_from,
+    with_shares,
+)
 from tests.builders.snapshots import (
     MAIN,
     MIB,
@@ -231,6 +238,34 @@ def test_what_a_young_process_reads_at_its_start_is_no_warning() -> None:
     finding = only(check, seen, history(rising("anon_bytes", 2 * GIB, 5 * MIB)))
 
     assert finding.severity is Severity.INFO
+
+
+FEEDER = thread(160, name="QueueFeederThre")
+
+
+@pytest.mark.parametrize(
+    ("process_of", "doing", "read_bytes", "is_warned"),
+    [
+        pytest.param(main(threads=[thread(MAIN), FEEDER]), SLEEPS, 0, True, id="fills a queue"),
+        pytest.param(main(threads=[thread(MAIN)]), WAITS_IN_QUEUE, 0, True, id="takes items"),
+        pytest.param(main(threads=[thread(MAIN)]), SLEEPS, 0, False, id="alone"),
+        pytest.param(
+            main(threads=[thread(MAIN), FEEDER]), SLEEPS, 200 * MIB, False, id="reads its data"
+        ),
+    ],
+)
+def test_what_a_young_process_gains_while_it_exchanges_items_is_a_warning(
+    process_of: Process, doing: Activity, read_bytes: int, is_warned: bool
+) -> None:
+    young = replace(process_of, sample=replace(process_of.sample, born_wall_s=WALL_S - 65))
+    seen = snapshot_of(young, memory_total_bytes=64 * GIB, memory_available_bytes=GIB)
+    numbers = rising("anon_bytes", 2 * GIB, 5 * MIB)
+    numbers[MAIN, "read_bytes"] = (Point(NOW_S - 60, 0.0), Point(NOW_S - 1, float(read_bytes)))
+
+    finding = only(check, with_shares(seen, p100={doing: 0.1, COMPUTES: 0.9}), history(numbers))
+
+    assert (finding.severity is Severity.WARNING) is is_warned
+    assert ("is used up in 3 min" in finding.summary) is is_warned
 
 
 def test_workers_with_the_same_growth_are_one_finding() -> None:
