@@ -28,6 +28,8 @@ TREND_ASKED_S = 3.0
 """So long before the end of the usual time it is decided whether to watch longer."""
 TREND_LIMIT_S = 60.0
 """How long a job is watched in which a resource rises, but has not risen by enough to be told."""
+URGENT_WITHIN_S = 15 * 60.0
+"""A limit that is reached so soon is a warning once enough of the growth was seen."""
 ANSWER_S = 88.0
 """The answer comes this long after the command was started, however slow the machine is."""
 
@@ -37,7 +39,7 @@ class DiagnosisWatch:
 
     With a time given by the user, that time. Otherwise until a critical finding says what is wrong,
     at least `LEAST_S` and at most `LONGEST_S`: a stall, a growth and a slow job show only in time.
-    Where something rises by then and is not told, up to `TREND_LIMIT_S`.
+    Where something rises by then and is not told, or reaches a limit soon, up to `TREND_LIMIT_S`.
     """
 
     def __init__(
@@ -84,7 +86,7 @@ class DiagnosisWatch:
         if not self._is_fixed:
             rising = None
             if self._clock() - self._began_s >= LONGEST_S - TREND_ASKED_S:
-                is_told = any(finding.rule == "steady-growth" for finding in findings)
+                is_told = any(map(_is_told, findings))
                 rising = None if is_told else rising_words(snapshot)
                 self.limit_s = LONGEST_S if rising is None else TREND_LIMIT_S
             self.limit_s = min(self.limit_s, self._affordable_s())
@@ -107,6 +109,18 @@ class DiagnosisWatch:
         if self._certain_since_s is None:
             return self._clock() - self._began_s >= self.limit_s
         return self._clock() - self._certain_since_s >= LEAST_S
+
+
+def _is_told(finding: Finding) -> bool:
+    """Whether a growth is told, and longer watching would not make more of it.
+
+    How urgent it is shows in time: a line is not drawn far beyond the past it is known from
+    (`diagnose.analysis.forecast`).
+    """
+    if finding.rule != "steady-growth":
+        return False
+    is_near = finding.eta_s is not None and finding.eta_s <= URGENT_WITHIN_S
+    return not is_near or finding.severity > Severity.INFO
 
 
 def _count_of(findings: Sequence[Finding]) -> str:

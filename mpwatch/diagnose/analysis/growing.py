@@ -33,7 +33,10 @@ from mpwatch.diagnose.analysis.process_queries import (
     label_stem,
 )
 from mpwatch.diagnose.analysis.resources import fd_limit, map_limit
-from mpwatch.diagnose.analysis.shares import exchanges, imported_until_s
+from mpwatch.diagnose.analysis.shares import exchanges, imported_until_s, shares
+from mpwatch.diagnose.analysis.source_code import line_at, marks, source_of
+from mpwatch.diagnose.analysis.stack_patterns import main_thread
+from mpwatch.model.account import NO_CORE
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import (
     NO_POINTS,
@@ -48,6 +51,7 @@ from mpwatch.model.history import (
 from mpwatch.model.host import NewFiles, RoomSample
 from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.snapshot import Process, Segment
+from mpwatch.model.source_code import Mark, SourceLine
 from mpwatch.model.units import bytes_text
 
 MIB = 1 << 20
@@ -99,6 +103,11 @@ EVEN_MEMORY = Steadiness(32, 7 * MIB, MIB // 4)
 EVEN = 0.45
 """A growth of memory that is less than `MEMORY` counts where each sixth of the time gains as much
 as the others, up to this part of their mean: few other causes are so even."""
+BACKLOG = Steadiness(24, MIB // 4, MIB // 64)
+"""Of memory of a process that goes on putting items into a queue whose pipe is full: these stay in
+its memory, and a thousand small ones take less than a megabyte."""
+PIPE_FULL_SHARE = 0.9
+TAKES_SHARE = 0.2
 SEGMENTS = Steadiness(24, 64 * MIB, 4 * MIB)
 SEGMENTS_SHARE = 0.1
 FILES = Steadiness(30, 12, 2)
@@ -229,8 +238,12 @@ def _of_process(
         growth = steady_growth(series, required)
         if growth is None and resource == "memory":
             growth = _even_growth(index, process, series)
+        is_backlog = growth is None and resource == "memory" and puts_into_full_pipe(index, process)
+        if is_backlog:
+            growth = steady_growth(series, BACKLOG)
         is_batch = resource == "memory" and growth is not None and _is_of_a_batch(process, growth)
-        if growth is not None and growth.gained >= share * series[-1].value and not is_batch:
+        least = 0.0 if is_backlog else share * series[-1].value
+        if growth is not None and growth.gained >= least and not is_batch:
             rising[resource] = growth
     if not rising and not is_parent:
         return
@@ -267,6 +280,40 @@ def _even_growth(index: Index, process: Process, series: Series) -> Growth | Non
     steps = [after - before for before, after in pairwise(marks)]
     mean = sum(steps) / len(steps)
     return growth if all(abs(step - mean) <= EVEN * mean for step in steps) else None
+
+
+def puts_into_full_pipe(index: Index, process: Process) -> bool:
+    """Whether a process goes on putting items into a queue whose pipe is full all the time.
+
+    One that has put all its tasks at once, and now takes the results, is in another loop.
+    """
+    account = index.snapshot.account.processes.get(process.process)
+    feeders = [
+        account.thread(number).last_minute().shares()
+        for number, each in enumerate(account.uncounted if account is not None else ())
+        if account is not None and each.name.startswith(FEEDER)
+    ]
+    full = [sum(x.share for x in found if x.activity.target == "pipe") for found in feeders]
+    doing = shares(index, process)
+    waits = sum(x.share for x in doing if x.activity.kind == "waiting" and x.activity != NO_CORE)
+    if max(full, default=0.0) < PIPE_FULL_SHARE or not doing or waits >= TAKES_SHARE:
+        return False
+    puts = [each for each in marks(index, "put", process) if not _ENDS.search(each.statement.text)]
+    main = main_thread(process)
+    lines = [line_at(index, each.activity.place) for each in doing if each.activity.place]
+    lines += [source_of(index, frame) for frame in main.stack] if main is not None else []
+    return any(line is not None and _is_in_loop_with(line, put) for line in lines for put in puts)
+
+
+_ENDS = re.compile(r"\.put(?:_nowait)?\(\s*None\b")
+"""What tells a reader that nothing comes any more."""
+
+
+def _is_in_loop_with(line: SourceLine, put: Mark) -> bool:
+    """Whether a line and a put are in the same loop, as far as the headers around the line show."""
+    loops = [each for each in line.within if each.text.startswith(("while ", "for "))]
+    is_same = (line.file, line.function) == (put.file, put.function)
+    return is_same and bool(loops) and put.statement.line >= loops[-1].line
 
 
 def _children_by_start(index: Index, process: Process) -> Growth | None:
@@ -365,12 +412,14 @@ def _candidates(history: History, process: Process, is_parent: bool) -> list[_Wa
         asked.append(THREADS)
     if is_parent:
         asked.append(CHILDREN)
+    has_feeder = any(each.name.startswith(FEEDER) for each in process.threads)
+    least_memory = BACKLOG if has_feeder else EVEN_MEMORY
     series = history.processes
     return [
         watched
         for watched in reversed(asked)
         if rise(series.get((identity, watched.metric), NO_POINTS))
-        >= (EVEN_MEMORY if watched is MEMORY else watched.required).gain
+        >= (least_memory if watched is MEMORY else watched.required).gain
     ]
 
 

@@ -115,10 +115,11 @@ def test_a_parent_that_joins_a_child_at_work_has_not_stopped() -> None:
     assert stalled_words(job(READS, still_s=1.0)) is None
 
 
-def growing(*private_mib: float, told: bool = False) -> Snapshot:
+def growing(*private_mib: float, told: bool = False, eta_s: float | None = None) -> Snapshot:
     """A job whose main process had this private memory at its readings."""
     trends = Trends(private_bytes=[each * MIB for each in private_mib])
-    findings = (Finding("steady-growth", Severity.INFO, "s", (), "c", "a"),) if told else ()
+    told_as = Finding("steady-growth", Severity.INFO, "s", (), "c", "a", eta_s=eta_s)
+    findings = (told_as,) if told else ()
     return replace(snapshot_of(main(more={"trends": trends})), findings=findings)
 
 
@@ -132,6 +133,8 @@ def test_a_resource_that_rises_is_watched_for_longer_than_a_job_of_which_nothing
     assert longer.is_enough(growing(*rises), TREND_LIMIT_S + 1)
     assert done.is_enough(growing(*full), LONGEST_S + 1)
     assert told.is_enough(growing(*rises, told=True), LONGEST_S + 1)
+    assert told.is_enough(growing(*rises, told=True, eta_s=7200.0), LONGEST_S + 1)
+    assert not Watched().is_enough(growing(*rises, told=True, eta_s=400.0), LONGEST_S + 1)
 
 
 def rising() -> Snapshot:

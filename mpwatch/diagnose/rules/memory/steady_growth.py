@@ -49,6 +49,7 @@ from mpwatch.diagnose.analysis.process_queries import (
 from mpwatch.diagnose.analysis.shares import (
     PROXY_WRITES,
     asked,
+    doing_words,
     is_computing,
     shares,
     work_place,
@@ -778,7 +779,11 @@ def _consumers(index: Index, found: Growing) -> _Consumers | None:
     holders = [each for each in blocked.readers(index) if each.process not in producers]
     readers = [each for each in holders if _has_read(index, each, blocked.inode)]
     if not readers:
-        others = [each for each in holders if (each.parent, each.role, _task(each)) not in work]
+        others = [
+            each
+            for each in holders
+            if (each.parent, each.role, _task(each)) not in work and not _only_joins(each)
+        ]
         readers = [each for each in others if not _reads_elsewhere(each, blocked.inode)] or holders
     subject, is_one = all_called(found.processes), len(found.processes) == 1
     waits = f"{'its' if is_one else 'a'} queue feeder thread waits for room in {blocked.target}"
@@ -787,11 +792,22 @@ def _consumers(index: Index, found: Growing) -> _Consumers | None:
         return _Consumers(f"{fills} it is read", (waits,))
     puts = marks(index, "put", found.process)
     at = [f"{called(found.process)} puts items: {mark_words(each)}" for each in puts[:SHOWN]]
-    at += [f"{called(each)} is at {lines}" for each in readers[:3] if (lines := own_lines(each))]
+    for each in readers[:SHOWN]:
+        if (words := doing_words(index, each)) is not None:
+            at.append(f"{called(each)}: {words}")
+        elif lines := own_lines(each):
+            at.append(f"{called(each)} is at {lines}")
     return _Consumers(
         f"{fills} {all_called(readers)} {'reads' if len(readers) == 1 else 'read'} it",
         (f"{waits}, read by {all_called(readers)}", *at),
     )
+
+
+def _only_joins(process: Process) -> bool:
+    """Whether a process waits for the exit of a child, and holds the ends of pipes for others."""
+    thread = main_thread(process)
+    wait = thread.waits_on if thread is not None else None
+    return wait is not None and wait.kind == "child" and len(process.threads) == 1
 
 
 def _waits_for_room(index: Index, process: Process) -> bool:

@@ -1235,3 +1235,66 @@ def test_a_map_that_takes_all_items_before_it_returns_is_named(library: str, nam
     assert f"gathers all items of {name} at train.py:46 main" in inside.summary
     assert "(made at data.py:26 frames)" in inside.cause
     assert "It keeps what it allocates" in uses.cause
+
+
+def backlog(
+    *,
+    place: str = "train.py:12 run",
+    text: str = "q.put(item)",
+    full: float = 0.95,
+    waits: float = 0.0,
+    gained: float = 2 * MIB,
+) -> list[Finding]:
+    """What is found of a producer whose queue's pipe is full for some of the time."""
+    writes = WaitedOn("pipe-write", "write", ("pipe:[77]",), (5,))
+    own = thread(MAIN, "train.py:run:12", waits=WaitedOn("timer", "clock_nanosleep"))
+    feeder = thread(160, "queues.py:_feed", name="QueueFeederThre", waits=writes)
+    producer = main(threads=[own, feeder], fds=fds(9, links=[pipe(5, 77, True)]))
+    reader = process(
+        200,
+        "spawned",
+        threads=[thread(200, "use.py:take:9")],
+        fds=fds(9, links=[pipe(4, 77, False)]),
+    )
+    job = with_shares(
+        snapshot_of(producer, reader),
+        p100={Activity("sleeping", place=place): 1 - waits, WAITS_IN_QUEUE: waits},
+    )
+    account = job.account.processes[pid(MAIN)]
+    room_in = Activity("waiting", "room in a full pipe (pipe 77)", "pipe")
+    other = with_shares(snapshot_of(producer), p100={room_in: full, SLEEPS: 1 - full}).account
+    second = other.processes[pid(MAIN)].uncounted[0]._replace(tid=160, name="QueueFeederThre")
+    account = replace(account, uncounted=(*account.uncounted, second), ticks=(0, 0))
+    puts = Mark("put", "/home/me/train.py", "run", "q", Statement(13, text))
+    at = SourceLine(
+        "/home/me/train.py",
+        12,
+        "run",
+        Statement(12, "time.sleep(0.01)"),
+        within=(Statement(11, "while True:"),),
+    )
+    seen = replace(
+        job,
+        account=replace(job.account, processes={**job.account.processes, pid(MAIN): account}),
+        source=(at,),
+        marks=(puts,),
+    )
+    return found(check, seen, history(rising("anon_bytes", 100 * MIB, gained / 60)))
+
+
+def test_small_items_that_pile_up_before_a_full_pipe_are_found_by_little_memory() -> None:
+    (finding,) = backlog()
+
+    assert finding.summary.startswith(
+        "main (100) fills a queue faster than spawned 200 (200) reads"
+    )
+    assert finding.severity is Severity.INFO
+    assert any("`q.put(item)` at train.py:13 run" in each for each in finding.evidence)
+
+
+def test_memory_that_grows_by_little_is_no_backlog_without_puts_into_a_full_pipe() -> None:
+    assert backlog(full=0.5) == []
+    assert backlog(waits=0.5) == []
+    assert backlog(text="q.put(None)") == []
+    assert backlog(place="train.py:99 other") != []
+    assert backlog(gained=0.2 * MIB) == []
