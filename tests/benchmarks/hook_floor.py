@@ -7,7 +7,6 @@ for. `Floor` sets such wrappers where the hook sets its own, so that both can be
 from __future__ import annotations
 
 import functools
-import inspect
 import sys
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -33,11 +32,11 @@ class Floor:
 
         for row in TABLE:
             module = sys.modules.get(row.module)
-            path = inspect.getclosurevars(row.install).nonlocals.get("path")
-            if module is None or path is None:
-                continue
+            install = row.install
+            if module is None or not isinstance(install, functools.partial):
+                continue  # it replaces more than one attribute
             try:
-                self._undo.append(attribute(path, _empty)(module, self._session))
+                self._undo.append(attribute(install.args[0], _empty)(module, self._session))
             except LookupError:
                 continue  # this version of torch does not have it
         self._wrap_pickling()
