@@ -152,7 +152,11 @@ def _enter_here(is_cached: bool) -> dict[str, Any]:
 
 
 def _private_kib() -> int:
-    """Memory of this process that it shares with nobody; the ring's file counts where touched."""
+    """Memory of this process that it shares with nobody; the ring's file counts where touched.
+
+    These are pages touched: what was freed while the hook was loaded, and serves the program's next
+    objects, counts as well. `hook_guest.py weight` counts what the hook keeps.
+    """
     with open("/proc/self/smaps_rollup", encoding="ascii") as file:
         rows = [line.split() for line in file]
     return sum(int(row[1]) for row in rows if row[0] in ("Private_Dirty:", "Private_Clean:"))
