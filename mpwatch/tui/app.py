@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import ClassVar
 
 from textual import events
@@ -20,6 +21,7 @@ from mpwatch.tui.screens.base import (
     LEAST_HEIGHT,
     LEAST_WIDTH,
     LiveScreen,
+    PageRequested,
     PagesScreen,
     ProcessRequested,
     SnapshotArrived,
@@ -58,6 +60,10 @@ class DashboardApp(ReplayActions):
     def on_process_requested(self, message: ProcessRequested) -> None:
         """Open the screen of a process."""
         self.push_screen(ProcessScreen(self.view_state, message.process))
+
+    def on_page_requested(self, message: PageRequested) -> None:
+        """Go back to the dashboard and show a page of it."""
+        self.open_page(message.digit)
 
     def on_resize(self, event: events.Resize) -> None:
         """Show a message instead of the screens if the terminal is too small."""
@@ -113,6 +119,11 @@ class DashboardApp(ReplayActions):
         """Show a finding in full."""
         self._to_dashboard()
         self.push_screen(FindingScreen(self.view_state, finding))
+
+    def open_page(self, digit: str) -> None:
+        """Show a page of the dashboard."""
+        self._to_dashboard()
+        self.run_worker(self.dashboard.action_page(digit), exclusive=True, group="jump")
 
     def _to_dashboard(self) -> None:
         while self.screen is not self.dashboard and len(self.screen_stack) > 1:
@@ -186,16 +197,11 @@ class MpwatchApp(DashboardApp):
         )
         for digit, page in self.dashboard.pages.items():
             yield SystemCommand(
-                f"page: {page.title}", page.help[0] if page.help else "", self._page_opener(digit)
+                f"page: {page.title}",
+                page.help[0] if page.help else "",
+                partial(self.open_page, digit),
             )
         yield from super().get_system_commands(screen)
-
-    def _page_opener(self, digit: str) -> Callable[[], None]:
-        def open_page() -> None:
-            self._to_dashboard()
-            self.run_worker(self.dashboard.action_page(digit), exclusive=True, group="jump")
-
-        return open_page
 
 
 def run_dashboard(

@@ -221,7 +221,7 @@ def _gpu_parts(snapshot: Snapshot) -> list[StatusPart]:
 
 
 class Tab(NamedTuple):
-    """The digit and names of a page in the bottom line."""
+    """The digit and names of a page in the bottom line; the only page of a screen has no digit."""
 
     digit: str
     title: str
@@ -260,10 +260,10 @@ def tab_line(
     ranges = []
     at = 1
     for tab, name in zip(tabs, names, strict=True):
-        text = f"{tab.digit} {name}".rstrip()
+        text = f"{tab.digit} {name}".strip()
         ranges.append(TabRange(at, at + len(text), tab.digit))
         is_current = tab.digit == current
-        spans.append(Span(f"{tab.digit} " if name else tab.digit, "accent"))
+        spans.append(Span(text.removesuffix(name), "accent"))
         if name:
             spans.append(Span(name, "chosen" if is_current else ""))
         spans.append(Span(" " * gap))

@@ -83,14 +83,27 @@ class ProcessRequested(Message):
         self.process = process
 
 
+class PageRequested(Message):
+    """A request to go back to the dashboard and show its page of this digit."""
+
+    def __init__(self, digit: str) -> None:
+        super().__init__()
+        self.digit = digit
+
+
 HINTS = (("?", "help"), ("/", "filter"), ("space", "pause"), ("q", "quit"))
+ABOVE_HINTS = (("esc", "back"), *HINTS)
+"""Of screens that are opened above the dashboard."""
 
 AnyPage = Page[Any]
 AnyPageView = PageView[Any]
 
 
 class PagesScreen(LiveScreen):
-    """Pages selected by digits; hidden pages are not drawn, unopened pages not created."""
+    """Pages selected by digits; hidden pages are not drawn, unopened pages not created.
+
+    A single page has no digit. Digits that a screen does not have are those of the dashboard.
+    """
 
     hints: ClassVar[tuple[tuple[str, str], ...]] = HINTS
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -123,9 +136,10 @@ class PagesScreen(LiveScreen):
     ) -> None:
         super().__init__()
         self.view_state = view_state
-        self.pages = {str(first_digit + n): page for n, page in enumerate(pages)}
+        digits = [str(first_digit + n) if len(pages) > 1 else "" for n in range(len(pages))]
+        self.pages = dict(zip(digits, pages, strict=True))
         self.page_views: dict[str, AnyPageView] = {}
-        self.current = str(first_digit)
+        self.current = digits[0]
         tabs = [Tab(digit, page.title, page.short) for digit, page in self.pages.items()]
         self._header = LineView(id="header", classes="bar")
         self._body = Container(id="body")
@@ -217,7 +231,10 @@ class PagesScreen(LiveScreen):
 
     async def action_page(self, digit: str) -> None:
         """Show another page, with the cursor on the same process if it is listed."""
-        await self.open_page(digit, self.current_process)
+        if digit in self.pages:
+            await self.open_page(digit, self.current_process)
+        else:
+            self.post_message(PageRequested(digit))
 
     async def open_page(self, digit: str, process: ProcessId | None = None) -> None:
         """Show a page.

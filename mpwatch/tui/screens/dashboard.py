@@ -34,7 +34,7 @@ from mpwatch.tui.pages.account import TimeRow
 from mpwatch.tui.pages.findings import FindingLine
 from mpwatch.tui.pages.stacks import flame, merged, threads
 from mpwatch.tui.pages.tree import TreeRow
-from mpwatch.tui.screens.base import AnyPage, AnyPageView, PagesScreen
+from mpwatch.tui.screens.base import ABOVE_HINTS, AnyPage, AnyPageView, PagesScreen
 from mpwatch.tui.screens.texts import FindingScreen
 from mpwatch.tui.view_state import ViewState
 from mpwatch.tui.widgets.line_view import LineView
@@ -251,8 +251,10 @@ PAGES: tuple[Any, ...] = (
 class TimeScreen(JobScreen):
     """What each process and thread did with its time."""
 
+    hints = ABOVE_HINTS
+
     def __init__(self, view_state: ViewState) -> None:
-        super().__init__(view_state, (account.PAGE,), first_digit=1)
+        super().__init__(view_state, (account.PAGE,))
 
     def make_page_view(self, page: AnyPage) -> AnyPageView:
         """Make the page with its own widget, in which threads unfold."""
@@ -262,8 +264,10 @@ class TimeScreen(JobScreen):
 class MergedScreen(JobScreen):
     """Merged stacks of all processes."""
 
+    hints = ABOVE_HINTS
+
     def __init__(self, view_state: ViewState) -> None:
-        super().__init__(view_state, (merged.PAGE,), first_digit=1)
+        super().__init__(view_state, (merged.PAGE,))
 
     def on_mount(self) -> None:
         """Request the stacks of all processes."""
@@ -273,12 +277,14 @@ class MergedScreen(JobScreen):
 class CompareScreen(JobScreen):
     """The current snapshot against a saved one."""
 
+    hints = ABOVE_HINTS
+
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("b", "save_snapshot", "Save this snapshot", id="compare.keep"),
     ]
 
     def __init__(self, view_state: ViewState) -> None:
-        super().__init__(view_state, (compare.page(lambda: view_state.saved),), first_digit=1)
+        super().__init__(view_state, (compare.page(lambda: view_state.saved),))
 
     def action_save_snapshot(self) -> None:
         """Replace the saved snapshot by the displayed one."""
@@ -310,6 +316,8 @@ class TimeView(PageView[TimeRow]):
 
 class ProcessScreen(PagesScreen):
     """The pages limited to one process, below lines with its identity and limits."""
+
+    hints = ABOVE_HINTS
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("backspace", "back", "Back", show=False, id="process.back"),
