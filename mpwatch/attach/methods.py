@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable
 from functools import cached_property
 
-from mpwatch.attach.arch import machine_here
 from mpwatch.attach.native import code_cave, cpython_symbols, native_call, pending_call, tracer
 from mpwatch.attach.native.cpython_symbols import Interpreter
 from mpwatch.attach.native.tracer import Step, no_step
@@ -101,7 +100,7 @@ def require_usable(attempt: Attempt) -> None:
     Raises:
         Refused: The hook cannot be injected; the message says why.
     """
-    machine_here()
+    pending_call.machine_here()
     if not tracer.is_forbidden(PROC):
         with contextlib.suppress(tracer.Unavailable):
             tracer.start()  # it starts while the checks run
@@ -139,7 +138,9 @@ def queue_call(attempt: Attempt, exchange: ExchangeDir) -> float:
         tracer.require_same(attempt.target.process)
         function, block_at = _install(attempt, exchange, memory)
         attempt.block_at = block_at
-        plan = pending_call.prepare(attempt.interpreter, machine_here(), memory, function, block_at)
+        plan = pending_call.prepare(
+            attempt.interpreter, pending_call.machine_here(), memory, function, block_at
+        )
         attempt.step("text written")
         return _queue(attempt.target.process, tracer.without_mappings(plan), attempt.step)
     except ProcessLookupError:

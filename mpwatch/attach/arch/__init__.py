@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 from mpwatch.attach.native.ptrace import Tracee
-from mpwatch.attach.outcomes import Refused
 
 STACK_MARGIN_BYTES = 256
 """Not touched below the stack pointer: on x86-64 leaf functions may use 128 (System V ABI)."""
@@ -121,22 +119,3 @@ class Machine(Protocol):
             write: Writes to the memory of the target.
         """
         ...
-
-
-def machine_here() -> Machine:
-    """The architecture of this machine.
-
-    Raises:
-        Refused: It is not supported.
-    """
-    # Imported here: these modules are written in terms of this one.
-    name = os.uname().machine
-    if name == "x86_64":
-        from mpwatch.attach.arch.x86_64 import X8664
-
-        return X8664()
-    if name in ("aarch64", "arm64"):
-        from mpwatch.attach.arch.aarch64 import Aarch64
-
-        return Aarch64()
-    raise Refused(f"a pending call cannot be queued on {name} processors")

@@ -91,6 +91,25 @@ class CallPlan:
     """The ranges of `locking` in which a sleeping thread does not hold that lock."""
 
 
+def machine_here() -> Machine:
+    """The architecture of this machine.
+
+    Raises:
+        Refused: It is not supported.
+    """
+    # Imported here: the tracer needs one of them.
+    name = os.uname().machine
+    if name == "x86_64":
+        from mpwatch.attach.arch.x86_64 import X8664
+
+        return X8664()
+    if name in ("aarch64", "arm64"):
+        from mpwatch.attach.arch.aarch64 import Aarch64
+
+        return Aarch64()
+    raise Refused(f"a pending call cannot be queued on {name} processors")
+
+
 def prepare(
     interpreter: Interpreter, machine: Machine, memory: TargetMemory, function: int, block_at: int
 ) -> CallPlan:

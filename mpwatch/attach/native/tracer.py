@@ -32,7 +32,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from mpwatch.attach.arch import machine_here
 from mpwatch.attach.native import gil_syscalls, pending_call
 from mpwatch.attach.native.code_cave import TargetMemory
 from mpwatch.attach.native.pending_call import CallPlan, NotReady
@@ -228,7 +227,7 @@ def serve() -> None:
         signal.signal(number, signal.SIG_IGN)
     with contextlib.suppress(OSError), open("/proc/self/comm", "w", encoding="ascii") as file:
         file.write(NAME)
-    machine_here()  # initialise before any target is stopped
+    pending_call.machine_here()  # initialise before any target is stopped
     gil_syscalls.libc()
     within_s, timer = int(sys.argv[2]), KillTimer()
     sock = socket.socket(fileno=0)

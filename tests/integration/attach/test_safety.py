@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.attach.arch import machine_here
 from mpwatch.attach.detach import detach
 from mpwatch.attach.inject import inject
 from mpwatch.attach.native import cpython_symbols, elf, pending_call, tracer
@@ -465,7 +464,9 @@ def test_a_thread_in_locking_code_is_stopped_again_and_continues(start: Start) -
     running = start("attach_plain", "busy")
     memory = TargetMemory(running.pid)
     try:
-        plan = pending_call.prepare(cpython_symbols.find(running.pid), machine_here(), memory, 1, 1)
+        plan = pending_call.prepare(
+            cpython_symbols.find(running.pid), pending_call.machine_here(), memory, 1, 1
+        )
     finally:
         memory.close()
     everywhere = replace(plan, locking=((0, 1 << 64),))
