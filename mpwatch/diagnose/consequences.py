@@ -122,7 +122,12 @@ CAUSES_OF: Mapping[str, tuple[str, ...]] = {
         "page-fault-cost",
     ),
     "bottleneck-process": ("pickling-cost",),
-    "pipeline-bottleneck": ("pickling-cost", "disk-waits", "page-fault-cost"),
+    "pipeline-bottleneck": (
+        "pickling-cost",
+        "disk-waits",
+        "page-fault-cost",
+        "bottleneck-process",
+    ),
     "straggler-worker": ("stuck-worker-io",),
     "pin-memory-thread-death": ("fd-exhaustion-receiver", "max-map-count"),
     "resource-tracker-leaks": ("worker-oom-killed", "worker-segfault", "main-killed"),
@@ -225,11 +230,14 @@ def _possible_causes(effect: Finding) -> tuple[str, ...]:
 def _explains(cause: Finding, effect: Finding) -> bool:
     """Whether a finding of a possible cause is about the same thing as its effect.
 
-    Growths are distinguished: there may be several, of different resources and processes. And a
-    rule may know that its finding is itself the effect of the other one.
+    Growths are distinguished: there may be several, of different resources and processes. So are
+    processes that others wait for. And a rule may know that its finding is itself the effect of the
+    other one.
     """
     if cause.effect_of == effect.rule:
         return False
+    if cause.rule == "bottleneck-process" and effect.rule == "pipeline-bottleneck":
+        return cause.process == effect.process
     if cause.rule == GROWTH:
         return effect.rule != GROWTH and cause.subject in GROWTH_LEADS_TO.get(effect.rule, ())
     if effect.rule == GROWTH:

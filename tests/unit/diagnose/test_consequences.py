@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from mpwatch.diagnose.consequences import CAUSES_OF, with_causes
 from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.ids import ProcessId
 
 
 def finding(rule: str) -> Finding:
@@ -54,3 +55,12 @@ def test_a_finding_that_is_left_out_stands_for_its_own_cause() -> None:
     chosen = with_causes([waits, still, lock])
 
     assert chosen == {waits: "fork-with-threads-lock", still: "fork-with-threads-lock"}
+
+
+def test_a_process_that_slows_down_explains_that_others_wait_for_it() -> None:
+    one, other = ProcessId(1, 1), ProcessId(2, 1)
+    stage = replace(finding("pipeline-bottleneck"), process=one)
+    slows = replace(finding("bottleneck-process"), process=one)
+
+    assert with_causes([stage, slows]) == {stage: "bottleneck-process"}
+    assert with_causes([stage, replace(slows, process=other)]) == {}

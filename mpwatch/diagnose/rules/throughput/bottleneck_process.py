@@ -1,9 +1,13 @@
-"""One process delays the others: a busy one that they need, or one whose wait times out."""
+"""One process delays the others: a busy one that they need, or one whose wait times out.
+
+Also a process that needs ever more for each item, whether others wait for it or not.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import pairwise
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -37,7 +41,7 @@ from mpwatch.diagnose.analysis.waits.blockages import without_progress_s
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.model.account import JOB_WORKS, LAST_MINUTE_S, together
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import first_at, values_of
+from mpwatch.model.history import Series, first_at, values_of
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process
 from mpwatch.model.units import seconds_text
@@ -73,6 +77,15 @@ SWITCHES = 10
 """Fewer switches of the children in a third of the time prove nothing."""
 ROUND_TRIPS = 20.0
 """Waits a second of one line that are the round trips of its accesses."""
+QUARTERS = 4
+WORKS_SHARE = 0.6
+DEARER = 1.5
+LEAST_STEP, MOST_STEP = 0.12, 0.6
+"""Of what a cost gains over all quarters, so much is gained from one to the next: a steady rise
+gains a third in each step, a change of phase all of it in one or two."""
+READS_BYTES = 1 << 20
+READS_MORE = 4.0
+"""In each quarter, and times as much as is written: less is no reading of files again and again."""
 LEAST_TIME = 0.1
 """With less time that was not a wait for a core, a share of it means nothing."""
 LESS_BUSY = 0.6
@@ -114,7 +127,12 @@ def check(index: Index) -> Iterator[Finding]:
                 continue  # it answers none of them: `no-progress` says that
             yield _finding(process, busy if is_busy else None, clients, sum(waits.values()), lines)
     yield from _waits_in_vain(index)
-    yield from _slower_rounds(index)
+    slower = list(_slower_rounds(index))
+    yield from slower
+    reported = {finding.process for finding in slower}
+    for process in index.snapshot.living():
+        if process.process not in reported and process.role not in SERVICE_ROLES:
+            yield from _slows_down(index, process)
 
 
 def _slower_rounds(index: Index) -> Iterator[Finding]:
@@ -184,6 +202,118 @@ def _round_costs(index: Index, process: Process, children: Sequence[Process]) ->
     if not 0 < first < second < third_cost:
         return None
     return _Rounds(third_cost / first, span_s)
+
+
+class _Dearer(NamedTuple):
+    """What a process needs ever more of for the same amount of work."""
+
+    costs: Sequence[float]
+    """For each byte, in the quarters of the time watched, the first one being 1."""
+    span_s: float
+
+
+def _slows_down(index: Index, process: Process) -> Iterator[Finding]:
+    """A process that needs ever more cpu time for what it reads, or reads ever more for its output.
+
+    The bytes of its items measure its rounds. Cpu time is compared, so that the load of the machine
+    does not count. What a process with a hook writes is what its hook sends as well.
+    """
+    loads = index.history.of(process.process, "cpu_percent")
+    read = index.history.of(process.process, "main_read_bytes")
+    if len(loads) < SAMPLES or len(read) < SAMPLES:
+        return
+    if working_share(index, process) < WORKS_SHARE:
+        return
+    started_s = imported_until_s(index, process) or loads[0].at_s
+    from_s = max(started_s, loads[0].at_s, read[0].at_s, loads[-1].at_s - ROUNDS_S)
+    span_s = loads[-1].at_s - from_s
+    if span_s < ROUNDS_WATCHED_S:
+        return
+    ends = [from_s + part * span_s / QUARTERS for part in range(QUARTERS + 1)]
+    cpu_s = [_cpu_s(loads, begin_s, end_s) for begin_s, end_s in pairwise(ends)]
+    got = _moved(read, ends)
+    if (costs := _rising(cpu_s, got)) is not None:
+        yield _finding_of_costs(index, process, _Dearer(costs, span_s), is_cpu=True)
+        return
+    written = index.history.of(process.process, "written_bytes")
+    if process.hook.state == "ready" or len(written) < SAMPLES or min(got) < READS_BYTES:
+        return
+    made = _moved(written, ends)
+    costs = _rising(got, made)
+    if costs is not None and all(r >= READS_MORE * w for r, w in zip(got, made, strict=True)):
+        yield _finding_of_costs(index, process, _Dearer(costs, span_s), is_cpu=False)
+
+
+def _cpu_s(loads: Series, begin_s: float, end_s: float) -> float:
+    """The cpu time that a process used in a stretch of time."""
+    within = loads[first_at(loads, begin_s) : first_at(loads, end_s)]
+    return sum(values_of(within)) / max(1, len(within)) / 100 * (end_s - begin_s)
+
+
+def _moved(series: Series, ends_s: Sequence[float]) -> list[float]:
+    """By how much a count rose between these moments; it has a point whenever it has risen."""
+    values = [series[max(0, first_at(series, at_s) - 1)].value for at_s in ends_s]
+    return [after - before for before, after in pairwise(values)]
+
+
+def _rising(spent: Sequence[float], done: Sequence[float]) -> Sequence[float] | None:
+    """What was spent on each unit, the first one being 1; `None` if it does not rise steadily.
+
+    A step from one phase of a program to another is no steady rise.
+    """
+    if min(done) <= 0 or min(spent) <= 0:
+        return None
+    costs = [each / count for each, count in zip(spent, done, strict=True)]
+    costs = [each / costs[0] for each in costs]
+    gained = costs[-1] - 1
+    steps = [after - before for before, after in pairwise(costs)]
+    is_steady = min(steps) >= LEAST_STEP * gained and max(steps) <= MOST_STEP * gained
+    return costs if gained >= DEARER - 1 and is_steady else None
+
+
+def _finding_of_costs(index: Index, process: Process, found: _Dearer, *, is_cpu: bool) -> Finding:
+    """Describe a process that slows down steadily."""
+    place = work_place(index, [process])
+    at = f" at {place.words}" if place is not None else ""
+    words, span = doing_words(index, process), seconds_text(found.span_s)
+    what = (
+        "cpu time for each byte that it takes from files and other processes"
+        if is_cpu
+        else "input for each byte that it writes"
+    )
+    needs = "needs ever more cpu time for its items" if is_cpu else "reads ever more for its output"
+    return Finding(
+        rule=RULE,
+        severity=Severity.INFO,
+        process=process.process,
+        subject="rounds",
+        summary=(
+            f"{called(process)} slows down steadily: it {needs}{at}, {found.costs[-1]:.1f} times "
+            f"as much as {span} before"
+        ),
+        evidence=(
+            f"{what}, in quarters of {span}: "
+            + ", ".join(f"{each:.2f}" for each in found.costs)
+            + " (the first one is 1)",
+            *((f"{called(process)}: {words}",) if words else ()),
+        ),
+        cause=_SEARCHES if is_cpu else _REREADS,
+        advice=(
+            f"Look at what each round goes through{at}, and at what has been added to that since "
+            "the start: keep a set, an index or an offset in place of going through all of it. "
+            "Nothing is wrong if the items are meant to cost more as the job goes on."
+        ),
+    )
+
+
+_SEARCHES = (
+    "The work for an item grows with the items before: a list that is searched from its start, an "
+    "array that is copied to add to it, a result that is computed anew from everything so far."
+)
+_REREADS = (
+    "What is read in a round grows with the rounds before: a file that is read from its start "
+    "each time, or all files that were written so far."
+)
 
 
 def _finding_of_rounds(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,11 +10,11 @@ import pytest
 
 from mpwatch.diagnose.rules.throughput.bottleneck_process import check
 from mpwatch.model.account import COPYING, Activity
-from mpwatch.model.findings import Severity
-from mpwatch.model.history import History, Point
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.history import History, Point, ProcessMetric
 from mpwatch.model.samples import ThreadSample, WaitedOn
-from mpwatch.model.snapshot import Process, Snapshot
-from tests.builders.accounts import answers_from, with_shares
+from mpwatch.model.snapshot import Hook, Process, Snapshot
+from tests.builders.accounts import JOINS, answers_from, with_shares
 from tests.builders.snapshots import (
     MAIN,
     NOW_S,
@@ -177,6 +178,73 @@ def test_rounds_that_take_ever_more_cpu_time_are_reported() -> None:
     assert "goes through at train.py:30 update" in finding.advice
     assert found(check, job, switching(0.0)) == []
     assert found(check, job, switching(0.001)) == []
+
+
+def counts(*per_s: float) -> list[Point]:
+    """A count over a minute, at these rates in successive parts of it, all equally long."""
+    points, count = [], 0.0
+    for second in range(61):
+        points.append(Point(NOW_S - 60 + second, count))
+        count += per_s[min(len(per_s) - 1, second * len(per_s) // 60)]
+    return points
+
+
+def slowing(
+    read: Sequence[float], written: Sequence[float] = (), *, works: float = 0.9, hook: str = "none"
+) -> list[Finding]:
+    """What is found of a worker that uses 90 % of a core, by what it reads and writes a second."""
+    state: Any = hook
+    busy = process(200, "spawned", threads=[thread(200)], hook=Hook(state))
+    computes = Activity("computing", "Python code", place="data.py:9 check")
+    seen = with_shares(snapshot_of(main(), busy), p200={computes: works, JOINS: 1 - works})
+    series: dict[tuple[int, ProcessMetric], Sequence[Point]] = {
+        (200, "cpu_percent"): line(90.0, 0, 60),
+        (200, "main_read_bytes"): counts(*read),
+    }
+    if written:
+        series[200, "written_bytes"] = counts(*written)
+    return found(check, seen, history(series))
+
+
+FALLS = (6000.0, 5200.0, 4600.0, 4100.0, 3700.0, 3400.0, 3100.0, 2900.0)
+RISES = (4e6, 5e6, 6e6, 7e6, 8e6, 9e6, 10e6, 11e6)
+
+
+def test_items_that_take_ever_more_cpu_time_are_told_with_the_numbers() -> None:
+    (finding,) = slowing(FALLS)
+
+    assert finding.severity is Severity.INFO
+    assert finding.summary == (
+        "spawned 200 (200) slows down steadily: it needs ever more cpu time for its items at "
+        "data.py:9 check, 1.7 times as much as 60 s before"
+    )
+    assert "in quarters of 60 s: 1.00, 1.19, 1.46, 1.74 (the first one is 1)" in finding.evidence[0]
+    assert "a list that is searched" in finding.cause
+
+
+def test_a_file_that_is_read_again_from_its_start_is_told_by_what_is_read_for_the_output() -> None:
+    (finding,) = slowing(RISES, (1e4,))
+
+    assert "it reads ever more for its output at data.py:9 check, 2.3 times" in finding.summary
+    assert "a file that is read from its start each time" in finding.cause
+
+
+@pytest.mark.parametrize(
+    "findings",
+    [
+        pytest.param(slowing((5000.0,)), id="as fast as before"),
+        pytest.param(slowing((6000.0, 6000.0, 3000.0, 3000.0)), id="another phase"),
+        pytest.param(slowing(FALLS[::-1]), id="a warm-up"),
+        pytest.param(slowing((6000.0, 5000.0, 5200.0, 3000.0)), id="not steadily"),
+        pytest.param(slowing(FALLS, works=0.4), id="it mostly waits"),
+        pytest.param(slowing(RISES, RISES), id="it writes more as well"),
+        pytest.param(slowing(RISES, (1e4,), hook="ready"), id="its hook writes"),
+        pytest.param(slowing((4e3, 5e3, 6e3, 7e3), (10.0,)), id="it reads little"),
+        pytest.param(slowing((4e6, 5e6, 6e6, 7e6), (3e6,)), id="it writes what it reads"),
+    ],
+)
+def test_work_that_changes_otherwise_does_not_slow_down_steadily(findings: list[Finding]) -> None:
+    assert findings == []
 
 
 def test_a_manager_is_called_one_where_stacks_show_it() -> None:
