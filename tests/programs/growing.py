@@ -1,7 +1,7 @@
 """One resource that grows in one way, by the first argument; `--seconds N` limits it.
 
 The ways that are not faults: `cache` fills up and stays, `sawtooth` collects and clears, `newest`
-removes what it does not need any more.
+removes what it does not need any more, `upfront` takes the results of tasks that it has put before.
 """
 
 import argparse
@@ -105,6 +105,28 @@ def queue(seconds: float) -> None:
     items.cancel_join_thread()
 
 
+def answer(
+    tasks: "multiprocessing.Queue[str]", results: "multiprocessing.Queue[dict[str, float]]"
+) -> None:
+    while True:
+        tasks.get()
+        time.sleep(0.02)
+        results.put(dict.fromkeys("abcdefgh", 0.5))
+
+
+def upfront(seconds: float) -> None:
+    """All tasks are put into a queue at once, and results are collected one by one."""
+    tasks: multiprocessing.Queue[str] = multiprocessing.Queue()
+    results: multiprocessing.Queue[dict[str, float]] = multiprocessing.Queue()
+    multiprocessing.Process(target=answer, args=(tasks, results), daemon=True).start()
+    for number in range(60_000):
+        tasks.put(f"{number:0200d}")
+    kept = [results.get() for _ in range(2)]
+    for _ in steps(seconds):
+        kept.extend(results.get() for _ in range(2))
+    tasks.cancel_join_thread()
+
+
 def shm(seconds: float) -> None:
     """A block of shared memory for each message, closed and never unlinked."""
     from multiprocessing import shared_memory
@@ -176,7 +198,7 @@ WAYS: dict[str, Callable[[float], None]] = {
     way.__name__: way
     for way in (
         *(pipes, files, sockets, memory, threads, children, queue, shm, staged, tmp),
-        *(cache, sawtooth, newest),
+        *(cache, sawtooth, newest, upfront),
     )
 }
 

@@ -311,7 +311,8 @@ _ENDS = re.compile(r"\.put(?:_nowait)?\(\s*None\b")
 
 def _is_in_loop_with(line: SourceLine, put: Mark) -> bool:
     """Whether a line and a put are in the same loop, as far as the headers around the line show."""
-    loops = [each for each in line.within if each.text.startswith(("while ", "for "))]
+    headers = (*line.within, line.statement)  # it may be in what the loop iterates over
+    loops = [each for each in headers if each.text.startswith(("while ", "for "))]
     is_same = (line.file, line.function) == (put.file, put.function)
     return is_same and bool(loops) and put.statement.line >= loops[-1].line
 

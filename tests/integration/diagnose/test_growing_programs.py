@@ -37,7 +37,7 @@ SAYS = {
     "tmp": ("temporary files", "tmp"),
 }
 """Texts that the title and the evidence have to contain."""
-HEALTHY = ("cache", "sawtooth", "newest")
+HEALTHY = ("cache", "sawtooth", "newest", "upfront")
 USUAL = ("shm",)
 
 

@@ -39,7 +39,7 @@ from mpwatch.diagnose.analysis.shares import (
 from mpwatch.diagnose.analysis.stack_patterns import calls
 from mpwatch.diagnose.analysis.waits.blockages import without_progress_s
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
-from mpwatch.model.account import JOB_WORKS, LAST_MINUTE_S, together
+from mpwatch.model.account import JOB_WORKS, LAST_MINUTE_S, RUNNING_KINDS, together
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import Series, first_at, values_of
 from mpwatch.model.ids import ProcessId
@@ -80,6 +80,8 @@ ROUND_TRIPS = 20.0
 QUARTERS = 4
 WORKS_SHARE = 0.6
 DEARER = 1.5
+LEAST_CPU_S = 0.5
+"""In each quarter. Cpu time is counted in ticks of 10 ms: less of it means nothing."""
 LEAST_STEP, MOST_STEP = 0.12, 0.6
 """Of what a cost gains over all quarters, so much is gained from one to the next: a steady rise
 gains a third in each step, a change of phase all of it in one or two."""
@@ -222,7 +224,7 @@ def _slows_down(index: Index, process: Process) -> Iterator[Finding]:
     read = index.history.of(process.process, "main_read_bytes")
     if len(loads) < SAMPLES or len(read) < SAMPLES:
         return
-    if working_share(index, process) < WORKS_SHARE:
+    if _computing_share(index, process) < WORKS_SHARE:
         return
     started_s = imported_until_s(index, process) or loads[0].at_s
     from_s = max(started_s, loads[0].at_s, read[0].at_s, loads[-1].at_s - ROUNDS_S)
@@ -232,6 +234,8 @@ def _slows_down(index: Index, process: Process) -> Iterator[Finding]:
     ends = [from_s + part * span_s / QUARTERS for part in range(QUARTERS + 1)]
     cpu_s = [_cpu_s(loads, begin_s, end_s) for begin_s, end_s in pairwise(ends)]
     got = _moved(read, ends)
+    if min(cpu_s) < LEAST_CPU_S:
+        return
     if (costs := _rising(cpu_s, got)) is not None:
         yield _finding_of_costs(index, process, _Dearer(costs, span_s), is_cpu=True)
         return
@@ -242,6 +246,13 @@ def _slows_down(index: Index, process: Process) -> Iterator[Finding]:
     costs = _rising(got, made)
     if costs is not None and all(r >= READS_MORE * w for r, w in zip(got, made, strict=True)):
         yield _finding_of_costs(index, process, _Dearer(costs, span_s), is_cpu=False)
+
+
+def _computing_share(index: Index, process: Process) -> float:
+    """The share of the time in which it computed, or waited for a core to: sleeps do not count."""
+    found = shares(index, process)
+    busy = sum(each.share for each in found if each.activity.kind in RUNNING_KINDS)
+    return busy + core_share(index, process)
 
 
 def _cpu_s(loads: Series, begin_s: float, end_s: float) -> float:

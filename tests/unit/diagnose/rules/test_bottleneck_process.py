@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mpwatch.diagnose.rules.throughput.bottleneck_process import check
-from mpwatch.model.account import COPYING, Activity
+from mpwatch.model.account import COPYING, Activity, ActivityKind
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History, Point, ProcessMetric
 from mpwatch.model.samples import ThreadSample, WaitedOn
@@ -190,15 +190,21 @@ def counts(*per_s: float) -> list[Point]:
 
 
 def slowing(
-    read: Sequence[float], written: Sequence[float] = (), *, works: float = 0.9, hook: str = "none"
+    read: Sequence[float],
+    written: Sequence[float] = (),
+    *,
+    works: float = 0.9,
+    hook: str = "none",
+    kind: ActivityKind = "computing",
+    percent: float = 90.0,
 ) -> list[Finding]:
-    """What is found of a worker that uses 90 % of a core, by what it reads and writes a second."""
+    """What is found of a worker that uses a core, by what it reads and writes a second."""
     state: Any = hook
     busy = process(200, "spawned", threads=[thread(200)], hook=Hook(state))
-    computes = Activity("computing", "Python code", place="data.py:9 check")
+    computes = Activity(kind, place="data.py:9 check")
     seen = with_shares(snapshot_of(main(), busy), p200={computes: works, JOINS: 1 - works})
     series: dict[tuple[int, ProcessMetric], Sequence[Point]] = {
-        (200, "cpu_percent"): line(90.0, 0, 60),
+        (200, "cpu_percent"): line(percent, 0, 60),
         (200, "main_read_bytes"): counts(*read),
     }
     if written:
@@ -237,6 +243,8 @@ def test_a_file_that_is_read_again_from_its_start_is_told_by_what_is_read_for_th
         pytest.param(slowing(FALLS[::-1]), id="a warm-up"),
         pytest.param(slowing((6000.0, 5000.0, 5200.0, 3000.0)), id="not steadily"),
         pytest.param(slowing(FALLS, works=0.4), id="it mostly waits"),
+        pytest.param(slowing(FALLS, kind="sleeping"), id="it mostly sleeps"),
+        pytest.param(slowing(FALLS, percent=2.0), id="it uses hardly any cpu time"),
         pytest.param(slowing(RISES, RISES), id="it writes more as well"),
         pytest.param(slowing(RISES, (1e4,), hook="ready"), id="its hook writes"),
         pytest.param(slowing((4e3, 5e3, 6e3, 7e3), (10.0,)), id="it reads little"),
