@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from mpwatch.describe.frames import frame_words
 from mpwatch.describe.processes import wait_verb
@@ -22,6 +23,7 @@ from mpwatch.diagnose.analysis.process_queries import (
 )
 from mpwatch.diagnose.analysis.shares import (
     Place,
+    core_share,
     doing_words,
     shares,
     times_faster,
@@ -39,9 +41,10 @@ from mpwatch.diagnose.analysis.source_code import (
 from mpwatch.diagnose.analysis.stack_patterns import main_thread, user_frame
 from mpwatch.diagnose.analysis.waits.blockages import USUAL_FACTOR, usual_pause_s
 from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.history import columns
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Loader, Process
-from mpwatch.model.units import seconds_text
+from mpwatch.model.units import bytes_text, seconds_text
 
 RULE = "straggler-worker"
 IS_OF_SHARES = True
@@ -61,6 +64,12 @@ LOOP_S = 15.0
 ONE_WAIT_S = 10.0
 TURN_SHARE = 0.005
 """A sibling that works less has done nothing: perhaps it has no task at all."""
+HELD = 0.2
+"""The least part of the time in which what holds a process up counts."""
+STRETCH_S, STRETCHES = 5.0, 4
+FELL = 2.0
+"""A process that reads so many times less than before has become slower. What it reads are the
+requests for its part of each round."""
 
 
 def check(index: Index) -> Iterator[Finding]:
@@ -242,7 +251,11 @@ def _waited_for(index: Index, owner: Process, slow: Process) -> float:
 def _finding_of_rounds(
     index: Index, owner: Process, slow: Process, others: Sequence[Process], waited: float
 ) -> Finding:
-    """Describe the process for whose part of each round all others wait."""
+    """Describe the process for whose part of each round all others wait.
+
+    Unequal parts may be meant: a warning needs a sign that it has become slower, or is held up.
+    """
+    sign = _held_up(index, slow, others) or _slowed(index, slow)
     place = work_place(index, [slow])
     at = f" at {place.words}" if place is not None else ""
     idle = sum(waiting_share(index, each) for each in others) / len(others)
@@ -251,12 +264,15 @@ def _finding_of_rounds(
         for each in (slow, owner, *others[:2])
         if (words := doing_words(index, each)) is not None
     ]
+    if sign is not None:
+        evidence.append(sign)
     evidence.append(
         f"without that wait {called(owner)} would be at most {times_faster(waited)} as fast"
     )
     return Finding(
         rule=RULE,
-        severity=Severity.WARNING,
+        severity=Severity.INFO if sign is None else Severity.WARNING,
+        is_doubtful=sign is None,
         process=slow.process,
         others=tuple(each.process for each in others),
         subject="rounds",
@@ -269,12 +285,71 @@ def _finding_of_rounds(
             f"They work in rounds, and a round ends when the last of them has done its part. "
             f"{called(slow)} takes far longer for its part than the others, which wait "
             f"{idle:.0%} of the time. More processes do not help."
+            f"{_NO_SIGN if sign is None else ''}"
         ),
         advice=(
+            f"{_IF_MEANT if sign is None else ''}"
             f"Look at what is different in {called(slow)}{at}: its data or its "
             "configuration. Share the work more evenly, or let the parent take results as they "
             "come, without waiting for all in each round."
         ),
+    )
+
+
+_NO_SIGN = (
+    " Nothing shows that it has become slower, or that a core, a file or a stop holds it up: its "
+    "part may be larger by design."
+)
+_IF_MEANT = (
+    "Nothing is wrong if its part is meant to be larger. The time of its part tells: it stays the "
+    "same if that is so, and rises if something slows it down. "
+)
+
+
+def _held_up(index: Index, slow: Process, others: Sequence[Process]) -> str | None:
+    """What keeps it from its part, in words; `None` if its part is larger than that explains."""
+    held: defaultdict[str, float] = defaultdict(float)
+    for each in shares(index, slow):
+        if each.activity.kind == "stopped" or each.activity.target in _HOLDS:
+            held[_HOLDS.get(each.activity.target, "stopped")] += each.share
+    part = working_share(index, slow) - sum(share for what, share in held.items() if what in _WAITS)
+    most = max(working_share(index, each) - core_share(index, each) for each in others)
+    if sum(held.values()) < HELD or part >= FACTOR * max(most, TURN_SHARE):
+        return None
+    words = " and ".join(f"{share:.0%} {what}" for what, share in held.items())
+    return f"{called(slow)} is held up: {words}"
+
+
+_HOLDS: Mapping[str, str] = {
+    "core": "waiting for a free core",
+    "file": "waiting for files",
+    "page-faults": "waiting for pages of memory",
+}
+_WAITS = frozenset(_HOLDS.values())
+"""Of these `working_share` counts each as work."""
+
+
+def _slowed(index: Index, slow: Process) -> str | None:
+    """How much less it reads than before, in words; `None` if it does not, or is not known.
+
+    The median of stretches of time: what it reads while it starts is not of a round.
+    """
+    moments, counts = columns(index.history.of(slow.process, "main_read_bytes"))
+    if not moments:
+        return None
+    rates = []
+    for number in range(int((index.snapshot.at_s - moments[0]) // STRETCH_S), 0, -1):
+        from_s = index.snapshot.at_s - number * STRETCH_S
+        begin, end = (bisect_right(moments, each) - 1 for each in (from_s, from_s + STRETCH_S))
+        rates.append((counts[end] - counts[begin]) / STRETCH_S)
+    if len(rates) < 2 * STRETCHES:
+        return None
+    before, now = median(rates[:-STRETCHES]), median(rates[-STRETCHES:])
+    if before <= 0 or before < FELL * now:
+        return None
+    return (
+        f"{called(slow)} has become slower: its main thread read {bytes_text(before)} a second "
+        f"before, and {bytes_text(now)} in the last {seconds_text(STRETCHES * STRETCH_S)}"
     )
 
 

@@ -54,7 +54,8 @@ def job(
 def test_the_one_environment_that_all_others_wait_for_is_named() -> None:
     finding = only(check, job())
 
-    assert finding.severity is Severity.WARNING
+    assert finding.severity is Severity.INFO
+    assert finding.is_doubtful
     assert finding.process == pid(201)
     assert finding.others == (pid(200), pid(202))
     assert finding.summary == (
@@ -63,6 +64,45 @@ def test_the_one_environment_that_all_others_wait_for_is_named() -> None:
     )
     assert "at most 16.7 times as fast" in finding.evidence[-1]
     assert "wait 95% of the time" in finding.cause
+    assert finding.cause.endswith("its part may be larger by design.")
+    assert "stays the same" in finding.advice
+
+
+NO_PAGE = Activity("waiting", "reading from a disk", "file")
+
+
+@pytest.mark.parametrize(
+    ("part", "words"),
+    [
+        ({SLEEPS: 0.1, NO_CORE: 0.87}, "87% waiting for a free core"),
+        ({SLEEPS: 0.1, NO_PAGE: 0.87}, "87% waiting for files"),
+        ({SLEEPS: 0.5, NO_CORE: 0.47}, None),
+    ],
+)
+def test_a_process_that_is_held_up_is_a_warning_unless_its_part_is_larger_anyway(
+    part: dict[Activity, float], words: str | None
+) -> None:
+    finding = only(check, job(slow={**part, answers_from(100): 0.03}))
+
+    assert finding.severity is (Severity.INFO if words is None else Severity.WARNING)
+    assert words is None or any(words in line for line in finding.evidence)
+    assert finding.is_doubtful is (words is None)
+
+
+@pytest.mark.parametrize("falls", [True, False])
+def test_a_process_that_reads_requests_less_often_than_before_has_become_slower(
+    falls: bool,
+) -> None:
+    # What it reads while it starts, 5 MB in 2 s, is of no round.
+    points = [Point(NOW_S - 80 + s, 5e6 + 400.0 * s if s > 2 else 2.5e6 * s) for s in range(50)]
+    later = 80 if falls else 400
+    points += [Point(NOW_S - 30 + s, points[-1].value + later * (s + 1)) for s in range(31)]
+
+    finding = only(check, job(), history({(201, "main_read_bytes"): points}))
+
+    assert finding.severity is (Severity.WARNING if falls else Severity.INFO)
+    slower = "env 1 (201) has become slower: its main thread read 400B a second before, and 80B"
+    assert any(line.startswith(slower) for line in finding.evidence) is falls
 
 
 @pytest.mark.parametrize(
