@@ -85,6 +85,8 @@ class NewFiles(NamedTuple):
     makers: tuple[tuple[int, int], ...] = ()
     """Pids of processes of the job that had one of them open for writing, and in how many
     readings; most first."""
+    numbers: tuple[int, ...] = ()
+    """Numbers that several names hold, such as the pids of processes that make them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,8 @@ SHOWN_LIMIT = 8
 """Groups in a sample, those with most files."""
 SHOWN_LEAST = 4
 """Fewer files of a group are none that pile up."""
+SOME = 16
+"""Names of a group of which the numbers are compared."""
 LINKS_LIMIT = 256
 """Descriptors of a process, the newest, whose folders are noted."""
 NOTED_LIMIT = 256
@@ -79,6 +81,7 @@ directories of multiprocessing's sockets."""
 _LEAD = re.compile(r"sem\.|psm_|tmp(?=[a-z0-9_]{8}(?:\.|$))|[A-Za-z]{2,}[-_.]|[A-Za-z]{2,}(?=\d)|")
 """`tempfile` of CPython 3.10 to 3.15 names a file by a prefix, `tmp` where none is given, and eight
 characters of a to z, 0 to 9 and _."""
+_NUMBERS = re.compile(r"(?<![0-9])[1-9][0-9]{2,9}(?![0-9])")
 _SUFFIX = re.compile(r"(?:\.[A-Za-z][A-Za-z0-9]{0,7}){1,2}$")
 
 
@@ -98,6 +101,7 @@ class _Group:
     last: str = ""
     lead: str | None = None
     """What all names begin with."""
+    some: list[str] = field(default_factory=list)
 
     def add(self, name: str, size_bytes: int) -> None:
         self.total += 1
@@ -107,6 +111,13 @@ class _Group:
         while not name.startswith(lead):
             lead = lead[:-1]
         self.lead = lead
+        if len(self.some) < SOME:
+            self.some.append(name)
+
+    def numbers(self) -> tuple[int, ...]:
+        """The numbers that at least two of some names hold."""
+        counts = Counter(number for name in self.some for number in set(_NUMBERS.findall(name)))
+        return tuple(int(number) for number, count in counts.most_common() if count > 1)
 
 
 @dataclass(slots=True)
@@ -286,6 +297,7 @@ class NewFilesReader:
                 is_memory=folder.type in MEMORY_TYPES,
                 is_shared=folder.is_shared,
                 makers=tuple(self._makers.get(key, Counter()).most_common(4)),
+                numbers=group.numbers(),
             )
 
 

@@ -120,6 +120,7 @@ are read every few seconds; of four programs that wrote nothing else the quotien
 Of two jobs that write as much, one may be taken for the other."""
 SIMILAR = 0.1
 """A line made these files if what it made differs from their mean size by this part at most."""
+SHM = "/dev/shm"
 MESSAGE_BYTES = 20
 """`REGISTER:/psm_5f3a01c2:shared_memory` and `REGISTER:/mp-x1y2z3ab:semaphore` are longer."""
 
@@ -593,8 +594,9 @@ def growing_files(index: Index) -> Iterator[GrowingFiles]:
     Other jobs of the same user may make files as well. Only those are reported that a process of
     this job had open, whose names hold its pid, that occupy what it has written in the same time,
     or, of blocks and semaphores, for which its resource tracker has read enough messages: that is
-    how they are registered (multiprocessing/resource_tracker.py, CPython 3.10 to 3.14). What a
-    program writes permanently is reported only if it fills its file system within a day.
+    how they are registered, also under a name of the program (multiprocessing/resource_tracker.py,
+    CPython 3.10 to 3.14). What a program writes permanently is reported only if it fills its file
+    system within a day.
     """
     found: dict[FileKind, GrowingFiles] = {}
     for files in index.snapshot.host.new_files or ():
@@ -604,9 +606,8 @@ def growing_files(index: Index) -> Iterator[GrowingFiles]:
         traced = _traced(index, files, growth)
         if traced is None:
             continue
-        kind, eta_s = _file_kind(index, files), _files_eta_s(index, files, growth)
-        is_use = files.kind == "psm" and not _noted_by_hooks(index, files)
-        each = GrowingFiles(kind, files, growth, *traced, is_use, eta_s)
+        kind, eta_s = _file_kind(index, files, growth), _files_eta_s(index, files, growth)
+        each = GrowingFiles(kind, files, growth, *traced, eta_s)
         if kind == "files" and eta_s is None:
             continue
         if kind not in found or each.bytes_per_s > found[kind].bytes_per_s:
@@ -614,10 +615,14 @@ def growing_files(index: Index) -> Iterator[GrowingFiles]:
     yield from found.values()
 
 
-def _file_kind(index: Index, files: NewFiles) -> FileKind:
+def _file_kind(index: Index, files: NewFiles, growth: Growth) -> FileKind:
     """The subject of a finding about these files."""
-    if files.kind != "file":
-        return "shared-memory files" if files.kind == "psm" else "semaphores"
+    if files.kind == "semaphore":
+        return "semaphores"
+    if _may_be_blocks(files) and (
+        files.kind == "psm" or _noted_by_hooks(index, files) or _registered(index, growth)
+    ):
+        return "shared-memory files"
     if files.is_memory:
         return "files in memory"
     is_temporary = (
@@ -647,26 +652,40 @@ def _files_eta_s(index: Index, files: NewFiles, growth: Growth) -> float | None:
     return eta_s if eta_s <= MAX_HORIZON_S else None
 
 
-def _traced(
-    index: Index, files: NewFiles, growth: Growth
-) -> tuple[tuple[Process, ...], str] | None:
+class _Traced(NamedTuple):
+    """The processes that make some files, and how that is known; the fields of `GrowingFiles`."""
+
+    makers: tuple[Process, ...]
+    proof: str
+    is_use: bool = False
+
+
+def _may_be_blocks(files: NewFiles) -> bool:
+    """Whether files may be blocks of `multiprocessing.shared_memory`, with a name of their own."""
+    return files.kind != "semaphore" and files.key.folder == SHM
+
+
+def _traced(index: Index, files: NewFiles, growth: Growth) -> _Traced | None:
     """The processes that make some files, and how that is known; `None` if nothing shows it."""
     living = {process.pid: process for process in index.snapshot.living()}
-    if files.kind == "psm" and (noted := _noted_by_hooks(index, files)):
+    is_block = _may_be_blocks(files)
+    if is_block and (noted := _noted_by_hooks(index, files)):
         words = " and ".join(f"{called(each)} makes them at {place}" for each, place in noted[:3])
-        return tuple(process for process, _ in noted[:3]), f"{words}, as its hook has seen"
+        return _Traced(tuple(process for process, _ in noted[:3]), f"{words}, as its hook has seen")
+    named = _named(files, living)
+    if named is not None:
+        return named
     seen = [(living[pid], count) for pid, count in files.makers if pid in living]
     if seen:
         words = " and ".join(
             f"{called(process)} had one of them open in {counted(count, 'reading')}"
             for process, count in seen[:3]
         )
-        return tuple(process for process, _ in seen[:3]), words
-    if files.kind != "file":
-        return _registered(index, growth)
-    named = [living[pid] for pid in map(int, _PIDS.findall(files.pattern)) if pid in living]
-    if named:
-        return (named[0],), f"their names hold the pid of {called(named[0])}"
+        # A block is opened for writing by its readers as well.
+        return _Traced(tuple(process for process, _ in seen[:3]), words, is_block)
+    registered = _registered(index, growth) if is_block or files.kind != "file" else None
+    if registered is not None or files.kind != "file":
+        return registered
     gained_bytes = growth.gained * files.size_bytes / max(1, files.total)
     for process in living.values():
         written = _written_bytes(index.history, process, growth.span_s)
@@ -675,11 +694,23 @@ def _traced(
                 f"{called(process)} has written {bytes_text(written)} in that time, about what "
                 f"they occupy: that it makes them is likely, and not certain"
             )
-            return (process,), words
+            return _Traced((process,), words)
     if _is_below_tmpdir(index, files):
         words = "they are in the TMPDIR of this job; other jobs of the user with the same one count"
-        return (), words
+        return _Traced((), words)
     return None
+
+
+def _named(files: NewFiles, living: Mapping[int, Process]) -> _Traced | None:
+    """The processes whose pids the names of some files hold."""
+    if files.kind != "file":
+        return None
+    numbers = (*map(int, _PIDS.findall(files.pattern)), *files.numbers)
+    named = [living[pid] for pid in dict.fromkeys(numbers) if pid in living][:3]
+    if not named:
+        return None
+    pids = "pid" if len(named) == 1 else "pids"
+    return _Traced(tuple(named), f"their names hold the {pids} of {all_called(named)}")
 
 
 def _is_below_tmpdir(index: Index, files: NewFiles) -> bool:
@@ -703,7 +734,7 @@ def _noted_by_hooks(index: Index, files: NewFiles) -> list[tuple[Process, str]]:
     return list(found.values())
 
 
-def _registered(index: Index, growth: Growth) -> tuple[tuple[Process, ...], str] | None:
+def _registered(index: Index, growth: Growth) -> _Traced | None:
     """The processes whose resource trackers have registered so many blocks or semaphores."""
     snapshot = index.snapshot
     read = [
@@ -720,10 +751,10 @@ def _registered(index: Index, growth: Growth) -> tuple[tuple[Process, ...], str]
             f"{all_called(users)} use them: each has a resource tracker, which has read enough "
             "messages to have registered them"
         )
-        return tuple(users), words
+        return _Traced(tuple(users), words, is_use=True)
     # Children use the resource tracker of the process that started them.
     words = "the resource tracker of this job has read enough messages to have registered them"
-    return (), words
+    return _Traced((), words, is_use=True)
 
 
 def _written_bytes(history: History, process: Process, span_s: float) -> float:

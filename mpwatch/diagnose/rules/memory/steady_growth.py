@@ -244,7 +244,8 @@ def _making_words(index: Index, found: GrowingFiles) -> Iterator[str]:
     """The lines at which stacks found the makers at work, one of each process."""
     # A stack does not distinguish a block that is made from one that is opened: both are in
     # __init__.
-    verb = "made or opened a block" if found.files.kind == "psm" else "made a file"
+    is_block = found.kind == "shared-memory files"
+    verb = "made or opened a block" if is_block else "made a file"
     reported: set[ProcessId] = set()
     for line in index.snapshot.file_lines:
         maker = next((each for each in found.makers if each.process == line.process), None)

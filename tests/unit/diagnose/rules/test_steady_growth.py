@@ -819,6 +819,31 @@ def test_both_users_of_blocks_are_named_where_each_has_its_own_resource_tracker(
     assert finding.others == (pid(200),)
 
 
+def test_blocks_with_a_name_of_the_program_are_known_by_the_tracker_and_the_pids_in_it() -> None:
+    key = FilesKey("/dev/shm", "cam*")
+    named, counts = piling(key, is_memory=True, is_shared=True, numbers=(201, 9, 200))
+    cameras = [process(n, "spawned", label=f"camera {n - 200}") for n in (200, 201)]
+    tracker = process(300, "resource-tracker")
+    past = history({(300, "read_bytes"): line(90_000, 75, 60)}, files=counts)
+
+    finding = only(check, snapshot_of(main(), *cameras, tracker, new_files=(named,)), past)
+
+    assert finding.summary.startswith(
+        "camera 1 (201) and camera 0 (200) make and do not remove shared-memory files, "
+        "/dev/shm/cam*: +2.0/s"
+    )
+    assert "hold the pids of camera 1 (201) and camera 0 (200)" in finding.evidence[1]
+    assert "Call unlink() once for each block" in finding.advice
+    # Without the tracker they are files; without a pid the tracker shows that they are of this job.
+    untracked = only(check, snapshot_of(main(), *cameras, new_files=(named,)), past)
+    assert untracked.subject == "files in memory"
+    unnamed = named._replace(numbers=())
+    finding = only(check, snapshot_of(main(), *cameras, tracker, new_files=(unnamed,)), past)
+    assert finding.subject == "shared-memory files"
+    assert "resource tracker" in finding.evidence[1]
+    assert found(check, snapshot_of(main(), *cameras, new_files=(unnamed,)), past) == []
+
+
 def test_files_in_memory_that_a_process_had_open_are_reported_with_both_limits() -> None:
     shm = room(40 * GIB, 8 * GIB)
     files, counts = piling(
