@@ -380,7 +380,8 @@ def _doubt(finding: Finding, *, is_far: bool) -> int:
     """How likely nothing is wrong, in steps: 0 where it is not innocent.
 
     Of innocent findings, what grows comes before what merely waits or computes, and that before a
-    limit that is far away.
+    limit that is far away. The pace of a job comes last: every job has one, and what grows is lost
+    however far its limit is.
     """
     if not finding.is_doubtful:
         return 0
@@ -388,7 +389,9 @@ def _doubt(finding: Finding, *, is_far: bool) -> int:
         return 4
     if finding.eta_s is not None:
         return 1
-    return 2 if finding.rule == GROWTH else 3
+    if finding.rule == GROWTH:
+        return 2
+    return 5 if finding.rule in _SLOWS_DOWN else 3
 
 
 def _urgency_with_effects(

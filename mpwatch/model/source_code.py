@@ -76,10 +76,13 @@ class DroppedResult(NamedTuple):
     statement: Statement
 
 
-MarkKind: TypeAlias = Literal["alarm", "backoff", "backward", "cache", "no-grad", "put", "view"]
+MarkKind: TypeAlias = Literal[
+    "alarm", "backoff", "backward", "cache", "kept", "no-grad", "put", "view"
+]
 """`alarm`: sets a timer that ends in a signal. `backoff`: makes each sleep longer than the one
 before, and nothing in the file sets it back. `backward`: a backward pass. `cache`: fills a cache
-that nothing in the file bounds. `no-grad`: switches autograd off. `put`: puts an item into a queue.
+that nothing in the file bounds. `kept`: adds to a list, a set or a deque from which nothing in the
+file removes anything. `no-grad`: switches autograd off. `put`: puts an item into a queue.
 `view`: keeps an element or a slice of something in a container."""
 
 

@@ -438,6 +438,7 @@ def marks(file: str, module: Module) -> Iterator[Mark]:
         for node in own_nodes(each)
         for name in _sets(node)
     )
+    emptied = frozenset(name.rpartition(".")[2] for name in (*_emptied(module.tree), *set_back))
     uses_arrays = not _roots(module.tree).isdisjoint(("torch", "numpy"))
     for function in (module.tree, *(n for n in ast.walk(module.tree) if isinstance(n, FUNCTIONS))):
         name = function.name if isinstance(function, FUNCTIONS) else "<module>"
@@ -447,6 +448,7 @@ def marks(file: str, module: Module) -> Iterator[Mark]:
             *(_views(nodes) if uses_arrays else ()),
             *_memo_fills(nodes, bounded),
             *_backoffs(function, nodes, set_back),
+            *(_kept(nodes, emptied) if name not in ("__init__", "<module>") else ()),
         ]
         if isinstance(function, FUNCTIONS):
             for each in function.decorator_list:
@@ -576,6 +578,54 @@ def _bounded(tree: ast.Module) -> Iterator[str]:
         elif isinstance(node, ast.Delete):
             for each in node.targets:
                 yield _text(each.value if isinstance(each, ast.Subscript) else each)
+
+
+def _emptied(tree: ast.Module) -> Iterator[str]:
+    """Containers from which a file removes something, gives new values, or that have a bound."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            if node.func.attr in _DROPS:
+                yield _text(node.func.value)
+        elif isinstance(node, ast.Delete):
+            for each in node.targets:
+                yield _text(each.value if isinstance(each, ast.Subscript) else each)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                if isinstance(target, ast.Subscript):
+                    yield _text(target.value)
+                elif isinstance(node.value, ast.Call) and last_name(node.value.func) == "deque":
+                    yield _text(target)
+
+
+def _kept(nodes: Iterable[ast.AST], emptied: frozenset[str]) -> Iterator[_Found]:
+    """`self.losses.append(loss)` where nothing in the file removes anything from `losses`.
+
+    Numbers and texts are left out: they are too small to be why memory rises.
+    """
+    for node in nodes:
+        if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)):
+            continue
+        call = node.value
+        if not (isinstance(call.func, ast.Attribute) and call.func.attr in _KEEPS and call.args):
+            continue
+        container = call.func.value
+        if not isinstance(container, ast.Attribute) or container.attr in emptied:
+            continue
+        if not _is_small(call.args[-1]):
+            yield "kept", _text(container), node
+
+
+_KEEPS: Final = frozenset(("append", "appendleft", "add", "extend"))
+_SMALL: Final = frozenset(
+    ("item", "float", "int", "len", "str", "round", "time", "monotonic", "perf_counter")
+)
+
+
+def _is_small(value: ast.expr) -> bool:
+    if isinstance(value, ast.Tuple):
+        return all(map(_is_small, value.elts))
+    is_call = isinstance(value, ast.Call) and last_name(value.func) in _SMALL
+    return is_call or isinstance(value, ast.Constant | ast.JoinedStr)
 
 
 def _memo_fills(nodes: Sequence[ast.AST], bounded: set[str]) -> Iterator[_Found]:

@@ -251,6 +251,15 @@ def test_what_costs_time_or_reaches_a_limit_soon_comes_before_what_merely_waits(
     assert look(told, 1)[0].rule == "no-progress"
 
 
+def test_a_growth_whose_limit_is_far_comes_before_the_pace_of_sleeps() -> None:
+    pace = finding("pipeline-bottleneck", Severity.INFO, is_doubtful=True)
+    growth = finding("steady-growth", Severity.INFO, is_doubtful=True, eta_s=3780.0)
+    watched = engine([pace, growth], [replace(pace, is_doubtful=False), growth])
+
+    assert [f.rule for f in look(watched, 0)] == ["steady-growth", "pipeline-bottleneck"]
+    assert look(watched, 1)[0].rule == "pipeline-bottleneck"
+
+
 def test_a_limit_that_is_hours_away_comes_after_what_is_wrong_now() -> None:
     watched = engine(
         [finding("grows", eta_s=36_000.0), finding("lost"), finding("soon", eta_s=60.0)]

@@ -601,12 +601,16 @@ def _of_kept(index: Index, process: Process, seen: list[str]) -> _Explanation:
         )
     if (by_source := _of_source(index, process, seen)) is not None:
         return by_source
+    added = marks(index, "kept", process)
+    added = added if len(added) <= SHOWN else ()
+    seen += [f"nothing in its file removes what {mark_words(each)} adds" for each in added]
     loop = loop_around(index, main.stack) if main is not None else None
     rounds = f" over the rounds of {_loop_words(*loop)}" if loop else ""
     # No DataLoader worker trains: its tensors have no graph.
     is_torch = process.sample.torch_loaded and process.role != "loader-worker"
     is_torch = is_torch and (_trains(index, process) or _may_have_graphs(index, process))
-    lists = f"a list or dict that is only ever added to, an unbounded cache{is_queue}"
+    example = f" (as {mark_words(added[0])})" if len(added) == 1 else ""
+    lists = f"a list or dict that is only ever added to{example}, an unbounded cache{is_queue}"
     kept = f"It keeps what it allocates{rounds}: {lists}{_OR_GRAPHS if is_torch else ''}"
     if is_torch and _trains(index, process):
         kept = f"It keeps what it allocates{rounds}. {_GRAPHS}; or {lists}"

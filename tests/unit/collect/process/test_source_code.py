@@ -14,7 +14,7 @@ from mpwatch.collect.process.source_code import FILE_BYTES, FILES, SourceCode, S
 from mpwatch.collect.process.source_statements import EXPRESSION_NODES, TAKEN
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame, StackSample, StacksTaken
-from mpwatch.model.source_code import SourceLine, SourceRead
+from mpwatch.model.source_code import SourceLine, SourceRead, Statement
 from tests.builders.snapshots import process, snapshot_of
 
 OWN = ProcessId(os.getpid(), 5000 + os.getpid())
@@ -518,6 +518,42 @@ class Bank:
 """
 
 
+HISTORY = """\
+from collections import deque
+
+class History:
+    def __init__(self, parts):
+        self.losses, self.last, self.open, self.days = [], deque(maxlen=9), [], []
+        self.parts = []
+        for part in parts:
+            self.parts.append(part)
+        self.recent = deque(maxlen=9)
+
+    def add(self, loss, task):
+        self.losses.append(loss)
+        self.values.append(loss.item())
+        self.recent.append(loss)
+        self.open.append(task)
+        self.days.append((f"{task}", len(task)))
+        found = []
+        found.append(loss)
+
+    def close(self):
+        self.open = []
+"""
+
+
+def test_what_is_only_ever_added_to_is_marked_unless_it_is_small(tmp_path: Path) -> None:
+    file = tmp_path / "history.py"
+    file.write_text(HISTORY)
+
+    found = SourceCode().marks(OWN, str(file), time.time())
+
+    assert [(m.kind, m.about, m.statement) for m in found] == [
+        ("kept", "self.losses", Statement(12, "self.losses.append(loss)"))
+    ]
+
+
 def test_statements_that_can_be_a_reason_are_marked(tmp_path: Path) -> None:
     (tmp_path / "bank.py").write_text(BANK)
     poller = tmp_path / "poller.py"
@@ -532,5 +568,7 @@ def test_statements_that_can_be_a_reason_are_marked(tmp_path: Path) -> None:
         ("bank.py", "cache", "cache (for load)", 8),
         ("bank.py", "cache", "read", 16),
         ("bank.py", "view", "features[worst]", 26),
+        ("bank.py", "kept", "self.entries", 26),
+        ("bank.py", "kept", "self.names", 27),
     ]
     assert code.marks(OWN, str(poller), time.time()) == ()

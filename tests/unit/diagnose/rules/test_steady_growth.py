@@ -193,6 +193,23 @@ def test_a_part_of_a_tensor_that_is_kept_is_named_with_its_line() -> None:
     assert other.is_doubtful
 
 
+def test_the_line_that_only_ever_adds_to_a_list_is_named() -> None:
+    adds = Mark(
+        "kept", "/home/me/train.py", "add", "self.losses", Statement(33, "self.losses.append(loss)")
+    )
+    mines = main(threads=[thread(MAIN, "train.py:mine:51")], torch_loaded=True)
+    past = history(rising("anon_bytes", 900 * MIB, 5 * MIB))
+
+    finding = only(check, snapshot_of(mines, marks=(adds,)), past)
+    other = only(check, snapshot_of(mines, marks=(adds._replace(file="/o.py"),)), past)
+
+    line = "`self.losses.append(loss)` at train.py:33 add"
+    assert f"a list or dict that is only ever added to (as {line})" in finding.cause
+    assert f"nothing in its file removes what {line} adds" in finding.evidence
+    assert "train.py:33" not in other.cause
+    assert finding.is_doubtful  # it may be small
+
+
 def test_no_graphs_are_told_of_where_the_source_has_no_backward_pass() -> None:
     mines = main(threads=[thread(MAIN, "train.py:mine:51")], torch_loaded=True)
     past = history(rising("anon_bytes", 900 * MIB, 5 * MIB))
