@@ -36,6 +36,7 @@ from mpwatch.diagnose.analysis.waits.providers import RECENT_S
 from mpwatch.model.account import (
     CALLERS_S,
     COPYING,
+    DECOMPRESSION,
     DESCRIPTORS,
     IMPORTS,
     JOB_WORKS,
@@ -459,12 +460,17 @@ def _place(
     words = {True: "Python code", False: "native code", None: ""}[has_gil]
     if any(calls(own, each) for each in _IMPORTS):
         words = IMPORTS
+    elif any(calls(own, each) for each in _DECOMPRESSORS):
+        words = DECOMPRESSION
     return Activity("computing", words, place=place)
 
 
 _IMPORTS = (":_find_and_load", ":_fixup_main_from_path", ":_fixup_main_from_name")
 """Functions that run the code of a module (importlib._bootstrap and multiprocessing/spawn.py of
 CPython 3.10 to 3.14)."""
+
+_DECOMPRESSORS = ("zipfile.py:", "zipfile/__init__.py:", "gzip.py:", "bz2.py:", "lzma.py:")
+"""Files of the standard library (CPython 3.10 to 3.14); numpy.load of an .npz uses zipfile."""
 
 _SHAPES_OF_WAITS: frozenset[Shape] = frozenset(
     ("worker-idle", "waits-for-batch", "pool-idle", "feeder-idle", "sharer", *_WAITS_BY_SHAPE)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
-from mpwatch.describe.frames import frame_words, own_frames
+from mpwatch.describe.frames import frame_words
 from mpwatch.diagnose.analysis.idle_time import are_stalled, mean_cpu_percent, wait_share, waiting_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.newest import iterated_at, own_lines, own_place
@@ -25,6 +25,7 @@ from mpwatch.diagnose.analysis.shares import (
     core_share,
     doing_words,
     imported_until_s,
+    is_computing,
     shares,
     times_faster,
     work_place,
@@ -32,9 +33,9 @@ from mpwatch.diagnose.analysis.shares import (
 )
 from mpwatch.diagnose.analysis.source_code import reopened
 from mpwatch.diagnose.analysis.stack_merge import merge
-from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread
+from mpwatch.diagnose.analysis.stack_patterns import main_thread
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
-from mpwatch.model.account import IMPORTS
+from mpwatch.model.account import DECOMPRESSION, IMPORTS
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import Series, first_at
 from mpwatch.model.ids import ProcessId
@@ -53,6 +54,8 @@ WORK_SHARE = 0.5
 """Workers that have done their own work for so long and so much have started long ago, however few
 batches there were."""
 BUSY_PERCENT = 10.0
+MOST_CPUS = 0.6
+"""As many workers as cpus that use this part of them leave little for further ones."""
 USUAL_S = 15.0
 STALL_S, STALLED_S = 3.0, 5.0
 """A wait that has lasted this long may be the beginning of a hang: then only what the workers did
@@ -168,7 +171,7 @@ def _finding(
     if limit is not None and limit.provider:
         at = f": they wait mostly for {limit.provider}"
     is_at_place = place is not None and place.is_main
-    unpacks = is_at_place and _decompress(workers)
+    unpacks = is_at_place and _decompress(index, behind)
     if limit is not None:
         evidence.append(limit.evidence)
     return Finding(
@@ -346,16 +349,16 @@ def _advice(limit: _Limit | None, place: str, *, unpacks: bool) -> str:
     return f"{_MORE_WORKERS} {less_work}" if limit is None else limit.advice or less_work
 
 
-def _decompress(workers: Sequence[Process]) -> bool:
-    """Whether most workers whose main threads have a stack are in a decompression of Python's."""
-    threads = (main for each in workers if (main := main_thread(each)) is not None)
-    known = Counter(thread.stack for thread in threads if thread.stack)
-    found = sum(
-        count
-        for stack, count in known.items()
-        if any(calls(own_frames(stack), each) for each in _DECOMPRESSION)
-    )
-    return found > known.total() / 2
+def _decompress(index: Index, workers: Sequence[Process]) -> bool:
+    """Whether workers decompress for most of their computing that stacks have shown."""
+    found = [
+        (each.activity.what, each.share)
+        for worker in workers
+        for each in shares(index, worker)
+        if is_computing(each.activity) and each.activity.place
+    ]
+    known = sum(share for _, share in found)
+    return sum(share for what, share in found if what == DECOMPRESSION) > known / 2
 
 
 def _place_now(workers: Sequence[Process]) -> Place | None:
@@ -613,6 +616,14 @@ def _limit(
             "No core is free for them much of the time, so more workers would not be faster.",
             "",
         )
+    if cpus and len(workers) >= cpus and sum(loads) >= MOST_CPUS * 100 * cpus:
+        return _Limit(
+            f"{counted(len(workers), 'worker')} for {counted(cpus, 'usable cpu')}, of which they "
+            f"use {sum(loads) / 100:.1f}",
+            "There are as many workers as cpus, and they compute most of the time: more of them "
+            "would share the same cpus.",
+            "",
+        )
     waits: Counter[tuple[str, tuple[ProcessId, ...]]] = Counter()
     ids = {worker.process for worker in workers}
     for edge in wait_graph(index).edges:
@@ -672,8 +683,6 @@ _LESS_WORK = (
     "Move work out of __getitem__ (decode and resize once, offline), or read larger blocks. The "
     "workers' stacks show where they spend their time."
 )
-_DECOMPRESSION = ("zipfile.py:", "zipfile/__init__.py:", "gzip.py:", "bz2.py:", "lzma.py:")
-"""Files of the standard library (CPython 3.10 to 3.14); numpy.load of an .npz uses zipfile."""
 _UNPACKS = (
     " They decompress a file for each item. What is compressed has no direct access: a part of it, "
     "such as one slice of an array of an .npz, costs as much as all of it, or all up to that part."

@@ -11,8 +11,8 @@ from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.rules.results import shared_file_offset
 from mpwatch.diagnose.rules.throughput import loader_starvation, straggler_worker
-from mpwatch.model.account import Account, Activity
-from mpwatch.model.findings import Severity
+from mpwatch.model.account import DECOMPRESSION, NO_CORE, Account, Activity
+from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History, Point, ProcessMetric
 from mpwatch.model.ids import ProcessId, SegmentId
 from mpwatch.model.samples import FdLink, ThreadSample, WaitedOn
@@ -21,6 +21,7 @@ from mpwatch.model.source_code import EndlessLoop, SourceLine, Statement
 from tests.builders.accounts import COMPUTES, answers_from, with_shares
 from tests.builders.snapshots import (
     FETCHING_WORKER,
+    IDLE_WORKER,
     MAIN,
     NO_HISTORY,
     NOW_S,
@@ -134,6 +135,24 @@ def test_workers_that_decompress_a_file_for_each_item_are_told_to_map_it() -> No
     assert "They decompress a file for each item" in finding.cause
     assert "mapped at data.py:31 decode" in finding.advice
     assert "mmap_mode" in finding.advice
+
+
+def test_a_worker_that_was_last_seen_idle_decompresses_all_the_same() -> None:
+    stack = ("zipfile.py:_read1", "numpy/lib/npyio.py:__getitem__", *FETCHING_WORKER)
+    fetches = process(200, worker_id=0, threads=[thread(200, *stack, state="R")])
+    idle = process(201, worker_id=1, threads=[thread(201, *IDLE_WORKER)])
+    job = snapshot_of(main(), fetches, idle, loaders=(loader(wait_share=0.95),), usable_cpus=2)
+    unpacks = Activity("computing", DECOMPRESSION, place="data.py:31 decode")
+    work = {unpacks: 0.7, Activity("idle", "work"): 0.3}
+
+    def told(cpus: float) -> Finding:
+        seen = with_shares(job, p200={unpacks: 0.76, NO_CORE: 0.24}, p201=work)
+        return only(loader_starvation.check, seen, cpu(w200=cpus, w201=cpus))
+
+    assert "They decompress a file for each item" in told(75).cause
+    assert "mapped at data.py:31 decode" in told(75).advice
+    assert "as many workers as cpus" in told(75).cause
+    assert "as many workers as cpus" not in told(40).cause
 
 
 def test_the_workers_line_is_named_and_cores_that_are_short_are_no_reason_for_more_workers() -> (
