@@ -424,13 +424,34 @@ def _running(index: Index, thread: Thread, hardly_waits: bool) -> Activity:
     if not thread.stack or (thread.stack_age_s or 0.0) > RECENT_S:
         return _COMPUTING
     percent = thread.cpu_percent or 0.0
-    ran = thread.has_gil or thread.is_active
+    ran = thread.has_gil or thread.is_active or _passes_objects_on(thread)
     if not ran and percent < MOSTLY_PERCENT and not hardly_waits:
         return _COMPUTING
     is_busy = percent >= SPINS_PERCENT
     return _place(index, thread.stack, thread.has_gil, is_busy, thread.is_active)
 
 
+def _passes_objects_on(thread: Thread) -> bool:
+    """Whether a stack of the hook shows a helper of a Pool, an executor or a queue at work.
+
+    A hook cannot tell a thread that runs from one that waits. Such a helper waits in functions of
+    the standard library; what else its stack shows is pickling, or the program's own iterator.
+    """
+    if thread.is_active is not None:
+        return False
+    own = own_frames(thread.stack)
+    if not any(calls(own, each) for each in _HELPERS):
+        return False
+    return bool(transfer_of(own)) or user_frame(thread.stack) is not None
+
+
+_HELPERS = (
+    "multiprocessing/pool.py:_handle_tasks",
+    "multiprocessing/pool.py:_handle_results",
+    "multiprocessing/queues.py:_feed",
+    "concurrent/futures/process.py:run",
+)
+"""Targets of threads that only pass objects on (CPython 3.10 to 3.14)."""
 _COMPUTING = Activity("computing")
 
 

@@ -10,7 +10,7 @@ from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.analysis.waits.providers import RECENT_S
 from mpwatch.diagnose.engine import Engine
-from mpwatch.model.account import COPYING, TRANSFERS, UNPICKLING, Account, Activity
+from mpwatch.model.account import COPYING, PICKLING, TRANSFERS, UNPICKLING, Account, Activity
 from mpwatch.model.history import History
 from mpwatch.model.ids import SegmentId
 from mpwatch.model.samples import Ended, FdLink, HeldLock, ThreadSample, WaitedOn
@@ -72,6 +72,30 @@ def test_a_running_thread_computes_where_its_new_stack_says() -> None:
     found = doing(*stack, state="R", has_gil=True, cpu_percent=90.0)
 
     assert found == Activity("computing", "Python code", place="train.py:57 step")
+
+
+HANDLER = ("multiprocessing/pool.py:_handle_tasks", "threading.py:run")
+DUMPS = ("torch/nn/modules/module.py:__getstate__", "multiprocessing/reduction.py:dumps")
+
+
+@pytest.mark.parametrize(
+    ("stack", "kind"),
+    [
+        ((*DUMPS, *HANDLER), PICKLING),
+        (("data.py:read:7", *HANDLER), ""),
+        (HANDLER, None),
+        (("multiprocessing/connection.py:_send", *HANDLER), None),
+        (DUMPS, None),
+    ],
+    ids=["pickles", "the program's iterator", "waits for tasks", "may wait for room", "no helper"],
+)
+def test_a_stack_of_a_hook_shows_what_a_helper_of_a_pool_does(
+    stack: tuple[str, ...], kind: str | None
+) -> None:
+    found = doing(*stack, state="R", cpu_percent=40.0)
+
+    place = "data.py:7 read" if kind == "" else ""
+    assert found == Activity("computing", kind or "", place=place)
 
 
 def test_a_running_thread_without_the_gil_runs_native_code() -> None:
