@@ -123,6 +123,7 @@ CAUSES_OF: Mapping[str, tuple[str, ...]] = {
     ),
     "bottleneck-process": ("pickling-cost",),
     "pipeline-bottleneck": (
+        "cpu-oversubscription",
         "pickling-cost",
         "disk-waits",
         "page-fault-cost",
@@ -133,7 +134,13 @@ CAUSES_OF: Mapping[str, tuple[str, ...]] = {
     "resource-tracker-leaks": ("worker-oom-killed", "worker-segfault", "main-killed"),
     "elastic-agent-wedged": ("stuck-worker-io",),
     "standing-still": _STALLS,
-    "no-progress": ("standing-still", "bottleneck-process", "loader-starvation", *_STALLS),
+    "no-progress": (
+        "standing-still",
+        "cpu-oversubscription",
+        "bottleneck-process",
+        "loader-starvation",
+        *_STALLS,
+    ),
     "half-message": ("worker-oom-killed", "worker-segfault", "worker-exited-unexpectedly"),
     "joinablequeue-join-hangs": (
         "worker-oom-killed",

@@ -45,6 +45,7 @@ from mpwatch.diagnose.analysis.process_queries import (
 )
 from mpwatch.diagnose.analysis.shares import (
     Computation,
+    core_share,
     has_come_back,
     lonely_computations,
     mostly_sleeps,
@@ -114,6 +115,8 @@ ALONE_COMPUTES_S = 20.0
 """Until then, a process that computes and does nothing else is not reported."""
 ALONE_S = 60.0
 """Until then, a process that waits for an answer while none waits for it is information."""
+NO_CORE_SHARE = 0.5
+"""A process that waits for a free core this part of the time has not computed for long."""
 FIRST_PART = 0.25
 """Of a wait: what was read and written so early may be the task itself."""
 SHOWN_THREADS = 3
@@ -620,6 +623,8 @@ def _advice(index: Index, blockage: Blockage) -> str:
     if _is_held_lock(index, blockage):
         return _ADVICE_HELD
     found = spin(index, blockage.process) if blockage.reason == "computes" else None
+    if blockage.reason == "computes" and found is None and _for_a_core(index, blockage):
+        return _ADVICE_NO_CORE
     return _ADVICE[blockage.reason] if found is None else end_of_loop(found.loop, found.process)
 
 
@@ -959,6 +964,15 @@ def _cause_of_pipe(index: Index, blockage: Blockage) -> str | None:
     return None
 
 
+def _for_a_core(index: Index, blockage: Blockage) -> float:
+    """The share of the time in which the last process could run and got no core; 0 if that is low.
+
+    One that hardly gets a core has not computed for long.
+    """
+    waited = core_share(index, blockage.process)
+    return waited if waited >= NO_CORE_SHARE else 0.0
+
+
 def _cause_of_reason(index: Index, blockage: Blockage) -> str:
     """What the last process does, where no more is known than that."""
     end, thread = called(blockage.process), blockage.thread
@@ -975,6 +989,12 @@ def _cause_of_reason(index: Index, blockage: Blockage) -> str:
             f"{end} has gone round in {found.words} for {time}. {why_endless(found.loop, end)}. "
             f"{_others_continue(blockage)}"
         ).strip()
+    if blockage.reason == "computes" and (waited := _for_a_core(index, blockage)):
+        return (
+            f"{end} has answered none of those that wait for it for "
+            f"{seconds_text(blockage.waited_s)}. It could compute all that time, and waited for a "
+            f"free core {waited:.0%} of it: it may only be slow. {_others_continue(blockage)}"
+        )
     if blockage.reason == "computes":
         return (
             f"{end} computes, and has answered none of those that wait for it for "
@@ -1143,6 +1163,11 @@ _ADVICE_AT_EXIT = (
 _ADVICE_UNREAD = (
     "Read it for as long as the other process runs: in a thread of its own, or with communicate() "
     "where it is the output of a subprocess. Or write the output to a file."
+)
+_ADVICE_NO_CORE = (
+    "See what uses the cores: other programs, or more processes and threads of this job than cores "
+    "(torch.set_num_threads(1) in each process). A time limit of those that wait has to be longer "
+    "than this part."
 )
 _ADVICE: Mapping[Reason, str] = {
     "sleeps": (

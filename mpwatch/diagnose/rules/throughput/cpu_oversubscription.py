@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 from mpwatch.diagnose.analysis.forecast import median, slope
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import WORK_ROLES, all_called, called, counted
-from mpwatch.diagnose.analysis.shares import core_share, work_place
-from mpwatch.diagnose.analysis.stack_patterns import HOOK_THREAD
+from mpwatch.diagnose.analysis.shares import core_share, shares, work_place
+from mpwatch.diagnose.analysis.stack_patterns import HOOK_THREAD, main_thread
+from mpwatch.model.account import NO_CORE
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import rate_text
@@ -25,6 +26,11 @@ LIBRARIES = 2
 """Pools that one operation may use, torch's and a BLAS library's, of one thread for each core."""
 POOL = 3
 """Computing threads of one worker, main included."""
+SMALL_POOL = 2
+"""As many as a library starts on a machine of two cores."""
+SMALL_POOL_WORKS = 0.5
+"""A process with a small pool counts if its main thread computes, or waits for a core to, for this
+part of the time."""
 SUSTAINED_S = 5.0
 _TRANSPORT_NAMES = ("QueueFeeder", "gloo_", "pt_gloo", "pt_nccl", "pt_elastic", "grpc", HOOK_THREAD)
 """Beginnings of names of threads that send and receive (CPython 3.14, torch 2.13, gRPC)."""
@@ -51,7 +57,9 @@ def check(index: Index) -> Iterator[Finding]:
     counts = [
         (process, count)
         for process in index.snapshot.living()
-        if process.role in WORK_ROLES and (count := _busy_threads(process)) >= POOL
+        if process.role in WORK_ROLES
+        and (count := _busy_threads(process)) >= SMALL_POOL
+        and (count >= POOL or _has_small_pool(index, process, cpus))
     ]
     threads = sum(count for _, count in counts)
     if len(counts) < 2 or threads < max(THREADS_PER_CPU * cpus, cpus + 4):
@@ -59,13 +67,25 @@ def check(index: Index) -> Iterator[Finding]:
     yield _finding(index, counts, threads, cpus, median(recent))
 
 
+def _has_small_pool(index: Index, process: Process, cpus: int) -> bool:
+    """Whether a process that computes has a thread for each of two cores, and none of Python's."""
+    main = main_thread(process)
+    if cpus > SMALL_POOL or main is None or not main.stack:
+        return False
+    busy = (each for each in process.threads if each.tid != main.tid and _is_busy(each))
+    found = shares(index, process)
+    ready = sum(x.share for x in found if x.activity.kind == "computing" or x.activity == NO_CORE)
+    return ready >= SMALL_POOL_WORKS and any(not each.stack for each in busy)
+
+
 def _busy_threads(process: Process) -> int:
     """The number of threads that compute, or would if they got a cpu."""
-    return sum(
-        (thread.cpu_percent or 0.0) >= (CROWDED_PERCENT if thread.state == "R" else BUSY_PERCENT)
-        and not _is_transport(thread)
-        for thread in process.threads
-    )
+    return sum(map(_is_busy, process.threads))
+
+
+def _is_busy(thread: Thread) -> bool:
+    least = CROWDED_PERCENT if thread.state == "R" else BUSY_PERCENT
+    return (thread.cpu_percent or 0.0) >= least and not _is_transport(thread)
 
 
 def _is_transport(thread: Thread) -> bool:
@@ -89,10 +109,12 @@ def _finding(
     runnable: float,
 ) -> Finding:
     crowded = [process for process, _ in counts]
+    others = max(0, round(runnable) - sum(map(_busy_threads, index.snapshot.living())))
     most, most_threads = max(counts, key=lambda each: each[1])
     evidence = [
         f"{threads} computing threads in {all_called(crowded)}, {cpus} usable cpus",
-        f"{runnable:.0f} threads of the machine are runnable at a time",
+        f"{runnable:.0f} threads of the machine are runnable at a time"
+        + (f", about {others} of them of other programs" if others else ""),
         f"{called(most)} alone has {most_threads} of them",
     ]
     switches = slope(index.history.of(most.process, "involuntary_switches"), window_s=15)
@@ -124,13 +146,20 @@ def _finding(
             f"{counted(cpus, 'cpu')}{at}"
         ),
         evidence=tuple(evidence),
-        cause=_cause(crowded, quota_cpus) if own_limit is None else own_limit,
+        cause=(_cause(crowded, quota_cpus) if own_limit is None else own_limit)
+        + (_OTHERS.format(threads=threads, cpus=counted(cpus, "cpu")) if others >= cpus else ""),
         advice=(
             _advice(crowded, environment)
             if own_limit is None
             else _advice_of_limit(max(1, cpus // len(crowded)), most)
         ),
     )
+
+
+_OTHERS = (
+    " Other programs use the cpus as well. Without them the job would be faster, and its {threads} "
+    "threads would still compete for {cpus}."
+)
 
 
 def _counted(crowded: list[Process]) -> str:

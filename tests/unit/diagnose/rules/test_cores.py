@@ -10,12 +10,12 @@ from mpwatch.diagnose.rules.throughput import (
     cpu_oversubscription,
     gil_bound_threads,
 )
-from mpwatch.model.account import Activity
+from mpwatch.model.account import NO_CORE, Activity
 from mpwatch.model.history import History
 from mpwatch.model.ids import Role
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot
-from tests.builders.accounts import with_shares
+from tests.builders.accounts import COMPUTES, IN_A_CONDITION, with_shares
 from tests.builders.snapshots import (
     MAIN,
     NOW_S,
@@ -63,6 +63,38 @@ def test_pools_of_threads_in_every_worker_are_named() -> None:
     assert "the control group's quota is 2 cpus" in finding.evidence
     assert any("interrupted +250/s" in each for each in finding.evidence)
     assert finding.cause.startswith("The libraries that started them are not known.")
+
+
+def test_pools_of_two_threads_crowd_two_cores_where_they_compute_all_the_time() -> None:
+    at = ("evaluator.py:forward:17",)
+
+    def job(*helper: str, waits: float = 0.8) -> Snapshot:
+        policies = [
+            process(
+                n,
+                "spawned",
+                threads=[
+                    thread(n, *at, state="R", cpu_percent=17.0),
+                    thread(10 * n, *helper, state="R", cpu_percent=16.0),
+                ],
+            )
+            for n in range(200, 205)
+        ]
+        works = {NO_CORE: waits, COMPUTES: 0.17, IN_A_CONDITION: 0.83 - waits}
+        seen = snapshot_of(main(), *policies, usable_cpus=2, cpu_count=2)
+        return with_shares(seen, **{f"p{n}": works for n in range(200, 205)})
+
+    busy = history({}, {"runnable": line(22.0)})
+    alone = only(cpu_oversubscription.check, job(), history({}, {"runnable": line(9.0)}))
+    among_others = only(cpu_oversubscription.check, job(), busy)
+
+    assert "10 computing threads of 5 processes compete for 2 cpus" in alone.summary
+    assert "Other programs" not in alone.cause
+    assert "12 of them of other programs" in " ".join(among_others.evidence)
+    assert "its 10 threads would still compete for 2 cpus" in among_others.cause
+    # A thread of Python is no part of a pool, and a process that mostly waits does not want it.
+    assert found(cpu_oversubscription.check, job("loop.py:read:9"), busy) == []
+    assert found(cpu_oversubscription.check, job(waits=0.2), busy) == []
 
 
 def test_the_line_at_which_the_crowded_threads_compute_is_in_the_title() -> None:

@@ -12,6 +12,7 @@ from mpwatch.diagnose.analysis.waits.blockages import stalled_s
 from mpwatch.diagnose.rules.exits import worker_exited_unexpectedly
 from mpwatch.diagnose.rules.hangs import no_progress
 from mpwatch.model.account import (
+    NO_CORE,
     Account,
     Activity,
     Bucket,
@@ -182,6 +183,21 @@ def test_one_that_computes_and_got_something_in_between_makes_progress(
 
     assert bool(found(no_progress.check, told)) is is_told
     assert only(no_progress.check, rarely).is_doubtful
+
+
+def test_one_that_mostly_waits_for_a_core_is_in_no_endless_loop() -> None:
+    job = snapshot_of(waiting(500.0), child(None, state="R", still_s=0.0))
+
+    hardly = only(
+        no_progress.check, with_shares(job, **{f"p{CHILD}": {COMPUTES: 0.2, NO_CORE: 0.8}})
+    )
+    mostly = only(
+        no_progress.check, with_shares(job, **{f"p{CHILD}": {COMPUTES: 0.8, NO_CORE: 0.2}})
+    )
+
+    assert "waited for a free core 80% of it: it may only be slow" in hardly.cause
+    assert "loop" not in hardly.cause + hardly.advice
+    assert "in a loop that does not end" in mostly.cause
 
 
 @pytest.mark.parametrize(("wrote_ago_s", "is_told"), [(3.0, False), (39.0, True)])
