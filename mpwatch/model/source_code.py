@@ -45,6 +45,16 @@ class Skip(NamedTuple):
     """Whether only an exception skips `back`."""
 
 
+class TakenLock(NamedTuple):
+    """A statement that takes what is written like a lock: `with self.lock:`, `lock.acquire()`."""
+
+    name: str
+    """`self.lock`."""
+    statement: Statement
+    owner: str = ""
+    """The class of the method that contains it; empty for a function of none."""
+
+
 @dataclass(frozen=True, slots=True)
 class SourceLine:
     """The statement at one line of the program, and what decides whether it is reached."""
@@ -64,6 +74,10 @@ class SourceLine:
     """The innermost loop without a condition around it."""
     skips: tuple[Skip, ...] = ()
     """What its function takes and may not give back."""
+    defined: int = 0
+    """The line at which its function begins: two of one name in a file differ by it. 0: unknown."""
+    locks: tuple[TakenLock, ...] = ()
+    """What its function takes, and functions of the same file that it calls, its own first."""
 
 
 class DroppedResult(NamedTuple):

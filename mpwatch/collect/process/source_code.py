@@ -31,6 +31,7 @@ from mpwatch.collect.process.source_statements import (
     endless,
     first_line,
     last_line,
+    locks,
     marks,
     quoted,
     skips,
@@ -63,6 +64,8 @@ IMPORTED: Final = 32
 """Files that are read because another file imports them; the others are for lines of stacks."""
 SKIPS: Final = 4
 """Kept of one function."""
+LOCKS: Final = 6
+"""Statements that take a lock, kept of one function."""
 CHANGED_S: Final = 2.0
 """Clocks of file systems are coarse."""
 INNER: Final = frozenset(("<listcomp>", "<genexpr>", "<dictcomp>", "<setcomp>", "<lambda>"))
@@ -124,16 +127,19 @@ class SourceCode:
         inside = path[first:]
         if not inside:
             return None
+        function = path[first - 1] if first else module.tree
         return SourceLine(
             frame.file,
             frame.line,
             frame.function,
             quoted(module, inside[-1]),
             tuple(_around(module, inside))[-NESTED:],
-            tuple(_before(module, path[first - 1] if first else module.tree, inside))[-NESTED:],
+            tuple(_before(module, function, inside))[-NESTED:],
             tuple(_ends(module, inside))[:NESTED],
             endless(module, inside),
-            tuple(islice(skips(module, path[first - 1] if first else module.tree), SKIPS)),
+            tuple(islice(skips(module, function), SKIPS)),
+            first_line(function),
+            tuple(islice(locks(module, function), LOCKS)),
         )
 
     def _module(self, process: ProcessId, file: str, since_s: float) -> Module | None:

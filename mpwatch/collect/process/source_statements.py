@@ -21,6 +21,7 @@ from mpwatch.model.source_code import (
     MarkKind,
     Skip,
     Statement,
+    TakenLock,
 )
 
 QUOTE_LIMIT: Final = 100
@@ -174,6 +175,45 @@ def _exchanges(call: ast.Call) -> bool:
         isinstance(each, ast.Constant) and isinstance(each.value, int | float) for each in call.args
     )
     return _EXCHANGES.fullmatch(name) is not None or (name in _EXCHANGES_BARE and is_bare)
+
+
+def locks(module: Module, function: ast.AST) -> Iterator[TakenLock]:
+    """What a function takes, and then what the functions of its file take that it calls.
+
+    A function is known by its name alone: methods of one name count as one.
+    """
+    named: defaultdict[str, list[ast.AST]] = defaultdict(list)
+    owners: dict[ast.AST, str] = {}
+    for node in ast.walk(module.tree):
+        if isinstance(node, FUNCTIONS):
+            named[node.name].append(node)
+        elif isinstance(node, ast.ClassDef):
+            owners |= dict.fromkeys(node.body, clean(node.name, QUOTE_LIMIT))
+    waiting, known = [function], {function}
+    while waiting:
+        taker = waiting.pop(0)
+        found = sorted(own_nodes(taker), key=first_line)
+        for node in found:
+            for part in _locks_of(node):
+                if (name := _text(part)) and _NAME.fullmatch(name):
+                    name, owner = clean(name, QUOTE_LIMIT), owners.get(taker, "")
+                    yield TakenLock(name, quoted(module, node), owner)
+        called = {last_name(each.func) for each in found if isinstance(each, ast.Call)}
+        for other in (each for name in sorted(called) for each in named[name]):
+            if other not in known:
+                known.add(other)
+                waiting.append(other)
+
+
+_NAME = re.compile(r"[\w.]+")
+
+
+def _locks_of(node: ast.AST) -> Iterator[ast.expr]:
+    """What a statement may take as a lock."""
+    if isinstance(node, ast.With | ast.AsyncWith):
+        yield from (each.context_expr for each in node.items)
+    elif isinstance(node, ast.Call) and last_name(node.func) == "acquire":
+        yield from [node.func.value] if isinstance(node.func, ast.Attribute) else ()
 
 
 _TAKES = re.compile(r"^(get|recv|acquire|take|pop|borrow|checkout|claim|lease|reserve)")

@@ -77,6 +77,7 @@ from mpwatch.diagnose.analysis.waits.providers import (
     EVENT,
     FULL_QUEUE,
     QUEUE_LOCK,
+    nested_in,
     semaphore_uses,
 )
 from mpwatch.diagnose.analysis.waits.threads import (
@@ -87,6 +88,7 @@ from mpwatch.diagnose.analysis.waits.threads import (
 from mpwatch.diagnose.analysis.waits.verdicts import (
     NO_WRITER,
     ONLY_THREAD,
+    OWN_BLOCK,
     OWN_LOCK,
     OWN_QUEUE,
 )
@@ -762,16 +764,27 @@ def _all_at_one_call(case: Case) -> Mechanism | None:
 
 
 def _own_lock(case: Case) -> Mechanism | None:
-    if case.chain.conclusion != OWN_LOCK:
+    if case.chain.conclusion not in (OWN_LOCK, OWN_BLOCK):
         return None
     if (interrupted := _interrupted(case)) is not None:
         return interrupted
-    return Mechanism(
-        cause=(
+    last = case.waiters[-1].thread if case.waiters else None
+    nested = nested_in(case.index, last) if last is not None else None
+    if nested is not None:
+        outer = f"`{nested.taken.text}` of line {nested.taken.line} in {nested.outer.function}()"
+        how = (
+            f"It is still inside of {outer}, which took the lock, and waits at "
+            f"{frame_words(nested.inner)} to take it again: a Lock cannot be taken twice, not even "
+            "by its holder."
+        )
+    else:
+        how = (
             "The thread is in the same function twice and waits for a lock that no other process "
             "or thread can hold: it took the lock before, and a Lock cannot be taken twice, not "
             "even by its holder."
-        ),
+        )
+    return Mechanism(
+        cause=how,
         advice=(
             "Use an RLock, or release the lock before the call that takes it again; a private "
             "function that expects the lock to be held avoids the second acquire."

@@ -34,7 +34,7 @@ from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, own_thr
 from mpwatch.model.ids import ProcessId, SegmentId
 from mpwatch.model.samples import FdLink, Frame
 from mpwatch.model.snapshot import Process, Thread
-from mpwatch.model.source_code import Statement
+from mpwatch.model.source_code import SourceLine, Statement, TakenLock
 from mpwatch.model.waits import SETTLED_S
 
 BARRIER = "the other parties of a barrier"
@@ -431,7 +431,12 @@ def nested_claim(index: Index, identity: ProcessId) -> Nested | None:
     """
     process = index.snapshot.get(identity)
     thread = main_thread(process) if process is not None else None
-    if thread is None or not is_of_this_wait(thread):
+    return None if thread is None else nested_in(index, thread)
+
+
+def nested_in(index: Index, thread: Thread) -> Nested | None:
+    """As `nested_claim`, of one thread: also for a lock of `threading`."""
+    if not is_of_this_wait(thread):
         return None
     own = [frame for frame in own_frames(thread.stack) if not is_library(frame)]
     lines = [source_of(index, frame) for frame in own]
@@ -444,9 +449,24 @@ def nested_claim(index: Index, identity: ProcessId) -> Nested | None:
         return None  # it waits in an argument of the call
     for frame, line in zip(own[place:], lines[place:], strict=True):
         for around in reversed(line.within if line is not None else ()):
-            if _is_same(entered, _HEADER.match(around.text), frame.file == own[place].file):
-                return Nested(frame, around, own[place])
+            is_one_file = frame.file == own[place].file
+            if not _is_same(entered, _HEADER.match(around.text), is_one_file):
+                continue
+            if is_one_file and _owner(line, around) != _owner(lines[place], None):
+                continue  # the `self` of another class
+            return Nested(frame, around, own[place])
     return None
+
+
+def _owner(line: SourceLine | None, header: Statement | None) -> str:
+    """The class whose `self` the lock of a header belongs to; empty where it belongs to none."""
+    found = taken_at(line, header or line.statement) if line is not None else None
+    return found.owner if found is not None and found.name.startswith("self.") else ""
+
+
+def taken_at(line: SourceLine, statement: Statement) -> TakenLock | None:
+    """What a statement of the function of a line takes; `None` if it takes no lock."""
+    return next((each for each in line.locks if each.statement == statement), None)
 
 
 def _is_same(entered: re.Match[str], other: re.Match[str] | None, is_one_file: bool) -> bool:

@@ -378,6 +378,19 @@ def _examine(index: Index, process: Process, thread: Thread) -> ForkedAlone | No
     return ForkedAlone(process, thread, reason, library, quiet, names, is_native)
 
 
+def threads_at_fork(index: Index, process: Process) -> tuple[ThreadSample, ...] | None:
+    """The threads of the parent of a forked process that may have held a lock of Python then.
+
+    Returns:
+        `None` where the parent, or its threads, are not known.
+    """
+    head = family_head(index, process)
+    if head is None or not head.sample.threads:
+        return None
+    older = tuple(each for each in older_threads(head, process) if each.name != HOOK_THREAD)
+    return () if _are_native(older, head) else older
+
+
 def _are_native(threads: Sequence[ThreadSample], process: Process) -> bool:
     """Whether the stacks of a process were taken, and show none of these threads.
 

@@ -12,7 +12,7 @@ from mpwatch.diagnose.analysis.distributed.ranks import conclusion
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.pipes import channels_among
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, family_head
-from mpwatch.diagnose.analysis.source_code import LOOP_ENDS, condition_of
+from mpwatch.diagnose.analysis.source_code import LOOP_ENDS, condition_of, source_of
 from mpwatch.diagnose.analysis.stack_patterns import (
     HOOK_THREAD,
     main_shape,
@@ -41,6 +41,7 @@ from mpwatch.diagnose.analysis.waits.providers import (
     UNHELD,
     HeldLock,
     held_lock,
+    nested_in,
     thread_words,
     words_of,
 )
@@ -50,6 +51,7 @@ from mpwatch.diagnose.analysis.waits.threads import (
     may_still_receive,
     older_threads,
     runs_event_loop,
+    threads_at_fork,
     threads_that_wait_for_each_other,
     waits_for_a_callback,
 )
@@ -83,6 +85,7 @@ NO_WRITER = "No other process has the writing end: nothing will ever arrive."
 ONE_THREAD = "Only another thread of the process could end this wait, and there is none."
 ALL_THREADS = "All threads of the process wait for another one: none is left to end this wait."
 OWN_LOCK = "It holds this lock itself: the same function is on its stack twice, and took it before."
+OWN_BLOCK = "It holds this lock itself: it is inside of a block that has taken it before."
 OWN_QUEUE = (
     "It holds this lock itself: it is in the same queue twice, the second time in a function that "
     "has interrupted the first, as a signal handler or a finalizer does."
@@ -202,9 +205,8 @@ def _end_of_edge(around: ReadContext, process: Process, edge: WaitEdge) -> WaitE
     at = where(process)
     words = f"waits for {edge.what}{at}"
     thread = next((each for each in process.threads if each.tid == edge.tid), None)
-    if thread is not None and takes_its_own_lock(around.index, process, thread):
-        again = _enters_a_queue_again(own_frames(thread.stack))
-        return WaitEnd("dead-end", words, OWN_QUEUE if again else OWN_LOCK)
+    if thread is not None and (own := own_lock(around.index, process, thread)):
+        return WaitEnd("dead-end", words, own)
     if edge.kind == "stopped":
         how = f"Continue it with kill -CONT {process.pid}, or in the debugger."
         return WaitEnd("ordinary", f"is {edge.what}", how)
@@ -320,24 +322,43 @@ def _alone_conclusion(index: Index, thread: Thread | None, edge: WaitEdge) -> st
     )
 
 
-def takes_its_own_lock(index: Index, process: Process, thread: Thread) -> bool:
-    """Whether a thread waits for a lock that only itself can hold.
+def own_lock(index: Index, process: Process, thread: Thread) -> str:
+    """What shows that a thread waits for a lock that it has taken itself; empty if nothing does.
 
-    It is about to take a lock in user code, the same function is a second time on its stack, and
-    no other thread of Python and no other process is there that could release the lock.
+    It is about to take a lock in user code, and no other thread of Python and no other process is
+    there that could release the lock. The source shows a block around it that took the same lock,
+    or the same function is a second time on its stack. The latter shows nothing in a process that
+    was forked from one with threads: one of those may have held the lock at that moment.
     """
     wait = thread.waits_on
     if wait is None or wait.kind not in ("futex", "semaphore") or wait.timeout_s is not None:
-        return False
+        return ""
     own = own_frames(thread.stack)
     if _enters_a_queue_again(own):
-        return True
+        return OWN_QUEUE
     place = next((n for n, frame in enumerate(own) if not is_library(frame)), None)
     if place is None or not _enters_a_lock(own[:place]):
+        return ""
+    is_twice = any(is_same_function(index, own[place], each) for each in own[place + 1 :])
+    nested = nested_in(index, thread)
+    if not (is_twice or nested is not None) or _has_other_holders(index, process, thread):
+        return ""
+    if nested is None and wait.kind == "futex" and may_be_held_since_fork(index, process):
+        return ""
+    return OWN_LOCK if is_twice else OWN_BLOCK
+
+
+def may_be_held_since_fork(index: Index, process: Process) -> bool:
+    """Whether a process was forked while its parent had, or may have had, other Python threads."""
+    return process.sample.start_method == "fork" and threads_at_fork(index, process) != ()
+
+
+def is_same_function(index: Index, one: Frame, other: Frame) -> bool:
+    """Whether two frames are of one function: a method and a function may have the same name."""
+    if (one.file, one.function) != (other.file, other.function):
         return False
-    frame = own[place]
-    deeper = ((each.file, each.function) for each in own[place + 1 :])
-    return (frame.file, frame.function) in deeper and not _has_other_holders(index, process, thread)
+    lines = source_of(index, one), source_of(index, other)
+    return len({each.defined for each in lines if each is not None and each.defined}) < 2
 
 
 def _enters_a_queue_again(own: Sequence[Frame]) -> bool:

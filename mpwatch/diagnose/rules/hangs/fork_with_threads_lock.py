@@ -10,11 +10,13 @@ from typing import Literal, TypeAlias
 from mpwatch.describe.frames import is_library, own_frames
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import all_called, called, family_head
-from mpwatch.diagnose.analysis.stack_patterns import calls
-from mpwatch.diagnose.analysis.waits.threads import ForkedAlone, forked_alone
+from mpwatch.diagnose.analysis.source_code import source_of
+from mpwatch.diagnose.analysis.stack_patterns import calls, user_frame
+from mpwatch.diagnose.analysis.waits.providers import nested_in, taken_at
+from mpwatch.diagnose.analysis.waits.threads import ForkedAlone, forked_alone, older_threads
+from mpwatch.diagnose.analysis.waits.verdicts import is_same_function, own_lock
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.samples import Frame
 from mpwatch.model.units import seconds_text
 
 RULE = "fork-with-threads-lock"
@@ -36,6 +38,10 @@ _CAUSE_UNKNOWN = (
     "lock at that moment (a fork copies the state of all locks, but only the thread that forks), "
     "or this thread takes a plain lock that it holds already."
 )
+_OR_ITS_OWN = (
+    "Or this thread holds it itself: a function of the name of the one that waits is on its stack "
+    "a second time, and a plain lock cannot be taken twice."
+)
 _CAUSE_WOKEN = (
     "A fork copies only the thread that forks. This thread waits on a condition (the result of a "
     "thread pool, an Event, a queue) that only another thread would signal, and that thread does "
@@ -48,8 +54,8 @@ _CAUSE_EXECUTOR = (
 )
 _ADVICE = (
     "Start the processes before starting threads, or start them by {how} (everything is pickled, "
-    "start-up takes seconds), or create the lock in each process. This child can only be "
-    "killed{then}"
+    "start-up takes seconds), or create the lock anew in each process "
+    "(os.register_at_fork(after_in_child=...)). This child can only be killed{then}"
 )
 _ADVICE_WOKEN = (
     "Create the thread pool, or the queue and its thread, in each process at its first use{init}. "
@@ -83,23 +89,22 @@ _FOR_OTHERS: Mapping[str, str] = {
 def check(index: Index) -> Iterator[Finding]:
     """Yield one finding for all forked children of a parent that are blocked in the same way.
 
-    A child whose blocked function is on its stack twice may hold the lock itself: that does not
-    come from the fork. One that waits on an event in its own code may be meant to, until a handler
-    of a signal sets it.
+    A child that is seen to have taken the lock itself is none of them. One that waits on an event
+    in its own code may be meant to, until a handler of a signal sets it.
     """
     by_head: defaultdict[tuple[ProcessId | None, Kind], list[ForkedAlone]] = defaultdict(list)
     for stuck in forked_alone(index, "lock"):
-        if _is_on_stack_twice(own_frames(stuck.thread.stack)):
+        if own_lock(index, stuck.process, stuck.thread) or nested_in(index, stuck.thread):
             continue
         if _may_be_meant_to_wait(stuck) or _is_of_its_own(index, stuck):
             continue
         head = family_head(index, stuck.process)
         by_head[None if head is None else head.process, _kind(stuck)].append(stuck)
     for (_, kind), alike in by_head.items():
-        yield _finding(alike, kind)
+        yield _finding(index, alike, kind)
 
 
-def _finding(alike: Sequence[ForkedAlone], kind: Kind) -> Finding:
+def _finding(index: Index, alike: Sequence[ForkedAlone], kind: Kind) -> Finding:
     """The finding for children blocked alike, at the first of them, with the others named."""
     stuck, others = alike[0], [each.process for each in alike[1:]]
     names, have, were = called(stuck.process), "has", "it was"
@@ -109,6 +114,11 @@ def _finding(alike: Sequence[ForkedAlone], kind: Kind) -> Finding:
     which = f"was locked when {were} forked" if had_threads else "no thread of its own can release"
     waits_for = f"a lock that {which}"
     cause, advice = _CAUSE if had_threads else _CAUSE_UNKNOWN, _ADVICE
+    takers = tuple(dict.fromkeys(words for each in alike for words in _takers(index, each)))
+    if takers:
+        cause = f"{cause} Here that is most likely such a thread of the parent, which takes it too."
+    elif had_threads and any(_may_be_its_own(index, each) for each in alike):
+        cause = f"{_CAUSE} {_OR_ITS_OWN}"
     if kind != "lock":
         waits_for = f"a thread that was not forked with {'them' if others else 'it'}"
         cause, advice = _CAUSE_WOKEN, _ADVICE_WOKEN
@@ -124,18 +134,42 @@ def _finding(alike: Sequence[ForkedAlone], kind: Kind) -> Finding:
         process=stuck.process.process,
         tid=stuck.thread.tid,
         summary=f"{names} {have} waited {seconds_text(shortest)} for {waits_for}",
-        evidence=(*stuck.evidence, *so_do),
+        evidence=(*stuck.evidence, *takers[:2], *so_do),
         cause=cause,
         advice=advice.format_map(_FOR_LOADER if is_loader else _FOR_OTHERS),
     )
 
 
-def _is_on_stack_twice(frames: Sequence[Frame]) -> bool:
-    """Whether user code is blocked in a function that called itself, directly or through others."""
-    if not frames or is_library(frames[0]):
-        return False
-    blocked = (frames[0].file, frames[0].function)
-    return blocked in ((frame.file, frame.function) for frame in frames[1:])
+def _may_be_its_own(index: Index, stuck: ForkedAlone) -> bool:
+    """Whether the function that is blocked is a second time on the stack of its thread."""
+    own = [each for each in own_frames(stuck.thread.stack) if not is_library(each)]
+    return any(is_same_function(index, own[0], each) for each in own[1:])
+
+
+def _takers(index: Index, stuck: ForkedAlone) -> Iterator[str]:
+    """The threads of the parent that take what is written like the lock of a child, and where."""
+    frame = user_frame(stuck.thread.stack)
+    line = source_of(index, frame) if frame is not None else None
+    lock = taken_at(line, line.statement) if line is not None else None
+    head = family_head(index, stuck.process)
+    if frame is None or lock is None or head is None:
+        return
+    older = {each.tid for each in older_threads(head, stuck.process)}
+    for thread in head.threads:
+        for each in own_frames(thread.stack) if thread.tid in older else ():
+            other = source_of(index, each) if each.file == frame.file else None
+            same = [
+                taken
+                for taken in (other.locks if other is not None else ())
+                if (taken.name, taken.owner) == (lock.name, lock.owner)
+            ]
+            if same:
+                file = each.file.rpartition("/")[2]
+                yield (
+                    f"thread {thread.name} of {called(head)} takes {lock.name} as well: "
+                    f"`{same[0].statement.text}` at {file}:{same[0].statement.line}"
+                )
+                break
 
 
 def _kind(stuck: ForkedAlone) -> Kind:

@@ -572,3 +572,43 @@ def test_statements_that_can_be_a_reason_are_marked(tmp_path: Path) -> None:
         ("bank.py", "kept", "self.names", 27),
     ]
     assert code.marks(OWN, str(poller), time.time()) == ()
+
+
+SINK = """\
+class Sink:
+    def record(self, value):
+        with self._lock:
+            self.rows.append(value)
+
+    def loop(self):
+        while True:
+            time.sleep(1)
+            self.flush()
+
+    def flush(self):
+        self._lock.acquire()
+        with open(self.path) as file:
+            self.write(file)
+
+
+def record(value):
+    with lock, sink.other:
+        sink.record(value)
+"""
+
+
+def test_the_locks_of_a_function_and_of_those_that_it_calls_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "sink.py"
+    path.write_text(SINK)
+
+    def taken(number: int, function: str) -> tuple[int, list[tuple[str, str, int]]]:
+        found = SourceCode().line(OWN, Frame(function, str(path), number), time.time() + 9.0)
+        assert found is not None
+        return found.defined, [(e.owner, e.name, e.statement.line) for e in found.locks]
+
+    assert taken(8, "loop") == (6, [("Sink", "self._lock", 12)])
+    assert taken(4, "record") == (2, [("Sink", "self._lock", 3)])
+    assert taken(19, "record") == (
+        17,
+        [("", "lock", 18), ("", "sink.other", 18), ("Sink", "self._lock", 3)],
+    )

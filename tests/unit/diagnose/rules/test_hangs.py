@@ -16,6 +16,7 @@ from mpwatch.model.findings import Severity
 from mpwatch.model.ids import SegmentId
 from mpwatch.model.samples import Frame, ThreadSample, WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot, Thread
+from mpwatch.model.source_code import SourceLine, Statement, TakenLock
 from tests.builders.snapshots import (
     MAIN,
     NOW_S,
@@ -98,14 +99,81 @@ def test_threads_of_the_parent_that_run_no_python_code_held_no_lock_of_python() 
     assert any(each.endswith("which run no Python code") for each in finding.evidence)
 
 
-def test_a_lock_taken_twice_by_one_thread_does_not_have_the_fork_as_its_cause() -> None:
-    twice = alone("data.py:load:12", "data.py:refresh:30", "data.py:load:9")
+def written(
+    number: int, function: str, text: str, around: str = "", *, defined: int, owner: str = ""
+) -> SourceLine:
+    """A line of data.py, and the header of the block that it is in."""
+    within = (Statement(number - 1, around),) if around else ()
+    locks = tuple(
+        TakenLock("self._lock", Statement(*each), owner)
+        for each in ((number, text), (number - 1, around))
+        if each[1].startswith("with self._lock")
+    )
+    statement = Statement(number, text)
+    return SourceLine(
+        "/home/me/data.py", number, function, statement, within, defined=defined, locks=locks
+    )
+
+
+TAKES = "with self._lock:"
+TWICE = ("data.py:load:12", "data.py:refresh:30", "data.py:load:14")
+
+
+@pytest.mark.parametrize("outer", ["load", "add"])
+def test_a_lock_taken_twice_by_one_thread_does_not_have_the_fork_as_its_cause(outer: str) -> None:
+    twice = alone("data.py:load:12", "data.py:refresh:30", f"data.py:{outer}:14")
+    source = (
+        written(12, "load", TAKES, defined=11, owner="Sink"),
+        written(14, outer, "self.refresh()", TAKES, defined=11, owner="Sink"),
+    )
+    job = replace(snapshot_of(threaded_main("main", "io"), twice), source=source)
+
+    finding = only(standing_still.check, job)
+
+    assert named(job) == []
+    assert "It holds this lock itself" in finding.summary
+    assert f"`{TAKES}` of line 13 in {outer}()" in finding.cause
+
+
+def test_without_its_source_a_function_twice_on_a_stack_does_not_rule_out_the_fork() -> None:
+    twice = alone(*TWICE)
     in_a_library = alone("logging/__init__.py:acquire", "data.py:load:12", "data.py:load:9")
 
-    assert named(snapshot_of(threaded_main("prefetcher"), twice)) == []
+    finding = only(fork_with_threads_lock.check, snapshot_of(threaded_main("main", "io"), twice))
+
+    assert "Or this thread holds it itself" in finding.cause
     assert named(snapshot_of(threaded_main("prefetcher"), in_a_library)) == [
         "fork-with-threads-lock"
     ]
+    assert named(snapshot_of(threaded_main("python"), twice)) == []
+
+
+@pytest.mark.parametrize(("owner", "is_same"), [("Sink", True), ("Source", False)])
+def test_a_thread_of_the_parent_that_takes_the_lock_of_a_forked_child_is_named(
+    owner: str, *, is_same: bool
+) -> None:
+    """Two functions of one name, a method and one of the module, are not one function twice."""
+    child = alone("data.py:record:25", "data.py:record:49", "train.py:run:33")
+    parent = threaded_main("python", "flush")
+    flush = thread(101, "data.py:_loop:30", name="flush")
+    parent = replace(parent, threads=(*parent.threads, flush))
+    source = (
+        written(25, "record", TAKES, defined=24, owner="Sink"),
+        written(49, "record", "_sink.record(name)", defined=48),
+        replace(
+            written(30, "_loop", "time.sleep(1)", defined=28),
+            locks=(TakenLock("self._lock", Statement(31, TAKES), owner),),
+        ),
+    )
+    job = replace(snapshot_of(parent, child), source=source)
+
+    finding = only(fork_with_threads_lock.check, job)
+
+    words = "thread flush of main (100) takes self._lock as well: `with self._lock:` at data.py:31"
+    assert (words in finding.evidence) is is_same
+    assert ("which takes it too" in finding.cause) is is_same
+    assert "holds it itself" not in finding.cause
+    assert "holds this lock itself" not in only(standing_still.check, job).summary
 
 
 @pytest.mark.parametrize("role", ["spawned", "loader-worker"])
