@@ -105,6 +105,22 @@ def queue(seconds: float) -> None:
     items.cancel_join_thread()
 
 
+def take_slowly(queue: "multiprocessing.Queue[dict[str, object]]") -> None:
+    while True:
+        queue.get()
+        time.sleep(0.05)
+
+
+def backlog(seconds: float) -> None:
+    """As `queue`, with items so small that they hardly show in its memory."""
+    items: multiprocessing.Queue[dict[str, object]] = multiprocessing.Queue()
+    multiprocessing.Process(target=take_slowly, args=(items,), daemon=True).start()
+    for step in steps(seconds):
+        for number in range(40):
+            items.put({"step": step, "number": number, "text": "x" * 100})
+    items.cancel_join_thread()
+
+
 def answer(
     tasks: "multiprocessing.Queue[str]", results: "multiprocessing.Queue[dict[str, float]]"
 ) -> None:
@@ -197,7 +213,7 @@ def sawtooth(seconds: float) -> None:
 WAYS: dict[str, Callable[[float], None]] = {
     way.__name__: way
     for way in (
-        *(pipes, files, sockets, memory, threads, children, queue, shm, staged, tmp),
+        *(pipes, files, sockets, memory, threads, children, queue, backlog, shm, staged, tmp),
         *(cache, sawtooth, newest, upfront),
     )
 }

@@ -20,7 +20,7 @@ from mpwatch.diagnose.analysis.forecast import (
     steady_growth,
 )
 from mpwatch.diagnose.analysis.index import Index, derived
-from mpwatch.diagnose.analysis.newest import FEEDER, own_place
+from mpwatch.diagnose.analysis.newest import feeder_tids, own_place
 from mpwatch.diagnose.analysis.process_queries import (
     WORK_ROLES,
     YOUNG_S,
@@ -289,10 +289,11 @@ def puts_into_full_pipe(index: Index, process: Process) -> bool:
     One that has put all its tasks at once, and now takes the results, is in another loop.
     """
     account = index.snapshot.account.processes.get(process.process)
+    tids = feeder_tids(process)
     feeders = [
         account.thread(number).last_minute().shares()
         for number, each in enumerate(account.uncounted if account is not None else ())
-        if account is not None and each.name.startswith(FEEDER)
+        if account is not None and each.tid in tids
     ]
     full = [sum(x.share for x in found if x.activity.target == "pipe") for found in feeders]
     doing = shares(index, process)
@@ -414,8 +415,7 @@ def _candidates(history: History, process: Process, is_parent: bool) -> list[_Wa
         asked.append(THREADS)
     if is_parent:
         asked.append(CHILDREN)
-    has_feeder = any(each.name.startswith(FEEDER) for each in process.threads)
-    least_memory = BACKLOG if has_feeder else EVEN_MEMORY
+    least_memory = BACKLOG if feeder_tids(process) else EVEN_MEMORY
     series = history.processes
     return [
         watched
@@ -519,8 +519,7 @@ def _is_in_rounds(index: Index, found: Growing) -> bool:
         return False
     if process.role in ("loader-worker", "pool-worker"):
         return True
-    has_feeder = any(each.name.startswith(FEEDER) for each in process.threads)
-    return has_feeder or exchanges(index, process)
+    return bool(feeder_tids(process)) or exchanges(index, process)
 
 
 def urgency(eta_s: float | None, span_s: float) -> Severity:

@@ -64,24 +64,36 @@ class BlockedFeeder(NamedTuple):
         return [process for each in ids if (process := index.snapshot.get(each)) is not None]
 
 
+def feeder_tids(process: Process) -> frozenset[int]:
+    """The threads of a process that put items of its queues into pipes.
+
+    Before Python 3.14 the kernel does not know their name: only stacks show it, and the account of
+    a thread that always waits keeps the name that it began with.
+    """
+    return frozenset(
+        thread.tid
+        for thread in process.threads
+        if thread.name.startswith(FEEDER) or any(each.function == "_feed" for each in thread.stack)
+    )
+
+
 def blocked_feeder(index: Index, process: Process) -> BlockedFeeder | None:
     """The pipe in which a feeder thread of `multiprocessing.Queue` waits for room, if one does.
 
     It waits there now, or did for most of the last minute: between two items it does not.
     """
+    feeders = feeder_tids(process)
     for thread in process.threads:
         wait = thread.waits_on
         if wait is None or wait.kind != "pipe-write" or not wait.targets:
             continue
-        is_feeder = thread.name.startswith(FEEDER) or any(
-            frame.function == "_feed" for frame in thread.stack
-        )
         inode = inode_of(wait.targets[0])
-        if is_feeder and inode is not None:
+        if thread.tid in feeders and inode is not None:
             return BlockedFeeder(wait.targets[0], inode)
     account = index.snapshot.account.processes.get(process.process)
     for number, each in enumerate(account.uncounted if account is not None else ()):
-        if account is None or not each.name.startswith(FEEDER):
+        is_feeder = each.tid in feeders or each.name.startswith(FEEDER)
+        if account is None or not is_feeder:
             continue
         for share in account.thread(number).last_minute().shares():
             found = _FULL_PIPE.search(share.activity.what)

@@ -32,6 +32,7 @@ SAYS = {
     "threads": ("threads", "heartbeat"),
     "children": ("child processes", "sleep"),
     "queue": ("fills a queue faster than", "growing.py"),
+    "backlog": ("fills a queue faster than", "growing.py"),
     "shm": ("shared-memory files", "psm_"),
     "staged": ("makes and does not remove files in memory, /dev/shm/stage_", "shard-"),
     "tmp": ("temporary files", "tmp"),

@@ -1305,7 +1305,9 @@ def backlog(
     account = job.account.processes[pid(MAIN)]
     room_in = Activity("waiting", "room in a full pipe (pipe 77)", "pipe")
     other = with_shares(snapshot_of(producer), p100={room_in: full, SLEEPS: 1 - full}).account
-    second = other.processes[pid(MAIN)].uncounted[0]._replace(tid=160, name="QueueFeederThre")
+    second = (
+        other.processes[pid(MAIN)].uncounted[0]._replace(tid=160)
+    )  # of which the kernel says "python"
     account = replace(account, uncounted=(*account.uncounted, second), ticks=(0, 0))
     puts = Mark("put", "/home/me/train.py", "run", "q", Statement(13, text))
     at = SourceLine(
