@@ -42,6 +42,7 @@ from mpwatch.model.account import (
     JOB_WORKS,
     RECEIVING,
     RUNNING_KINDS,
+    STARTING,
     SYNC_CALLS,
     Account,
     Activity,
@@ -100,6 +101,8 @@ _WAITS: tuple[tuple[tuple[str, ...], Target, str], ...] = (
     (("queues.py:get",), "queue", "an item of a queue"),
     (("queues.py:put",), "queue", "room in a full queue"),
     (("_base.py:result",), "thread", "the result of a future"),
+    (("popen_spawn_posix.py:_launch",), "", STARTING),
+    (("popen_forkserver.py:_launch",), "", STARTING),
 )
 """Functions that wait, whatever they wait by; files of CPython 3.10 to 3.14."""
 _WAITS_BY_SHAPE: Mapping[Shape, tuple[Target, str]] = {

@@ -154,6 +154,9 @@ def age_s(snapshot: Snapshot, process: Process) -> float | None:
 
 GAP_TICKS = 200
 """Two seconds: the workers of one iterator start back to back, also with spawn."""
+SET_GAP_TICKS = 3000
+"""Half a minute: a worker with the next number. With spawn its start waits until the one before has
+read the data set, after its imports, if that is larger than a pipe."""
 
 
 def generations(workers: Iterable[Process]) -> list[tuple[Process, ...]]:
@@ -161,8 +164,17 @@ def generations(workers: Iterable[Process]) -> list[tuple[Process, ...]]:
     groups: list[list[Process]] = []
     for worker in sorted(workers, key=lambda each: each.process.start_ticks):
         last = groups[-1][-1] if groups else None
-        if last is None or worker.process.start_ticks - last.process.start_ticks > GAP_TICKS:
+        if last is None or worker.process.start_ticks - last.process.start_ticks > _gap_ticks(
+            last, worker
+        ):
             groups.append([worker])
         else:
             groups[-1].append(worker)
     return [tuple(group) for group in groups]
+
+
+def _gap_ticks(last: Process, worker: Process) -> int:
+    """How much later a worker may have started than the last one of its set."""
+    one, other = last.sample.worker_id, worker.sample.worker_id
+    is_next = one is not None and other == one + 1
+    return SET_GAP_TICKS if is_next else GAP_TICKS

@@ -10,7 +10,15 @@ from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.analysis.waits.providers import RECENT_S
 from mpwatch.diagnose.engine import Engine
-from mpwatch.model.account import COPYING, PICKLING, TRANSFERS, UNPICKLING, Account, Activity
+from mpwatch.model.account import (
+    COPYING,
+    PICKLING,
+    STARTING,
+    TRANSFERS,
+    UNPICKLING,
+    Account,
+    Activity,
+)
 from mpwatch.model.history import History
 from mpwatch.model.ids import SegmentId
 from mpwatch.model.samples import Ended, FdLink, HeldLock, ThreadSample, WaitedOn
@@ -72,6 +80,15 @@ def test_a_running_thread_computes_where_its_new_stack_says() -> None:
     found = doing(*stack, state="R", has_gil=True, cpu_percent=90.0)
 
     assert found == Activity("computing", "Python code", place="train.py:57 step")
+
+
+def test_a_parent_waits_until_a_spawned_child_has_read_what_it_needs() -> None:
+    stack = ("multiprocessing/popen_spawn_posix.py:_launch", "train.py:epoch:29")
+    full = WaitedOn("pipe-write", "write", ("pipe:[77]",), (4,))
+
+    found = doing(*stack, waits=full)
+
+    assert found == Activity("waiting", STARTING, place="train.py:29 epoch")
 
 
 HANDLER = ("multiprocessing/pool.py:_handle_tasks", "threading.py:run")

@@ -8,6 +8,8 @@ from mpwatch.diagnose.analysis.idle_time import watched_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.newest import iterated_at, own_lines
 from mpwatch.diagnose.analysis.process_queries import called, children_started_by, generations
+from mpwatch.diagnose.analysis.shares import shares
+from mpwatch.model.account import STARTING
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.units import seconds_text
@@ -15,6 +17,10 @@ from mpwatch.model.units import seconds_text
 RULE = "spawn-startup-cost"
 STARTS = 3
 RECENT_S = 300.0
+SHORT_S = 30.0
+"""Where sets live no longer than this on average, waits for batches are mostly waits for starts."""
+MOST = 0.5
+"""A process that waits for the starts of workers this part of the time does little else."""
 
 
 def check(index: Index) -> Iterator[Finding]:
@@ -33,9 +39,12 @@ def check(index: Index) -> Iterator[Finding]:
         if len(sets) < STARTS or not any(child.is_gone for child in spawned):
             continue
         lives = [_lived_s(index.snapshot, group) for group in sets[:-1]]
+        mean_s = sum(lives) / len(lives)
+        starts, batches = _waits(index, process)
+        is_most = mean_s <= SHORT_S and starts + batches >= MOST
         yield Finding(
             rule=RULE,
-            severity=Severity.INFO,
+            severity=Severity.WARNING if is_most else Severity.INFO,
             process=process.process,
             summary=(
                 f"{called(process)} started {len(spawned)} workers in {len(sets)} sets "
@@ -44,7 +53,15 @@ def check(index: Index) -> Iterator[Finding]:
             ),
             evidence=(
                 f"{len(spawned)} workers started by {spawned[0].sample.start_method}",
-                f"a set lived {seconds_text(sum(lives) / len(lives))} on average",
+                f"a set lived {seconds_text(mean_s)} on average",
+                *(
+                    (
+                        f"{called(process)} waits {starts:.0%} of the time until a worker has "
+                        f"started, and {batches:.0%} for batches",
+                    )
+                    if starts + batches
+                    else ()
+                ),
                 *((f"{called(process)} is at {lines}",) if (lines := own_lines(process)) else ()),
             ),
             cause=(
@@ -60,6 +77,13 @@ def check(index: Index) -> Iterator[Finding]:
                 'set_forkserver_preload(["torch"]) makes starts nearly as quick as with fork.'
             ),
         )
+
+
+def _waits(index: Index, process: Process) -> tuple[float, float]:
+    """The shares of the time in which a process waits for starts of children, and for batches."""
+    waits = [each for each in shares(index, process) if each.activity.kind == "waiting"]
+    starts = sum(each.share for each in waits if each.activity.what == STARTING)
+    return starts, sum(each.share for each in waits if each.activity.target == "batch")
 
 
 def _is_costly(snapshot: Snapshot, child: Process) -> bool:

@@ -10,8 +10,11 @@ from mpwatch.diagnose.rules.starting import (
     spawn_unpicklable_object,
     start_method_inheritance,
 )
+from mpwatch.model.account import STARTING, Activity
+from mpwatch.model.findings import Severity
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Process
+from tests.builders.accounts import COMPUTES, with_shares
 from tests.builders.snapshots import (
     NOW_S,
     WALL_S,
@@ -126,10 +129,36 @@ def test_spawned_workers_made_anew_each_epoch_are_counted() -> None:
     assert "lived 9.0 s on average" in finding.evidence[1]
 
 
+@pytest.mark.parametrize(
+    ("starts", "batches", "severity"),
+    [(0.5, 0.1, Severity.WARNING), (0.0, 0.7, Severity.WARNING), (0.2, 0.2, Severity.INFO)],
+)
+def test_starts_that_take_most_of_the_time_are_a_warning(
+    starts: float, batches: float, severity: Severity
+) -> None:
+    job = snapshot_of(main(), *workers_of_epochs(4))
+    waits = {
+        Activity("waiting", STARTING, place="train.py:30 epoch"): starts,
+        Activity("waiting", "batches", "batch"): batches,
+        COMPUTES: 1 - starts - batches,
+    }
+
+    finding = only(spawn_startup_cost.check, with_shares(job, p100=waits), history())
+
+    assert finding.severity is severity
+    assert f"waits {starts:.0%} of the time until a worker has started" in finding.evidence[2]
+
+
 def test_forked_or_persistent_workers_cost_little() -> None:
     assert found(spawn_startup_cost.check, snapshot_of(main(), *workers_of_epochs(4, "fork"))) == []
     assert found(spawn_startup_cost.check, snapshot_of(main(), *workers_of_epochs(1))) == []
     assert found(spawn_startup_cost.check, snapshot_of(main(), *workers_of_epochs(2))) == []
+
+
+def test_workers_of_one_set_may_start_one_after_the_other_has_imported() -> None:
+    each_5_s = [process(1000 + 500 * n, worker_id=n % 2) for n in range(6)]
+
+    assert [len(group) for group in generations(each_5_s)] == [2, 2, 2]
 
 
 def test_workers_fall_into_sets_by_birth() -> None:
