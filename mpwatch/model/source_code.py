@@ -78,6 +78,8 @@ class SourceLine:
     """The line at which its function begins: two of one name in a file differ by it. 0: unknown."""
     locks: tuple[TakenLock, ...] = ()
     """What its function takes, and functions of the same file that it calls, its own first."""
+    may_send: bool = True
+    """Whether one of these, or what they call in another file of the program, may send or write."""
 
 
 class DroppedResult(NamedTuple):

@@ -33,6 +33,7 @@ from mpwatch.collect.process.source_statements import (
     last_line,
     locks,
     marks,
+    may_send,
     quoted,
     skips,
 )
@@ -140,6 +141,7 @@ class SourceCode:
             tuple(islice(skips(module, function), SKIPS)),
             first_line(function),
             tuple(islice(locks(module, function), LOCKS)),
+            may_send(module, function, frame.line),
         )
 
     def _module(self, process: ProcessId, file: str, since_s: float) -> Module | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -116,6 +117,8 @@ NESTED: Final = 8
 SHOWN: Final = 3
 TAKEN: Final = 16
 """Statements of one function that take something of which it is asked whether it is given back."""
+REACHED: Final = 64
+"""Functions of one file that are followed from another one."""
 EXPRESSION_NODES: Final = 64
 """A longer expression is not compared with others."""
 STARTS_TASK: Final = frozenset(("submit", "apply_async", "map_async", "starmap_async"))
@@ -177,32 +180,99 @@ def _exchanges(call: ast.Call) -> bool:
     return _EXCHANGES.fullmatch(name) is not None or (name in _EXCHANGES_BARE and is_bare)
 
 
-def locks(module: Module, function: ast.AST) -> Iterator[TakenLock]:
-    """What a function takes, and then what the functions of its file take that it calls.
+def _reached(
+    module: Module, function: ast.AST, line: int = 0
+) -> Iterator[tuple[ast.AST, list[ast.AST]]]:
+    """A function, and at most `REACHED` of its file that it calls, each with its own syntax.
 
     A function is known by its name alone: methods of one name count as one.
+
+    Args:
+        module: The file.
+        function: The function, or the file.
+        line: What the function calls there is not followed.
     """
     named: defaultdict[str, list[ast.AST]] = defaultdict(list)
-    owners: dict[ast.AST, str] = {}
     for node in ast.walk(module.tree):
         if isinstance(node, FUNCTIONS):
             named[node.name].append(node)
-        elif isinstance(node, ast.ClassDef):
-            owners |= dict.fromkeys(node.body, clean(node.name, QUOTE_LIMIT))
     waiting, known = [function], {function}
     while waiting:
-        taker = waiting.pop(0)
-        found = sorted(own_nodes(taker), key=first_line)
+        one = waiting.pop(0)
+        found = sorted(own_nodes(one), key=first_line)
+        yield one, found
+        called = {
+            last_name(each.func)
+            for each in found
+            if isinstance(each, ast.Call)
+            and not (one is function and first_line(each) <= line <= last_line(each))
+        }
+        for other in (each for name in sorted(called) for each in named[name]):
+            if other not in known and len(known) <= REACHED:
+                known.add(other)
+                waiting.append(other)
+
+
+def locks(module: Module, function: ast.AST) -> Iterator[TakenLock]:
+    """What a function takes, and then what the functions of its file take that it calls."""
+    owners = {
+        node: clean(each.name, QUOTE_LIMIT)
+        for each in ast.walk(module.tree)
+        if isinstance(each, ast.ClassDef)
+        for node in each.body
+    }
+    for taker, found in _reached(module, function):
         for node in found:
             for part in _locks_of(node):
                 if (name := _text(part)) and _NAME.fullmatch(name):
                     name, owner = clean(name, QUOTE_LIMIT), owners.get(taker, "")
                     yield TakenLock(name, quoted(module, node), owner)
-        called = {last_name(each.func) for each in found if isinstance(each, ast.Call)}
-        for other in (each for name in sorted(called) for each in named[name]):
-            if other not in known:
-                known.add(other)
-                waiting.append(other)
+
+
+_SENDS = re.compile(r"(?:.*_)?(?:put|send|write|publish|push|emit|reply|answer|dump)\w*")
+_LIBRARIES: Final = frozenset(
+    ("numpy", "pandas", "scipy", "sklearn", "torch", "torchvision", "tqdm")
+)
+"""Besides the standard library: what they are given to compute with, they send nowhere."""
+
+
+def may_send(module: Module, function: ast.AST, line: int) -> bool:
+    """Whether a function may send or write something, as far as its file shows.
+
+    A call of what another file of the program defines may, and is not followed.
+
+    Args:
+        module: The file.
+        function: The function, or the file.
+        line: Where it is now: what it has called there has a frame of its own.
+    """
+    unknown = set(_from_elsewhere(module.tree))
+    count = 0
+    for _, found in _reached(module, function, line):
+        count += 1
+        for call in (each for each in found if isinstance(each, ast.Call)):
+            first = call.func
+            while isinstance(first, ast.Attribute | ast.Call):
+                first = first.value if isinstance(first, ast.Attribute) else first.func
+            if isinstance(first, ast.Name) and first.id in unknown:
+                return True
+            if _SENDS.fullmatch(last_name(call.func)):
+                return True
+    return count > REACHED
+
+
+def _from_elsewhere(tree: ast.AST) -> Iterator[str]:
+    """The names that a file imports, but for those from the standard library and `_LIBRARIES`."""
+    known = sys.stdlib_module_names | _LIBRARIES
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            if node.level or (node.module or "").partition(".")[0] not in known:
+                yield from (each.asname or each.name for each in node.names)
+        elif isinstance(node, ast.Import):
+            for each in node.names:
+                name = each.name.partition(".")[0]
+                if name not in known:
+                    yield each.asname or name
 
 
 _NAME = re.compile(r"[\w.]+")

@@ -64,6 +64,7 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     main_thread,
     user_frame,
 )
+from mpwatch.diagnose.analysis.waits.edges import UNUSED, surroundings
 from mpwatch.diagnose.analysis.waits.futures import (
     MANAGER_WAITS,
     POOL_END,
@@ -91,6 +92,7 @@ from mpwatch.diagnose.analysis.waits.verdicts import (
     OWN_BLOCK,
     OWN_LOCK,
     OWN_QUEUE,
+    ended_holders,
 )
 from mpwatch.diagnose.known_errors import evidence_of
 from mpwatch.model.snapshot import Process
@@ -1026,6 +1028,51 @@ def _reads_after_the_last(case: Case) -> Mechanism | None:
     )
 
 
+def _no_end_of_file(case: Case) -> Mechanism | None:
+    """What wrote to a pipe has ended, and copies of the writing end are left that nothing uses."""
+    last = case.waiters[-1] if case.waiters else None
+    if last is None or last.thread is None or not last.edge.what.endswith(UNUSED):
+        return None
+    around = surroundings(case.index)
+    wait = last.thread.waits_on
+    holders = {
+        holder
+        for channel in (channels_among(wait.targets) if wait is not None else ())
+        for holder in around.pipes.writers.get(channel, ())
+    }
+    open_in = [each for each in case.index.snapshot.living() if each.process in holders]
+    idle = [each for each in open_in if each.process != last.process.process]
+    gone = ended_holders(around, last.process, last.thread)
+    those = f"{all_called(gone)}, which had" if gone else "The process that had"
+    end = "the other end" if last.edge.kind == "socket-read" else "its writing end"
+    name, what = called(last.process), last.edge.what.removesuffix(UNUSED)
+    return Mechanism(
+        cause=(
+            f"{those} {end}, {'have' if len(gone) > 1 else 'has'} ended. That end is still open in "
+            f"{all_called(open_in)}, which {'have' if len(open_in) > 1 else 'has'} it by the fork "
+            f"and never {'write' if len(open_in) > 1 else 'writes'} to it. A reader gets an end of "
+            f"file (EOFError) only once every copy is closed, so {name} waits for ever."
+        ),
+        advice=(
+            "Close the ends that a process does not use at the start of each child, not in the "
+            "parent only: with fork, each child inherits every end that was made before it. Or "
+            "start the processes by spawn, which passes only what they are given. An end mark "
+            "(None) as the last message of each writer needs no end of file."
+        ),
+        evidence=(
+            *ended_words(gone),
+            *(
+                f"{called(each)} waits{at_line(main_thread(each))} and holds a copy of the end"
+                for each in idle[:NAMED]
+            ),
+        ),
+        headline=(
+            f"{name} waits for data on {what}, what wrote to it has ended, and no end of file "
+            "comes because others hold copies of its end."
+        ),
+    )
+
+
 def _unreceived_end(case: Case) -> Mechanism | None:
     """A process waits for an answer, and has sent the other end in a message that nobody reads."""
     last = case.waiters[-1] if case.waiters else None
@@ -1146,6 +1193,7 @@ _OF_DEAD_ENDS: Sequence[_Way] = (
     managed,
     left,
     taken_twice,
+    _no_end_of_file,
     _unreceived_end,
     _own_lock,
     waits_for_own_threads,

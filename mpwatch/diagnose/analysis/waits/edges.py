@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from mpwatch.describe.frames import own_frames
+from mpwatch.describe.frames import is_library, own_frames
 from mpwatch.diagnose.analysis.distributed.ranks import (
     BACKWARD,
     OTHERS,
@@ -24,9 +24,11 @@ from mpwatch.diagnose.analysis.process_queries import (
     is_stopped,
     loader_owners,
 )
+from mpwatch.diagnose.analysis.source_code import source_of
 from mpwatch.diagnose.analysis.stack_patterns import (
     HOOK_THREAD,
     Shape,
+    calls,
     collective_of,
     current_collective,
     main_thread,
@@ -469,7 +471,13 @@ def _read_edge(
     mine = tuple(w.process for w in around.workers.get(process.process, ()) if w.process in writers)
     if mine:
         return _made(process, thread, wait.kind, f"a batch on {what}", mine)
-    users = tuple(each for each in writers if not _reads_elsewhere(around, each, process, channels))
+    is_of_queue = calls(own_frames(thread.stack), "multiprocessing/queues.py:get")
+    users = tuple(
+        each
+        for each in writers
+        if not _reads_elsewhere(around, each, process, channels)
+        and (is_of_queue or not has_only_inherited(around, each, process))
+    )
     if writers and not users and wait.timeout_s is None:
         return _made(process, thread, wait.kind, f"{what}{UNUSED}", ())
     return _made(process, thread, wait.kind, what, users or tuple(writers))
@@ -495,6 +503,28 @@ def _reads_elsewhere(
     if not {ends.peers.get(channel) for channel in channels}.isdisjoint(own):
         return False
     return all(reader.process in ends.writers.get(each, ()) for each in own)
+
+
+def has_only_inherited(around: ReadContext, holder: ProcessId, reader: Process) -> bool:
+    """Whether a process has the other end of something by its fork alone, and never writes to it.
+
+    It has one thread, which waits for data, and no function on its stack sends or writes anything,
+    as far as the source shows. The parent of the reader has made what it reads.
+    """
+    process = around.index.snapshot.get(holder)
+    thread = main_thread(process) if process is not None else None
+    wait = thread.waits_on if thread is not None else None
+    if process is None or thread is None or wait is None or wait.kind not in _READS:
+        return False
+    if process.sample.start_method != "fork" or holder.pid == reader.sample.parent_pid:
+        return False
+    own = [frame for frame in own_frames(thread.stack) if not is_library(frame)]
+    lines = [source_of(around.index, frame) for frame in own]
+    return (
+        bool(own)
+        and len(own_threads(around.index, process)) == 1
+        and all(each is not None and not each.may_send for each in lines)
+    )
 
 
 def _channels_words(ends: PipeEnds, channels: tuple[int, ...], targets: Sequence[str]) -> str:

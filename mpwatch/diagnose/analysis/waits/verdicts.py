@@ -40,6 +40,7 @@ from mpwatch.diagnose.analysis.waits.providers import (
     HELD_BY_WAITERS,
     UNHELD,
     HeldLock,
+    ended_children,
     held_lock,
     nested_in,
     thread_words,
@@ -268,37 +269,55 @@ def _end_of_unused(
     around: ReadContext, process: Process, thread: Thread | None, words: str
 ) -> WaitEnd:
     """A wait for data: the processes that hold the other end have only inherited it."""
-    gone = [
-        child
-        for child in around.index.snapshot.processes
-        if child.ended is not None and child.sample.parent_pid == process.pid
-    ]
-    wait = thread.waits_on if thread is not None else None
-    channels = channels_among(wait.targets) if wait is not None else ()
-    ends = {around.pipes.peers.get(channel, channel) for channel in channels}
-    had_it = [child for child in gone if _has_had(child, ends) is not False]
+    had_it = ended_holders(around, process, thread)
+    parent = family_head(around.index, process)
+    if not had_it and parent is not None and ended_children(around.index, parent.process):
+        return WaitEnd("dead-end", words, f"What wrote to it has exited. {_INHERITED}")
     if not had_it:
         how = "The processes that hold the other end wait for data at ends of their own."
         return WaitEnd("unknown", words, how)
     names = [f"{full_name(child)} ({child.ended.words})" for child in had_it if child.ended]
-    is_known = len(names) == 1 or all(_has_had(child, ends) for child in had_it)
+    is_known = len(names) == 1 or all(_has_had(around, child, thread) for child in had_it)
     all_names = names_text(names, ENDED_SHOWN)
     have = "has" if len(names) == 1 else "have"
     exited = f"{all_names} {have} exited." if is_known else f"These have exited: {all_names}."
-    return WaitEnd(
-        "dead-end",
-        words,
-        f"{exited} The processes that still hold the other end have"
-        " inherited it and wait at ends of their own, so neither data nor an end of file arrives.",
-    )
+    return WaitEnd("dead-end", words, f"{exited} {_INHERITED}")
 
 
-def _has_had(process: Process, ends: set[int]) -> bool | None:
-    """Whether a process had an end of a pipe or socket when last read; `None` if not known."""
+_INHERITED = (
+    "The processes that still hold the other end have inherited it and wait at ends of their own, "
+    "so neither data nor an end of file arrives."
+)
+
+
+def ended_holders(
+    around: ReadContext, process: Process, thread: Thread | None
+) -> tuple[Process, ...]:
+    """Ended children and siblings of a process that had, or may have had, what it reads from.
+
+    Those of which it is known that they had it, if there are any.
+    """
+    near = process.pid, process.sample.parent_pid
+    gone = [
+        child
+        for child in around.index.snapshot.processes
+        if child.ended is not None and child.sample.parent_pid in near
+    ]
+    known = {child.process: _has_had(around, child, thread) for child in gone}
+    sure = [child for child in gone if known[child.process]]
+    mine = [child for child in gone if child.sample.parent_pid == process.pid]
+    return tuple(sure or [child for child in mine if known[child.process] is not False])
+
+
+def _has_had(around: ReadContext, process: Process, thread: Thread | None) -> bool | None:
+    """Whether a process had what a thread reads from when last read; `None` if not known."""
+    wait = thread.waits_on if thread is not None else None
+    channels = channels_among(wait.targets) if wait is not None else ()
+    ends = {around.pipes.peers.get(channel, channel) for channel in channels}
     fds = process.sample.fds
     if fds is None or fds.links is None:
         return None
-    return any(link.inode in ends for link in fds.links)
+    return any(link.inode in ends and link.is_writable is not False for link in fds.links)
 
 
 def _alone_conclusion(index: Index, thread: Thread | None, edge: WaitEdge) -> str:

@@ -612,3 +612,48 @@ def test_the_locks_of_a_function_and_of_those_that_it_calls_are_read(tmp_path: P
         17,
         [("", "lock", 18), ("", "sink.other", 18), ("Sink", "self._lock", 3)],
     )
+
+
+STAGES = """\
+import torch
+from stages import helper
+
+
+class Decode:
+    def run(self):
+        self.sink.send(1)
+
+
+class Fit:
+    def run(self):
+        while True:
+            clip = self.source.recv()
+            loss = torch.tensor(clip).sum()
+            self.step(loss)
+
+    def step(self, loss):
+        loss.backward()
+
+    def report(self):
+        self.recv()
+        helper(self.sink)
+
+
+def stage_main(factory):
+    factory().run()
+"""
+
+
+def test_a_function_that_may_send_is_told_from_one_that_only_receives(tmp_path: Path) -> None:
+    path = tmp_path / "stages.py"
+    path.write_text(STAGES)
+
+    def sends(number: int, function: str) -> bool:
+        found = SourceCode().line(OWN, Frame(function, str(path), number), time.time() + 9.0)
+        assert found is not None
+        return found.may_send
+
+    assert sends(7, "run")
+    assert not sends(13, "run")
+    assert sends(21, "report"), "what another file of the program does with it is not known"
+    assert not sends(26, "stage_main"), "what it has called there has a frame of its own"
