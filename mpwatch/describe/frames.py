@@ -35,8 +35,12 @@ def is_library(frame: Frame) -> bool:
 
 
 def frame_words(frame: Frame) -> str:
-    """One frame in short: `data.py:31 decode`."""
-    return f"{frame.file.rpartition('/')[2]}:{frame.line} {frame.function}"
+    """One frame in short: `data.py:31 decode`, or `data.py decode` where the line is unknown.
+
+    In Python 3.11 and later a thread that jumps back to the start of a loop may have no line.
+    """
+    at = f":{frame.line}" if frame.line else ""
+    return f"{frame.file.rpartition('/')[2]}{at} {frame.function}"
 
 
 def short_path(file: str) -> str:

@@ -36,6 +36,7 @@ def test_the_start_of_a_thread_is_not_the_start_of_a_process() -> None:
 
 def test_a_frame_in_words() -> None:
     assert frame_words(USER) == "data.py:31 decode"
+    assert frame_words(USER._replace(line=0)) == "data.py decode"
     assert place_words("/home/ada/data.py", 0) == "/home/ada/data.py"
     assert [is_library(frame) for frame in (USER, CHILD)] == [False, True]
 
