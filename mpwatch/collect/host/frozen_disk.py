@@ -22,8 +22,8 @@ import time
 
 from mpwatch.collect.process.procfs import read_stat
 
-WITHIN_S = 1.0
-"""Longest wait for a write; a slow disk that is in use takes some 0.1 s."""
+WITHIN_S = 3.0
+"""Longest wait for a write: a disk in use takes 0.1 s, one with a full journal above 1 s."""
 FRESH_S = 2.0
 """For so long it is not asked again whether a file system takes writes."""
 PROBE = ".attach-probe"
