@@ -5,6 +5,7 @@ removes what it does not need any more, `upfront` takes the results of tasks tha
 """
 
 import argparse
+import contextlib
 import multiprocessing
 import os
 import signal
@@ -15,6 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from queue import Empty
 
 MIB = 1 << 20
 STEP_S = 0.1
@@ -124,8 +126,11 @@ def backlog(seconds: float) -> None:
 def answer(
     tasks: "multiprocessing.Queue[str]", results: "multiprocessing.Queue[dict[str, float]]"
 ) -> None:
-    while True:
-        tasks.get()
+    # Ends with its parent: a forked child holds the other ends of both pipes itself.
+    results.cancel_join_thread()
+    while (parent := multiprocessing.parent_process()) is not None and parent.is_alive():
+        with contextlib.suppress(Empty):
+            tasks.get(timeout=1.0)
         time.sleep(0.02)
         results.put(dict.fromkeys("abcdefgh", 0.5))
 
