@@ -251,6 +251,8 @@ class ProcSample:
     """Number of CPUs that it may run on."""
     signals_caught: int | None = None
     """`SigCgt` mask."""
+    signals_ignored: int | None = None
+    """`SigIgn` mask."""
     cpu_limit_s: int | None = None
     """Hard RLIMIT_CPU, at which the kernel sends SIGKILL; `None` if unlimited or unknown."""
     limits: Mapping[str, int | None] = field(default_factory=dict)

@@ -80,6 +80,9 @@ class SourceLine:
     """What its function takes, and functions of the same file that it calls, its own first."""
     may_send: bool = True
     """Whether one of these, or what they call in another file of the program, may send or write."""
+    until_exits: Statement | None = None
+    """The condition that ends the innermost loop around it once children have exited, as far as it
+    asks for that by is_alive(), poll(), exitcode or active_children()."""
 
 
 class DroppedResult(NamedTuple):
@@ -93,12 +96,22 @@ class DroppedResult(NamedTuple):
 
 
 MarkKind: TypeAlias = Literal[
-    "alarm", "backoff", "backward", "cache", "kept", "no-grad", "put", "view"
+    "alarm",
+    "backoff",
+    "backward",
+    "cache",
+    "death-signal",
+    "kept",
+    "no-grad",
+    "put",
+    "reap",
+    "view",
 ]
 """`alarm`: sets a timer that ends in a signal. `backoff`: makes each sleep longer than the one
 before, and nothing in the file sets it back. `backward`: a backward pass. `cache`: fills a cache
-that nothing in the file bounds. `kept`: adds to a list, a set or a deque from which nothing in the
-file removes anything. `no-grad`: switches autograd off. `put`: puts an item into a queue.
+that nothing in the file bounds. `death-signal`: asks for a signal at the end of the parent. `kept`:
+adds to a list, a set or a deque from which nothing in the file removes anything. `no-grad`:
+switches autograd off. `put`: puts an item into a queue. `reap`: takes the exit status of any child.
 `view`: keeps an element or a slice of something in a container."""
 
 

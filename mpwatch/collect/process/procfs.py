@@ -204,7 +204,7 @@ def read_environment(proc: str, pid: int, wanted: frozenset[bytes]) -> dict[str,
 
 
 _STATUS = re.compile(
-    rb"^(Tgid|Uid|NSpid|TracerPid|RssAnon|RssShmem|SigCgt|SigPnd|CapEff|Cpus_allowed"
+    rb"^(Tgid|Uid|NSpid|TracerPid|RssAnon|RssShmem|SigCgt|SigIgn|SigPnd|CapEff|Cpus_allowed"
     rb"|voluntary_ctxt_switches|nonvoluntary_ctxt_switches):[ \t]*(.*)$",
     re.M,
 )
@@ -276,6 +276,8 @@ class StatusCounters(NamedTuple):
     """How many cpus it may run on."""
     signals_caught: int | None = None
     """`SigCgt` mask."""
+    signals_ignored: int | None = None
+    """`SigIgn` mask."""
     shmem_kb: int | None = None
     """Resident shared memory."""
     anon_kb: int | None = None
@@ -296,6 +298,7 @@ def read_status(proc: str, pid: int) -> StatusCounters:
         involuntary_switches=number(found.get(b"nonvoluntary_ctxt_switches")),
         cpus_allowed=_bits(found.get(b"Cpus_allowed")),
         signals_caught=number(found.get(b"SigCgt"), 16),
+        signals_ignored=number(found.get(b"SigIgn"), 16),
         shmem_kb=_kilobytes(found.get(b"RssShmem")),
         anon_kb=_kilobytes(found.get(b"RssAnon")),
     )

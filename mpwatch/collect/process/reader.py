@@ -387,6 +387,7 @@ class ProcessReader:
             main_read_bytes=results.main_read_bytes,
             cpus_allowed=status.cpus_allowed,
             signals_caught=status.signals_caught,
+            signals_ignored=status.signals_ignored,
             oom_score_adj=static.oom_score_adj,
             environment=static.environment,
             cpu_limit_s=static.cpu_limit_s,

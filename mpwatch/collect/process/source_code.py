@@ -36,6 +36,7 @@ from mpwatch.collect.process.source_statements import (
     may_send,
     quoted,
     skips,
+    until_exits,
 )
 from mpwatch.describe.frames import is_library
 from mpwatch.model.ids import ProcessId
@@ -142,6 +143,7 @@ class SourceCode:
             first_line(function),
             tuple(islice(locks(module, function), LOCKS)),
             may_send(module, function, frame.line),
+            until_exits(module, inside),
         )
 
     def _module(self, process: ProcessId, file: str, since_s: float) -> Module | None:

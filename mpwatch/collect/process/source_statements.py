@@ -158,6 +158,53 @@ def endless(module: Module, inside: Sequence[ast.AST]) -> EndlessLoop | None:
     return EndlessLoop(quoted(module, loop), tuple(ends), is_left, gives, given_in, is_exchange)
 
 
+def until_exits(module: Module, inside: Sequence[ast.AST]) -> Statement | None:
+    """The condition that ends the innermost loop around the last statement once children exit."""
+    loops = [each for each in inside[:-1] if isinstance(each, LOOPS)]
+    loop = loops[-1] if loops else None
+    if not isinstance(loop, ast.While):
+        return None
+    told = set()
+    statements = [node for node, _ in within(loop.body)]
+    for node in statements:
+        if isinstance(node, ast.Assign) and _asks_for_exit(node.value, set()):
+            told |= {name for target in node.targets for name in _names(target)}
+    test = loop.test.operand if isinstance(loop.test, ast.UnaryOp) else None
+    waits_for_start = isinstance(test, ast.Call) and last_name(test.func) == "is_alive"
+    if _asks_for_exit(loop.test, told) and not waits_for_start:
+        return quoted(module, loop)
+    ends = [
+        node
+        for node in statements
+        if isinstance(node, ast.If)
+        and isinstance(node.body[-1], ast.Break | ast.Return)
+        and not isinstance(node.test, ast.Call | ast.Name)  # it ends once one lives
+    ]
+    found = next((node for node in ends if _asks_for_exit(node.test, told)), None)
+    return None if found is None else condition(module, found)
+
+
+def _asks_for_exit(value: ast.expr, told: set[str]) -> bool:
+    """Whether an expression depends on whether children live.
+
+    Args:
+        value: The expression.
+        told: Variables that depend on it.
+    """
+    for node in ast.walk(value):
+        if isinstance(node, ast.Compare) and last_name(getattr(node.left, "func", node.left)) in (
+            "poll",
+            "exitcode",
+            "returncode",
+        ):
+            return True  # a Connection has a poll() of its own, which is not compared with None
+        if isinstance(node, ast.Call) and last_name(node.func) in ("is_alive", "active_children"):
+            return True
+        if isinstance(node, ast.Name) and node.id in told:
+            return True
+    return False
+
+
 def _is_true(test: ast.expr) -> bool:
     return isinstance(test, ast.Constant) and bool(test.value)
 
@@ -215,7 +262,7 @@ def _reached(
 
 def locks(module: Module, function: ast.AST) -> Iterator[TakenLock]:
     """What a function takes, and then what the functions of its file take that it calls."""
-    owners = {
+    owners: dict[ast.AST, str] = {
         node: clean(each.name, QUOTE_LIMIT)
         for each in ast.walk(module.tree)
         if isinstance(each, ast.ClassDef)
@@ -616,8 +663,32 @@ def _calls_marked(nodes: Sequence[ast.AST]) -> Iterator[_Found]:
             yield "backward", "", node
         elif name in ("alarm", "setitimer") and node.args and not is_zero:
             yield "alarm", _left_before_cancelled(nodes, node, name), node
+        elif _reaps_any(node, name):
+            yield "reap", "", node
+        elif name == "set_pdeathsig" or (name == "prctl" and _is_death_signal(node)):
+            yield "death-signal", "", node
         elif name in ("put", "put_nowait") and isinstance(node.func, ast.Attribute) and node.args:
             yield "put", _text(node.func.value), node
+
+
+def _reaps_any(call: ast.Call, name: str) -> bool:
+    """`os.waitpid(-1, ...)`, `os.wait()`, `signal.signal(signal.SIGCHLD, signal.SIG_IGN)`."""
+    receiver = _receiver(call)
+    if name == "waitpid" and call.args:
+        return _text(call.args[0]) == "-1"
+    if name in ("wait", "wait3"):
+        return receiver == "os"
+    if name == "signal" and len(call.args) == 2:
+        return [last_name(each) for each in call.args] in (["SIGCHLD", "SIG_IGN"],)
+    return False
+
+
+def _is_death_signal(call: ast.Call) -> bool:
+    """`libc.prctl(PR_SET_PDEATHSIG, ...)`, which is 1 (prctl(2))."""
+    first = call.args[0] if call.args else None
+    return first is not None and (
+        last_name(first).endswith("PDEATHSIG") or getattr(first, "value", None) == 1
+    )
 
 
 def _left_before_cancelled(nodes: Sequence[ast.AST], timer: ast.Call, name: str) -> str:

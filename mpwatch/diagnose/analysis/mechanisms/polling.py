@@ -6,7 +6,9 @@ system call that waits, so that no chain of waits leads on from it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
+from signal import SIGCHLD
 from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words
@@ -16,13 +18,22 @@ from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.mechanisms.cases import NAMED
 from mpwatch.diagnose.analysis.process_queries import (
     SERVICE_ROLES,
+    WORK_ROLES,
     age_s,
     all_called,
     called,
+    children_started_by,
     counted,
     is_manager,
 )
-from mpwatch.diagnose.analysis.source_code import Awaited, Condition, condition_of
+from mpwatch.diagnose.analysis.source_code import (
+    Awaited,
+    Condition,
+    condition_of,
+    mark_words,
+    marks,
+    source_of,
+)
 from mpwatch.diagnose.analysis.stack_patterns import (
     main_shape,
     main_thread,
@@ -30,8 +41,10 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     user_frame,
 )
 from mpwatch.diagnose.analysis.waits.blockages import POLLS_PERCENT, at_one_line_s
+from mpwatch.diagnose.analysis.waits.providers import ended_children
 from mpwatch.model.history import rise
 from mpwatch.model.snapshot import Process
+from mpwatch.model.source_code import Mark, Statement
 from mpwatch.model.units import seconds_text
 
 POLLS_S = 20.0
@@ -201,6 +214,132 @@ def polls_in_vain(index: Index) -> InVain | None:
     conditions = {condition_of(index, process) for process in pollers}
     condition = conditions.pop() if len(conditions) == 1 else None
     return InVain(tuple(pollers), tuple(others), ended, forked, min(times), condition)
+
+
+class Unseen(NamedTuple):
+    """A process whose loop asks whether its children live, of which none is left."""
+
+    process: Process
+    condition: Statement
+    ended: tuple[Process, ...]
+    """Those whose exit was seen."""
+    kept: int
+    """Children that have ended of which it keeps the objects, by its descriptors."""
+    is_ignored: bool
+    """Whether it ignores SIGCHLD, in place of handling it."""
+    reaped_at: Mark | None
+    """What takes the exit status of any child, where the source shows it."""
+    for_s: float
+
+    @property
+    def summary(self) -> str:
+        """What is seen."""
+        return (
+            f"{called(self.process)} polls its children{place(self.process)} and has none left: "
+            "their exit status was taken by something else, so they count as alive for ever"
+        )
+
+    @property
+    def evidence(self) -> Iterator[str]:
+        """The loop, the signal and the children."""
+        condition = f"`{self.condition.text}` of line {self.condition.line}"
+        yield (
+            f"it has slept again and again{place(self.process)} for {seconds_text(self.for_s)}, in "
+            f"a loop that ends by {condition}"
+        )
+        verb = "ignores" if self.is_ignored else "handles"
+        yield f"it has no child of its own left, and {verb} SIGCHLD"
+        for process in self.ended[:NAMED]:
+            if process.ended is not None:
+                yield f"{called(process)} ended: {process.ended.words}"
+        if not self.ended:
+            yield f"it keeps the objects of {counted(self.kept, 'ended child', 'ended children')}"
+        if self.reaped_at is not None:
+            yield f"the exit status of any child is taken by {mark_words(self.reaped_at)}"
+
+    @property
+    def cause(self) -> str:
+        """Why the loop does not end."""
+        how = (
+            "The process ignores SIGCHLD, so the kernel discards the exit status of each child"
+            if self.is_ignored
+            else "The exit status of a child can be taken once. "
+            + (
+                "Most likely its handler for SIGCHLD takes that of every child"
+                if self.reaped_at is None
+                else f"{mark_words(self.reaped_at)} takes that of every child"
+            )
+        )
+        return (
+            f"{how}, also of those that multiprocessing or subprocess has started. Their poll() "
+            "then finds no such child (ECHILD) and returns None, so that is_alive() stays true and "
+            "exitcode None: the loop never ends, though all of them have exited."
+        )
+
+    @property
+    def advice(self) -> str:
+        """What to change."""
+        return (
+            "Take the exit status only of processes that were started for it: os.waitpid(pid, ...) "
+            "or Popen.poll() of these, in place of os.waitpid(-1, ...), and leave SIGCHLD at "
+            "signal.SIG_DFL where processes of multiprocessing are used. Or watch the sentinel of "
+            "each process (multiprocessing.connection.wait), which shows its end in any case."
+        )
+
+
+_SIGCHLD = 1 << (SIGCHLD - 1)
+_HELPER_S = 20.0
+"""A child of no known kind that is younger is a program that is started now and then."""
+_LITERAL = re.compile(r"\bsleep\((\d+(?:\.\d*)?|\.\d+)\)")
+_ROUNDS = 4
+_UNKNOWN_SLEEP_S = 50.0
+
+
+def polls_reaped_children(index: Index) -> Iterator[Unseen]:
+    """The processes that poll for the exits of children that they can no longer notice.
+
+    Such a process has one thread, handles or ignores SIGCHLD, and has come round its loop several
+    times since the last of its children has gone.
+    """
+    found = (_polls_reaped(index, process) for process in index.snapshot.living())
+    return (each for each in found if each is not None)
+
+
+def _polls_reaped(index: Index, process: Process) -> Unseen | None:
+    thread = main_thread(process)
+    frame = user_frame(thread.stack) if thread is not None else None
+    line = source_of(index, frame) if frame is not None else None
+    if line is None or line.until_exits is None:
+        return None
+    is_ignored = bool((process.sample.signals_ignored or 0) & _SIGCHLD)
+    if not is_ignored and not (process.sample.signals_caught or 0) & _SIGCHLD:
+        return None
+    if len(own_threads(index, process)) != 1:
+        return None
+    children = [
+        each for each in children_started_by(index, process) if each.role not in SERVICE_ROLES
+    ]
+    if any(not each.is_gone and not _is_helper(index, each) for each in children):
+        return None
+    gone = tuple(each for each in children if each.ended is not None and each.role in WORK_ROLES)
+    kept = ended_children(index, process.process)
+    if not gone and not kept:
+        return None
+    since = [index.snapshot.at_s - each.ended.at_s for each in gone if each.ended is not None]
+    for_s = min([at_one_line_s(index, process.process), *since])
+    sleeps = _LITERAL.search(line.statement.text)
+    needed_s = _UNKNOWN_SLEEP_S if sleeps is None else _ROUNDS * float(sleeps[1])
+    if for_s < max(POLLS_S, needed_s):
+        return None
+    reaps = marks(index, "reap")
+    at = reaps[0] if len(reaps) == 1 else None
+    return Unseen(process, line.until_exits, gone, kept, is_ignored, at, for_s)
+
+
+def _is_helper(index: Index, child: Process) -> bool:
+    """Whether a child is a program that has only just been started."""
+    age = age_s(index.snapshot, child)
+    return child.role == "other" and age is not None and age < _HELPER_S
 
 
 def _polls_s(index: Index, process: Process, *, has_manager: bool) -> float:

@@ -34,7 +34,7 @@ from mpwatch.diagnose.analysis.mechanisms.kept_locks import (
     left_lock,
     waiting_for_left_lock,
 )
-from mpwatch.diagnose.analysis.mechanisms.polling import polls_in_vain
+from mpwatch.diagnose.analysis.mechanisms.polling import polls_in_vain, polls_reaped_children
 from mpwatch.diagnose.analysis.mechanisms.servers import Accepting, accepting_in_vain
 from mpwatch.diagnose.analysis.pipes import channels_among, output_of
 from mpwatch.diagnose.analysis.process_queries import (
@@ -127,6 +127,18 @@ _STOPS = (Signals.SIGSTOP, Signals.SIGTSTP, Signals.SIGTTIN)
 def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each process whose lack of progress holds up others, or itself."""
     reported: set[ProcessId] = set()
+    for unseen in polls_reaped_children(index):
+        reported.add(unseen.process.process)
+        yield Finding(
+            rule=RULE,
+            severity=Severity.CRITICAL,
+            process=unseen.process.process,
+            subject="reaped",
+            summary=unseen.summary,
+            evidence=tuple(unseen.evidence),
+            cause=unseen.cause,
+            advice=unseen.advice,
+        )
     left = None
     quiet = (quiet_s(process, index) for process in index.snapshot.living())
     if any(each is not None and each >= REPORTED_S for each in quiet):

@@ -657,3 +657,62 @@ def test_a_function_that_may_send_is_told_from_one_that_only_receives(tmp_path: 
     assert not sends(13, "run")
     assert sends(21, "report"), "what another file of the program does with it is not known"
     assert not sends(26, "stage_main"), "what it has called there has a frame of its own"
+
+
+SUPERVISOR = """\
+import os
+import signal
+
+signal.signal(signal.SIGCHLD, collect)
+
+
+def collect(number, frame):
+    os.waitpid(-1, os.WNOHANG)
+
+
+def run(workers):
+    while True:
+        alive = [each for each in workers if each.is_alive()]
+        if not alive:
+            return
+        sleep(0.5)
+
+
+def ends(programs, link):
+    while any(each.poll() is None for each in programs):
+        sleep(0.5)
+    while not link.poll():
+        sleep(0.6)
+    while not programs[0].is_alive():
+        sleep(0.7)
+    while True:
+        if any(each.is_alive() for each in programs):
+            break
+        sleep(0.8)
+
+
+def child():
+    libc.prctl(PR_SET_PDEATHSIG, 9)
+    libc.prctl(1, 9)
+    libc.prctl(15, b"name")
+"""
+
+
+def test_loops_that_end_once_no_child_lives_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "supervisor.py"
+    path.write_text(SUPERVISOR)
+
+    def ended_by(number: int, function: str) -> str:
+        found = SourceCode().line(OWN, Frame(function, str(path), number), time.time() + 9.0)
+        assert found is not None
+        return found.until_exits.text if found.until_exits is not None else ""
+
+    assert ended_by(16, "run") == "if not alive: return"
+    assert ended_by(21, "ends") == "while any(each.poll() is None for each in programs):"
+    assert [ended_by(number, "ends") for number in (23, 25, 29)] == ["", "", ""]
+    marks = SourceCode().marks(OWN, str(path), time.time() + 9.0)
+    assert [(each.kind, each.statement.line) for each in marks] == [
+        ("reap", 8),
+        ("death-signal", 33),
+        ("death-signal", 34),
+    ]

@@ -26,7 +26,7 @@ from mpwatch.model.history import History, Point
 from mpwatch.model.ids import ProcessId, SegmentId
 from mpwatch.model.samples import FdLink, Frame, HeldLock, LockHolder, WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot
-from mpwatch.model.source_code import EndlessLoop, Skip, SourceLine, Statement
+from mpwatch.model.source_code import EndlessLoop, Mark, Skip, SourceLine, Statement
 from tests.builders.accounts import with_shares
 from tests.builders.snapshots import (
     MAIN,
@@ -1070,3 +1070,63 @@ def test_a_process_that_tries_for_a_lock_file_again_and_again_makes_no_progress(
 
     assert stalled(*stack) == 60.0
     assert stalled("data.py:load_ops:48") == 0.1
+
+
+SIGCHLD = 1 << 16
+LOOP = Statement(55, "if not alive: return")
+
+
+def supervised(
+    *more: Process, caught: int | None = SIGCHLD, sleeps: str = "0.5", ends: Statement | None = LOOP
+) -> list[Finding]:
+    """The findings about a supervisor that has slept at one line for a minute."""
+    root = main(
+        signals_caught=caught,
+        threads=[thread(MAIN, "train.py:run:58", waits=WaitedOn("timer", "clock_nanosleep"))],
+    )
+    source = (
+        SourceLine(
+            "/home/me/train.py",
+            58,
+            "run",
+            Statement(58, f"time.sleep({sleeps})"),
+            until_exits=ends,
+        ),
+    )
+    asleep = Activity("sleeping", place="train.py:58 run")
+    job = replace(
+        with_shares(snapshot_of(root, *more), **{f"p{MAIN}": {asleep: 1.0}}),
+        source=source,
+        marks=(Mark("reap", "/home/me/train.py", "_collect", "", Statement(26, "os.waitpid(-1)")),),
+    )
+    return [each for each in found(no_progress.check, job) if each.subject == "reaped"]
+
+
+def shard(**how: Any) -> Process:
+    return process(300, "spawned", label="shard", ended=exited(300, at_s=NOW_S - 50, **how))
+
+
+def test_a_supervisor_whose_children_were_reaped_by_its_handler_is_told_so() -> None:
+    (finding,) = supervised(shard(exit_code=0))
+
+    assert finding.severity is Severity.CRITICAL
+    assert "has none left" in finding.summary
+    assert "in a loop that ends by `if not alive: return` of line 55" in " ".join(finding.evidence)
+    assert "`os.waitpid(-1)` at train.py:26 _collect takes that of every child" in finding.cause
+
+
+@pytest.mark.parametrize(
+    "healthy",
+    [
+        {"caught": 0},
+        {"ends": None},
+        {"sleeps": "30"},
+    ],
+)
+def test_a_loop_that_may_still_notice_the_exits_is_not_reported(healthy: dict[str, Any]) -> None:
+    assert supervised(shard(exit_code=0), **healthy) == []
+
+
+def test_a_supervisor_with_a_child_left_or_without_one_so_far_is_not_reported() -> None:
+    assert supervised() == []
+    assert supervised(shard(exit_code=0), process(301, "spawned", label="shard 1")) == []
