@@ -298,8 +298,8 @@ _UNKNOWN_SLEEP_S = 50.0
 def polls_reaped_children(index: Index) -> Iterator[Unseen]:
     """The processes that poll for the exits of children that they can no longer notice.
 
-    Such a process has one thread, handles or ignores SIGCHLD, and has come round its loop several
-    times since the last of its children has gone.
+    Such a process has one Python thread, handles or ignores SIGCHLD, and has come round its loop
+    several times since the last of its children has gone.
     """
     found = (_polls_reaped(index, process) for process in index.snapshot.living())
     return (each for each in found if each is not None)
@@ -314,8 +314,8 @@ def _polls_reaped(index: Index, process: Process) -> Unseen | None:
     is_ignored = bool((process.sample.signals_ignored or 0) & _SIGCHLD)
     if not is_ignored and not (process.sample.signals_caught or 0) & _SIGCHLD:
         return None
-    if len(own_threads(index, process)) != 1:
-        return None
+    if sum(bool(each.stack) for each in own_threads(index, process)) != 1:
+        return None  # threads of native code, as of numpy, have none
     children = [
         each for each in children_started_by(index, process) if each.role not in SERVICE_ROLES
     ]

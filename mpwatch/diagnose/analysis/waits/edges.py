@@ -508,8 +508,8 @@ def _reads_elsewhere(
 def has_only_inherited(around: ReadContext, holder: ProcessId, reader: Process) -> bool:
     """Whether a process has the other end of something by its fork alone, and never writes to it.
 
-    It has one thread, which waits for data, and no function on its stack sends or writes anything,
-    as far as the source shows. The parent of the reader has made what it reads.
+    It has one Python thread, which waits for data, and no function on its stack sends or writes
+    anything, as far as the source shows. The parent of the reader has made what it reads.
     """
     process = around.index.snapshot.get(holder)
     thread = main_thread(process) if process is not None else None
@@ -522,7 +522,7 @@ def has_only_inherited(around: ReadContext, holder: ProcessId, reader: Process) 
     lines = [source_of(around.index, frame) for frame in own]
     return (
         bool(own)
-        and len(own_threads(around.index, process)) == 1
+        and sum(bool(each.stack) for each in own_threads(around.index, process)) == 1
         and all(each is not None and not each.may_send for each in lines)
     )
 

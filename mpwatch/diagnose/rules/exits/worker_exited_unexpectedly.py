@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from signal import Signals
 from typing import Any
 
@@ -49,6 +50,7 @@ from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.source_code import Mark
 from mpwatch.model.units import seconds_text
 from mpwatch.model.waits import is_loader_poll
 
@@ -462,6 +464,8 @@ def _finding(
         evidence.insert(1, f"{sender} has sent it that signal, as its hook reports")
     if ended.signal == Signals.SIGKILL and (limit := cpu_limit_evidence(index, process)):
         evidence.append(limit)
+    if (asks := _death_signal(index, process, ended)) is not None:
+        evidence.append(f"a signal at the end of the parent is asked for by {mark_words(asks)}")
     evidence += last_seen(process)
     others = [called(other) for other, _ in alike[1:]]
     if others:
@@ -541,13 +545,34 @@ def _cause(index: Index, process: Process, ended: Ended) -> str:
     if ended.signal == Signals.SIGKILL and cpu_limit_evidence(index, process):
         return f"{processes.CPU_LIMIT.cause} {_STAYS_LOCKED}"
     cause = processes.signal_meaning(ended.signal).cause
-    if ended.signal == Signals.SIGKILL and _lost_a_thread(index, process, ended):
+    is_lost = _lost_a_thread(index, process, ended)
+    if (asks := _death_signal(index, process, ended)) is not None:
+        seen = "A thread of its parent ended at the same time. " if is_lost else ""
+        return (
+            f"{'Most likely' if is_lost else 'Possible'}: {mark_words(asks)} asks the kernel for a "
+            "signal at the end of the parent (prctl PR_SET_PDEATHSIG). The parent is the thread "
+            "that has started the process: when that thread ends, the process is killed, though "
+            f"the other threads of the parent live. {seen}Otherwise: {cause} {_STAYS_LOCKED}"
+        )
+    if ended.signal == Signals.SIGKILL and is_lost:
         cause = f"{_PARENT_THREAD} {cause}"
     return f"{cause} {_STAYS_LOCKED}"
 
 
+def _death_signal(index: Index, process: Process, ended: Ended) -> Mark | None:
+    """What asks for a signal at the end of the parent, in the source of a job whose parent lives.
+
+    Only of a process that a signal has ended, and where one statement of the source does so.
+    """
+    head = family_head(index, process)
+    found = marks(index, "death-signal")
+    if ended.signal is None or head is None or head.is_gone or len(found) != 1:
+        return None
+    return found[0]
+
+
 def _lost_a_thread(index: Index, process: Process, ended: Ended) -> bool:
-    """Whether its parent, which still runs, had fewer threads after the exit than before it."""
+    """Whether a thread of its parent, which still runs, ended at about the time of the exit."""
     head = family_head(index, process)
     if head is None or head.is_gone:
         return False
@@ -556,7 +581,7 @@ def _lost_a_thread(index: Index, process: Process, ended: Ended) -> bool:
         for point in index.history.of(head.process, "threads")
         if abs(point.at_s - ended.at_s) <= TOGETHER_S
     ]
-    return len(near) > 1 and near[-1].value < near[0].value
+    return any(later.value < before.value for before, later in pairwise(near))
 
 
 def _keeps_replacing(index: Index, exits: Sequence[tuple[Process, Ended]]) -> Process | None:
@@ -635,7 +660,8 @@ def _advice(index: Index, process: Process, ended: Ended, *, raised: Sequence[st
     if ended.signal is not None and death_of(ended) == "killed":
         if ended.signal == Signals.SIGKILL and cpu_limit_evidence(index, process):
             return processes.CPU_LIMIT.advice
-        if ended.signal == Signals.SIGKILL and _lost_a_thread(index, process, ended):
+        is_lost = ended.signal == Signals.SIGKILL and _lost_a_thread(index, process, ended)
+        if is_lost or _death_signal(index, process, ended) is not None:
             return _ADVICE_PARENT_THREAD
         return processes.signal_meaning(ended.signal).advice
     if raised:
@@ -716,7 +742,8 @@ _PARENT_THREAD = (
 )
 _ADVICE_PARENT_THREAD = (
     "Start such processes from the main thread, or keep the thread that starts them alive as long "
-    "as they are needed. If they ask for no such signal: search the kernel log (dmesg) for 'Out of "
+    "as they are needed; or let them notice the end of their parent in another way (os.getppid(), "
+    "the end of a pipe). If they ask for no such signal: search the kernel log (dmesg) for 'Out of "
     "memory', and the scheduler's log."
 )
 _OR_ATTACH = ", or attach the hook: the last exception is then shown here. "

@@ -552,6 +552,23 @@ def test_a_kill_with_the_end_of_a_parents_thread_may_be_the_signal_at_its_end() 
     assert "PR_SET_PDEATHSIG" not in only(worker_exited_unexpectedly.check, job, kept).cause
 
 
+def test_a_signal_that_the_source_asks_for_at_the_end_of_the_parent_is_told_with_its_line() -> None:
+    asks = Statement(19, "libc.prctl(PR_SET_PDEATHSIG, 9)")
+    mark = Mark("death-signal", "/app/actor.py", "die_with_parent", "", asks)
+    job = replace(snapshot_of(main(), dead_worker(role="spawned", signal=9)), marks=(mark,))
+    before, after = Point(NOW_S - 6, 9.0), Point(NOW_S - 4, 8.0)
+
+    seen = only(
+        worker_exited_unexpectedly.check, job, history({(MAIN, "threads"): [before, after]})
+    )
+    unseen = only(worker_exited_unexpectedly.check, job)
+
+    words = "`libc.prctl(PR_SET_PDEATHSIG, 9)` at actor.py:19 die_with_parent"
+    assert seen.cause.startswith(f"Most likely: {words} asks the kernel")
+    assert unseen.cause.startswith(f"Possible: {words} asks the kernel")
+    assert "keep the thread that starts them alive" in unseen.advice
+
+
 def test_a_worker_of_an_unknown_parent_is_judged_by_its_end_alone() -> None:
     lost = process(200, parent=None, ended=exited(200, exit_code=3))
 
