@@ -6,15 +6,19 @@ no system call shows for which of these.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import permutations
 from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames
+from mpwatch.diagnose.analysis.distributed.flight_recorder import unfinished
 from mpwatch.diagnose.analysis.idle_time import is_stalled
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.pipes import PipeEnds, channels_among
-from mpwatch.diagnose.analysis.process_queries import family_head
+from mpwatch.diagnose.analysis.process_queries import called, family_head
+from mpwatch.diagnose.analysis.source_code import Guard, branch_of_one_side, source_of
 from mpwatch.diagnose.analysis.stack_patterns import (
     calls,
     collective_of,
@@ -85,6 +89,82 @@ def called_at(rank: Process) -> str:
     thread = main_thread(rank)
     frame = user_frame(thread.stack) if thread is not None else None
     return "" if frame is None else frame_words(frame)
+
+
+class GroupsApart(NamedTuple):
+    """Ranks that wait in collectives of different process groups, each for another one."""
+
+    cause: str
+    advice: str
+    is_recorded: bool
+    """Whether torch has recorded the groups; else the statements of the calls pass different."""
+
+
+_PASSED_GROUP = re.compile(r"\b(?:\w+_)?group ?= ?([\w.\[\]]+)", re.IGNORECASE)
+
+
+def groups_apart(index: Index, ranks: Sequence[Process]) -> GroupsApart | None:
+    """Why ranks that are in collectives at different lines do not meet; `None` if not known.
+
+    Each waits for one that is in a collective of another group, so that they have used the groups
+    in a different order.
+    """
+    places: dict[str, tuple[Process, str]] = {}
+    for rank in ranks:
+        thread, record = main_thread(rank), unfinished(rank)
+        frame = user_frame(thread.stack) if thread is not None else None
+        line = source_of(index, frame) if frame is not None else None
+        passed = _PASSED_GROUP.search(line.statement.text) if line is not None else None
+        group = ""
+        if record is not None:
+            group = f"group {record.group}"
+        elif passed is not None:
+            group = f"`{passed[1]}`"
+        elif line is not None and "group" not in line.statement.text.lower():
+            group = "the default group"
+        if not group or frame is None:
+            return None
+        places.setdefault(group, (rank, frame_words(frame)))
+    if len(places) < 2 or len({place for _, place in places.values()}) < 2:
+        return None
+    is_recorded = all(unfinished(rank) is not None for rank in ranks)
+    steps = [f"{called(rank)} waits in {group} at {at}" for group, (rank, at) in places.items()]
+    found = list(places.values())
+    guard = next(
+        (
+            guard
+            for (one, _), (other, _) in permutations(found, 2)
+            if (guard := _guard_between(index, one, other)) is not None
+        ),
+        None,
+    )
+    why = ""
+    if guard is not None:
+        why = (
+            f" The order depends on a condition that each rank meets by values of its own: "
+            f"{guard.words}."
+        )
+    return GroupsApart(
+        cause=(
+            f"{'; '.join(steps)}. A collective ends when all ranks of its group have called it, "
+            f"and {'' if is_recorded else 'most likely '}these ranks use different groups in a "
+            f"different order: each waits in one group for a rank that waits in another.{why}"
+        ),
+        advice=(
+            "Let what decides when each group is used be the same on all ranks (a step that all "
+            "count alike, or a value that they have agreed on by an all_reduce), so that all of "
+            "them use the groups in one order. A longer timeout changes nothing."
+        ),
+        is_recorded=is_recorded,
+    )
+
+
+def _guard_between(index: Index, one: Process, other: Process) -> Guard | None:
+    """The condition on data by which one rank is where another one is not."""
+    threads = main_thread(one), main_thread(other)
+    if threads[0] is None or threads[1] is None:
+        return None
+    return branch_of_one_side(index, threads[0].stack, threads[1].stack)
 
 
 def called_from(rank: Process) -> str:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.describe.processes import wait_verb
 from mpwatch.diagnose.analysis.distributed.flight_recorder import unfinished
-from mpwatch.diagnose.analysis.distributed.ranks import OTHERS
+from mpwatch.diagnose.analysis.distributed.ranks import OTHERS, groups_apart
 from mpwatch.diagnose.analysis.exits import Death, death_of
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.mechanisms.among_threads import (
@@ -762,6 +762,25 @@ def _all_at_one_call(case: Case) -> Mechanism | None:
     )
 
 
+def _at_different_groups(case: Case) -> Mechanism | None:
+    """Every rank of a cycle is in a collective, at different lines and of different groups."""
+    processes = [each.process for each in case.waiters]
+    if len(processes) < 2 or not all(each.edge.what.startswith(OTHERS) for each in case.waiters):
+        return None
+    found = groups_apart(case.index, processes)
+    if found is None:
+        return None
+    likely = "" if found.is_recorded else "most likely "
+    return Mechanism(
+        cause=found.cause,
+        advice=found.advice,
+        headline=(
+            f"{_names(case)} wait for each other in collectives of {likely}different process "
+            "groups."
+        ),
+    )
+
+
 # --- dead ends -----------------------------------------------------------------------------------
 
 
@@ -1187,6 +1206,7 @@ _OF_CYCLES: Sequence[_Way] = (
     _all_read,
     unreleased,
     _all_at_one_call,
+    _at_different_groups,
     _step_by_step,
 )
 _OF_DEAD_ENDS: Sequence[_Way] = (

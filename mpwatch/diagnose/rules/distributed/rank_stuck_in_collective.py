@@ -19,6 +19,7 @@ from mpwatch.diagnose.analysis.distributed.ranks import (
     Left,
     called_at,
     called_from,
+    groups_apart,
     has_joined,
     joining_for_s,
     joining_groups,
@@ -107,7 +108,7 @@ def check(index: Index) -> Iterator[Finding]:
             if names[0] in _ONE_SIDED:
                 yield _with_nccl(_one_sided(inside, names[0], min(waits)), index, inside)
             elif min(waits) >= (MAKES_GROUP_S if names[0] == NEW_GROUP else ALL_INSIDE_S):
-                yield _with_nccl(_all_inside(inside, names[0], min(waits)), index, inside)
+                yield _with_nccl(_all_inside(index, inside, names[0], min(waits)), index, inside)
     yield from _joining(index)
     if not rank_groups(index):
         yield from (_of_nccl(index, each) for each in late_ranks(index))
@@ -462,13 +463,29 @@ def _record_words(ranks: Sequence[Process]) -> list[str]:
     ]
 
 
-def _all_inside(inside: Sequence[Process], collective: str, since_s: float) -> Finding:
+def _all_inside(
+    index: Index, inside: Sequence[Process], collective: str, since_s: float
+) -> Finding:
     """The finding that all ranks of a job are in one collective that does not end."""
     lines = sorted({line for rank in inside if (line := called_at(rank))})
     evidence = [f"{all_called(inside)} in {collective} for at least {seconds_text(since_s)}"]
     evidence += [f"called at {' and '.join(lines[:3])}"] if lines else []
     if collective == NEW_GROUP:
         return _all_make_groups(inside, evidence)
+    apart = groups_apart(index, inside)
+    if apart is not None and apart.is_recorded:
+        return Finding(
+            rule=RULE,
+            severity=Severity.WARNING,
+            process=inside[0].process,
+            summary=(
+                f"all {len(inside)} ranks are in {collective}, in different process groups, and "
+                "none of them makes progress"
+            ),
+            evidence=(*evidence, *_record_words(inside[:3])),
+            cause=apart.cause,
+            advice=apart.advice,
+        )
     return Finding(
         rule=RULE,
         severity=Severity.WARNING,

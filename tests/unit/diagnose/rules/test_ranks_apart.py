@@ -738,3 +738,61 @@ def test_a_call_without_a_group_is_not_told_as_an_order_of_groups() -> None:
 
     assert "do not meet" not in cycle(plain).summary
     assert "do not meet" not in cycle(AVERAGES, groups=("0", "0")).summary
+
+
+EVERY = Statement(53, "if self.updates % self.sync_every == 0:")
+FRAMES = Statement(55, "if self.frames >= self.next_publish:")
+TWO_GROUPS = (
+    line("train.py", 40, "sync", "dist.all_reduce(p.data, group=self.group)"),
+    line("train.py", 46, "publish", "dist.all_reduce(scores)"),
+    line("train.py", 54, "run", "self.sync()", within=(EVERY,)),
+    line("train.py", 57, "run", "self.publish()", within=(FRAMES,)),
+)
+
+
+def two_groups(*groups: str) -> tuple[Process, ...]:
+    stacks = ("train.py:sync:40", "train.py:run:54"), ("train.py:publish:46", "train.py:run:57")
+    return tuple(
+        rank(
+            number,
+            f"{C10D}:all_reduce",
+            *stack,
+            states=[state(3, group=groups[number])] if groups else None,
+        )
+        for number, stack in enumerate(stacks)
+    )
+
+
+def test_ranks_in_two_groups_in_an_order_of_their_own_are_told_with_its_condition() -> None:
+    job = snapshot_of(main(), *two_groups(), source=TWO_GROUPS)
+
+    finding = only(standing_still.check, job)
+
+    assert finding.summary == (
+        "rank 0 (300) and rank 1 (301) wait for each other in collectives of most likely different "
+        "process groups"
+    )
+    assert "rank 0 (300) waits in `self.group` at train.py:40 sync" in finding.cause
+    assert "rank 1 (301) waits in the default group at train.py:46 publish" in finding.cause
+    assert f"`{FRAMES.text}` of line 55" in finding.cause
+    assert EVERY.text not in finding.cause
+
+
+def test_recorded_groups_are_told_by_both_rules() -> None:
+    job = snapshot_of(main(), *two_groups("1", "half"), source=TWO_GROUPS)
+
+    for check in (standing_still.check, rank_stuck_in_collective.check):
+        finding = only(check, job)
+        assert "rank 0 (300) waits in group 1 at train.py:40 sync" in finding.cause
+        assert "rank 1 (301) waits in group half" in finding.cause
+        assert "most likely" not in finding.summary + finding.cause
+
+
+@pytest.mark.parametrize(
+    "text", ["dist.all_reduce(scores, group=self.group)", "total(scores, group)"]
+)
+def test_one_group_and_one_that_is_not_known_are_not_told_as_two(text: str) -> None:
+    other = replace(TWO_GROUPS[1], statement=Statement(46, text))
+    job = snapshot_of(main(), *two_groups(), source=(TWO_GROUPS[0], other, *TWO_GROUPS[2:]))
+
+    assert "group" not in only(standing_still.check, job).summary
