@@ -34,7 +34,7 @@ STUCK = {
     "flock_of_a_child": ("no-progress", "has closed its own descriptor", "LOCK_UN"),
     "flock_outside": ("no-progress", "(python) outside of this job", "flock_outside"),
     "full_queues": ("standing-still", "none of them reads", "full_queues"),
-    "lock_twice": ("standing-still", "It holds this lock itself", "update"),
+    "lock_twice": ("standing-still", "once more at", "update"),
     "lockf_in_the_job": ("no-progress", "has it and sleeps", "take_and_sleep"),
     "nested_calls": ("standing-still", "All 2 threads of its thread pool wait", "nested_calls"),
     "sleeping_worker": ("no-progress", "which sleeps", "doze"),
