@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from typing import Any
 
 import mpwatch
@@ -33,7 +34,8 @@ def leave_at_once() -> None:
 
 def leave_when_asked() -> None:
     os.kill(os.getpid(), signal.SIGINT)
-    signal.pause()
+    while True:  # a signal may be taken by a thread that has just been created
+        time.sleep(0.1)
 
 
 def raise_and_exit() -> None:

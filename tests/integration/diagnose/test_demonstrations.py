@@ -1,9 +1,8 @@
 """Every demonstration and every healthy program once: it fails as described, is named, leaves
 nothing.
 
-They run several at a time behind the tests, which wait for them one after the other. Of the healthy
-variants of the demonstrations, and of the failures that one error message names, some are run each
-time, all of them on demand.
+They run several at a time behind the tests, which wait for them one after the other. Some of the
+failures and of their healthy variants are run each time, all of them on demand.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from dataclasses import replace
 import pytest
 
 from mpwatch.demo.catalogue import obstacle, scenarios
-from mpwatch.diagnose.known_errors import KNOWN_ERRORS
 from tests.integration import on_demand
 from tests.integration.demo.schedule import trials
 from tests.integration.demo.signals import SIGNALS
@@ -56,11 +54,52 @@ JOBS = 3
 ALL = {case.name: case for case in cases()}
 CANNOT = {each.name: reason for each in scenarios() if (reason := obstacle(each))}
 LONG = {name for name, case in ALL.items() if case.is_alone}
-_ERRORS = {known.rule for known in KNOWN_ERRORS}
-MESSAGES = {
-    name for name, case in ALL.items() if case.expected and _ERRORS.issuperset(case.expected)
-} - {"batch-of-different-shapes", "hogwild-not-shared"}
-"""Failures named by an error message, which unit tests match in the words of the library."""
+USUAL = frozenset(
+    (
+        "barrier-of-the-dead",
+        "batch-of-different-shapes",
+        "collective-mismatch",
+        "copy-on-write-growth",
+        "event-set-hangs",
+        "fd-exhaustion-receiver",
+        "feeder-thread-drops-batch",
+        "fork-with-threads-lock",
+        "half-message",
+        "hogwild-not-shared",
+        "iterable-duplicates",
+        "loader-iterator-leak",
+        "main-killed",
+        "max-map-count",
+        "no-main-guard",
+        "no-progress",
+        "numpy-rng-identical",
+        "orphaned-workers",
+        "pin-memory-thread-death",
+        "pool-hang-after-worker-death",
+        "prefetch-memory-blowup",
+        "producer-exits-before-get",
+        "queue-join-feeder-deadlock",
+        "queue-lock-held-by-dead",
+        "rank-stuck-in-collective",
+        "sharedcache-growth",
+        "shm-full-sigbus",
+        "spawn-startup-cost",
+        "spawn-unpicklable-object",
+        "steady-growth",
+        "store-port-in-use",
+        "straggler-worker",
+        "stuck-worker-io",
+        "task-errors-unread",
+        "torchrun-root-cause-misread",
+        "two-full-pipes",
+        "worker-exited-unexpectedly",
+        "worker-oom-killed",
+        "worker-segfault",
+        "zombie-processes",
+    )
+)
+"""Failures of each kind, above all those that mpwatch tells by what it observes of a process. The
+others run on demand, and every night."""
 
 # One worker of xdist runs all of them: they are started together.
 pytestmark = [
@@ -70,10 +109,15 @@ pytestmark = [
 ]
 
 
+def is_healthy(name: str) -> bool:
+    """Whether a program has no failure."""
+    return not ALL[name].expected
+
+
 def is_left_out(name: str) -> bool:
     """Whether a program runs on demand only."""
-    is_rare = name.startswith(("mended: ", "healthy: ")) and name not in NEIGHBOURS
-    return (name in LONG or name in MESSAGES or is_rare) and not on_demand.IS_SET
+    is_rare = name not in (NEIGHBOURS if is_healthy(name) else USUAL)
+    return (name in LONG or is_rare) and not on_demand.IS_SET
 
 
 def seconds_for(case: Case) -> float:
@@ -138,5 +182,6 @@ def test_every_scenario_has_its_raw_signal() -> None:
     assert {each.name for each in scenarios() if not obstacle(each)} <= set(SIGNALS)
 
 
-def test_the_healthy_variants_that_are_run_each_time_exist() -> None:
+def test_the_programs_that_are_run_each_time_exist() -> None:
     assert NEIGHBOURS - ALL.keys() <= {f"mended: {name}" for name in CANNOT}
+    assert USUAL - ALL.keys() <= CANNOT.keys()
