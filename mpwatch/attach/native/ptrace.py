@@ -57,10 +57,14 @@ class ThreadGone(Refused):
 
 
 class NotStopping(Refused):
-    """The thread did not stop in time; it is released when the tracing thread ends."""
+    """The thread did not stop in time; it is released when the tracing thread ends.
+
+    It may stop at the next attempt: most often it waits for a cpu.
+    """
 
     def __init__(self, within_s: float) -> None:
-        super().__init__(f"its main thread did not stop within {within_s * 1000:.0f} ms")
+        words = f"its main thread did not stop within {within_s * 1000:.0f} ms"
+        super().__init__(words, passes=True)
 
 
 class Tracee:

@@ -24,6 +24,9 @@ pytestmark = pytest.mark.slow
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
+ENDED = "the process has ended"
+
+
 def children(pid: int) -> list[ProcessId]:
     found = []
     for child in procfs.children(pid):
@@ -53,7 +56,8 @@ def test_a_child_forked_before_its_parent_is_injected_is_injected_too(
     assert len(without) >= 3
     assert {o.process for o in outcomes if o.state == "ready"} >= {running.process, *without}
     for child in children(running.pid):  # and those that inherited the hook
-        assert inject(child, timeout_s=10).state == "ready"
+        attached = inject(child, timeout_s=10)
+        assert (attached.state, attached.reason) in (("ready", ""), ("absent", ENDED)), attached
 
 
 def test_after_a_detach_no_child_started_meanwhile_keeps_the_hook(
@@ -65,8 +69,8 @@ def test_after_a_detach_no_child_started_meanwhile_keeps_the_hook(
     gone = detach_tree([sample(running.pid)], lambda outcome: None, timeout_s=60)
     assert {outcome.state for outcome in gone} == {"absent"}, gone
     assert len(gone) > 3
-    before = len(children(running.pid))
-    assert eventually(lambda: len(children(running.pid)) > before + 2)
+    before = {*children(running.pid)}
+    assert eventually(lambda: len({*children(running.pid)} - before) > 2)
     assert list((runtime / "mpwatch").iterdir()) == []
 
 
