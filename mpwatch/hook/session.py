@@ -194,7 +194,7 @@ class Session:
         """End the thread, and write or remove files."""
         if self.files.is_on_disk and not self.server.is_current_thread():
             self.server.start()  # if it does not run
-            self.server.stop(is_for_good=True)
+            self.server.stop()
         else:
             self.server.stop()
             self.finish()

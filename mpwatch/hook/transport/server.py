@@ -34,16 +34,10 @@ TICK_MS = 100
 AGAIN_NS = 100_000_000
 """Interval before a thread that the system refused is started again."""
 STOP_S = 0.25
-"""Longest wait of a fork for the end of the thread; usually it takes 0.2 ms.
+"""Longest wait of a fork or an exit for the end of the thread; usually it takes 0.2 ms.
 
 With nine running processes for each cpu, 50 ms were sometimes too short: the thread was alive
 during the fork (Python 3.10 and 3.13, 2 cpus).
-"""
-END_S = 2.0
-"""Longest wait for the thread to save or remove files on a disk, at an exit or when detached.
-
-With twenty running processes for each cpu, 11 of 100 processes had exited after 0.25 s before that
-was done. From a frozen disk the thread returns at once.
 """
 
 
@@ -201,11 +195,11 @@ class Server:
         self.let_no_record_start_it()
         self.stop()
 
-    def stop(self, is_for_good: bool = False) -> bool:
+    def stop(self) -> bool:
         """End the thread and wait until the kernel no longer counts it.
 
         Returns:
-            Whether it ended within `STOP_S`; within `END_S` if no fork waits for it, but an exit.
+            Whether it ended within `STOP_S`.
         """
         self._is_wanted = False
         run = self._run
@@ -215,11 +209,10 @@ class Server:
         system = self._session.system
         if run.tid == system.get_native_id() or self._has_ended(run):
             return True
-        if run.is_late and not is_for_good:
+        if run.is_late:
             return False
         self._wake()
-        limit_s = END_S if is_for_good else STOP_S
-        deadline_ns = system.monotonic_ns() + int(limit_s * 1e9)
+        deadline_ns = system.monotonic_ns() + int(STOP_S * 1e9)
         while not self._has_ended(run):
             if system.monotonic_ns() > deadline_ns:
                 run.is_late = True

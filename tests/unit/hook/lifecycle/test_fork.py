@@ -32,7 +32,7 @@ class Thread(Server):
     def start(self) -> None:
         self.starts += 1
 
-    def stop(self, is_for_good: bool = False) -> bool:
+    def stop(self) -> bool:
         self.stops += 1
         return True
 

@@ -21,7 +21,7 @@ def directory(
 ) -> Path:
     """The directory of the hook's files, which counts as one in memory or on a disk."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    monkeypatch.setattr(server, "END_S", 60.0)
+    monkeypatch.setattr(server, "STOP_S", 60.0)
     device = tmp_path.stat().st_dev
     monkeypatch.setattr(runtime_dir, "mount_of", lambda *_: (request.param, device))
     return tmp_path / "mpwatch"

@@ -38,7 +38,7 @@ class LateThread:
     """The next thread of a hook: the machine is too busy to run it while it is waited for."""
 
     def __init__(self, session: Session) -> None:
-        assert session.server.stop(is_for_good=True)
+        assert session.server.stop()
         seconds = itertools.count(0, 10**9)
         session.system.monotonic_ns = lambda: next(seconds)
         session.system.start_new_thread = self._start
@@ -59,7 +59,7 @@ class LateThread:
 def on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The directory of the hook's files, which counts as one on a disk."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    monkeypatch.setattr(server, "END_S", 60.0)
+    monkeypatch.setattr(server, "STOP_S", 60.0)
     monkeypatch.setattr(runtime_dir, "mount_of", lambda *_: (b"ext4", tmp_path.stat().st_dev))
     return tmp_path / "mpwatch"
 
