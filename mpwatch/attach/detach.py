@@ -56,7 +56,7 @@ def detach(
         outcome = Detached(process, "silent", refusal.reason, refusal.fix)
     except OSError as error:
         outcome = Detached(process, "silent", f"it could not be examined: {error}")
-    if outcome.state != "absent" and has_ended(process):
+    if has_ended(process):
         # What fails because the process ends meanwhile looks like many other failures.
         outcome = replace(outcome, state="absent", reason="the process has ended", fix="")
     return replace(outcome, took_s=time.monotonic() - started_s)

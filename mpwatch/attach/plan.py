@@ -63,8 +63,9 @@ def _planned(sample: ProcSample, only: Collection[int], confined: str | None) ->
         target = _examined(sample)
     except Refused as refusal:
         reason = clean(refusal.reason, 300)
+        fix = clean(refusal.fix, 300)
         return PlannedInjection(
-            process, sample.name, sample.role, reason=reason, fix=clean(refusal.fix, 300)
+            process, sample.name, sample.role, reason=reason, fix=fix, passes=refusal.passes
         )
     except OSError as error:
         reason = f"it could not be examined: {error.strerror}"

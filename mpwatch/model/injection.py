@@ -24,6 +24,8 @@ class PlannedInjection:
     fix: str = ""
     writes: tuple[str, ...] = ()
     """What would be written to its memory and to directories."""
+    passes: bool = False
+    """Whether the reason is temporary: a later plan may include it."""
     is_helper: bool = False
     """A process in which the hook would have no use: not Python, a helper of multiprocessing or
     torch, a process that has ended, mpwatch itself."""

@@ -19,8 +19,7 @@ READABLE_AFTER_S = 0.5
 REPLAN_S = 2.0
 """Minimum interval between plans while processes start and exit."""
 RETRY_S = 10.0
-"""Interval of plans while no process can get the hook: most reasons pass, such as a tracer or a
-program that is just being executed."""
+"""Interval of plans while a process is left out for a reason that passes, such as a tracer."""
 
 
 class HookQuestion:
@@ -84,10 +83,9 @@ class HookQuestion:
             self._shown_s = None
             return False
         is_stale = self.plan is None or processes != self._planned_for
-        is_refused = self.plan is not None and not self.plan.injectable()
-        waited_s = self._clock() - self._planned_s
-        is_due = (is_stale and waited_s >= REPLAN_S) or (is_refused and waited_s >= RETRY_S)
-        if not is_due:
+        may_change = self.plan is not None and any(each.passes for each in self.plan.processes)
+        interval_s = REPLAN_S if is_stale else RETRY_S
+        if not (is_stale or may_change) or self._clock() - self._planned_s < interval_s:
             return False
         self._is_planning = True
         self._planned_for = processes

@@ -34,7 +34,7 @@ def job_without_hook() -> Snapshot:
     return replace(job, processes=processes)
 
 
-def plan(samples: Iterable[ProcSample], *, refused: int = 2) -> InjectionPlan:
+def plan(samples: Iterable[ProcSample], *, refused: int = 2, passes: bool = False) -> InjectionPlan:
     found = []
     for number, sample in enumerate(samples):
         planned = PlannedInjection(
@@ -42,6 +42,7 @@ def plan(samples: Iterable[ProcSample], *, refused: int = 2) -> InjectionPlan:
         )
         if number < refused:
             planned = replace(planned, method="", reason="it is sandboxed by seccomp", writes=())
+            planned = replace(planned, passes=passes)
         found.append(planned)
     return InjectionPlan(tuple(found), ("os: os._exit",))
 
@@ -94,7 +95,7 @@ def test_a_process_that_could_not_get_the_hook_is_asked_about_once_it_can() -> N
     job = job_without_hook()
     samples = [each.sample for each in job.living()]
     assert question.wants_plan(job)
-    question.planned(plan(samples, refused=len(samples)))
+    question.planned(plan(samples, refused=len(samples), passes=True))
     assert not question.is_shown
 
     now_s += 5.0
@@ -105,6 +106,17 @@ def test_a_process_that_could_not_get_the_hook_is_asked_about_once_it_can() -> N
     question.planned(plan(samples, refused=0))
     assert question.is_shown
     now_s += 60.0
+    assert not question.wants_plan(job)
+
+
+def test_no_plan_is_made_again_for_a_reason_that_stays() -> None:
+    now_s = 100.0
+    question = HookQuestion(lambda samples: plan(samples), asks=True, clock=lambda: now_s)
+    job = job_without_hook()
+    assert question.wants_plan(job)
+    question.planned(plan([each.sample for each in job.living()]))
+
+    now_s += 3600.0
     assert not question.wants_plan(job)
 
 

@@ -206,4 +206,4 @@ def test_a_process_that_ends_while_it_is_detached_is_reported_as_ended(start: St
 
     detached = detach(running.process, timeout_s=20, begun=end)
 
-    assert detached.state == "absent", detached.reason
+    assert (detached.state, detached.reason) == ("absent", "the process has ended")

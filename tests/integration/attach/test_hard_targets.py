@@ -83,6 +83,7 @@ def test_a_target_in_uninterruptible_sleep_is_released(
     attached = inject(running.process)
     assert attached.state == "absent"
     assert "did not stop within 250 ms" in attached.reason
+    assert attached.passes
     assert procfs.status(running.pid, "TracerPid") == "0"
     fifo.write_bytes(b"")
     assert running.line() == "on"

@@ -298,21 +298,9 @@ def _whereabouts(rank: Process, inside: Sequence[Process], index: Index) -> _Whe
     halted = _ended_or_stopped(rank, at)
     if halted is not None:
         return halted
-    chain = _dead_end(rank, inside, index)
-    if chain is not None:
-        return _Whereabouts(
-            f"{name} cannot go on: {chain.sentence}. {chain.conclusion}",
-            f"End that wait: as long as it lasts, {name} keeps all ranks waiting.",
-            cause=STANDING_STILL,
-        )
-    if main_shape(rank) == "waits-for-batch":
-        return _Whereabouts(
-            f"{name} waits for a batch of its DataLoader.",
-            "Look at the workers of that rank: what they wait for keeps all ranks waiting.",
-        )
-    full = _full_output(rank, index)
-    if full is not None:
-        return full
+    held = _held_up(rank, inside, index)
+    if held is not None:
+        return held
     left_s = _sleeps_for_s(rank)
     if left_s >= LONG_SLEEP_S:
         return _Whereabouts(
@@ -353,6 +341,24 @@ def _whereabouts(rank: Process, inside: Sequence[Process], index: Index) -> _Whe
         f" it takes, or share the work between the ranks. {_SAME_STEPS}",
         innocent_s=WORKING_S,
     )
+
+
+def _held_up(rank: Process, inside: Sequence[Process], index: Index) -> _Whereabouts | None:
+    """What a rank waits for that keeps it from the collective, where that is known."""
+    name = called(rank)
+    chain = _dead_end(rank, inside, index)
+    if chain is not None:
+        return _Whereabouts(
+            f"{name} cannot go on: {chain.sentence}. {chain.conclusion}",
+            f"End that wait: as long as it lasts, {name} keeps all ranks waiting.",
+            cause=STANDING_STILL,
+        )
+    if main_shape(rank) == "waits-for-batch":
+        return _Whereabouts(
+            f"{name} waits for a batch of its DataLoader.",
+            "Look at the workers of that rank: what they wait for keeps all ranks waiting.",
+        )
+    return _full_output(rank, index)
 
 
 def _dead_end(rank: Process, inside: Sequence[Process], index: Index) -> WaitChain | None:

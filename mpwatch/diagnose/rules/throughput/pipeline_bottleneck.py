@@ -415,8 +415,8 @@ def _waiting_words(stages: _Stages) -> str:
     words = []
     for group, what in ((stages.waiting, ""), (stages.ahead, " for room in a full queue")):
         if group:
-            names, verb = all_called(group, SHOWN), "waits" if len(group) == 1 else "wait"
-            words.append(f"{names} {verb} {stages.waits:.0%} of the time{what}")
+            names = all_called(group, SHOWN)
+            words.append(f"{names} {wait_verb(group)} {stages.waits:.0%} of the time{what}")
     if stages.ahead:
         return f"{', and '.join(words)}, for"
     return f"{words[0]} for"
