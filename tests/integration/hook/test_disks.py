@@ -90,7 +90,7 @@ def exiting_job(mode: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
         [sys.executable, str(PROGRAMS / "hook_disk_exits.py"), mode],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        stderr=subprocess.PIPE,  # a child writes its traceback while its parent prints
         text=True,
         env={**os.environ, "XDG_RUNTIME_DIR": str(folder)},
         start_new_session=True,
@@ -104,12 +104,12 @@ def exiting_job(mode: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def end(job: subprocess.Popen[str]) -> tuple[int, list[str]] | None:
-    """Exit code and sorted output of a job that is told to exit; `None` if it does not."""
+    """Exit code and lines (stdout, stderr) of a job that is told to exit; `None` if it does not."""
     try:
-        output, _ = job.communicate("exit\n", timeout=EXIT_S)
+        output, errors = job.communicate("exit\n", timeout=EXIT_S)
     except subprocess.TimeoutExpired:
         return None
-    return job.returncode, sorted(output.splitlines())
+    return job.returncode, output.splitlines() + errors.splitlines()
 
 
 @pytest.fixture(scope="module")
