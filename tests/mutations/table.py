@@ -419,9 +419,10 @@ TABLE = (
         5,
         "the program sees its thread",
         HOOK + "transport/server.py",
-        "Server.start",
-        "self._session.system.start_new_thread(self._serve, (run, self._session.itself()))",
-        "import threading\nthreading.Thread(target=self._serve, args=(run,), daemon=True).start()",
+        "Server._start_thread",
+        "start = self._session.system.start_new_thread",
+        "import threading\n"
+        "start = lambda call, args: threading.Thread(target=call, args=args).start() or 0",
         (COST,),
     ),
     Mutation(

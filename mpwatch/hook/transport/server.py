@@ -12,6 +12,7 @@ import _signal  # type: ignore[import-not-found]
 import collections
 import contextlib
 import errno
+import sys
 
 from .. import wire
 from ..safe import foreign_exceptions
@@ -33,6 +34,12 @@ CONNECTIONS = 8
 TICK_MS = 100
 AGAIN_NS = 100_000_000
 """Interval before a thread that the system refused is started again."""
+_KEEPS_MASKS = sys.version_info >= (3, 11)
+"""Whether a `finally` clause calls its first function before a signal handler can raise.
+
+Python 3.10 looks for signals between almost any two bytecodes (`eval_breaker` in its ceval.c), so a
+mask that is set there might stay.
+"""
 STOP_S = 0.25
 """Longest wait of a fork or an exit for the end of the thread; usually it takes 0.2 ms.
 
@@ -136,25 +143,58 @@ class Server:
             self._tokens.append(True)  # a signal handler raised after the token was popped
             raise
         run = Run()
-        room.fill()
+        started: list[int] = []
         try:
+            room.fill()
             if self._is_broken and not self._session.files.is_on_disk:
                 self._listen_again()
             if self.path is None and not self.is_opening:
                 self._tokens.append(True)
                 return
             self._run = run
-            # The session itself: the thread may run first after all others have let go of it, and
-            # has its files to remove then.
-            self._session.system.start_new_thread(self._serve, (run, self._session.itself()))
-        except (OSError, RuntimeError) as error:
+            self._start_thread(run, started)
+        except BaseException as error:
+            if started:
+                raise  # of a signal handler: the thread runs
+            self._tokens.append(True)
+            if not isinstance(error, (OSError, RuntimeError)):
+                raise
             if not foreign_exceptions.is_ours(error):
                 raise
             run.is_done = True
-            self._tokens.append(True)
             self._retry_with_records(error)
         else:
             self._refusals = 0
+
+    def _start_thread(self, run: Run, started: list[int]) -> None:
+        """Start the thread, with all signals blocked from its first instruction on.
+
+        It inherits the mask of the thread that starts it (pthread_create(3)). A signal that it took
+        would not interrupt a call in which the main thread waits.
+
+        Args:
+            run: What the thread works on.
+            started: Its identifier is added as soon as the thread exists.
+        """
+        # The session itself: the thread may run first after all others have let go of it, and
+        # has its files to remove then.
+        calls = (self._serve,), ((run, self._session.itself()),)
+        start = self._session.system.start_new_thread
+        if not _KEEPS_MASKS:
+            started += map(start, *calls)
+            return
+        mask = _signal.pthread_sigmask(_signal.SIG_BLOCK, ())
+        try:
+            _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
+            started += map(start, *calls)  # one bytecode: no handler runs in between
+        finally:
+            try:
+                _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
+            except BaseException:
+                # Of a handler. One below a trace or profile function prevented the call; the
+                # exception has removed that function.
+                _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
+                raise
 
     def start_again(self) -> None:
         """Start the thread that the system refused, `AGAIN_NS` after the last attempt."""

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import os
+import signal
 import stat
 import sys
 import weakref
@@ -32,6 +34,57 @@ def test_a_fork_waits_a_bounded_time_for_a_thread_that_does_not_end(
 
     assert session.server.stop() is False
     assert STOP_S <= (clock.now_ns - 10**12) / 1e9 < STOP_S + 0.001
+
+
+def mask_of_this_thread() -> set[int]:
+    return set(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+
+
+@pytest.mark.skipif(
+    sys.version_info < (3, 11), reason="Python 3.10 may raise before a mask is restored"
+)
+@pytest.mark.parametrize("error", [None, RuntimeError("no thread"), KeyboardInterrupt()])
+def test_the_thread_is_started_with_all_signals_blocked(
+    session: Session, tmp_path: Path, error: BaseException | None
+) -> None:
+    started_with = []
+
+    def start(function: object, arguments: object) -> int:
+        started_with.append(mask_of_this_thread())
+        if error is not None:
+            raise error
+        return 0
+
+    session.server.listen(str(tmp_path / "s"))
+    session.system.start_new_thread = start
+    before = mask_of_this_thread()
+    with contextlib.suppress(KeyboardInterrupt):
+        session.server.start()
+
+    (mask,) = started_with
+    assert {signal.SIGINT, signal.SIGTERM, signal.SIGCHLD, signal.SIGUSR1} <= mask - before
+    assert mask_of_this_thread() == before
+
+
+def test_the_thread_can_be_started_after_a_signal_handler_has_prevented_it(
+    session: Session, tmp_path: Path
+) -> None:
+    started = []
+
+    def start(function: object, arguments: object) -> int:
+        started.append(function)
+        if len(started) == 1:
+            raise KeyboardInterrupt
+        return 0
+
+    session.server.listen(str(tmp_path / "s"))
+    session.system.start_new_thread = start
+    with pytest.raises(KeyboardInterrupt):
+        session.server.start()
+    session.server.start()
+    session.server.start()  # it runs: nothing more is started
+
+    assert len(started) == 2
 
 
 class LateThread:
