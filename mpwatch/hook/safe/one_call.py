@@ -52,8 +52,8 @@ RESERVE = 3 * AT_A_TIME
 """About 14 KB."""
 WAIT_S = 1.0
 """After this time a reply is made without a reserve, so that a program that has stopped allocating
-does not appear to hang."""
-_PAUSE_S = 0.0005
+does not appear to hang; so are all later ones until the next collection."""
+_PAUSE_S, _LONGEST_PAUSE_S = 0.0005, 0.016
 _TEXT_BYTES = 4 << 20
 _THREAD = re.compile(r"(?:Current thread|Thread) 0x([0-9a-f]+)")
 _FRAME = re.compile(r'  File "(.*)", line (\d+|\?\?\?) in (.*)')
@@ -90,10 +90,12 @@ class _Counted:
 class Room:
     """Keeps the hook's thread from exceeding the garbage collector's threshold."""
 
-    __slots__ = ("_reserve", "_sleep")
+    __slots__ = ("_collections_in_vain", "_reserve", "_sleep")
 
     def __init__(self) -> None:
         self._reserve: list[_Counted] = []
+        self._collections_in_vain: tuple[int, ...] = ()
+        """Collections so far, as `gc.get_count` has them, at the end of a wait in vain."""
         self._sleep = System().sleep
 
     def fill(self) -> None:
@@ -106,10 +108,17 @@ class Room:
         To be called after each call during which other threads may run. A program that allocates
         soon reaches the threshold itself; for one that does not, the reserve is used.
         """
-        for _ in range(int(WAIT_S / _PAUSE_S)):
-            if self._is_there():
+        waited_s, pause_s = 0.0, _PAUSE_S
+        while not self._is_there():
+            collections = gc.get_count()[1:]
+            if collections == self._collections_in_vain:
+                return  # the program is as idle as it was
+            if waited_s >= WAIT_S:
+                self._collections_in_vain = collections
                 return
-            self._sleep(_PAUSE_S)
+            self._sleep(pause_s)
+            waited_s += pause_s
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
     def _is_there(self) -> bool:
         threshold = gc.get_threshold()[0]

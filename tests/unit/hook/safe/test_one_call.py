@@ -116,6 +116,32 @@ def test_without_room_and_reserve_it_waits_for_the_program_to_collect(
     assert thread.ident not in collections
 
 
+def test_it_waits_once_for_a_program_that_is_idle_and_again_after_a_collection(
+    collections: list[int],
+) -> None:
+    pauses_s: list[float] = []
+    room = one_call.Room()
+    room._sleep = pauses_s.append
+    kept = fill_to(50)
+
+    room.wait()
+    assert one_call.WAIT_S <= sum(pauses_s) < 2 * one_call.WAIT_S
+    assert len(pauses_s) < 100
+    pauses_s.clear()
+    for _ in range(5):
+        room.wait()
+    assert pauses_s == []
+
+    kept.extend(Thing() for _ in range(60))
+    assert collections
+    room.wait()  # there is room
+    assert pauses_s == []
+    room._reserve.clear()
+    kept.extend(fill_to(50))
+    room.wait()
+    assert pauses_s != []
+
+
 def test_the_object_of_a_weak_reference_is_read_without_a_new_reference() -> None:
     thing = Thing()
     thing.size = 3  # type: ignore[attr-defined]
