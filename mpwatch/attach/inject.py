@@ -26,7 +26,7 @@ from mpwatch.attach.payload.program import LATER
 from mpwatch.attach.target import Target, has_ended, read_target
 from mpwatch.collect.hook import discovery
 from mpwatch.collect.hook.discovery import NoHook
-from mpwatch.collect.process.syscall_waits import names, parse_syscall
+from mpwatch.collect.process.syscall_waits import call_name, names, parse_syscall
 from mpwatch.hook import wire
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.sanitize import clean
@@ -268,14 +268,16 @@ def _already_there(target: Target) -> Attached | None:
 
 def blocked_words(target: Target) -> str:
     """Why the main thread is not running Python code, as a clause for the user."""
-    try:
-        with open(f"/proc/{target.pid}/task/{target.pid}/syscall", "rb") as file:
+    thread = f"/proc/{target.pid}/task/{target.pid}"
+    call, channel = None, ""
+    with contextlib.suppress(OSError):
+        with open(f"{thread}/syscall", "rb") as file:
             call = parse_syscall(file.read(512))
-    except OSError:
-        call = None
+        with open(f"{thread}/wchan", "rb") as file:
+            channel = file.read(64).decode("ascii", "replace")
     if call is None or call.number < 0:
         return "its main thread is busy in native code"
-    name = names(os.uname().machine).get(call.number, f"system call {call.number}")
+    name = call_name(names(os.uname().machine), call, channel) or f"system call {call.number}"
     if name in ("read", "recvfrom", "accept", "accept4", "recvmsg") and call.arguments:
         fd = call.arguments[0]
         try:

@@ -11,7 +11,7 @@ import os
 import re
 import struct
 import termios
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mpwatch.collect.process import procfs
@@ -124,6 +124,26 @@ def may_lie_in_a_mapping(line: bytes) -> bool:
     return call is None or len(call.arguments) < 2 or not call.arguments[1] & _FUTEX_PRIVATE
 
 
+def call_name(names: Mapping[int, str], call: BlockedCall | None, wchan: str | None) -> str:
+    """The name of a call; one that a signal or a tracer interrupted goes by its wait channel.
+
+    The kernel then shows `restart_syscall`, with the original call's arguments still in place.
+
+    Args:
+        names: Of the processor's system calls, by their numbers.
+        call: The call, if it is known.
+        wchan: What `/proc/PID/task/TID/wchan` has, if it could be read.
+    """
+    name = names.get(call.number, "") if call is not None else ""
+    if name != "restart_syscall" or not wchan:
+        return name
+    if "futex" in wchan:
+        return "futex"
+    if "nanosleep" in wchan:
+        return "nanosleep"
+    return "poll" if "poll" in wchan else name
+
+
 class WaitResolver:
     """Turns the blocked calls of one process into what they wait for."""
 
@@ -159,7 +179,7 @@ class WaitResolver:
 
     def resolve(self, call: BlockedCall | None, state: str, wchan: str | None) -> WaitedOn | None:
         """What a thread waits for; `None` for one that runs or of which nothing is known."""
-        name = self._name(call, wchan)
+        name = call_name(self._names, call, wchan)
         if state in ("T", "t"):
             return WaitedOn("stopped", name or "-")
         if state == "D":
@@ -170,20 +190,6 @@ class WaitResolver:
         if name in ("open", "openat") and wchan == _FIFO_CHANNEL:
             return self._fifo(name, arguments)
         return self._by_name(name, arguments)
-
-    def _name(self, call: BlockedCall | None, wchan: str | None) -> str:
-        """The name of the call; one that a signal or a tracer interrupted goes by its wait channel.
-
-        The kernel then shows `restart_syscall`, with the original call's arguments still in place.
-        """
-        name = self._names.get(call.number, "") if call is not None else ""
-        if name != "restart_syscall" or not wchan:
-            return name
-        if "futex" in wchan:
-            return "futex"
-        if "nanosleep" in wchan:
-            return "nanosleep"
-        return "poll" if "poll" in wchan else name
 
     def _by_name(self, name: str, arguments: Sequence[int]) -> WaitedOn:
         """What one call with its arguments waits for."""

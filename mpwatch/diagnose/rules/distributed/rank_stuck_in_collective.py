@@ -35,7 +35,6 @@ from mpwatch.diagnose.analysis.pipes import channels_among, output_of, pipe_ends
 from mpwatch.diagnose.analysis.process_queries import (
     all_called,
     called,
-    counted,
     family_head,
     is_stopped,
 )
@@ -253,8 +252,12 @@ def _finding(
     evidence = [f"{all_called(inside)} in {collective} for at least {seconds_text(since_s)}{at}"]
     alive = [rank for rank in late if rank.ended is None]
     if alive:
-        evidence.append(f"not there: {merge(alive).sentence} ({all_called(alive)})")
-        evidence += [f"{called(rank)}: {rank.doing}" for rank in alive[:2] if rank.doing]
+        if len(alive) > 1:
+            evidence.append(f"not there: {merge(alive).sentence} ({all_called(alive)})")
+        else:
+            evidence.append(
+                f"not there: {called(alive[0])}, {alive[0].doing or called_at(alive[0])}"
+            )
     evidence += [f"{called(p)} ended: {p.ended.words}" for p in late[:3] if p.ended is not None]
     evidence += _record_words([*inside[:1], *late[:2]])
     reasons = [_whereabouts(rank, inside, index) for rank in late[:2]]
@@ -266,8 +269,8 @@ def _finding(
         severity=severity,
         process=late[0].process,
         summary=(
-            f"{counted(len(inside), 'rank')} {wait_verb(inside)} in "
-            f"{collective} for {all_called(late)}"
+            f"{_they_wait(inside)} in {collective} for {all_called(late)}"
+            f"{_place_words(late, index)}"
         ),
         evidence=tuple(evidence),
         cause=(
@@ -278,6 +281,24 @@ def _finding(
         advice=" ".join(dict.fromkeys(each.advice for each in reasons)),
         effect_of=next(filter(None, (each.cause for each in reasons)), None),
     )
+
+
+def _they_wait(ranks: Sequence[Process]) -> str:
+    """`rank 0 (300) waits`, `7 ranks wait`."""
+    who = called(ranks[0]) if len(ranks) == 1 else f"{len(ranks)} ranks"
+    return f"{who} {wait_verb(ranks)}"
+
+
+def _place_words(late: Sequence[Process], index: Index) -> str:
+    """Where the one rank is that does not come, as a clause; empty where it is not known."""
+    rank = late[0]
+    if len(late) > 1 or rank.ended is not None:
+        return ""
+    line, (what, _) = called_at(rank), _own_wait(rank, index)
+    at = f" at {line}" if line else ""
+    if what and is_stalled(rank, index):
+        return f", which waits for {what}{at}"
+    return f", which is{at}" if at else ""
 
 
 class _Whereabouts(NamedTuple):
@@ -321,11 +342,15 @@ def _whereabouts(rank: Process, inside: Sequence[Process], index: Index) -> _Whe
     if left is not None:
         return _has_left(rank, waiter, left, index)
     if is_stalled(rank, index):
+        what, end = _own_wait(rank, index)
+        waits = f": it waits for {what}. {end}".rstrip() if what else "."
         return _Whereabouts(
-            f"{name} has made no progress for {seconds_text(quiet_s(rank, index) or 0.0)}{at}.",
-            f"Find out what {name} waits for{at}. What only one rank does (a checkpoint, a "
-            "download, a validation) has to end before the timeout of the process group, and a "
-            "collective that the others call has to be called by this rank as well.",
+            f"{name} has made no progress for {seconds_text(quiet_s(rank, index) or 0.0)}{at}"
+            f"{waits}",
+            f"{f'End that wait{at}' if what else f'Find out what {name} waits for{at}'}. What only "
+            "one rank does (a checkpoint, a download, a validation) has to end before the timeout "
+            "of the process group, and a collective that the others call has to be called by this "
+            "rank as well.",
         )
     if not _is_working(rank, index):
         return _Whereabouts(
@@ -341,6 +366,23 @@ def _whereabouts(rank: Process, inside: Sequence[Process], index: Index) -> _Whe
         f" it takes, or share the work between the ranks. {_SAME_STEPS}",
         innocent_s=WORKING_S,
     )
+
+
+def _own_wait(rank: Process, index: Index) -> tuple[str, str]:
+    """What the main thread of a rank waits for, and what would end that; empty where unknown."""
+    thread, graph = main_thread(rank), wait_graph(index)
+    if thread is None:
+        return "", ""
+    waits = (e for e in graph.edges if (e.waiter, e.tid) == (rank.process, thread.tid))
+    edge = next(waits, None)
+    if edge is None:
+        return "", ""
+    ends = (
+        chain.conclusion
+        for chain in graph.chains
+        if (chain.links[-1].process, chain.links[-1].tid) == (rank.process, thread.tid)
+    )
+    return edge.what, next(ends, "")
 
 
 def _held_up(rank: Process, inside: Sequence[Process], index: Index) -> _Whereabouts | None:
@@ -607,8 +649,8 @@ def _not_complete(ranks: Sequence[Process], since_s: float) -> Finding:
         severity=severity,
         process=first.process,
         summary=(
-            f"{counted(len(ranks), 'rank')} {wait_verb(ranks)} in "
-            f"init_process_group for {absent or 'others that have not joined'}"
+            f"{_they_wait(ranks)} in init_process_group for "
+            f"{absent or 'others that have not joined'}"
         ),
         evidence=tuple(evidence),
         cause=(

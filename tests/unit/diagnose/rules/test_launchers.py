@@ -15,7 +15,7 @@ from mpwatch.diagnose.rules.distributed import (
 )
 from mpwatch.diagnose.rules.gpu import cuda_contexts_everywhere, cuda_ipc_counter_files_and_events
 from mpwatch.model.findings import Severity
-from mpwatch.model.samples import Ended
+from mpwatch.model.samples import Ended, WaitedOn
 from mpwatch.model.snapshot import Flow, GpuUse, Process, Snapshot
 from tests.builders.snapshots import (
     MIB,
@@ -53,9 +53,25 @@ def test_the_rank_that_is_elsewhere_is_named() -> None:
 
     assert finding.process == pid(302)
     assert finding.severity is Severity.CRITICAL
-    assert "2 ranks wait in all_reduce for rank 2 (302)" in finding.summary
-    assert any("train.py:80 save" in each for each in finding.evidence)
-    assert "rank 2 (302): saves" in finding.evidence
+    assert finding.summary == (
+        "2 ranks wait in all_reduce for rank 2 (302), which is at train.py:80 save"
+    )
+    assert "not there: rank 2 (302), saves" in finding.evidence
+
+
+def test_what_the_missing_rank_waits_for_is_told() -> None:
+    waits = WaitedOn("unknown", "openat", ("a process that opens /run/orders for writing",))
+    opens = thread(302, "train.py:save:80", waits=waits, still_s=60.0)
+    late = process(302, "rank", threads=[opens], label="rank 2", rank=2)
+    job = snapshot_of(AGENT, rank(0, "all_reduce"), rank(1, "all_reduce"), late)
+
+    finding = only(rank_stuck_in_collective.check, job)
+
+    assert finding.summary == (
+        "2 ranks wait in all_reduce for rank 2 (302), which waits for a process that opens "
+        "/run/orders for writing at train.py:80 save"
+    )
+    assert "when another process opens its other end; none has." in finding.cause
 
 
 def test_a_rank_late_for_less_than_a_minute_is_a_warning() -> None:
@@ -96,7 +112,7 @@ def test_a_rank_that_waits_for_most_of_the_others_is_named_if_all_are_stalled() 
         rank_stuck_in_collective.check, snapshot_of(AGENT, rank(0, "broadcast"), rank(1), rank(2))
     )
 
-    assert "1 rank waits in broadcast for rank 1 (301) and rank 2 (302)" in finding.summary
+    assert "rank 0 (300) waits in broadcast for rank 1 (301) and rank 2 (302)" in finding.summary
     assert any("train.py:80 save" in each for each in finding.evidence)
 
 
@@ -113,7 +129,7 @@ def test_a_rank_stalled_in_its_backward_pass_waits_for_the_missing_rank() -> Non
     )
 
     assert finding.process == pid(300)
-    assert "1 rank waits in the backward pass for rank 0 (300)" in finding.summary
+    assert "rank 1 (301) waits in the backward pass for rank 0 (300)" in finding.summary
 
 
 @pytest.mark.parametrize(

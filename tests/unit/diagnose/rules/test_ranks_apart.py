@@ -435,7 +435,9 @@ def test_a_stack_from_before_a_rank_stalled_does_not_say_where_it_is() -> None:
     for own in (with_stack_of(12.0, other), with_stack_of(20.0, replaced_state(other, "D"))):
         job = snapshot_of(main(), *inside, before, own)
         summary = only(rank_stuck_in_collective.check, job).summary
-        assert summary == "2 ranks wait in all_reduce for rank 3 (303)"
+        assert summary == (
+            "2 ranks wait in all_reduce for rank 3 (303), which is at train.py:34 forward"
+        )
 
 
 def test_a_rank_of_which_no_new_stack_can_be_taken_is_named_after_a_while() -> None:
