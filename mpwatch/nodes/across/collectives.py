@@ -60,6 +60,8 @@ def of_collectives(ranks: JobRanks, views: Sequence[NodeView]) -> Iterator[JobFi
         views: All nodes, also those without a rank.
     """
     live = ranks.live
+    if live.count("known"):
+        live = JobRanks(ranks.job, live.parts + ranks.silent_waiters.parts)
     inside_count, known_count = live.count("inside"), live.count("known")
     if not inside_count or live.quiet_s("inside") < NAMED_S or _is_told_by_its_node(ranks):
         return
@@ -117,7 +119,7 @@ def _stuck(live: JobRanks, late: Sequence[PlacedRank], views: Sequence[NodeView]
     """Ranks wait in a collective for others that are elsewhere or have ended.
 
     Args:
-        live: The ranks of the nodes that answer.
+        live: The ranks of the nodes that answer, and of silent ones those that wait.
         late: Those that are waited for.
         views: All nodes.
     """
@@ -135,6 +137,10 @@ def _stuck(live: JobRanks, late: Sequence[PlacedRank], views: Sequence[NodeView]
     evidence = [_inside_words(live), *map(_whereabouts, late[:NAMES_SHOWN])]
     evidence += waits_across(first, views)
     evidence += _records([_first_inside(live), *late[:2]])
+    silent = [view for view, _ in live.parts if view.state == "silent"]
+    if silent:
+        names = names_text(view.name for view in silent)
+        evidence.append(f"{names} {'does' if len(silent) == 1 else 'do'} not answer: as last heard")
     if unknown:
         evidence.append(f"no stack is known of {_list(unknown)}, without progress as well")
     return JobFinding(

@@ -165,6 +165,19 @@ class JobRanks:
         """Without the nodes that do not answer."""
         return JobRanks(self.job, tuple(part for part in self.parts if part[0].state == "live"))
 
+    @property
+    def silent_waiters(self) -> JobRanks:
+        """The nodes that do not answer and whose ranks were all in a collective when last heard of.
+
+        They are still there as long as a rank that it needs has not come.
+        """
+        parts = (
+            (view, ranks)
+            for view, ranks in self.parts
+            if view.state == "silent" and ranks.inside and not ranks.late and not ranks.ended
+        )
+        return JobRanks(self.job, tuple(parts))
+
     def count(self, what: str) -> int:
         """The number of ranks in one of the fields of `RankSet`."""
         return sum(len(getattr(ranks, what)) for _, ranks in self.parts)

@@ -84,6 +84,19 @@ def test_the_rank_that_is_elsewhere_is_named_with_its_node() -> None:
     )
 
 
+def test_the_rank_is_named_while_the_node_of_those_that_wait_does_not_answer() -> None:
+    silent = node("node-1", row(0), row(1), state="silent", last_seen_s=12.0)
+    late = node("node-2", elsewhere(2, quiet_s=212.0))
+    entering = node("node-1", row(0), elsewhere(1, quiet_s=None), state="silent", last_seen_s=12.0)
+
+    stuck, not_answering = job_findings([silent, late])
+    (alone,) = job_findings([entering, late])
+
+    assert (stuck.rule, stuck.rank) == (STUCK, 2)
+    assert stuck.evidence[-1] == "node-1 does not answer: as last heard"
+    assert not_answering.rule == alone.rule == NOT_ANSWERING
+
+
 def test_a_rank_that_the_others_wait_for_is_first_named_as_information() -> None:
     found = only(node("a", row(0, quiet_s=6.0)), node("b", elsewhere(1, quiet_s=5.5)))
 
