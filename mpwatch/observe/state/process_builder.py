@@ -16,6 +16,8 @@ from mpwatch.describe.processes import role_name, state_explanation
 from mpwatch.model.cmdline import python_program
 from mpwatch.model.ids import Role
 from mpwatch.model.samples import (
+    FILE_LOCK_CALLS,
+    OPENS,
     Ended,
     Frame,
     GpuSample,
@@ -241,11 +243,21 @@ def doing(
         return (
             f"{from_hook}  {stack}" if stack and worker and worker.task is not None else from_hook
         )
-    if stack:
-        return stack
+    if stack and main is not None:
+        named = _named_wait(main.waits_on) if state != "R" else ""
+        return f"{stack}, waits for {named}" if named else stack
     if main is not None and main.waits_on is not None and state != "R":
         return wait_words(main.waits_on)
     return state_explanation(state)
+
+
+def _named_wait(wait: WaitedOn | None) -> str:
+    """The file that a thread waits for, which its stack does not show; empty for other waits."""
+    if wait is None or not wait.targets:
+        return ""
+    if wait.call in FILE_LOCK_CALLS:
+        return f"the lock on {wait.targets[0]}"
+    return wait.targets[0] if wait.targets[0].startswith(OPENS) else ""
 
 
 def _is_current(thread: Thread) -> bool:

@@ -45,6 +45,25 @@ def test_without_stack_and_call_the_state_is_shown() -> None:
     assert doing("other", "R", [], None, [], None) == "running"
 
 
+def test_the_file_that_is_waited_for_follows_the_line() -> None:
+    frames = (Frame("decode", "/home/u/data.py", 31),)
+    opens = WaitedOn("unknown", "openat", ("a process that opens /run/orders for writing",))
+    locks = WaitedOn("unknown", "flock", ("/data/index.lock",))
+    reads = WaitedOn("pipe-read", "read", ("pipe:[18174]",))
+    words = {
+        wait: doing(
+            "main", "S", [Thread(1, "python", "S", stack=frames, waits_on=wait)], None, [], None
+        )
+        for wait in (opens, locks, reads)
+    }
+
+    assert words == {
+        opens: "data.py:31 decode, waits for a process that opens /run/orders for writing",
+        locks: "data.py:31 decode, waits for the lock on /data/index.lock",
+        reads: "data.py:31 decode",
+    }
+
+
 def test_a_stack_from_before_the_thread_ran_is_not_used() -> None:
     frames = (Frame("decode", "/home/u/data.py", 31),)
     ran = Thread(1, "python", "R", stack=frames, stack_age_s=60.0, still_s=1.0)
