@@ -8,8 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from mpwatch.attach.detach import detach
-from mpwatch.attach.inject import inject
+from mpwatch.attach.inject import detach, inject
 from mpwatch.attach.inject_tree import GENERATIONS, MAX_DETACHING, Root, inject_tree, why_not
 from mpwatch.attach.injection_log import InjectionLog
 from mpwatch.attach.outcomes import Attached, Detached
@@ -23,7 +22,6 @@ from mpwatch.model.samples import ProcSample
 
 FINISH_S = 10.0
 """How long injections that have begun are waited for before their hooks are detached."""
-_BARE = ReadRequest(threads=False, links_count=0, maps_count=0, memory_count=0, gpu=False)
 _INJECTED = ("ready", "pending", "silent")
 
 
@@ -157,7 +155,7 @@ class AttachSession:
             self._had_hook = frozenset(each.process for each in samples if has_files(each))
 
     def _read_job(self) -> tuple[ProcSample, ...]:
-        tree = TreeCollector(self._root.process).collect(_BARE)
+        tree = TreeCollector(self._root.process).collect(ReadRequest.processes_only())
         return () if tree is None else tree.processes
 
     def _detach_all(self, injected: dict[ProcessId, ProcSample | None]) -> list[Detached]:

@@ -20,8 +20,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import TypeVar
 
-from mpwatch.attach.detach import detach
-from mpwatch.attach.inject import inject
+from mpwatch.attach.inject import detach, inject
 from mpwatch.attach.native import tracer
 from mpwatch.attach.outcomes import Attached, Begun, Detached, Refused, not_logged
 from mpwatch.collect.job.reader import ReadRequest, TreeCollector
@@ -47,7 +46,6 @@ MIN_AGE_S = 0.05
 WITHIN_S = 0.5
 """How long to wait for new children to reach that age."""
 _POLL_S = 0.02
-_CHEAP = ReadRequest(threads=False, links_count=0, maps_count=0, memory_count=0, gpu=False)
 _EXCLUDED: dict[Role, str] = {
     "resource-tracker": "the resource tracker of multiprocessing is left alone",
     "forkserver": "the forkserver is left alone: its children load the hook themselves",
@@ -263,7 +261,9 @@ def _age_s(pid: int, proc: str) -> float:
 
 def _subtree(pid: int, proc: str) -> tuple[ProcSample, ...]:
     with contextlib.suppress(OSError, Refused):
-        tree = TreeCollector(stat_of(pid, proc).process, proc=proc).collect(_CHEAP)
+        tree = TreeCollector(stat_of(pid, proc).process, proc=proc).collect(
+            ReadRequest.processes_only()
+        )
         if tree is not None:
             return tree.processes
     return ()

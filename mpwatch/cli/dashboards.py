@@ -8,10 +8,11 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from mpwatch.cli import set_aside_what_is_loaded
 from mpwatch.cli.configuration import HookConsent, read_configuration
 from mpwatch.cli.failures import Failure, check_recordable, reading
 from mpwatch.cli.targets import LazySession, ended_meanwhile, target
-from mpwatch.cli.terminal import is_served, need_terminal, set_aside_what_is_loaded, text_style
+from mpwatch.cli.terminal import is_served, need_terminal, text_style
 from mpwatch.model.ids import ProcessId
 from mpwatch.observe.sources.collectors import HookUse
 from mpwatch.observe.sources.source import Source

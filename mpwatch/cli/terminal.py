@@ -1,16 +1,11 @@
-"""The terminal of a command: whether there is one, width, colour, progress.
-
-And how often the garbage collector runs.
-"""
+"""The terminal of a command: whether there is one, width, colour, progress."""
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
@@ -43,38 +38,6 @@ def need_terminal(instead: str) -> None:
 def is_served() -> bool:
     """Whether Textual shows the dashboard elsewhere than on a terminal, as textual-serve has it."""
     return "TEXTUAL_DRIVER" in os.environ
-
-
-START = 200_000
-"""Net allocations that start a collection, in place of Python's 700 (2,000 from 3.13). The start of
-a command and one sample need fewer."""
-RUNNING = 50_000
-"""The same for a dashboard: such a collection takes 20 ms.
-
-Each sample of a job allocates thousands of small values, and reference counts free those of the
-sample before; cycles are rare. With a collection every 700 objects, the collector took a tenth of
-the cpu time of a dashboard (64 workers, Python 3.11), and a tenth of its start."""
-
-
-@contextmanager
-def rarely_collected() -> Iterator[None]:
-    """Collect rarely inside the context; restores the thresholds, for callers of `main`."""
-    before = gc.get_threshold()
-    gc.set_threshold(START, *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-        gc.unfreeze()
-
-
-def set_aside_what_is_loaded() -> None:
-    """Exclude all existing objects (modules, classes, styles) from later collections.
-
-    For long-running commands, once everything is imported.
-    """
-    gc.freeze()
-    gc.set_threshold(RUNNING, *gc.get_threshold()[1:])
 
 
 Line = TypeVar("Line", bound="_StatusLine")

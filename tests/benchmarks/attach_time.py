@@ -31,8 +31,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from mpwatch.attach.detach import detach
-from mpwatch.attach.inject import inject
+from mpwatch.attach.inject import detach, inject
 from mpwatch.attach.inject_tree import detach_tree, inject_tree
 from mpwatch.attach.target import read_target
 from mpwatch.collect.hook import discovery

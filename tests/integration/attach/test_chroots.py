@@ -17,8 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.attach.detach import detach
-from mpwatch.attach.inject import inject
+from mpwatch.attach.inject import detach, inject
 from tests.integration.attach.conftest import PROGRAMS, Start
 
 CHROOTS = [path for path in os.environ.get("MPWATCH_CHROOTS", "").split(":") if path]
@@ -34,7 +33,7 @@ INSIDE = """
 import json, subprocess, sys
 sys.path.insert(0, "/mpwatch-test")
 from mpwatch.attach.inject import inject
-from mpwatch.attach.detach import detach
+from mpwatch.attach.inject import detach
 from mpwatch.collect.process.procfs import stat_of
 from mpwatch.model.ids import ProcessId
 environment = {**__import__("os").environ, **json.loads(sys.argv[1])}

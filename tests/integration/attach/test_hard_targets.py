@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.attach.detach import detach
-from mpwatch.attach.inject import inject
+from mpwatch.attach.inject import detach, inject
 from mpwatch.attach.inject_tree import detach_tree, inject_tree
 from mpwatch.collect.process.procfs import stat_of
 from tests import procfs

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.attach.detach import detach
-from mpwatch.attach.inject import inject
+from mpwatch.attach.inject import detach, inject
 from mpwatch.attach.outcomes import Attached
 from mpwatch.collect.process.procfs import stat_of
 from tests import interpreters, procfs

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.attach.detach import detach
-from mpwatch.attach.inject import inject
+from mpwatch.attach.inject import detach, inject
 from mpwatch.attach.inject_tree import inject_tree
 from mpwatch.attach.outcomes import Attached
 from mpwatch.model.samples import ProcSample

@@ -17,8 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.attach.detach import detach
-from mpwatch.attach.inject import inject
+from mpwatch.attach.inject import detach, inject
 from mpwatch.attach.plan import plan_injection
 from mpwatch.collect.process.procfs import stat_of
 from tests.integration.attach.conftest import PROGRAMS, Start
@@ -52,7 +51,7 @@ INSIDE = """
 import json, subprocess, sys
 sys.path.insert(0, "/mpwatch-builds")
 from mpwatch.attach.inject import inject
-from mpwatch.attach.detach import detach
+from mpwatch.attach.inject import detach
 from mpwatch.collect.process.procfs import stat_of
 from mpwatch.model.ids import ProcessId
 target = subprocess.Popen([sys.argv[1], "/mpwatch-builds/attach_plain.py", "idle"], stdout=-1)

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.attach.detach import detach
-from mpwatch.attach.inject import inject
+from mpwatch.attach.inject import detach, inject
 from mpwatch.attach.plan import plan_injection
 from mpwatch.attach.target import read_target
 from mpwatch.collect.hook import discovery

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.attach.detach import detach
-from mpwatch.attach.inject import inject
+from mpwatch.attach.inject import detach, inject
 from mpwatch.attach.native import tracer
 from mpwatch.attach.outcomes import Attached
 from mpwatch.collect.host.frozen_disk import PROBE

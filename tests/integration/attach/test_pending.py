@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.attach.detach import detach
-from mpwatch.attach.inject import inject
+from mpwatch.attach.inject import detach, inject
 from tests.integration.attach.conftest import Start
 from tests.integration.attach.test_blocked_calls import is_blocked
 from tests.integration.attach.test_safety import is_well

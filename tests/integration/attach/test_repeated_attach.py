@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mpwatch.attach.detach import detach
-from mpwatch.attach.inject import inject
+from mpwatch.attach.inject import detach, inject
 from tests.integration.attach.conftest import Running, Start
 from tests.integration.attach.test_blocked_calls import is_blocked
 from tests.procfs import eventually

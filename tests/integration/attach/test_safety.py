@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.attach.detach import detach
-from mpwatch.attach.inject import inject
+from mpwatch.attach.inject import detach, inject
 from mpwatch.attach.native import cpython_symbols, elf, pending_call, tracer
 from mpwatch.attach.native.code_cave import TargetMemory
 from mpwatch.attach.outcomes import Refused

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 import mpwatch
-from mpwatch.attach.detach import detach
-from mpwatch.attach.inject import inject
+from mpwatch.attach.inject import detach, inject
 from mpwatch.attach.target import read_target
 from mpwatch.collect.hook import decode, discovery
 from mpwatch.collect.hook.discovery import read_frame
@@ -26,7 +25,7 @@ pytestmark = pytest.mark.slow
 VISIT = """
 import sys
 from mpwatch.attach.inject import inject
-from mpwatch.attach.detach import detach
+from mpwatch.attach.inject import detach
 from mpwatch.collect.hook.discovery import read_frame
 from mpwatch.attach.target import read_target
 from mpwatch.collect.process.procfs import stat_of

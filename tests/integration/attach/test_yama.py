@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from mpwatch.attach import methods
-from mpwatch.attach.detach import detach
-from mpwatch.attach.inject import inject
+from mpwatch.attach.inject import detach, inject
 from mpwatch.attach.native import tracer
 from mpwatch.attach.native.tracer import Tracer
 from mpwatch.attach.plan import plan_injection

@@ -27,9 +27,7 @@ def test_the_option_that_keeps_the_hook_out_is_named(option: str, is_run: bool) 
     ) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        tree = TreeCollector(identify(process.pid)).collect(
-            ReadRequest(threads=False, links_count=0, maps_count=0, memory_count=0, gpu=False)
-        )
+        tree = TreeCollector(identify(process.pid)).collect(ReadRequest.processes_only())
         assert tree is not None
         with pytest.raises(discovery.NoHook) as refused:
             discovery.connect(tree.processes[0])

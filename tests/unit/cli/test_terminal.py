@@ -1,22 +1,12 @@
-"""Progress on standard error, and how often the garbage collector runs."""
+"""Progress on standard error."""
 
 from __future__ import annotations
 
-import gc
 import io
-import weakref
 
 import pytest
 
-from mpwatch.cli.terminal import (
-    BAR_CELLS,
-    RUNNING,
-    START,
-    Progress,
-    ProgressBar,
-    rarely_collected,
-    set_aside_what_is_loaded,
-)
+from mpwatch.cli.terminal import BAR_CELLS, Progress, ProgressBar
 
 
 class Terminal(io.StringIO):
@@ -63,34 +53,3 @@ def test_the_line_of_an_activity_is_cleared(monkeypatch: pytest.MonkeyPatch) -> 
     assert error.getvalue().split("\r\x1b[K") == [
         *("", "watching 42: 0 of 5 s  ", "watching 42: 0 of 5 s  3 processes", ""),
     ]
-
-
-class Cycle:
-    """Refers to itself."""
-
-    def __init__(self) -> None:
-        self.itself = self
-
-
-def test_thresholds_are_restored_after_a_command() -> None:
-    before = gc.get_threshold()
-    gc.unfreeze()
-
-    with rarely_collected():
-        assert gc.get_threshold() == (START, *before[1:])
-        set_aside_what_is_loaded()
-        assert gc.get_threshold() == (RUNNING, *before[1:])
-        assert gc.get_freeze_count() > 0
-
-    assert gc.get_threshold() == before
-    assert gc.get_freeze_count() == 0
-
-
-def test_cycles_made_while_a_dashboard_runs_are_collected() -> None:
-    with rarely_collected():
-        set_aside_what_is_loaded()
-        lost = weakref.ref(Cycle())
-        kept = [[] for _ in range(2 * RUNNING)]  # type: ignore[var-annotated]
-
-        assert lost() is None
-        assert kept
