@@ -26,7 +26,9 @@ from mpwatch.attach.payload import compiled_payload
 from mpwatch.attach.payload.exchange_dir import ExchangeDir
 from mpwatch.attach.target import Target, read_target
 from mpwatch.collect.host import ptrace_access
+from mpwatch.collect.process import procfs
 from mpwatch.hook import wire
+from mpwatch.model.cmdline import has_x_option
 from mpwatch.model.ids import ProcessId
 
 Waiting = Callable[[], contextlib.AbstractContextManager[None]]
@@ -236,8 +238,12 @@ def require_not_disabled(target: Target) -> None:
     name = wire.disabled_by(target.environment)
     if name is not None:
         raise Refused(f"{name} is set in its environment", f"start it without {name}")
-    if _has_disabling_option(target.pid):
-        option = "-X disable-remote-debug"
+    try:
+        cmdline = procfs.read_cmdline("/proc", target.pid)
+    except OSError:
+        return
+    if has_x_option(cmdline, wire.DISABLING_OPTION):
+        option = f"-X {wire.DISABLING_OPTION[0]}"
         raise Refused(f"it was started with {option}", f"start it without {option}")
 
 
@@ -258,24 +264,6 @@ def require_same_clocks(target: Target) -> None:
             "it lives in another time namespace than mpwatch, where clocks differ",
             f"nsenter --time --target {target.pid} mpwatch attach {target.pid}",
         )
-
-
-def _has_disabling_option(pid: int) -> bool:
-    """Whether `-X disable-remote-debug` is among the interpreter's own options."""
-    try:
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            words = file.read(1 << 16).split(b"\0")[1:]
-    except OSError:
-        return False
-    for index, word in enumerate(words):
-        if not word.startswith(b"-") or word in (b"-", b"--", b"-c", b"-m"):
-            is_value = index > 0 and words[index - 1] in (b"-X", b"-W")
-            if not is_value:
-                return False
-        option = words[index + 1] if word == b"-X" and index + 1 < len(words) else word[2:]
-        if word.startswith(b"-X") and option.replace(b"_", b"-") == b"disable-remote-debug":
-            return True
-    return False
 
 
 def _queue_once(process: ProcessId, plan: pending_call.CallPlan, step: Step) -> float:

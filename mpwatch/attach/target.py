@@ -12,6 +12,8 @@ from mpwatch.hook import wire
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ProcSample
 
+_ENVIRONMENT_BYTES = 8 << 20
+"""More than the kernel takes of arguments and environment: 6 MiB (bprm_stack_limits, Linux 6)."""
 _WANTED = (b"XDG_RUNTIME_DIR", b"LD_LIBRARY_PATH", *map(os.fsencode, wire.DISABLING))
 
 
@@ -132,7 +134,7 @@ def _status(pid: int, proc: str) -> dict[str, str]:
 
 def _environment(pid: int, proc: str) -> dict[str, str]:
     with open(f"{proc}/{pid}/environ", "rb") as file:
-        pairs = (entry.partition(b"=") for entry in file.read(1 << 20).split(b"\0"))
+        pairs = (entry.partition(b"=") for entry in file.read(_ENVIRONMENT_BYTES).split(b"\0"))
         return {os.fsdecode(k): os.fsdecode(v) for k, _, v in pairs if k in _WANTED}
 
 

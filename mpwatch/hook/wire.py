@@ -353,6 +353,9 @@ DISABLING = ("MPWATCH_DISABLE", "PYTHON_DISABLE_REMOTE_DEBUG")
 """Environment variables that forbid the hook. The second is CPython's own (PEP 768, since 3.14);
 mpwatch honours it on every version, and also where the hook is not injected."""
 
+DISABLING_OPTION = ("disable-remote-debug", "disable_remote_debug")
+"""The option `-X` of the interpreter that forbids it as well, and its other spelling."""
+
 
 def disabled_by(environment: Mapping[str, str]) -> str | None:
     """The variable of an environment that forbids the hook, or `None`.

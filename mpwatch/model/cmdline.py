@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 ProgramKind: TypeAlias = Literal["script", "module", "code", "none"]
 
-_TAKES_VALUE = ("-X", "-W", "--check-hash-based-pycs")
+_LONG_WITH_VALUE = "--check-hash-based-pycs"
+_TAKES_VALUE = ("-X", "-W", _LONG_WITH_VALUE)
 """Options whose value may be the next word; source: `python --help-all`, CPython 3.15."""
 _STARTERS = ("mpwatch/hook/run.py",)
 """Programs that run the program named in their next argument."""
@@ -63,23 +64,37 @@ def isolating_option(cmdline: Sequence[str]) -> str:
 
     `-I` and `-E` ignore the variable, `-S` imports no `sitecustomize` (CPython 3.15).
     """
-    index = 1
-    while index < len(cmdline):
-        word = cmdline[index]
-        if word in _TAKES_VALUE:
-            index += 2
-            continue
-        if not word.startswith("-") or word.startswith("--") or word == "-":
-            return ""
-        for letter in word[1:]:
-            if letter in "IES":
-                return f"-{letter}"
-            if letter in "cmXW":
+    return next((f"-{letter}" for letter, _ in _options(cmdline) if letter in "IES"), "")
+
+
+def has_x_option(cmdline: Sequence[str], names: Sequence[str]) -> bool:
+    """Whether `-X NAME` or `-X NAME=VALUE` is among the options of an interpreter."""
+    return any(
+        letter == "X" and value.partition("=")[0] in names for letter, value in _options(cmdline)
+    )
+
+
+def _options(cmdline: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The short options before the program, with the values of those that take one.
+
+    As the interpreter reads them (`_PyOS_GetOpt`, CPython 3.15): several in one word, and a value
+    attached or in the next word.
+    """
+    words = iter(cmdline[1:])
+    for word in words:
+        if word == _LONG_WITH_VALUE:
+            next(words, "")
+        elif word == "--" or word == "-" or not word.startswith("-"):
+            return
+        elif not word.startswith("--"):
+            for position, letter in enumerate(word[1:], start=2):
+                if letter not in "cmWX":
+                    yield letter, ""
+                    continue
+                yield letter, word[position:] or next(words, "")
+                if letter in "cm":
+                    return
                 break
-        if _short_options(word)[0] != "none":
-            return ""
-        index += 1
-    return ""
 
 
 def _short_options(word: str) -> tuple[ProgramKind, str]:

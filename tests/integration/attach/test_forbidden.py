@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from mpwatch.attach.inject import inject
+from mpwatch.attach.outcomes import Attached
 from mpwatch.collect.process.procfs import stat_of
 from mpwatch.hook import run as hook_run
 from mpwatch.hook.wire import DISABLING
@@ -22,6 +23,16 @@ pytestmark = pytest.mark.slow
 INSTRUMENTING = """\
 import mpwatch, sys
 print(mpwatch.instrument(), any("mpwatch" in name for name in open("/proc/self/maps")))
+"""
+IDLE = "import time\nprint('ready', flush=True)\nwhile True: time.sleep(0.01)"
+RENAMED = """\
+import ctypes
+fields = open("/proc/self/stat").read().rpartition(")")[2].split()
+start, end = int(fields[45]), int(fields[48])  # of the arguments, of the environment behind them
+ctypes.memset(start, 0, end - start)
+ctypes.memmove(start, b"train", 5)
+assert open("/proc/self/cmdline").read().rstrip("\\0") == "train"
+assert not open("/proc/self/environ").read().strip("\\0")
 """
 STATE = """\
 import sys
@@ -61,19 +72,59 @@ def test_nothing_is_injected_where_the_environment_forbids_it(start: Start, name
     assert len(procfs.threads(running.pid)) == 1
 
 
-def test_nothing_is_injected_where_the_interpreters_option_forbids_it() -> None:
-    program = "import time\nprint('ready', flush=True)\nwhile True: time.sleep(0.01)"
-    arguments = [sys.executable, "-X", "disable_remote_debug", "-c", program]
-    with subprocess.Popen(arguments, stdout=subprocess.PIPE) as popen:
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["-X", "disable_remote_debug"],
+        ["-X", "disable-remote-debug=1"],
+        ["-BX", "disable-remote-debug"],
+        ["--check-hash-based-pycs", "default", "-Xdisable-remote-debug"],
+    ],
+)
+def test_nothing_is_injected_where_the_interpreters_option_forbids_it(options: list[str]) -> None:
+    attached = _injected_into(options, IDLE, dict(os.environ))
+
+    assert (attached.state, attached.method) == ("absent", "")
+    assert "-X disable-remote-debug" in attached.reason
+
+
+def test_the_environment_is_read_to_its_end(runtime: Path) -> None:
+    """The kernel takes 2 MiB of arguments and environment, or more (execve(2))."""
+    filling = {f"FILLING_{number}": "x" * 100_000 for number in range(12)}
+    variables = {"XDG_RUNTIME_DIR": str(runtime), "MPWATCH_DISABLE": "1"}
+
+    attached = _injected_into([], IDLE, {**os.environ, **filling, **variables})
+
+    assert (attached.state, attached.method) == ("absent", "")
+    assert "MPWATCH_DISABLE" in attached.reason
+
+
+@pytest.mark.parametrize("forbids", ["variable", "option"])
+def test_no_hook_is_loaded_where_a_new_title_hides_from_outside_that_it_is_forbidden(
+    forbids: str,
+) -> None:
+    """setproctitle(3) overwrites the memory that procfs shows as arguments and environment."""
+    options = ["-X", "disable-remote-debug"] if forbids == "option" else []
+    variables = {"PYTHON_DISABLE_REMOTE_DEBUG": "1"} if forbids == "variable" else {}
+    environment = {**os.environ, "XDG_RUNTIME_DIR": "", **variables}
+
+    attached = _injected_into(options, RENAMED + IDLE, environment)
+
+    assert (attached.state, attached.method) == ("absent", "pending call")
+    assert "the hook could not be loaded" in attached.reason
+    assert ("-X disable-remote-debug" if options else DISABLING[1]) in attached.reason
+
+
+def _injected_into(options: list[str], program: str, environment: dict[str, str]) -> Attached:
+    """The result of an injection into a program with these options of the interpreter."""
+    arguments = [sys.executable, *options, "-c", program]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, env=environment) as popen:
         try:
             assert popen.stdout is not None
-            popen.stdout.readline()
-            attached = inject(stat_of(popen.pid).process)
+            assert popen.stdout.readline() == b"ready\n"
+            return inject(stat_of(popen.pid).process)
         finally:
             popen.kill()
-
-    assert attached.state == "absent"
-    assert "-X disable-remote-debug" in attached.reason
 
 
 def test_a_value_of_zero_or_nothing_forbids_nothing(start: Start) -> None:
@@ -83,10 +134,10 @@ def test_a_value_of_zero_or_nothing_forbids_nothing(start: Start) -> None:
     assert inject(running.process).state == "ready"
 
 
-@pytest.mark.parametrize("name", DISABLING)
+@pytest.mark.parametrize("forbids", [*DISABLING, "option"])
 @pytest.mark.parametrize("way", ["instrument", "run"])
 def test_a_program_that_would_load_the_hook_itself_runs_without_it(
-    tmp_path: Path, name: str, way: str
+    tmp_path: Path, forbids: str, way: str
 ) -> None:
     program = tmp_path / "program.py"
     program.write_text(INSTRUMENTING if way == "instrument" else STATE)
@@ -94,15 +145,19 @@ def test_a_program_that_would_load_the_hook_itself_runs_without_it(
     if way == "run":
         command = hook_run.command([str(program)])
 
-    def printed(environment: dict[str, str]) -> str:
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    def printed(environment: dict[str, str], *options: str) -> str:
+        words = [command[0], *options, *command[1:]]
+        done = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
         assert done.stderr == ""
         return done.stdout.split()[0]
 
     repository = str(Path(__file__).parents[3])
     usual = {**os.environ, "PYTHONPATH": repository, "XDG_RUNTIME_DIR": str(tmp_path)}
     assert printed(usual) == "True"
-    assert printed({**usual, name: "1"}) == "False"
+    if forbids == "option":
+        assert printed(usual, "-X", "disable-remote-debug") == "False"
+    else:
+        assert printed({**usual, forbids: "1"}) == "False"
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])

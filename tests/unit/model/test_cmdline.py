@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from mpwatch.model.cmdline import command_words, isolating_option, python_program
+from mpwatch.model.cmdline import command_words, has_x_option, isolating_option, python_program
 
 
 @pytest.mark.parametrize(
@@ -52,6 +52,32 @@ def test_the_option_that_makes_python_ignore_its_environment_is_found(
     line: str, option: str
 ) -> None:
     assert isolating_option(line.split()) == option
+
+
+@pytest.mark.parametrize(
+    ("line", "is_given"),
+    [
+        ("python -X faulthandler train.py", True),
+        ("python -Xfaulthandler train.py", True),
+        ("python -BX faulthandler train.py", True),
+        ("python -uBXfaulthandler=1 train.py", True),
+        ("python -W error -X dev -X faulthandler=1 train.py", True),
+        ("python --check-hash-based-pycs never -X faulthandler -c pass", True),
+        ("python -X fault_handler train.py", False),
+        ("python -W faulthandler train.py", False),
+        ("python -c pass -X faulthandler", False),
+        ("python -m pkg -X faulthandler", False),
+        ("python -- train.py -X faulthandler", False),
+        ("python train.py -X faulthandler", False),
+        ("python -X", False),
+        ("python", False),
+        ("", False),
+    ],
+)
+def test_an_implementation_option_is_found_as_the_interpreter_finds_it(
+    line: str, is_given: bool
+) -> None:
+    assert has_x_option(line.split(), ("faulthandler",)) == is_given
 
 
 def test_a_narrow_column_shows_the_command_without_the_folder_of_the_interpreter() -> None:
