@@ -7,6 +7,7 @@ hide it.
 import ctypes
 import errno
 import json
+import mmap
 import os
 import select
 import socket
@@ -18,7 +19,11 @@ from collections.abc import Callable
 libc = ctypes.CDLL(None, use_errno=True)
 NAP_S = 1.0
 FUTEX_WAIT_PRIVATE = 128
-SYS_FUTEX = {"x86_64": 202, "aarch64": 98}[os.uname().machine]
+SYS_FUTEX, SYS_PPOLL, SYS_PSELECT, SYS_EPOLL_PWAIT2 = {
+    "x86_64": (202, 271, 270, 441),
+    "aarch64": (98, 73, 72, 441),
+}[os.uname().machine]
+MSG_WAITFORONE = 0x10000
 
 
 class Timespec(ctypes.Structure):
@@ -118,6 +123,35 @@ def recv_all() -> tuple[int, str]:
     ready()
     count = libc.recv(here.fileno(), buffer, 8, socket.MSG_WAITALL)
     return count, buffer.raw[: max(count, 0)].decode()
+
+
+def recvmmsg_all() -> tuple[int, str]:
+    """One of two messages has arrived already when the thread blocks for the other."""
+    return receiving_messages(0, b"xxx")
+
+
+def recvmmsg_one() -> tuple[int, str]:
+    """As soon as one message is there the call returns."""
+    return receiving_messages(MSG_WAITFORONE, b"")
+
+
+def receiving_messages(flags: int, first: bytes) -> tuple[int, str]:
+    here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    here.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 60, 0))
+    if first:
+        there.send(first)
+    buffer = ctypes.create_string_buffer(32)
+    vectors = ctypes.create_string_buffer(
+        b"".join(struct.pack("QQ", ctypes.addressof(buffer) + at, 16) for at in (0, 16)), 32
+    )
+    headers = b"".join(
+        struct.pack("QQQQQQQQ", 0, 0, ctypes.addressof(vectors) + at, 1, 0, 0, 0, 0)
+        for at in (0, 16)
+    )
+    hand_over(there)
+    ready()
+    count = libc.recvmmsg(here.fileno(), headers, 2, flags, None)
+    return count, buffer.raw.replace(b"\0", b"").decode()
 
 
 def accept_with_timeout() -> tuple[int, str]:
@@ -302,6 +336,15 @@ def epoll_wait() -> tuple[int, str]:
     return libc.epoll_wait(epoll.fileno(), events, 4, -1), ""
 
 
+def epoll_pwait2() -> tuple[int, str]:
+    epoll = select.epoll()
+    epoll.register(0, select.EPOLLIN)
+    events, wait = ctypes.create_string_buffer(64), Timespec(60, 0)
+    ready()
+    code = libc.syscall(SYS_EPOLL_PWAIT2, epoll.fileno(), events, 4, ctypes.byref(wait), None, 8)
+    return code, ""
+
+
 def poll() -> tuple[int, str]:
     ready()
     return libc.poll(ctypes.byref(PollFd(0, select.POLLIN, 0)), 1, -1), ""
@@ -316,6 +359,28 @@ def select_with_timeout() -> tuple[int, str]:
     wait = Timespec(int(NAP_S), 0)
     ready()
     return libc.select(0, None, None, None, ctypes.byref(wait)), ""
+
+
+def constant(timeout: Timespec) -> int:
+    """The address of a copy in memory that is read only: the kernel cannot store what is left."""
+    file = os.memfd_create("constant")
+    os.write(file, bytes(timeout))
+    libc.mmap.restype = ctypes.c_void_p
+    return int(libc.mmap(None, mmap.PAGESIZE, mmap.PROT_READ, mmap.MAP_PRIVATE, file, 0))
+
+
+def ppoll_with_constant() -> tuple[int, str]:
+    timeout = ctypes.c_void_p(constant(Timespec(60, 0)))
+    input_ready = PollFd(0, select.POLLIN, 0)
+    ready()
+    return libc.syscall(SYS_PPOLL, ctypes.byref(input_ready), 1, timeout, None, 8), ""
+
+
+def pselect_with_constant() -> tuple[int, str]:
+    timeout = ctypes.c_void_p(constant(Timespec(60, 0)))
+    to_read = ctypes.create_string_buffer(b"\1", 128)
+    ready()
+    return libc.syscall(SYS_PSELECT, 1, to_read, None, None, timeout, None), ""
 
 
 def nanosleep() -> tuple[int, str]:
@@ -365,6 +430,7 @@ CALLS = (
     recvmsg_with_timeout, splice_with_timeout, recv_all, accept_with_timeout, connect_with_timeout,
     connect_tcp_with_timeout, connect_tcp_until_timeout, write_all, writev_all, send_all,
     sendmsg_all, sendfile_all, semop, semtimedop, msgrcv, inotify, sigtimedwait, io_getevents,
+    ppoll_with_constant, pselect_with_constant, recvmmsg_all, recvmmsg_one, epoll_pwait2,
 )  # fmt: skip
 
 if __name__ == "__main__":

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 from mpwatch.attach.native.ptrace import Tracee
 
@@ -54,8 +54,6 @@ class Machine(Protocol):
     """Numbers of the system calls that return early, partly done, when their thread is stopped."""
     connect: int
     """Number of `connect`."""
-    receiving: ClassVar[Mapping[int, int]]
-    """System calls that do so under MSG_WAITALL; position of their flags argument, from 1."""
     return_code: bytes
     """Instructions that perform `rt_sigreturn`; the C library or the vDSO contains them."""
 

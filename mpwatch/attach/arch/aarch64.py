@@ -17,8 +17,7 @@ from __future__ import annotations
 
 import errno
 import struct
-from collections.abc import Callable, Mapping
-from typing import ClassVar
+from collections.abc import Callable
 
 from mpwatch.attach.arch import (
     INVALID_STACK_FLAGS,
@@ -42,11 +41,11 @@ _INSTRUCTION_BYTES, _RETURN_CODE_BYTES = 4, 8
 # As on x86-64, by the numbers of asm-generic/unistd.h: io_getevents, epoll_pwait, read, write,
 # readv, writev, sendfile, splice, rt_sigtimedwait, semtimedop, semop, accept, connect, sendto,
 # recvfrom, sendmsg, recvmsg, accept4, recvmmsg, sendmmsg, preadv2, pwritev2, io_pgetevents,
-# io_uring_enter, epoll_pwait2.
+# io_uring_enter, epoll_pwait2; fallocate, pselect6, ppoll.
 _EINTR_WHEN_STOPPED = frozenset(
     (
-        4, 22, 63, 64, 65, 66, 71, 76, 137, 192, 193, 202, 203, 206, 207, 211, 212, 242, 243, 269,
-        286, 287, 292, 426, 441,
+        4, 22, 47, 63, 64, 65, 66, 71, 72, 73, 76, 137, 192, 193, 202, 203, 206, 207, 211, 212, 242,
+        243, 269, 286, 287, 292, 426, 441,
     )
 )  # fmt: skip
 
@@ -64,7 +63,6 @@ class Aarch64:
     # write, writev, sendfile, vmsplice, splice, tee, sendto, sendmsg, sendmmsg, pwritev2
     sending = frozenset((64, 66, 71, 75, 76, 77, 206, 211, 269, 287))
     connect = 203
-    receiving: ClassVar[Mapping[int, int]] = {207: 4, 212: 3, 243: 4}  # recvfrom, recvmsg, recvmmsg
     return_code = b"\x68\x11\x80\xd2\x01\x00\x00\xd4"  # mov x8, #139; svc #0
 
     def capture(self, tracee: Tracee, blocked_call: tuple[int, ...]) -> Context:

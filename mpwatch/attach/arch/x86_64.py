@@ -13,9 +13,8 @@ import re
 import signal
 import struct
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import lru_cache
-from typing import ClassVar
 
 from mpwatch.attach.arch import (
     ERESTART_RESTARTBLOCK,
@@ -55,13 +54,16 @@ _RESTARTS = (ERESTARTSYS, ERESTARTNOINTR, ERESTARTNOHAND, ERESTART_RESTARTBLOCK)
 # recvmsg, semop, rt_sigtimedwait, io_getevents, semtimedop, epoll_wait, epoll_pwait, accept4,
 # recvmmsg, sendmmsg, io_pgetevents, io_uring_enter, epoll_pwait2; and on a socket with SO_RCVTIMEO
 # or SO_SNDTIMEO also read, write, readv, writev, sendfile, connect, splice, preadv2, pwritev2
-# (sock_intr_errno of the kernel's include/net/sock.h). All of them can be made again (a connect
-# over TCP with one difference, see `pending_call`). A call with a timeout then waits
-# for the whole timeout again, because the time left cannot be read.
+# (sock_intr_errno of the kernel's include/net/sock.h). Also select, pselect6 and ppoll whose time
+# limit is in memory that cannot be written (poll_select_finish, fs/select.c); and fallocate on
+# hugetlbfs, and on tmpfs of older kernels (seen in the source of 4.0), which torch calls for memory
+# that it shares. All of them can be made again (a connect over TCP with one difference, see
+# `pending_call`). A call with a timeout then waits for the whole timeout again, because the time
+# left cannot be read.
 _EINTR_WHEN_STOPPED = frozenset(
     (
-        0, 1, 19, 20, 40, 42, 43, 44, 45, 46, 47, 65, 128, 208, 220, 232, 275, 281, 288, 299, 307,
-        327, 328, 333, 426, 441,
+        0, 1, 19, 20, 23, 40, 42, 43, 44, 45, 46, 47, 65, 128, 208, 220, 232, 270, 271, 275, 281,
+        285, 288, 299, 307, 327, 328, 333, 426, 441,
     )
 )  # fmt: skip
 
@@ -117,7 +119,6 @@ class X8664:
     # write, writev, sendfile, sendto, sendmsg, splice, tee, vmsplice, sendmmsg, pwritev2
     sending = frozenset((1, 20, 40, 44, 46, 275, 276, 278, 307, 328))
     connect = 42
-    receiving: ClassVar[Mapping[int, int]] = {45: 4, 47: 3, 299: 4}  # recvfrom, recvmsg, recvmmsg
     return_code = b"\x48\xc7\xc0\x0f\x00\x00\x00\x0f\x05"  # mov $15,%rax; syscall
 
     def __init__(self) -> None:

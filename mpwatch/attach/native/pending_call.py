@@ -30,7 +30,7 @@ from mpwatch.attach.native.elf import Mapping
 from mpwatch.attach.native.ptrace import NotStopping, Tracee
 from mpwatch.attach.outcomes import Refused
 from mpwatch.collect.process.procfs import age_s
-from mpwatch.collect.process.syscall_waits import MSG_WAITALL, names
+from mpwatch.collect.process.syscall_waits import names, waits_for_all
 
 STOP_WITHIN_S = 0.25
 RETURN_WITHIN_S = 0.1
@@ -272,8 +272,8 @@ def _require_repeatable(machine: Machine, blocked: tuple[int, ...], memory: Targ
     """Refuse a thread that is blocked in a call which cannot be repeated as it was.
 
     - A transfer that may be partly done: a stop ends it with the number of bytes transferred so
-      far, as a signal would (write(2), "NOTES"; recv(2), MSG_WAITALL), and the observer cannot
-      continue the transfer.
+      far, as a signal would (write(2), "NOTES"; recv(2), MSG_WAITALL; recvmmsg(2)), and the
+      observer cannot continue the transfer.
     - A connection over the internet protocols: where SO_SNDTIMEO ends a repeated call, it reports
       EALREADY instead of EINPROGRESS (inet_stream_connect, Linux 6.18).
 
@@ -283,15 +283,13 @@ def _require_repeatable(machine: Machine, blocked: tuple[int, ...], memory: Targ
     if not blocked:
         return
     number, arguments = blocked[0], blocked[1:]
-    flags_at = machine.receiving.get(number)
-    waits_for_all = flags_at is not None and bool(arguments[flags_at - 1] & MSG_WAITALL)
-    if number in machine.sending or waits_for_all:
+    name = names(os.uname().machine).get(number, f"system call {number}")
+    if number in machine.sending or waits_for_all(name, arguments):
         change = "end early with part of the data transferred"
     elif number == machine.connect and _is_internet_address(memory, arguments[1]):
         change = "make fail with another error where a time limit ends it"
     else:
         return
-    name = names(os.uname().machine).get(number, f"system call {number}")
     raise Refused(
         f"its main thread is blocked in {name}({arguments[0]}), which a stop would {change}",
         passes=True,

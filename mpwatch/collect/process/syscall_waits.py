@@ -43,7 +43,7 @@ _TRANSFERS = frozenset(
 )
 _RECEIVES = {"recvfrom": 3, "recvmsg": 2, "recvmmsg": 3}
 """Calls that receive, with the index of their flags."""
-MSG_WAITALL = 0x100  # linux/socket.h
+_MSG_WAITALL, _MSG_WAITFORONE = 0x100, 0x10000  # linux/socket.h
 _PIPE_BUF = 4096  # linux/limits.h: a write of so many bytes to a pipe is done whole or not at all
 _SYNCS = frozenset(("fsync", "fdatasync", "syncfs", "sync_file_range"))
 _ON_DISK = _READS | _WRITES | _SYNCS
@@ -91,7 +91,7 @@ def transfer_of(call: BlockedCall, machine: str, folder: str) -> str | None:
     """The transfer that a call has begun and that a stop of the thread may end early.
 
     Such a call returns how many bytes were transferred until then, as after a signal (write(2),
-    "NOTES"; recv(2), MSG_WAITALL; Linux 6).
+    "NOTES"; `waits_for_all`; Linux 6).
 
     Args:
         call: The call in which the thread is blocked.
@@ -104,9 +104,7 @@ def transfer_of(call: BlockedCall, machine: str, folder: str) -> str | None:
     name = names(machine).get(call.number, "")
     if len(call.arguments) < 6:
         return None
-    flags_at = _RECEIVES.get(name)
-    waits_for_all = flags_at is not None and call.arguments[flags_at] & MSG_WAITALL
-    if name not in _TRANSFERS and not waits_for_all:
+    if name not in _TRANSFERS and not waits_for_all(name, call.arguments):
         return None
     fd = call.arguments[0]
     if name == "write" and call.arguments[2] <= _PIPE_BUF:
@@ -116,6 +114,21 @@ def transfer_of(call: BlockedCall, machine: str, folder: str) -> str | None:
         except OSError:
             pass  # not known to be a pipe
     return f"{name}({fd})"
+
+
+def waits_for_all(name: str, arguments: Sequence[int]) -> bool:
+    """Whether a call receives until all that was asked for is there, and less after a signal.
+
+    With MSG_WAITALL all bytes (recv(2)); `recvmmsg` all messages, unless the first is to be the
+    only one that it waits for (recvmmsg(2)).
+    """
+    flags_at = _RECEIVES.get(name)
+    if flags_at is None:
+        return False
+    flags = arguments[flags_at]
+    if name == "recvmmsg" and arguments[2] > 1 and not flags & _MSG_WAITFORONE:
+        return True
+    return bool(flags & _MSG_WAITALL)
 
 
 def may_lie_in_a_mapping(line: bytes) -> bool:

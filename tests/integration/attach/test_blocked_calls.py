@@ -40,6 +40,10 @@ WOKEN = {
     "inotify": [1, "", ""],
     "sigtimedwait": [10, "", ""],
     "io_getevents": [1, "", ""],
+    "ppoll_with_constant": [1, "", ""],
+    "pselect_with_constant": [1, "", ""],
+    "recvmmsg_one": [1, "", "hello"],
+    "epoll_pwait2": [1, "", ""],
 }
 SENT_BYTES = 1 << 22
 TRANSFERS = {
@@ -50,6 +54,7 @@ TRANSFERS = {
     "sendfile_all": [SENT_BYTES, "", ""],
     "splice_with_timeout": [5, "", "hello"],
     "recv_all": [8, "", "xxxhello"],
+    "recvmmsg_all": [2, "", "xxxhello"],
 }
 CONNECTIONS = {
     "connect_tcp_with_timeout": [0, "", ""],
