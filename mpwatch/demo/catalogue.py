@@ -851,6 +851,13 @@ RESULTS = (
         also=("loader-starvation",),
         layer="hook",
     ),
+    Scenario(
+        name="gradients-not-reduced",
+        title="compute the loss from the module inside of DistributedDataParallel",
+        neighbour="compute it from what the wrapped model returns",
+        expected=("gradients-not-reduced",),
+        layer="hook",
+    ),
 )
 
 # CUDA; none of it can be shown without a GPU.

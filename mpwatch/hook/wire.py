@@ -270,8 +270,11 @@ ASKS = ("ping", "stacks", "gauges", "detach")
   `completed`: numbers of its last operations, `unchanged_ns`: for how long no such number has
   changed; after some seconds also of the oldest unfinished collective, else of the newest: `group`
   (its name), `description`, `operation` ("gloo:all_reduce"), `number` in its group, `sizes`,
-  `types`, `is_unfinished`, `created_wall_ns`}], `error`: why there are no states}, once a process
-  group was made;
+  `types`, `is_unfinished`, `created_wall_ns`}], `error`: why there are no states, and where there
+  are, `models` [{`site`: where DistributedDataParallel wrapped it, `is_forward_run`: ever,
+  `is_reducing`: outside of `no_sync`, `has_own_hook` for its gradients, `lasting_ns`: for how long
+  it has been found so, `updates`, `collectives`: changes of its first parameter, and collectives of
+  all groups, in this time}]}, once a process group was made;
 - `detach`: `detached`, and then a GOODBYE: the hook uninstruments itself.
 
 Anything else gets `error`.

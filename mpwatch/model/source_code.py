@@ -103,16 +103,19 @@ MarkKind: TypeAlias = Literal[
     "death-signal",
     "kept",
     "no-grad",
+    "no-sync",
     "put",
     "reap",
+    "unwrapped",
     "view",
 ]
 """`alarm`: sets a timer that ends in a signal. `backoff`: makes each sleep longer than the one
 before, and nothing in the file sets it back. `backward`: a backward pass. `cache`: fills a cache
 that nothing in the file bounds. `death-signal`: asks for a signal at the end of the parent. `kept`:
 adds to a list, a set or a deque from which nothing in the file removes anything. `no-grad`:
-switches autograd off. `put`: puts an item into a queue. `reap`: takes the exit status of any child.
-`view`: keeps an element or a slice of something in a container."""
+switches autograd off. `no-sync`: leaves gradients unreduced for a while. `put`: puts an item into a
+queue. `reap`: takes the exit status of any child. `unwrapped`: takes the module out of a wrapped
+model. `view`: keeps an element or a slice of something in a container."""
 
 
 class Mark(NamedTuple):

@@ -597,12 +597,13 @@ def marks(file: str, module: Module) -> Iterator[Mark]:
     )
     emptied = frozenset(name.rpartition(".")[2] for name in (*_emptied(module.tree), *set_back))
     uses_arrays = not _roots(module.tree).isdisjoint(("torch", "numpy"))
+    unwrapping = frozenset(_unwrapping(module.tree))
     for function in (module.tree, *(n for n in ast.walk(module.tree) if isinstance(n, FUNCTIONS))):
         name = function.name if isinstance(function, FUNCTIONS) else "<module>"
         nodes = list(own_nodes(function))
         found = [
             *_calls_marked(nodes),
-            *(_views(nodes) if uses_arrays else ()),
+            *((*_views(nodes), *_unwrapped(nodes, unwrapping)) if uses_arrays else ()),
             *_memo_fills(nodes, bounded),
             *_backoffs(function, nodes, set_back),
             *(_kept(nodes, emptied) if name not in ("__init__", "<module>") else ()),
@@ -659,6 +660,8 @@ def _calls_marked(nodes: Sequence[ast.AST]) -> Iterator[_Found]:
         is_zero = bool(node.args) and getattr(node.args[-1], "value", None) == 0
         if name in NO_GRAD:
             yield "no-grad", "", node
+        elif name == "no_sync":
+            yield "no-sync", "", node
         elif name == "backward" and isinstance(node.func, ast.Attribute):
             yield "backward", "", node
         elif name in ("alarm", "setitimer") and node.args and not is_zero:
@@ -669,6 +672,48 @@ def _calls_marked(nodes: Sequence[ast.AST]) -> Iterator[_Found]:
             yield "death-signal", "", node
         elif name in ("put", "put_nowait") and isinstance(node.func, ast.Attribute) and node.args:
             yield "put", _text(node.func.value), node
+
+
+def _unwrapped(nodes: Sequence[ast.AST], unwrapping: frozenset[str]) -> Iterator[_Found]:
+    """`model.module` that is returned, kept, or called, but not to read or write its state.
+
+    Args:
+        nodes: The syntax of a function.
+        unwrapping: Functions that return it: calls of them count as well.
+    """
+    state = {
+        id(node.value)
+        for node in nodes
+        if isinstance(node, ast.Attribute) and node.attr in _OF_STATE
+    }
+    for node in nodes:
+        is_it = _is_module_of(node) or (
+            isinstance(node, ast.Call) and last_name(node.func) in unwrapping
+        )
+        if is_it and id(node) not in state:
+            yield "unwrapped", _text(node), node
+
+
+def _is_module_of(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load):
+        return False
+    return node.attr == "module"
+
+
+def _unwrapping(tree: ast.Module) -> Iterator[str]:
+    """Functions that return `model.module`."""
+    for function in ast.walk(tree):
+        if isinstance(function, FUNCTIONS) and any(
+            isinstance(node, ast.Return) and node.value and any(map(_is_module_of, ast.walk(node)))
+            for node in own_nodes(function)
+        ):
+            yield function.name
+
+
+_OF_STATE: Final = frozenset(
+    ("eval", "load_state_dict", "named_parameters", "parameters", "state_dict", "to", "train")
+)
+"""Methods of a module after which its forward pass is not what the line is for."""
 
 
 def _reaps_any(call: ast.Call, name: str) -> bool:

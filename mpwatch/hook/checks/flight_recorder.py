@@ -1,4 +1,4 @@
-"""Process groups, and the collectives of them that torch's flight recorder holds.
+"""Process groups, their collectives in torch's flight recorder, and models of DDP.
 
 torch records each collective of gloo in a ring of 2000 entries, without any variable set
 (`FlightRecorder.hpp`, torch 2.8 to 2.13). Its state of each process group is a few numbers: it is
@@ -8,17 +8,30 @@ at a time, because the collector counts the lists of each (`safe.one_call`).
 
 The recorder of NCCL is another one (`_dump_nccl_trace_json`), which is not read: with entries it
 asks CUDA for the state of events, and may so wait for a kernel that never ends.
+
+Of each model that DistributedDataParallel wraps, three of its own attributes and the version of one
+parameter are read, which torch raises at each change in place: gradients are reduced only if the
+forward pass of the wrapper runs, and outside of `no_sync` (torch 2.1 to 2.13, `distributed.py`).
 """
 
 from __future__ import annotations
 
+import functools
 import json
+import operator
+import sys
+import weakref
+
+from ..safe import exact, foreign_exceptions
+from ..safe.one_call import dereference, through
+from ..state.call_sites import place_here
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
+    from ..context import Context
     from ..safe.unpatched import System
 
 STILL_NS = 4_000_000_000
@@ -34,6 +47,10 @@ _ENTRY = b'{"collective_seq_id":'
 """How each entry begins: the members of an object are sorted by name (nlohmann::json)."""
 _TEXT = 64
 _RANKS_TEXT = 200
+MODELS = 8
+MODEL = "DistributedDataParallel.__init__"
+_IS_TRUE = functools.partial(operator.is_, True)
+_IS_FALSE = functools.partial(operator.is_, False)
 
 
 class ProcessGroups:
@@ -45,11 +62,13 @@ class ProcessGroups:
         recorder: `None` if this torch has none.
     """
 
-    __slots__ = ("_facts", "_recorder")
+    __slots__ = ("_facts", "_models", "_recorder", "_system")
 
-    def __init__(self, recorder: FlightRecorder | None) -> None:
+    def __init__(self, recorder: FlightRecorder | None, system: System) -> None:
         self._facts: dict[str, dict[str, Any]] = {}
+        self._models: Models | None = None
         self._recorder = recorder
+        self._system = system
 
     def add(self, name: str, size: int, rank: int, ranks: Iterable[int], backend: str) -> None:
         """Note a group, on a thread of the program."""
@@ -62,12 +81,126 @@ class ProcessGroups:
         while len(self._facts) > GROUPS:
             del self._facts[next(iter(self._facts))]
 
+    def follow_models(self, attribute: Callable[..., Any], session: Context) -> Any:
+        """Note each model that DistributedDataParallel wraps from now on.
+
+        Args:
+            attribute: `lifecycle.patcher.attribute`.
+            session: The hook.
+
+        Returns:
+            The function that ends it; `None` in a program that has no such models.
+        """
+        module = sys.modules.get("torch.nn.parallel.distributed")
+        if module is None:
+            return None
+        self._models = Models()
+        before = session.patcher.prepared
+        undo = attribute(MODEL, self._models.wrap)(module, session)
+        session.patcher.prepared = before
+        return undo
+
     def show(self) -> dict[str, Any]:
         """The gauge `collectives`; see `wire`."""
         groups = dict(self._facts)
         if self._recorder is None:
             return {"groups": groups, "error": "this torch has no flight recorder to read"}
-        return {"groups": groups, "states": self._recorder.show()}
+        states = self._recorder.show()
+        if self._models is None:
+            return {"groups": groups, "states": states}
+        enqueued = sum(state["enqueued"] for state in states)
+        models = self._models.show(enqueued, self._system.monotonic_ns())
+        return {"groups": groups, "states": states, "models": models}
+
+
+class Models:
+    """The newest models that DistributedDataParallel wraps in this process.
+
+    None is kept: they are weak references, read by `through` on the hook's thread.
+    """
+
+    __slots__ = ("_known", "_own", "_version")
+
+    def __init__(self) -> None:
+        torch: Any = sys.modules["torch"]
+        self._known: list[list[Any]] = []
+        """Model, parameter, line, the state last read, and the counts when it was first read."""
+        self._own = vars(torch.nn.Module)["__dict__"].__get__
+        self._version = vars(torch._C.TensorBase)["_version"].__get__
+
+    def wrap(self, original: Callable[..., Any], session: Context) -> Callable[..., Any]:
+        """Note each model that is wrapped."""
+        add = self.add
+
+        def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 - its name
+            try:
+                original(self, *args, **kwargs)
+            except BaseException as error:
+                foreign_exceptions.unframe(error)
+                raise
+            try:
+                add(self)
+            except Exception as error:
+                if not foreign_exceptions.is_ours(error):
+                    raise
+                session.patcher.missing["models"] = f"{type(error).__name__}: {error}"[:200]
+
+        return __init__
+
+    def add(self, model: Any) -> None:
+        """Note a model, on a thread of the program."""
+        torch = sys.modules["torch"]
+        if torch._C._len_torch_function_stack():
+            return  # a mode of the program intercepts reads of tensors
+        for parameter in exact.attributes(model)["_module_parameters"]:
+            if type(parameter) is torch.nn.Parameter and parameter.requires_grad:
+                refer = weakref.ref
+                self._known.append([refer(model), refer(parameter), place_here(), None, ()])
+                break
+        del self._known[:-MODELS]
+
+    def show(self, enqueued: int, now_ns: int) -> list[dict[str, Any]]:
+        """The member `models` of the gauge `collectives`; see `wire`.
+
+        Args:
+            enqueued: Collectives of all process groups so far.
+            now_ns: CLOCK_MONOTONIC.
+        """
+        told = []
+        for known in tuple(self._known):
+            try:
+                version = through(known[1:2], dereference, self._version)[0]
+                state = (
+                    self._read(known, "_lazy_init_ran", _IS_TRUE),
+                    not self._read(known, "require_backward_grad_sync", _IS_FALSE),
+                    self._read(known, "_comm_hooks", list.__len__, []) > 0,
+                )
+            except (TypeError, RuntimeError) as error:  # it was freed
+                if not foreign_exceptions.is_ours(error):
+                    raise
+                self._known.remove(known)
+                continue
+            counts = (version, enqueued, now_ns)
+            if state != known[3]:
+                known[3:] = state, counts
+            updates, collectives, lasting_ns = map(operator.sub, counts, known[4])
+            told.append(
+                {
+                    "site": known[2],
+                    "is_forward_run": state[0],
+                    "is_reducing": state[1],
+                    "has_own_hook": state[2],
+                    "updates": updates,
+                    "collectives": collectives,
+                    "lasting_ns": lasting_ns,
+                }
+            )
+        return told
+
+    def _read(self, known: list[Any], name: str, step: Callable[..., Any], *without: Any) -> Any:
+        """What a function written in C makes of an attribute of a model."""
+        get = operator.methodcaller("get", name, *without)
+        return through(known[:1], dereference, self._own, get, step)[0]
 
 
 class FlightRecorder:

@@ -34,13 +34,17 @@ CREATE = "_create_c10d_store"
 
 
 class _Groups:
-    """Passes the process groups that this process is part of to `checks.flight_recorder`."""
+    """Passes the process groups that this process is part of to `checks.flight_recorder`.
 
-    __slots__ = ("_check", "_session")
+    From the first one on, the models that DistributedDataParallel wraps as well.
+    """
+
+    __slots__ = ("_check", "_session", "undo")
 
     def __init__(self, session: Context) -> None:
         self._session = session
         self._check: Any = None
+        self.undo: Undo | None = None
 
     def add(self, name: Any, size: Any, rank: Any, ranks: Any, of: Any) -> None:
         """Note a group, on a thread of the program."""
@@ -50,7 +54,8 @@ class _Groups:
             dump = getattr(sys.modules.get("torch._C._distributed_c10d"), DUMP, None)
             check = checks.load("flight_recorder")
             recorder = None if dump is None else check.FlightRecorder(self._session.system, dump)
-            self._check = check.ProcessGroups(recorder)
+            self._check = check.ProcessGroups(recorder, self._session.system)
+            self.undo = self._check.follow_models(attribute, self._session)
         # An empty list stands for all ranks.
         self._check.add(str(name), size, rank, ranks or range(size), str(of))
         self._session.gauges["collectives"] = self._check.show
@@ -85,6 +90,8 @@ def follow_groups(module: ModuleType, session: Context) -> Undo:
     def undo_both() -> None:
         session.drop_gauges("collectives")
         undo()
+        if groups.undo is not None:
+            groups.undo()
 
     return undo_both
 

@@ -457,4 +457,5 @@ SIGNALS: dict[str, Signal] = {
     "task-errors-unread": main_sleeps_while_its_children_are_idle,
     "collective-checks": says("checked collectives take"),
     "batch-of-unknown-type": says("cannot make a batch: default_collate: "),
+    "gradients-not-reduced": says("the weights of the ranks differ by"),
 }

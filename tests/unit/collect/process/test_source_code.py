@@ -614,6 +614,37 @@ def test_the_locks_of_a_function_and_of_those_that_it_calls_are_read(tmp_path: P
     )
 
 
+WRAPPED = """\
+import torch
+
+
+def inner(model):
+    return model.module if hasattr(model, "module") else model
+
+
+def fit(model, data):
+    encoder = inner(model)
+    with model.no_sync():
+        model.module.embed(data)
+    return inner(model).state_dict(), model.module.parameters(), model.module.eval()
+
+
+class Wrapper:
+    def __init__(self, module):
+        self.module = module
+"""
+
+
+def test_lines_that_take_the_module_out_of_a_wrapped_model_are_marked(tmp_path: Path) -> None:
+    path = tmp_path / "fit.py"
+    path.write_text(WRAPPED)
+
+    found = SourceCode().marks(OWN, str(path), time.time() + 9.0)
+
+    lines = [(each.kind, each.statement.line) for each in found]
+    assert lines == [("unwrapped", 5), ("unwrapped", 9), ("no-sync", 10), ("unwrapped", 11)]
+
+
 STAGES = """\
 import torch
 from stages import helper

@@ -1,0 +1,151 @@
+"""Ranks train a model that DistributedDataParallel wraps, and its gradients are never averaged."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.process_queries import all_called, called, counted
+from mpwatch.diagnose.analysis.source_code import mark_words, marks
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.snapshot import Process
+
+RULE = "gradients-not-reduced"
+IS_OF_RESULTS = True
+
+UPDATES = 20
+"""Changes of a parameter that no initialisation, no copy and no loading of a state makes."""
+LASTING_S = 10.0
+LEAST_PER_UPDATE = 0.2
+"""A backward pass that reduces gradients calls at least one collective; optimizers of torch change
+a parameter one to three times a step (torch 2.13). With more than this, the program may average
+them by calls of its own."""
+LINES = 3
+"""Lines of the program that are quoted."""
+
+
+class _Wrapped(NamedTuple):
+    """A wrapped model of one rank, as its hook reads it."""
+
+    rank: Process
+    site: str
+    is_forward_run: bool
+    updates: int
+    collectives: int
+    lasting_s: float
+
+
+def check(index: Index) -> Iterator[Finding]:
+    """Yield a finding for each model, by the line that wraps it and by what is left out.
+
+    The reducer of DistributedDataParallel is prepared in the forward pass of the wrapper, outside
+    of `no_sync`. Without that a backward pass leaves the gradients of each rank as they are. That
+    parameters are changed meanwhile shows that the model is trained, and that next to no collective
+    is called that nothing else averages it. A model with a communication hook of its own is left
+    out.
+    """
+    found: defaultdict[tuple[str, bool], list[_Wrapped]] = defaultdict(list)
+    for process in index.snapshot.living():
+        for model in _untouched(process):
+            found[model.site, model.is_forward_run].append(model)
+    for models in found.values():
+        yield _finding(index, models)
+
+
+def _untouched(process: Process) -> Iterator[_Wrapped]:
+    """The models of a rank whose gradients are not reduced."""
+    gauge = process.gauges.get("collectives")
+    if not isinstance(gauge, Mapping) or not _is_of_several(gauge.get("groups")):
+        return
+    models = gauge.get("models")
+    for model in models if isinstance(models, Sequence) else ():
+        if not isinstance(model, Mapping) or model.get("has_own_hook") is not False:
+            continue
+        updates, collectives = model.get("updates"), model.get("collectives")
+        lasting_ns, is_run = model.get("lasting_ns"), model.get("is_forward_run")
+        if (
+            not isinstance(updates, int)
+            or not isinstance(collectives, int)
+            or not isinstance(lasting_ns, int)
+            or (is_run is not False and model.get("is_reducing") is not False)
+        ):
+            continue
+        lasting_s = lasting_ns / 1e9
+        if (
+            updates >= UPDATES
+            and lasting_s >= LASTING_S
+            and collectives < LEAST_PER_UPDATE * updates
+        ):
+            site = model.get("site")
+            place = site if isinstance(site, str) else ""
+            yield _Wrapped(process, place, is_run is not False, updates, collectives, lasting_s)
+
+
+def _is_of_several(groups: object) -> bool:
+    """Whether a process is in a group of several ranks."""
+    sizes = [
+        group.get("size")
+        for group in (groups.values() if isinstance(groups, Mapping) else ())
+        if isinstance(group, Mapping)
+    ]
+    return any(isinstance(size, int) and size > 1 for size in sizes)
+
+
+def _finding(index: Index, models: Sequence[_Wrapped]) -> Finding:
+    first = models[0]
+    ranks = [each.rank for each in models]
+    wrapped = f"the model wrapped at {first.site}" if first.site else "a wrapped model"
+    if first.is_forward_run:
+        why = "every forward pass is inside of no_sync()"
+        seen = f"no_sync() was in force each time it was read in {first.lasting_s:.0f} s"
+        cause = (
+            "Within no_sync() DistributedDataParallel leaves the gradients of each backward pass "
+            "as they are, for a later pass outside of it to average. That pass does not come, and "
+            "the optimizer steps meanwhile"
+        )
+        advice = (
+            "Leave no_sync() for the forward and the backward pass before each step of the "
+            "optimizer: use it only for the other passes of an accumulation."
+        )
+        lines = marks(index, "no-sync")
+    else:
+        why = "the forward pass of DistributedDataParallel never runs"
+        seen = "its own forward pass has not run once since it was wrapped"
+        cause = (
+            "The loss is computed from the module inside of the wrapper. Only the forward pass of "
+            "the wrapper prepares the averaging of gradients in the backward pass, so that each "
+            "rank takes its steps from the gradients of its own data"
+        )
+        advice = (
+            "Compute the loss from what the wrapped model returns: call the wrapper itself, and "
+            "move what a method of the module does now into its forward(). Calling the module "
+            "inside of it (model.module) is fine for evaluation and for saving."
+        )
+        lines = marks(index, "unwrapped")
+    return Finding(
+        rule=RULE,
+        severity=Severity.WARNING,
+        process=first.rank.process,
+        others=tuple(each.process for each in ranks[1:]),
+        subject=f"{first.site} {first.is_forward_run}",
+        summary=(
+            f"the gradients of {wrapped} are not averaged among the ranks: {why} in "
+            f"{all_called(ranks)}"
+        ),
+        evidence=(
+            seen,
+            *(
+                f"{called(each.rank)}: a parameter of it was changed {each.updates} times in "
+                f"{each.lasting_s:.0f} s, with {counted(each.collectives, 'collective')}"
+                for each in models[:3]
+            ),
+            *map(mark_words, lines[:LINES]),
+        ),
+        cause=(
+            f"{cause}. Each trains a model of its own: the weights differ more with every step, "
+            "and a checkpoint of one rank has seen the data of that rank only. Nothing fails."
+        ),
+        advice=advice,
+    )

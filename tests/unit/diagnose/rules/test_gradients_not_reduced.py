@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mpwatch.diagnose.rules.results import gradients_not_reduced
+from mpwatch.model.findings import Severity
+from mpwatch.model.snapshot import Process
+from mpwatch.model.source_code import Mark, Statement
+from tests.builders.snapshots import found, main, only, process, snapshot_of
+
+
+def rank(number: int, size: int = 2, **model: Any) -> Process:
+    """A rank with one wrapped model, as its hook reads it; by default its forward never runs."""
+    told = {
+        "site": "trainer.py:36",
+        "is_forward_run": False,
+        "is_reducing": True,
+        "has_own_hook": False,
+        "updates": 300,
+        "collectives": 30,
+        "lasting_ns": 40 * 10**9,
+        **model,
+    }
+    group = {"size": size, "rank": number, "ranks": "0, 1", "backend": "gloo"}
+    gauges = {"collectives": {"groups": {"0": group}, "states": [], "models": [told]}}
+    return process(300 + number, "rank", label=f"rank {number}", more={"gauges": gauges})
+
+
+def test_a_model_whose_forward_never_runs_is_told_once_for_all_ranks() -> None:
+    text = "return model.module if isinstance(model, DistributedDataParallel) else model"
+    unwraps = Mark("unwrapped", "/job/trainer.py", "unwrap", "model.module", Statement(24, text))
+    job = snapshot_of(main(), rank(0), rank(1, updates=290), marks=(unwraps,))
+
+    finding = only(gradients_not_reduced.check, job)
+
+    assert finding.severity is Severity.WARNING
+    assert "wrapped at trainer.py:36 are not averaged among the ranks" in finding.summary
+    assert "rank 0 (300) and rank 1 (301)" in finding.summary
+    counts = "rank 1 (301): a parameter of it was changed 290 times in 40 s, with 30 collectives"
+    assert counts in finding.evidence
+    assert f"`{text}` at trainer.py:24 unwrap" in finding.evidence
+    assert "no_sync" not in f"{finding.summary} {finding.cause} {finding.advice}"
+
+
+def test_no_sync_that_is_left_on_is_told_with_its_line() -> None:
+    line = Mark("no-sync", "/job/t.py", "step", "", Statement(9, "with self.model.no_sync():"))
+    left_on = {"is_forward_run": True, "is_reducing": False, "collectives": 0}
+    job = snapshot_of(main(), rank(0, **left_on), rank(1, **left_on), marks=(line,))
+
+    finding = only(gradients_not_reduced.check, job)
+
+    assert "every forward pass is inside of no_sync() in rank 0 (300)" in finding.summary
+    assert finding.evidence[-1] == "`with self.model.no_sync():` at t.py:9 step"
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        pytest.param({"is_forward_run": True}, id="its forward runs"),
+        pytest.param({"collectives": 200}, id="the program may average by calls of its own"),
+        pytest.param({"has_own_hook": True}, id="a hook of its own reduces"),
+        pytest.param({"updates": 3}, id="copies of weights, not training"),
+        pytest.param({"lasting_ns": 10**9}, id="just begun"),
+        pytest.param({"size": 1}, id="one rank alone"),
+        pytest.param({"updates": "many"}, id="hostile"),
+        pytest.param(
+            {"is_forward_run": True, "is_reducing": False, "updates": 4},
+            id="between two passes of an accumulation",
+        ),
+    ],
+)
+def test_a_model_that_is_reduced_or_not_trained_is_not_told(model: dict[str, Any]) -> None:
+    assert found(gradients_not_reduced.check, snapshot_of(main(), rank(0, **model))) == []
+
+
+def test_a_rank_without_a_wrapped_model_is_not_told() -> None:
+    gauge = {"groups": {}, "error": "no recorder"}
+    bare = process(300, "rank", more={"gauges": {"collectives": gauge}})
+
+    assert found(gradients_not_reduced.check, snapshot_of(main(), bare)) == []
