@@ -10,7 +10,7 @@ from mpwatch.attach.inject_tree import Root, why_not
 from mpwatch.attach.methods import PENDING_CALL, Attempt, require_same_clocks, require_usable
 from mpwatch.attach.native import native_call
 from mpwatch.attach.outcomes import Refused
-from mpwatch.attach.payload import exchange_dir
+from mpwatch.attach.payload import exchange_dir, install
 from mpwatch.attach.target import Target, read_target
 from mpwatch.collect.hook.discovery import has_files
 from mpwatch.hook import wire
@@ -100,9 +100,14 @@ def _writes(target: Target) -> tuple[str, ...]:
     where = clean(" or ".join(folders), 300)
     suffixes = ", ".join(wire.FILE_SUFFIXES)
     code_bytes = len(native_call.native_code().content)
+    copy = (
+        f"directory {exchange_dir.COPY_PREFIX}HASH in {where}, if it is not there: a copy of the "
+        "hook's package; removed by mpwatch detach with the last hook of that directory",
+    )
     return (
         f"{native_call.BLOCK_BYTES + code_bytes} bytes of unused memory, and one call of "
         "Py_AddPendingCall made by its main thread, which is stopped for about a millisecond",
         f"directory {exchange_dir.PREFIX}{stem} in {where}; removed once the hook has answered",
+        *(copy if install.needs_copy(target) else ()),
         f"by the hook, until it is detached: {stem} with {suffixes} there, and one thread",
     )

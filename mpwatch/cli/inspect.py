@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 
+from mpwatch.cli.configuration import read_configuration
 from mpwatch.cli.diagnosis_watch import DiagnosisWatch
 from mpwatch.cli.failures import EXIT_FINDINGS, EXIT_INTERRUPTED, Failure, reading
 from mpwatch.cli.targets import ended_meanwhile, hook_use, injecting, of_job, target
@@ -188,11 +189,32 @@ def doctor(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _injection_check(process: ProcessId) -> Iterator[Check]:
+    """Whether the hook could be injected into a process; nothing if the process has exited."""
+    from mpwatch.attach.plan import plan_injection
+    from mpwatch.collect.job.reader import ReadRequest, TreeCollector
+
+    tree = TreeCollector(process).collect(ReadRequest.processes_only())
+    samples = [] if tree is None else [each for each in tree.processes if each.process == process]
+    try:
+        answer = read_configuration().hook
+        said = "" if answer == "ask" else f' Your configuration answers attach: hook = "{answer}".'
+    except Failure as failure:
+        said = f" {failure}"
+    for each in plan_injection(samples).processes:
+        if each.method:
+            value = "possible" if each.would_be_injected else each.method
+            yield Check("injection", "ok", value, f"Nothing in the process forbids it.{said}")
+        else:
+            yield Check("injection", "note", "left out", f"{each.reason}.{said}", each.fix)
+
+
 def _hook_checks(process: ProcessId) -> Iterator[Check]:
     """Checks of the hook in a process, and the user's attach log about that process."""
     from mpwatch.attach.injection_log import InjectionLog, is_completed
     from mpwatch.collect.hook.inspection import hook_checks
 
+    yield from _injection_check(process)
     yield from hook_checks(process)
     log = InjectionLog()
     lines = log.lines_about(process, LOG_LINES)

@@ -30,7 +30,7 @@ def directory_for(target: Target, proc: str = "/proc") -> str:
         Refused: No copy could be made.
     """
     here = installed()
-    if target.shares_files and _is_safe_for(here, target):
+    if not needs_copy(target):
         return here
     contents = _sources(here)
     digest = hashlib.sha256(repr(sorted(contents.items())).encode()).hexdigest()[:12]
@@ -43,6 +43,11 @@ def directory_for(target: Target, proc: str = "/proc") -> str:
     except OSError as error:
         raise Refused(f"the hook could not be copied to {runtime}: {error.strerror}") from error
     return f"{runtime}/{name}"
+
+
+def needs_copy(target: Target) -> bool:
+    """Whether this target cannot load the hook from this installation, or must not."""
+    return not (target.shares_files and _is_safe_for(installed(), target))
 
 
 def remove_unused(target: Target, proc: str = "/proc") -> None:

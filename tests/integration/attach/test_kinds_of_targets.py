@@ -15,6 +15,7 @@ import pytest
 from mpwatch.attach.inject import detach, inject
 from mpwatch.attach.inject_tree import inject_tree
 from mpwatch.attach.outcomes import Attached
+from mpwatch.attach.plan import plan_injection
 from mpwatch.model.samples import ProcSample
 from tests import interpreters, procfs
 from tests.integration.attach.conftest import Start
@@ -181,6 +182,8 @@ def test_a_target_in_other_mounts_and_pids_gets_a_copy_of_the_hook(
     running = start(str(program.with_suffix("")))
     inner = procfs.children(running.pid)[0]
     target = sample(inner).process
+    (planned,) = plan_injection([sample(inner)]).processes
+    assert [words for words in planned.writes if "hook-" in words and "/tmp/mpwatch-0" in words]
     attached = inject(target, timeout_s=5)
     assert attached.state == "ready", attached
     folder = Path(f"/proc/{inner}/root/tmp/mpwatch-0")

@@ -455,6 +455,7 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(
     assert process["pid"] == job.pid
     assert process["would_be_injected"]
     assert process["method"] == "pending call"
+    assert not [words for words in process["writes"] if "copy" in words]
     assert document["patches"]
     assert list(runtime.iterdir()) == []
     assert hook_threads(job.pid) == 0
@@ -521,6 +522,31 @@ def test_the_doctor_shows_the_hook_of_a_process(
     assert after["hook socket"]["value"] == "none"
     assert after["threads"]["value"] == "0 beside the main thread"
     assert " detach " in after["attach log"]["meaning"]
+
+
+@pytest.mark.parametrize("forbids", ["", "MPWATCH_DISABLE", "never"])
+def test_the_doctor_says_whether_the_hook_may_be_injected(
+    variables: dict[str, str], forbids: str
+) -> None:
+    if forbids == "never":
+        configured(variables, "never")
+    popen = idle_program({**variables, **({forbids: "1"} if forbids.isupper() else {})})
+    try:
+        done = mpwatch("doctor", str(popen.pid), "--json", variables=variables)
+    finally:
+        popen.kill()
+        popen.communicate()
+
+    assert done.returncode == 0, done.stderr
+    (check,) = [each for each in json.loads(done.stdout)["checks"] if each["name"] == "injection"]
+    if forbids.isupper():
+        assert (check["state"], check["value"]) == ("note", "left out")
+        assert check["meaning"] == f"{forbids} is set in its environment."
+        assert check["fix"] == f"start it without {forbids}"
+    else:
+        assert (check["state"], check["value"]) == ("ok", "possible")
+    says_never = 'hook = "never"' in check["meaning"]
+    assert says_never == (forbids == "never")
 
 
 def test_only_the_chosen_process_is_injected(variables: dict[str, str]) -> None:
