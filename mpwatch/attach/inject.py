@@ -109,8 +109,9 @@ def inject(
     except Refused as refusal:
         # What fails because the process ends meanwhile looks like many other failures.
         found = Refused("the process has ended") if has_ended(process) else refusal
-        reason = clean(found.reason, 1000)
-        already = Attached(process, "absent", reason=reason, fix=found.fix, passes=found.passes)
+        already = Attached(
+            process, "absent", reason=found.reason, fix=found.fix, passes=found.passes
+        )
     except OSError as error:
         already = Attached(process, "absent", reason=f"it could not be examined: {error}")
     return _timed(already, started_s)

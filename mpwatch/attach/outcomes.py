@@ -126,6 +126,8 @@ def hook_words(release: object, version: object) -> str:
 class Refused(Exception):
     """A method cannot be used with a process; the message is one sentence for the user.
 
+    It is cleaned here: it may name a directory that the process chose.
+
     Args:
         reason: That sentence.
         fix: The command or setting that would help, if there is one.
@@ -133,9 +135,9 @@ class Refused(Exception):
     """
 
     def __init__(self, reason: str, fix: str = "", *, passes: bool = False) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.fix = fix
+        self.reason = clean(reason, _MAX_CHARACTERS)
+        self.fix = clean(fix, _MAX_CHARACTERS)
+        super().__init__(self.reason)
         self.passes = passes
 
 

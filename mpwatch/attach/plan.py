@@ -60,21 +60,28 @@ def _planned(sample: ProcSample, only: Collection[int], confined: str | None) ->
     if has_files(sample):
         return PlannedInjection(process, sample.name, sample.role, ALREADY_THERE)
     try:
-        target = _examined(sample)
+        target, runtime = _examined(sample)
     except Refused as refusal:
-        reason = clean(refusal.reason, 300)
-        fix = clean(refusal.fix, 300)
         return PlannedInjection(
-            process, sample.name, sample.role, reason=reason, fix=fix, passes=refusal.passes
+            process,
+            sample.name,
+            sample.role,
+            reason=refusal.reason,
+            fix=refusal.fix,
+            passes=refusal.passes,
         )
     except OSError as error:
         reason = f"it could not be examined: {error.strerror}"
         return PlannedInjection(process, sample.name, sample.role, reason=reason)
-    return PlannedInjection(process, sample.name, sample.role, PENDING_CALL, writes=_writes(target))
+    return PlannedInjection(
+        process, sample.name, sample.role, PENDING_CALL, writes=_writes(target, clean(runtime, 300))
+    )
 
 
-def _examined(sample: ProcSample) -> Target:
-    """A process that can be injected; waits `methods.PASSES_WITHIN_S` for a temporary obstacle.
+def _examined(sample: ProcSample) -> tuple[Target, str]:
+    """A process that can be injected, and its runtime directory.
+
+    Waits `methods.PASSES_WITHIN_S` for a temporary obstacle.
 
     Raises:
         Refused: It cannot be injected.
@@ -86,18 +93,21 @@ def _examined(sample: ProcSample) -> Target:
         require_same_clocks(target)
         try:
             require_usable(Attempt(target))
-            return target
+            return target, exchange_dir.runtime_directory(target, make=False)
         except Refused as refusal:
             if not refusal.passes or time.monotonic() > deadline_s:
                 raise
         time.sleep(_POLL_S)
 
 
-def _writes(target: Target) -> tuple[str, ...]:
-    """The writes of an injection into one process, as sentences for the user."""
+def _writes(target: Target, where: str) -> tuple[str, ...]:
+    """The writes of an injection into one process, as sentences for the user.
+
+    Args:
+        target: The process.
+        where: Its runtime directory.
+    """
     stem = wire.stem(target.pid_inside, target.process.start_ticks)
-    folders = wire.runtime_candidates(target.uid_inside, target.environment.get("XDG_RUNTIME_DIR"))
-    where = clean(" or ".join(folders), 300)
     suffixes = ", ".join(wire.FILE_SUFFIXES)
     code_bytes = len(native_call.native_code().content)
     copy = (

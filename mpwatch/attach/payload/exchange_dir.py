@@ -188,22 +188,28 @@ def find(target: Target, proc: str = "/proc") -> ExchangeDir | None:
     return None
 
 
-def runtime_directory(target: Target, proc: str = "/proc") -> str:
-    """The first safe runtime directory of the target's user, created if missing.
+def runtime_directory(target: Target, proc: str = "/proc", *, make: bool = True) -> str:
+    """The first safe runtime directory of the target's user.
+
+    Args:
+        target: The process.
+        proc: Path of procfs.
+        make: Create it if it is missing; otherwise nothing is written, so that a frozen disk is
+            not noticed.
 
     Raises:
         Refused: No directory is safe, or the first one is on a frozen disk; the message says why.
     """
     reasons = []
     for path in _candidates(target):
-        if not takes_writes(target, path, proc):
+        if make and not takes_writes(target, path, proc):
             raise Refused(
                 f"nothing can be written to {path}: {frozen_disk.SENTENCE}",
                 "try again after the thaw, or start the job with XDG_RUNTIME_DIR on tmpfs",
                 passes=True,
             )
         try:
-            _make_runtime(target, path, proc)
+            (_make_runtime if make else _examine_runtime)(target, path, proc)
             return path
         except Refused as refusal:
             reasons.append(refusal.reason)
@@ -325,6 +331,28 @@ def _make_runtime(target: Target, path: str, proc: str) -> None:
             pass
     except NotADirectoryError:
         raise Refused(f"{path} is not a directory") from None
+
+
+def _examine_runtime(target: Target, path: str, proc: str) -> None:
+    """Require that files can be made in a runtime directory, or that it can be made.
+
+    Raises:
+        Refused: The target's user may not write there, or the file system is read-only.
+        OSError: Neither it nor the directory above it can be opened without following links.
+    """
+    try:
+        with opened_runtime(target, path, proc) as folder:
+            is_writable = _is_writable(folder)
+    except FileNotFoundError:
+        with opened(target.pid, path.rpartition("/")[0], proc) as above:
+            is_writable = _is_writable(above)
+    if not is_writable:
+        raise Refused(f"{path} cannot be written")
+
+
+def _is_writable(folder: int) -> bool:
+    """Whether the user as whom files are accessed just now may make files in a directory."""
+    return os.access(f"/proc/self/fd/{folder}", os.W_OK | os.X_OK, effective_ids=True)
 
 
 @contextlib.contextmanager

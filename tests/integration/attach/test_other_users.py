@@ -15,10 +15,13 @@ import pytest
 
 from mpwatch.attach.inject import detach, inject
 from mpwatch.attach.native import tracer
-from mpwatch.attach.outcomes import Attached
+from mpwatch.attach.outcomes import Attached, Detached
+from mpwatch.attach.plan import plan_injection
 from mpwatch.collect.host.frozen_disk import PROBE
+from mpwatch.collect.job.reader import ReadRequest, TreeCollector
 from mpwatch.collect.process.procfs import stat_of
 from mpwatch.model.ids import ProcessId
+from mpwatch.model.injection import PlannedInjection
 from tests import interpreters, procfs
 from tests.procfs import eventually
 
@@ -109,6 +112,23 @@ def start_as() -> Iterator[Start]:
     for popen in started:
         popen.kill()
         popen.communicate()
+
+
+NAMED = """
+import ctypes, threading, time
+def run():
+    ctypes.CDLL(None).prctl(15, b"mpwatch-hook")
+    print("ready", flush=True)
+    time.sleep(600)
+threading.Thread(target=run, daemon=True).start()
+while True: time.sleep(0.01)
+"""
+
+
+def planned(process: ProcessId) -> PlannedInjection:
+    tree = TreeCollector(process).collect(ReadRequest.processes_only())
+    assert tree is not None
+    return plan_injection(tree.processes).processes[0]
 
 
 def inject_into(popen: subprocess.Popen[str], timeout_s: float = 2.0) -> Attached:
@@ -230,3 +250,22 @@ def test_the_observer_runs_no_program_for_a_target_of_another_python(
             assert foreign(started_programs) == []
         finally:
             popen.kill()
+
+
+@pytest.mark.skipif(not PYTHON, reason="needs a Python that every user can run")
+@pytest.mark.parametrize("action", [inject, detach, planned])
+def test_the_path_of_a_runtime_directory_does_not_reach_a_terminal_as_it_is(
+    start_as: Start, action: Callable[[ProcessId], Attached | Detached | PlannedInjection]
+) -> None:
+    """A program that looks as if it had a hook, and whose directories are of no use."""
+    fallback = Path(f"/tmp/mpwatch-{VICTIM}")
+    fallback.mkdir()
+    try:
+        victim = start_as(VICTIM, NAMED, runtime="/tmp/\x1b]52;c;aGk=\x07\x1b[2J\u202e")
+        found = action(stat_of(victim.pid).process)
+    finally:
+        fallback.rmdir()
+
+    assert "no usable runtime directory" in found.reason
+    assert found.reason.isprintable()
+    assert found.fix.isprintable()
