@@ -24,6 +24,7 @@ def Setup(arguments, read):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("code", "kept"), [(0, []), (77, ["crash-1"])])
 def test_only_an_input_that_failed_is_kept(tmp_path: Path, code: int, kept: list[str]) -> None:
     (tmp_path / "atheris.py").write_text(ATHERIS)

@@ -7,7 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 REPOSITORY = Path(__file__).parents[3]
+pytestmark = pytest.mark.slow
 
 
 def test_an_extension_module_of_another_python_is_one_sentence(tmp_path: Path) -> None:

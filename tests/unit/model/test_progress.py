@@ -40,7 +40,7 @@ def test_a_rate_that_fell_is_reported_with_the_rates_before_and_since() -> None:
 
 
 def test_a_change_in_a_run_of_hours_is_found_in_the_last_minutes() -> None:
-    found = pace([source(12.0, 40_000, 6.0, 45)], 41_045.0)
+    found = pace([source(12.0, 8_000, 6.0, 45)], 9_045.0)
 
     assert found.change is not None
     assert found.change.ago_s == pytest.approx(45, abs=BUCKET_S)

@@ -35,6 +35,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     made = tmp_path / "mpwatch"
     made.mkdir()
+    # Other folders of the user may hold any number of files of real jobs.
+    monkeypatch.setattr("mpwatch.report.autopsy.folders_of_user", lambda *_: (str(made),))
     return made
 
 

@@ -109,21 +109,21 @@ def applied(monkeypatch: pytest.MonkeyPatch) -> list[Input]:
     return inputs
 
 
-@pytest.mark.parametrize("before_s", [300.0, 10.0])
+@pytest.mark.parametrize("before_s", [150.0, 10.0])
 def test_seeking_within_the_part_already_read_folds_a_bounded_number_of_inputs_again(
     recorded: Recorded, applied: list[Input], before_s: float
 ) -> None:
-    with tape_of(recorded(job(300))) as timeline:
+    with tape_of(recorded(job(150))) as timeline:
         timeline.advance(1e9)
         timeline.approach(before_s)
         timeline.advance(before_s)
         applied.clear()
-        timeline.approach(280.0)
-        timeline.advance(280.0)
+        timeline.approach(140.0)
+        timeline.advance(140.0)
         there = timeline.snapshot()
 
     assert 0 < len(applied) < 150
-    assert there.at_s == pytest.approx(START_S + 280.0)
+    assert there.at_s == pytest.approx(START_S + 140.0)
 
 
 @pytest.mark.slow
