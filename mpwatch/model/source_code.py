@@ -80,6 +80,9 @@ class SourceLine:
     """What its function takes, and functions of the same file that it calls, its own first."""
     may_send: bool = True
     """Whether one of these, or what they call in another file of the program, may send or write."""
+    held: tuple[Statement, ...] = ()
+    """Calls of `acquire()` before it in its function, whose lock no statement on the way to it has
+    released, outermost first."""
     until_exits: Statement | None = None
     """The condition that ends the innermost loop around it once children have exited, as far as it
     asks for that by is_alive(), poll(), exitcode or active_children()."""

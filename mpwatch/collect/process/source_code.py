@@ -30,6 +30,7 @@ from mpwatch.collect.process.source_statements import (
     dropped,
     endless,
     first_line,
+    held,
     last_line,
     locks,
     marks,
@@ -143,6 +144,7 @@ class SourceCode:
             first_line(function),
             tuple(islice(locks(module, function), LOCKS)),
             may_send(module, function, frame.line),
+            tuple(islice(held(module, function, inside), LOCKS)),
             until_exits(module, inside),
         )
 

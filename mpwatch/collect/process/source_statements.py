@@ -276,6 +276,36 @@ def locks(module: Module, function: ast.AST) -> Iterator[TakenLock]:
                     yield TakenLock(name, quoted(module, node), owner)
 
 
+def held(module: Module, function: ast.AST, inside: Sequence[ast.AST]) -> Iterator[Statement]:
+    """The calls of `acquire()` after which a line is reached without a `release()`.
+
+    Args:
+        module: The file.
+        function: The function of the line.
+        inside: Its statements around the line, outermost first, and the one at the line.
+    """
+    outer = function
+    taken: dict[str, Statement] = {}
+    for node in inside:
+        block = next((name for name, child in children(outer) if child is node), None)
+        for name, child in children(outer):
+            if child is node:
+                break
+            if name != block:
+                continue
+            calls = [each for each in ast.walk(child) if isinstance(each, ast.Call)]
+            if isinstance(child, ast.Assign | ast.Expr | ast.If):
+                first = child.test if isinstance(child, ast.If) else child.value
+                for each in ast.walk(first):
+                    if isinstance(each, ast.Call) and last_name(each.func) == "acquire":
+                        taken[_receiver(each)] = quoted(module, child)
+            for each in calls:
+                if last_name(each.func) == "release":
+                    taken.pop(_receiver(each), None)
+        outer = node
+    yield from taken.values()
+
+
 _SENDS = re.compile(r"(?:.*_)?(?:put|send|write|publish|push|emit|reply|answer|dump)\w*")
 _LIBRARIES: Final = frozenset(
     ("numpy", "pandas", "scipy", "sklearn", "torch", "torchvision", "tqdm")

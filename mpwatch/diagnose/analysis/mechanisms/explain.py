@@ -793,10 +793,14 @@ def _own_lock(case: Case) -> Mechanism | None:
     nested = nested_in(case.index, last) if last is not None else None
     if nested is not None:
         outer = f"`{nested.taken.text}` of line {nested.taken.line} in {nested.outer.function}()"
+        before = (
+            f"It is still inside of {outer}, which took the lock,"
+            if nested.is_block
+            else f"It has taken the lock by {outer}, has not released it"
+        )
         how = (
-            f"It is still inside of {outer}, which took the lock, and waits at "
-            f"{frame_words(nested.inner)} to take it again: a Lock cannot be taken twice, not even "
-            "by its holder."
+            f"{before} and waits at {frame_words(nested.inner)} to take it again: a Lock cannot be "
+            "taken twice, not even by its holder."
         )
     else:
         how = (
@@ -1062,12 +1066,12 @@ def _no_end_of_file(case: Case) -> Mechanism | None:
     open_in = [each for each in case.index.snapshot.living() if each.process in holders]
     idle = [each for each in open_in if each.process != last.process.process]
     gone = ended_holders(around, last.process, last.thread)
-    those = f"{all_called(gone)}, which had" if gone else "The process that had"
     end = "the other end" if last.edge.kind == "socket-read" else "its writing end"
+    those = f"{all_called(gone)}, which had {end}," if gone else f"The process that had {end}"
     name, what = called(last.process), last.edge.what.removesuffix(UNUSED)
     return Mechanism(
         cause=(
-            f"{those} {end}, {'have' if len(gone) > 1 else 'has'} ended. That end is still open in "
+            f"{those} {'have' if len(gone) > 1 else 'has'} ended. That end is still open in "
             f"{all_called(open_in)}, which {'have' if len(open_in) > 1 else 'has'} it by the fork "
             f"and never {'write' if len(open_in) > 1 else 'writes'} to it. A reader gets an end of "
             f"file (EOFError) only once every copy is closed, so {name} waits for ever."

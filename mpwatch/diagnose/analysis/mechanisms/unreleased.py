@@ -33,6 +33,7 @@ from mpwatch.diagnose.analysis.waits.providers import (
     EVENT,
     HELD_BY_WAITERS,
     UNHELD,
+    Nested,
     ended_children,
     is_seen_outside,
     lock_holders,
@@ -44,6 +45,8 @@ from mpwatch.model.snapshot import Process
 from mpwatch.model.source_code import Skip
 
 NAMED = 3
+WAY = 5
+"""Calls shown between the first and the second time that a lock is taken."""
 _UNNAMED = "semaphore "
 """Begins the name of a wait for a semaphore of which the stack says no more: a Lock, an RLock or a
 Semaphore."""
@@ -116,29 +119,36 @@ def taken_twice(case: Case) -> Mechanism | None:
     claims = [(each, nested_claim(case.index, each.process)) for each in here]
     holders = [(process, claim) for process, claim in claims if claim is not None]
     first = holders[0][1]
-    names, have = all_called([each for each, _ in holders]), "has" if len(holders) == 1 else "have"
+    names = all_called([each for each, _ in holders])
     file = first.outer.file.rpartition("/")[2]
     block = f"`{first.taken.text}` ({file}:{first.taken.line})"
+    before = f"have called {block} and not released it yet"
+    until = f"release what {block} has taken"
+    if first.is_block:
+        before = f"have entered {block} and have not left it"
+        until = f"leave {block}"
+    if len(holders) == 1:
+        before = before.replace("have ", "has ")
     again = frame_words(first.inner)
     rest = [each for each, claim in claims if claim is None]
     others = f" {all_called(rest)} {wait_verb(rest)} for it too." if rest else ""
     return Mechanism(
         cause=(
-            f"{names} {have} entered {block} and {have} not left it: called from inside of this "
-            f"block, {again} takes the same lock or semaphore once more.{others} Every other "
-            "process that has it is seen outside of such a block, so what is taken is taken by "
-            "those that wait, and none of them gets to release it."
+            f"{names} {before}: called from there, {again} takes the same lock or semaphore once "
+            f"more.{others} Every other process that has it is seen outside of such a block, so "
+            "what is taken is taken by those that wait, and none of them gets to release it."
         ),
         advice=(
-            f"Do not take it a second time inside of the block: leave {block} before the call that "
-            f"reaches {again}, or let the inner part run under what the outer one has taken. A "
-            "larger count only helps as long as fewer processes than that are inside of the block "
-            "at once; an RLock helps a single process, not several that share a count. A timeout "
-            "of acquire() turns the wait into an error."
+            f"Do not take it a second time: {until} before the call that reaches {again}, or let "
+            "the inner part run under what the outer one has taken. A larger count of a semaphore "
+            "only helps as long as fewer processes than that have taken it at once; in place of a "
+            "Lock, an RLock may be taken again by the process that has it. A timeout of acquire() "
+            "turns the wait into an error."
         ),
         evidence=tuple(
-            f"{called(process)} is inside of `{claim.taken.text}` at {frame_words(claim.outer)}, "
-            f"and waits{at_line(main_thread(process))}"
+            f"{called(process)} is {'inside of' if claim.is_block else 'past'} "
+            f"`{claim.taken.text}` at {frame_words(claim.outer)}, "
+            f"and waits{at_line(main_thread(process))}{_way(claim)}"
             for process, claim in holders[:NAMED]
         ),
         headline=(
@@ -147,6 +157,14 @@ def taken_twice(case: Case) -> Mechanism | None:
             f"{_want(holders)} once more at {again}."
         ),
     )
+
+
+def _way(claim: Nested) -> str:
+    """How the second call was reached, where that shows more than its two ends."""
+    inner, *between = claim.way[:WAY]
+    if len(claim.way) < 2:
+        return ""
+    return f", by {' <- '.join(map(frame_words, (inner, *between)))}"
 
 
 _BACK = re.compile(r"(?P<name>\w+)\.(?:put\w*|send\w*|release|give\w*|free|push|task_done)\(")

@@ -10,11 +10,12 @@ The kernel does not know either which process has taken a semaphore; one that on
 nothing. But `with lock:` is left by every way but the end of the process: where every living
 process that maps the semaphore is seen outside of such a block, the one that had it has ended, and
 no living process will release it. Nor will one that waits for the semaphore inside of a block that
-has taken it before.
+has taken it before, or after a call of `acquire()` without a `release()`.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -67,6 +68,10 @@ _ENTERS = "multiprocessing/synchronize.py:__enter__"
 _HELPERS = 3
 """Functions of the program between the header of a block and the wait for its lock, at most."""
 _HEADER = re.compile(r"(?:async )?with (?P<taken>(?:\w+\.)*(?P<name>\w+))(?P<call>\()?")
+_ACQUIRES = re.compile(
+    r"(?:\w+ = |(?:if|while|assert) (?:not )?)?(?P<taken>(?:\w+\.)*(?P<name>\w+))\.acquire\("
+)
+_LOCK_NAME = re.compile(r"lock|sem|mutex|guard|cond|gate", re.IGNORECASE)
 _MAY_BE_A_LOCK = re.compile(r"with [^(]+:$|lock|sem|mutex", re.IGNORECASE)
 """A header of `with` that takes what exists already; `with open(path) as file:` makes its own."""
 _PAIR = 8
@@ -413,13 +418,41 @@ def _has_waited(index: Index, process: Process) -> bool:
 
 
 class Nested(NamedTuple):
-    """A block that a thread is in, and a second one of the same lock that it is about to enter."""
+    """A lock that a thread has taken and not released, and that it is about to take once more."""
 
     outer: Frame
     taken: Statement
-    """The header of the block that it is in."""
+    """The header of the block that it is in, or the call of `acquire()` that it has made."""
     inner: Frame
-    """The line at which it waits to enter the second one."""
+    """The line at which it waits to take it again."""
+    way: tuple[Frame, ...]
+    """The frames of the program from the second one to the first, both included."""
+
+    @property
+    def is_block(self) -> bool:
+        """Whether it is in a `with` block, which releases the lock at its end in any case."""
+        return _HEADER.match(self.taken.text) is not None
+
+
+class _Entry(NamedTuple):
+    """What a statement takes as a lock."""
+
+    taken: str
+    """`self.slots`."""
+    name: str
+    """`slots`: the function that is called, or the last part of a lock's name."""
+    is_made: bool
+    """Whether the lock is what a call returns, `with slots.claim(name):`."""
+
+
+def _entry(line: Statement | None) -> _Entry | None:
+    if line is None:
+        return None
+    header = _HEADER.match(line.text)
+    if header is not None and not line.text.partition(header["taken"])[2].startswith(".acquire("):
+        return _Entry(header["taken"], header["name"], bool(header["call"]))
+    call = _ACQUIRES.match(line.text)
+    return _Entry(call["taken"], call["name"], False) if call is not None else None
 
 
 @derived
@@ -440,22 +473,72 @@ def nested_in(index: Index, thread: Thread) -> Nested | None:
         return None
     own = [frame for frame in own_frames(thread.stack) if not is_library(frame)]
     lines = [source_of(index, frame) for frame in own]
-    headers = [line and _HEADER.match(line.statement.text) for line in lines]
-    place = next((n for n, header in enumerate(headers[:_HELPERS]) if header), None)
-    entered = headers[place] if place is not None else None
-    if place is None or not entered:
-        return None
-    if place and own[place - 1].function not in (entered["name"], "__enter__"):
-        return None  # it waits in an argument of the call
-    for frame, line in zip(own[place:], lines[place:], strict=True):
-        for around in reversed(line.within if line is not None else ()):
-            is_one_file = frame.file == own[place].file
-            if not _is_same(entered, _HEADER.match(around.text), is_one_file):
-                continue
-            if is_one_file and _owner(line, around) != _owner(lines[place], None):
-                continue  # the `self` of another class
-            return Nested(frame, around, own[place])
+    for place, line in enumerate(lines[:_HELPERS]):
+        entered = _entry(line.statement) if line is not None else None
+        if entered is None:
+            continue
+        if place and own[place - 1].function not in (entered.name, "__enter__", "acquire"):
+            return None  # it waits in an argument of the call
+        found = _taken_before(entered, own, lines, place)
+        if found is not None:
+            return found
     return None
+
+
+def _taken_before(
+    entered: _Entry, own: Sequence[Frame], lines: Sequence[SourceLine | None], place: int
+) -> Nested | None:
+    """The statement by which a thread has taken what it is about to take.
+
+    Args:
+        entered: What it is about to take.
+        own: The frames of the program, innermost first.
+        lines: Their lines.
+        place: The frame in which it waits.
+    """
+    for number in range(place, len(own)):
+        line, is_one_file = lines[number], own[number].file == own[place].file
+        for before in reversed((*line.within, *line.held) if line is not None else ()):
+            other = _entry(before)
+            if other is None or not _is_same(entered, other, is_one_file):
+                continue
+            if is_one_file and _owner(line, before) != _owner(lines[place], None):
+                continue  # the `self` of another class
+            if "." not in entered.taken and not _is_one_argument(own, lines, place, number):
+                continue
+            return Nested(own[number], before, own[place], tuple(own[place : number + 1]))
+    return None
+
+
+def _is_one_argument(
+    own: Sequence[Frame], lines: Sequence[SourceLine | None], place: int, number: int
+) -> bool:
+    """Whether two calls of one function were given the same lock, by what their callers pass.
+
+    True for two functions, and within one call: there a name is of one lock.
+    """
+    here, there = own[place], own[number]
+    if place == number or (here.file, here.function) != (there.file, there.function):
+        return True
+    passed = [
+        _arguments(lines[each + 1], here.function) if each + 1 < len(lines) else []
+        for each in (place, number)
+    ]
+    pairs = list(zip(*passed, strict=False))
+    locks = [pair for pair in pairs if any(map(_LOCK_NAME.search, pair))] or pairs[:1]
+    return bool(locks) and all(one == other for one, other in locks)
+
+
+def _arguments(line: SourceLine | None, function: str) -> Sequence[str]:
+    """What a line passes to a function: `["self.lock", "self._write"]`."""
+    try:
+        tree = ast.parse(line.statement.text if line is not None else "")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []  # a part of a statement: it is cut
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == function:
+            return [ast.unparse(each) for each in (*node.args, *(k.value for k in node.keywords))]
+    return []
 
 
 def _owner(line: SourceLine | None, header: Statement | None) -> str:
@@ -469,13 +552,13 @@ def taken_at(line: SourceLine, statement: Statement) -> TakenLock | None:
     return next((each for each in line.locks if each.statement == statement), None)
 
 
-def _is_same(entered: re.Match[str], other: re.Match[str] | None, is_one_file: bool) -> bool:
-    """Whether two headers take the same lock."""
-    if other is None or bool(entered["call"]) != bool(other["call"]):
+def _is_same(entered: _Entry, other: _Entry, is_one_file: bool) -> bool:
+    """Whether two statements take the same lock."""
+    if entered.is_made != other.is_made:
         return False
-    if entered["call"]:
-        return entered["name"] == other["name"]
-    return is_one_file and entered["taken"] == other["taken"]
+    if entered.is_made:
+        return entered.name == other.name
+    return is_one_file and entered.taken == other.taken
 
 
 @derived
@@ -520,13 +603,17 @@ def is_seen_outside(index: Index, identity: ProcessId) -> bool:
 
 
 def _is_outside(index: Index, frame: Frame) -> bool:
-    """Whether a frame is a library's, or at a line around which no lock is taken by `with`."""
+    """Whether a frame is a library's, or at a line before which no lock is taken and kept."""
     if is_library(frame):
         return True
     line = source_of(index, frame)
-    return line is not None and not any(
-        each.text.startswith(("with ", "async with ")) and _MAY_BE_A_LOCK.search(each.text)
-        for each in line.within
+    return (
+        line is not None
+        and not line.held
+        and not any(
+            each.text.startswith(("with ", "async with ")) and _MAY_BE_A_LOCK.search(each.text)
+            for each in line.within
+        )
     )
 
 

@@ -86,7 +86,7 @@ NO_WRITER = "No other process has the writing end: nothing will ever arrive."
 ONE_THREAD = "Only another thread of the process could end this wait, and there is none."
 ALL_THREADS = "All threads of the process wait for another one: none is left to end this wait."
 OWN_LOCK = "It holds this lock itself: the same function is on its stack twice, and took it before."
-OWN_BLOCK = "It holds this lock itself: it is inside of a block that has taken it before."
+OWN_BLOCK = "It holds this lock itself: a function that it is still in has taken it before."
 OWN_QUEUE = (
     "It holds this lock itself: it is in the same queue twice, the second time in a function that "
     "has interrupted the first, as a signal handler or a finalizer does."

@@ -614,6 +614,53 @@ def test_the_locks_of_a_function_and_of_those_that_it_calls_are_read(tmp_path: P
     )
 
 
+ACQUIRED = """\
+def add(self, key):
+    self.guard.acquire()
+    try:
+        self.compact()
+    finally:
+        self.guard.release()
+    self.compact()
+
+
+def report(self):
+    self.a.acquire()
+    if not self.b.acquire(False):
+        self.late()
+    if self.ready:
+        self.a.release()
+        self.compact()
+    self.compact()
+
+
+def each(self):
+    for lock in self.locks:
+        lock.acquire()
+        self.work()
+        lock.release()
+        self.rest()
+"""
+
+
+def test_locks_that_are_acquired_before_a_line_and_not_released_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "guards.py"
+    path.write_text(ACQUIRED)
+
+    def kept(number: int, function: str) -> list[tuple[int, str]]:
+        found = SourceCode().line(OWN, Frame(function, str(path), number), time.time() + 9.0)
+        assert found is not None
+        return [(each.line, each.text) for each in found.held]
+
+    assert kept(4, "add") == [(2, "self.guard.acquire()")]
+    assert kept(7, "add") == []
+    assert kept(12, "report") == [(11, "self.a.acquire()")]
+    assert kept(16, "report") == [(12, "if not self.b.acquire(False):")]
+    assert kept(17, "report") == [(12, "if not self.b.acquire(False):")]
+    assert kept(23, "each") == [(22, "lock.acquire()")]
+    assert kept(25, "each") == []
+
+
 WRAPPED = """\
 import torch
 

@@ -203,6 +203,73 @@ def test_those_that_took_a_semaphore_and_want_it_once_more_are_named_with_both_l
     assert found(no_progress.check, job) == []
 
 
+ACQUIRES = (
+    source("data.py", 2, "locked", "lock.acquire()"),
+    source("data.py", 3, "locked", "function(*args)", held=(Statement(2, "lock.acquire()"),)),
+    source("train.py", 13, "checkpoint", "return locked(self.lock, self._write)"),
+    source("train.py", 7, "save", "return locked(self.lock, self._save, item)"),
+    source("train.py", 9, "check", "return locked(self.other, self._save, item)"),
+    source("train.py", 20, "report", "self.compact()", held=(Statement(18, "self.a.acquire()"),)),
+    source("train.py", 30, "compact", "self.a.acquire()"),
+    source("train.py", 31, "trim", "with self.a:"),
+    source("train.py", 32, "other", "self.b.acquire()"),
+    *SOURCE[2:],
+)
+
+
+@pytest.mark.parametrize(
+    ("stack", "is_twice"),
+    [
+        pytest.param(("train.py:compact:30", "train.py:report:20"), True, id="acquire twice"),
+        pytest.param(("train.py:trim:31", "train.py:report:20"), True, id="acquire, then with"),
+        pytest.param(("train.py:other:32", "train.py:report:20"), False, id="another lock"),
+        pytest.param(
+            (
+                "data.py:locked:2",
+                "train.py:checkpoint:13",
+                "data.py:locked:3",
+                "train.py:save:7",
+            ),
+            True,
+            id="one helper for both",
+        ),
+        pytest.param(
+            (
+                "data.py:locked:2",
+                "train.py:checkpoint:13",
+                "data.py:locked:3",
+                "train.py:check:9",
+            ),
+            False,
+            id="one helper for two locks",
+        ),
+    ],
+)
+def test_a_lock_that_was_acquired_without_a_block_is_told_as_taken_twice(
+    stack: tuple[str, ...], is_twice: bool
+) -> None:
+    wait = WaitedOn("semaphore", "futex", ("sem 9:77",), segment=LOCK, value=0)
+    own = [
+        process(
+            number,
+            "spawned",
+            threads=[thread(number, *stack, waits=wait, still_s=30.0, waits_s=30.0)],
+            segments=(),
+            fds=fds(9, links=()),
+            start_method="fork",
+        )
+        for number in (300, 301)
+    ]
+    findings = found(standing_still.check, job_of(collecting(links=()), *own, lines=ACQUIRES))
+
+    told = [each for each in findings if "once more at" in each.summary]
+    assert bool(told) is is_twice
+    for finding in told:
+        assert "and not released it yet: called from there" in finding.cause
+        way = " <- ".join(f"{each.split(':')[0]}:{each.split(':')[2]}" for each in stack[:2])
+        assert way.replace(" <- ", f" {stack[0].split(':')[1]} <- ") in " ".join(finding.evidence)
+
+
 OTHER_LOCK = replace(SLOTS[2], within=(Statement(26, "with files.open_one(name):"),))
 AT_WORK = process(
     303, "spawned", threads=[thread(303, state="R")], segments=(), fds=fds(9, links=())
