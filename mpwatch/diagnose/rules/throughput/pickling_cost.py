@@ -26,8 +26,8 @@ from mpwatch.model.units import bytes_text
 
 RULE = "pickling-cost"
 IS_OF_SHARES = True
-LOST_SHARE = 0.4
-"""Of the time of one thread."""
+LOST_SHARE = 0.3
+"""Of the time of one thread: as much as `FASTER` takes of the one that sets the pace."""
 FASTER = 1.4
 """A job that would not become this many times as fast has its time elsewhere."""
 SURE_SHARE, SURE_FASTER, SURE_READINGS = 0.6, 2.0, 40

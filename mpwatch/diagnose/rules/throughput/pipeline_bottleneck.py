@@ -7,7 +7,7 @@ queue. DataLoaders, Pools, ranks and servers have rules of their own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from mpwatch.describe.processes import wait_verb
@@ -38,7 +38,7 @@ from mpwatch.diagnose.analysis.stack_patterns import writes_output
 from mpwatch.diagnose.analysis.waits.blockages import without_progress_s
 from mpwatch.diagnose.analysis.waits.chains import ends_of_waits, wait_graph
 from mpwatch.diagnose.analysis.waits.providers import FULL_QUEUE, semaphore_uses
-from mpwatch.model.account import LAST_MINUTE_S
+from mpwatch.model.account import IMPORTS, LAST_MINUTE_S
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process
@@ -54,7 +54,10 @@ LEAST_WAITS = 0.4
 """Of the time, waits for a free core included."""
 FEEDS_SHARE = 0.9
 SLEEPS_SHARE = 0.8
-"""Of the time of processes that others wait for: it is their sleep that the others wait for."""
+"""Of the time in which processes that others wait for had a core and imported nothing: it is their
+sleep that the others wait for."""
+PAUSES_SHARE = 0.1
+"""A process that sleeps for this part of the time does not work without a pause."""
 LONGER = 1.5
 """Single sleeps are called longer from this ratio of the last ones to the first ones on."""
 SLEEPS = 6
@@ -318,6 +321,9 @@ class _Sleep(NamedTuple):
     """What is known of processes that sleep for most of the time."""
 
     share: float
+    """Of all their time, 0 to 1."""
+    for_core: float
+    """The share of their time in which they waited for a free core."""
     place: str
     """`consumer.py:25 next`; empty where it is not known."""
     is_look: bool
@@ -332,8 +338,7 @@ class _Sleep(NamedTuple):
 
 def _sleep_of(index: Index, working: Sequence[Process]) -> _Sleep | None:
     """How processes sleep; `None` if one of them does something else for much of the time."""
-    slept = [_sleep_share(index, each) for each in working]
-    if min(slept) < SLEEPS_SHARE:
+    if min(_sleep_of_free_time(index, each) for each in working) < SLEEPS_SHARE:
         return None
     place = work_place(index, working, lambda activity: activity.kind == "sleeping")
     words = place.words if place is not None else ""
@@ -351,7 +356,8 @@ def _sleep_of(index: Index, working: Sequence[Process]) -> _Sleep | None:
         if point.at_s >= since_s
     ]
     return _Sleep(
-        sum(slept) / len(slept),
+        _mean(_sleep_share, index, working),
+        _mean(core_share, index, working),
         words,
         line is not None and looks_for_item(line),
         max(lengths, default=None),
@@ -363,6 +369,24 @@ def _sleep_of(index: Index, working: Sequence[Process]) -> _Sleep | None:
 def _sleep_share(index: Index, process: Process) -> float:
     found = shares(index, process)
     return sum(each.share for each in found if each.activity.kind == "sleeping")
+
+
+def _sleep_of_free_time(index: Index, process: Process) -> float:
+    """The share of sleep, without the time in which it waited for a core or imported modules.
+
+    After each sleep a process waits for a core on a loaded machine, and the imports of its start
+    are a large part of the time of a job that has just begun.
+    """
+    found = shares(index, process)
+    imports = sum(each.share for each in found if each.activity.what == IMPORTS)
+    rest = 1 - core_share(index, process) - imports
+    return 0.0 if rest < LEAST_TIME else min(1.0, _sleep_share(index, process) / rest)
+
+
+def _mean(
+    share_of: Callable[[Index, Process], float], index: Index, working: Sequence[Process]
+) -> float:
+    return sum(share_of(index, each) for each in working) / len(working)
 
 
 def _longer(index: Index, working: Sequence[Process]) -> tuple[float, float] | None:
@@ -424,16 +448,18 @@ def _waiting_words(stages: _Stages) -> str:
 
 def _is_short_of_cores(index: Index, working: Sequence[Process]) -> bool:
     """Whether those that work wait for a free core for much of the time."""
-    return sum(core_share(index, each) for each in working) / len(working) >= SHORT_OF_CORES
+    return _mean(core_share, index, working) >= SHORT_OF_CORES
 
 
 def _working_words(index: Index, working: Sequence[Process]) -> str:
     is_one = len(working) == 1
+    words = ["works" if is_one else "work"]
+    if (slept := _mean(_sleep_share, index, working)) >= PAUSES_SHARE:
+        words.append(f"{'sleeps' if is_one else 'sleep'} ({slept:.0%})")
     if _is_short_of_cores(index, working):
-        waits = sum(core_share(index, each) for each in working) / len(working)
-        verb = "works or waits" if is_one else "work or wait"
-        return f"which {verb} for a free core ({waits:.0%}) all the time"
-    return f"which {'works' if is_one else 'work'} all the time"
+        waits = _mean(core_share, index, working)
+        words.append(f"{'waits' if is_one else 'wait'} for a free core ({waits:.0%})")
+    return f"which {', '.join(words[:-1])}{' or ' if words[1:] else ''}{words[-1]} all the time"
 
 
 def _cores_words(index: Index, working: Sequence[Process]) -> Iterator[str]:
@@ -453,6 +479,8 @@ def _cause(index: Index, stages: _Stages) -> str:
         ("This process", "it", "its") if is_one else ("These processes", "they", "their")
     )
     works = f"{this} {'works' if is_one else 'work'} without a pause"
+    if _mean(_sleep_share, index, stages.working) >= PAUSES_SHARE:
+        works = f"{this} {'works, or sleeps' if is_one else 'work, or sleep'} by {its} own code"
     if _is_short_of_cores(index, stages.working):
         always = "always has work and waits" if is_one else "always have work and wait"
         works = f"{this} {always} for a core to do it"
@@ -473,6 +501,11 @@ def _of_sleep(index: Index, stages: _Stages, sleep: _Sleep) -> Finding:
     slow = all_called(working, SHOWN)
     at = f" at {sleep.place}" if sleep.place else ""
     is_one = len(working) == 1
+    for_core = (
+        f" and {'waits' if is_one else 'wait'} for a free core {sleep.for_core:.0%}"
+        if sleep.for_core >= PAUSES_SHARE
+        else ""
+    )
     evidence = [
         f"{called(each)}: {words}"
         for each in (*working[:SHOWN], *waiting[:SHOWN])
@@ -492,7 +525,7 @@ def _of_sleep(index: Index, stages: _Stages, sleep: _Sleep) -> Finding:
         others=tuple(each.process for each in working[1:]),
         summary=(
             f"{_waiting_words(stages)} {slow}, which {'sleeps' if is_one else 'sleep'} "
-            f"{sleep.share:.0%} of the time{at}"
+            f"{sleep.share:.0%} of the time{at}{for_core}"
         ),
         evidence=tuple(evidence),
         cause=_why_asleep(sleep, is_one=is_one),

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from mpwatch.diagnose.rules.throughput.pipeline_bottleneck import check
-from mpwatch.model.account import NO_CORE, Activity
+from mpwatch.model.account import IMPORTS, NO_CORE, Activity
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import History, Point, ProcessMetric
 from mpwatch.model.ids import Role
@@ -104,6 +104,29 @@ def test_producers_that_do_not_keep_up_with_their_consumer_are_named() -> None:
     assert "main (100) would be at most 50 times as fast" in finding.evidence[-1]
     assert finding.advice.startswith("Start more processes of that kind than 2")
     assert "nothing is wrong" in finding.advice
+
+
+def test_sleep_is_told_as_such_on_a_loaded_machine_and_after_imports() -> None:
+    imports = Activity("computing", IMPORTS, place="main.py:7 <module>")
+    loaded = {SLEEPS: 0.42, NO_CORE: 0.43, imports: 0.15}
+
+    waits = {WAITS_IN_QUEUE: 0.98, COMPUTES: 0.02}
+    finding = only(check, with_shares(learner(), p100=waits, p200=loaded, p201=loaded))
+
+    assert "which sleep 42% of the time" in finding.summary
+    assert finding.summary.endswith(" and wait for a free core 43%")
+    assert "without a pause" not in finding.cause
+    assert finding.is_doubtful
+
+
+def test_a_process_that_works_and_sleeps_is_not_said_to_work_without_a_pause() -> None:
+    mixed = {SLEEPS: 0.5, COMPUTES_IN_ENV: 0.5}
+
+    waits = {WAITS_IN_QUEUE: 0.98, COMPUTES: 0.02}
+    finding = only(check, with_shares(learner(), p100=waits, p200=mixed, p201=mixed))
+
+    assert "which work or sleep (50%) all the time" in finding.summary
+    assert finding.cause.startswith("These processes work, or sleep by their own code, and the")
 
 
 def test_producers_that_sleep_are_not_said_to_work() -> None:
