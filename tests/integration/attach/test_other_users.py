@@ -26,6 +26,7 @@ from tests import interpreters, procfs
 from tests.procfs import eventually
 
 pytestmark = [
+    pytest.mark.xdist_group("other_users"),  # the directories of these users are shared
     pytest.mark.slow,
     pytest.mark.skipif(os.getuid() != 0, reason="only root can start programs of two users"),
     pytest.mark.skipif(shutil.which("setpriv") is None, reason="needs setpriv of util-linux"),
