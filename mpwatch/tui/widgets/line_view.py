@@ -169,29 +169,31 @@ class LineView(LineCanvas):
                 it does not: a change of size causes layout and output of the whole screen.
         """
         before, self._lines = self._lines, lines
-        if not is_new and lines == before and self.size == self._shown_at:
+        seen = self.size  # Textual looks the widget up for each read
+        if not is_new and lines == before and seen == self._shown_at:
             return
-        self._shown_at = self.size
-        size = self._scroll_size(lines, is_new)
-        if size != self.virtual_size:
-            self.virtual_size = size
-        top = self.scroll_offset.y
+        self._shown_at = seen
+        whole = self._scroll_size(lines, is_new, seen)
+        if whole != self.virtual_size:
+            self.virtual_size = whole
+            seen = self.size
+        left, top = self.scroll_offset
         changed: list[Region] = []
-        for y in range(top, top + max(self.size.height, 1)):
+        for y in range(top, top + max(seen.height, 1)):
             old, new = _at(before, y), _at(lines, y)
             if old != new:
-                start = max(0, _same_cells(old or (), new or ()) - self.scroll_offset.x)
-                width = max(self.virtual_size.width, self.size.width) - start
+                start = max(0, _same_cells(old or (), new or ()) - left)
+                width = max(whole.width, seen.width) - start
                 changed.append(Region(start, y - top, width, 1))
         if changed:
             self.refresh(*changed)
 
-    def _scroll_size(self, lines: Sequence[Line], is_new: bool) -> Size:
+    def _scroll_size(self, lines: Sequence[Line], is_new: bool, seen: Size) -> Size:
         """The scrollable size; no horizontal scrolling if all lines fit."""
         widest = max((width_of(content) for content in lines), default=0)
         steps = -(-widest // WIDTH_STEP) * WIDTH_STEP
-        seen = self.size.width - (len(lines) > self.size.height)  # the scrollbar covers one column
-        found = Size(self.size.width if widest <= seen else steps, len(lines))
+        room = seen.width - (len(lines) > seen.height)  # the scrollbar covers one column
+        found = Size(seen.width if widest <= room else steps, len(lines))
         if is_new:
             return found
         kept = self.virtual_size
