@@ -183,7 +183,7 @@ def test_an_exit_is_diagnosed_from_a_recording(start: Start, tmp_path: Path) -> 
     wait_until_recorded(file, worker["pid"])
     os.kill(worker["pid"], signal.SIGSEGV)
     job.wait()
-    recorder.wait(30)
+    recorder.wait()
 
     seen = json.loads(mpwatch("diagnose", str(file), "--json", "--fail-on", "warning", code=1))
 

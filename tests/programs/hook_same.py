@@ -210,7 +210,7 @@ def interrupted() -> None:
     fifo = context().Queue()
     for handler in (on_alarm, signal.default_int_handler):
         signal.signal(signal.SIGALRM, handler)
-        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        signal.setitimer(signal.ITIMER_REAL, 0.5)  # main waits by then, also on a busy machine
         attempt(fifo.get)
     fifo.put("after")
     attempt(fifo.get)

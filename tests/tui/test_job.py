@@ -220,7 +220,7 @@ def paused(app: JobApp) -> float | None:
 
 
 async def until(pilot: Pilot[int], is_done: Callable[[], bool]) -> None:
-    for _ in range(400):
+    for _ in range(1200):
         if is_done():
             return
         await pilot.pause(0.05)

@@ -23,7 +23,7 @@ from tests.builders.samples import MAIN, START_S, small_job
 from tests.conftest import Start
 from tests.tui.scripted import ScriptedSource
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 SLEEPER = "import signal; print('ready'); signal.pause()"
 
 

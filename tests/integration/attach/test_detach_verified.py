@@ -28,7 +28,7 @@ def start_elsewhere(start: Start, way: str, tmp_path: Path) -> Running:
     tmp_path.chmod(0o700)
     running = start("attach_elsewhere", way, str(tmp_path))
     if way != "drops":
-        inject(running.process, timeout_s=5)
+        inject(running.process, timeout_s=30)
     assert eventually(lambda: hook_threads(running.pid) == 1, 10)
     return running
 
@@ -67,7 +67,7 @@ def test_a_process_without_a_hook_is_not_reported_as_detached(start: Start) -> N
 
 def test_a_hook_that_cannot_be_unloaded_is_not_reported_as_detached(start: Start) -> None:
     running = start("attach_plain", "busy")
-    assert inject(running.process, timeout_s=5).state == "ready"
+    assert inject(running.process, timeout_s=30).state == "ready"
     os.kill(running.pid, 19)
     assert eventually(lambda: running.state == "T")
     done = run_detach(running.pid)
@@ -94,7 +94,7 @@ def test_a_wrapper_under_another_librarys_is_left_as_a_pass_through_and_named(
     start: Start, runtime: Path, has_socket: bool
 ) -> None:
     running = start("attach_wrapped", "wraps")
-    assert inject(running.process, timeout_s=5).state == "ready"
+    assert inject(running.process, timeout_s=30).state == "ready"
     running.say(b"wrap\n")
     before = running.line()
     if not has_socket:  # it is then detached by its interpreter

@@ -61,7 +61,7 @@ def test_a_sandboxed_child_is_excluded_and_continues(start: Start, call: str) ->
     child = child_of(running)
     samples = [sample(running.pid, role="main"), sample(child, role="spawned")]
     planned = plan_injection(samples).processes
-    parent, sandboxed = inject_tree(samples, lambda outcome: None, timeout_s=5)
+    parent, sandboxed = inject_tree(samples, lambda outcome: None, timeout_s=30)
     assert parent.state == "ready", parent
     assert sandboxed.state == "absent"
     assert "sandboxed" in sandboxed.reason
@@ -98,7 +98,7 @@ def test_a_process_whose_root_has_exited_is_compared_with_mpwatch(
     root.popen.kill()
     root.popen.wait()
     planned = plan_injection(samples).processes
-    _, orphan = inject_tree(samples, lambda outcome: None, timeout_s=5)
+    _, orphan = inject_tree(samples, lambda outcome: None, timeout_s=30)
     assert planned[1].reason == orphan.reason
     if is_filtered:
         assert orphan.state == "absent"
@@ -117,7 +117,7 @@ def test_a_child_of_another_user_or_namespace_is_excluded(
     running = start("attach_sandboxed", how)
     samples = [sample(running.pid, role="main"), sample(child_of(running), role="spawned")]
     planned = plan_injection(samples).processes
-    parent, other = inject_tree(samples, lambda outcome: None, timeout_s=5)
+    parent, other = inject_tree(samples, lambda outcome: None, timeout_s=30)
     assert (parent.state, other.state) == ("ready", "absent")
     assert word in other.reason
     assert [each.reason for each in planned] == ["", other.reason]
@@ -126,7 +126,7 @@ def test_a_child_of_another_user_or_namespace_is_excluded(
 def test_a_root_process_with_a_filter_of_its_own_gets_the_hook(start: Start) -> None:
     """As in every container: its filter forbids some calls, none of which an injection makes."""
     running = start("attach_plain", "idle", preexec_fn=lambda: install_filter(PTRACE, ERRNO_EPERM))
-    (attached,) = inject_tree([sample(running.pid)], lambda outcome: None, timeout_s=5)
+    (attached,) = inject_tree([sample(running.pid)], lambda outcome: None, timeout_s=30)
     assert attached.state == "ready", attached
     assert is_well(running)
 

@@ -131,7 +131,7 @@ def test_a_value_of_zero_or_nothing_forbids_nothing(start: Start) -> None:
     variables = {"MPWATCH_DISABLE": "0", "PYTHON_DISABLE_REMOTE_DEBUG": ""}
     running = start("attach_plain", "idle", variables=variables)
 
-    assert inject(running.process).state == "ready"
+    assert inject(running.process, timeout_s=30).state == "ready"
 
 
 @pytest.mark.parametrize("forbids", [*DISABLING, "option"])

@@ -134,4 +134,4 @@ def test_a_target_that_its_user_stopped_stays_stopped_through_tree_and_detach(
     assert gone.fix == f"kill -CONT {running.pid}"
     assert running.state == "T"
     os.kill(running.pid, signal.SIGCONT)
-    assert eventually(lambda: detach(running.process, timeout_s=5).state == "absent")
+    assert eventually(lambda: detach(running.process, timeout_s=30).state == "absent")

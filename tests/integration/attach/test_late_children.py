@@ -50,13 +50,13 @@ def test_a_child_forked_before_its_parent_is_injected_is_injected_too(
     def progress(outcome: Attached) -> None:
         hooked_s[outcome.process] = time.clock_gettime(time.CLOCK_BOOTTIME)
 
-    outcomes = inject_tree(listed, progress, timeout_s=10)
+    outcomes = inject_tree(listed, progress, timeout_s=30)
     parent_s = hooked_s[running.process]
     without = [child for child in children(running.pid) if born_before(child, parent_s)]
     assert len(without) >= 3
     assert {o.process for o in outcomes if o.state == "ready"} >= {running.process, *without}
     for child in children(running.pid):  # and those that inherited the hook
-        attached = inject(child, timeout_s=10)
+        attached = inject(child, timeout_s=30)
         assert (attached.state, attached.reason) in (("ready", ""), ("absent", ENDED)), attached
 
 
@@ -77,7 +77,7 @@ def test_after_a_detach_no_child_started_meanwhile_keeps_the_hook(
 def test_children_without_python_are_excluded(start: Start) -> None:
     running = start("attach_short_children", "0.2", "20", "non-python")
     assert eventually(lambda: len(children(running.pid)) >= 2)
-    outcomes = inject_tree([sample(running.pid)], lambda outcome: None, timeout_s=10)
+    outcomes = inject_tree([sample(running.pid)], lambda outcome: None, timeout_s=30)
     assert outcomes[0].state == "ready"
     assert {o.reason for o in outcomes[1:]} == {"it is not a Python process"}
 

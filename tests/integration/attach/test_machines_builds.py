@@ -118,9 +118,9 @@ def outcome(command: list[str], **environment: str) -> tuple[str, str]:
         assert popen.stdout is not None
         assert popen.stdout.readline() == b"ready\n"
         process = stat_of(popen.pid).process
-        attached = inject(process, timeout_s=5)
+        attached = inject(process, timeout_s=30)
         if attached.state == "ready":
-            assert detach(process, timeout_s=5).state == "absent"
+            assert detach(process, timeout_s=30).state == "absent"
         return attached.state, attached.reason
     finally:
         popen.kill()
@@ -152,7 +152,7 @@ def test_a_build_that_cannot_have_the_hook_is_refused_with_the_reason(
         assert popen.stdout is not None
         assert popen.stdout.readline() == b"ready\n"
         (planned,) = plan_injection([sample(popen.pid, role="main")]).processes
-        attached = inject(stat_of(popen.pid).process, timeout_s=5)
+        attached = inject(stat_of(popen.pid).process, timeout_s=30)
     finally:
         popen.kill()
         popen.communicate()

@@ -156,7 +156,7 @@ def require_unharmed_by_planted_files(
     # On a busy machine the main thread may not stop in time: nothing was changed then.
     assert eventually(lambda: inject_into(victim).state == "ready")
     assert sorted(shared.rglob("*")) == planted
-    assert detach(ProcessId(victim.pid, ticks)).state == "absent"
+    assert detach(ProcessId(victim.pid, ticks), timeout_s=30).state == "absent"
     assert victim.poll() is None
     assert not proof.exists()
 

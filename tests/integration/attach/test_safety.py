@@ -90,8 +90,8 @@ def test_an_observer_killed_at_any_step_leaves_the_target_running(start: Start, 
     for count in range(len(steps) + 1):
         # Otherwise a call queued by a killed observer had loaded the hook before.
         killed += attach_and_die_after(running.process, count)
-        assert eventually(lambda: is_well(running), 5), f"killed at step {count}"
-        assert eventually(lambda: int(procfs.status(running.pid, "SigBlk"), 16) == 0, 5), (
+        assert eventually(lambda: is_well(running)), f"killed at step {count}"
+        assert eventually(lambda: int(procfs.status(running.pid, "SigBlk"), 16) == 0), (
             f"killed at step {count}: {procfs.status(running.pid, 'SigBlk')}"
         )
         detach(running.process, timeout_s=0.05)
@@ -136,16 +136,16 @@ def test_a_hundred_attaches_under_load_leave_nothing_behind(start: Start) -> Non
     stderr_before = os.readlink(f"/proc/{running.pid}/fd/2")
 
     def attach_and_detach() -> None:
-        attached = inject(running.process, timeout_s=5)
+        attached = inject(running.process, timeout_s=30)
         assert attached.state == "ready", attached
-        detached = detach(running.process, timeout_s=5)
+        detached = detach(running.process, timeout_s=30)
         running.drain()
         assert detached.state == "absent", detached
 
     def settled() -> dict[str, int]:
         for _ in range(3):  # lines printed before may still be in the pipe
             require_right_digest(running.newest_line())
-        assert eventually(lambda: counts(running.pid)["threads"] == 1, 5)
+        assert eventually(lambda: counts(running.pid)["threads"] == 1)
         return counts(running.pid)
 
     for _ in range(10):  # the first ones import modules that stay
@@ -163,8 +163,8 @@ def test_a_hundred_attaches_under_load_leave_nothing_behind(start: Start) -> Non
 def test_threads_other_than_the_stopped_one_keep_running(start: Start) -> None:
     running = start("attach_plain", "threads")
     for _ in range(10):
-        assert inject(running.process, timeout_s=5).state == "ready"
-        assert detach(running.process, timeout_s=5).state == "absent"
+        assert inject(running.process, timeout_s=30).state == "ready"
+        assert detach(running.process, timeout_s=30).state == "absent"
     # Four threads run in turns of 5 ms each; on a busy machine not all of them run between two
     # readings.
     assert "moved True" in {running.newest_line() for _ in range(40)}
@@ -186,7 +186,7 @@ def test_a_target_that_exits_during_an_attach_is_reported_as_exited(start: Start
     attached = inject(running.process, step=kill)
     assert attached.state == "absent"
     assert attached.reason in ("the process has ended", "the process ended during the attempt")
-    assert running.popen.wait(5) == -signal.SIGKILL
+    assert running.popen.wait(60) == -signal.SIGKILL
 
 
 def test_a_stopped_target_is_refused_and_stays_stopped(start: Start) -> None:
@@ -198,7 +198,7 @@ def test_a_stopped_target_is_refused_and_stays_stopped(start: Start) -> None:
     assert attached.fix == f"kill -CONT {running.pid}"
     assert running.state == "T"
     os.kill(running.pid, signal.SIGCONT)
-    assert inject(running.process).state == "ready"
+    assert inject(running.process, timeout_s=30).state == "ready"
 
 
 def test_a_target_that_its_user_stops_during_an_attach_is_stopped_afterwards(start: Start) -> None:
@@ -209,7 +209,7 @@ def test_a_target_that_its_user_stops_during_an_attach_is_stopped_afterwards(sta
             os.kill(running.pid, signal.SIGSTOP)
 
     inject(running.process, timeout_s=0.05, step=stop)
-    assert eventually(lambda: running.state == "T", 5)
+    assert eventually(lambda: running.state == "T")
     os.kill(running.pid, signal.SIGCONT)
     assert eventually(lambda: inject(running.process).state == "ready")
 
@@ -316,14 +316,14 @@ def test_an_observer_that_is_stopped_holds_no_target(
         try:
             os.setpgid(0, 0)  # an orphaned group would ignore SIGTSTP, one of a job does not
             while not done:  # on a busy machine the thread may not stop in time at first
-                inject(running.process, timeout_s=5, step=stop)
+                inject(running.process, timeout_s=30, step=stop)
         finally:
             os._exit(0)
     try:
-        assert eventually(lambda: procfs.fields(observer)[0] == "T", 20)
-        assert eventually(lambda: is_well(running), 5)
+        assert eventually(lambda: procfs.fields(observer)[0] == "T")
+        assert eventually(lambda: is_well(running))
         # The call is made nevertheless: the hook is loaded while the observer is stopped.
-        assert eventually(lambda: hook_threads(running.pid) == 1, 10)
+        assert eventually(lambda: hook_threads(running.pid) == 1)
         assert procfs.fields(observer)[0] == "T"
     finally:
         os.kill(observer, signal.SIGCONT)
@@ -347,8 +347,8 @@ def test_a_tracer_killed_at_any_step_leaves_the_target_running(start: Start, wha
 
         attached = inject(running.process, timeout_s=0.0, step=kill)
         killed += "tracer process ended" in attached.reason
-        assert eventually(lambda: is_well(running), 5), f"killed at step {count}"
-        assert eventually(lambda: int(procfs.status(running.pid, "SigBlk"), 16) == 0, 5)
+        assert eventually(lambda: is_well(running)), f"killed at step {count}"
+        assert eventually(lambda: int(procfs.status(running.pid, "SigBlk"), 16) == 0)
         detach(running.process, timeout_s=0.05)
     assert killed > 3
     if what == "busy":
@@ -374,7 +374,7 @@ def frozen_in(group: Path, pid: int, file: str, on: str, off: str) -> Callable[[
 
     def thaw() -> None:
         (group / file).write_text(off)
-        assert eventually(lambda: not (group / "cgroup.procs").read_text(), 10)
+        assert eventually(lambda: not (group / "cgroup.procs").read_text())
         group.rmdir()
 
     return thaw
@@ -419,11 +419,12 @@ def test_a_tracer_that_is_frozen_during_an_injection_is_killed_and_releases_the_
         attached = inject(running.process, timeout_s=0.0, step=freeze_tracer)
         assert attached.state == "absent"
         assert attached.reason.startswith("the tracer process ended during the attempt")
-        assert eventually(lambda: is_well(running), 5) == is_released
+        # What is held is seen to be held for five seconds; what is released may take a while.
+        assert eventually(lambda: is_well(running), 60.0 if is_released else 5.0) == is_released
     finally:
         for thaw in thaws:
             thaw()
-    assert eventually(lambda: is_well(running), 5)
+    assert eventually(lambda: is_well(running))
     assert not procfs.is_alive(pids[0])
     running.drain()
     require_right_digest(running.newest_line())
@@ -436,7 +437,7 @@ def test_a_tracer_that_was_killed_between_two_attaches_is_replaced(start: Start)
     assert inject(first.process, timeout_s=20).state == "ready"
     pid = tracer.start().pid
     os.kill(pid, signal.SIGKILL)
-    assert eventually(lambda: procfs.fields(pid)[0] == "Z", 5)
+    assert eventually(lambda: procfs.fields(pid)[0] == "Z")
     assert inject(second.process, timeout_s=20).state == "ready"
     assert tracer.start().pid != pid
 
@@ -448,7 +449,7 @@ def test_the_tracer_has_a_session_of_its_own_and_ends_with_the_observer(start: S
         for fd in os.listdir("/proc/self/fd"):  # the shell that runs the tests may have left some
             with contextlib.suppress(OSError):
                 os.set_inheritable(int(fd), int(fd) <= 2)
-        inject(running.process, timeout_s=5)
+        inject(running.process, timeout_s=30)
         pid = tracer.start().pid
         kinds = sorted(path.partition(":")[0] for path in procfs.links(pid))
         return f"{pid} {os.getsid(pid)} {' '.join(kinds)}"
@@ -456,7 +457,7 @@ def test_the_tracer_has_a_session_of_its_own_and_ends_with_the_observer(start: S
     pid, session, *held = as_child(attempt).split()
     assert pid == session
     assert held == ["/dev/null", "/dev/null", "socket"]
-    assert eventually(lambda: not procfs.is_alive(int(pid)), 5)
+    assert eventually(lambda: not procfs.is_alive(int(pid)))
 
 
 def test_a_thread_in_locking_code_is_stopped_again_and_continues(start: Start) -> None:

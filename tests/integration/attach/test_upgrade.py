@@ -38,7 +38,7 @@ assert attached.state == "ready", attached
 with discovery.connect(read_target(process).sample()) as client:
     print(read_frame(client, 1, 5).get("marker"))
 if sys.argv[2] == "detach":
-    assert detach(process, timeout_s=5).state == "absent"
+    assert detach(process, timeout_s=30).state == "absent"
 """
 
 
@@ -79,7 +79,7 @@ def test_after_detach_upgrade_and_attach_the_new_hook_runs(start: Start, tmp_pat
     assert attach_with(new, running, "stay") == "new"
     # This mpwatch is a third version, and reports so about the attached hook.
     assert "of another version" in " ".join(problems(running))
-    assert detach(running.process, timeout_s=5).state == "absent"
+    assert detach(running.process, timeout_s=30).state == "absent"
     assert inject(running.process, timeout_s=20).state == "ready"
     assert problems(running) == []
 
@@ -93,6 +93,6 @@ def problems(running: Running) -> list[str]:
             said.update(read_frame(client, wire.HELLO, 5) or {})
         return said.get("version") is not None
 
-    assert eventually(knows_its_version, 10)
+    assert eventually(knows_its_version)
     hello = decode.hello(running.process, 0.0, said)
     return list(hello.data["problems"])

@@ -45,10 +45,10 @@ class Terminal:
         self.output = b""
         self.pid, self._fd = pty.fork()
         if self.pid == 0:
+            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
             command = [sys.executable, *program, *arguments]
             os.execve(sys.executable, command, environment)
         self._status: int | None = None
-        fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
 
     def read_until(self, words: str, within_s: float = WITHIN_S) -> None:
         """Read its output until it has these words, with no colour change inside."""

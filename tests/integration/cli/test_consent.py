@@ -318,7 +318,7 @@ def test_always_in_the_configuration_is_no_consent_in_a_browser(
             hooks = asyncio.run(press_in_browser(port, job.pid))
         finally:
             os.killpg(server.pid, signal.SIGTERM)
-            server.wait(30)
+            server.wait(60)
 
     assert hooks == ("--hook" in options)
     assert eventually(lambda: hook_threads(job.pid) == 0)
@@ -351,7 +351,7 @@ def test_pages_of_other_sites_cannot_see_a_served_dashboard(
             assert asyncio.run(statuses_of(port, headers)) == [403, 403]
         finally:
             os.killpg(server.pid, signal.SIGTERM)
-            server.wait(30)
+            server.wait(60)
 
 
 async def statuses_of(port: int, headers: dict[str, str]) -> list[int]:

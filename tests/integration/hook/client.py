@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from mpwatch.hook import wire
+from tests.procfs import eventually
 
 
 class Client:
     """A connection to one hook."""
 
-    def __init__(self, path: Path, timeout_s: float = 10.0) -> None:
+    def __init__(self, path: Path, timeout_s: float = 30.0) -> None:
         self.sock = _connected(path, timeout_s)
         self._rest = b""
         self.notes: list[dict[str, Any]] = []
@@ -56,7 +57,7 @@ class Client:
                 assert reply["id"] == self._number
                 return reply
 
-    def listen_for(self, kind: int, count: int, deadline_s: float = 20.0) -> list[tuple[int, ...]]:
+    def listen_for(self, kind: int, count: int, deadline_s: float = 60.0) -> list[tuple[int, ...]]:
         """Read until so many records of a kind have arrived."""
         end_s = time.monotonic() + deadline_s
         while True:
@@ -109,13 +110,16 @@ def _connected(path: Path, timeout_s: float) -> socket.socket:
             return client
 
 
-def wait_for_sockets(folder: Path, count: int, deadline_s: float = 30.0) -> dict[int, Path]:
+def wait_for_sockets(folder: Path, count: int) -> dict[int, Path]:
     """Wait until so many hooks have opened their socket."""
-    end_s = time.monotonic() + deadline_s
-    found = sockets(folder)
-    while len(found) < count and time.monotonic() < end_s:
+    found: dict[int, Path] = {}
+
+    def are_open() -> bool:
+        nonlocal found
         found = sockets(folder)
-    assert len(found) >= count, found
+        return len(found) >= count
+
+    assert eventually(are_open), found
     return found
 
 

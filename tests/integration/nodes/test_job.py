@@ -676,7 +676,7 @@ def test_metrics_of_all_nodes_are_served_with_the_name_of_the_node(
 
 def read(url: str) -> str:
     try:
-        with urllib.request.urlopen(url, timeout=10) as answer:
+        with urllib.request.urlopen(url, timeout=60) as answer:
             text: str = answer.read().decode()
     except urllib.error.HTTPError:
         return ""  # 503 until the nodes have answered

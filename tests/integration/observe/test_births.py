@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import threading
-from itertools import pairwise
 
 import pytest
 
@@ -58,7 +57,7 @@ def test_a_quiet_job_is_not_read_more_often_than_was_asked_for(start: Start) -> 
 
     def deliver(snapshot: Snapshot) -> None:
         readings.append(snapshot.at_s)
-        if len(readings) == 8:
+        if len(readings) == 12:
             settled.set()
 
     source = LiveSource(identify(job.pid), LiveOptions(hook="ignore", stacks=False))
@@ -68,4 +67,5 @@ def test_a_quiet_job_is_not_read_more_often_than_was_asked_for(start: Start) -> 
     finally:
         source.stop()
 
-    assert all(later - earlier > 0.75 for earlier, later in pairwise(readings[5:8]))
+    # One a second, as asked for; each may be late on a busy machine.
+    assert readings[11] - readings[5] > 5.0

@@ -11,6 +11,7 @@ import io
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -23,10 +24,15 @@ import pytest
 
 from mpwatch.cli import main
 from mpwatch.collect.host import ptrace_access
+from mpwatch.model.events import Input
+from mpwatch.model.samples import TreeSample
+from mpwatch.observe.recording.file import NotARecording
 from mpwatch.observe.sources.replay import replay_to_end
 from mpwatch.report.prometheus import exposition
+from tests.builders.recordings import read_recording
 from tests.conftest import PROGRAMS, kill_group
 from tests.integration.cli.terminal import Terminal
+from tests.procfs import eventually
 
 # One worker of xdist has the job and its outputs for all tests.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("hostile")]
@@ -84,14 +90,26 @@ class Job:
 
 def recording_of(job: Job, path: Path) -> None:
     """A recording during which a thread and a child die."""
-    command = ["-m", "mpwatch", "record", job.pid, "--for", "3", "-o", str(path)]
+    command = ["-m", "mpwatch", "record", job.pid, "-o", str(path)]
     with subprocess.Popen([sys.executable, *command], stderr=subprocess.DEVNULL) as recording:
-        while not path.exists() or path.stat().st_size == 0:
-            assert recording.poll() is None
-            time.sleep(0.05)
-        time.sleep(1.0)
-        job.let_a_thread_and_a_child_die()
-    assert recording.returncode == 0
+        try:
+            assert eventually(lambda: any(isinstance(one, TreeSample) for one in inputs_of(path)))
+            job.let_a_thread_and_a_child_die()
+            assert eventually(
+                lambda: "exception" in {getattr(one, "kind", "") for one in inputs_of(path)}
+            )
+            recording.send_signal(signal.SIGINT)
+            assert recording.wait(60) == 0
+        finally:
+            recording.kill()
+
+
+def inputs_of(path: Path) -> list[Input]:
+    """What a recording that is still being written has so far."""
+    try:
+        return list(read_recording(str(path)))
+    except (OSError, NotARecording):
+        return []
 
 
 def metrics_of(job: Job) -> str:

@@ -81,8 +81,8 @@ def test_the_holder_of_a_real_lock_is_found(tmp_path: Path, call: str) -> None:
 
 
 def eventually(look: Callable[[], LockHolder | None]) -> int | None:
-    """The pid of a holder once there is one; `None` after twenty seconds."""
-    end_s = time.monotonic() + 20
+    """The pid of a holder once there is one; `None` after a minute."""
+    end_s = time.monotonic() + 60
     while time.monotonic() < end_s:
         found = look()
         if found is not None:

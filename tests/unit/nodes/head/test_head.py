@@ -112,7 +112,7 @@ def test_each_way_to_fail_is_one_sentence() -> None:
 @pytest.mark.usefixtures("agents_are_killed_soon")
 def test_a_host_that_does_not_answer_has_failed_after_the_limit_of_its_engine() -> None:
     hung = ("sh", "-c", "echo Authorised use only. >&2; sleep 1000 & wait")
-    head = Head([Launch("a", hung, start_s=0.5), Launch("b", hung, start_s=100.0)])
+    head = Head([Launch("a", hung, start_s=2.0), Launch("b", hung, start_s=100.0)])
     try:
         until(head, lambda: head.views()[0].state == "failed")
         view, other = head.views()
@@ -226,13 +226,15 @@ def test_a_node_whose_agent_exits_has_ended_and_one_that_stops_is_silent(
 
 
 def test_an_answer_is_returned_and_a_node_that_ends_meanwhile_has_none() -> None:
+    asked = (
+        "say(hello + full)\n"
+        "received = b''\n"
+        "while b'dump' not in received: received += os.read(0, 65536)\n"
+    )
     with job(
-        fine="say(hello + full); os.read(0, 65536); time.sleep(0.3); os.read(0, 65536);"
-        "say(node_frame(Answer(1, {'host': 'x'}))); until_eof()",
-        gone="say(hello + full); os.read(0, 65536); time.sleep(0.3); os.read(0, 65536)",
+        fine=f"{asked}say(node_frame(Answer(1, {{'host': 'x'}}))); until_eof()", gone=asked
     ) as head:
         settled(head)
-        time.sleep(0.2)
         requests = [head.ask(name, "dump") for name in ("fine", "gone")]
         found = {}
 

@@ -26,7 +26,7 @@ from tests.builders.samples import START_S
 from tests.unit.observe.recording.conftest import Recorded
 from tests.unit.observe.recording.test_timeline import job
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 
 
 class Screen:
