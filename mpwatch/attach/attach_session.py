@@ -9,7 +9,15 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from mpwatch.attach.inject import detach, inject
-from mpwatch.attach.inject_tree import GENERATIONS, MAX_DETACHING, Root, inject_tree, why_not
+from mpwatch.attach.inject_tree import (
+    GENERATIONS,
+    MAX_DETACHING,
+    Root,
+    detach_inherited,
+    inheriting,
+    inject_tree,
+    why_not,
+)
 from mpwatch.attach.injection_log import InjectionLog
 from mpwatch.attach.outcomes import Attached, Detached
 from mpwatch.attach.plan import plan_injection
@@ -170,21 +178,24 @@ class AttachSession:
             wanted = [each for each in chosen if each not in outcomes][::-1]
             if not wanted:
                 break
-            detach_one = partial(detach, may_be_asleep=generation > 0, begun=self.log.detaching)
-            with ThreadPoolExecutor(min(MAX_DETACHING, len(wanted)), "mpwatch-detach") as pool:
-                done = pool.map(detach_one, wanted)
-                for outcome in done:
-                    outcomes[outcome.process] = outcome
-                    sample = injected.get(outcome.process)
-                    command = known.get(outcome.process) or (sample.cmdline if sample else ())
-                    self.log.detached(outcome, command)
+            outcomes |= _in_parallel(partial(detach, begun=self.log.detaching), wanted)
+            asleep = [each for each in inheriting(outcomes) if each in wanted]
+            confined = self._root.confined([each for each in samples if each.process in asleep])
+            detach_one = partial(detach_inherited, confined, begun=self.log.detaching)
+            outcomes |= _in_parallel(detach_one, asleep)
+            for process in wanted:
+                sample = injected.get(process)
+                command = known.get(process) or (sample.cmdline if sample else ())
+                self.log.detached(outcomes[process], command)
         return list(outcomes.values())
 
     def _said(self, outcomes: Sequence[Detached]) -> str:
         """The sentence about a detach."""
         pending = sum(each.state == "pending" for each in outcomes)
         staying = [each for each in outcomes if each.is_attached and each.state != "pending"]
-        done = sum(each.state == "absent" and bool(each.method) for each in outcomes)
+        done = sum(
+            each.state == "absent" and bool(each.method) and each.had_hook for each in outcomes
+        )
         words = f"The hook was detached from {_processes(done)}."
         if not done and not staying and not pending:
             words = "The processes that had the hook have ended, or it was detached before."
@@ -199,6 +210,15 @@ class AttachSession:
                 f"{first.reason or first.state}); try: mpwatch detach {self._root.process.pid}"
             )
         return words
+
+
+def _in_parallel(
+    detach_one: Callable[[ProcessId], Detached], processes: Sequence[ProcessId]
+) -> dict[ProcessId, Detached]:
+    if not processes:
+        return {}
+    with ThreadPoolExecutor(min(MAX_DETACHING, len(processes)), "mpwatch-detach") as pool:
+        return dict(zip(processes, pool.map(detach_one, processes), strict=True))
 
 
 def descended(

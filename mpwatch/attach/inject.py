@@ -323,8 +323,8 @@ def detach(
     Args:
         process: The target.
         timeout_s: How long each of the two may take.
-        may_be_asleep: The process was just forked from one with the hook, so it may have a hook
-            without files.
+        may_be_asleep: The process was forked from one with the hook, so it may have a hook that
+            shows nothing from outside before its first record.
         begun: Called before the target is changed.
     """
     started_s = time.monotonic()
@@ -356,12 +356,15 @@ def _detach(
     except NoHook:
         if not before and not may_be_asleep:
             return Detached(process, "absent", had_hook=False)
-        return _unload(target, timeout_s, begun)
+        outcome = _unload(target, timeout_s, begun)
+        was_asleep = bool(outcome.hook) or outcome.state != "absent"
+        return replace(outcome, had_hook=bool(before) or was_asleep)
     with client:
         hello = discovery.read_frame(client, wire.HELLO, timeout_s)
         if hello is None:
             return _unload(target, timeout_s, begun)
         hook = hook_words(hello.get("release"), hello.get("version"))
+        since_s = _boot_time_s(hello.get("since_ns"))
         begun(process, SOCKET, hook)
         try:
             request = json.dumps({"ask": "detach", "id": 1}).encode()
@@ -371,8 +374,17 @@ def _detach(
         goodbye = discovery.read_frame(client, wire.GOODBYE, timeout_s) or {}
     if _remains(target, timeout_s):
         outcome = _unload(target, timeout_s, begun)
-        return outcome if outcome.hook else replace(outcome, hook=hook)
-    return Detached(process, "absent", method=SOCKET, left=_left(goodbye), hook=hook)
+        return replace(outcome, hook=outcome.hook or hook, since_s=since_s)
+    left = _left(goodbye)
+    return Detached(process, "absent", method=SOCKET, left=left, hook=hook, since_s=since_s)
+
+
+def _boot_time_s(monotonic_ns: object) -> float | None:
+    """A time of CLOCK_MONOTONIC as one of CLOCK_BOOTTIME; `None` if it is no number."""
+    if not isinstance(monotonic_ns, int):
+        return None
+    ago_s = time.clock_gettime(time.CLOCK_MONOTONIC) - monotonic_ns / 1e9
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - ago_s
 
 
 def _unload(target: Target, timeout_s: float, begun: Begun) -> Detached:

@@ -15,16 +15,19 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 from mpwatch.attach.inject import detach, inject
 from mpwatch.attach.native import tracer
 from mpwatch.attach.outcomes import Attached, Begun, Detached, Refused, not_logged
+from mpwatch.attach.target import read_target
+from mpwatch.collect.hook import discovery
 from mpwatch.collect.job.reader import ReadRequest, TreeCollector
-from mpwatch.collect.process.procfs import age_s, stat_of
+from mpwatch.collect.process.procfs import TICKS_PER_S, age_s, read_stat, stat_of
 from mpwatch.model.cmdline import python_program
 from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.samples import ProcSample
@@ -117,20 +120,95 @@ def detach_tree(
 ) -> tuple[Detached, ...]:
     """Detach the hook from every process of a job, children before parents.
 
-    Children that were forked meanwhile from a parent with the hook are included. `begun` is called
-    before a target is changed, on any thread.
+    Children that were forked from a parent with the hook, also meanwhile, are included. `begun` is
+    called before a target is changed, on any thread.
     """
     samples, outcomes = list(processes), dict[ProcessId, Detached]()
-    may_be_asleep = False
+    if not samples:
+        return ()
+    root = Root(samples[0].process)
     for _ in range(GENERATIONS):
         wanted = [s.process for s in samples if s.is_python and s.state not in ("Z", "X")]
-        outcomes |= _detach_all(wanted, progress, timeout_s, may_be_asleep, begun)
+        without: dict[ProcessId, Detached] = {}
+
+        def report(outcome: Detached, without: dict[ProcessId, Detached] = without) -> None:
+            # Whether the others have inherited a hook is known once all are examined.
+            if outcome.had_hook:
+                progress(outcome)
+            else:
+                without[outcome.process] = outcome
+
+        outcomes |= _detach_all(wanted, partial(detach, timeout_s=timeout_s, begun=begun), report)
+        asleep = [process for process in inheriting(outcomes) if process in without]
+        for process in without.keys() - set(asleep):
+            progress(without[process])
+        confined = root.confined([sample for sample in samples if sample.process in asleep])
+        detach_one = partial(detach_inherited, confined, timeout_s=timeout_s, begun=begun)
+        outcomes |= _detach_all(asleep, detach_one, progress)
         seen = {sample.process for sample in samples} | outcomes.keys()
         samples = [sample for sample in late_children(seen) if why_not(sample) is None]
         if not samples:
             break
-        may_be_asleep = True
     return tuple(outcomes.values())
+
+
+def detach_inherited(
+    confined: Mapping[ProcessId, str],
+    process: ProcessId,
+    *,
+    timeout_s: float = 1.0,
+    begun: Begun = not_logged,
+) -> Detached:
+    """Detach a hook that a process may have inherited by a fork.
+
+    As long as it shows nothing from outside, only code in the process can take it out; nothing is
+    injected for that into one that is confined more tightly than the root.
+    """
+    may_be_asleep = process not in confined
+    outcome = detach(process, timeout_s=timeout_s, may_be_asleep=may_be_asleep, begun=begun)
+    if may_be_asleep or outcome.had_hook or outcome.reason:
+        return outcome
+    reason = f"it was forked from a process with the hook, and {confined[process]}"
+    return replace(outcome, state="silent", reason=reason, had_hook=True)
+
+
+def inheriting(outcomes: Mapping[ProcessId, Detached], proc: str = "/proc") -> list[ProcessId]:
+    """The processes without a visible hook that have inherited one by a fork.
+
+    A forked child makes thread, files and socket of its hook only with its first record. It has
+    one if its parent had the hook when it was forked, and if it has executed no program since.
+
+    Args:
+        outcomes: Of detaching all processes of a job from hooks that are visible.
+        proc: Path of procfs.
+
+    Returns:
+        Parents before children.
+    """
+    since_s = {p.pid: found.since_s or 0.0 for p, found in outcomes.items() if found.had_hook}
+    earliest_s = min(since_s.values(), default=None)
+    known = {process.pid for process in outcomes}
+    found = []
+    for process in sorted(outcomes, key=lambda process: process.start_ticks):
+        stat = None if outcomes[process].had_hook else read_stat(proc, process.pid)
+        if stat is None or stat.process != process or not stat.is_fork:
+            continue
+        begun_s = since_s.get(stat.parent_pid)
+        if stat.parent_pid not in known:
+            # The parent has exited, or is not of the processes that are detached.
+            begun_s = 0.0 if _has_hook(stat.parent_pid) else earliest_s
+        if begun_s is not None and (process.start_ticks + 1) / TICKS_PER_S >= begun_s:
+            since_s[process.pid] = begun_s
+            found.append(process)
+    return found
+
+
+def _has_hook(pid: int) -> bool:
+    """Whether a process shows parts of a hook; `False` where it cannot be read."""
+    try:
+        return bool(discovery.find(read_target(stat_of(pid).process).sample()))
+    except (OSError, Refused):
+        return False
 
 
 def why_not(sample: ProcSample) -> str | None:
@@ -181,16 +259,10 @@ def _inject_all(
 
 def _detach_all(
     processes: list[ProcessId],
+    detach_one: Callable[[ProcessId], Detached],
     progress: Callable[[Detached], None],
-    timeout_s: float,
-    may_be_asleep: bool,
-    begun: Begun,
 ) -> dict[ProcessId, Detached]:
     """Detach from each process, several at a time."""
-
-    def detach_one(process: ProcessId) -> Detached:
-        return detach(process, timeout_s=timeout_s, may_be_asleep=may_be_asleep, begun=begun)
-
     outcomes = _in_parallel(detach_one, processes[::-1], progress, MAX_DETACHING)
     return {process: outcomes[process] for process in processes}
 

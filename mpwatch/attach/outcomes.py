@@ -101,6 +101,8 @@ class Detached:
     """Changes of the hook that could not be undone, one sentence each."""
     hook: str = ""
     """Release and version of the hook as it says itself, see `hook_words`; empty if it did not."""
+    since_s: float | None = None
+    """CLOCK_BOOTTIME, in seconds, when that hook was attached; `None` if it did not say so."""
 
     @property
     def is_attached(self) -> bool:

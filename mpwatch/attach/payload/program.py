@@ -148,9 +148,9 @@ def load(contents: dict[str, Any]) -> dict[str, Any]:
 def unload(_contents: dict[str, Any]) -> dict[str, Any]:
     """Unload the hook; also a success when it was not there."""
     package = sys.modules.get("_mpwatch_hook")
-    if package is None:
+    session = None if package is None else package.current()
+    if package is None or session is None:
         return {"state": "unloaded"}
-    session = package.current()
     if package.uninstrument():
         return {**described("unloaded", package), "left": _left(session)}
     return {**described("failed", package), "reason": "the hook did not leave"}

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from mpwatch.attach.attach_session import AttachSession
 from mpwatch.attach.inject import inject
 from mpwatch.attach.inject_tree import detach_tree, inject_tree, late_children
-from mpwatch.attach.outcomes import Attached
+from mpwatch.attach.injection_log import InjectionLog
+from mpwatch.attach.outcomes import Attached, Detached
 from mpwatch.collect.process.procfs import stat_of
 from mpwatch.model.ids import ProcessId
 from tests import procfs
-from tests.integration.attach.conftest import Start
+from tests.integration.attach.conftest import Running, Start
 from tests.integration.attach.test_kinds_of_targets import sample
-from tests.procfs import eventually
+from tests.procfs import eventually, hook_threads
 
 pytestmark = pytest.mark.slow
 
@@ -85,3 +90,77 @@ def test_children_without_python_are_excluded(start: Start) -> None:
 def test_a_job_without_starts_has_no_late_children(start: Start) -> None:
     running = start("attach_plain", "idle")
     assert late_children([running.process]) == []
+
+
+def fork_child(running: Running) -> int:
+    """A child that the program forks now."""
+    running.say(b"fork\n")
+    pid = int(running.line())
+    assert eventually(lambda: stat_of(pid).state == "S")
+    return pid
+
+
+def inject_at_next_line(running: Running) -> None:
+    """Inject the hook; the program waits for input."""
+    assert inject(running.process, timeout_s=0.1).state in ("pending", "ready")
+    use_hook_at_next_line(running)
+
+
+def use_hook_at_next_line(running: Running) -> None:
+    running.say(b"go on\n")
+    assert running.line() == "-1"
+    assert eventually(lambda: hook_threads(running.pid) == 1)
+
+
+def test_a_detach_finds_hooks_that_forked_children_have_not_used_yet(start: Start) -> None:
+    """Such a hook has no thread, no file and no socket until its first record."""
+    running = start("attach_forks_idle")
+    before = fork_child(running)
+    inject_at_next_line(running)
+    after = fork_child(running)
+    assert hook_threads(after) == 0
+    processes = [sample(running.pid), sample(before), sample(after)]
+    seen: list[Detached] = []
+
+    outcomes = detach_tree(processes, seen.append, timeout_s=20)
+
+    found = {each.process.pid: (each.state, each.had_hook) for each in outcomes}
+    assert found[before] == ("absent", False)
+    assert found[after] == ("absent", True)
+    assert sorted(each.process.pid for each in seen) == sorted(found)
+    os.kill(after, signal.SIGUSR1)
+    assert running.line() == "False"
+
+
+def test_a_session_takes_out_hooks_that_forked_children_have_not_used_yet(
+    start: Start, tmp_path: Path
+) -> None:
+    running = start("attach_forks_idle")
+    session = AttachSession(running.process, log=InjectionLog(str(tmp_path / "log")))
+    session.inject([sample(running.pid)], lambda _: None)
+    use_hook_at_next_line(running)
+    after = fork_child(running)
+
+    assert "detached from 2 processes" in session.end()
+    os.kill(after, signal.SIGUSR1)
+    assert running.line() == "False"
+
+
+def test_an_inherited_hook_in_a_confined_child_is_named_and_the_child_left_alone(
+    start: Start,
+) -> None:
+    running = start("attach_forks_idle", "confined")
+    inject_at_next_line(running)
+    after = fork_child(running)
+
+    done = subprocess.run(
+        [sys.executable, "-m", "mpwatch", "detach", str(running.pid)],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+    assert done.returncode == 4
+    assert f"{running.pid}: the hook is detached" in done.stdout
+    assert (
+        f"{after}: it was forked from a process with the hook, and it is sandboxed" in done.stdout
+    )
+    assert "The hook is still attached in 1 of 2 processes." in done.stderr
