@@ -256,10 +256,94 @@ def test_a_result_that_is_waited_for_during_the_import_its_thread_needs_is_a_dea
 
     finding = only(standing_still.check, snapshot_of(with_threads(importing, feeder, manager)))
 
-    assert "QueueFeederThread waits for a module that the main thread is importing" in (
-        finding.summary
-    )
+    assert "a thread that is to do what it waits for waits for that import" in finding.summary
+    assert any("QueueFeederThread waits for a module" in each for each in finding.evidence)
     assert "top level of a module" in finding.advice
+
+
+IMPORTS = ("train.py:load:9", "data.py:<module>:32")
+TASKS = replace(
+    thread(102, "multiprocessing/pool.py:_handle_tasks", name="Thread-2", waits=LOCKS),
+    stack=(
+        Frame("acquire", IMPORTLIB, 1),
+        Frame("_handle_tasks", "/usr/lib/python3/multiprocessing/pool.py", 5),
+    ),
+)
+IDLE_WORKER = ("multiprocessing/queues.py:get", "multiprocessing/pool.py:worker")
+
+
+def importing_with_a_pool(
+    *wait: str, worker: tuple[str, ...] = IDLE_WORKER, others: tuple[Thread, ...] = (TASKS,)
+) -> Snapshot:
+    """Main waits while it imports `data`; a thread of a Pool reads the results of its worker."""
+    reads = WaitedOn("pipe-read", "read", ("pipe:[9]",))
+    receives = WaitedOn("pipe-read", "read", ("pipe:[8]",))
+    loads = (
+        *thread(MAIN, *wait, *IMPORTS).stack,
+        Frame("_load_unlocked", IMPORTLIB, 1),
+        *thread(MAIN, "train.py:main:3").stack,
+    )
+    own = main(
+        segments=(),
+        fds=fds(9, links=[pipe(3, 8, False), pipe(4, 9, True)]),
+        threads=[
+            replace(thread(MAIN, waits=LOCKS), stack=loads),
+            thread(101, *HANDLER, waits=receives),
+            *others,
+        ],
+    )
+    work = process(
+        300,
+        "pool-worker",
+        segments=(),
+        fds=fds(9, links=[pipe(3, 9, False), pipe(4, 8, True)]),
+        threads=[thread(300, *worker, waits=reads)],
+    )
+    return snapshot_of(own, work)
+
+
+def test_a_pool_whose_thread_needs_the_module_that_main_imports_is_a_dead_end() -> None:
+    """The workers have no task, which says nothing: the thread that sends tasks waits for main."""
+    job = importing_with_a_pool("threading.py:wait", "multiprocessing/pool.py:wait")
+
+    finding = only(standing_still.check, job)
+
+    assert finding.process == pid(MAIN)
+    assert "waits at train.py:9 load while it imports data.py (line 32)" in finding.summary
+    assert "top level of a module" in finding.advice
+    assert any("Thread-2 waits for a module" in each for each in finding.evidence)
+
+
+def test_a_thread_that_is_joined_during_the_import_that_it_needs_is_a_dead_end() -> None:
+    needs = thread(101, "data.py:read", name="reader", waits=LOCKS)
+    needs = replace(needs, stack=(Frame("acquire", IMPORTLIB, 1), *needs.stack))
+    joins = thread(MAIN, "threading.py:join", *IMPORTS, waits=LOCKS)
+    joins = replace(joins, stack=(*joins.stack, Frame("_load_unlocked", IMPORTLIB, 1)))
+
+    finding = only(standing_still.check, snapshot_of(with_threads(joins, needs)))
+
+    assert "imports data.py (line 32)" in finding.summary
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        importing_with_a_pool(
+            "threading.py:wait",
+            "multiprocessing/pool.py:wait",
+            worker=("data.py:encode", "multiprocessing/pool.py:worker"),
+        ),
+        importing_with_a_pool(
+            "threading.py:wait", "multiprocessing/pool.py:wait", others=(TASKS, BUSY)
+        ),
+        importing_with_a_pool("threading.py:wait", "multiprocessing/pool.py:wait", worker=()),
+        importing_with_a_pool("threading.py:wait", "multiprocessing/pool.py:wait", others=()),
+    ],
+)
+def test_a_result_that_a_worker_or_thread_may_bring_during_an_import_is_left_open(
+    job: Snapshot,
+) -> None:
+    assert not any(each.verdict == "dead-end" for each in wait_graph(Index(job)).chains)
 
 
 def with_pool(*stack: str, waits: WaitedOn) -> list[WaitChain]:

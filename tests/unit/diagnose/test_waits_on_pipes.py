@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.rules.hangs import standing_still
+from mpwatch.model.ids import SegmentId
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.source_code import SourceLine, Statement
@@ -19,6 +21,7 @@ from tests.builders.snapshots import (
     pid,
     pipe,
     process,
+    segment,
     snapshot_of,
     thread,
 )
@@ -182,3 +185,91 @@ def test_an_end_that_may_be_written_to_is_no_mere_copy(
     job = chain_of_stages(fit_may_send=fit_may_send, decode_had=had)
 
     assert {each.verdict for each in wait_graph(Index(job)).chains} == {verdict}
+
+
+QUEUES = {300: 7, 301: 8, 302: 9}
+"""The pipe of the queue that was made for each augmenter; its bound is a semaphore of this inode
+plus 70."""
+
+
+def augmenter(number: int, *, waits_for_room: bool = True, **more: Any) -> Process:
+    """One of several forked processes that each put into a queue of their own, and inherit those
+    that were made before."""
+    ends = [pipe(3, own, True) for at, own in QUEUES.items() if at <= number]
+    bound = SegmentId(9, QUEUES[number] + 70)
+    room = WaitedOn("semaphore", "futex", ("sem 9",), segment=bound, value=0)
+    stack = ("multiprocessing/queues.py:put", "data.py:producer:15")
+    busy = thread(number, "data.py:producer:14", waits=WaitedOn("timer", "nanosleep", timeout_s=1))
+    return process(
+        number,
+        "spawned",
+        label=f"augmenter {number}",
+        start_method="fork",
+        fds=fds(9, links=ends),
+        threads=[thread(number, *stack, waits=room)] if waits_for_room else [busy],
+        **{"segments": (), **more},
+    )
+
+
+def in_turn(*augmenters: Process, others: tuple[Process, ...] = (), bound_in: int = 302) -> Any:
+    """Main reads the queue of the second augmenter."""
+    get = ("multiprocessing/connection.py:_recv", "multiprocessing/queues.py:get")
+    wait = WaitedOn("pipe-read", "read", ("pipe:[8]",), wanted_bytes=4)
+    ends = [pipe(5, own, is_writable) for own in QUEUES.values() for is_writable in (False, True)]
+    trains = main(
+        segments=(),
+        fds=fds(9, links=ends),
+        threads=[thread(MAIN, *get, "train.py:next:58", waits=wait)],
+    )
+    bounds = [
+        segment(
+            own + 70,
+            kind="semaphore",
+            mappers=(pid(MAIN), *(pid(each) for each in (300, 302, bound_in) if each >= number)),
+        )
+        for number, own in QUEUES.items()
+    ]
+    return snapshot_of(trains, *augmenters, *others, segments=tuple(bounds))
+
+
+FAILED = augmenter(301, waits_for_room=False, ended=exited(301, at_s=NOW_S - 70, exit_code=1))
+
+
+def test_a_reader_waits_for_the_writer_that_has_ended_and_not_for_one_that_inherited_the_end() -> (
+    None
+):
+    job = in_turn(augmenter(300), FAILED, augmenter(302))
+
+    (finding,) = rule_found(standing_still.check, job)
+
+    assert finding.process == pid(MAIN)
+    assert (
+        "waits at train.py:58 next for an item of a queue, and augmenter 301 (301), which had "
+        in (finding.summary)
+    )
+    assert "is_alive()" in finding.advice
+    assert {each.verdict for each in wait_graph(Index(job)).chains} == {"dead-end"}
+
+
+FAST = augmenter(302, waits_for_room=False)
+READER = process(
+    400,
+    "spawned",
+    segments=(),
+    fds=fds(9, links=[]),
+    threads=[thread(400, waits=WaitedOn("timer", "nanosleep", timeout_s=9.0))],
+)
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        in_turn(augmenter(300), FAILED, FAST),
+        in_turn(augmenter(300), augmenter(302)),
+        in_turn(augmenter(300), replace(FAILED, ended=exited(301, exit_code=0)), augmenter(302)),
+        in_turn(augmenter(300), FAILED, augmenter(302), others=(READER,), bound_in=400),
+    ],
+)
+def test_a_reader_waits_for_the_living_that_may_still_put(job: Snapshot) -> None:
+    """One that works, or one that another process may give room; or where none has failed."""
+    assert not any(each.verdict == "dead-end" for each in wait_graph(Index(job)).chains)

@@ -64,7 +64,7 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     main_thread,
     user_frame,
 )
-from mpwatch.diagnose.analysis.waits.edges import UNUSED, surroundings
+from mpwatch.diagnose.analysis.waits.edges import UNUSED, ended_holders, surroundings
 from mpwatch.diagnose.analysis.waits.futures import (
     MANAGER_WAITS,
     POOL_END,
@@ -72,6 +72,7 @@ from mpwatch.diagnose.analysis.waits.futures import (
     RESULT,
     Kind,
     abandoned,
+    imported_at,
 )
 from mpwatch.diagnose.analysis.waits.providers import (
     BARRIER,
@@ -92,9 +93,9 @@ from mpwatch.diagnose.analysis.waits.verdicts import (
     OWN_BLOCK,
     OWN_LOCK,
     OWN_QUEUE,
-    ended_holders,
 )
 from mpwatch.diagnose.known_errors import evidence_of
+from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process
 from mpwatch.model.waits import WaitChain, WaitGraph
 
@@ -890,7 +891,20 @@ def _no_result(case: Case) -> Mechanism | None:
             f"{called(at_end)} waits{at} for the end of an executor that has lost calls: all its "
             "workers are idle."
         )
+    main = main_thread(at_end) if at_end is not None else None
+    module = imported_at(main) if main is not None and found.kind == "importing" else None
+    if module is not None and at_end is not None:
+        headline = (
+            f"{called(at_end)} waits{at_line(main)} while it imports {_module(module)} (line "
+            f"{module.line}), and a thread that is to do what it waits for waits for that import."
+        )
+        return Mechanism(cause, advice, evidence=(found.words,), headline=headline)
     return Mechanism(cause=cause, advice=advice, headline=headline)
+
+
+def _module(frame: Frame) -> str:
+    """The file of a module, without its folder."""
+    return frame.file.rpartition("/")[2]
 
 
 _RECYCLES = (3, 11), (3, 15)
@@ -1066,6 +1080,8 @@ def _no_end_of_file(case: Case) -> Mechanism | None:
     open_in = [each for each in case.index.snapshot.living() if each.process in holders]
     idle = [each for each in open_in if each.process != last.process.process]
     gone = ended_holders(around, last.process, last.thread)
+    if gets_from_queue(last) and gone:
+        return _writer_of_queue_ended(last, gone, idle)
     end = "the other end" if last.edge.kind == "socket-read" else "its writing end"
     those = f"{all_called(gone)}, which had {end}," if gone else f"The process that had {end}"
     name, what = called(last.process), last.edge.what.removesuffix(UNUSED)
@@ -1093,6 +1109,37 @@ def _no_end_of_file(case: Case) -> Mechanism | None:
             f"{name} waits for data on {what}, what wrote to it has ended, and no end of file "
             "comes because others hold copies of its end."
         ),
+    )
+
+
+def _writer_of_queue_ended(
+    reader: Waiter, gone: Sequence[Process], idle: Sequence[Process]
+) -> Mechanism:
+    """What put into the queue that a process reads has ended; the others wait as well."""
+    name, at, ended = called(reader.process), at_line(reader.thread), all_called(gone, NAMED)
+    had = "has" if len(gone) == 1 else "have"
+    others = (
+        f"{all_called(idle, NAMED)}, which {'has' if len(idle) == 1 else 'have'} this queue too, "
+        f"{wait_verb(idle)} for something else and {'puts' if len(idle) == 1 else 'put'} nothing "
+        "into it meanwhile. "
+    )
+    return Mechanism(
+        cause=(
+            f"{name} waits for an item of a queue. {ended}, which had the queue, {had} ended, and "
+            f"the queue is empty. {others if idle else ''}A queue does not report that what put "
+            "into it has ended: its reader has the writing end as well, so no end of file comes."
+        ),
+        advice=(
+            "Mend what ended the writer first. A reader that takes items of one worker after the "
+            "other has to notice such an end: use get(timeout=...) and check is_alive() or "
+            "exitcode of that worker, or let each worker put its exception as its last item. "
+            "ProcessPoolExecutor and DataLoader do so and raise."
+        ),
+        evidence=(
+            *ended_words(gone),
+            *(f"{called(each)} waits{at_line(main_thread(each))}" for each in idle[:NAMED]),
+        ),
+        headline=f"{name} waits{at} for an item of a queue, and {ended}, which had it, {had} ended",
     )
 
 

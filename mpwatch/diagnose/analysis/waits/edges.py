@@ -55,6 +55,7 @@ from mpwatch.diagnose.analysis.waits.futures import (
     workers_at_work,
 )
 from mpwatch.diagnose.analysis.waits.providers import (
+    FULL_QUEUE,
     HELD_BY_WAITERS,
     UNHELD,
     held_lock,
@@ -478,7 +479,13 @@ def _read_edge(
         if not _reads_elsewhere(around, each, process, channels)
         and (is_of_queue or not has_only_inherited(around, each, process))
     )
-    if writers and not users and wait.timeout_s is None:
+    is_left = (
+        is_of_queue
+        and wait.timeout_s is None
+        and around.is_complete
+        and _only_ended_writers(around, process, thread, users)
+    )
+    if writers and (not users or is_left) and wait.timeout_s is None:
         return _made(process, thread, wait.kind, f"{what}{UNUSED}", ())
     return _made(process, thread, wait.kind, what, users or tuple(writers))
 
@@ -525,6 +532,64 @@ def has_only_inherited(around: ReadContext, holder: ProcessId, reader: Process) 
         and sum(bool(each.stack) for each in own_threads(around.index, process)) == 1
         and all(each is not None and not each.may_send for each in lines)
     )
+
+
+def ended_holders(
+    around: ReadContext, process: Process, thread: Thread | None
+) -> tuple[Process, ...]:
+    """Ended children and siblings of a process that had, or may have had, what it reads from.
+
+    Those of which it is known that they had it, if there are any.
+    """
+    near = process.pid, process.sample.parent_pid
+    gone = [
+        child
+        for child in around.index.snapshot.processes
+        if child.ended is not None and child.sample.parent_pid in near
+    ]
+    known = {child.process: has_had(around, child, thread) for child in gone}
+    sure = [child for child in gone if known[child.process]]
+    mine = [child for child in gone if child.sample.parent_pid == process.pid]
+    return tuple(sure or [child for child in mine if known[child.process] is not False])
+
+
+def has_had(around: ReadContext, process: Process, thread: Thread | None) -> bool | None:
+    """Whether a process had what a thread reads from when last read; `None` if not known."""
+    wait = thread.waits_on if thread is not None else None
+    channels = channels_among(wait.targets) if wait is not None else ()
+    ends = {around.pipes.peers.get(channel, channel) for channel in channels}
+    fds = process.sample.fds
+    if fds is None or fds.links is None:
+        return None
+    return any(link.inode in ends and link.is_writable is not False for link in fds.links)
+
+
+def _only_ended_writers(
+    around: ReadContext, process: Process, thread: Thread, users: Sequence[ProcessId]
+) -> bool:
+    """Whether what wrote to a queue has ended, as far as what the living ones wait for shows.
+
+    One that waits for room in a full queue has put into another one: this one is empty. Where all
+    the living ones do so, and none but they and the reader has these other queues, nothing comes.
+    """
+    gone = ended_holders(around, process, thread)
+    if not any(each.ended is not None and each.ended.exit_code for each in gone):
+        return False
+    uses, known = semaphore_uses(around.index), {process.process, *users}
+    mappers = semaphore_users(around.index)
+    for user in users:
+        use, other = uses.get(user), around.index.snapshot.get(user)
+        main = main_thread(other) if other is not None else None
+        wait = main.waits_on if main is not None else None
+        if use is None or use.what != FULL_QUEUE or use.segment is None:
+            return False
+        if (
+            wait is None
+            or wait.timeout_s is not None
+            or not known.issuperset(mappers.get(use.segment, ()))
+        ):
+            return False
+    return bool(users)
 
 
 def _channels_words(ends: PipeEnds, channels: tuple[int, ...], targets: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
-from mpwatch.describe.frames import own_frames
+from mpwatch.describe.frames import is_library, own_frames
 from mpwatch.diagnose.analysis.idle_time import is_stalled
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.process_queries import (
@@ -116,11 +116,11 @@ def abandoned(index: Index, identity: ProcessId) -> Abandoned | None:
         return None
     if _ends_an_executor(main):
         return _lost_calls(index, process, others)
-    if result is None:
-        return _all_wait(others) if leaves else None
-    held = _waits_for_its_import(main, others)
+    held = _waits_for_its_import(index, process, main, others)
     if held is not None:
         return held
+    if result is None:
+        return _all_wait(others) if leaves else None
     pool_threads = [each for each in others if _calls(each, POOL_THREAD)]
     if result == RESULT and pool_threads:
         return _all_wait(others)
@@ -198,23 +198,74 @@ def _has_newer_threads(index: Index, process: Process, main: Thread) -> bool:
     )
 
 
-def _waits_for_its_import(main: Thread, others: Sequence[Thread]) -> Abandoned | None:
+def _waits_for_its_import(
+    index: Index, process: Process, main: Thread, others: Sequence[Thread]
+) -> Abandoned | None:
     """A thread waits for the module that the main thread imports while it waits for the result.
 
-    The feeder thread of a process pool imports the module of the function that it sends.
+    The thread of a process pool that sends tasks imports the module of the function that it sends.
+    No other thread may be importing, or be able to end the wait of the main thread: of a pool, all
+    that run a call wait for the module, and no worker has one; without a pool, all threads do.
     """
-    if not calls(own_frames(main.stack), f"{_IMPORTLIB}:_load_unlocked"):
+    if not _imports(main):
         return None
-    waiting = next(
-        (each for each in others if awaited_inside(own_frames(each.stack)) == IMPORT_LOCK), None
-    )
-    if waiting is None or waiting.waits_on is None or waiting.waits_on.timeout_s is not None:
+    waiting = [each for each in others if _waits_for_a_module(each)]
+    rest = [each for each in others if each not in waiting]
+    if not waiting or any(map(_imports, rest)):
+        return None
+    is_for_a_pool = awaited_result(own_frames(main.stack)) is not None
+    if any(not (is_for_a_pool and _is_of_a_pool_at_rest(each)) for each in rest):
+        return None
+    children = [
+        child
+        for child in children_started_by(index, process)
+        if child.role not in SERVICE_ROLES and not child.is_gone
+    ]
+    if is_for_a_pool and not all(map(_has_no_call, children)):
         return None
     return Abandoned(
         "importing",
-        f"Its thread {waiting.name} waits for a module that the main thread is importing, and the "
-        "main thread waits for the result before it has finished the import.",
+        f"Its thread {waiting[0].name} waits for a module that the main thread is importing, and "
+        "the main thread waits for the result before it has finished the import.",
     )
+
+
+def _imports(thread: Thread) -> bool:
+    """Whether it runs the code of a module that it imports, and so has the lock of that module."""
+    return calls(own_frames(thread.stack), f"{_IMPORTLIB}:_load_unlocked")
+
+
+def _waits_for_a_module(thread: Thread) -> bool:
+    """Whether it waits without a time limit for the lock of a module."""
+    is_timed = thread.waits_on is not None and thread.waits_on.timeout_s is not None
+    return not is_timed and awaited_inside(own_frames(thread.stack)) == IMPORT_LOCK
+
+
+def _is_of_a_pool_at_rest(thread: Thread) -> bool:
+    """Whether a thread belongs to a pool and runs no call of it."""
+    handles = handles_a_pool(thread) or any(_calls(thread, way) for way in _MANAGERS)
+    feeds = _calls(thread, "multiprocessing/queues.py:_feed")
+    return handles or feeds or _calls_first(thread, POOL_THREAD)
+
+
+def _has_no_call(child: Process) -> bool:
+    """Whether the stack of a child shows that it runs no code of the program."""
+    thread = main_thread(child)
+    return thread is not None and bool(thread.stack) and user_frame(thread.stack) is None
+
+
+def imported_at(thread: Thread) -> Frame | None:
+    """The line of the module that a thread imports, innermost, at which it is now."""
+    own = own_frames(thread.stack)
+    loads = next(
+        (
+            place
+            for place, each in enumerate(own)
+            if each.function == "_load_unlocked" and each.file == _IMPORTLIB
+        ),
+        0,
+    )
+    return next((each for each in reversed(own[:loads]) if not is_library(each)), None)
 
 
 def _runs_python(index: Index, thread: Thread) -> bool:

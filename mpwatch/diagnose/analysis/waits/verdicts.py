@@ -26,6 +26,8 @@ from mpwatch.diagnose.analysis.waits.edges import (
     QUEUE_FEEDER,
     UNUSED,
     ReadContext,
+    ended_holders,
+    has_had,
     is_busy,
     semaphore_users,
 )
@@ -158,6 +160,10 @@ def end_at(around: ReadContext, process: Process, edges: Sequence[WaitEdge]) -> 
         return _end_of_edge(around, process, edges[0])
     if edges[0].kind == "futex" and waits_for_a_callback(around.index, process.process):
         return WaitEnd("dead-end", f"waits for {edges[0].what}{where(process)}", ONLY_A_CALLBACK)
+    result = abandoned(around.index, process.process) if edges[0].kind == "futex" else None
+    if result is not None and result.kind == "importing":
+        # Whatever its pool does: the thread that is to send to it waits for this one.
+        return WaitEnd("dead-end", f"waits for {edges[0].what}{where(process)}", result.words)
     if _blocks_its_loop(process, edges[0]):
         return _end_of_edge(around, process, edges[0])
     if any(set(edge.providers) - {process.process} for edge in edges):
@@ -277,7 +283,7 @@ def _end_of_unused(
         how = "The processes that hold the other end wait for data at ends of their own."
         return WaitEnd("unknown", words, how)
     names = [f"{full_name(child)} ({child.ended.words})" for child in had_it if child.ended]
-    is_known = len(names) == 1 or all(_has_had(around, child, thread) for child in had_it)
+    is_known = len(names) == 1 or all(has_had(around, child, thread) for child in had_it)
     all_names = names_text(names, ENDED_SHOWN)
     have = "has" if len(names) == 1 else "have"
     exited = f"{all_names} {have} exited." if is_known else f"These have exited: {all_names}."
@@ -288,36 +294,6 @@ _INHERITED = (
     "The processes that still hold the other end have inherited it and wait at ends of their own, "
     "so neither data nor an end of file arrives."
 )
-
-
-def ended_holders(
-    around: ReadContext, process: Process, thread: Thread | None
-) -> tuple[Process, ...]:
-    """Ended children and siblings of a process that had, or may have had, what it reads from.
-
-    Those of which it is known that they had it, if there are any.
-    """
-    near = process.pid, process.sample.parent_pid
-    gone = [
-        child
-        for child in around.index.snapshot.processes
-        if child.ended is not None and child.sample.parent_pid in near
-    ]
-    known = {child.process: _has_had(around, child, thread) for child in gone}
-    sure = [child for child in gone if known[child.process]]
-    mine = [child for child in gone if child.sample.parent_pid == process.pid]
-    return tuple(sure or [child for child in mine if known[child.process] is not False])
-
-
-def _has_had(around: ReadContext, process: Process, thread: Thread | None) -> bool | None:
-    """Whether a process had what a thread reads from when last read; `None` if not known."""
-    wait = thread.waits_on if thread is not None else None
-    channels = channels_among(wait.targets) if wait is not None else ()
-    ends = {around.pipes.peers.get(channel, channel) for channel in channels}
-    fds = process.sample.fds
-    if fds is None or fds.links is None:
-        return None
-    return any(link.inode in ends and link.is_writable is not False for link in fds.links)
 
 
 def _alone_conclusion(index: Index, thread: Thread | None, edge: WaitEdge) -> str:
