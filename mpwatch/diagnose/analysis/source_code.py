@@ -431,14 +431,67 @@ def reopened(index: Index, frames: Sequence[Frame]) -> Reopened | None:
     return None
 
 
-def loop_ends(index: Index, frame: Frame) -> str:
+def loop_ends(index: Index, frame: Frame, own_only: bool = False) -> str:
     """The conditions by which the loop around a frame ends early; empty if none is known.
 
     `if self.is_done: break (line 54)`.
+
+    Args:
+        index: The snapshot.
+        frame: The frame.
+        own_only: Without those on a counter of rounds, which ranks that do the same rounds meet
+            alike.
     """
     line = source_of(index, frame)
     found = line.ends if line is not None else ()
+    if own_only:
+        found = tuple(each for each in found if not _counts_rounds(each.text))
     return " or ".join(f"`{each.text}` (line {each.line})" for each in found[:2])
+
+
+_ROUNDS = re.compile(
+    r"\b(?:\w*(?:step|epoch|iter|idx|index|round)\w*|[ijkn])\b(?!\()", re.IGNORECASE
+)
+
+
+def _counts_rounds(condition: str) -> bool:
+    """Whether every comparison of a condition is of a counter: `if step >= args.steps: break`."""
+    test = condition.removeprefix("if ").rpartition(":")[0]
+    parts = re.split(r"\band\b|\bor\b", test)
+    return all(_ROUNDS.search(re.split(r"[<>=!%]", part, maxsplit=1)[0]) for part in parts)
+
+
+def begun_again(
+    index: Index, inside: Sequence[Frame], ahead: Sequence[Frame]
+) -> tuple[Frame, Statement] | None:
+    """The loop that one thread has begun anew while another one is in a round of it.
+
+    Both run the same functions down to the one with the loop. The thread that is ahead is in an
+    `__iter__`, which the header of a `for` calls once.
+
+    Returns:
+        The frame of the one that is inside, and the header.
+    """
+    theirs = [frame for frame in reversed(own_frames(inside)) if not is_library(frame)]
+    own = list(reversed(own_frames(ahead)))
+    for its in theirs:
+        mine = next((n for n, f in enumerate(own) if _is_same(f, its)), None)
+        if mine is None:
+            return None
+        frame, own = own[mine], own[mine + 1 :]
+        if frame.line == its.line:
+            continue
+        line, header = source_of(index, its), source_of(index, frame)
+        begins = bool(own) and own[0].function.rpartition(".")[2] == "__iter__"
+        if line is None or header is None or not begins:
+            return None
+        loops = [each for each in line.within if each.text.startswith(("for ", "async for "))]
+        return (its, loops[-1]) if loops and loops[-1] == header.statement else None
+    return None
+
+
+def _is_same(frame: Frame, other: Frame) -> bool:
+    return (frame.file, frame.function) == (other.file, other.function)
 
 
 def quotes_for(index: Index, finding: Finding) -> tuple[str, ...]:

@@ -189,20 +189,47 @@ def left_function(late: Process, inside: Process) -> Left | None:
     """The function that a rank has left, by its line and that of another rank in their caller.
 
     Both stacks agree down to one function, in which the rank is at a later line than the other.
-    That may be the next line of one loop, too.
+    That may be the next line of one loop, too. A `with` statement at which the other one enters or
+    leaves its block, that of a `rank_zero_first()`, is not left by a rank that is in the block.
     """
-    theirs, own = _outermost_first(inside), _outermost_first(late)
-    functions = {(frame.file, frame.function) for frame in own}
-    for place, (its, mine) in enumerate(zip(theirs, own, strict=False)):
+    its, mine, deeper = _parting(late, inside)
+    if its is None or mine is None or mine.line < its.line or not deeper or _is_of_block(deeper):
+        return None
+    functions = {(frame.file, frame.function) for frame in _outermost_first(late)}
+    own = [frame for frame in deeper if not is_library(frame)]
+    is_there = not own or (own[0].file, own[0].function) in functions
+    return None if is_there else Left(own[0], mine)
+
+
+def block_of_one(late: Process, inside: Process) -> Frame | None:
+    """The line of the `with` statement at which a rank waits for one that is in its block.
+
+    So work of one rank is put before that of the others: `with rank_zero_first():`.
+    """
+    its, mine, deeper = _parting(late, inside)
+    return its if mine is not None and its is not None and _is_of_block(deeper) else None
+
+
+def _parting(late: Process, inside: Process) -> tuple[Frame | None, Frame | None, list[Frame]]:
+    """Where two ranks are in the innermost function down to which their stacks agree.
+
+    Returns:
+        The line of `inside` in it, that of `late`, and the frames of `inside` below that, outermost
+        first, with those of libraries; `None` where they are at one line.
+    """
+    for its, mine in zip(_outermost_first(inside), _outermost_first(late), strict=False):
         if (its.file, its.function) != (mine.file, mine.function):
-            return None
+            break
         if its.line != mine.line:
-            deeper = theirs[place + 1 : place + 2]
-            if mine.line < its.line or not deeper:
-                return None
-            is_there = (deeper[0].file, deeper[0].function) in functions
-            return None if is_there else Left(deeper[0], mine)
-    return None
+            thread = main_thread(inside)
+            stack = list(own_frames(thread.stack)) if thread is not None else []
+            return its, mine, stack[: stack.index(its)][::-1]
+    return None, None, []
+
+
+def _is_of_block(frames: Sequence[Frame]) -> bool:
+    """Whether the first of some frames enters or leaves the block of a `with` statement."""
+    return bool(frames) and frames[0].function.rpartition(".")[2] in ("__enter__", "__exit__")
 
 
 def _outermost_first(rank: Process) -> list[Frame]:

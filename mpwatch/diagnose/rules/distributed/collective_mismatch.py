@@ -35,7 +35,12 @@ from mpwatch.diagnose.analysis.distributed.ranks import (
 from mpwatch.diagnose.analysis.idle_time import are_stalled, quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import all_called, called, family_head
-from mpwatch.diagnose.analysis.source_code import branch_of_one_side, guard_on_rank, loop_ends
+from mpwatch.diagnose.analysis.source_code import (
+    begun_again,
+    branch_of_one_side,
+    guard_on_rank,
+    loop_ends,
+)
 from mpwatch.diagnose.analysis.stack_patterns import BUFFERS, main_thread
 from mpwatch.model.collectives import Recorded
 from mpwatch.model.findings import Finding, Severity
@@ -172,20 +177,34 @@ def _explained(
     places = dict(by_call)
     if BACKWARD in places:
         name, others = next((n, group) for n, group in by_call if n != BACKWARD)
-        passed = left_function(others[0], places[BACKWARD][0])
+        averages = (
+            "The backward pass of DistributedDataParallel averages gradients by collectives that "
+            f"all ranks have to enter; {all_called(others)} called {name} instead."
+        )
+        ended = _ended_loop(index, others[0], places[BACKWARD][0])
+        if ended is not None and ended.by:
+            return (
+                f"{averages} {all_called(others)} {_have(others)} ended {ended.words}, in which "
+                f"the others still are, most likely by {ended.by}: each rank meets that by values "
+                "of its own.",
+                f"Let all ranks leave that loop in the same round: combine what {ended.by} tests "
+                "(all_reduce of a flag or a count, with MAX) in every round, on all ranks, before "
+                "any of them leaves. Or do not leave the loop, and let a rank that has nothing to "
+                "learn from a batch run its backward pass on a loss of zero that uses the outputs "
+                "(outputs.sum() * 0).",
+            )
         why = (
-            f"{all_called(others)} {'has' if len(others) == 1 else 'have'} left "
-            f"{passed.line.function}(), in which the others are, most likely after fewer batches"
-            if passed is not None
+            f"{all_called(others)} {_have(others)} ended {ended.words}, in which the others still "
+            "are, most likely after fewer batches"
+            if ended is not None
             else "The ranks have run a different number of batches, or a branch on the rank or on "
             "its data makes only some of them call one of the two"
         )
         return (
-            "The backward pass of DistributedDataParallel averages gradients by collectives that "
-            f"all ranks have to enter; {all_called(others)} called {name} instead. {why}.",
+            f"{averages} {why}.",
             "Give all ranks the same number of batches (DistributedSampler with drop_last, or the "
             f"Join context), and call {name} on all ranks after the same batch."
-            + (_NO_SKIPPED_BACKWARD if passed is None else ""),
+            + (_NO_SKIPPED_BACKWARD if ended is None else ""),
         )
     if BUFFERS in places:
         alone, others = places[BUFFERS], [r for n, group in by_call if n != BUFFERS for r in group]
@@ -287,6 +306,29 @@ def _are(ranks: Sequence[Process]) -> str:
 
 def _have(ranks: Sequence[Process]) -> str:
     return "has" if len(ranks) == 1 else "have"
+
+
+class _EndedLoop(NamedTuple):
+    """A loop, or a function with one, that some ranks have ended and others have not."""
+
+    words: str
+    by: str
+    """The conditions in it that end it and that ranks may meet differently; empty for none."""
+
+
+def _ended_loop(index: Index, ahead: Process, inside: Process) -> _EndedLoop | None:
+    """What one rank has ended in which another one still is; `None` if that is not seen."""
+    left = left_function(ahead, inside)
+    if left is not None:
+        return _EndedLoop(f"{left.line.function}()", loop_ends(index, left.line, True))
+    again = begun_again(index, _stack(inside), _stack(ahead))
+    if again is None:
+        return None
+    frame, header = again
+    return _EndedLoop(
+        f"the loop `{header.text}` of line {header.line} in {frame.function}(), and begun it anew",
+        loop_ends(index, frame, True),
+    )
 
 
 class _LeftEarly(NamedTuple):

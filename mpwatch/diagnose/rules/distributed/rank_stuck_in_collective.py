@@ -17,10 +17,12 @@ from mpwatch.diagnose.analysis.distributed.ranks import (
     WORKING_PERCENT,
     WORKING_S,
     Left,
+    block_of_one,
     called_at,
     called_from,
     groups_apart,
     has_joined,
+    is_in_backward,
     joining_for_s,
     joining_groups,
     left_function,
@@ -39,11 +41,19 @@ from mpwatch.diagnose.analysis.process_queries import (
     is_stopped,
 )
 from mpwatch.diagnose.analysis.shares import is_at_one_wait
-from mpwatch.diagnose.analysis.source_code import end_of_loop, spin, why_endless
+from mpwatch.diagnose.analysis.source_code import (
+    end_of_loop,
+    guard_on_rank,
+    loop_around,
+    source_of,
+    spin,
+    why_endless,
+)
 from mpwatch.diagnose.analysis.stack_merge import merge
 from mpwatch.diagnose.analysis.stack_patterns import has_stacks, main_shape, main_thread
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process
 from mpwatch.model.units import seconds_text
 from mpwatch.model.waits import WaitChain
@@ -89,6 +99,8 @@ def check(index: Index) -> Iterator[Finding]:
         inside = [rank for rank in ranks if places[rank.process] is not None]
         outside = [rank for rank in ranks if places[rank.process] is None]
         late = [rank for rank in outside if not _is_overtaken(rank, index)]
+        if any(is_in_backward(rank) and not _is_working(rank, index) for rank in late):
+            continue  # it waits in the collectives of that, as it has for a moment
         if not all(map(has_stacks, outside)) or (outside and not late):
             continue
         if len(inside) < len(late) and not _are_all_stalled(late, index):
@@ -338,10 +350,14 @@ def _whereabouts(rank: Process, inside: Sequence[Process], index: Index) -> _Whe
             end_of_loop(found.loop, rank),
             innocent_s=PAUSE_S,
         )
+    is_quiet = is_stalled(rank, index) and not _sleeps_in_rounds(rank, index)
+    block = block_of_one(rank, waiter)
+    if block is not None and not is_quiet:
+        return _in_block(rank, waiter, block, index)
     left = left_function(rank, waiter) if not _is_working(rank, index) else None
-    if left is not None:
+    if left is not None and not _are_parted_by_rank(rank, waiter, index):
         return _has_left(rank, waiter, left, index)
-    if is_stalled(rank, index):
+    if is_quiet:
         what, end = _own_wait(rank, index)
         waits = f": it waits for {what}. {end}".rstrip() if what else "."
         return _Whereabouts(
@@ -439,6 +455,40 @@ def _ended_or_stopped(rank: Process, at: str) -> _Whereabouts | None:
             f"{name} is stopped {held}{at}.", f"Continue it: kill -CONT {rank.pid}."
         )
     return None
+
+
+def _sleeps_in_rounds(rank: Process, index: Index) -> bool:
+    """Whether a rank is in a short sleep, in a loop that goes through something.
+
+    The rounds of a `for` come to an end; those of a `while` may wait for what does not come.
+    """
+    thread = main_thread(rank)
+    wait = thread.waits_on if thread is not None else None
+    if thread is None or wait is None or wait.kind != "timer":
+        return False
+    loop = loop_around(index, thread.stack)
+    return loop is not None and not loop[1].text.startswith("while ")
+
+
+def _are_parted_by_rank(rank: Process, waiter: Process, index: Index) -> bool:
+    """Whether the source has a condition on the rank that only one of two ranks has met."""
+    return guard_on_rank(index, rank) != guard_on_rank(index, waiter)
+
+
+def _in_block(rank: Process, waiter: Process, block: Frame, index: Index) -> _Whereabouts:
+    """A rank that works in a block at whose beginning or end another one waits for it."""
+    line, at = source_of(index, block), called_at(rank)
+    text = f"`{line.statement.text}`" if line is not None else "the with statement"
+    now = f", at {at}" if at else ""
+    return _Whereabouts(
+        f"{called(rank)} is in the block of {text} ({frame_words(block)}){now}, and "
+        f"{called(waiter)} waits where the block begins or ends: such a block lets one rank work "
+        "alone while the others wait, as the program means it.",
+        "Nothing is wrong as long as that takes less than the timeout of the process group (by "
+        "default 10 minutes with NCCL, 30 with gloo). To wait less, share the work between the "
+        "ranks.",
+        innocent_s=WORKING_S,
+    )
 
 
 def _has_left(rank: Process, waiter: Process, left: Left, index: Index) -> _Whereabouts:

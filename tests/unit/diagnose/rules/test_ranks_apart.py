@@ -387,6 +387,50 @@ def test_a_rank_that_has_left_the_loop_in_which_another_one_waits_is_told_as_tha
     assert "is past" not in busy.cause
 
 
+SLEEPS = WaitedOn("timer", "clock_nanosleep")
+
+
+@pytest.mark.parametrize("function", ["__exit__", "__enter__"])
+def test_ranks_that_wait_at_a_block_in_which_one_works_are_as_the_program_means_it(
+    function: str,
+) -> None:
+    block = ("train.py:first:26", f"contextlib.py:{function}", "train.py:fit:72")
+    waits = [rank(n, f"{C10D}:barrier", *block) for n in (1, 2)]
+    works = rank(0, "train.py:score:50", "train.py:fit:75")
+    asleep = replace(works, threads=(replace(works.threads[0], waits_on=SLEEPS), works.threads[1]))
+    loop = line("train.py", 50, "score", "sleep(1)", within=(Statement(44, "for d in docs:"),))
+    source = (loop, line("train.py", 72, "fit", "with first(rank):"))
+
+    job = snapshot_of(main(), asleep, *waits, source=source)
+    finding = only(rank_stuck_in_collective.check, job)
+    stuck = only(rank_stuck_in_collective.check, snapshot_of(main(), works, *waits, source=source))
+
+    assert finding.severity is Severity.INFO
+    assert "rank 0 (300) is in the block of `with first(rank):` (train.py:72 fit)" in finding.cause
+    assert "past first()" not in finding.cause
+    assert stuck.severity is Severity.CRITICAL
+    assert "rank 0 (300) has made no progress for 60 s at train.py:50 score" in stuck.cause
+
+
+def test_ranks_that_wait_where_a_condition_on_the_rank_sends_them_have_not_been_left() -> None:
+    waits = rank(1, f"{C10D}:barrier", "train.py:meet:26", "train.py:fit:72")
+    works = rank(0, "train.py:score:50", "train.py:fit:75")
+    source = (
+        line("train.py", 72, "fit", "meet()", within=(Statement(71, "if rank > 0:"),)),
+        line("train.py", 75, "fit", "score()", within=(Statement(71, "else of if rank > 0:"),)),
+    )
+
+    finding = only(rank_stuck_in_collective.check, snapshot_of(main(), works, waits, source=source))
+
+    assert "past meet()" not in finding.cause
+
+
+def test_a_rank_in_the_backward_pass_is_there_also_where_it_has_just_woken_up() -> None:
+    ranks = backward(0), backward(2, still_s=0.5), called(1, "broadcast")
+
+    assert found(rank_stuck_in_collective.check, snapshot_of(main(), *ranks)) == []
+
+
 @pytest.mark.parametrize(
     "gauge",
     [
@@ -600,6 +644,52 @@ def test_the_condition_that_ends_a_loop_on_one_rank_is_named() -> None:
         finding.cause
     )
     assert "broadcast the decision" in finding.advice
+
+
+AGAIN = ("train.py:sync:44", "train.py:__iter__:48", "train.py:fit:59", "train.py:run:89")
+
+
+@pytest.mark.parametrize(
+    ("ends", "ahead", "is_named"),
+    [
+        ("if bad >= cfg.max_bad: break", AGAIN, True),
+        ("if step >= cfg.max_steps: break", AGAIN, False),
+        ("if bad >= cfg.max_bad: break", ("train.py:meet:12", "train.py:run:91"), True),
+    ],
+)
+def test_a_rank_that_has_ended_a_round_of_batches_is_told_with_what_ends_it(
+    ends: str, ahead: tuple[str, ...], is_named: bool
+) -> None:
+    inside = [rank(n, BACKWARD, "train.py:fit:70", "train.py:run:89") for n in (0, 2)]
+    batches = Statement(59, "for batch in loader:")
+    source = (
+        line(
+            "train.py", 70, "fit", "loss.backward()", within=(batches,), ends=(Statement(62, ends),)
+        ),
+        line("train.py", 59, "fit", batches.text),
+    )
+    ranks = (inside[0], rank(1, f"{C10D}:broadcast", *ahead), inside[1])
+
+    finding = only(collective_mismatch.check, snapshot_of(main(), *ranks, source=source))
+
+    assert "rank 1 (301) has ended " in finding.cause
+    assert (f"by `{ends}` (line 62)" in finding.cause) is is_named
+    assert ("drop_last" in finding.advice) is not is_named
+    assert ("all_reduce of a flag" in finding.advice) is is_named
+
+
+def test_a_rank_that_takes_the_next_batch_has_not_ended_the_loop() -> None:
+    batches = Statement(59, "for batch in loader:")
+    source = (
+        line("train.py", 70, "fit", "loss.backward()", within=(batches,)),
+        line("train.py", 59, "fit", batches.text),
+    )
+    ahead = rank(1, f"{C10D}:broadcast", "train.py:__next__:48", "train.py:fit:59")
+    ranks = rank(0, BACKWARD, "train.py:fit:70"), ahead
+
+    finding = only(collective_mismatch.check, snapshot_of(main(), *ranks, source=source))
+
+    assert "has ended" not in finding.cause
 
 
 def test_the_broadcast_of_buffers_of_one_rank_is_a_mismatch() -> None:
