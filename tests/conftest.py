@@ -24,7 +24,7 @@ from mpwatch.collect.host import ptrace_access
 from tests.skipped import summary
 
 PROGRAMS = Path(__file__).parent / "programs"
-READY_S = 60.0
+READY_S = 120.0
 """Long enough for torch to be imported on a machine that does other things as well."""
 
 

@@ -9,7 +9,6 @@ import resource
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -192,14 +191,14 @@ def test_an_exit_is_diagnosed_from_a_recording(start: Start, tmp_path: Path) -> 
 
 def wait_until_recorded(file: Path, pid: int) -> None:
     """Wait until a recording that is being written knows a process."""
-    deadline_s = time.monotonic() + 60
-    while time.monotonic() < deadline_s:
+
+    def is_recorded() -> bool:
         with contextlib.suppress(FileNotFoundError, NotARecording):
             trees = [each for each in read_recording(str(file)) if isinstance(each, TreeSample)]
-            if any(sample.process.pid == pid for tree in trees for sample in tree.processes):
-                return
-        os.sched_yield()
-    pytest.fail(f"{pid} was not recorded within a minute")
+            return any(sample.process.pid == pid for tree in trees for sample in tree.processes)
+        return False
+
+    assert procfs.eventually(is_recorded), f"{pid} was not recorded within a minute"
 
 
 def test_a_worker_that_crashed_before_the_first_reading_is_named(start: Start) -> None:

@@ -41,7 +41,10 @@ class Counter:
         sys.setprofile(None)
         records = self._session.ring.handed_out() - self._first
         each = {name: round(count / batches, 2) for name, count in self.calls.items()}
-        print(json.dumps({"who": who, "records": records / batches, "calls": each}), flush=True)
+        row = json.dumps({"who": who, "records": records / batches, "calls": each})
+        # The other process writes at the same time: `print` would write the end of the line apart.
+        sys.stdout.write(f"{row}\n")
+        sys.stdout.flush()
 
 
 class Counting(TensorDataset):

@@ -152,7 +152,8 @@ def show() -> None:
     session = current()
     assert session is not None
     for _, note in session.notes.since(0):
-        print("note", note.decode())
+        # In one piece, for processes and threads that fail write their tracebacks meanwhile.
+        sys.stdout.write(f"note {note.decode()}\n")
     print("sharer", session.gauges["sharer"]() if "sharer" in session.gauges else None)
 
 

@@ -149,7 +149,8 @@ def show() -> None:
     session = current()
     assert session is not None
     for _, note in session.notes.since(0):
-        print("note", note.decode())
+        # In one piece, for processes and threads that fail write their tracebacks meanwhile.
+        sys.stdout.write(f"note {note.decode()}\n")
     print("gauges", session.answer({"ask": "gauges", "id": 1}))
     print("missing", session.patcher.missing, session.problems, flush=True)
 
