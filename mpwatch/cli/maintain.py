@@ -74,11 +74,13 @@ def clean(arguments: argparse.Namespace) -> int:
             results.append(remove(each))
     total = bytes_text(sum(each.size_bytes for each in leftovers.files))
     if not arguments.yes:
-        print(f"{len(leftovers.files)} files, {total}. To remove them: mpwatch clean --yes")
+        print(f"Files: {len(leftovers.files)}, {total}. To remove them: mpwatch clean --yes")
         return 0
     reasons = [reason for reason in results if reason is not None]
-    print(f"{len(leftovers.files) - len(reasons)} files removed, {total} in all.")
+    print(
+        f"Files removed: {len(leftovers.files) - len(reasons)} of {len(leftovers.files)}, {total}."
+    )
     if reasons:
-        sentence = f"{len(reasons)} files could not be removed; the first: {reasons[0]}."
+        sentence = f"Not all files could be removed; the first: {reasons[0]}."
         raise Failure(sentence, "mpwatch clean", EXIT_NOT_PERMITTED)
     return 0

@@ -102,7 +102,7 @@ def find_leftovers(
         found, unproven = _hook_files(proc, folder, is_all_visible=hidden is None)
         files += found
         if unproven:
-            words = f"{unproven} files of hooks in {clean(folder)} are left alone"
+            words = f"files of hooks in {clean(folder)} are left alone ({unproven})"
             problems += (f"{words}: {hidden or _ELSEWHERE}",)
     return Leftovers(tuple(files), problems)
 
@@ -142,7 +142,7 @@ def _segments(
     ]
     if not orphans:
         return [], ()
-    words = f"{len(orphans)} segments without a visible owner are left alone"
+    words = f"segments without a visible owner are left alone ({len(orphans)})"
     if (hidden := _hidden_processes(proc, initial_namespace)) is not None:
         return [], (f"{words}: {hidden}",)
     inner = _inner_pids(proc)

@@ -199,7 +199,7 @@ def test_where_the_process_may_be_elsewhere_files_are_left_alone_and_counted(
     )
     assert [os.path.basename(each.path) for each in seen.files] == listed
     assert seen.problems == (
-        f"{len(names) - len(listed)} files of hooks in {folder} are left alone: {why}",
+        f"files of hooks in {folder} are left alone ({len(names) - len(listed)}): {why}",
     )
 
 
@@ -256,7 +256,7 @@ def test_where_another_container_may_use_them_no_segment_is_named(
 
     assert seen.files == ()
     assert seen.problems == (
-        "1 segments without a visible owner are left alone: processes outside this container may"
+        "segments without a visible owner are left alone (1): processes outside this container may"
         " use them (run it on the host)",
     )
 
