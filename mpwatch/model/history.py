@@ -26,6 +26,7 @@ ProcessMetric: TypeAlias = Literal[
     "shm_bytes",
     "children",
     "threads",
+    "few_threads",  # a point each time their number has changed, while they are few
     "minor_faults",
     "major_faults",
     "system_ticks",  # cpu time in the kernel

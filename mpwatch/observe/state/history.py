@@ -107,6 +107,8 @@ class HistoryKeeper:
                 values["read_bytes"] = sample.read_bytes
             if self._has_moved(process, "written_bytes", sample.written_bytes):
                 values["written_bytes"] = sample.written_bytes
+            if self._has_moved(process, "few_threads", threads := _few_threads(sample)):
+                values["few_threads"] = threads
             if self._has_moved(process, "sleep_left_s", left_s := _sleep_left_s(sample)):
                 values["sleep_left_s"] = left_s
             self._add_all(process, at_s, values)
@@ -182,6 +184,12 @@ def reads_socket(sample: ProcSample) -> bool:
     """Whether the main thread waits for data on a socket, as for the answer of a server."""
     wait = sample.threads[0].waits_on if sample.threads else None
     return wait is not None and wait.kind == "socket-read"
+
+
+def _few_threads(sample: ProcSample) -> int | None:
+    """The number of threads, cut where `threads` has every reading: it shows that some ended."""
+    count = sample.thread_count
+    return None if count is None else min(count, FEW_THREADS)
 
 
 def _sleep_left_s(sample: ProcSample) -> float | None:

@@ -554,7 +554,7 @@ def _cause(index: Index, process: Process, ended: Ended) -> str:
             "that has started the process: when that thread ends, the process is killed, though "
             f"the other threads of the parent live. {seen}Otherwise: {cause} {_STAYS_LOCKED}"
         )
-    if ended.signal == Signals.SIGKILL and is_lost:
+    if ended.signal == Signals.SIGKILL and is_lost and not index.snapshot.source:
         cause = f"{_PARENT_THREAD} {cause}"
     return f"{cause} {_STAYS_LOCKED}"
 
@@ -576,12 +576,12 @@ def _lost_a_thread(index: Index, process: Process, ended: Ended) -> bool:
     head = family_head(index, process)
     if head is None or head.is_gone:
         return False
-    near = [
-        point
-        for point in index.history.of(head.process, "threads")
-        if abs(point.at_s - ended.at_s) <= TOGETHER_S
-    ]
-    return any(later.value < before.value for before, later in pairwise(near))
+    near_s = ended.at_s - TOGETHER_S, ended.at_s + TOGETHER_S
+    return any(
+        later.value < before.value and near_s[0] <= later.at_s <= near_s[1]
+        for metric in ("few_threads", "threads")
+        for before, later in pairwise(index.history.of(head.process, metric))
+    )
 
 
 def _keeps_replacing(index: Index, exits: Sequence[tuple[Process, Ended]]) -> Process | None:
@@ -661,7 +661,9 @@ def _advice(index: Index, process: Process, ended: Ended, *, raised: Sequence[st
         if ended.signal == Signals.SIGKILL and cpu_limit_evidence(index, process):
             return processes.CPU_LIMIT.advice
         is_lost = ended.signal == Signals.SIGKILL and _lost_a_thread(index, process, ended)
-        if is_lost or _death_signal(index, process, ended) is not None:
+        if (is_lost and not index.snapshot.source) or _death_signal(
+            index, process, ended
+        ) is not None:
             return _ADVICE_PARENT_THREAD
         return processes.signal_meaning(ended.signal).advice
     if raised:

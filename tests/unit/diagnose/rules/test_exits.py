@@ -548,7 +548,10 @@ def test_a_kill_with_the_end_of_a_parents_thread_may_be_the_signal_at_its_end() 
     lost = history({(MAIN, "threads"): [before, after]})
     kept = history({(MAIN, "threads"): [before, after._replace(value=9.0)]})
 
+    few = history({(MAIN, "few_threads"): [Point(NOW_S - 90, 6.0), after._replace(value=5.0)]})
+
     assert "PR_SET_PDEATHSIG" in only(worker_exited_unexpectedly.check, job, lost).cause
+    assert "PR_SET_PDEATHSIG" in only(worker_exited_unexpectedly.check, job, few).cause
     assert "PR_SET_PDEATHSIG" not in only(worker_exited_unexpectedly.check, job, kept).cause
 
 

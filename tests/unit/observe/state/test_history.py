@@ -49,6 +49,7 @@ def test_heap_threads_and_files_of_the_job_are_remembered() -> None:
 
     assert [point.value for point in past.of(MAIN, "anon_bytes")] == [10, 11, 12]
     assert [point.value for point in past.of(MAIN, "threads")] == [9, 10]
+    assert [(point.at_s, point.value) for point in past.of(MAIN, "few_threads")] == [(0.0, 8)]
     blocks, others = (
         past.files[FilesKey(*key)] for key in (("/dev/shm", "psm_*"), ("/tmp", "tmp*"))
     )
