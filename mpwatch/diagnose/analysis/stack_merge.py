@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from mpwatch.describe.frames import frame_words, own_frames
+from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.describe.processes import ROLE_PLURALS, names_text
 from mpwatch.diagnose.analysis.stack_patterns import (
     Shape,
@@ -138,7 +138,7 @@ def _words(frames: Sequence[Frame]) -> str:
     user = user_frame(frames)
     if user is None:
         return f"in {frames[0].function} ({frames[0].file.rpartition('/')[2]})"
-    into = "" if user is frames[0] else f" -> {frames[0].function}"
+    into = f" -> {frames[0].function}" if is_library(frames[0]) else ""
     return f"in {frame_words(user)}{into}"
 
 
