@@ -16,7 +16,7 @@ from mpwatch.describe.findings import effects_below_causes
 from mpwatch.diagnose import rules
 from mpwatch.diagnose.analysis.account import EVERY_S, MANY, advanced
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.source_code import quotes_for
+from mpwatch.diagnose.analysis.source_code import quotes_for, with_copies
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.consequences import DEATHS, GROWTH, ONLY_ALONE, with_causes
 from mpwatch.diagnose.known_errors import KNOWN_ERRORS, KnownError, known_error
@@ -228,7 +228,8 @@ class Engine:
         """The findings of all rules; a rule that raises becomes a finding."""
         for rule in self._rules:
             try:
-                for finding in rule.check(index):
+                for found in rule.check(index):
+                    finding = with_copies(index, found) if rule.is_of_shares else found
                     yield replace(
                         finding, evidence=(*finding.evidence, *quotes_for(index, finding))
                     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Literal, NamedTuple, TypeAlias
 
 from mpwatch.describe.frames import is_library, own_frames
@@ -314,6 +315,30 @@ def spin(index: Index, process: Process) -> Spin | None:
     return None
 
 
+def kept_inside(index: Index, process: Process) -> Spin | None:
+    """The loop without an end that gives values, inside of which all stacks lately were.
+
+    Whether it goes round, or is in one long call, these do not show: `spin` does.
+    """
+    thread = main_thread(process)
+    account = index.snapshot.account.processes.get(process.process)
+    if thread is None or account is None or not account.uncounted:
+        return None
+    inside = account.main.inside()
+    is_recent = inside is not None and index.snapshot.at_s - inside.taken_s < RECENT_S
+    if inside is None or not is_recent or inside.stacks < SPIN_STACKS:
+        return None
+    common = {(each.file, each.function) for each in inside.frames}
+    for frame in own_frames(thread.stack):
+        line = source_of(index, frame) if not is_library(frame) else None
+        if line is None or (frame.file, frame.function) not in common:
+            continue
+        loop = line.endless
+        if loop is not None and loop.gives is not None and not loop.exchanges:
+            return Spin(process, frame, loop, inside.since_s)
+    return None
+
+
 def _turns(callers: Callers) -> bool:
     """Whether stacks agree in all but the line of a function."""
     return callers.stacks >= SPIN_STACKS and bool(callers.frames) and not callers.frames[-1].line
@@ -492,6 +517,83 @@ def begun_again(
 
 def _is_same(frame: Frame, other: Frame) -> bool:
     return (frame.file, frame.function) == (other.file, other.function)
+
+
+class Copying(NamedTuple):
+    """A statement that copies all that was added before, to add to it or to go through it."""
+
+    whole: str
+    """`self.track`."""
+    words: str
+    """`np.concatenate copies all of self.track each time`."""
+    is_sure: bool
+    """Whether it does so for every type that the variable may have."""
+
+
+_JOINS = r"(?:concatenate|concat|cat|vstack|hstack|dstack|append|column_stack|row_stack|stack|join)"
+_JOINED = re.compile(rf"(?P<call>(?:[\w\"']+\.)*{_JOINS})\((?P<given>.*)")
+_ASSIGNS = re.compile(r"(?P<whole>(?:\w+\.)*\w+) (?P<adds>\+?)= (?P<value>.+)")
+_MAY_BE_COPIED = "bytes, str or a tuple"
+
+
+def copying(index: Index, place: str) -> Copying | None:
+    """What the statement at a place in words copies each time; `None` if that is not seen.
+
+    `x = np.concatenate([x, part])` and `x = x + part` copy x for each part, and so does
+    `x += part` where x cannot be changed; a list that only grows, and that is joined in each round,
+    is copied as well. A statement of numbers looks alike, but takes no time.
+    """
+    line = line_at(index, place)
+    text = line.statement.text if line is not None else ""
+    joined, found = _JOINED.search(text), _ASSIGNS.match(text)
+    whole = found["whole"] if found is not None else ""
+    if found is not None and found["adds"]:
+        return Copying(whole, f"+= copies all of {whole} if that is {_MAY_BE_COPIED}", False)
+    if found is not None and found["value"].startswith(f"{whole} + "):
+        words = f"+ copies all of {whole} if that is a list, {_MAY_BE_COPIED}"
+        return Copying(whole, words, False)
+    if joined is None:
+        return None
+    if found is not None and _is_part(whole, joined["given"]):
+        return Copying(whole, f"{joined['call']} copies all of {whole} each time", True)
+    for mark in marks(index, "kept"):
+        if _is_part(mark.about, joined["given"]):
+            words = f"{joined['call']} copies all of {mark.about} each time, which only grows"
+            return Copying(mark.about, words, True)
+    return None
+
+
+def _is_part(name: str, expression: str) -> bool:
+    """Whether an expression has a name as a whole: not `x.y`, `x[0]` or `x()` for `x`."""
+    return re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.(\[])", expression) is not None
+
+
+_COSTS_OF_COPIES = frozenset(("page-fault-cost", "bottleneck-process"))
+"""Rules about memory that is given anew, and about items that take ever longer: numbers and arrays
+that are changed in place cost neither."""
+
+
+def with_copies(index: Index, finding: Finding) -> Finding:
+    """A finding about a line that takes time, with what that line copies again and again."""
+    for place in dict.fromkeys(_places((finding.summary,))):
+        found = copying(index, place)
+        if found is None or not (found.is_sure or finding.rule in _COSTS_OF_COPIES):
+            continue
+        return replace(
+            finding,
+            summary=f"{finding.summary}: {found.words}",
+            cause=(
+                f"{'' if found.is_sure else 'Likely: '}{found.words}. The longer that is, the "
+                "longer takes each part that is added, and all of them together take a time like "
+                f"the square of their number. {finding.cause}"
+            ),
+            advice=(
+                f"Collect the parts in a list, and join them once where {found.whole} is needed as "
+                "a whole; or write them into a buffer that is made larger by half when it is full "
+                f"(a bytearray, an array with room at its end). {finding.advice}"
+            ),
+        )
+    return finding
 
 
 def quotes_for(index: Index, finding: Finding) -> tuple[str, ...]:

@@ -110,7 +110,7 @@ class ProcessGroups:
             return {"groups": groups, "states": states}
         enqueued = sum(state["enqueued"] for state in states)
         models = self._models.show(enqueued, self._system.monotonic_ns())
-        return {"groups": groups, "states": states, "models": models}
+        return {"groups": groups, "states": states} | ({"models": models} if models else {})
 
 
 class Models:

@@ -44,9 +44,11 @@ from mpwatch.diagnose.analysis.shares import is_at_one_wait
 from mpwatch.diagnose.analysis.source_code import (
     end_of_loop,
     guard_on_rank,
+    kept_inside,
     loop_around,
     source_of,
     spin,
+    way_out,
     why_endless,
 )
 from mpwatch.diagnose.analysis.stack_merge import merge
@@ -374,6 +376,16 @@ def _whereabouts(rank: Process, inside: Sequence[Process], index: Index) -> _Whe
             " then.",
             "Nothing is wrong if only this rank is to do that, and it takes less than the timeout "
             f"of the process group. If not, find out what {name} waits for{at}.",
+            innocent_s=PAUSE_S,
+        )
+    kept = kept_inside(index, rank)
+    if kept is not None:
+        time = seconds_text(index.snapshot.at_s - kept.since_s)
+        return _Whereabouts(
+            f"{name} is still working{at}, and for {time} each of its stacks was inside of "
+            f"{kept.words}: {way_out(kept.loop)}. If that is never reached in {name}, because what "
+            "it iterates over is empty there, the loop goes round for ever.",
+            f"Compare what the ranks get to iterate over there. {end_of_loop(kept.loop, rank)}",
             innocent_s=PAUSE_S,
         )
     return _Whereabouts(

@@ -31,7 +31,7 @@ from mpwatch.diagnose.analysis.shares import (
     work_place,
     working_share,
 )
-from mpwatch.diagnose.analysis.source_code import reopened
+from mpwatch.diagnose.analysis.source_code import Reopened, reopened
 from mpwatch.diagnose.analysis.stack_merge import merge
 from mpwatch.diagnose.analysis.stack_patterns import main_thread
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
@@ -172,6 +172,11 @@ def _finding(
         at = f": they wait mostly for {limit.provider}"
     is_at_place = place is not None and place.is_main
     unpacks = is_at_place and _decompress(index, behind)
+    again = _reopened(workers, index)
+    if again is not None:
+        evidence.append(_again_words(again))
+    # In a loop over files, each round reads another one.
+    is_one_file = again is not None and again.rounds.text.startswith("while ")
     if limit is not None:
         evidence.append(limit.evidence)
     return Finding(
@@ -192,9 +197,11 @@ def _finding(
             ("" if ahead else _TOO_SLOW)
             + (f"{'' if ahead else ' '}{limit.cause}" if limit is not None else "")
             + (_UNPACKS if unpacks else "")
+            + (_READ_AGAIN if is_one_file else "")
             + (" Main gives the GPU no work meanwhile." if owner.gpus else "")
         ),
-        advice=_advice(limit, place.words if is_at_place and place else "", unpacks=unpacks),
+        advice=(_READ_ONCE if is_one_file else "")
+        + _advice(limit, place.words if is_at_place and place else "", unpacks=unpacks),
     )
 
 
@@ -224,26 +231,29 @@ def _evidence(
     for worker in workers[:SHOWN]:
         if (words := doing_words(index, worker)) is not None:
             evidence.append(f"{called(worker)}: {words}")
-    evidence += _reopened_words(workers, index)
     if share is not None and share < 1:
         evidence.append(f"without this wait main would be at most {times_faster(share)} as fast")
     return evidence
 
 
-def _reopened_words(workers: Sequence[Process], index: Index) -> Iterator[str]:
+def _reopened(workers: Sequence[Process], index: Index) -> Reopened | None:
     """A file that a worker opens anew in each round, where its stack shows that."""
     for worker in workers:
         main = main_thread(worker)
         found = reopened(index, main.stack) if main is not None else None
         if found is not None:
-            at = frame_words(found.opened_in._replace(line=found.opened.line))
-            rounds = frame_words(found.rounds_in._replace(line=found.rounds.line))
-            yield (
-                f"`{found.opened.text}` at {at} is reached anew in each round of "
-                f"`{found.rounds.text}` at {rounds}: if it is the same file, it is read from its "
-                "start each time"
-            )
-            return
+            return found
+    return None
+
+
+def _again_words(found: Reopened) -> str:
+    """That a file is opened once more in each round of a loop."""
+    at = frame_words(found.opened_in._replace(line=found.opened.line))
+    rounds = frame_words(found.rounds_in._replace(line=found.rounds.line))
+    return (
+        f"`{found.opened.text}` at {at} is reached anew in each round of `{found.rounds.text}` at "
+        f"{rounds}: if it is the same file, it is read from its start each time"
+    )
 
 
 def _ahead(index: Index, workers: Sequence[Process]) -> Sequence[Process]:
@@ -686,6 +696,16 @@ _LESS_WORK = (
 _UNPACKS = (
     " They decompress a file for each item. What is compressed has no direct access: a part of it, "
     "such as one slice of an array of an .npz, costs as much as all of it, or all up to that part."
+)
+_READ_AGAIN = (
+    " Likely they read one file again and again: it is opened in each round of the loop above, and "
+    "then read from its start. Where a round skips what earlier ones have taken, it takes longer "
+    "than they did."
+)
+_READ_ONCE = (
+    "Keep the file, or the generator that reads it, open from one round to the next, or keep where "
+    "each round ended (tell() and seek(), an index of the lines), unless each round is to read "
+    "another file. "
 )
 _UNPACK_ONCE = (
     "Convert the data once to files without compression, mapped at {place}: an .npy file with "

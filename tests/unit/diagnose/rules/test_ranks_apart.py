@@ -10,10 +10,11 @@ import pytest
 from mpwatch.diagnose.analysis.distributed.flight_recorder import recorded
 from mpwatch.diagnose.rules.distributed import collective_mismatch, rank_stuck_in_collective
 from mpwatch.diagnose.rules.hangs import standing_still
+from mpwatch.model.account import Activity, Callers
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.samples import WaitedOn
+from mpwatch.model.samples import Frame, WaitedOn
 from mpwatch.model.snapshot import Process
-from mpwatch.model.source_code import SourceLine, Statement
+from mpwatch.model.source_code import EndlessLoop, SourceLine, Statement
 from tests.builders.accounts import IN_A_CONDITION, IN_ALL_REDUCE, with_shares
 from tests.builders.snapshots import (
     MAIN,
@@ -504,6 +505,37 @@ def test_a_rank_that_works_while_others_wait_is_information() -> None:
 
     assert finding.severity is Severity.INFO
     assert "rank 0 (300) is still working at train.py:90 validate" in finding.cause
+
+
+def test_a_rank_that_stays_in_a_generator_without_an_end_is_told_with_its_yield() -> None:
+    loop = EndlessLoop(
+        Statement(31, "while True:"),
+        gives=Statement(35, "yield pf.read(group)"),
+        given_in=Statement(34, "for group in range(rank, pf.groups, ranks):"),
+    )
+    works = rank(0, "data.py:__init__:12", "train.py:batches:33", still_s=0.0)
+    source = SourceLine(
+        "/home/me/train.py", 33, "batches", Statement(33, "pf = File(path)"), endless=loop
+    )
+    job = snapshot_of(main(), works, called(1, "barrier"), source=(source,))
+    job = with_shares(job, p300={Activity("computing"): 1.0})
+    account = job.account.processes[pid(300)]
+
+    def after(*frames: Frame) -> Finding:
+        callers = (Callers(job.at_s - 40, job.at_s - 1, frames, 12, 0),)
+        own = account.uncounted[0]._replace(callers=callers)
+        processes = {**job.account.processes, pid(300): replace(account, uncounted=(own,))}
+        seen = replace(job, account=replace(job.account, processes=processes))
+        return only(rank_stuck_in_collective.check, seen, BUSY)
+
+    batches, init = Frame("batches", "/home/me/train.py", 33), Frame("__init__", "/home/me/a.py", 0)
+    inside, outside = after(Frame("main", "/home/me/train.py", 3), batches, init), after(init)
+
+    words = "inside of the loop `while True:` of line 31 in batches(): it gives a value only at"
+    assert words in inside.cause
+    assert "in `for group in range(rank, pf.groups, ranks):` of line 34. If that is" in inside.cause
+    assert inside.advice.startswith("Compare what the ranks get to iterate over")
+    assert "while True" not in outside.cause
 
 
 @pytest.mark.parametrize(("elsewhere", "is_told"), [(0.1, True), (0.34, False)])

@@ -426,7 +426,7 @@ def test_a_wait_for_a_disk_without_an_end_is_left_to_the_rules_for_stalls() -> N
     assert found(loader_starvation.check, snapshot_of(main(), *two(still_s=0.5)), past) == []
 
 
-@pytest.mark.parametrize("loop", ["while True:", "if self.files:"])
+@pytest.mark.parametrize("loop", ["while True:", "for path in self.paths:", "if self.files:"])
 def test_a_file_that_is_opened_anew_in_each_round_is_told(loop: str) -> None:
     opens = Statement(23, "with open(path) as f:")
     reads = SourceLine(
@@ -449,7 +449,9 @@ def test_a_file_that_is_opened_anew_in_each_round_is_told(loop: str) -> None:
     finding = only(loader_starvation.check, job, BUSY)
 
     told = [each for each in finding.evidence if "with open(path) as f:` at data.py:23" in each]
-    assert bool(told) is loop.startswith("while")
+    assert bool(told) is not loop.startswith("if")
+    assert ("read one file again and again" in finding.cause) is loop.startswith("while")
+    assert finding.advice.startswith("Keep the file") is loop.startswith("while")
 
 
 def test_workers_of_unknown_load_count_as_busy_where_waiting_is_measured() -> None:

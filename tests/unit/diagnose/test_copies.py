@@ -1,0 +1,86 @@
+"""Lines that copy all that was added before: which they are, and what findings say of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.source_code import copying, with_copies
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.source_code import Mark, SourceLine, Statement
+from tests.builders.snapshots import main, snapshot_of
+
+KEEPS = Mark("kept", "/home/me/train.py", "add", "self.parts", Statement(3, "self.parts.append(x)"))
+
+
+def index_of(text: str) -> Index:
+    line = SourceLine("/home/me/train.py", 12, "add", Statement(12, text))
+    return Index(snapshot_of(main(), source=(line,), marks=(KEEPS,)))
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "is_sure"),
+    [
+        (
+            "self.track = np.concatenate([self.track, rows])",
+            "np.concatenate copies all of self.track each time",
+            True,
+        ),
+        ("obs = torch.cat((obs, batch), dim=0)", "torch.cat copies all of obs each time", True),
+        ("rows = np.append(rows, row, axis=0)", "np.append copies all of rows each time", True),
+        ("frame = pd.concat([frame, part])", "pd.concat copies all of frame each time", True),
+        (
+            "window = torch.stack(self.parts)[-8:]",
+            "torch.stack copies all of self.parts each time, which only grows",
+            True,
+        ),
+        ("data += part", "+= copies all of data if that is bytes, str or a tuple", False),
+        (
+            "log = log + [line]",
+            "+ copies all of log if that is a list, bytes, str or a tuple",
+            False,
+        ),
+        ("x = np.concatenate([a, b])", None, None),
+        ("x = np.concatenate([x.head, b])", None, None),
+        ("n = rate(n + 1)", None, None),
+        ("self.parts.append(x)", None, None),
+    ],
+)
+def test_a_line_that_copies_what_was_added_before_is_known(
+    text: str, words: str | None, is_sure: bool | None
+) -> None:
+    found = copying(index_of(text), "train.py:12 add")
+
+    assert (None if found is None else found.words) == words
+    assert (None if found is None else found.is_sure) == is_sure
+
+
+def finding(rule: str) -> Finding:
+    return Finding(
+        rule=rule,
+        severity=Severity.INFO,
+        summary="main (100) works all the time at train.py:12 add",
+        evidence=("busy",),
+        cause="It always has work.",
+        advice="Do less.",
+    )
+
+
+def test_a_finding_about_such_a_line_says_what_it_copies() -> None:
+    joins = index_of("self.track = np.concatenate([self.track, rows])")
+
+    told = with_copies(joins, finding("pipeline-bottleneck"))
+
+    assert told.summary.endswith("add: np.concatenate copies all of self.track each time")
+    assert told.cause.startswith("np.concatenate copies all")
+    assert "the square of their number" in told.cause
+    assert told.cause.endswith("It always has work.")
+    assert told.advice.startswith("Collect the parts in a list")
+
+
+def test_an_addition_is_told_only_where_memory_or_the_pace_shows_copies() -> None:
+    adds = index_of("data += part")
+
+    assert with_copies(adds, finding("pipeline-bottleneck")) == finding("pipeline-bottleneck")
+    told = with_copies(adds, finding("page-fault-cost"))
+    assert told.cause.startswith("Likely: += copies all of data if that is bytes")
