@@ -255,6 +255,50 @@ def crossed_locks() -> None:
     one.join()
 
 
+def settle(lock) -> None:
+    lock.acquire()
+    refresh(lock)
+    lock.release()
+
+
+def refresh(lock) -> None:
+    lock.acquire()
+    lock.release()
+
+
+def acquired_twice() -> None:
+    """Two processes want a lock that one of them has acquired, and acquires once more."""
+    lock = FORK.Lock()
+    workers = [FORK.Process(target=settle, args=(lock,), daemon=True) for _ in range(2)]
+    for worker in workers:
+        worker.start()
+    ready()
+    workers[0].join()
+
+
+def flush_slowly(guard, held) -> None:
+    while True:
+        with guard:
+            held.set()
+            time.sleep(0.5)
+
+
+def report(guard) -> None:
+    with guard:
+        pass
+
+
+def lock_lost_at_fork() -> None:
+    """A child wants a lock that a thread of its parent held when it was forked."""
+    guard, held = threading.Lock(), threading.Event()
+    threading.Thread(target=flush_slowly, args=(guard, held), daemon=True).start()
+    held.wait()
+    child = FORK.Process(target=report, args=(guard,), daemon=True)
+    child.start()
+    ready()
+    child.join()
+
+
 def exit_with_unread_queue() -> None:
     """Main has put more on a queue than the pipe holds, no process reads it, and main exits."""
     items = FORK.Queue()
@@ -349,6 +393,7 @@ def prompt() -> None:
 
 
 CASES = (
+    acquired_twice,
     computing_worker,
     crossed_locks,
     database,
@@ -360,6 +405,7 @@ CASES = (
     idle_pool,
     idle_workers,
     joined_service,
+    lock_lost_at_fork,
     lock_twice,
     lockf_in_the_job,
     nested_calls,

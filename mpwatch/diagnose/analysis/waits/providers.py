@@ -504,22 +504,32 @@ def _taken_before(
                 continue
             if is_one_file and _owner(line, before) != _owner(lines[place], None):
                 continue  # the `self` of another class
-            if "." not in entered.taken and not _is_one_argument(own, lines, place, number):
+            name = entered.taken
+            if "." not in name and not _is_one_argument(name, own, lines, place, number):
                 continue
             return Nested(own[number], before, own[place], tuple(own[place : number + 1]))
     return None
 
 
 def _is_one_argument(
-    own: Sequence[Frame], lines: Sequence[SourceLine | None], place: int, number: int
+    name: str, own: Sequence[Frame], lines: Sequence[SourceLine | None], place: int, number: int
 ) -> bool:
     """Whether two calls of one function were given the same lock, by what their callers pass.
 
     True for two functions, and within one call: there a name is of one lock.
+
+    Args:
+        name: Of the lock in the function.
+        own: The frames of the program, innermost first.
+        lines: Their lines.
+        place: The later call.
+        number: The earlier one.
     """
     here, there = own[place], own[number]
     if place == number or (here.file, here.function) != (there.file, there.function):
         return True
+    if place + 1 == number:  # it calls itself
+        return name in _arguments(lines[number], here.function)
     passed = [
         _arguments(lines[each + 1], here.function) if each + 1 < len(lines) else []
         for each in (place, number)

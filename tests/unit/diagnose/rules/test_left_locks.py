@@ -213,6 +213,9 @@ ACQUIRES = (
     source("train.py", 30, "compact", "self.a.acquire()"),
     source("train.py", 31, "trim", "with self.a:"),
     source("train.py", 32, "other", "self.b.acquire()"),
+    source("data.py", 40, "again", "lock.acquire()"),
+    source("data.py", 41, "again", "again(lock, 0)", held=(Statement(40, "lock.acquire()"),)),
+    source("data.py", 51, "again", "again(spare, 0)", held=(Statement(40, "lock.acquire()"),)),
     *SOURCE[2:],
 )
 
@@ -222,6 +225,8 @@ ACQUIRES = (
     [
         pytest.param(("train.py:compact:30", "train.py:report:20"), True, id="acquire twice"),
         pytest.param(("train.py:trim:31", "train.py:report:20"), True, id="acquire, then with"),
+        pytest.param(("data.py:again:40", "data.py:again:41"), True, id="calls itself"),
+        pytest.param(("data.py:again:40", "data.py:again:51"), False, id="with another lock"),
         pytest.param(("train.py:other:32", "train.py:report:20"), False, id="another lock"),
         pytest.param(
             (
