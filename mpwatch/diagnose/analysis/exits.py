@@ -31,6 +31,8 @@ TOGETHER_S = 3.0
 """Exits this close together are one event, though they may appear in two samples."""
 PARENT_NOTICES_S = 12.0
 """A DataLoader checks its workers every 5 s, and takes some seconds more to fail."""
+SENT_S = 5.0
+"""A process ends so soon after the signal that ended it."""
 EXCEPTIONS_SHOWN = 4
 """The last exceptions of a job, of each process and type one."""
 WORDS_LIMIT = 200
@@ -157,6 +159,22 @@ def _deaths_near(index: Index, process: Process, kinds: frozenset[Death]) -> tup
         and (parent := family_head(index, other)) is not None
         and parent.process in heads
     )
+
+
+def sender_of(index: Index, process: Process, ended: Ended) -> str | None:
+    """Which process has sent the signal that ended one, and at which line, as its hook reports.
+
+    `main (12) at guard.py:25`; `None` where no hook has.
+    """
+    for entry in reversed(index.entries("kill")):
+        sender = index.snapshot.get(entry.process)
+        sent = entry.details.get("pid"), entry.details.get("signal")
+        if sender is None or sent != (process.pid, ended.signal):
+            continue
+        if abs(entry.at_s - ended.at_s) <= SENT_S:
+            site = entry.details.get("site")
+            return f"{called(sender)} at {site}" if site else called(sender)
+    return None
 
 
 def last_seen(process: Process) -> tuple[str, ...]:

@@ -455,6 +455,19 @@ def _entry(line: Statement | None) -> _Entry | None:
     return _Entry(call["taken"], call["name"], False) if call is not None else None
 
 
+_IS_A_LOCK = re.compile(r"lock|mutex", re.IGNORECASE)
+
+
+def is_named_a_lock(index: Index, frame: Frame) -> bool:
+    """Whether a line of the program calls acquire() of something with the name of a lock.
+
+    What counts (slots, permits, a semaphore) is released by others than those that acquire it.
+    """
+    line = source_of(index, frame) if not is_library(frame) else None
+    call = _ACQUIRES.match(line.statement.text) if line is not None else None
+    return call is not None and _IS_A_LOCK.search(call["taken"]) is not None
+
+
 @derived
 def nested_claim(index: Index, identity: ProcessId) -> Nested | None:
     """Where a process that waits for a semaphore has taken it before, as far as its source shows.

@@ -30,6 +30,7 @@ from mpwatch.diagnose.analysis.exits import (
     parent_fate,
     parent_waiting,
     reports_a_loss,
+    sender_of,
 )
 from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index, derived
@@ -63,8 +64,6 @@ COLLECTED_S = 3.0
 """A parent that watches its children collects the exit status within this time."""
 SURVIVED_S = 5.0
 """A parent that has been quiet for less than this may still continue."""
-SENT_S = 5.0
-"""A process ends so soon after the signal that ended it."""
 INTERRUPTED_S = 4.0
 """Time in which a parent exits that the same ctrl-c interrupted."""
 
@@ -458,7 +457,7 @@ def _finding(
     fate = parent_fate(index, process, ended)
     is_certain = process.role in ("loader-worker", "rank") or death == "failed"
     raised = _raised(index.snapshot, process)
-    sender = _sender(index, process, ended)
+    sender = sender_of(index, process, ended)
     evidence = [f"{called(process)} ended: {ended.words}", *raised, *fate.words]
     if sender is not None:
         evidence.insert(1, f"{sender} has sent it that signal, as its hook reports")
@@ -491,22 +490,6 @@ def _finding(
         else f"{sender} ended it. Such a signal ends a process at any line. {_STAYS_LOCKED}",
         advice=_advice(index, process, ended, raised=raised) if sender is None else _ADVICE_SENDER,
     )
-
-
-def _sender(index: Index, process: Process, ended: Ended) -> str | None:
-    """Which process has sent the signal that ended one, and at which line, as its hook reports.
-
-    `main (12) at guard.py:25`; `None` where no hook has.
-    """
-    for entry in reversed(index.entries("kill")):
-        sender = index.snapshot.get(entry.process)
-        sent = entry.details.get("pid"), entry.details.get("signal")
-        if sender is None or sent != (process.pid, ended.signal):
-            continue
-        if abs(entry.at_s - ended.at_s) <= SENT_S:
-            site = entry.details.get("site")
-            return f"{called(sender)} at {site}" if site else called(sender)
-    return None
 
 
 def _is_survived(index: Index, process: Process, ended: Ended) -> bool:

@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple, TypeAlias
 
 from mpwatch.describe.frames import own_frames
-from mpwatch.diagnose.analysis.exits import death_of, terminations_near, violent_deaths_near
+from mpwatch.describe.processes import wait_verb
+from mpwatch.diagnose.analysis.exits import (
+    death_of,
+    last_seen,
+    sender_of,
+    terminations_near,
+    violent_deaths_near,
+)
 from mpwatch.diagnose.analysis.idle_time import STUCK_S, quiet_s
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called
+from mpwatch.diagnose.analysis.mechanisms.cases import NAMED, ended_words
+from mpwatch.diagnose.analysis.process_queries import (
+    SERVICE_ROLES,
+    all_called,
+    called,
+    family_head,
+)
 from mpwatch.diagnose.analysis.stack_patterns import (
     calls,
     innermost,
@@ -17,68 +31,136 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     main_thread,
     user_frame,
 )
-from mpwatch.diagnose.analysis.waits.edges import is_busy, semaphore_users
+from mpwatch.diagnose.analysis.waits.edges import blocked_for_s, is_busy, semaphore_users
+from mpwatch.diagnose.analysis.waits.providers import (
+    is_named_a_lock,
+    is_seen_outside,
+)
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import SegmentId
-from mpwatch.model.samples import Frame
-from mpwatch.model.snapshot import Process, Thread
+from mpwatch.model.snapshot import Process
 from mpwatch.model.units import seconds_text
 
 RULE = "queue-lock-held-by-dead"
-UNSEEN_S = 12.0
-"""Without a stack the semaphore may be that of an event; the next stack sample shows which."""
+SEEN_S = 1.0
+"""A process that has waited for less may get what it waits for at once; and the time by which a
+stack may be older than the reading that first shows its wait."""
+GAP_S = 4.0
+"""Between the end of one process that waited for a lock and the wait of the one in its place."""
+
+Kind: TypeAlias = Literal["queue", "lock"]
+"""What a semaphore is: a lock of a queue, or one that the program takes."""
+_ENTERS = "multiprocessing/synchronize.py:__enter__"
+
+
+class _Wanted(NamedTuple):
+    """A lock that is waited for."""
+
+    kind: Kind
+    waiting: Sequence[Process]
+    """The living processes whose main threads wait for it."""
+    replaced: Sequence[Process]
+    """Ended ones that waited for it to their end, and in whose place others wait now."""
+    lasted_s: float
 
 
 def check(index: Index) -> Iterator[Finding]:
-    """Yield a finding for each semaphore at zero whose holder can only be a dead process.
+    """Yield a finding for each lock whose holder can only be a dead process.
 
     In a healthy queue one reader holds the lock and reads, and the others wait for the lock. Here
-    all wait, none reads, and a sibling was killed.
+    all wait, none reads, and a sibling was killed. The bound of a queue, an event and a semaphore
+    that counts are at zero because nothing was released yet, whoever has ended.
     """
-    waiters = _waiters(index)
-    if not waiters:
-        return
-    users = semaphore_users(index)
-    for segment, waiting in waiters.items():
-        dead = violent_deaths_near(index, waiting[0])
-        stopped = () if dead else terminations_near(index, waiting[0])
+    for segment, wanted in _wanted(index).items():
+        first = wanted.waiting[0]
+        dead = violent_deaths_near(index, first)
+        stopped = () if dead else terminations_near(index, first)
         if not dead and not stopped:
             continue
-        names = {process.process for process in waiting}
-        users_of_it = [p for p in map(index.snapshot.get, users.get(segment, ())) if p is not None]
-        others = [p for p in users_of_it if not p.is_gone and p.process not in names]
-        readers_code = {code for p in (*waiting, *dead) if (code := _reads_in(p)) is not None}
-        if any(_may_hold(p, readers_code) for p in others):
+        others = _others(index, segment, wanted)
+        gone = dead or stopped
+        code = {each for p in (*wanted.waiting, *gone) if (each := _reads_in(p)) is not None}
+        if any(_may_hold(p, code) for p in others):
             continue
-        if stopped and not (all(map(_takes_a_lock, waiting)) and all(map(_holds_nothing, others))):
+        if wanted.kind == "lock" and not all(_holds_nothing(index, each) for each in others):
             continue
-        yield _finding(segment, waiting, dead or stopped, index)
+        if stopped and not (all(map(_is_read, others)) and any(map(_may_have_held, stopped))):
+            continue
+        yield _finding(segment, wanted, gone, index)
 
 
-def _waiters(index: Index) -> dict[SegmentId, list[Process]]:
-    """Processes whose main thread waits for a semaphore that is zero, by semaphore."""
+def _others(index: Index, segment: SegmentId, wanted: _Wanted) -> list[Process]:
+    """The living processes that have a semaphore, or may have it, and do not wait for it."""
+    names = {process.process for process in wanted.waiting}
+    users = semaphore_users(index).get(segment, ())
+    return [
+        each
+        for each in index.snapshot.living()
+        if (each.process in users or each.sample.segments is None)
+        and each.process not in names
+        and each.sample.state != "Z"
+    ]
+
+
+def _wanted(index: Index) -> Mapping[SegmentId, _Wanted]:
+    """The locks that main threads wait for, by semaphore, as far as stacks show what they are."""
     found: defaultdict[SegmentId, list[Process]] = defaultdict(list)
     for process in index.snapshot.living():
-        thread = main_thread(process)
-        wait = thread.waits_on if thread is not None else None
-        if thread is None or wait is None or wait.segment is None:
-            continue
-        if wait.value or wait.timeout_s is not None or _is_signalled(own_frames(thread.stack)):
-            continue
-        quiet = quiet_s(process, index)
-        if quiet is not None and quiet >= (STUCK_S if _is_shown(thread, quiet) else UNSEEN_S):
-            found[wait.segment].append(process)
-    return dict(found)
+        segment = _waits_for(process)
+        if segment is not None and (quiet_s(process, index) or 0.0) >= SEEN_S:
+            found[segment].append(process)
+    locks: dict[SegmentId, _Wanted] = {}
+    for segment, waiting in found.items():
+        ended = [
+            process
+            for process in index.snapshot.processes
+            if process.ended is not None and _waits_for(process) == segment
+        ]
+        kinds = {_kind(index, each) for each in (*waiting, *ended)} - {None}
+        since_s = index.snapshot.at_s - max(quiet_s(each, index) or 0.0 for each in waiting)
+        replaced = []
+        for process in sorted(ended, key=_ended_at_s, reverse=True):
+            if not since_s - GAP_S <= _ended_at_s(process) <= index.snapshot.at_s:
+                break
+            thread = main_thread(process)
+            waited_s = blocked_for_s(thread) if thread is not None else None
+            since_s = min(since_s, _ended_at_s(process) - (waited_s or 0.0))
+            replaced.append(process)
+        lasted_s = index.snapshot.at_s - since_s
+        if len(kinds) == 1 and lasted_s >= STUCK_S:
+            kind: Kind = "queue" if "queue" in kinds else "lock"
+            locks[segment] = _Wanted(kind, waiting, replaced, lasted_s)
+    return locks
 
 
-def _is_shown(thread: Thread, quiet_s: float) -> bool:
-    """Whether its stack was sampled during this wait; an older one shows something else."""
-    return bool(thread.stack) and (thread.stack_age_s or 0.0) <= quiet_s
+def _ended_at_s(process: Process) -> float:
+    return process.ended.at_s if process.ended is not None else 0.0
 
 
-def _is_signalled(frames: Sequence[Frame]) -> bool:
-    """Whether it is inside a Condition or Event, whose semaphores count and have no holder."""
-    return innermost(frames, "synchronize.py:notify", "synchronize.py:wait") is not None
+def _waits_for(process: Process) -> SegmentId | None:
+    """The semaphore at zero for which a main thread waits, or waited when last read."""
+    thread = main_thread(process)
+    wait = thread.waits_on if thread is not None else None
+    if wait is None or wait.value or wait.timeout_s is not None:
+        return None
+    return wait.segment
+
+
+def _kind(index: Index, process: Process) -> Kind | None:
+    """What a main thread waits for; `None` if it is no lock, or if no stack of this wait shows it.
+
+    Locks of queues, and those of `with lock:`, are taken in `__enter__`; acquire() is a function in
+    C, with which a program waits for locks and for counts alike: there the name has to tell.
+    """
+    thread = main_thread(process)
+    frames = own_frames(thread.stack) if thread is not None else ()
+    if thread is None or (thread.stack_age_s or 0.0) > (blocked_for_s(thread) or 0.0) + SEEN_S:
+        return None
+    if innermost(frames, "synchronize.py:notify", "synchronize.py:wait") is not None:
+        return None
+    if calls(frames[:1], _ENTERS):
+        return "queue" if innermost(frames, "queues.py:get", "queues.py:put") else "lock"
+    return "lock" if frames and is_named_a_lock(index, frames[0]) else None
 
 
 def _reads_in(process: Process) -> tuple[str, str] | None:
@@ -88,22 +170,35 @@ def _reads_in(process: Process) -> tuple[str, str] | None:
     return None if frame is None else (frame.file, frame.function)
 
 
-def _takes_a_lock(process: Process) -> bool:
-    """Whether it is entering `with lock:`, which the holder releases.
+def _is_read(process: Process) -> bool:
+    """Whether it is known what each of its Python threads does."""
+    return all(
+        thread.waits_on is not None or thread.stack or thread.tid != process.pid
+        for thread in process.threads
+    )
 
-    Another semaphore may be at zero because no process has released it yet.
+
+def _may_have_held(process: Process) -> bool:
+    """Whether a terminated process may have had a lock: it was in get(), or elsewhere unseen.
+
+    That is also how processes are ended that hold nothing, so it says less than a kill.
     """
     thread = main_thread(process)
-    return thread is not None and calls(own_frames(thread.stack), "synchronize.py:__enter__")
+    frames = own_frames(thread.stack) if thread is not None else ()
+    is_waiting = calls(frames[:1], _ENTERS) or calls(frames, "synchronize.py:wait")
+    return not frames or not is_waiting
 
 
-def _holds_nothing(process: Process) -> bool:
-    """Whether it only waits for its children to exit, as a process that stops one of them does.
+def _holds_nothing(index: Index, process: Process) -> bool:
+    """Whether a process is seen outside of any `with lock:`, or only waits for children to exit.
 
-    Any other process may sleep inside `with lock:`. That a process was terminated is weaker
-    evidence than that it was killed, so no other possible holder may remain.
+    Any other process may sleep inside of such a block.
     """
-    return process.role in SERVICE_ROLES or main_shape(process) == "joins-process"
+    return (
+        process.role in SERVICE_ROLES
+        or main_shape(process) == "joins-process"
+        or is_seen_outside(index, process.process)
+    )
 
 
 def _may_hold(process: Process, readers_code: set[tuple[str, str]]) -> bool:
@@ -121,7 +216,7 @@ def _may_hold(process: Process, readers_code: set[tuple[str, str]]) -> bool:
         if is_elsewhere and thread == main_thread(process):
             continue
         wait = thread.waits_on
-        if wait is not None and wait.kind == "pipe-read":
+        if wait is not None and wait.kind in ("pipe-read", "poll"):
             return True
         frames = own_frames(thread.stack)
         if calls(frames, "queues.py:get") and not calls(frames, "synchronize.py:__enter__"):
@@ -130,50 +225,61 @@ def _may_hold(process: Process, readers_code: set[tuple[str, str]]) -> bool:
 
 
 def _finding(
-    segment: SegmentId, waiting: list[Process], dead: tuple[Process, ...], index: Index
+    segment: SegmentId, wanted: _Wanted, dead: tuple[Process, ...], index: Index
 ) -> Finding:
-    """The finding for one semaphore."""
-    shortest = min(quiet_s(process, index) or 0.0 for process in waiting)
-    is_queues = any(_is_in_a_queue(process) for process in waiting)
-    ends = [f"{called(p)} ended: {p.ended.words}" for p in dead[:3] if p.ended is not None]
+    """The finding for one semaphore; about the parent, where it has replaced those that waited."""
+    waiting, is_queues = wanted.waiting, wanted.kind == "queue"
+    head = family_head(index, waiting[0]) if wanted.replaced else None
     was_killed = any(p.ended and death_of(p.ended) != "shutdown" for p in dead)
     how = "killed" if was_killed else "terminated"
+    first = min(filter(_may_have_held, dead), key=_ended_at_s, default=dead[0])
+    sender = sender_of(index, first, first.ended) if first.ended is not None else None
+    what = "the lock of a queue" if is_queues else "a lock"
     return Finding(
         rule=RULE,
         severity=Severity.CRITICAL,
-        process=waiting[0].process,
+        process=waiting[0].process if head is None else head.process,
         subject=str(segment),
-        summary=(
-            f"{all_called(waiting)} wait for a lock that a {how} process still held"
-            if len(waiting) > 1
-            else f"{called(waiting[0])} waits for a lock that a {how} process still held"
-        ),
+        summary=f"{all_called(waiting)} {wait_verb(waiting)} for {what} that a {how} process still "
+        "held",
         evidence=(
-            f"semaphore {segment} is 0 and has been waited for at least {seconds_text(shortest)}",
+            f"semaphore {segment} is 0 and has been waited for for {seconds_text(wanted.lasted_s)}",
             "no living process that maps it is reading or running",
-            *ends,
+            *ended_words(sorted(dead, key=_ended_at_s), NAMED),
+            *([f"{sender} has sent {called(first)} that signal"] if sender else []),
+            *last_seen(first),
+            *(_replaced_words(head, wanted.replaced) if head is not None else ()),
         ),
-        cause=_CAUSE_QUEUE if is_queues else _CAUSE_LOCK,
+        cause=_CAUSE_QUEUE[how] if is_queues else _CAUSE_LOCK,
         advice=_ADVICE_QUEUE if is_queues else _ADVICE_LOCK,
     )
 
 
-def _is_in_a_queue(process: Process) -> bool:
-    """Whether the lock belongs to a queue; also true without a stack."""
-    thread = main_thread(process)
-    frames = own_frames(thread.stack) if thread is not None else ()
-    return not frames or innermost(frames, "queues.py:get", "queues.py:put") is not None
+def _replaced_words(head: Process, replaced: Sequence[Process]) -> Iterator[str]:
+    yield (
+        f"{all_called(replaced, NAMED)} waited for it as well until their end; {called(head)} has "
+        "started others, which wait in their place"
+    )
 
 
-_CAUSE_QUEUE = (
-    "A reader of a queue holds the queue's lock while it waits for an item. Killed at that "
-    "moment (SIGKILL, out of memory, a crash), it never releases the lock: semaphores are "
-    "not released when their holder dies."
-)
+_CAUSE_QUEUE: Mapping[str, str] = {
+    "killed": (
+        "A reader of a queue holds the queue's lock while it waits for an item. Killed at that "
+        "moment (SIGKILL, out of memory, a crash), it never releases the lock: semaphores are "
+        "not released when their holder dies."
+    ),
+    "terminated": (
+        "An idle reader of a queue is in get() and holds the lock of the queue's readers while it "
+        "waits for an item. Process.terminate() ends it by SIGTERM at that line: the lock is not "
+        "released when its holder ends. All other readers, and those that are started later, wait "
+        "for it for ever, and the queue fills."
+    ),
+}
 _ADVICE_QUEUE = (
-    "Restart the job: nothing releases this lock. Give each consumer a queue of its own, "
-    "as a DataLoader does, never stop consumers with SIGKILL, and use get(timeout=...) so "
-    "that the others notice."
+    "Restart the job: nothing releases this lock, and new readers of the same queue wait for it "
+    "too. Do not end a process by terminate() or SIGKILL while it may be in get(): let it end "
+    "itself, by an item that tells it to or by a look at its age between get(timeout=...) calls. "
+    "Or give each reader a queue or Pipe of its own, as a DataLoader does."
 )
 _CAUSE_LOCK = (
     "A process that a signal ends inside `with lock:` never releases the lock: the block is not "

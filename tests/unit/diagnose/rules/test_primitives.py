@@ -10,8 +10,10 @@ from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId, SegmentId
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot, Thread
+from mpwatch.model.source_code import SourceLine, Statement
 from tests.builders.snapshots import (
     MAIN,
+    NOW_S,
     exited,
     found,
     main,
@@ -51,14 +53,16 @@ def test_a_lock_held_by_a_killed_reader_is_named() -> None:
 
     finding = only(queue_lock_held_by_dead.check, job)
 
-    assert "spawned 300 (300) and spawned 301 (301) wait for a lock" in finding.summary
+    assert "spawned 300 (300) and spawned 301 (301) wait for the lock of a queue" in finding.summary
     assert any("SIGKILL" in each for each in finding.evidence)
 
 
 def test_a_single_waiter_is_named_in_the_singular() -> None:
     job = snapshot_of(main(), at_lock(300), KILLED, segments=(lock(300),))
 
-    assert "spawned 300 (300) waits for a lock" in only(queue_lock_held_by_dead.check, job).summary
+    finding = only(queue_lock_held_by_dead.check, job)
+
+    assert "spawned 300 (300) waits for the lock of a queue" in finding.summary
 
 
 @pytest.mark.parametrize(
@@ -142,7 +146,7 @@ def test_a_semaphore_above_zero_is_no_lock_that_is_held() -> None:
     assert found(queue_lock_held_by_dead.check, job) == []
 
 
-def test_a_semaphore_of_unknown_purpose_is_reported_later() -> None:
+def test_a_semaphore_is_a_lock_only_where_a_stack_of_this_wait_shows_it() -> None:
     def stuck(for_s: float, **seen: Any) -> list[Finding]:
         waits = at_lock(300).threads[0]
         worker = replace(at_lock(300), threads=(replace(waits, still_s=for_s, **seen),))
@@ -150,9 +154,124 @@ def test_a_semaphore_of_unknown_purpose_is_reported_later() -> None:
         return found(queue_lock_held_by_dead.check, job)
 
     assert stuck(8.0)
-    assert not stuck(8.0, stack=())
-    assert not stuck(8.0, stack_age_s=9.0)
-    assert stuck(14.0, stack=())
+    assert not stuck(4.0)
+    assert not stuck(14.0, stack=())
+    assert not stuck(8.0, stack_age_s=19.0)
+
+
+def acquires(text: str) -> Snapshot:
+    """Main waits in a call of acquire() of its program, and a child was killed."""
+    wait = WaitedOn("semaphore", "futex", ("sem 9:77",), segment=LOCK, value=0)
+    own = main(threads=[thread(MAIN, "train.py:main:79", waits=wait)])
+    line = SourceLine("/home/me/train.py", 79, "main", Statement(79, text))
+    job = snapshot_of(own, KILLED, segments=(lock(MAIN),))
+    return replace(job, source=(line,))
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        acquires("slots.acquire()"),
+        snapshot_of(
+            main(),
+            at_lock(300, "multiprocessing/queues.py:put", "train.py:read:18"),
+            KILLED,
+            segments=(lock(300),),
+        ),
+    ],
+)
+def test_what_counts_is_no_lock_that_a_killed_process_held(job: Snapshot) -> None:
+    """The bound of a full queue, and a semaphore that others release, are at zero without that."""
+    assert found(queue_lock_held_by_dead.check, job) == []
+
+
+def test_what_is_named_a_lock_is_one_also_in_a_call_of_acquire() -> None:
+    finding = only(queue_lock_held_by_dead.check, acquires("self._lock.acquire()"))
+
+    assert "main (100) waits for a lock that a killed process still held" in finding.summary
+
+
+def test_a_killed_process_held_no_lock_that_a_living_one_may_be_inside_of() -> None:
+    sleeps = process(
+        301, "spawned", threads=[thread(301, "train.py:save", waits=WaitedOn("timer", "sleep"))]
+    )
+    job = snapshot_of(main(), at_lock(300, *ENTERS), sleeps, KILLED, segments=(lock(300, 301),))
+
+    assert found(queue_lock_held_by_dead.check, job) == []
+
+
+IN_GET = ("multiprocessing/queues.py:get", "train.py:f")
+PUTS = process(
+    302,
+    "spawned",
+    segments=(),
+    threads=[
+        thread(
+            302,
+            "multiprocessing/queues.py:put",
+            "train.py:push:16",
+            waits=WaitedOn("semaphore", "futex", ("sem 9:79",), segment=SegmentId(9, 79), value=0),
+        )
+    ],
+)
+COLLECTS = process(
+    303,
+    "spawned",
+    segments=(),
+    threads=[
+        thread(
+            303,
+            "multiprocessing/queues.py:get",
+            "train.py:monitor:40",
+            waits=WaitedOn("pipe-read", "read", ("pipe:[7]",)),
+        )
+    ],
+)
+SLEEPS = main(
+    segments=(), threads=[thread(MAIN, "train.py:guard:24", waits=WaitedOn("timer", "nanosleep"))]
+)
+
+
+def renewed(
+    others: tuple[Process, ...] = (PUTS, COLLECTS), still_s: float = 2.0, **more: Any
+) -> Snapshot:
+    """A parent renews the readers of a queue by terminate(): the first was in get(), the next one
+    waited for the lock until its end, and the third one waits now."""
+    first = replace(TERMINATED, threads=(thread(400, *IN_GET),))
+    last = replace(
+        at_lock(401, *IN_LOCK, segments=()), ended=exited(401, at_s=NOW_S - still_s - 1, signal=15)
+    )
+    last = replace(last, threads=(replace(last.threads[0], still_s=7.0, waits_s=7.0),))
+    now = at_lock(300, *IN_LOCK, segments=())
+    now = replace(now, threads=(replace(now.threads[0], still_s=still_s, waits_s=still_s, **more),))
+    users = (MAIN, 300, 302, 303)
+    return snapshot_of(SLEEPS, now, *others, first, last, segments=(lock(*users),))
+
+
+@pytest.mark.parametrize("more", [{}, {"stack": ()}])
+def test_the_lock_of_a_queue_whose_readers_were_terminated_is_named(more: dict[str, Any]) -> None:
+    """Processes that put, that read another queue, and a parent that sleeps hold no such lock; and
+    those that wait are renewed before any of them has waited for long."""
+    finding = only(queue_lock_held_by_dead.check, renewed(**more))
+
+    assert finding.process == pid(MAIN)
+    assert "waits for the lock of a queue that a terminated process still held" in finding.summary
+    assert "terminate()" in finding.advice
+    assert any("wait in their place" in each for each in finding.evidence)
+    assert any("last seen at train.py:1 f" in each for each in finding.evidence)
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        renewed(others=(process(302, threads=[thread(302, *IN_GET)], segments=()),)),
+        renewed(others=(process(302, threads=[thread(302, state="R")], segments=()),)),
+        renewed(others=(process(302, threads=[thread(302)], segments=()),)),
+        renewed(still_s=0.5),
+    ],
+)
+def test_the_lock_of_a_queue_may_be_held_by_a_reader_that_lives(job: Snapshot) -> None:
+    assert found(queue_lock_held_by_dead.check, job) == []
 
 
 NOTIFY = (
