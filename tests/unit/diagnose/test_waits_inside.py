@@ -24,6 +24,7 @@ from tests.builders.snapshots import (
     pipe,
     process,
     snapshot_of,
+    socket,
     thread,
 )
 from tests.builders.waits import chain_of
@@ -376,3 +377,95 @@ def test_main_waits_by_way_of_its_pool_only_where_it_waits_for_a_result_of_it() 
     assert [link.words for link in by_pool.links][-1] == "waits for something to do"
     assert [link.words for link in sleeps.links] == ["sleeps, train.py:9 main"]
     assert sleeps.verdict == "progress"
+
+
+CALL = ("multiprocessing/connection.py:_recv", "train.py:get:39", "data.py:evaluate:41")
+LOOP_OF_CALLS = "train.py:worker_main:49"
+SCHEDULES = ("selectors.py:select", "multiprocessing/connection.py:wait", "train.py:schedule:91")
+
+
+def of_own_pool(
+    *stacks: tuple[str, ...], scheduler: WaitedOn | None = None, extra: tuple[Process, ...] = ()
+) -> Snapshot:
+    """Main waits for a result; its thread reads the sockets of workers that it has forked."""
+    ends = [socket(10 + n, 20 + n, 30 + n) for n in range(len(stacks))]
+    polls = WaitedOn("poll", "poll", tuple(f"socket:[{20 + n}]" for n in range(len(stacks))))
+    own = main(
+        segments=(),
+        fds=fds(9, links=ends),
+        thread_count=2,
+        threads=[
+            thread(MAIN, "threading.py:wait", "train.py:fetch:83", waits=LOCKS),
+            thread(101, *SCHEDULES, name="scheduler", waits=scheduler or polls),
+        ],
+    )
+    workers = [
+        process(
+            300 + n,
+            "spawned",
+            label=f"worker {n}",
+            start_method="fork",
+            segments=(),
+            fds=fds(9, links=[socket(3, 30 + n, 20 + n), *ends[:n]]),
+            threads=[
+                thread(
+                    300 + n,
+                    *stack,
+                    waits=WaitedOn("socket-read", "read", (f"socket:[{30 + n}]",)),
+                )
+            ],
+        )
+        for n, stack in enumerate(stacks)
+    ]
+    return snapshot_of(own, *workers, *extra)
+
+
+def test_workers_whose_calls_all_wait_for_calls_of_the_same_workers_are_a_dead_end() -> None:
+    job = of_own_pool((*CALL, LOOP_OF_CALLS), (*CALL, LOOP_OF_CALLS))
+
+    finding = only(standing_still.check, job)
+
+    assert finding.process == pid(MAIN)
+    assert (
+        "all 2 workers wait at data.py:41 evaluate, inside of a call, for results of further"
+        in (finding.summary)
+    )
+    assert any("waits in train.py:39 get" in each for each in finding.evidence)
+    assert "submit the inner calls from the main process" in finding.advice
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        of_own_pool((*CALL, LOOP_OF_CALLS), ("data.py:fold:3", LOOP_OF_CALLS)),
+        of_own_pool((*CALL, LOOP_OF_CALLS), (LOOP_OF_CALLS,)),
+        of_own_pool(
+            ("multiprocessing/connection.py:_recv", "train.py:lock:3", *CALL[2:], LOOP_OF_CALLS)
+        ),
+        of_own_pool(
+            (*CALL, LOOP_OF_CALLS),
+            scheduler=WaitedOn("poll", "poll", ("socket:[20]",), timeout_s=1.0),
+        ),
+        of_own_pool(
+            (*CALL, LOOP_OF_CALLS),
+            scheduler=WaitedOn("poll", "poll", ("socket:[20]", "socket:[77]")),
+        ),
+        of_own_pool((*CALL, LOOP_OF_CALLS), extra=(process(390, "spawned", fds=fds(9, links=[])),)),
+    ],
+)
+def test_a_worker_that_may_run_a_call_is_no_dead_end(job: Snapshot) -> None:
+    """One that works or is idle, a call that waits for something else, or another sender."""
+    assert not any(each.verdict == "dead-end" for each in wait_graph(Index(job)).chains)
+
+
+def test_a_thread_pool_of_multiprocessing_whose_threads_all_wait_for_it_is_a_dead_end() -> None:
+    awaits = ("threading.py:wait", "multiprocessing/pool.py:wait")
+    worker = thread(102, *awaits, "data.py:merge:4", "multiprocessing/pool.py:worker", waits=LOCKS)
+    handler = thread(103, "queue.py:get", "multiprocessing/pool.py:_handle_tasks", waits=LOCKS)
+    waits = thread(MAIN, *awaits, "train.py:load:9", waits=LOCKS)
+
+    finding = only(standing_still.check, snapshot_of(with_threads(waits, worker, handler)))
+
+    assert "The only thread of its thread pool waits for results of further calls" in (
+        finding.summary
+    )

@@ -71,8 +71,10 @@ from mpwatch.diagnose.analysis.waits.futures import (
     POOL_RESULT,
     RESULT,
     Kind,
+    NestedCalls,
     abandoned,
     imported_at,
+    nested_calls,
 )
 from mpwatch.diagnose.analysis.waits.providers import (
     BARRIER,
@@ -884,6 +886,9 @@ def _no_result(case: Case) -> Mechanism | None:
     if found.kind == "no-worker" and at_end is not None:
         return _without_workers(case.index, at_end)
     cause, advice = _NO_RESULT[found.kind]
+    nested = nested_calls(case.index, at_end.process) if at_end is not None else None
+    if nested is not None:
+        return _nested(called(nested.workers[0]), nested, cause, advice)
     headline = ""
     if found.kind == "lost-calls" and at_end is not None:
         at = at_line(main_thread(at_end))
@@ -900,6 +905,28 @@ def _no_result(case: Case) -> Mechanism | None:
         )
         return Mechanism(cause, advice, evidence=(found.words,), headline=headline)
     return Mechanism(cause=cause, advice=advice, headline=headline)
+
+
+def _nested(first: str, nested: NestedCalls, cause: str, advice: str) -> Mechanism:
+    """All workers of a pool run calls that wait for further calls of the same pool."""
+    count, call = len(nested.workers), frame_words(nested.call)
+    those = f"all {count} workers wait" if count > 1 else "the only worker waits"
+    return Mechanism(
+        cause,
+        advice,
+        evidence=(
+            f"{first} runs a call that is at {call}, and waits in {frame_words(nested.waits)}",
+            *(
+                f"so {'does' if len(others) == 1 else 'do'} {all_called(others, NAMED)}"
+                for others in [nested.workers[1:]]
+                if others
+            ),
+        ),
+        headline=(
+            f"{those} at {call}, inside of a call, for results of further calls of the same "
+            "workers, and none is free to run these."
+        ),
+    )
 
 
 def _module(frame: Frame) -> str:
@@ -978,6 +1005,15 @@ _NO_RESULT: Mapping[Kind, tuple[str, str]] = {
         "one. Once all threads of the pool do so, none is left to run what they wait for.",
         "Do not wait inside of a pool for a call of the same pool: do the inner work directly, "
         "give it a pool of its own, or return and let the caller combine the results.",
+    ),
+    "nested": (
+        "A call that runs in a worker has submitted further calls to the same workers and waits "
+        "for their results. It keeps its worker meanwhile. Once as many such calls run as there "
+        "are workers, what they wait for stays in the queue and is never run.",
+        "Do not wait inside of a call for calls of the same workers: submit the inner calls from "
+        "the main process and combine the results there, run them directly in the outer call, or "
+        "give them workers of their own. More workers help only where they are more than the "
+        "outer calls that are submitted at once; a timeout or a restart does not.",
     ),
     "not-forked": (
         "The pool or executor object is a copy from before the fork. Its threads, which hand out "

@@ -8,12 +8,14 @@ once, so a thread without one runs no Python.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 from mpwatch.describe.frames import is_library, own_frames
 from mpwatch.diagnose.analysis.idle_time import is_stalled
 from mpwatch.diagnose.analysis.index import Index, derived
+from mpwatch.diagnose.analysis.pipes import PipeEnds, channels_among, pipe_ends
 from mpwatch.diagnose.analysis.process_queries import (
     SERVICE_ROLES,
     children_started_by,
@@ -23,15 +25,17 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     HOOK_THREAD,
     calls,
     main_thread,
+    own_threads,
     shape_in,
     user_frame,
 )
+from mpwatch.diagnose.analysis.waits.providers import is_of_this_wait
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process, Thread
 
 Kind: TypeAlias = Literal[
-    "importing", "all-wait", "not-forked", "no-thread", "no-worker", "lost-calls"
+    "importing", "all-wait", "nested", "not-forked", "no-thread", "no-worker", "lost-calls"
 ]
 
 RESULT = "the result of a future"
@@ -41,6 +45,8 @@ POOL_RESULT = "the result of a Pool"
 _FUTURE = ("threading.py:wait", "concurrent/futures/_base.py:")
 _POOL = (("threading.py:wait", "pool.py:wait"), ("threading.py:wait", "pool.py:next"))
 POOL_THREAD = "concurrent/futures/thread.py:_worker"
+THREAD_POOL = "multiprocessing/pool.py:worker"
+"""What a thread of a multiprocessing.pool.ThreadPool runs; a worker process of a Pool as well."""
 _MANAGERS = ("concurrent/futures/process.py:run", "process_executor.py:run")
 MANAGER_WAITS = "concurrent/futures/process.py:wait_result_broken_or_wakeup"
 """What a manager thread waits in for results, ends of workers and its executor."""
@@ -109,6 +115,9 @@ def abandoned(index: Index, identity: ProcessId) -> Abandoned | None:
         return None
     if main.waits_on.kind != "futex" or main.waits_on.timeout_s is not None:
         return None
+    nested = nested_calls(index, identity)
+    if nested is not None:
+        return Abandoned("nested", nested.words)
     result = awaited_result(own_frames(main.stack))
     leaves = calls(own_frames(main.stack), "concurrent/futures/thread.py:shutdown")
     others = [each for each in process.threads if each is not main and _runs_python(index, each)]
@@ -124,10 +133,105 @@ def abandoned(index: Index, identity: ProcessId) -> Abandoned | None:
     pool_threads = [each for each in others if _calls(each, POOL_THREAD)]
     if result == RESULT and pool_threads:
         return _all_wait(others)
+    if result == POOL_RESULT and any(_calls(each, THREAD_POOL) for each in others):
+        return _all_wait([each for each in others if not handles_a_pool(each)])
     if others:
         is_managed = all(any(_calls(each, way) for way in _MANAGERS) for each in others)
         return _no_worker(index, process) if is_managed and result == RESULT else None
     return _no_thread(index, process, result)
+
+
+_AWAITS_CALLS = re.compile(r"(?:^|_)(?:get|results?|wait|gather|fetch|collect|join|map|starmap)")
+"""The name of a function that waits for the results of calls."""
+
+
+class NestedCalls(NamedTuple):
+    """Calls that occupy all workers of a process, and wait for further calls of these workers."""
+
+    workers: tuple[Process, ...]
+    call: Frame
+    """Where the call of the first of them waits."""
+    waits: Frame
+    """The function that it has called for that, in the file of the loop that runs the calls."""
+
+    @property
+    def words(self) -> str:
+        """The conclusion of a chain."""
+        count = len(self.workers)
+        those = f"All {count} workers run calls that wait" if count > 1 else "Its worker waits"
+        return f"{those} for results of further calls, and no worker is free to run these."
+
+
+@derived
+def nested_calls(index: Index, identity: ProcessId) -> NestedCalls | None:
+    """The calls for which all workers of a pool wait that the program itself has written.
+
+    Each child of the process is in a loop, below that in code of another file, and below that again
+    in the file of the loop, in a function that waits for results: for data from the process. And
+    that one has no thread that does anything but wait for another of its threads or for data from
+    these children, so that none of all these can make the first step.
+    """
+    process = index.snapshot.get(identity)
+    main = main_thread(process) if process is not None else None
+    wait = main.waits_on if main is not None else None
+    if process is None or wait is None or wait.kind != "futex" or wait.timeout_s is not None:
+        return None
+    workers = tuple(
+        child
+        for child in children_started_by(index, process)
+        if child.role not in SERVICE_ROLES and not child.is_gone and child.sample.state != "Z"
+    )
+    found = [_call_that_waits(each) for each in workers]
+    calls_of = [each for each in found if each is not None]
+    if not calls_of or len(calls_of) < len(workers):
+        return None
+    ends = pipe_ends(index)
+    closed = {process.process, *(each.process for each in workers)}
+    count = process.sample.thread_count
+    if not ends.is_complete or count is None or count > len(process.threads):
+        return None
+    if not all(
+        process.process in _writers(ends, each) and closed.issuperset(_writers(ends, each))
+        for worker in workers
+        if (each := main_thread(worker)) is not None
+    ):
+        return None
+    rest = [each for each in own_threads(index, process) if each is not main and each.stack]
+    reads = [each for each in rest if each.waits_on is None or each.waits_on.kind != "futex"]
+    if any(each.waits_on is None or each.waits_on.timeout_s is not None for each in rest):
+        return None
+    if not reads or not all(closed.issuperset(_writers(ends, each)) for each in reads):
+        return None
+    return NestedCalls(workers, *calls_of[0])
+
+
+def _call_that_waits(worker: Process) -> tuple[Frame, Frame] | None:
+    """Where the call that a worker runs waits for other calls; `None` if that is not shown."""
+    thread = main_thread(worker)
+    wait = thread.waits_on if thread is not None else None
+    if thread is None or wait is None or wait.timeout_s is not None or not is_of_this_wait(thread):
+        return None
+    if wait.kind not in ("pipe-read", "socket-read"):
+        return None
+    own = [frame for frame in own_frames(thread.stack) if not is_library(frame)]
+    if not own or own[0].file != own[-1].file:
+        return None
+    call = next((place for place, each in enumerate(own) if each.file != own[0].file), None)
+    if call is None or not _AWAITS_CALLS.search(own[call - 1].function):
+        return None
+    return own[call], own[call - 1]
+
+
+def _writers(ends: PipeEnds, thread: Thread) -> set[ProcessId | None]:
+    """The processes that may send what a thread waits for; with `None` if that is not known."""
+    targets = thread.waits_on.targets if thread.waits_on is not None else ()
+    channels = channels_among(targets)
+    found: set[ProcessId | None] = set()
+    if not channels or len(channels) < len(targets):
+        found.add(None)
+    for channel in channels:
+        found.update(ends.writers.get(channel, (None,)))
+    return found
 
 
 _RUNS_A_CALL = (
@@ -288,8 +392,8 @@ def _all_wait(threads: Sequence[Thread]) -> Abandoned | None:
     waiting = [
         each
         for each in threads
-        if _calls(each, POOL_THREAD)
-        and awaited_result(own_frames(each.stack)) == RESULT
+        if (_calls(each, POOL_THREAD) or _calls(each, THREAD_POOL))
+        and awaited_result(own_frames(each.stack)) is not None
         and (each.waits_on is None or each.waits_on.timeout_s is None)
     ]
     if not waiting or len(waiting) < len(threads):

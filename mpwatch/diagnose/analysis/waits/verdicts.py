@@ -161,8 +161,8 @@ def end_at(around: ReadContext, process: Process, edges: Sequence[WaitEdge]) -> 
     if edges[0].kind == "futex" and waits_for_a_callback(around.index, process.process):
         return WaitEnd("dead-end", f"waits for {edges[0].what}{where(process)}", ONLY_A_CALLBACK)
     result = abandoned(around.index, process.process) if edges[0].kind == "futex" else None
-    if result is not None and result.kind == "importing":
-        # Whatever its pool does: the thread that is to send to it waits for this one.
+    if result is not None and result.kind in ("importing", "nested"):
+        # Whatever its workers wait for: what they need has to come from this process.
         return WaitEnd("dead-end", f"waits for {edges[0].what}{where(process)}", result.words)
     if _blocks_its_loop(process, edges[0]):
         return _end_of_edge(around, process, edges[0])
