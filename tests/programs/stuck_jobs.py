@@ -299,6 +299,66 @@ def lock_lost_at_fork() -> None:
     child.join()
 
 
+def take(tasks) -> None:
+    while True:
+        print(tasks.get())
+
+
+def renewed_readers() -> None:
+    """Main ends readers that are idle, and so in get(), by terminate(), and starts others."""
+    tasks = FORK.Queue()
+    reader = FORK.Process(target=take, args=(tasks,), daemon=True)
+    reader.start()
+    ready()
+    while True:
+        time.sleep(4.0)
+        reader.terminate()
+        reader.join()
+        reader = FORK.Process(target=take, args=(tasks,), daemon=True)
+        reader.start()
+        tasks.put("a task")
+
+
+def produce(items, fails: bool) -> None:
+    for number in range(100):
+        if fails and number == 3:
+            raise ValueError("a damaged file")
+        items.put(number)
+
+
+def ended_writer() -> None:
+    """Main takes items from several processes in turn, and one of them has failed."""
+    queues = []
+    for number in range(3):
+        queues.append(FORK.Queue(2))
+        FORK.Process(target=produce, args=(queues[-1], number == 1), daemon=True).start()
+    ready()
+    while True:
+        for each in queues:
+            each.get()
+
+
+_MODULE = """
+import multiprocessing
+
+def encode(item):
+    return item + 1
+
+with multiprocessing.get_context("fork").Pool(2) as pool:
+    encoded = pool.map_async(encode, range(10)).get()
+"""
+
+
+def imported_pool() -> None:
+    """Main waits for a pool while it imports the module whose function the pool has to send."""
+    with tempfile.TemporaryDirectory() as folder:
+        with open(os.path.join(folder, "encodes_at_import.py"), "w") as file:
+            file.write(_MODULE)
+        sys.path.insert(0, folder)
+        ready()
+        __import__("encodes_at_import")
+
+
 def exit_with_unread_queue() -> None:
     """Main has put more on a queue than the pipe holds, no process reads it, and main exits."""
     items = FORK.Queue()
@@ -397,6 +457,7 @@ CASES = (
     computing_worker,
     crossed_locks,
     database,
+    ended_writer,
     event_of_the_dead,
     exit_with_unread_queue,
     flock_of_a_child,
@@ -404,12 +465,14 @@ CASES = (
     full_queues,
     idle_pool,
     idle_workers,
+    imported_pool,
     joined_service,
     lock_lost_at_fork,
     lock_twice,
     lockf_in_the_job,
     nested_calls,
     prompt,
+    renewed_readers,
     served,
     sleeping_worker,
     socket_outside,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -649,6 +650,8 @@ def _advice(index: Index, process: Process, ended: Ended, *, raised: Sequence[st
         ) is not None:
             return _ADVICE_PARENT_THREAD
         return processes.signal_meaning(ended.signal).advice
+    if any(map(_OF_A_CUT_FILE.search, raised)):
+        return _ADVICE_CUT_FILE
     if raised:
         at = "at the line shown" if any(".py:" in each for each in raised) else "that raises it"
         return (
@@ -660,6 +663,21 @@ def _advice(index: Index, process: Process, ended: Ended, *, raised: Sequence[st
     return advice if process.hook.state == "absent" else advice.replace(_OR_ATTACH, ". ")
 
 
+_OF_A_CUT_FILE = re.compile(
+    r"mmap length is greater than file size|Ran out of input|pickle data was truncated"
+    r"|Compressed file ended before the end-of-stream|not a zip file"
+    r"|failed finding central directory|image file is truncated|truncated file"
+)
+"""In the message of an exception that a reader of files raises: numpy 1.26 to 2.3, pickle, gzip,
+lzma and zipfile of CPython 3.10 to 3.14, torch.load, Pillow, h5py."""
+_ADVICE_CUT_FILE = (
+    "Look at the file rather than at the code: most likely it is shorter than it says itself, "
+    "because what wrote or copied it was interrupted, or still writes. Find which (log the path "
+    "before it is read), delete it and write it anew. Write to a temporary name and rename it with "
+    "os.replace() once it is complete: a check that a file exists also finds half of one. Where "
+    "the program says how much there is to map (numpy.memmap with a shape), compare that with the "
+    "size of the file."
+)
 _AFTER_WORK = (
     "What it ran had returned; an exception in the functions that Python calls as a child ends "
     "(`threading._shutdown`, a flush of standard output) then made the exit code. Python 3.9 to "

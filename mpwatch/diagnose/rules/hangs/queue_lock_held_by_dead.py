@@ -25,6 +25,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     family_head,
 )
 from mpwatch.diagnose.analysis.stack_patterns import (
+    HOOK_THREAD,
     calls,
     innermost,
     main_shape,
@@ -77,7 +78,7 @@ def check(index: Index) -> Iterator[Finding]:
         stopped = () if dead else terminations_near(index, first)
         if not dead and not stopped:
             continue
-        others = _others(index, segment, wanted)
+        others = _others(index, segment)
         gone = dead or stopped
         code = {each for p in (*wanted.waiting, *gone) if (each := _reads_in(p)) is not None}
         if any(_may_hold(p, code) for p in others):
@@ -89,15 +90,14 @@ def check(index: Index) -> Iterator[Finding]:
         yield _finding(segment, wanted, gone, index)
 
 
-def _others(index: Index, segment: SegmentId, wanted: _Wanted) -> list[Process]:
+def _others(index: Index, segment: SegmentId) -> list[Process]:
     """The living processes that have a semaphore, or may have it, and do not wait for it."""
-    names = {process.process for process in wanted.waiting}
     users = semaphore_users(index).get(segment, ())
     return [
         each
         for each in index.snapshot.living()
         if (each.process in users or each.sample.segments is None)
-        and each.process not in names
+        and _waits_for(each) != segment
         and each.sample.state != "Z"
     ]
 
@@ -211,6 +211,8 @@ def _may_hold(process: Process, readers_code: set[tuple[str, str]]) -> bool:
     code = _reads_in(process)
     is_elsewhere = bool(readers_code) and code is not None and code not in readers_code
     for thread in process.threads:
+        if thread.name == HOOK_THREAD:
+            continue
         if is_busy(thread):
             return True
         if is_elsewhere and thread == main_thread(process):
@@ -232,7 +234,8 @@ def _finding(
     head = family_head(index, waiting[0]) if wanted.replaced else None
     was_killed = any(p.ended and death_of(p.ended) != "shutdown" for p in dead)
     how = "killed" if was_killed else "terminated"
-    first = min(filter(_may_have_held, dead), key=_ended_at_s, default=dead[0])
+    held = sorted(filter(_may_have_held, dead), key=_ended_at_s) or list(dead)
+    first = held[0]
     sender = sender_of(index, first, first.ended) if first.ended is not None else None
     what = "the lock of a queue" if is_queues else "a lock"
     return Finding(
@@ -243,9 +246,9 @@ def _finding(
         summary=f"{all_called(waiting)} {wait_verb(waiting)} for {what} that a {how} process still "
         "held",
         evidence=(
-            f"semaphore {segment} is 0 and has been waited for for {seconds_text(wanted.lasted_s)}",
+            f"semaphore {segment} is 0, and has had waiters for {seconds_text(wanted.lasted_s)}",
             "no living process that maps it is reading or running",
-            *ended_words(sorted(dead, key=_ended_at_s), NAMED),
+            *ended_words(held, NAMED),
             *([f"{sender} has sent {called(first)} that signal"] if sender else []),
             *last_seen(first),
             *(_replaced_words(head, wanted.replaced) if head is not None else ()),

@@ -86,6 +86,17 @@ def test_the_exception_of_a_failed_process_is_evidence_and_decides_the_fix() -> 
     assert "num_workers" not in silent.advice + finding.advice
 
 
+def test_an_exception_of_a_file_that_was_cut_is_put_down_to_the_file() -> None:
+    dead = process(200, "spawned", ended=exited(200, at_s=NOW_S - 9, exit_code=1))
+    words = "process start; ValueError; mmap length is greater than file size, at data.py:47 load"
+    said = log("exception", 200, f"exception: {words}")
+
+    finding = only(worker_exited_unexpectedly.check, snapshot_of(main(), dead, log=(said,)))
+
+    assert "delete it and write it anew" in finding.advice
+    assert "os.replace()" in finding.advice
+
+
 def test_the_call_by_which_a_process_exited_is_evidence() -> None:
     dead = process(200, ended=exited(200, exit_code=3))
     left = log("exit", 200, "exit: code 3; by os._exit", how="os._exit", code=3)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from mpwatch.diagnose.analysis.stack_patterns import HOOK_THREAD
 from mpwatch.diagnose.rules.hangs import event_set_hangs, queue_lock_held_by_dead
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId, SegmentId
@@ -228,7 +229,11 @@ COLLECTS = process(
     ],
 )
 SLEEPS = main(
-    segments=(), threads=[thread(MAIN, "train.py:guard:24", waits=WaitedOn("timer", "nanosleep"))]
+    segments=(),
+    threads=[
+        thread(MAIN, "train.py:guard:24", waits=WaitedOn("timer", "nanosleep")),
+        thread(109, name=HOOK_THREAD, waits=WaitedOn("poll", "poll", timeout_s=1.0)),
+    ],
 )
 
 
