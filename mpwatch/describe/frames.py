@@ -10,6 +10,7 @@ from mpwatch.model.samples import Frame
 _BY_VALUE = "<dynamic-code>"
 """The file of functions that cloudpickle (from 3.1 on) has sent as code: of the main program, which
 the receiver cannot import."""
+HOOK_PART = "/mpwatch/hook/"
 _LIBRARY_FOLDER = re.compile(r"^.*/(?:site-packages|dist-packages|lib/python3\.\d+)/")
 
 
@@ -27,11 +28,15 @@ def own_frames(frames: Sequence[Frame]) -> Sequence[Frame]:
 
 
 def is_library(frame: Frame) -> bool:
-    """Whether a frame is of the standard library or of an installed package."""
+    """Whether a frame is of the standard library, of an installed package, or of mpwatch's hook.
+
+    That hook is no installed package where mpwatch runs from its source.
+    """
     file = frame.file
     # Written out, as hundreds of frames are asked in each snapshot: 0.4 us, `any` takes 1.1.
     is_installed = "site-packages" in file or "dist-packages" in file or "/lib/python3" in file
-    return is_installed or (file.startswith("<") and file != _BY_VALUE)
+    is_hook = HOOK_PART in file or "/mpwatch/attach/payload/" in file
+    return is_installed or is_hook or (file.startswith("<") and file != _BY_VALUE)
 
 
 def frame_words(frame: Frame) -> str:

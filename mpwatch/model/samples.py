@@ -115,6 +115,8 @@ class MapSample:
     libraries: tuple[str, ...] = ()
     """Base names of mapped libraries that rules look for: cv2, libgomp, libcuda, ..."""
     read_at_s: float | None = None
+    files: tuple[str, ...] = ()
+    """Paths of mapped files that are no libraries and no shared memory, at most 32."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import re
 import struct
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
@@ -158,6 +158,8 @@ MAPS_BYTES_LIMIT = 64 << 20
 """Half a million mappings; vm.max_map_count is 65,530 by default."""
 
 _PLACES = (b" /dev/shm/", b" /run/shm/", b" /memfd:")
+_NOT_DATA = re.compile(rb"^/(?:usr|lib\w*|dev|run|memfd:|SYSV)|\.so(?:\.|$)|/bin/")
+FILES_LIMIT = 32
 # start-end rwxs offset major:minor inode path
 _SHARED = re.compile(
     rb"([0-9a-f]{1,16})-([0-9a-f]{1,16}) ..[x-]s [0-9a-f]+ "
@@ -198,6 +200,8 @@ class Mappings:
     used: int
     files: tuple[MappedFile, ...] = ()
     libraries: tuple[str, ...] = ()
+    other_files: tuple[str, ...] = ()
+    """Paths of files that are no libraries and no shared memory, at most `FILES_LIMIT`."""
     torch_count: int = 0
     """Mappings of torch segments."""
     spans: tuple[Span, ...] = field(default=(), repr=False)
@@ -237,11 +241,16 @@ def parse_mappings(data: bytes) -> Mappings:
             paths.setdefault(segment, path)
             ranges.setdefault(segment, []).append((start, end))
             spans.append(span)
-    libraries = tuple(sorted(_libraries(data)))
+    # A file is mapped in several pieces and a job has the same hundred files everywhere: each name
+    # is looked for once, and matched once. On 32 and 64 bits the inode ends, and the path begins,
+    # after this column.
+    mapped = {line[46:] for line in data.split(b"\n")}
+    libraries = tuple(sorted(_libraries(mapped)))
     return Mappings(
         used=data.count(b"\n"),
         files=tuple([MappedFile(key, paths[key], tuple(spots)) for key, spots in ranges.items()]),
         libraries=libraries,
+        other_files=tuple(sorted(filter(None, map(_other_file, mapped)))[:FILES_LIMIT]),
         torch_count=sum([_is_torch(path) for *_, path in spans]),
         spans=tuple(spans),
         has_torch=any(name.startswith("libtorch") for name in libraries),
@@ -283,16 +292,17 @@ def _shared_lines(data: bytes) -> Iterator[bytes]:
             found = data.find(place, end) if end >= 0 else -1
 
 
-def _libraries(data: bytes) -> set[str]:
-    """Base names of the libraries that matter.
-
-    A file is mapped in several pieces and a job has the same hundred files everywhere: each name is
-    looked for once, and matched once.
-    """
-    # On 32 and 64 bits the inode ends, and the path begins, after this column.
-    files = {line[46:] for line in data.split(b"\n")}
+def _libraries(files: Iterable[bytes]) -> set[str]:
+    """Base names of the libraries that matter."""
     names = {file[place + 1 :] for file in files if (place := file.rfind(b"/")) >= 0}
     return {name for name in map(_library, names) if name}
+
+
+@lru_cache(maxsize=4096)
+def _other_file(file: bytes) -> str:
+    """The path of a mapped file that is neither a library nor shared memory, cleaned."""
+    path = file[file.find(b"/") :] if b"/" in file else b""
+    return "" if not path or _NOT_DATA.search(path) else clean(path)
 
 
 @lru_cache(maxsize=4096)

@@ -422,6 +422,7 @@ class ProcessReader:
             torch_count=found.torch_count,
             libraries=found.libraries,
             read_at_s=self._runs.mappings.at_s,
+            files=found.other_files,
         )
 
     def _memory_sample(self, stat: Stat) -> MemorySample:

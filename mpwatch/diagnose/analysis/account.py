@@ -42,6 +42,7 @@ from mpwatch.model.account import (
     JOB_WORKS,
     RECEIVING,
     RUNNING_KINDS,
+    SEEKING,
     STARTING,
     SYNC_CALLS,
     Account,
@@ -485,7 +486,7 @@ def _place(
     if any(calls(own, each) for each in _IMPORTS):
         words = IMPORTS
     elif any(calls(own, each) for each in _DECOMPRESSORS):
-        words = DECOMPRESSION
+        words = SEEKING if any(calls(own, each) for each in _SEEKS) else DECOMPRESSION
     return Activity("computing", words, place=place)
 
 
@@ -495,6 +496,13 @@ CPython 3.10 to 3.14)."""
 
 _DECOMPRESSORS = ("zipfile.py:", "zipfile/__init__.py:", "gzip.py:", "bz2.py:", "lzma.py:")
 """Files of the standard library (CPython 3.10 to 3.14); numpy.load of an .npz uses zipfile."""
+_SEEKS = (
+    "gzip.py:seek",
+    "bz2.py:seek",
+    "lzma.py:seek",
+    "zipfile.py:seek",
+    "zipfile/__init__.py:seek",
+)
 
 _SHAPES_OF_WAITS: frozenset[Shape] = frozenset(
     ("worker-idle", "waits-for-batch", "pool-idle", "feeder-idle", "sharer", *_WAITS_BY_SHAPE)

@@ -24,6 +24,7 @@ from mpwatch.model.account import (
     LAST_MINUTE_S,
     NO_CORE,
     RUNNING_KINDS,
+    SEEKING,
     TRANSFERS,
     Activity,
     ProcessAccount,
@@ -308,7 +309,7 @@ def _possible_losses(index: Index) -> Sequence[tuple[Process, ProcessAccount, in
     return found
 
 
-_LOST = TRANSFERS | {DESCRIPTORS}
+_LOST = TRANSFERS | {DESCRIPTORS, SEEKING}
 
 
 def _may_be_lost(activity: Activity) -> bool:

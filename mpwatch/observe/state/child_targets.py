@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from mpwatch.describe.frames import own_frames
+from mpwatch.describe.frames import HOOK_PART, own_frames
 from mpwatch.model.cmdline import python_program
 from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.samples import Frame
@@ -87,7 +87,7 @@ def target_of_stack(
     if not outer or outer[0].function != "_bootstrap":
         return None
     library = outer[0].file
-    own = [frame for frame in outer[1:] if "/mpwatch/hook/" not in frame.file]
+    own = [frame for frame in outer[1:] if HOOK_PART not in frame.file]
     # A subclass may call the method that it overrides, which runs the target.
     ways = (n for n, each in enumerate(own[:3]) if (each.function, each.file) == ("run", library))
     del own[: next(ways, -1) + 1]

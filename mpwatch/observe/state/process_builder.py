@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from mpwatch.describe.frames import (
+    HOOK_PART,
     frame_words,
     is_library,
     own_frames,
@@ -33,7 +34,6 @@ from mpwatch.observe.state.child_targets import Task
 from mpwatch.observe.state.hook_state import HookRecord
 from mpwatch.observe.state.process_table import ProcessRecord
 
-_HOOK_PART = "/mpwatch/hook/"
 NO_HOOK = Hook()
 
 
@@ -69,8 +69,8 @@ def _ray_label(sample: ProcSample) -> str:
 def program_frames(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
     """The frames that are the program's own in this process: none of a parent, none of the hook."""
     own = tuple(own_frames(frames))
-    if any(_HOOK_PART in frame.file for frame in own):
-        own = tuple(frame for frame in own if _HOOK_PART not in frame.file)
+    if any(HOOK_PART in frame.file for frame in own):
+        own = tuple(frame for frame in own if HOOK_PART not in frame.file)
     return own
 
 

@@ -43,7 +43,16 @@ def test_a_frame_in_words() -> None:
 
 @pytest.mark.parametrize(
     ("file", "is_one"),
-    [("<dynamic-code>", False), ("<string>", True), ("<frozen importlib._bootstrap>", True)],
+    [
+        ("/home/ada/src/mpwatch/hook/points/processes.py", True),
+        ("/home/ada/src/mpwatch/attach/payload/start.py", True),
+        ("/home/ada/src/mpwatch/demo/hangs/join.py", False),
+        ("<dynamic-code>", False),
+        ("<string>", True),
+        ("<frozen importlib._bootstrap>", True),
+    ],
 )
-def test_code_that_cloudpickle_has_sent_is_of_the_program(file: str, is_one: bool) -> None:
+def test_code_of_the_program_is_no_library_and_that_of_the_hook_is_one(
+    file: str, is_one: bool
+) -> None:
     assert is_library(Frame("_step", file, 29)) is is_one

@@ -12,7 +12,9 @@ from mpwatch.diagnose.analysis.waits.providers import RECENT_S
 from mpwatch.diagnose.engine import Engine
 from mpwatch.model.account import (
     COPYING,
+    DECOMPRESSION,
     PICKLING,
+    SEEKING,
     STARTING,
     TRANSFERS,
     UNPICKLING,
@@ -119,6 +121,14 @@ def test_a_running_thread_without_the_gil_runs_native_code() -> None:
     found = doing("train.py:step:57", state="R", has_gil=False, cpu_percent=90.0)
 
     assert found == Activity("computing", "native code", place="train.py:57 step")
+
+
+def test_a_seek_in_a_compressed_file_is_told_apart_from_reading_it() -> None:
+    own = ("gzip.py:seek", "data.py:__getitem__:45"), ("gzip.py:read", "data.py:__getitem__:46")
+    seeks, reads = (doing("_compression.py:read", *each, state="R", has_gil=True) for each in own)
+
+    assert seeks == Activity("computing", SEEKING, place="data.py:45 __getitem__")
+    assert reads == Activity("computing", DECOMPRESSION, place="data.py:46 __getitem__")
 
 
 @pytest.mark.parametrize(

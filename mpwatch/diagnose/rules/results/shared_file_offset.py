@@ -38,7 +38,12 @@ def check(index: Index) -> Iterator[Finding]:
 
 
 def _files(process: Process) -> set[tuple[int, str]]:
-    """Number and path of each data file a process has open."""
+    """Number and path of each data file a process has open, without those that it has mapped.
+
+    A map keeps a descriptor of its file (mmap of CPython), and reads by no position.
+    """
+    maps = process.sample.maps
+    mapped = maps.files if maps is not None else ()
     fds = process.sample.fds
     links = fds.links if fds is not None else None
     return {
@@ -48,6 +53,7 @@ def _files(process: Process) -> set[tuple[int, str]]:
         and link.fd > 2
         and link.is_writable is False
         and link.position
+        and link.target not in mapped
         and not link.target.endswith(_NOT_DATA)
         and not link.target.startswith(_NOT_HERE)
     }

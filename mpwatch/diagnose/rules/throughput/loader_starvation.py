@@ -20,12 +20,15 @@ from mpwatch.diagnose.analysis.process_queries import (
     loader_owners,
 )
 from mpwatch.diagnose.analysis.shares import (
+    LOSS_READINGS,
     SHORT_OF_CORES,
+    Loss,
     Place,
     core_share,
     doing_words,
     imported_until_s,
     is_computing,
+    losses,
     shares,
     times_faster,
     work_place,
@@ -35,7 +38,7 @@ from mpwatch.diagnose.analysis.source_code import Reopened, reopened
 from mpwatch.diagnose.analysis.stack_merge import merge
 from mpwatch.diagnose.analysis.stack_patterns import main_thread
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
-from mpwatch.model.account import DECOMPRESSION, IMPORTS
+from mpwatch.model.account import DECOMPRESSION, IMPORTS, SEEKING, Activity
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import Series, first_at
 from mpwatch.model.ids import ProcessId
@@ -69,6 +72,7 @@ ASKED_SHARE = 0.4
 """Workers that wait so much for one process would be faster without it than with more workers."""
 START_SHARE = 0.3
 STARTS = 2
+SEEK_SHARE = 0.4
 SHOWN = 2
 """Workers whose time is shown."""
 IMPORTING_PART = 0.5
@@ -92,6 +96,10 @@ def check(index: Index) -> Iterator[Finding]:
     for owner, workers in loader_owners(index):
         if owner.process in reported:
             continue
+        seeking = _seeking(index, workers)
+        if seeking:
+            yield _finding_of_seeks(index, owner, seeking)
+            continue
         measured = [x for x in index.snapshot.loaders if x.process == owner.process]
         waits = any((x.wait_share or 0.0) >= WAIT_SHARE and x.batches < BATCHES for x in measured)
         least = FEW_BATCHES if waits and _have_worked(index, workers) else BATCHES
@@ -102,6 +110,60 @@ def check(index: Index) -> Iterator[Finding]:
                 yield _finding(index, owner, workers, share, measured)
         elif not measured and _seems_starved(owner, workers, index):
             yield _finding(index, owner, workers, None, ())
+
+
+def _seeking(index: Index, workers: Sequence[Process]) -> Sequence[Loss]:
+    """The workers that spend most of their computing in `seek` of a compressed file."""
+    mine = {each.process for each in workers}
+    found = [each for each in losses(index, _is_seek) if each.process.process in mine]
+    is_much = found and found[0].readings >= LOSS_READINGS and found[0].share >= SEEK_SHARE
+    return [each for each in found if each.share >= SEEK_SHARE / 2] if is_much else ()
+
+
+def _is_seek(activity: Activity) -> bool:
+    return activity.what == SEEKING
+
+
+def _finding_of_seeks(index: Index, owner: Process, found: Sequence[Loss]) -> Finding:
+    """Workers that read a compressed file at places of their own choice."""
+    most = found[0]
+    place = most.place or next((each.place for each in found if each.place), "")
+    at = f" at {place}" if place else ""
+    names = all_called([each.process for each in found])
+    is_one = len(found) == 1
+    evidence = [
+        f"{called(each.process)}: {each.share:.0%} of its time in seek() of a compressed file, "
+        "waits for a free core included"
+        for each in found[:SHOWN]
+    ]
+    evidence += [
+        f"{called(owner)} waits {each.wait_share:.0%} of the time for batches"
+        for each in index.snapshot.loaders
+        if each.process == owner.process and each.wait_share is not None
+    ][:1]
+    return Finding(
+        rule=RULE,
+        severity=Severity.WARNING if most.share >= WAIT_SHARE else Severity.INFO,
+        process=owner.process,
+        subject="seeks",
+        summary=(
+            f"{names} of {called(owner)} {'spends' if is_one else 'spend'} {most.share:.0%} of "
+            f"the time decompressing a file up to the place of each sample{at}"
+        ),
+        evidence=tuple(evidence),
+        cause=(
+            "A compressed file (gzip, bz2, lzma) has no index: seek() decompresses all that lies "
+            "between the present place and the new one, and for a place further back it begins at "
+            "the start of the file again. Samples in random order need that for each of them, and "
+            "almost all of what is decompressed is thrown away."
+        ),
+        advice=(
+            f"Do not read a compressed file at random{at}: decompress it once to a plain file and "
+            "read that (numpy.memmap, os.pread, seek() of a plain file); or compress each record "
+            "or block by itself and keep an index of them; or read the file in order, each worker "
+            "its own, and shuffle in a buffer. More workers repeat the same decompression."
+        ),
+    )
 
 
 def _have_worked(index: Index, workers: Sequence[Process]) -> bool:
@@ -368,7 +430,8 @@ def _decompress(index: Index, workers: Sequence[Process]) -> bool:
         if is_computing(each.activity) and each.activity.place
     ]
     known = sum(share for _, share in found)
-    return sum(share for what, share in found if what == DECOMPRESSION) > known / 2
+    unpacking = (DECOMPRESSION, SEEKING)
+    return sum(share for what, share in found if what in unpacking) > known / 2
 
 
 def _place_now(workers: Sequence[Process]) -> Place | None:

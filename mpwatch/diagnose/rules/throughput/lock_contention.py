@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
+from mpwatch.describe.frames import frame_words, is_library, own_frames
+from mpwatch.diagnose.analysis.idle_time import is_stalled
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, called, counted
+from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called, counted
 from mpwatch.diagnose.analysis.shares import (
+    doing_words,
     shares,
     times_faster,
     work_place,
     working_share,
 )
+from mpwatch.diagnose.analysis.source_code import source_of
+from mpwatch.diagnose.analysis.stack_patterns import main_thread
 from mpwatch.diagnose.analysis.waits.blockages import without_progress_s
-from mpwatch.diagnose.analysis.waits.file_locks import DATABASES, LOCK_ON
+from mpwatch.diagnose.analysis.waits.file_locks import DATABASES, LOCK_ON, holders
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process
+from mpwatch.model.source_code import Statement
 
 RULE = "lock-contention"
 IS_OF_SHARES = True
@@ -64,6 +72,9 @@ def check(index: Index) -> Iterator[Finding]:
             for lock, wait in _waits(index, process).items():
                 found[lock].append((process, wait))
     for lock, waits in found.items():
+        if (holder := _one_holder(index, lock, waits)) is not None:
+            yield _finding_of_holder(index, lock, waits, holder)
+            continue
         works = [working_share(index, process) - wait.slept for process, wait in waits]
         has_turns = sum(each >= TURNS_SHARE for each in works) >= 2
         if len(waits) < 2 or not has_turns or sum(works) > ONE_AT_A_TIME:
@@ -85,6 +96,109 @@ def _has_one_holder(waits: Sequence[tuple[Process, _Wait]]) -> bool:
     """Whether always the same process had the lock, and not one of those that wait."""
     holders = frozenset[ProcessId]().union(*(wait.holders for _, wait in waits))
     return len(holders) == 1 and holders.isdisjoint(process.process for process, _ in waits)
+
+
+def _one_holder(index: Index, lock: str, waits: Sequence[tuple[Process, _Wait]]) -> Process | None:
+    """The process that had a database locked whenever the others waited; `None` if there is none.
+
+    One process that does something for all under a lock file is as the program means it: only a
+    database is there for all of them. What the holder itself waits for, rules for hangs name.
+    """
+    path = lock.removeprefix(LOCK_ON)
+    if not lock.startswith(LOCK_ON) or not path.endswith(DATABASES) or not _has_one_holder(waits):
+        return None
+    holder = index.snapshot.get(next(iter(waits[0][1].holders), index.snapshot.root))
+    if holder is None or holder.is_gone or sum(each.share for _, each in waits) < WARNED_SHARE:
+        return None
+    thread = main_thread(holder)
+    wait = thread.waits_on if thread is not None else None
+    is_asleep = wait is not None and wait.kind == "timer"
+    return holder if is_asleep or not is_stalled(holder, index) else None
+
+
+def _finding_of_holder(
+    index: Index, lock: str, waits: Sequence[tuple[Process, _Wait]], holder: Process
+) -> Finding:
+    """A process that does something else while it has a database locked."""
+    waiting = [process for process, _ in waits]
+    path = lock.removeprefix(LOCK_ON)
+    mean = sum(wait.share for _, wait in waits) / len(waits)
+    thread = main_thread(holder)
+    has_it = any(
+        each.process == holder.process and each.lock.is_exclusive
+        for file in (path, f"{path}-wal", f"{path}-shm", f"{path}-journal")
+        for each in holders(index).get(file, ())
+    )
+    own = [f for f in own_frames(thread.stack) if not is_library(f)] if thread and has_it else []
+    at = f": it is at {frame_words(own[0])}" if own else ""
+    block = _block(index, own)
+    inside = f"is inside of `{block[1].text}` ({frame_words(block[0])})" if block else "has it"
+    line = source_of(index, own[0]) if own else None
+    is_statement = line is not None and _STATEMENT.search(line.statement.text) is not None
+    evidence = [
+        f"{called(process)}: {wait.share:.0%} waiting for it at {wait.place}"
+        for process, wait in waits[:SHOWN]
+    ]
+    if own:
+        path_words = " <- ".join(map(frame_words, own[:SHOWN]))
+        evidence.append(f"{called(holder)} has the lock now, and is at {path_words}")
+    if words := doing_words(index, holder):
+        evidence.append(f"{called(holder)}: {words}")
+    does = ""
+    if own and is_statement:
+        does = f" It runs `{line.statement.text}` there." if line is not None else ""
+    elif own:
+        does = (
+            f" {called(holder)} {inside} and is busy with something else than the database there: "
+            f"{frame_words(own[0])}."
+        )
+    where = (
+        f" at {frame_words(block[0])}" if block else f" at {frame_words(own[-1])}" if own else ""
+    )
+    verb = "waits" if len(waits) == 1 else "wait"
+    return Finding(
+        rule=RULE,
+        severity=Severity.WARNING if mean >= WARNED_SHARE and own else Severity.INFO,
+        process=holder.process,
+        others=tuple(each.process for each in waiting),
+        subject=lock,
+        summary=(
+            f"{all_called(waiting)} {verb} {mean:.0%} of the time for {lock}, which "
+            f"{called(holder)} has meanwhile{at}"
+        ),
+        evidence=tuple(evidence),
+        cause=(
+            "A transaction of SQLite that writes (BEGIN IMMEDIATE, or its first INSERT or UPDATE) "
+            f"locks the whole database for all other writers until its commit.{does} The others "
+            "can only wait for as long as that takes."
+        ),
+        advice=(
+            "Write fewer rows in one transaction, or let one process write for all."
+            if is_statement
+            else f"Keep transactions short{where}: do what takes time (files, archives, requests, "
+            "sleeps) before the transaction begins or after its commit, with only the statements "
+            "of the database inside. If a row has to be there first, commit it with a state of "
+            "its own, and update it in a second short transaction. A longer timeout or "
+            "journal_mode=WAL does not help: there is one writer at a time."
+        ),
+    )
+
+
+_STATEMENT = re.compile(r"\.(?:execute\w*|commit|fetch\w+|backup|iterdump)\(")
+_TRANSACTION = re.compile(
+    r"^(?:async )?with .*(?:session|transaction|atomic|begin|connect|conn\b|cursor|lock|\bdb\b)",
+    re.IGNORECASE,
+)
+
+
+def _block(index: Index, own: Sequence[Frame]) -> tuple[Frame, Statement] | None:
+    """The innermost `with` statement of a transaction that a stack of the program is in."""
+    for frame in own:
+        line = source_of(index, frame)
+        for statement in reversed(line.within if line is not None else ()):
+            if _TRANSACTION.search(statement.text):
+                return frame, statement
+    return None
 
 
 def _waits(index: Index, process: Process) -> Mapping[str, _Wait]:

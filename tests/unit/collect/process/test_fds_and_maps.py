@@ -183,6 +183,22 @@ def test_libraries_that_matter_are_named_once() -> None:
     assert found.has_torch
 
 
+def test_mapped_files_that_are_no_libraries_are_named_once() -> None:
+    row = b"7f%04d000000-7f%04d000100 r--s 00000000 08:01 77                         %s\n"
+    paths = (
+        b"/data/a b.f32",
+        b"/data/a b.f32",
+        b"/x/lib.so.1",
+        b"/usr/a",
+        b"/dev/shm/t",
+        b"[heap]",
+    )
+
+    found = memory.parse_mappings(b"".join(row % (n, n, path) for n, path in enumerate(paths)))
+
+    assert found.other_files == ("/data/a b.f32",)
+
+
 def test_an_address_leads_to_the_file_it_lies_in() -> None:
     found = memory.parse_mappings(MAPS)
 

@@ -7,9 +7,11 @@ import pytest
 from mpwatch.diagnose.rules.throughput.lock_contention import check
 from mpwatch.model.account import Activity
 from mpwatch.model.findings import Severity
+from mpwatch.model.samples import HeldLock
 from mpwatch.model.snapshot import Snapshot
+from mpwatch.model.source_code import SourceLine, Statement
 from tests.builders.accounts import COMPUTES, SLEEPS, WAITS_IN_QUEUE, waits_for_lock, with_shares
-from tests.builders.snapshots import found, main, only, pid, process, snapshot_of, thread
+from tests.builders.snapshots import fds, found, main, only, pid, process, snapshot_of, thread
 
 LOCK = waits_for_lock(77)
 FILE_LOCK = Activity("waiting", "the lock on /data/cache.db", "lock", (), "cache.py:12 put")
@@ -64,11 +66,62 @@ def test_a_lock_that_one_process_keeps_is_left_to_the_rules_for_hangs() -> None:
 
 
 def test_a_lock_that_always_the_same_other_process_had_is_no_contention() -> None:
-    held_by_main = FILE_LOCK._replace(providers=(pid(100),))
-    held_in_turn = FILE_LOCK._replace(providers=(pid(200), pid(201)))
+    file = FILE_LOCK._replace(what="the lock on /data/cache.lock")
+    held_by_main = file._replace(providers=(pid(100),))
+    held_in_turn = file._replace(providers=(pid(200), pid(201)))
 
     assert found(check, job(works=0.5, lock=held_by_main, count=2)) == []
     assert len(found(check, job(works=0.5, lock=held_in_turn, count=2))) == 1
+
+
+def held_database(*stack: str, has_it: bool = True, works: float = 0.1) -> Snapshot:
+    """Two processes that wait for a database while main has it locked."""
+    lock = HeldLock("/data/cache.db-shm", "fcntl", True, 100)
+    taken = job(works, FILE_LOCK._replace(providers=(pid(100),)), count=2)
+    opened = replace(fds(9), locks=(lock,) if has_it else ())
+    holder = main(threads=[thread(100, *stack, state="R", still_s=0.0)], fds=opened)
+    source = (
+        at(31, "pack", "tar.add(folder)", "with tar:"),
+        at(52, "save", "pack()", "with store.session() as db:"),
+        at(60, "add", "db.executemany(SQL, rows)"),
+    )
+    return replace(taken, processes=(holder, *taken.processes[1:]), source=source)
+
+
+def at(number: int, function: str, text: str, *within: str) -> SourceLine:
+    around = tuple(Statement(number - 4, each) for each in within)
+    return SourceLine("/home/me/train.py", number, function, Statement(number, text), around)
+
+
+def test_who_has_a_database_locked_while_it_does_something_else_is_named_with_the_block() -> None:
+    finding = only(check, held_database("train.py:pack:31", "train.py:save:52", "train.py:run:70"))
+
+    assert finding.severity is Severity.WARNING
+    assert finding.process == pid(100)
+    assert finding.summary == (
+        "spawned 200 (200) and spawned 201 (201) wait 90% of the time for the lock on "
+        "/data/cache.db, which main (100) has meanwhile: it is at train.py:31 pack"
+    )
+    assert (
+        "main (100) is inside of `with store.session() as db:` (train.py:52 save) and is busy with "
+        "something else than the database there: train.py:31 pack." in finding.cause
+    )
+    assert "Keep transactions short at train.py:52 save" in finding.advice
+
+
+def test_a_statement_of_a_database_that_takes_long_is_no_other_work() -> None:
+    finding = only(check, held_database("train.py:add:60"))
+
+    assert "It runs `db.executemany(SQL, rows)` there" in finding.cause
+    assert "busy with something else" not in finding.cause
+    assert finding.advice.startswith("Write fewer rows in one transaction")
+
+
+def test_what_a_holder_does_is_not_told_where_it_has_no_lock_now() -> None:
+    finding = only(check, held_database("train.py:pack:31", "train.py:save:52", has_it=False))
+
+    assert finding.severity is Severity.INFO
+    assert "train.py:31" not in finding.summary + finding.cause
 
 
 def test_a_lock_that_costs_less_than_half_of_the_time_is_information() -> None:

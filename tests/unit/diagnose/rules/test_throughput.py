@@ -11,11 +11,11 @@ from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.rules.results import shared_file_offset
 from mpwatch.diagnose.rules.throughput import loader_starvation, straggler_worker
-from mpwatch.model.account import DECOMPRESSION, NO_CORE, Account, Activity
+from mpwatch.model.account import DECOMPRESSION, NO_CORE, SEEKING, Account, Activity
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History, Point, ProcessMetric
 from mpwatch.model.ids import ProcessId, SegmentId
-from mpwatch.model.samples import FdLink, ThreadSample, WaitedOn
+from mpwatch.model.samples import FdLink, MapSample, ThreadSample, WaitedOn
 from mpwatch.model.snapshot import Loader, Process, Snapshot, WorkerLoad
 from mpwatch.model.source_code import EndlessLoop, SourceLine, Statement
 from tests.builders.accounts import COMPUTES, answers_from, with_shares
@@ -660,6 +660,36 @@ def opens(fd: int, path: str, position: int | None = 4096, is_writable: bool = F
 def sharing(path: str = "/data/train.bin", number: int = 5, **link: Any) -> Snapshot:
     workers = [process(n, start_method="fork", fds=opens(number, path, **link)) for n in (200, 201)]
     return snapshot_of(main(fds=opens(5, path, **link)), *workers)
+
+
+def test_a_file_that_main_only_maps_is_quiet() -> None:
+    job = sharing()
+    mapped = MapSample(90, None, files=("/data/train.bin",))
+    owner = replace(job.processes[0], sample=replace(job.processes[0].sample, maps=mapped))
+
+    assert (
+        found(shared_file_offset.check, replace(job, processes=(owner, *job.processes[1:]))) == []
+    )
+
+
+def seeking(part: float) -> Snapshot:
+    """Two workers that compute half of the time, and wait for a core in the other half."""
+    seeks = Activity("computing", SEEKING, place="data.py:45 __getitem__")
+    seen = {seeks: part / 2, COMPUTES: (1 - part) / 2, NO_CORE: 0.5}
+    workers = [process(n, label=f"worker {n}") for n in (200, 201)]
+    return with_shares(snapshot_of(main(), *workers), p200=seen, p201=seen)
+
+
+def test_workers_that_seek_in_a_compressed_file_are_named_with_the_line() -> None:
+    finding = only(loader_starvation.check, seeking(0.9))
+
+    assert finding.severity is Severity.WARNING
+    assert finding.summary == (
+        "worker 200 (200) and worker 201 (201) of main (100) spend 90% of the time decompressing a "
+        "file up to the place of each sample at data.py:45 __getitem__"
+    )
+    assert "keep an index of them" in finding.advice
+    assert found(loader_starvation.check, seeking(0.2)) == []
 
 
 def test_a_file_opened_before_the_fork_is_named() -> None:
