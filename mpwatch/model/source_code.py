@@ -105,6 +105,7 @@ MarkKind: TypeAlias = Literal[
     "cache",
     "death-signal",
     "kept",
+    "kept-to-end",
     "no-grad",
     "no-sync",
     "put",
@@ -115,7 +116,8 @@ MarkKind: TypeAlias = Literal[
 """`alarm`: sets a timer that ends in a signal. `backoff`: makes each sleep longer than the one
 before, and nothing in the file sets it back. `backward`: a backward pass. `cache`: fills a cache
 that nothing in the file bounds. `death-signal`: asks for a signal at the end of the parent. `kept`:
-adds to a list, a set or a deque from which nothing in the file removes anything. `no-grad`:
+adds to a list, a set or a deque from which nothing in the file removes anything. `kept-to-end`:
+adds to a container of an object that only the end of that object empties. `no-grad`:
 switches autograd off. `no-sync`: leaves gradients unreduced for a while. `put`: puts an item into a
 queue. `reap`: takes the exit status of any child. `unwrapped`: takes the module out of a wrapped
 model. `view`: keeps an element or a slice of something in a container."""
@@ -129,7 +131,8 @@ class Mark(NamedTuple):
     function: str
     """That contains it; `<module>` for none."""
     about: str
-    """The cache, the queue, the variable of the sleep, or the part that is kept; of a timer the
+    """The cache, the queue, the variable of the sleep, or the part that is kept; of what is kept to
+    the end also the functions that empty it, `self.items, clear() and __exit__()`; of a timer the
     lines at which its function returns before it is cancelled, `39, 45`."""
     statement: Statement
 

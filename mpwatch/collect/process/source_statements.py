@@ -626,6 +626,7 @@ def marks(file: str, module: Module) -> Iterator[Mark]:
         for name in _sets(node)
     )
     emptied = frozenset(name.rpartition(".")[2] for name in (*_emptied(module.tree), *set_back))
+    at_end = _emptied_at_end(module.tree)
     uses_arrays = not _roots(module.tree).isdisjoint(("torch", "numpy"))
     unwrapping = frozenset(_unwrapping(module.tree))
     for function in (module.tree, *(n for n in ast.walk(module.tree) if isinstance(n, FUNCTIONS))):
@@ -637,6 +638,7 @@ def marks(file: str, module: Module) -> Iterator[Mark]:
             *_memo_fills(nodes, bounded),
             *_backoffs(function, nodes, set_back),
             *(_kept(nodes, emptied) if name not in ("__init__", "<module>") else ()),
+            *(_kept_to_end(nodes, at_end) if name not in ("__init__", "<module>") else ()),
         ]
         if isinstance(function, FUNCTIONS):
             for each in function.decorator_list:
@@ -826,26 +828,26 @@ def _is_unbounded_cache(decorator: ast.expr) -> bool:
 def _bounded(tree: ast.Module) -> Iterator[str]:
     """Containers from which a file removes something, or of which it asks the length."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            if node.func.attr in _DROPS:
-                yield _text(node.func.value)
-        elif isinstance(node, ast.Call) and last_name(node.func) == "len" and node.args:
+        yield from _dropped_from(node)
+        if isinstance(node, ast.Call) and last_name(node.func) == "len" and node.args:
             yield _text(node.args[0])
-        elif isinstance(node, ast.Delete):
-            for each in node.targets:
-                yield _text(each.value if isinstance(each, ast.Subscript) else each)
+
+
+def _dropped_from(node: ast.AST) -> Iterator[str]:
+    """The containers from which a call or a `del` removes something."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if node.func.attr in _DROPS:
+            yield _text(node.func.value)
+    elif isinstance(node, ast.Delete):
+        for each in node.targets:
+            yield _text(each.value if isinstance(each, ast.Subscript) else each)
 
 
 def _emptied(tree: ast.Module) -> Iterator[str]:
     """Containers from which a file removes something, gives new values, or that have a bound."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            if node.func.attr in _DROPS:
-                yield _text(node.func.value)
-        elif isinstance(node, ast.Delete):
-            for each in node.targets:
-                yield _text(each.value if isinstance(each, ast.Subscript) else each)
-        elif isinstance(node, ast.Assign | ast.AnnAssign):
+        yield from _dropped_from(node)
+        if isinstance(node, ast.Assign | ast.AnnAssign):
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                 if isinstance(target, ast.Subscript):
                     yield _text(target.value)
@@ -869,6 +871,64 @@ def _kept(nodes: Iterable[ast.AST], emptied: frozenset[str]) -> Iterator[_Found]
             continue
         if not _is_small(call.args[-1]):
             yield "kept", _text(container), node
+
+
+_ENDS: Final = frozenset(
+    ("__aexit__", "__del__", "__exit__", "close", "shutdown", "terminate", "teardown")
+)
+"""Functions that end the use of an object."""
+
+
+def _emptied_at_end(tree: ast.Module) -> dict[str, str]:
+    """Attributes of a file that hold a container, which only the end of an object empties.
+
+    That is a function of `_ENDS`, or one that the file calls, and only from such functions.
+
+    Returns:
+        The last name of each attribute, and the functions that empty it, `clear() and __exit__()`.
+    """
+    functions = [each for each in ast.walk(tree) if isinstance(each, FUNCTIONS)]
+    callers: defaultdict[str, set[str]] = defaultdict(set)
+    for function in functions:
+        for node in own_nodes(function):
+            if isinstance(node, ast.Call) and last_name(node.func) != function.name:
+                callers[last_name(node.func)].add(function.name)
+    where: defaultdict[str, set[str]] = defaultdict(set)
+    for function in functions:
+        for node in own_nodes(function) if function.name != "__init__" else ():
+            for name in (*_dropped_from(node), *_sets(node)):
+                where[name.rpartition(".")[2]].add(function.name)
+    return {
+        name: " and ".join(f"{each}()" for each in _with_ends(found, callers))
+        for name, found in where.items()
+        if all(each in _ENDS or (callers[each] and callers[each].issubset(_ENDS)) for each in found)
+    }
+
+
+def _with_ends(functions: set[str], callers: dict[str, set[str]]) -> list[str]:
+    """Functions and what calls them, each once."""
+    ends = {caller for each in functions if each not in _ENDS for caller in callers[each]}
+    return [*sorted(functions), *sorted(ends - functions)]
+
+
+def _kept_to_end(nodes: Iterable[ast.AST], at_end: dict[str, str]) -> Iterator[_Found]:
+    """`self.shared[id(array)] = copy` where only `__exit__` or `close` empties `shared`."""
+    for node in nodes:
+        kept: list[ast.expr] = []
+        if isinstance(node, ast.Assign) and not _is_small(node.value):
+            kept = [
+                each.value
+                for each in node.targets
+                if isinstance(each, ast.Subscript) and not isinstance(each.slice, ast.Constant)
+            ]
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            call = node.value
+            is_added = isinstance(call.func, ast.Attribute) and call.func.attr in _KEEPS
+            if is_added and call.args and not _is_small(call.args[-1]):
+                kept = [call.func.value] if isinstance(call.func, ast.Attribute) else []
+        for each in kept:
+            if isinstance(each, ast.Attribute) and each.attr in at_end:
+                yield "kept-to-end", f"{_text(each)}, {at_end[each.attr]}", node
 
 
 _KEEPS: Final = frozenset(("append", "appendleft", "add", "extend"))

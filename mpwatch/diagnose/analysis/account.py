@@ -485,7 +485,7 @@ def _place(
     words = {True: "Python code", False: "native code", None: ""}[has_gil]
     if any(calls(own, each) for each in _IMPORTS):
         words = IMPORTS
-    elif any(calls(own, each) for each in _DECOMPRESSORS):
+    elif any(calls(own, each) for each in _DECOMPRESSORS) and not calls(own, ":write"):
         words = SEEKING if any(calls(own, each) for each in _SEEKS) else DECOMPRESSION
     return Activity("computing", words, place=place)
 

@@ -129,6 +129,8 @@ def test_a_seek_in_a_compressed_file_is_told_apart_from_reading_it() -> None:
 
     assert seeks == Activity("computing", SEEKING, place="data.py:45 __getitem__")
     assert reads == Activity("computing", DECOMPRESSION, place="data.py:46 __getitem__")
+    writes = doing("gzip.py:write", "data.py:pack:31", state="R", has_gil=True)
+    assert writes == Activity("computing", "Python code", place="data.py:31 pack")
 
 
 @pytest.mark.parametrize(

@@ -654,9 +654,12 @@ def _advice(index: Index, process: Process, ended: Ended, *, raised: Sequence[st
         return _ADVICE_CUT_FILE
     if raised:
         at = "at the line shown" if any(".py:" in each for each in raised) else "that raises it"
+        parent = index.snapshot.get(process.original_parent)
+        is_watched = process.role in ("loader-worker", "pool-worker", "rank")
+        looks = parent is not None and not parent.is_gone and not is_watched
         return (
             f"Fix the code {at}. Catch expected exceptions in the worker itself; a library that "
-            "calls sys.exit or os._exit ends the whole process."
+            f"calls sys.exit or os._exit ends the whole process.{_PARENT_LOOKS if looks else ''}"
         )
     advice = _ADVICE if process.role == "loader-worker" else _ADVICE_OTHERS
     # A hook that has reported no exception would not have done so on another run.
@@ -748,6 +751,10 @@ _ADVICE_PARENT_THREAD = (
     "as they are needed; or let them notice the end of their parent in another way (os.getppid(), "
     "the end of a pipe). If they ask for no such signal: search the kernel log (dmesg) for 'Out of "
     "memory', and the scheduler's log."
+)
+_PARENT_LOOKS = (
+    " Its parent is not told: let it look at is_alive() or exitcode where it waits for what this "
+    "process sends."
 )
 _OR_ATTACH = ", or attach the hook: the last exception is then shown here. "
 _ADVICE_SENDER = (

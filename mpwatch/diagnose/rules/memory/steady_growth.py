@@ -55,7 +55,13 @@ from mpwatch.diagnose.analysis.shares import (
     work_place,
     working_share,
 )
-from mpwatch.diagnose.analysis.source_code import cache_miss, loop_around, mark_words, marks
+from mpwatch.diagnose.analysis.source_code import (
+    cache_miss,
+    loop_around,
+    mark_words,
+    marks,
+    source_of,
+)
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, own_threads
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import rise
@@ -177,6 +183,10 @@ def _finding_of_segments(index: Index, found: GrowingSegments) -> Finding:
         if named:
             evidence.append(f"the {len(newest)} newest segments are {words} {', '.join(named)}")
     evidence += [f"{n} of them were allocated at {site}" for site, n in sites.most_common(1)]
+    site = sites.most_common(1)[0][0] if sites else ""
+    owner = index.snapshot.get(makers.most_common(1)[0][0]) if makers else None
+    held = _kept_to_end(index, owner, site) if site else None
+    evidence += [held.evidence] if held is not None else []
     if found.room is not None:
         left = f"{bytes_text(found.room.free_bytes)} of {bytes_text(found.room.total_bytes)}"
         when = "more than a day" if found.eta_s is None else seconds_text(found.eta_s)
@@ -192,12 +202,16 @@ def _finding_of_segments(index: Index, found: GrowingSegments) -> Finding:
         ),
         evidence=tuple(evidence),
         cause=(
-            "Tensors or blocks in shared memory are made faster than they are released. Each stays "
-            "as long as any process maps it or has it open."
+            held.cause
+            if held is not None
+            else "Tensors or blocks in shared memory are made faster than they are released. Each "
+            "stays as long as any process maps it or has it open."
         ),
         advice=(
-            "Drop what was received after its use, or keep a copy (.clone()) in private memory; "
-            "bound the queue through which it is sent."
+            held.advice
+            if held is not None
+            else "Drop what was received after its use, or keep a copy (.clone()) in private "
+            "memory; bound the queue through which it is sent."
         ),
         eta_s=found.eta_s,
     )
@@ -638,6 +652,10 @@ def _of_source(index: Index, process: Process, seen: list[str]) -> _Explanation 
             f"Keep a copy of the part: {view.about}.clone() of a tensor, .copy() of an array, "
             ".item() of one number. If it is neither, bound the container.",
         )
+    if (held := _kept_to_end(index, process)) is not None:
+        return _Explanation(
+            "private memory", (*seen, held.evidence), held.cause, held.advice, is_shown=False
+        )
     caches = marks(index, "cache", process) or marks(index, "cache")
     if len(caches) == 1:
         return _Explanation(
@@ -650,6 +668,62 @@ def _of_source(index: Index, process: Process, seen: list[str]) -> _Explanation 
             is_shown=False,
         )
     return None
+
+
+class _KeptToEnd(NamedTuple):
+    evidence: str
+    cause: str
+    advice: str
+
+
+def _kept_to_end(index: Index, process: Process | None, site: str = "") -> _KeptToEnd | None:
+    """A container that only the end of its object empties, as the source shows.
+
+    Args:
+        index: The snapshot.
+        process: Whose growth it is.
+        site: The line that allocates, `parallel.py:30`, where that is known; what is kept is kept
+            by its file then.
+
+    Returns:
+        `None` where there is none, or several.
+    """
+    found = marks(index, "kept-to-end")
+    if site:
+        file = site.partition(":")[0]
+        found = [each for each in found if each.file.rpartition("/")[2] == file]
+    if len(found) != 1:
+        return None
+    mark = found[0]
+    container, _, empties = mark.about.partition(", ")
+    opened = _opened_around(index, process) if process is not None else ""
+    until = f", which {opened} comes to only after its loop" if opened else ""
+    likely = "" if site else "Most likely "
+    cause = (
+        f"{mark_words(mark)} stores in {container} what it is given or has made, and "
+        f"that is emptied only in {empties}{until}. Until then each entry keeps all that it "
+        "refers to."
+    )
+    return _KeptToEnd(
+        f"{container} is emptied only in {empties}",
+        f"{likely}{cause}",
+        f"Take the entry out of {container} as soon as it was used: at the end of each call or "
+        "round, or let it go by itself (weakref.WeakValueDictionary). Or end and make the object "
+        "anew every few rounds. Restarting workers or gc.collect() does not help: the container "
+        "refers to all of it.",
+    )
+
+
+def _opened_around(index: Index, process: Process) -> str:
+    """The `with` statement around the loop that the main thread is in; empty for none."""
+    thread = main_thread(process)
+    found = loop_around(index, thread.stack) if thread is not None else None
+    if thread is None or found is None:
+        return ""
+    line = source_of(index, found[0])
+    before = line.within[: line.within.index(found[1])] if line is not None else ()
+    opens = [each for each in before if each.text.startswith("with ")]
+    return f"`{opens[-1].text}` of line {opens[-1].line}" if opens else ""
 
 
 def _may_have_graphs(index: Index, process: Process) -> bool:
@@ -877,7 +951,11 @@ def _of_descriptors(index: Index, found: Growing) -> _Explanation:
         noun, cause, advice = _LOOPS if loops else _PAIRS if pairs else (noun, cause, advice)
         if (accepted := newest_accepted(process, gained)) is not None:
             return _of_server(descriptor_words(index, process, gained), process, accepted)
-    return _Explanation(noun, descriptor_words(index, process, gained), cause, advice)
+    words = descriptor_words(index, process, gained)
+    held = _kept_to_end(index, process) if kind in ("torch", "shm") else None
+    if held is not None:
+        return _Explanation(noun, (*words, held.evidence), held.cause, held.advice)
+    return _Explanation(noun, words, cause, advice)
 
 
 def _of_server(words: tuple[str, ...], process: Process, accepted: NewestAccepted) -> _Explanation:

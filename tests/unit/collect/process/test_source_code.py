@@ -550,8 +550,49 @@ def test_what_is_only_ever_added_to_is_marked_unless_it_is_small(tmp_path: Path)
     found = SourceCode().marks(OWN, str(file), time.time())
 
     assert [(m.kind, m.about, m.statement) for m in found] == [
-        ("kept", "self.losses", Statement(12, "self.losses.append(loss)"))
+        ("kept", "self.losses", Statement(12, "self.losses.append(loss)")),
+        ("kept-to-end", "self.open, close()", Statement(15, "self.open.append(task)")),
     ]
+
+
+REGISTRY = """\
+class Shared:
+    def __init__(self):
+        self.copies, self.used, self.names = {}, [], {}
+
+    def reduce(self, array):
+        self.copies[id(array)] = made = copy(array)
+        self.used.append(made)
+        self.names[id(array)] = str(array)
+        return made
+
+    def clear(self):
+        self.copies.clear()
+
+    def next(self):
+        self.used = []
+
+
+class Parallel:
+    def __exit__(self, *error):
+        self.shared.clear()
+        self.names = {}
+"""
+
+
+def test_what_only_the_end_of_an_object_empties_is_marked(tmp_path: Path) -> None:
+    file = tmp_path / "parallel.py"
+    file.write_text(REGISTRY)
+    cleared = tmp_path / "rounds.py"
+    cleared.write_text(f"{REGISTRY}    def __call__(self):\n        self.shared.clear()\n")
+
+    found = SourceCode().marks(OWN, str(file), time.time())
+
+    assert [(m.about, m.statement.line) for m in found if m.kind == "kept-to-end"] == [
+        ("self.copies, clear() and __exit__()", 6)
+    ]
+    others = SourceCode().marks(OWN, str(cleared), time.time())
+    assert [m for m in others if m.kind == "kept-to-end"] == []
 
 
 def test_statements_that_can_be_a_reason_are_marked(tmp_path: Path) -> None:

@@ -210,6 +210,35 @@ def test_the_line_that_only_ever_adds_to_a_list_is_named() -> None:
     assert finding.is_doubtful  # it may be small
 
 
+HELD = Mark(
+    "kept-to-end",
+    "/home/me/parallel.py",
+    "reduce",
+    "self.copies, clear() and __exit__()",
+    Statement(31, "self.copies[id(value)] = shared"),
+)
+
+
+def test_a_container_that_only_the_end_of_its_object_empties_is_named_with_that_end() -> None:
+    works = main(threads=[thread(MAIN, "train.py:mine:51")])
+    past = history(rising("anon_bytes", 900 * MIB, 5 * MIB))
+    opens, loop = Statement(26, "with Parallel() as p:"), Statement(27, "for n in items:")
+    line = SourceLine("/home/me/train.py", 51, "mine", Statement(51, "p(n)"), (opens, loop))
+
+    finding = only(check, snapshot_of(works, marks=(HELD,), source=(line,)), past)
+    several = only(
+        check, snapshot_of(works, marks=(HELD, HELD._replace(about="self.x, f()"))), past
+    )
+
+    assert finding.cause.startswith(
+        "Most likely `self.copies[id(value)] = shared` at parallel.py:31 reduce stores in "
+        "self.copies what it is given or has made, and that is emptied only in clear() and "
+        "__exit__(), which `with Parallel() as p:` of line 26 comes to only after its loop."
+    )
+    assert "Take the entry out of self.copies" in finding.advice
+    assert "self.copies" not in several.cause
+
+
 def test_no_graphs_are_told_of_where_the_source_has_no_backward_pass() -> None:
     mines = main(threads=[thread(MAIN, "train.py:mine:51")], torch_loaded=True)
     past = history(rising("anon_bytes", 900 * MIB, 5 * MIB))
