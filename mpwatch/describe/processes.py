@@ -196,7 +196,8 @@ _TIMER = SignalMeaning(
 _BY_THE_USER = SignalMeaning(
     "Another process sent it: schedulers and launchers use it to announce the end of a job's "
     "time or to ask for a checkpoint, and send it to every process of the job. It ends each "
-    "process that has no handler for it; handlers are not passed to spawned processes.",
+    "process that has no handler for it: one that was forked before its parent installed its own "
+    "has none, and neither has a spawned one.",
     "Install a handler in this process too, or ignore the signal (signal.SIG_IGN) at the start of "
     "its target; have the scheduler signal only the process that handles it.",
 )

@@ -311,7 +311,7 @@ def renewed_readers() -> None:
     reader.start()
     ready()
     while True:
-        time.sleep(4.0)
+        time.sleep(12.0)
         reader.terminate()
         reader.join()
         reader = FORK.Process(target=take, args=(tasks,), daemon=True)

@@ -85,7 +85,9 @@ def check(index: Index) -> Iterator[Finding]:
             continue
         if wanted.kind == "lock" and not all(_holds_nothing(index, each) for each in others):
             continue
-        if stopped and not (all(map(_is_read, others)) and any(map(_may_have_held, stopped))):
+        # A parent that renews the readers of a queue may have ended the holder before mpwatch came.
+        is_known = wanted.kind == "queue" or any(map(_may_have_held, stopped))
+        if stopped and not (is_known and all(map(_is_read, others))):
             continue
         yield _finding(segment, wanted, gone, index)
 
@@ -250,12 +252,15 @@ def _finding(
             "no living process that maps it is reading or running",
             *ended_words(held, NAMED),
             *([f"{sender} has sent {called(first)} that signal"] if sender else []),
-            *last_seen(first),
+            *(last_seen(first) if _may_have_held(first) else (_BEFORE,)),
             *(_replaced_words(head, wanted.replaced) if head is not None else ()),
         ),
         cause=_CAUSE_QUEUE[how] if is_queues else _CAUSE_LOCK,
         advice=_ADVICE_QUEUE if is_queues else _ADVICE_LOCK,
     )
+
+
+_BEFORE = "these waited for it themselves: one that ended before mpwatch came had it"
 
 
 def _replaced_words(head: Process, replaced: Sequence[Process]) -> Iterator[str]:

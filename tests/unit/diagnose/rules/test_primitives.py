@@ -266,6 +266,15 @@ def test_the_lock_of_a_queue_whose_readers_were_terminated_is_named(more: dict[s
     assert any("last seen at train.py:1 f" in each for each in finding.evidence)
 
 
+def test_the_reader_that_had_the_lock_may_have_ended_before_it_was_seen() -> None:
+    job = renewed()
+    known = [each for each in job.processes if each.process != pid(400)]
+
+    finding = only(queue_lock_held_by_dead.check, replace(job, processes=tuple(known)))
+
+    assert any("one that ended before mpwatch came had it" in each for each in finding.evidence)
+
+
 @pytest.mark.parametrize(
     "job",
     [
