@@ -116,10 +116,12 @@ def test_a_rank_that_waits_for_most_of_the_others_is_named_if_all_are_stalled() 
     assert any("train.py:80 save" in each for each in finding.evidence)
 
 
-def in_backward(number: int, still_s: float, group: str = "gloo_tcp_loop") -> Process:
+def in_backward(
+    number: int, still_s: float, group: str = "gloo_tcp_loop", state: str = "S"
+) -> Process:
     stack = ("torch/autograd/graph.py:_engine_run_backward", "train.py:step:40")
     own = 300 + number
-    threads = [thread(own, *stack, still_s=still_s), thread(own + 50, name=group)]
+    threads = [thread(own, *stack, state=state, still_s=still_s), thread(own + 50, name=group)]
     return process(own, "rank", threads=threads, label=f"rank {number}", rank=number)
 
 
@@ -140,9 +142,15 @@ def test_a_rank_that_computes_its_gradients_or_has_no_group_does_not_wait(other:
 
 
 def test_a_rank_that_computes_its_gradients_is_the_one_the_others_wait_for() -> None:
-    job = snapshot_of(AGENT, rank(0, "all_reduce"), in_backward(1, 0.5))
+    job = snapshot_of(AGENT, rank(0, "all_reduce"), in_backward(1, 0.5, state="R"))
 
     assert only(rank_stuck_in_collective.check, job).process == pid(301)
+
+
+def test_a_rank_that_wakes_up_for_a_moment_in_its_backward_pass_is_not_elsewhere() -> None:
+    job = snapshot_of(AGENT, rank(0, "all_reduce"), in_backward(1, 0.5))
+
+    assert found(rank_stuck_in_collective.check, job) == []
 
 
 def test_ranks_of_mp_spawn_are_ranks_too() -> None:
