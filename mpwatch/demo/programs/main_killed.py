@@ -14,7 +14,7 @@ import torch
 
 from mpwatch.demo.bounds import begin, mended
 
-KILLED_AFTER_S = 8
+KILLED_AFTER_S = 12
 SCHEDULER = """
 import os, sys, time
 time.sleep(float(sys.argv[2]))
