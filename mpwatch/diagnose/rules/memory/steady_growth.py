@@ -237,7 +237,7 @@ def _finding_of_files(index: Index, found: GrowingFiles) -> Finding:
         f"began, {growth.gained:.0f} of them in the last {span}; for example {files.example}",
         found.proof,
         *_making_words(index, found),
-        f"{_in_use(index, files)} of them are mapped or open in processes of this job",
+        f"mapped or open in processes of this job: {_in_use(index, files)} of them",
         *_file_room_words(index, found),
     ]
     return Finding(
