@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 from rich.cells import cell_len, set_cell_size
 
-from mpwatch.describe.frames import frame_words, place_words
+from mpwatch.describe.frames import frame_words, is_library, place_words
 from mpwatch.describe.processes import state_word
 from mpwatch.diagnose.analysis.stack_patterns import HOOK_THREAD, user_frame
 from mpwatch.model.ids import ProcessId
@@ -99,9 +99,10 @@ def _innermost(thread: Thread, others_have: bool) -> Line:
             return cell("of the hook", "dim")
         return cell("no Python frames" if others_have else "not taken", "dim")
     own = user_frame(thread.stack)
-    if own is None or own is thread.stack[0]:
-        return cell(frame_words(thread.stack[0]))
-    return line(frame_words(own), (f" -> {thread.stack[0].function}", "dim"))
+    top = thread.stack[0]
+    if own is None or not is_library(top):
+        return cell(frame_words(top))
+    return line(frame_words(own), (f" -> {top.function}", "dim"))
 
 
 def stack_head(thread: Thread, at_s: float, cost_s: float | None = None) -> Line:

@@ -14,7 +14,10 @@ from mpwatch.collect.process.procfs import DescriptorBudget, OpenFiles
 @pytest.fixture
 def sleeper() -> Iterator[subprocess.Popen[bytes]]:
     """A real process: only the kernel's files become unreadable when their process exits."""
-    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as process:
+    program = "import time; print('ready', flush=True); time.sleep(600)"
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()  # an interpreter that starts opens and closes files
         yield process
         process.kill()
 
