@@ -14,6 +14,7 @@ nothing has changed; after it, the thread restores itself without the observer.
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import socket
 import struct
@@ -55,7 +56,9 @@ _places: dict[tuple[str, int, int, int, bytes], int] = {}
 """Offset of an instruction sequence in a mapping: processes of a job share their files."""
 
 SAMPLES = 6
-"""How often the system call of a running thread is read before it is stopped."""
+"""How often the system call of a running thread is read at least before it is stopped."""
+RUNS_WITHIN_S = 0.1
+"""How long a runnable thread is given to get a cpu meanwhile."""
 _SAMPLE_PAUSE_S = 0.0004
 TRANSFER_OVER_S = 0.3
 """How long a thread must not have been seen in a transfer before it is stopped while it runs."""
@@ -242,17 +245,21 @@ def _require_no_transfer(pid: int, machine: Machine, memory: TargetMemory) -> No
 
     While it runs, nothing shows from outside which system call it is in, if any: a thread that
     writes much to a pipe or socket runs and waits in turn within one call, and a stop ends that
-    call in either state. So a running thread is looked at several times, and one that was
-    seen in a transfer is stopped only in another call, or some time later.
+    call in either state. So a running thread is looked at several times, until it has had a cpu
+    in between, and one that was seen in a transfer is stopped only in another call, or some time
+    later.
 
     Raises:
         Refused: As `_require_repeatable`.
     """
-    for number in range(SAMPLES):
-        if number:
-            time.sleep(_SAMPLE_PAUSE_S)
+    before, deadline_s = _ran(pid), time.monotonic() + RUNS_WITHIN_S
+    for number in itertools.count(1):
+        is_enough = number >= SAMPLES and (_ran(pid) != before or time.monotonic() > deadline_s)
         blocked = _blocked_call(pid)
+        if not blocked and is_enough:
+            break
         if not blocked:
+            time.sleep(_SAMPLE_PAUSE_S)
             continue
         try:
             _require_repeatable(machine, blocked, memory)
@@ -266,6 +273,20 @@ def _require_no_transfer(pid: int, machine: Machine, memory: TargetMemory) -> No
     seen = _transfers.get(pid)
     if seen is not None and time.monotonic() - seen[0] < TRANSFER_OVER_S:
         raise Refused(seen[1].reason, passes=True)
+
+
+def _ran(pid: int) -> bytes | int:
+    """What changes whenever the main thread has had a cpu; something new each time if unknown.
+
+    Nanoseconds on a cpu, brought up to date by the kernel at each tick of its clock, those of
+    waiting for one, and turns (sched_info, Linux 6).
+    """
+    try:
+        with open(f"/proc/{pid}/task/{pid}/schedstat", "rb") as file:
+            ran_ns, _, turns = file.read(128).split()
+            return ran_ns + b" " + turns
+    except (OSError, ValueError):
+        return time.monotonic_ns()
 
 
 def _require_repeatable(machine: Machine, blocked: tuple[int, ...], memory: TargetMemory) -> None:
