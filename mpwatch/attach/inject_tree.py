@@ -24,7 +24,7 @@ from typing import TypeVar
 from mpwatch.attach.inject import detach, inject
 from mpwatch.attach.native import tracer
 from mpwatch.attach.outcomes import Attached, Begun, Detached, Refused, not_logged
-from mpwatch.attach.target import read_target
+from mpwatch.attach.target import has_ended, read_target
 from mpwatch.collect.hook import discovery
 from mpwatch.collect.job.reader import ReadRequest, TreeCollector
 from mpwatch.collect.process.procfs import TICKS_PER_S, age_s, read_stat, stat_of
@@ -166,7 +166,7 @@ def detach_inherited(
     """
     may_be_asleep = process not in confined
     outcome = detach(process, timeout_s=timeout_s, may_be_asleep=may_be_asleep, begun=begun)
-    if may_be_asleep or outcome.had_hook or outcome.reason:
+    if may_be_asleep or outcome.had_hook or outcome.reason or has_ended(process):
         return outcome
     reason = f"it was forked from a process with the hook, and {confined[process]}"
     return replace(outcome, state="silent", reason=reason, had_hook=True)

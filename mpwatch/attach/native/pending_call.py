@@ -154,7 +154,7 @@ def queue(
         OSError: The rights are missing.
     """
     pid, machine = plan.interpreter.pid, plan.machine
-    _require_no_transfer(pid, machine, memory)
+    require_no_transfer(pid, machine, memory)
     gil_syscalls.minimise_latency()
     with gil_syscalls.uncollected(), Tracee(pid, step) as tracee:
         context = _stop_safely(plan, tracee, memory)
@@ -228,7 +228,7 @@ def _stop_safely(plan: CallPlan, tracee: Tracee, memory: TargetMemory) -> Contex
     """
     pause_s = _STOP_PAUSE_S
     for _ in range(STOPS):
-        blocked = _blocked_call(plan.interpreter.pid)
+        blocked = blocked_call(plan.interpreter.pid)
         _require_repeatable(plan.machine, blocked, memory)
         tracee.interrupt(STOP_WITHIN_S)
         context = plan.machine.capture(tracee, blocked)
@@ -240,7 +240,7 @@ def _stop_safely(plan: CallPlan, tracee: Tracee, memory: TargetMemory) -> Contex
     raise Refused("its main thread is busy with other pending calls", passes=True)
 
 
-def _require_no_transfer(pid: int, machine: Machine, memory: TargetMemory) -> None:
+def require_no_transfer(pid: int, machine: Machine, memory: TargetMemory) -> None:
     """Refuse a thread that seems to be in a transfer between two moments of waiting.
 
     While it runs, nothing shows from outside which system call it is in, if any: a thread that
@@ -252,10 +252,12 @@ def _require_no_transfer(pid: int, machine: Machine, memory: TargetMemory) -> No
     Raises:
         Refused: As `_require_repeatable`.
     """
-    before, deadline_s = _ran(pid), time.monotonic() + RUNS_WITHIN_S
+    before, deadline_s = time_on_cpu(pid), time.monotonic() + RUNS_WITHIN_S
     for number in itertools.count(1):
-        is_enough = number >= SAMPLES and (_ran(pid) != before or time.monotonic() > deadline_s)
-        blocked = _blocked_call(pid)
+        is_enough = number >= SAMPLES and (
+            time_on_cpu(pid) != before or time.monotonic() > deadline_s
+        )
+        blocked = blocked_call(pid)
         if not blocked and is_enough:
             break
         if not blocked:
@@ -275,7 +277,7 @@ def _require_no_transfer(pid: int, machine: Machine, memory: TargetMemory) -> No
         raise Refused(seen[1].reason, passes=True)
 
 
-def _ran(pid: int) -> bytes | int:
+def time_on_cpu(pid: int) -> bytes | int:
     """What changes whenever the main thread has had a cpu; something new each time if unknown.
 
     Nanoseconds on a cpu, brought up to date by the kernel at each tick of its clock, those of
@@ -366,7 +368,7 @@ def _require_stack(mappings: Iterable[Mapping], pointer: int, frame: Frame) -> N
         raise Refused("its main thread has too little stack left")
 
 
-def _blocked_call(pid: int) -> tuple[int, ...]:
+def blocked_call(pid: int) -> tuple[int, ...]:
     """The system call the main thread is in, see `Context.blocked_call`; empty if it is running."""
     try:
         with open(f"/proc/{pid}/task/{pid}/syscall", "rb") as file:

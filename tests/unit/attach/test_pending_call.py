@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 from mpwatch.attach.native import pending_call
 from mpwatch.attach.outcomes import Refused
 
+PIDS = itertools.count((1 << 22) + 1)
+"""Larger than any of Linux, and each used once: what was seen of a process is remembered."""
 WRITE = (1, 5, 0, 1 << 20, 0, 0, 0)
 MACHINE: Any = SimpleNamespace(sending=frozenset((1,)), connect=42)
 
@@ -38,12 +41,11 @@ class Runnable:
 
 
 def look_at(thread: Runnable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pending_call, "_blocked_call", thread.call)
-    monkeypatch.setattr(pending_call, "_ran", thread.ran)
+    monkeypatch.setattr(pending_call, "blocked_call", thread.call)
+    monkeypatch.setattr(pending_call, "time_on_cpu", thread.ran)
     monkeypatch.setattr(pending_call, "time", thread)
-    monkeypatch.setattr(pending_call, "_transfers", {})
     memory: Any = None
-    pending_call._require_no_transfer(7, MACHINE, memory)
+    pending_call.require_no_transfer(next(PIDS), MACHINE, memory)
 
 
 def test_a_thread_that_waits_for_a_cpu_is_looked_at_until_it_has_run(
