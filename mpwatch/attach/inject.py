@@ -106,14 +106,15 @@ def inject(
         if already is None:
             require_same_clocks(target)
             already = _inject(Attempt(target, step, waiting, begun), timeout_s)
-    except Refused as refusal:
-        # What fails because the process ends meanwhile looks like many other failures.
-        found = Refused("the process has ended") if has_ended(process) else refusal
+    except Refused as found:
         already = Attached(
             process, "absent", reason=found.reason, fix=found.fix, passes=found.passes
         )
     except OSError as error:
         already = Attached(process, "absent", reason=f"it could not be examined: {error}")
+    if already.state == "absent" and has_ended(process):
+        # What fails because the process ends meanwhile looks like many other failures.
+        already = Attached(process, "absent", reason="the process has ended")
     return _timed(already, started_s)
 
 

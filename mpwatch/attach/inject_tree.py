@@ -15,7 +15,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import partial
@@ -24,7 +24,7 @@ from typing import TypeVar
 from mpwatch.attach.inject import detach, inject
 from mpwatch.attach.native import tracer
 from mpwatch.attach.outcomes import Attached, Begun, Detached, Refused, not_logged
-from mpwatch.attach.target import has_ended, read_target
+from mpwatch.attach.target import read_target
 from mpwatch.collect.hook import discovery
 from mpwatch.collect.job.reader import ReadRequest, TreeCollector
 from mpwatch.collect.process.procfs import TICKS_PER_S, age_s, read_stat, stat_of
@@ -166,7 +166,7 @@ def detach_inherited(
     """
     may_be_asleep = process not in confined
     outcome = detach(process, timeout_s=timeout_s, may_be_asleep=may_be_asleep, begun=begun)
-    if may_be_asleep or outcome.had_hook or outcome.reason or has_ended(process):
+    if may_be_asleep or outcome.had_hook or outcome.reason:
         return outcome
     reason = f"it was forked from a process with the hook, and {confined[process]}"
     return replace(outcome, state="silent", reason=reason, had_hook=True)
@@ -303,14 +303,28 @@ def late_children(
         pids = [pid for parent in listed for pid in _children(parent, proc) if pid not in listed]
         young = [pid for pid in pids if _age_s(pid, proc) < MIN_AGE_S]
         if not young or time.monotonic() > deadline_s:
-            return [
-                sample
-                for pid in pids
-                if pid not in young
-                for sample in _subtree(pid, proc)
-                if sample.process.pid not in listed
-            ]
+            return _with_descendants({*pids} - {*young}, listed, proc)
         sleep(_POLL_S)
+
+
+def _with_descendants(
+    pids: Collection[int], listed: Mapping[int, ProcessId], proc: str
+) -> list[ProcSample]:
+    """The processes with these pids and those below them, without the listed ones.
+
+    Each tree of the listed processes is read once: to read one for each child takes minutes for a
+    job that starts ten a second on a loaded machine.
+    """
+    if not pids:
+        return []
+    parents = {pid: stat.parent_pid for pid in listed if (stat := read_stat(proc, pid)) is not None}
+    tops = [pid for pid, parent in parents.items() if parent not in listed]
+    samples = {s.process.pid: s for pid in tops for s in _subtree(pid, proc)}
+    found = set(pids)
+    for pid, sample in samples.items():  # parents before their children
+        if sample.parent_pid in found:
+            found.add(pid)
+    return [sample for pid, sample in samples.items() if pid in found and pid not in listed]
 
 
 def _children(pid: int, proc: str) -> list[int]:
@@ -417,10 +431,10 @@ class Root:
         """The newest confinement of the root process; `None` if it was never read."""
         with contextlib.suppress(OSError):
             found = read_confinement(self.process.pid, self._proc)
-            # Afterwards, so that what was read is not of another process with the same pid. A
-            # zombie has no namespaces any more.
+            # Afterwards, so that what was read is not of another process with the same pid. One
+            # that has ended has no namespaces any more.
             stat = stat_of(self.process.pid, self._proc)
-            if stat.process == self.process and stat.state not in ("Z", "X"):
+            if stat.process == self.process and not stat.has_ended:
                 self._confinement = found
         return self._confinement
 

@@ -71,7 +71,7 @@ def has_ended(process: ProcessId) -> bool:
         found = stat_of(process.pid)
     except OSError:
         return True
-    return found.process != process or found.state in ("Z", "X")
+    return found.process != process or found.has_ended
 
 
 def read_target(process: ProcessId, proc: str = "/proc") -> Target:
@@ -83,7 +83,7 @@ def read_target(process: ProcessId, proc: str = "/proc") -> Target:
     pid = process.pid
     try:
         stat = stat_of(pid, proc)
-        if stat.process != process or stat.state in ("Z", "X"):
+        if stat.process != process or stat.has_ended:
             raise Refused("the process has ended")
         status = _status(pid, proc)
         uids, gids = status["Uid"].split(), status["Gid"].split()
@@ -95,7 +95,7 @@ def read_target(process: ProcessId, proc: str = "/proc") -> Target:
         shares_pids = _same_link(f"{proc}/self/ns/pid", f"{proc}/{pid}/ns/pid")
     except (FileNotFoundError, ProcessLookupError):
         if os.path.exists(f"{proc}/{pid}"):
-            raise Refused("it is a kernel thread or about to end") from None
+            raise Refused("it is a kernel thread") from None
         raise Refused("the process has ended") from None
     except PermissionError:
         from mpwatch.collect.host import ptrace_access

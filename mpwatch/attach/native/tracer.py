@@ -287,7 +287,7 @@ def require_same(process: ProcessId) -> None:
         stat = stat_of(process.pid)
     except OSError:
         raise Refused("the process ended during the attempt") from None
-    if stat.process != process or stat.state in ("Z", "X"):
+    if stat.process != process or stat.has_ended:
         raise Refused("the process ended during the attempt")
 
 

@@ -282,11 +282,11 @@ def read_static_facts(
 ) -> StaticFacts:  # fmt: skip
     """Read the facts; what is hidden is `None` with one problem for all of it.
 
-    A zombie has none of them any more: the known ones stay. While the process is in state D its
-    memory is left alone, because reading the command line of a process that holds its own mmap
-    lock in there would hang the reader as well.
+    One that has ended has none of them any more: the known ones stay. While the process is in state
+    D its memory is left alone, because reading the command line of a process that holds its own
+    mmap lock in there would hang the reader as well.
     """
-    if stat.state in ("Z", "X") and known is not None:
+    if stat.has_ended and known is not None:
         return known if known.name == stat.name else replace(known, name=stat.name)
     pid = stat.pid
     born_wall_s = boot_wall_s + stat.start_ticks / ticks_per_s if boot_wall_s is not None else None
@@ -335,7 +335,7 @@ def _texts(
     proc: str, stat: Stat, known: StaticFacts | None, hidden: dict[str, list[str]]
 ) -> tuple[tuple[str, ...], Mapping[str, str]]:
     """Command line and environment: both lie in the memory of the process."""
-    if stat.state in ("D", "Z", "X"):
+    if stat.state == "D" or stat.has_ended:
         return (known.cmdline, known.environment) if known is not None else ((), {})
     pid = stat.pid
     cmdline = _attempt(lambda: procfs.read_cmdline(proc, pid), "command line", hidden)
@@ -346,8 +346,8 @@ def _texts(
 
 
 def _exe(proc: str, stat: Stat, hidden: dict[str, list[str]]) -> str | None:
-    """The executable, cleaned; `None` of zombies, kernel threads and other users' processes."""
-    if stat.state in ("Z", "X"):
+    """The executable, cleaned; `None` if it has ended, of kernel threads and other users' ones."""
+    if stat.has_ended:
         return None
     exe = _attempt(lambda: os.readlink(f"{proc}/{stat.pid}/exe"), "executable", hidden)
     return clean(exe, 4096) if exe is not None else None

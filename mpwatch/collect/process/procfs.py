@@ -24,8 +24,8 @@ CHUNK_BYTES = 1 << 16
 ARGUMENT_COUNT_LIMIT = 64
 CMDLINE_BYTES_LIMIT = 1 << 16
 ENVIRON_BYTES_LIMIT = 1 << 20
-_FORKED_NO_EXEC = 0x40
-"""PF_FORKNOEXEC of include/linux/sched.h, the same since Linux 2.6."""
+_FORKED_NO_EXEC, _EXITING = 0x40, 0x4
+"""PF_FORKNOEXEC and PF_EXITING of include/linux/sched.h, the same since Linux 2.6."""
 
 GONE = (FileNotFoundError, ProcessLookupError)
 """What the kernel returns for a process that has exited: ENOENT on open, ESRCH on read."""
@@ -55,8 +55,16 @@ class Stat(NamedTuple):
     """Its identity; of a thread, the thread's own."""
     is_fork: bool = False
     """Forked, and nothing executed since (PF_FORKNOEXEC): it still says so as a zombie."""
+    is_exiting: bool = False
+    """Its exit has begun (PF_EXITING). Between that and `Z`, which can take a while on a loaded
+    machine, its memory is gone, so that most other files of `/proc/PID` are empty or missing."""
     system_ticks: int = 0
     """The part of `cpu_ticks` in the kernel: system calls and page faults."""
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it runs no code of its program any more."""
+        return self.is_exiting or self.state in ("Z", "X")
 
 
 def read(path: str, limit: int = CHUNK_BYTES) -> bytes:
@@ -116,6 +124,7 @@ def parse_stat(line: bytes) -> Stat:
         exit_code=code or None,
         process=ProcessId(pid, start_ticks),
         is_fork=bool(int(fields[6]) & _FORKED_NO_EXEC),
+        is_exiting=bool(int(fields[6]) & _EXITING),
         system_ticks=int(fields[12]),
     )
 

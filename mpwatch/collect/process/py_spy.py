@@ -200,7 +200,7 @@ class StackCollector:
         if self._program is None:
             return self._failed(process, "py-spy is not installed here: pip install py-spy.")
         stat = procfs.read_stat(self._proc, process.pid)
-        if stat is None or stat.process != process or stat.state in ("Z", "X"):
+        if stat is None or stat.process != process or stat.has_ended:
             return self._failed(process, f"Process {process.pid} has ended.")
         stops = stops_of(self._proc, process.pid)
         must_not_stop = stops.state in _CANNOT_STOP or stops.tracer_pid != 0

@@ -12,6 +12,7 @@ import pytest
 
 from mpwatch.attach import inject_tree
 from mpwatch.attach.inject_tree import MIN_AGE_S, late_children, why_not
+from mpwatch.collect.job.reader import TreeCollector
 from mpwatch.collect.process.procfs import age_s, stat_of
 from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.samples import ProcSample
@@ -94,6 +95,27 @@ def test_a_handled_child_is_not_found_again(child: ProcessId) -> None:
     found = late_children([process(os.getpid()), child])
 
     assert child not in {sample.process for sample in found}
+
+
+def test_the_tree_of_a_job_is_read_once_for_all_new_children(
+    child: ProcessId, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that starts ten children a second is not read anew for each of them."""
+    others = [subprocess.Popen([sys.executable, "-c", "input()"], stdin=-1) for _ in range(5)]
+    read: list[ProcessId] = []
+
+    class Counted(TreeCollector):
+        def __init__(self, root: ProcessId, *, proc: str) -> None:
+            read.append(root)
+            super().__init__(root, proc=proc)
+
+    monkeypatch.setattr(inject_tree, "TreeCollector", Counted)
+    found = {sample.process.pid for sample in late_children([process(os.getpid())])}
+    for other in others:
+        other.communicate()
+
+    assert found >= {child.pid, *(other.pid for other in others)}
+    assert read == [process(os.getpid())]
 
 
 def test_parents_that_have_gone_have_no_children() -> None:

@@ -55,16 +55,18 @@ class FakeProc:
         threads: int = 1,
         code: int = 0,
         maps: str = "",
+        flags: int = 0,
     ) -> None:
         """Make a process with its main thread; `start` is its pid in ticks unless said."""
         start = pid if start is None else start
-        self.write(f"{pid}/stat", self.stat(pid, parent, name, state, start, group, threads, code))
+        stat = self.stat(pid, parent, name, state, start, group, threads, code, flags=flags)
+        self.write(f"{pid}/stat", stat)
         self.write(f"{pid}/cmdline", "\0".join(cmdline) + "\0" if cmdline else "")
         self.write(f"{pid}/environ", environ)
         chain = "\t".join(map(str, (pid, *ns_pids)))
         self.write(
             f"{pid}/status",
-            f"Name:\tx\nTgid:\t{pid}\nTracerPid:\t0\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\n"
+            f"Name:\tx\nTgid:\t{pid}\nTracerPid:\t0\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\nGid:\t{uid}\t{uid}\t{uid}\t{uid}\n"
             f"NSpid:\t{chain}\nRssAnon:\t30 kB\nRssShmem:\t12 kB\n"
             f"SigPnd:\t{0:016x}\nSigCgt:\t0000000000000002\n"
             "Cpus_allowed:\t0000000f\nvoluntary_ctxt_switches:\t7\nnonvoluntary_ctxt_switches:\t3\n",
@@ -130,11 +132,13 @@ class FakeProc:
         threads: int = 1,
         code: int = 0,
         ticks: int = 5,
+        flags: int = 0,
     ) -> bytes:
         """A stat line with all 52 fields."""
         raw = name.encode() if isinstance(name, str) else name
         head = (
-            f"{state} {parent} {group} 600 0 -1 0 11 0 12 0 {ticks} 0 0 0 20 0 {threads} 0 {start} "
+            f"{state} {parent} {group} 600 0 -1 {flags} 11 0 12 0 {ticks} "
+            f"0 0 0 20 0 {threads} 0 {start} "
         )
         rest = "1000 25 " + "0 " * 27 + str(code)
         return str(pid).encode() + b" (" + raw + b") " + (head + rest).encode() + b"\n"

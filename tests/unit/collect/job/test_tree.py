@@ -112,6 +112,21 @@ def test_a_zombie_among_running_processes_is_shown_without_problems(proc: FakePr
     assert zombie.problems == ()
 
 
+def test_a_process_whose_exit_has_begun_keeps_what_was_known_of_it(proc: FakeProc) -> None:
+    proc.process(10)
+    proc.process(11, parent=10, cmdline=("python", "worker.py"))
+    tree = collector(proc)
+    before = read(tree).processes[1]
+    (proc.root / "11/exe").unlink()
+    proc.process(11, parent=10, cmdline=(), exe=None, state="R", flags=0x4)
+
+    after = read(tree).processes[1]
+
+    assert after.cmdline == before.cmdline == ("python", "worker.py")
+    assert (after.is_python, after.role) == (before.is_python, before.role)
+    assert after.problems == ()
+
+
 def test_what_cannot_be_read_is_none_with_one_reason(
     proc: FakeProc, monkeypatch: pytest.MonkeyPatch
 ) -> None:

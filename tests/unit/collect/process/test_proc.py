@@ -129,6 +129,16 @@ def test_a_name_with_parentheses_and_newlines_does_not_shift_the_fields() -> Non
     assert "\x1b" not in stat.name
 
 
+@pytest.mark.parametrize(
+    ("state", "flags", "has_ended"),
+    [("S", 0x40, False), ("R", 0x400004, True), ("D", 0x4, True), ("Z", 0x4, True), ("Z", 0, True)],
+)
+def test_a_process_has_ended_from_the_beginning_of_its_exit(
+    state: str, flags: int, has_ended: bool
+) -> None:
+    assert parse_stat(FakeProc.stat(42, state=state, parent=7, flags=flags)).has_ended == has_ended
+
+
 @pytest.mark.parametrize("line", [b"", b"42", b"42 (x) S 1", b"42 x S 1 2 3"])
 def test_a_line_that_is_cut_is_refused(line: bytes) -> None:
     with pytest.raises(ValueError, match="no stat line"):
