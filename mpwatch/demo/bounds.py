@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import ctypes
 import functools
+import importlib.util
 import multiprocessing
 import os
 import resource
@@ -21,6 +22,7 @@ import tempfile
 import mpwatch.demo.guardian
 
 _MENDED = "MPWATCH_DEMO_MENDED"
+_CUDA = "libtorch_cuda.so"
 _CLONE_NEWNS = 0x00020000  # linux/sched.h
 _MS_REC_PRIVATE = 0x4000 | 0x40000  # linux/mount.h: MS_REC | MS_PRIVATE
 
@@ -101,6 +103,13 @@ def may_mount() -> bool:
 def may_limit() -> bool:
     """Whether `small_cgroup` works here, for memory and for processes."""
     return all(map(_has_cgroup, ("memory", "pids")))
+
+
+def has_gpu() -> bool:
+    """Whether there is an NVIDIA GPU, and a torch built for CUDA; torch is not imported."""
+    torch = importlib.util.find_spec("torch")
+    library = os.path.join(os.path.dirname(torch.origin or ""), "lib", _CUDA) if torch else ""
+    return os.path.exists("/dev/nvidia0") and os.path.exists(library)
 
 
 def _has_cgroup(controller: str) -> bool:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from mpwatch.demo.bounds import may_limit, may_mount
+from mpwatch.demo.bounds import has_gpu, may_limit, may_mount
 
 
 @dataclass(frozen=True)
@@ -109,10 +109,12 @@ def obstacle(scenario: Scenario) -> str:
         "cgroup": may_limit,
         "python>=3.14": lambda: sys.version_info >= (3, 14),
         "python<3.13": lambda: sys.version_info < (3, 13),
+        "gpu": has_gpu,
     }
     words = {
         "mount": "needs the right to mount a /dev/shm of its own: run as root",
         "cgroup": "needs the right to make a cgroup: run as root",
+        "gpu": "needs an NVIDIA GPU and a CUDA build of torch",
     }
     missing = [words.get(need, f"needs {need}") for need in scenario.needs if not met[need]()]
     return "; ".join(missing)
@@ -860,22 +862,78 @@ RESULTS = (
     ),
 )
 
-# CUDA; none of it can be shown without a GPU.
-_NEEDS_GPU = "needs an NVIDIA GPU and a CUDA build of torch"
-
-_GPU_TITLES = {
-    "cuda-in-forked-child": "use CUDA in a child forked after CUDA was initialised",
-    "cuda-ipc-producer-exit": "exit a producer while others use its CUDA tensors",
-    "cuda-ipc-limbo": "never release received CUDA tensors",
-    "cuda-ipc-counter-files-and-events": "send more CUDA tensors than there are events",
-    "cuda-contexts-everywhere": "make a CUDA context in every worker",
-    "cuda-launch-blocking": "train with a debugging setting that makes every CUDA call wait",
-    "cuda-ipc-allocator-mismatch": "share CUDA tensors from expandable segments",
-}
-
-GPU = tuple(
-    Scenario(name=name, title=title, expected=(name,), not_runnable=_NEEDS_GPU)
-    for name, title in _GPU_TITLES.items()
+# CUDA.
+GPU = (
+    Scenario(
+        name="cuda-in-forked-child",
+        title="use CUDA in a child forked after CUDA was initialised",
+        neighbour="makes the samples on the CPU, and moves the batch in main",
+        expected=("cuda-in-forked-child",),
+        layer="hook",
+        damage_s=6,
+        says="cannot load: ",
+        needs=("gpu",),
+        memory_mib=300,
+    ),
+    Scenario(
+        name="cuda-ipc-producer-exit",
+        title="exit a producer while others use its CUDA tensors",
+        neighbour="the producer runs until its tensors are not used any more",
+        expected=("cuda-ipc-producer-exit",),
+        layer="hook",
+        damage_s=6,
+        says="the producer ended",
+        needs=("gpu",),
+        memory_mib=300,
+    ),
+    Scenario(
+        name="cuda-ipc-limbo",
+        title="never release received CUDA tensors",
+        neighbour="keeps a number computed from each instead",
+        expected=("cuda-ipc-limbo",),
+        also=("cuda-ipc-counter-files-and-events",),
+        layer="hook",
+        shows_s=45,
+        needs=("gpu",),
+        memory_mib=300,
+    ),
+    Scenario(
+        name="cuda-ipc-counter-files-and-events",
+        title="keep more received CUDA tensors than there are events",
+        neighbour="keeps copies of them",
+        expected=("cuda-ipc-counter-files-and-events",),
+        also=("cuda-ipc-limbo",),
+        layer="hook",
+        needs=("gpu",),
+        memory_mib=300,
+    ),
+    Scenario(
+        name="cuda-contexts-everywhere",
+        title="make a CUDA context in every worker",
+        neighbour="makes the samples on the CPU, and moves the batch in main",
+        expected=("cuda-contexts-everywhere",),
+        needs=("gpu",),
+        memory_mib=300,
+    ),
+    Scenario(
+        name="cuda-launch-blocking",
+        title="train with a debugging setting that makes every CUDA call wait",
+        neighbour="without the setting",
+        expected=("cuda-launch-blocking",),
+        needs=("gpu",),
+        memory_mib=300,
+    ),
+    Scenario(
+        name="cuda-ipc-allocator-mismatch",
+        title="share CUDA tensors whose allocator has memory that cannot be exported",
+        neighbour="uses torch's own allocator",
+        expected=("cuda-ipc-allocator-mismatch",),
+        layer="hook",
+        damage_s=4,
+        says="cannot send: ",
+        needs=("gpu",),
+        memory_mib=300,
+    ),
 )
 
 # torch.distributed and its launchers.

@@ -129,21 +129,25 @@ KNOWN_ERRORS: tuple[KnownError, ...] = (
         messages=(
             message("pidfd_getfd"),
             message("invalid device pointer", "_share_cuda_"),
+            message("does not yet support shareIpcHandle"),
         ),
         summary="cannot share a CUDA tensor: its allocator's memory cannot be exported",
         cause=(
             "Memory of expandable segments is exported as descriptors, which the receiver fetches "
             "from the running producer (pidfd_getfd); that needs ptrace permission. Memory of a "
-            "custom allocator cannot be shared at all."
+            "custom allocator, or of CUDA's asynchronous one (backend:cudaMallocAsync), cannot be "
+            "shared at all."
         ),
         advice=(
-            "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False for processes that share CUDA "
-            "tensors; fragmentation then costs more memory."
+            "Use torch's own allocator in processes that share CUDA tensors: without "
+            "backend:cudaMallocAsync in PYTORCH_CUDA_ALLOC_CONF, and with "
+            "expandable_segments:False; fragmentation then costs more memory."
         ),
     ),
     KnownError(
         rule="cuda-ipc-producer-exit",
         messages=(
+            message(kind="cuda-lent"),
             message("Producer process has been terminated before all shared CUDA tensors released"),
         ),
         summary="exits while other processes still use CUDA tensors it sent",

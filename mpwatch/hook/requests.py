@@ -105,17 +105,23 @@ def read_gauges(hook: Answering, named: list[Any]) -> dict[str, Any]:
         named: Gauges wanted besides those that cannot disturb the program.
     """
     readings: dict[str, Any] = {"own": own_cost(hook), "strategy": sharing_strategy()}
-    for name, read in tuple(hook.gauges.items()):
+    for name in tuple(hook.gauges):
         if name in ON_REQUEST and name not in named:
             continue
         one_call.room.wait()
-        try:
-            reading = read()
-        except Exception as error:  # noqa: BLE001 - the other gauges are still to be read
-            reading = {"error": f"{type(error).__name__}: {error}"[:200]}
+        reading = read_gauge(hook, name)
         if reading is not None:
             readings[name] = reading
     return readings
+
+
+def read_gauge(hook: Answering, name: str) -> Any:
+    """One gauge; `None` if there is none of this name, or it has nothing to show."""
+    try:
+        read = hook.gauges.get(name)
+        return read and read()
+    except Exception as error:  # noqa: BLE001 - the other gauges are still to be read
+        return {"error": f"{type(error).__name__}: {error}"[:200]}
 
 
 def own_cost(hook: Answering) -> dict[str, Any]:

@@ -221,7 +221,13 @@ class Session:
         return self
 
     def note_end(self) -> None:
-        """Note the exception that ended the main thread, if any; the interpreter keeps it."""
+        """Note the exception that ended the main thread, which the interpreter keeps, if any did.
+
+        And CUDA tensors that other processes still use, whose memory ends with this process.
+        """
+        lent = requests.read_gauge(self, "cuda_lent")
+        if lent and lent.get("unreleased"):
+            self.note("cuda-lent", **lent)
         error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
         if error is not None and exact.is_a(error, BaseException) and not self.is_crashed:
             self.is_crashed = True

@@ -198,6 +198,7 @@ number: a missing one was dropped before it could be sent), and:
 - `ticket-failed`: a descriptor could not be fetched: `address`, `ticket`, `type`, `text`, `tid`;
 - `foreign-shutdown`: a forked copy of an iterator shuts down the workers of its parent: `owner`
   (pid), `loader`;
+- `cuda-lent`: as the gauge, where this process exits and a tensor it has sent is not released;
 - `cuda-init`: `frames`, `tid`: CUDA is being initialised by this call;
 - `fork`: the state of the process at a fork, once for each change: `threads` (in the kernel,
   without the hook's), `python_threads` (names without the main thread's), `native_threads` (the
@@ -266,7 +267,8 @@ ASKS = ("ping", "stacks", "gauges", "detach")
   `cuda_lent` {`sent`, `synchronised`: sends that waited for the stream, `unreleased`: sent and
   held by a receiver, `bytes` of these, `oldest_ns`: for how long}, once a CUDA tensor was sent;
   `collectives` {`groups`: {name: {`size`, `rank` in it, `ranks`: their numbers in the job as text,
-  `backend`}}, `states` [{`id`: torch's number of the group in this process, `enqueued`,
+  `backend`}}, `states` [{`id`: torch's number of the group in this process, for NCCL after "nccl:"
+  and without what follows `unchanged_ns`, `enqueued`,
   `completed`: numbers of its last operations, `unchanged_ns`: for how long no such number has
   changed; after some seconds also of the oldest unfinished collective, else of the newest: `group`
   (its name), `description`, `operation` ("gloo:all_reduce"), `number` in its group, `sizes`,

@@ -87,6 +87,7 @@ def _share_cuda(original: Callable[..., Any], session: Context) -> Callable[...,
         try:
             result = original(self, *args, **kwargs)
         except BaseException as error:
+            session.failed(wire.CUDA_SHARE, session.system.monotonic_ns(), error)
             foreign_exceptions.unframe(error)
             raise
         try:

@@ -28,6 +28,8 @@ MAKE = "_new_process_group_helper"
 """What `init_process_group` and `new_group` make every group with, torch 2.1 to 2.13."""
 DUMP = "_dump_fr_trace_json"
 """The flight recorder of gloo, torch 2.8 to 2.13."""
+DUMP_NCCL = "_dump_nccl_trace_json"
+"""That of NCCL, in torch that is built for CUDA, 2.3 to 2.13."""
 GRACE_NS = 5_000_000_000
 CREATE = "_create_c10d_store"
 """The function by which both `tcp://` and `env://` create their store, torch 2.1 to 2.14."""
@@ -51,9 +53,10 @@ class _Groups:
         if type(size) is not int or type(rank) is not int or min(size, rank) < 0:
             return  # of other ranks
         if self._check is None:
-            dump = getattr(sys.modules.get("torch._C._distributed_c10d"), DUMP, None)
+            torch = sys.modules.get("torch._C._distributed_c10d")
+            dump, nccl = getattr(torch, DUMP, None), getattr(torch, DUMP_NCCL, None)
             check = checks.load("flight_recorder")
-            recorder = None if dump is None else check.FlightRecorder(self._session.system, dump)
+            recorder = dump and check.FlightRecorder(self._session.system, dump, nccl)
             self._check = check.ProcessGroups(recorder, self._session.system)
             self.undo = self._check.follow_models(attribute, self._session)
         # An empty list stands for all ranks.

@@ -147,6 +147,10 @@ _WORDS: Mapping[str, Mapping[str, str]] = {
     "unpicklable": {"path": "{}", "object": "of {}", "type": "{}", "text": "{}"},
     "ticket-failed": {"address": "at {}", "type": "{}", "text": "{}"},
     "cuda-init": {"frames": "{}"},
+    "cuda-lent": {
+        "unreleased": "{} CUDA tensors of it are in use elsewhere, or were not received",
+        "bytes": "{} bytes",
+    },
     "exit": {"code": "code {}", "how": "by {}"},
     "kill": {"signal": "signal {}", "pid": "to process {}", "site": "at {}"},
     "fork": {

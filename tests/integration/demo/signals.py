@@ -361,6 +361,28 @@ def children_take_fresh_pages(program: Program) -> bool:
     return procfs.grows(taken, by=100_000)
 
 
+def has_cuda_counters(program: Program) -> bool:
+    """It has mapped a file of reference counters for the tensors it has sent."""
+    return eventually(lambda: f"/dev/shm/torch_{program.pid}_" in procfs.text(program.pid, "maps"))
+
+
+def workers_have_the_gpu_open(program: Program) -> bool:
+    """All DataLoader workers have a descriptor of the GPU."""
+
+    def count() -> int:
+        return sum(
+            any(link.startswith("/dev/nvidia") for link in procfs.links(pid))
+            for pid in procfs.descendants(program.pid)
+        )
+
+    return eventually(lambda: count() >= 2)
+
+
+def has_in_environment(setting: str) -> Signal:
+    """It was executed with a variable of the environment."""
+    return lambda program: setting in procfs.text(program.pid, "environ").split("\0")
+
+
 SIGNALS: dict[str, Signal] = {
     "healthy": says("epoch"),
     "fd-exhaustion-receiver": received_tensors_are_kept,
@@ -457,5 +479,12 @@ SIGNALS: dict[str, Signal] = {
     "task-errors-unread": main_sleeps_while_its_children_are_idle,
     "collective-checks": says("checked collectives take"),
     "batch-of-unknown-type": says("cannot make a batch: default_collate: "),
+    "cuda-in-forked-child": says("cannot load: RuntimeError: Cannot re-initialize CUDA"),
+    "cuda-ipc-producer-exit": says("the producer ended with 0"),
+    "cuda-ipc-limbo": has_cuda_counters,
+    "cuda-ipc-counter-files-and-events": has_cuda_counters,
+    "cuda-contexts-everywhere": workers_have_the_gpu_open,
+    "cuda-launch-blocking": has_in_environment("CUDA_LAUNCH_BLOCKING=1"),
+    "cuda-ipc-allocator-mismatch": says("cannot send: "),
     "gradients-not-reduced": says("the weights of the ranks differ by"),
 }

@@ -95,6 +95,11 @@ HEARD: tuple[tuple[str, LogEntry], ...] = (
             "Producer process has been terminated before all shared CUDA tensors released",
         ),
     ),
+    ("cuda-ipc-producer-exit", log("cuda-lent", 100, "8 CUDA tensors of it are in use")),
+    (
+        "cuda-ipc-allocator-mismatch",
+        log("exception", 100, "cudaMallocAsync does not yet support shareIpcHandle. If you"),
+    ),
     (
         "cuda-ipc-limbo",
         log("warning", 100, "Producer process tried to deallocate over 1000 memory blocks"),

@@ -119,6 +119,26 @@ def test_a_name_that_looks_like_json_and_entries_of_another_form_do_no_harm() ->
     assert found["0"]["description"] == strange[:64]
 
 
+def test_of_nccl_only_the_numbers_are_read() -> None:
+    """For its entries torch asks CUDA for the state of events."""
+    clock, gloo, nccl = Clock(), Recorder(), Recorder()
+    nccl.status = {"0": (18, 16)}
+    reader = FlightRecorder(clock, gloo.dump, nccl.dump)  # type: ignore[arg-type]
+    reader.show()
+    clock.now_ns += STILL_NS + ENTRIES_NS
+
+    assert reader.show() == [
+        {
+            "id": "nccl:0",
+            "enqueued": 18,
+            "completed": 16,
+            "unchanged_ns": STILL_NS + ENTRIES_NS,
+        }
+    ]
+    assert nccl.calls == [False, False]
+    assert True not in gloo.calls
+
+
 def test_many_groups_are_bounded_and_another_form_is_a_reason() -> None:
     clock, torch = Clock(), Recorder()
     torch.status = {str(group): (1, 1) for group in range(40)}

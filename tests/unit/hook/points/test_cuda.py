@@ -3,7 +3,10 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
+import pytest
+
 from mpwatch.hook import requests
+from mpwatch.hook.points.cuda import count_sends
 from mpwatch.hook.session import Session
 from tests.unit.hook.conftest import POINTS
 
@@ -49,6 +52,44 @@ def test_a_program_that_initialises_cuda_is_noted_and_then_read(session: Session
 
     assert [b"cuda-init" in data for _, data in session.notes.since(0)] == [True]
     assert requests.read_gauges(session, ["cuda"])["cuda"]["allocated"] == 0
+
+
+@pytest.mark.parametrize(("unreleased", "is_noted"), [(2, True), (0, False)])
+def test_an_exit_with_tensors_that_others_still_use_is_noted(
+    session: Session, unreleased: int, is_noted: bool
+) -> None:
+    session.gauges["cuda_lent"] = lambda: {"sent": 3, "unreleased": unreleased, "bytes": 64}
+
+    session.note_end()
+
+    assert any(b"cuda-lent" in data for _, data in session.notes.since(0)) == is_noted
+
+
+def test_an_exit_is_not_disturbed_by_a_gauge_that_fails(session: Session) -> None:
+    def fails() -> None:
+        raise OSError(5, "no device")
+
+    session.gauges["cuda_lent"] = fails
+    session.note_end()
+
+    assert list(session.notes.since(0)) == []
+
+
+def test_a_tensor_that_cannot_be_shared_is_noted(session: Session) -> None:
+    class TypedStorage:
+        def _share_cuda_(self) -> None:
+            raise RuntimeError("cudaMallocAsync does not yet support shareIpcHandle")
+
+    module = ModuleType("torch.storage")
+    module.TypedStorage = TypedStorage  # type: ignore[attr-defined]
+    undo = count_sends(module, session)
+    with pytest.raises(RuntimeError, match="shareIpcHandle"):
+        TypedStorage()._share_cuda_()
+    undo()
+
+    (noted,) = (data for _, data in session.notes.since(0))
+    assert b"cuda share" in noted
+    assert b"shareIpcHandle" in noted
 
 
 def test_the_allocator_is_read_only_for_a_request_that_names_it(session: Session) -> None:
