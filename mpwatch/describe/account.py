@@ -59,6 +59,8 @@ def activity_words(activity: Activity, names: Mapping[ProcessId, str]) -> str:
         activity: What a thread does.
         names: From `mpwatch.describe.processes.unique_names`.
     """
+    if activity.target == "gpu":
+        return "waiting for the GPU"
     verb, what = _VERBS[activity.kind], activity.what
     if not what:
         return verb

@@ -19,8 +19,8 @@ from mpwatch.model.samples import Frame
 ActivityKind: TypeAlias = Literal[
     "computing", "spinning", "waiting", "idle", "sleeping", "stopped", "unknown"
 ]
-"""`spinning`: uses a core in polls that return nothing. `idle`: waits for work by design.
-`sleeping`: waits for a timer."""
+"""`spinning`: uses a core in polls that return nothing, or that CUDA makes while it waits.
+`idle`: waits for work by design. `sleeping`: waits for a timer."""
 
 Target: TypeAlias = Literal[
     "",
@@ -32,6 +32,7 @@ Target: TypeAlias = Literal[
     "event",
     "file",
     "gil",
+    "gpu",
     "lock",
     "page-faults",
     "pipe",

@@ -127,7 +127,11 @@ def gpu_job() -> Snapshot:
     gpu = GpuSample(0, "H100", "GPU-1", 33 * GIB, 80 * GIB, 96.0, 61.0, 512.0, users)
     uses = (GpuUse(0, 31 * GIB, 24 * GIB, 29 * GIB, read_at_s=NOW_S - 12),)
     main = replace(job.processes[0], gpus=uses)
-    return replace(job, processes=(main, *job.processes[1:]), gpus=(gpu,), problems=())
+    found = (
+        replace(p, threads=tuple(replace(t, has_gil=t.state == "R") for t in p.threads))
+        for p in (main, *job.processes[1:])
+    )
+    return replace(job, processes=tuple(found), gpus=(gpu,), problems=())
 
 
 def crowd(count: int, *, tick: int = 0, changed: Sequence[int] = ()) -> Snapshot:

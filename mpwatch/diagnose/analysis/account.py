@@ -19,6 +19,7 @@ from mpwatch.diagnose.analysis.distributed.ranks import (
     has_group,
     waits_in_backward,
 )
+from mpwatch.diagnose.analysis.gpu_waits import waiting_for_gpu, waits_for_gpu
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, TRACED_S
 from mpwatch.diagnose.analysis.stack_patterns import (
@@ -366,7 +367,7 @@ def activity(
         shows_disk: Whether a new stack of a wait is one of a wait for a disk.
     """
     if thread.state == "R":
-        return _running(index, thread, hardly_waits)
+        return _running(index, process, thread, hardly_waits)
     if thread.state in ("T", "t"):
         return _STOPPED if thread.state == "T" else _TRACED
     if edge is not None and edge.is_ordinary and _holds(edge, thread):
@@ -418,7 +419,7 @@ def _few(edge: WaitEdge) -> tuple[ProcessId, ...]:
     return edge.providers if len(edge.providers) <= PROVIDERS_LIMIT else ()
 
 
-def _running(index: Index, thread: Thread, hardly_waits: bool) -> Activity:
+def _running(index: Index, process: Process, thread: Thread, hardly_waits: bool) -> Activity:
     """Computing or spinning, and where, as far as a new stack shows.
 
     The stack may be of a wait between two computations, unless the thread held the GIL or ran when
@@ -431,6 +432,8 @@ def _running(index: Index, thread: Thread, hardly_waits: bool) -> Activity:
     ran = thread.has_gil or thread.is_active or _passes_objects_on(thread)
     if not ran and percent < MOSTLY_PERCENT and not hardly_waits:
         return _COMPUTING
+    if waits_for_gpu(index, process, thread):
+        return waiting_for_gpu(_user_place(thread.stack))
     is_busy = percent >= SPINS_PERCENT
     return _place(index, thread.stack, thread.has_gil, is_busy, thread.is_active)
 
@@ -468,13 +471,12 @@ def _place(
     is_active: bool | None,
 ) -> Activity:
     """The line of the program at which a thread runs, and whether it only polls there."""
-    own = own_frames(stack)
-    user = user_frame(stack)
+    own, user = own_frames(stack), user_frame(stack)
     if (transfer := transfer_of(own)) and (has_gil or is_active is not False):
         if transfer == COPYING and not is_active:
             return _COMPUTING  # it may have waited for a message, or for room in the pipe
         return Activity("computing", transfer, place=frame_words(user) if user else "")
-    place = frame_words(user if user is not None else own[0] if own else stack[0])
+    place = _user_place(stack)
     if is_busy and any(calls(own[:4], each) for each in _POLLS):
         return Activity("spinning", place=place)
     collective = collective_of(own)
@@ -488,6 +490,12 @@ def _place(
     elif any(calls(own, each) for each in _DECOMPRESSORS) and not calls(own, ":write"):
         words = SEEKING if any(calls(own, each) for each in _SEEKS) else DECOMPRESSION
     return Activity("computing", words, place=place)
+
+
+def _user_place(stack: Sequence[Frame]) -> str:
+    """The innermost line of the user's own code; else that of the code it calls."""
+    user, own = user_frame(stack), own_frames(stack)
+    return frame_words(user if user is not None else own[0] if own else stack[0])
 
 
 _IMPORTS = (":_find_and_load", ":_fixup_main_from_path", ":_fixup_main_from_name")

@@ -384,14 +384,17 @@ ASLEEP_S = 2.0
 _CUDA_CALL = re.compile(r"(?:cuda|cu|nccl)[A-Z]\w*")
 """Functions of the CUDA runtime, the driver and NCCL: cudaFree, cuStreamSynchronize, ncclSend."""
 _UNEXPLAINED_WAITS = ("futex", "poll", "unknown")
-"""As which the blocking calls of the CUDA driver appear in `/proc/PID/task/TID/syscall`."""
+"""As which the blocking calls of the CUDA driver appear in `/proc/PID/task/TID/syscall`, where it
+does not poll."""
 
 
 def cuda_call(thread: Thread) -> Frame | None:
     """The frame from which a thread calls CUDA, or may call it; `None` if it does not.
 
-    A Python stack does not show calls into C, such as `loss.item()`. A thread that sleeps in native
-    code below a frame of the program or of torch is therefore taken to wait for the GPU.
+    A Python stack does not show calls into C, such as `loss.item()`, or the `cudaFree` with which
+    the allocator makes room. By default CUDA polls there, without the GIL. A thread that runs
+    without it, or sleeps, in native code below a frame of the program or of torch is therefore
+    taken to wait for the GPU.
     """
     own = own_frames(thread.stack)
     if not own:
@@ -401,7 +404,12 @@ def cuda_call(thread: Thread) -> Frame | None:
             return frame
     if collective_of(tuple(own)) is not None:
         return own[0]
-    return own[0] if _sleeps_unexplained(thread) and _calls_native(own) else None
+    may_wait = _may_poll(thread) or _sleeps_unexplained(thread)
+    return own[0] if may_wait and _calls_native(own) else None
+
+
+def _may_poll(thread: Thread) -> bool:
+    return thread.state == "R" and thread.has_gil is not True
 
 
 def _sleeps_unexplained(thread: Thread) -> bool:

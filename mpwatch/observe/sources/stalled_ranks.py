@@ -1,9 +1,10 @@
 """When stalled ranks are asked what torch's flight recorder and NCCL RAS know of them.
 
-Only while the main thread of a rank is stalled: the answer is made with the recorder locked, and
-the difference between all ranks of the job is the evidence. A worker server is asked only where no
-hook answers, NCCL RAS only where a rank has NCCL's library mapped; one request to RAS covers all
-ranks of the job, on all machines. In another job nothing else is checked.
+Only while the main thread of a rank is stalled, or for NCCL waits for the GPU: the answer is made
+with the recorder locked, and the difference between all ranks of the job is the evidence. A worker
+server is asked only where no hook answers, NCCL RAS only where a rank has NCCL's library mapped;
+one request to RAS covers all ranks of the job, on all machines. In another job nothing else is
+checked.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ from mpwatch.model.snapshot import Process, Snapshot
 
 STILL_S = 4.0
 """As long as the hook waits before it reads the entries of its recorder."""
+ON_GPU_S = 10.0
+"""A rank that has done nothing but wait for the GPU for so long may wait in a collective; a
+training whose steps are as long is asked as well, which costs it nothing."""
 ASK_AGAIN_S = 10.0
 INTERVAL_S = 2.0
 """Interval at which the job is checked for stalled ranks."""
@@ -128,6 +132,15 @@ def is_still(process: Process) -> bool:
     return main is not None and main.still_s is not None and main.still_s >= STILL_S
 
 
+def stands_still(snapshot: Snapshot, rank: Process) -> bool:
+    """Whether a rank is still, or polls for the GPU: its collectives wait there."""
+    account = snapshot.account.processes.get(rank.process)
+    if is_still(rank) or account is None or not account.uncounted:
+        return is_still(rank)
+    main = account.uncounted[0]
+    return main.now.target == "gpu" and snapshot.at_s - main.counted_s >= ON_GPU_S
+
+
 class NcclStatuses:
     """Asks NCCL RAS on a thread of its own."""
 
@@ -152,7 +165,7 @@ class NcclStatuses:
             return False
         self._due_s = snapshot.at_s + INTERVAL_S
         ranks = (process for process in snapshot.living() if process.role in RANK_ROLES)
-        still = next((rank for rank in ranks if is_still(rank) and rank.has_nccl), None)
+        still = next((r for r in ranks if r.has_nccl and stands_still(snapshot, r)), None)
         if still is None:
             if self._last is not None:
                 self._report(NcclStatus(self._last.process, snapshot.at_s))

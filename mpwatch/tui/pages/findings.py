@@ -14,6 +14,7 @@ from mpwatch.describe.findings import (
     unresolved,
 )
 from mpwatch.describe.processes import can_have_hook
+from mpwatch.diagnose.analysis.process_queries import counted
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
@@ -127,11 +128,8 @@ def health(view: SnapshotView) -> Line:
         return line((" unknown ", "warning"), "nothing wrong found", (few, "dim"))
     able = [p for p in living if can_have_hook(p)]
     ready = sum(p.hook.state == "ready" for p in able)
-    seen = (
-        f"{len(living)} processes, hook ready in {ready} of {len(able)}"
-        if ready
-        else f"{len(living)} processes, no hook ready"
-    )
+    hooks = f"hook ready in {ready} of {len(able)}" if ready else "no hook ready"
+    seen = f"{counted(len(living), 'process', 'processes')}, {hooks}"
     watched_s = view.snapshot.account.watched_s
     if watched_s < JUDGED_AFTER_S:
         so_far = f"   watched for {watched_s:.0f} s, {seen}"

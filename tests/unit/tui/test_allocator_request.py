@@ -22,7 +22,7 @@ NATIVE = Frame("cuStreamSynchronize", "libcuda.so.1", 0)
 def process(*stacks: tuple[Frame, ...], at_s: float = NOW_S, **main: object) -> Process:
     """A process with one thread per stack; the changes are made to the first."""
     threads = [
-        Thread(100 + n, f"thread {n}", "R", stack=stack, stack_at_s=at_s)
+        Thread(100 + n, f"thread {n}", "R", stack=stack, stack_at_s=at_s, has_gil=not n)
         for n, stack in enumerate(stacks)
     ]
     threads[0] = replace(threads[0], **main)  # type: ignore[arg-type]
@@ -33,7 +33,17 @@ def process(*stacks: tuple[Frame, ...], at_s: float = NOW_S, **main: object) -> 
 def test_a_process_whose_threads_run_or_wait_in_python_may_be_asked(
     stack: tuple[Frame, ...],
 ) -> None:
-    assert reason_not_to_lock_allocator(process(stack, (TRAIN,)), NOW_S) is None
+    assert reason_not_to_lock_allocator(process(stack), NOW_S) is None
+    idle = process(stack, IDLE_STACK)
+    assert reason_not_to_lock_allocator(idle, NOW_S) is None
+
+
+@pytest.mark.parametrize("has_gil", [False, None])
+def test_a_thread_that_runs_native_code_without_the_gil_is_a_reason(has_gil: bool | None) -> None:
+    """CUDA polls while it waits, also in the cudaFree with which the allocator makes room."""
+    running = process((TRAIN,), has_gil=has_gil)
+
+    assert "train.py:57" in str(reason_not_to_lock_allocator(running, NOW_S))
 
 
 @pytest.mark.parametrize("frame", [SYNCHRONIZE, EMPTY_CACHE, ALL_REDUCE, NATIVE])

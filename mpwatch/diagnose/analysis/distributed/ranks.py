@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.diagnose.analysis.distributed.flight_recorder import unfinished
-from mpwatch.diagnose.analysis.idle_time import is_stalled
+from mpwatch.diagnose.analysis.gpu_waits import gpu_wait_s, waits_for_gpu
+from mpwatch.diagnose.analysis.idle_time import is_stalled, quiet_s
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.pipes import PipeEnds, channels_among
 from mpwatch.diagnose.analysis.process_queries import called, family_head
@@ -69,6 +70,8 @@ def waits_in_backward(stack: Sequence[Frame]) -> bool:
 
 
 BACKWARD = "the backward pass"
+ON_GPU = "a collective on the GPU"
+"""What a rank is taken to be in that waits for the GPU, while another one is elsewhere."""
 NEW_GROUP = "new_group"
 """Makes a process group; all ranks of the default group have to call it."""
 _CALLERS = 3
@@ -79,9 +82,34 @@ def place_of(rank: Process, index: Index) -> str | None:
     if _makes_group(rank):
         return NEW_GROUP
     name = in_collective(rank)
-    if name is None and is_in_backward(rank) and is_stalled(rank, index):
+    if name is not None:
+        return name
+    if is_in_backward(rank) and is_stalled(rank, index):
         return BACKWARD
-    return name
+    return ON_GPU if _waits_on_gpu(rank, index) else None
+
+
+def _waits_on_gpu(rank: Process, index: Index) -> bool:
+    """Whether a rank of NCCL waits for the GPU.
+
+    A collective of NCCL returns at once; its rank waits at a later line that needs the result.
+    """
+    thread = main_thread(rank)
+    return rank.has_nccl and thread is not None and waits_for_gpu(index, rank, thread)
+
+
+def all_wait_on_gpu(index: Index) -> bool:
+    """Whether all living ranks of NCCL wait for the GPU, and have for `ALL_INSIDE_S`."""
+    ranks = [p for p in index.snapshot.living() if p.has_nccl and has_group(p)]
+    return len(ranks) > 1 and all(
+        (gpu_wait_s(rank, index) or 0.0) >= ALL_INSIDE_S for rank in ranks
+    )
+
+
+def standing_s(rank: Process, index: Index) -> float | None:
+    """Seconds for which a rank has not got on: without cpu time, or polling for the GPU."""
+    waits_s = gpu_wait_s(rank, index)
+    return quiet_s(rank, index) if waits_s is None else waits_s
 
 
 def called_at(rank: Process) -> str:
@@ -273,9 +301,15 @@ def rank_groups(index: Index) -> tuple[tuple[Process, ...], ...]:
     found = []
     for family in _families(index):
         joined = tuple(filter(has_joined, family)) if any(map(has_group, family)) else family
-        if any(in_collective(p) or is_in_backward(p) or _makes_group(p) for p in joined):
+        if any(_may_be_inside(p, index) for p in joined):
             found.append(joined)
     return tuple(found)
+
+
+def _may_be_inside(rank: Process, index: Index) -> bool:
+    """Whether a rank may be in a collective, by its stacks."""
+    is_shown = in_collective(rank) is not None or is_in_backward(rank) or _makes_group(rank)
+    return is_shown or _waits_on_gpu(rank, index)
 
 
 def _makes_group(process: Process) -> bool:

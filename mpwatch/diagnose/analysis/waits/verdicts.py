@@ -9,6 +9,7 @@ from itertools import pairwise
 from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.describe.processes import full_name, names_text
 from mpwatch.diagnose.analysis.distributed.ranks import conclusion
+from mpwatch.diagnose.analysis.gpu_waits import waits_for_gpu
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.pipes import channels_among
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, family_head
@@ -144,6 +145,9 @@ def end_at(around: ReadContext, process: Process, edges: Sequence[WaitEdge]) -> 
     if lock is not None:
         return _end_of_held_lock(process, edges, lock)
     busy = [t for t in process.threads if is_busy(t) and t.name != HOOK_THREAD]
+    main = main_thread(process)
+    if main is not None and waits_for_gpu(around.index, process, main):
+        return WaitEnd("unknown", f"waits for the GPU{where(process)}", _END_OF_KERNELS)
     if busy and (main_thread(process) in busy or not edges):
         return WaitEnd("progress", f"runs{where(process)}", f"{process.label} is working.")
     if process.role in SERVICE_ROLES:
@@ -169,6 +173,12 @@ def end_at(around: ReadContext, process: Process, edges: Sequence[WaitEdge]) -> 
     if any(set(edge.providers) - {process.process} for edge in edges):
         return None
     return _end_of_edge(around, process, _deciding(edges))
+
+
+_END_OF_KERNELS = (
+    "The wait ends with the kernels that it has launched. A collective of NCCL is one, and ends "
+    "when all ranks have launched it."
+)
 
 
 def _blocks_its_loop(process: Process, edge: WaitEdge) -> bool:

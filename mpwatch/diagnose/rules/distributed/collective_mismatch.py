@@ -13,11 +13,12 @@ from mpwatch.diagnose.analysis.distributed.flight_recorder import (
     DIFFERENT_SHAPES,
     ONE_SHAPE,
     SAME_SHAPES,
+    SURE_S,
     WAIT_FOR_TIMEOUT,
     number_of,
     unfinished,
 )
-from mpwatch.diagnose.analysis.distributed.nccl_words import nccl_words
+from mpwatch.diagnose.analysis.distributed.nccl_words import late_ranks, nccl_words
 from mpwatch.diagnose.analysis.distributed.rank_exits import (
     aborted_in_collective,
     last_place,
@@ -26,8 +27,10 @@ from mpwatch.diagnose.analysis.distributed.rank_exits import (
 from mpwatch.diagnose.analysis.distributed.ranks import (
     BACKWARD,
     NEW_GROUP,
+    all_wait_on_gpu,
     called_at,
     called_from,
+    has_group,
     left_function,
     place_of,
     rank_groups,
@@ -41,6 +44,7 @@ from mpwatch.diagnose.analysis.source_code import (
     guard_on_rank,
     loop_ends,
 )
+from mpwatch.diagnose.analysis.stack_merge import merge
 from mpwatch.diagnose.analysis.stack_patterns import BUFFERS, main_thread
 from mpwatch.model.collectives import Recorded
 from mpwatch.model.findings import Finding, Severity
@@ -71,7 +75,43 @@ def check(index: Index) -> Iterator[Finding]:
         if len(groups) > 1:
             found = _finding(index, groups, since_s)
             yield replace(found, evidence=(*found.evidence, *nccl_words(index, ranks)))
+    yield from _on_gpu(index)
     yield from _aborted(index)
+
+
+def _on_gpu(index: Index) -> Iterator[Finding]:
+    """Yield a finding where all ranks wait for the GPU and differ in what they have launched.
+
+    One that has launched fewer and waits itself waits in a collective that the others are not in.
+    """
+    if not all_wait_on_gpu(index):
+        return
+    ranks = [p for p in index.snapshot.living() if p.has_nccl and has_group(p)]
+    for late in late_ranks(index):
+        if not late.next_call:
+            continue
+        yield Finding(
+            rule=RULE,
+            severity=Severity.CRITICAL if late.same_s >= SURE_S else Severity.WARNING,
+            subject=late.communicator,
+            summary=(
+                f"all {len(ranks)} ranks wait for the GPU, and {late.words} "
+                f"{'have' if len(late.ranks) > 1 else 'has'} not launched {late.next_call} as the "
+                "others have"
+            ),
+            evidence=(*nccl_words(index, ranks), merge(ranks).sentence),
+            cause=(
+                "The collectives of a communicator run on the GPU in the order in which each rank "
+                "launches them, and the order has to be the same on all ranks. Each rank waits for "
+                f"the others in another one. {WAIT_FOR_TIMEOUT}"
+            ),
+            advice=(
+                "Look for a collective that only some of the ranks call: inside a branch on the "
+                "rank, in one more step, or in code for the main rank alone. Call it on all ranks, "
+                "or on none. TORCH_DISTRIBUTED_DEBUG=DETAIL checks each call and names the first "
+                "difference, at a cost in speed."
+            ),
+        )
 
 
 def _aborted(index: Index) -> Iterator[Finding]:

@@ -8,15 +8,17 @@ from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words
 from mpwatch.describe.processes import names_text, wait_verb
-from mpwatch.diagnose.analysis.distributed.flight_recorder import recorded
+from mpwatch.diagnose.analysis.distributed.flight_recorder import number_of, recorded
 from mpwatch.diagnose.analysis.distributed.nccl_words import Late, late_ranks, nccl_words
 from mpwatch.diagnose.analysis.distributed.ranks import (
     ALL_INSIDE_S,
     ALL_STALLED_S,
     NEW_GROUP,
+    ON_GPU,
     WORKING_PERCENT,
     WORKING_S,
     Left,
+    all_wait_on_gpu,
     block_of_one,
     called_at,
     called_from,
@@ -28,6 +30,7 @@ from mpwatch.diagnose.analysis.distributed.ranks import (
     left_function,
     place_of,
     rank_groups,
+    standing_s,
     world_size,
 )
 from mpwatch.diagnose.analysis.exits import death_of
@@ -94,37 +97,52 @@ def check(index: Index) -> Iterator[Finding]:
     Where all ranks are in the same collective and none makes progress, that is reported as well;
     and where no stack shows a collective, what NCCL says.
     """
-    for ranks in rank_groups(index):
-        if not any(is_stalled(rank, index) for rank in ranks):
-            continue
-        places = {rank.process: place_of(rank, index) for rank in ranks}
-        inside = [rank for rank in ranks if places[rank.process] is not None]
-        outside = [rank for rank in ranks if places[rank.process] is None]
-        late = [rank for rank in outside if not _is_overtaken(rank, index)]
-        if any(is_in_backward(rank) and not _is_working(rank, index) for rank in late):
-            continue  # it waits in the collectives of that, as it has for a moment
-        if not all(map(has_stacks, outside)) or (outside and not late):
-            continue
-        if len(inside) < len(late) and not _are_all_stalled(late, index):
-            continue
-        waits = [quiet for rank in inside if (quiet := quiet_s(rank, index)) is not None]
-        if not waits or len(waits) < len(inside) or min(waits) < STALLED_S:
-            continue
-        if not all(is_at_one_wait(index, rank, min(waits)) for rank in inside):
-            continue  # they take steps, too short to be measured
-        gone = [] if late else _gone(ranks, index)
-        names = sorted({f"{places[rank.process]}" for rank in inside})
-        if late or gone:
-            told = _finding(index, inside, late or gone, " and ".join(names), min(waits))
-            yield _with_nccl(told, index, ranks)
-        elif len(names) == 1 and _is_whole_job(ranks):
-            if names[0] in _ONE_SIDED:
-                yield _with_nccl(_one_sided(inside, names[0], min(waits)), index, inside)
-            elif min(waits) >= (MAKES_GROUP_S if names[0] == NEW_GROUP else ALL_INSIDE_S):
-                yield _with_nccl(_all_inside(index, inside, names[0], min(waits)), index, inside)
+    found = [each for ranks in rank_groups(index) for each in _of_ranks(index, ranks)]
+    yield from found
     yield from _joining(index)
-    if not rank_groups(index):
+    if not found and not all_wait_on_gpu(index):
         yield from (_of_nccl(index, each) for each in late_ranks(index))
+
+
+def _of_ranks(index: Index, ranks: Sequence[Process]) -> Iterator[Finding]:
+    """Yield the finding for ranks that may be in collectives with each other."""
+    if not any((standing_s(rank, index) or 0.0) >= STALLED_S for rank in ranks):
+        return
+    places = {rank.process: place_of(rank, index) for rank in ranks}
+    inside = [rank for rank in ranks if places[rank.process] is not None]
+    outside = [rank for rank in ranks if places[rank.process] is None]
+    late = [rank for rank in outside if not _is_overtaken(rank, index)]
+    if any(is_in_backward(rank) and not _is_working(rank, index) for rank in late):
+        return  # it waits in the collectives of that, as it has for a moment
+    if not all(map(has_stacks, outside)) or (outside and not late):
+        return
+    if len(inside) < len(late) and not _are_all_stalled(late, index):
+        return
+    if ON_GPU in places.values() and not _are_known_late(late, index):
+        return  # a training whose steps are long waits for the GPU like that
+    waits = [quiet for rank in inside if (quiet := standing_s(rank, index)) is not None]
+    if not waits or len(waits) < len(inside) or min(waits) < STALLED_S:
+        return
+    if not all(is_at_one_wait(index, rank, min(waits)) for rank in inside):
+        return  # they take steps, too short to be measured
+    gone = [] if late else _gone(ranks, index)
+    names = sorted({f"{places[rank.process]}" for rank in inside})
+    if late or gone:
+        told = _finding(index, inside, late or gone, " and ".join(names), min(waits))
+        yield _with_nccl(told, index, ranks)
+    elif len(names) == 1 and _is_whole_job(ranks):
+        if names[0] in _ONE_SIDED:
+            yield _with_nccl(_one_sided(inside, names[0], min(waits)), index, inside)
+        elif min(waits) >= (MAKES_GROUP_S if names[0] == NEW_GROUP else ALL_INSIDE_S):
+            yield _with_nccl(_all_inside(index, inside, names[0], min(waits)), index, inside)
+
+
+def _are_known_late(late: Sequence[Process], index: Index) -> bool:
+    """Whether ranks are known not to come: stalled themselves, or late by what NCCL RAS says."""
+    numbers = {number for each in late_ranks(index) for number in each.ranks}
+    return bool(late) and all(
+        is_stalled(rank, index) or number_of(rank) in numbers for rank in late
+    )
 
 
 def _is_overtaken(rank: Process, index: Index) -> bool:
@@ -264,6 +282,8 @@ def _finding(
     lines = sorted({line for rank in inside if (line := called_at(rank))})
     at = f", called at {' and '.join(lines[:2])}" if lines else ""
     evidence = [f"{all_called(inside)} in {collective} for at least {seconds_text(since_s)}{at}"]
+    if collective == ON_GPU:
+        evidence = [_waits_on_gpu_words(inside, since_s, lines)]
     alive = [rank for rank in late if rank.ended is None]
     if alive:
         if len(alive) > 1:
@@ -288,13 +308,32 @@ def _finding(
         ),
         evidence=tuple(evidence),
         cause=(
-            f"{collective} ends when all ranks have entered it. "
+            f"{_end_words(collective)} "
             + " ".join(each.words for each in reasons)
             + " The ranks that wait are not the cause, whichever of them reports a timeout."
         ),
         advice=" ".join(dict.fromkeys(each.advice for each in reasons)),
         effect_of=next(filter(None, (each.cause for each in reasons)), None),
     )
+
+
+def _waits_on_gpu_words(inside: Sequence[Process], since_s: float, lines: Sequence[str]) -> str:
+    at = f" at {' and '.join(lines[:2])}" if lines else ""
+    return (
+        f"{all_called(inside)} {wait_verb(inside)} for the GPU for at least "
+        f"{seconds_text(since_s)}{at}: for a collective of NCCL that was launched before, or for "
+        "another kernel"
+    )
+
+
+def _end_words(collective: str) -> str:
+    """When a collective ends, as a sentence."""
+    if collective == ON_GPU:
+        return (
+            "A collective of NCCL returns at once, runs on the GPU and ends when all ranks have "
+            "launched it; the program waits for it at the next line that needs a result."
+        )
+    return f"{collective} ends when all ranks have entered it."
 
 
 def _they_wait(ranks: Sequence[Process]) -> str:

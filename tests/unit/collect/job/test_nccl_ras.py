@@ -1,6 +1,6 @@
 """Asking NCCL RAS: real sockets that speak its protocol, with answers as NCCL prints them.
 
-None was recorded from a running NCCL job; see `tests/data/nccl-ras/README.md`.
+Some were recorded from a running NCCL job; see `tests/data/nccl-ras/README.md`.
 """
 
 from __future__ import annotations
@@ -47,6 +47,26 @@ def test_a_rank_that_has_launched_fewer_collectives_is_told_apart() -> None:
             NcclPart("AllReduce", "48120", 1, (3,)),
         ),
     )
+
+
+@pytest.mark.parametrize("form", ["json", "txt"])
+def test_answers_of_real_ranks_are_read(form: str) -> None:
+    found = only(f"2.28.9-behind.{form}")
+
+    assert (found.size, found.remarks) == (2, ())
+    assert found.parts == (
+        NcclPart("AllReduce", "21", 1, (0,)),
+        NcclPart("AllReduce", "20", 1, (1,)),
+    )
+
+
+def test_ranks_that_have_launched_different_collectives_differ_in_one_count() -> None:
+    assert {
+        (part.what, part.value, part.ranks) for part in only("2.28.9-different.json").parts
+    } == {
+        ("Broadcast", "0", (0,)),
+        ("Broadcast", "1", (1,)),
+    }
 
 
 def test_missing_ranks_are_told_with_their_processes() -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from mpwatch.collect.job.flight_recorder import NoAnswer
+from mpwatch.model.account import Account, Activity, ProcessAccount, ThreadAccount
 from mpwatch.model.collectives import NcclAnswer, NcclCommunicator, NcclPart, NcclStatus
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
@@ -73,6 +74,20 @@ def test_it_is_asked_once_a_rank_is_still() -> None:
 
     assert world.asked == [([pid(201), pid(200), pid(300)], 28028)]
     assert [each.answer for each in world.reported] == [ANSWER]
+
+
+@pytest.mark.parametrize(("for_s", "is_asked"), [(4.0, False), (12.0, True)])
+def test_it_is_asked_once_a_rank_has_long_polled_for_the_gpu(for_s: float, is_asked: bool) -> None:
+    world = World()
+    running = job(NOW_S, 0.0)
+    rank = running.processes[1]
+    polls = ThreadAccount(200, "", Activity("spinning", "", "gpu"), NOW_S - for_s, 1, 0)
+    account = Account(
+        processes={rank.process: ProcessAccount(rank.process, NOW_S, 9, (polls,), (0,))}
+    )
+
+    assert world.read(replace(running, account=account)) == is_asked
+    assert len(world.asked) == is_asked
 
 
 def test_it_is_asked_again_at_an_interval_while_a_rank_is_still() -> None:

@@ -1,0 +1,188 @@
+"""Threads that poll for the GPU are told from those that compute, and ranks of NCCL by them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mpwatch.diagnose.analysis.gpu_waits import gpu_wait_s, waits_for_gpu
+from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.waits.chains import wait_graph
+from mpwatch.diagnose.rules.distributed import collective_mismatch, rank_stuck_in_collective
+from mpwatch.diagnose.rules.hangs import no_progress
+from mpwatch.model.collectives import NcclAnswer, NcclCommunicator, NcclPart, NcclStatus
+from mpwatch.model.findings import Severity
+from mpwatch.model.samples import WaitedOn
+from mpwatch.model.snapshot import GpuUse, Process, Snapshot, Thread
+from mpwatch.model.source_code import SourceLine, Statement
+from tests.builders.snapshots import (
+    MAIN,
+    NO_HISTORY,
+    NOW_S,
+    accounted,
+    fds,
+    found,
+    frames,
+    main,
+    maps,
+    only,
+    pid,
+    process,
+    snapshot_of,
+    thread,
+    ticked,
+)
+
+SYNCHRONIZE = ("torch/cuda/__init__.py:synchronize:1162", "train.py:step:40")
+EVENT = ("torch/cuda/streams.py:Event.synchronize:254", "train.py:step:40")
+ITEM = ("train.py:step:41",)
+COMPUTE = ("train.py:step:42",)
+ON_GPU = {"gpus": (GpuUse(0, 1 << 30),)}
+
+
+def source(job: Snapshot, line: int, text: str) -> Snapshot:
+    (frame,) = frames(f"train.py:step:{line}")
+    return replace(job, source=(SourceLine(frame.file, line, "step", Statement(line, text)),))
+
+
+def polls(*stack: str, number: int = 300, **fields: Any) -> Thread:
+    taken = {"state": "R", "has_gil": False, "is_active": True, "cpu_percent": 99.0, **fields}
+    return thread(number, *stack, still_s=0.0, stack_age_s=0.0, **taken)
+
+
+def user(it: Thread, **more: Any) -> Process:
+    return process(300, threads=[it], more={**ON_GPU, **more})
+
+
+def is_wait(it: Process, text: str = "loss = mean.item()", line: int = 41) -> bool:
+    index = Index(source(snapshot_of(main(), it), line, text), NO_HISTORY)
+    return waits_for_gpu(index, it, it.threads[0])
+
+
+@pytest.mark.parametrize("stack", [SYNCHRONIZE, EVENT, ITEM])
+def test_a_thread_that_polls_for_the_gpu_waits(stack: tuple[str, ...]) -> None:
+    assert is_wait(user(polls(*stack)))
+
+
+@pytest.mark.parametrize(
+    "text", ["x.cpu()", "print(loss.tolist())", "a = b.detach().cpu().numpy()", 'y = x.to("cpu")']
+)
+def test_a_line_that_reads_a_result_of_the_gpu_waits_for_it(text: str) -> None:
+    assert is_wait(user(polls(*ITEM)), text)
+
+
+@pytest.mark.parametrize("text", ["x = numpy.linalg.svd(y)", "item(x)", "self.items = []"])
+def test_another_line_computes(text: str) -> None:
+    assert not is_wait(user(polls(*ITEM)), text)
+
+
+def test_without_a_gpu_or_with_the_gil_a_thread_computes() -> None:
+    assert not is_wait(process(300, threads=[polls(*ITEM)]))
+    assert is_wait(process(300, threads=[polls(*ITEM)], fds=fds(20, gpu=3)))
+    assert not is_wait(user(polls(*SYNCHRONIZE, has_gil=True)))
+    assert not is_wait(user(polls("torch/cuda/memory.py:empty_cache:224", *ITEM)))
+
+
+def test_a_thread_that_waits_for_the_gpu_on_a_futex_waits() -> None:
+    """As CUDA does with `cudaDeviceScheduleBlockingSync`."""
+    asleep: dict[str, Any] = {"state": "S", "is_active": False}
+    assert is_wait(user(polls(*SYNCHRONIZE, waits=WaitedOn("futex", "futex"), **asleep)))
+    assert not is_wait(user(polls(*SYNCHRONIZE, waits=WaitedOn("timer", "nanosleep"), **asleep)))
+
+
+def rank(number: int, it: Thread) -> Process:
+    watchdog = thread(350 + number, name="pt_nccl_watchdg")
+    return process(
+        300 + number,
+        "rank",
+        threads=[it, watchdog],
+        label=f"rank {number}",
+        rank=number,
+        maps=maps(400, libraries=("libnccl.so.2",)),
+        more=ON_GPU,
+    )
+
+
+def readings(*ranks: Process, seconds: int = 50, status: NcclStatus | None = None) -> Snapshot:
+    """Ranks that were found the same in each second, polling with a whole core."""
+    return accounted(
+        *(
+            snapshot_of(
+                main(),
+                *(ticked(each, {each.pid: 100 * second}) for each in ranks),
+                at_s=NOW_S - seconds + second,
+                nccl=status,
+            )
+            for second in range(seconds + 1)
+        )
+    )
+
+
+def asleep(number: int) -> Thread:
+    waits = WaitedOn("timer", "clock_nanosleep")
+    return thread(300 + number, "train.py:prepare:80", waits=waits, stack_age_s=0.0, waits_s=50.0)
+
+
+def status(*parts: NcclPart, same_s: float = 40.0) -> NcclStatus:
+    answer = NcclAnswer("2.28.9", 1, (NcclCommunicator("0x1f", 2, parts=parts),))
+    return NcclStatus(pid(300), NOW_S, answer, NOW_S - same_s)
+
+
+BEHIND = (NcclPart("AllReduce", "21", 1, (0,)), NcclPart("AllReduce", "20", 1, (1,)))
+
+
+def test_the_account_and_the_waits_name_the_gpu() -> None:
+    job = readings(rank(0, polls(*SYNCHRONIZE)))
+    index = Index(job, NO_HISTORY)
+    joins = main(threads=[thread(MAIN, waits=WaitedOn("child", "wait4", ("pid 300",)))])
+    joined = Index(snapshot_of(joins, *job.processes[1:]), NO_HISTORY)
+
+    assert gpu_wait_s(job.processes[1], index) == pytest.approx(50, abs=1)
+    now = job.account.processes[pid(300)].main.now
+    assert (now.kind, now.target, now.place) == ("spinning", "gpu", "train.py:40 step")
+    ends = [chain.links[-1].words for chain in wait_graph(joined).chains]
+    assert "waits for the GPU, train.py:40 step" in ends
+
+
+def test_a_rank_that_sleeps_while_another_polls_for_the_gpu_is_named() -> None:
+    job = readings(rank(0, polls(*SYNCHRONIZE)), rank(1, asleep(1)), status=status(*BEHIND))
+
+    finding = only(rank_stuck_in_collective.check, job)
+
+    assert finding.process == pid(301)
+    assert finding.summary.startswith("rank 0 (300) waits in a collective on the GPU for rank 1")
+    assert "prepare" in finding.summary
+    assert "train.py:40 step" in finding.evidence[0]
+    assert any("NCCL RAS" in line for line in finding.evidence)
+
+
+def test_a_rank_on_its_way_to_its_own_wait_for_the_gpu_is_not_named() -> None:
+    """Ranks whose steps take seconds wait for the GPU nearly all of the time."""
+    on_its_way = polls(*COMPUTE, number=301, has_gil=True)
+    job = readings(rank(0, polls(*SYNCHRONIZE)), rank(1, on_its_way))
+
+    assert found(rank_stuck_in_collective.check, job) == []
+    assert found(collective_mismatch.check, job) == []
+
+
+def test_ranks_that_all_poll_for_the_gpu_are_not_named_without_more() -> None:
+    both = (rank(0, polls(*SYNCHRONIZE)), rank(1, polls(*SYNCHRONIZE, number=301)))
+    job = readings(*both)
+
+    for rule in (rank_stuck_in_collective, collective_mismatch, no_progress):
+        assert found(rule.check, job) == []
+
+
+def test_ranks_that_all_poll_and_have_launched_different_collectives_are_a_mismatch() -> None:
+    both = (rank(0, polls(*SYNCHRONIZE)), rank(1, polls(*SYNCHRONIZE, number=301)))
+    parts = (NcclPart("Broadcast", "1", 1, (1,)), NcclPart("Broadcast", "0", 1, (0,)))
+    job = readings(*both, status=status(*parts))
+
+    finding = only(collective_mismatch.check, job)
+
+    assert finding.severity is Severity.WARNING
+    assert "all 2 ranks wait for the GPU" in finding.summary
+    assert "Broadcast 1" in finding.summary
+    assert found(rank_stuck_in_collective.check, job) == []
