@@ -70,7 +70,7 @@ def _all_stats(proc: str) -> dict[int, Stat]:
     found = {}
     for pid in procfs.pids(proc):
         stat = procfs.read_stat(proc, pid)
-        if stat is not None and stat.state not in ("Z", "X") and pid != os.getpid():
+        if stat is not None and not stat.has_ended and pid != os.getpid():
             found[pid] = stat
     return found
 

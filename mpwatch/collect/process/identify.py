@@ -47,7 +47,7 @@ def identify(pid: int, proc: str = "/proc", *, may_be_hidden: bool = False) -> P
     group = int(status.get(b"Tgid", b"0")) or pid
     if group != pid:
         raise IsThread(pid, group)
-    if stat.state in "ZX":
+    if stat.has_ended:
         raise IsZombie(pid, stat.parent_pid)
     if pid == os.getpid() and proc == "/proc":
         raise IsObserver(pid)
@@ -61,8 +61,11 @@ def _check_python(proc: str, stat: procfs.Stat, may_be_hidden: bool) -> None:
     try:
         exe = os.readlink(f"{proc}/{pid}/exe")
     except procfs.GONE:
-        if procfs.read_stat(proc, pid) is None:
+        now = procfs.read_stat(proc, pid)
+        if now is None:
             raise NoSuchProcess(pid) from None
+        if now.has_ended:
+            raise IsZombie(pid, now.parent_pid) from None
         raise NotPython(pid, "a kernel thread") from None
     except OSError as error:
         if may_be_hidden and is_called_like_python(proc, pid):

@@ -323,6 +323,16 @@ def test_jobs_are_trees_whose_top_runs_torch(proc: FakeProc) -> None:
     ]
 
 
+def test_a_job_has_no_process_whose_exit_has_begun(proc: FakeProc) -> None:
+    proc.process(10, maps=TORCH_LINE)
+    proc.process(11, parent=10, maps=TORCH_LINE)
+    proc.process(12, parent=10, state="R", flags=0x4, exe=None, cmdline=())
+
+    (job,) = find_jobs(str(proc))
+
+    assert [each.process.pid for each in job.processes] == [10, 11]
+
+
 def test_a_launcher_is_the_root_of_its_ranks(proc: FakeProc) -> None:
     proc.process(10, cmdline=("python", "/usr/bin/torchrun", "train.py"))
     proc.process(11, parent=10, environ="RANK=0\0", maps=TORCH_LINE)

@@ -37,8 +37,11 @@ def test_a_thread_is_traced_to_its_process(proc: FakeProc) -> None:
     assert caught.value.exit_code == 3
 
 
-def test_a_zombie_has_ended_and_leads_to_its_parent(proc: FakeProc) -> None:
-    proc.process(42, parent=40, state="Z")
+@pytest.mark.parametrize(("state", "flags"), [("Z", 0), ("R", 0x4)])
+def test_a_process_that_has_ended_leads_to_its_parent(
+    proc: FakeProc, state: str, flags: int
+) -> None:
+    proc.process(42, parent=40, state=state, flags=flags, exe=None)
 
     with pytest.raises(errors.IsZombie, match="has exited") as caught:
         identify(42, str(proc))
