@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from mpwatch.model.snapshot import LogEntry, Snapshot
 from mpwatch.tui.app import MpwatchApp
+from mpwatch.tui.elements.page import Page
 from mpwatch.tui.elements.styled_text import width_of
-from mpwatch.tui.screens.texts import FindingScreen
+from mpwatch.tui.screens.dashboard import PAGES, PROCESS_PAGES
+from mpwatch.tui.screens.texts import EVERYWHERE, FindingScreen
 from mpwatch.tui.widgets.line_view import LineView
 from tests.tui.screen_text import screen_text
 from tests.tui.scripted import ScriptedSource, loader_job
@@ -37,6 +42,14 @@ async def test_help_needs_no_horizontal_scrolling() -> None:
         await pilot.resize_terminal(120, 50)
         await pilot.pause()
         assert max(width_of(content) for content in app.screen.query_one(LineView).lines) > 64
+
+
+@pytest.mark.parametrize("page", [*PAGES, *PROCESS_PAGES], ids=lambda page: page.title)
+def test_help_is_paragraphs_that_no_page_breaks_into_lines(page: Page[Any]) -> None:
+    assert page.help[-1].endswith(".")
+    for text in (*page.help, *EVERYWHERE):
+        assert text[0] != " "
+        assert not text.endswith((",", " the", " and", " is", " one", " always"))
 
 
 async def test_the_sorted_column_is_marked_even_if_its_name_fills_the_column() -> None:

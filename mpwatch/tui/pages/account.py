@@ -257,7 +257,7 @@ PAGE: Page[TimeRow] = Page(
         "IDLE    waits by design: a worker without work, a helper process without requests",
         "OTHER   sleeps, is stopped, or what it does could not be read",
         "Waits are sampled, once in each reading: the line on top says how exact that is.",
-        "Above the table is the progress that hooks count: batches of DataLoader workers, finished",
-        "collectives, calls of queues, received tensors; the blocks are the last five minutes.",
+        "Above the table is the progress that hooks count: batches of DataLoader workers, finished"
+        " collectives, calls of queues, received tensors; the blocks are the last five minutes.",
     ),
 )

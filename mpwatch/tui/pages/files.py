@@ -198,8 +198,9 @@ PAGE: Page[Process] = Page(
         "Open file descriptors of each process against its soft limit, nearest to it first.",
         "HARD  the value to which the soft limit can be raised without root.",
         "TORCH  tensors shared by file_descriptor; closed when the tensor is freed.",
-        "TREND  shows change, not the absolute value. READ  age of the kinds: counts are always",
-        "       current, kinds are read again only when the count changes.",
+        "TREND  shows change, not the absolute value.",
+        "READ  age of the kinds: counts are always current, kinds are read again only when the"
+        " count changes.",
         "Below: what the descriptors under the cursor point to, most first: leaks are on top.",
     ),
 )

@@ -137,11 +137,11 @@ PAGE: Page[FlowRow] = Page(
     process=lambda item: item.flow.sender,
     help=(
         "Tensors sent between processes: one line per sender, joined at the receiver.",
-        "EACH  mean size of a tensor. Each takes a fixed time to send besides its bytes, so one",
-        "      large tensor is sent faster than many small ones.",
+        "EACH  mean size of a tensor. Each takes a fixed time to send besides its bytes, so one"
+        " large tensor is sent faster than many small ones.",
         "LAT p50, p99  latency: from sharing a tensor to rebuilding it in the receiver.",
-        "COPIED  share of the bytes that were copied into new shared memory; reused buffers",
-        "        avoid that copy.",
+        "COPIED  share of the bytes that were copied into new shared memory; reused buffers"
+        " avoid that copy.",
         "IN FLIGHT  sent and not yet received.",
     ),
 )

@@ -256,10 +256,11 @@ PAGE: Page[GpuRow] = Page(
     help=(
         "Each GPU with the processes that hold memory on it.",
         "MEMORY    as counted by the driver: allocator, CUDA context, libraries.",
-        "RESERVED  the part held by torch's allocator, TENSORS  the part of that in use,",
+        "RESERVED  the part held by torch's allocator.",
+        "TENSORS   the part of that in use.",
         "READ      the age of these two figures.",
-        "a asks the hooks for the allocator's figures, once per press. This takes the allocator's",
-        "  lock, so a process is left out while one of its threads may wait for the GPU, and while",
-        "  its last stack is older than 5 s (s takes stacks).",
+        "a asks the hooks for the allocator's figures, once per press. This takes the allocator's"
+        " lock, so a process is left out while one of its threads may wait for the GPU, and while"
+        " its last stack is older than 5 s (s takes stacks).",
     ),
 )

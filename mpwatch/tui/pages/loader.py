@@ -213,7 +213,8 @@ PAGE: Page[Process] = Page(
         "CPU  percent of one core: a worker far below 100 that is never idle waits for its data.",
         "main takes batches in order; the owner of the next one holds up all others.",
         "QUEUED  batches assigned to the worker and not begun.",
-        "PARKED  batches the worker has finished and main has not taken: an earlier batch is",
-        "missing, or main is busy. DONE  batches fetched since the hook was attached.",
+        "PARKED  batches the worker has finished and main has not taken: an earlier batch is"
+        " missing, or main is busy.",
+        "DONE  batches fetched since the hook was attached.",
     ),
 )

@@ -233,7 +233,7 @@ PAGE: Page[Fact] = Page(
     ),
     process=_process,
     help=(
-        "How its memory is split, how it was started, the environment variables that matter,",
-        "gauges of the hook, and what could not be read and why.",
+        "How its memory is split, how it was started, the environment variables that matter,"
+        " gauges of the hook, and what could not be read and why.",
     ),
 )

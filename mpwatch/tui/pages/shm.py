@@ -228,8 +228,8 @@ PAGE: Page[SegmentGroup] = Page(
     },
     help=(
         "Segments by the process and the line of code that created them.",
-        "torch is unlinked at creation (file_descriptor strategy), torch-named still has its name,",
-        "psm is multiprocessing.shared_memory, semaphore a lock or queue, nccl its transport.",
+        "torch is unlinked at creation (file_descriptor strategy), torch-named still has its name,"
+        " psm is multiprocessing.shared_memory, semaphore a lock or queue, nccl its transport.",
         "LIVE is the allocated size; orphaned segments have a name and no process maps them.",
         "COPIED  share of the creator's bytes that were copied into new shared memory.",
         "Below: the segments of the line under the cursor, oldest first.",

@@ -336,8 +336,8 @@ PAGE: Page[TreeRow] = Page(
     help=(
         "Findings are listed first; press enter for the evidence.",
         "Below it the process tree: C, w or i before a row is a critical, warning or info finding.",
-        "STATE  running, waiting (for something that should come), idle (for work), sleeping,",
-        "       disk, stopped, traced, zombie, ended.",
+        "STATE  running, waiting (for something that should come), idle (for work), sleeping,"
+        " disk, stopped, traced, zombie, ended.",
         "CPU    percent of one core, with its trend against one full core.",
         "PRIVATE memory of this process only; SHM mapped shared segments, each counted once.",
         "FDS, MAPS  used of the limit; the trend of FDS shows change, not height.",

@@ -177,8 +177,8 @@ PAGE: Page[WaitRow] = Page(
     details_share=0.4,
     process=lambda item: item.process,
     help=(
-        "Why the job is stalled: each wait chain from a stalled thread, one step per line, to the",
-        "process or resource at its end.",
+        "Why the job is stalled: each wait chain from a stalled thread, one step per line, to the"
+        " process or resource at its end.",
         "DEAD END  the wait can never complete; CYCLE  the waits form a closed loop;",
         "moves     the chain ends at a running process; unknown  its end cannot be observed.",
         "Ordinary waits (idle workers, back-pressure) are omitted.",

@@ -24,13 +24,15 @@ from mpwatch.tui.widgets.line_view import LineView, ScrollingLines
 T = TypeVar("T")
 
 EVERYWHERE = (
-    "Top line: job, mode, processes with the hook ready of those that can have it, hook events",
-    "  overwritten before they were read, and the cpu used by mpwatch and by its hooks.",
+    "Top line: job, mode, processes with the hook ready of those that can have it, hook events"
+    " overwritten before they were read, and the cpu used by mpwatch and by its hooks.",
     "Green, yellow and red always come with a word or a letter: C critical, w warning, i info.",
     "A dash is a number that could not be read, never zero.",
     "Rows keep their order while keys are pressed; the cursor stays on its process.",
 )
 _KEY_WIDTH = 16
+_READABLE = 100
+"""Cells of the longest line of help, however wide the screen."""
 
 
 class KeyHelp(NamedTuple):
@@ -63,10 +65,12 @@ class HelpText(NamedTuple):
 
     title: str
     about: Sequence[str]
+    """Paragraphs: a term, two spaces, what it means; or a sentence. They are wrapped here only."""
     keys: Sequence[KeyHelp]
 
     def lines(self, width: int) -> tuple[Line, ...]:
         """The whole help text, wrapped to the width."""
+        width = min(width, _READABLE)
         lines: list[Line] = [line((f"mpwatch: {self.title}", "title")), cell("")]
         lines += _paragraphs(self.about, width)
         lines += [cell(""), line(("Keys", "title"))]

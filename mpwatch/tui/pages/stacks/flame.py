@@ -220,8 +220,8 @@ def page(samples: Callable[[], Sequence[Sampled]]) -> Page[FunctionShare]:
         },
         help=(
             "Where the main thread of this process was, in stacks taken twice a second.",
-            "Flame graph: each block is a call, as wide as its share of the samples, above its",
-            "callees. Outermost calls that all samples share are omitted.",
+            "Flame graph: each block is a call, as wide as its share of the samples, above its"
+            " callees. Outermost calls that all samples share are omitted.",
             "OWN  innermost; TOTAL  anywhere in the stack. Waiting time is included.",
         ),
     )
