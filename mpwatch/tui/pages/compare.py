@@ -14,13 +14,13 @@ from mpwatch.tui.elements.styled_text import Line, Row, ScreenColumn, Tone, cell
 COLUMNS = (
     ScreenColumn("PROCESS", 20, keep=9, most=28),
     ScreenColumn("PRIVATE", 8, align="right", keep=8, letter="P"),
-    ScreenColumn("CHANGE", 8, align="right", keep=9),
+    ScreenColumn("+PRIVATE", 8, align="right", keep=9),
     ScreenColumn("SHM", 7, align="right", keep=5),
-    ScreenColumn("CHANGE", 8, align="right", keep=7),
+    ScreenColumn("+SHM", 8, align="right", keep=7),
     ScreenColumn("FDS", 5, align="right", keep=6, letter="F"),
-    ScreenColumn("CHANGE", 6, align="right", keep=8),
+    ScreenColumn("+FDS", 6, align="right", keep=8),
     ScreenColumn("MAPS", 6, align="right", keep=4, letter="M"),
-    ScreenColumn("CHANGE", 6, align="right", keep=5),
+    ScreenColumn("+MAPS", 6, align="right", keep=5),
     ScreenColumn("STATUS", 10, keep=6, grows=True),
 )
 
@@ -114,7 +114,8 @@ def page(before: Callable[[], Snapshot | None]) -> Page[Pair]:
         },
         help=(
             "Now against the snapshot saved with b: growth, started and ended processes.",
-            "Sorting by a column sorts by its change. b on this screen saves a new snapshot.",
+            "+PRIVATE, +SHM, +FDS, +MAPS are the changes; sorting by a column sorts by its change.",
+            "b on this screen saves a new snapshot.",
         ),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from statistics import median
 
 from mpwatch.diagnose.analysis.process_queries import counted
+from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Loader, Process, WorkerLoad
 from mpwatch.model.units import count_text, percent_text, seconds_text
 from mpwatch.tui.elements.page import MARKS, Page, SnapshotView
@@ -20,14 +21,15 @@ from mpwatch.tui.elements.styled_text import (
 )
 
 RECENT_WIDTH = 60
+NEEDS_HOOK = "Fetch times, queues and waiting need the hook"
 STRAGGLER_FACTOR = 3.0
 """A worker this many times slower than the median worker is marked."""
 
 COLUMNS = (
-    ScreenColumn("WORKER", 9, keep=9, most=12),
+    ScreenColumn("WORKER", 11, keep=9, most=12),
     ScreenColumn("PID", 7, align="right", keep=3),
     ScreenColumn("FETCH p50", 9, align="right", keep=8),
-    ScreenColumn("p99", 8, align="right", keep=6),
+    ScreenColumn("p99", 6, align="right", keep=6),
     ScreenColumn("LAST BATCHES", 14, align="right", keep=7, most=20, spreads=RECENT_WIDTH),
     ScreenColumn("CPU", 4, align="right", keep=1, letter="C"),
     ScreenColumn("QUEUED", 6, align="right", keep=6),
@@ -38,15 +40,19 @@ COLUMNS = (
 
 
 def items(view: SnapshotView) -> list[Process]:
-    """The running loader workers, by loader and number."""
+    """The running loader workers, by the process that started them, loader and number."""
     found = [p for p in view.current if p.role == "loader-worker"]
     return sorted(found, key=_number)
 
 
-def _number(process: Process) -> tuple[int, int]:
+def _number(process: Process) -> tuple[ProcessId, int, int]:
     load = process.loader
     number = load.worker_id if load and load.worker_id is not None else process.sample.worker_id
-    return ((load.loader or 0) if load else 0, number if number is not None else process.pid)
+    return (
+        process.parent or process.process,
+        (load.loader or 0) if load else 0,
+        number if number is not None else process.pid,
+    )
 
 
 def _row(process: Process, view: SnapshotView) -> Row:
@@ -116,7 +122,12 @@ def _now(process: Process, load: WorkerLoad, view: SnapshotView) -> Line:
 
 
 def above(view: SnapshotView, width: int) -> tuple[Line, ...]:
-    """Two lines for each active loader: share of time main waits, and the batch in order."""
+    """Two lines for each active loader: share of time main waits, and the batch in order.
+
+    If no hook reports a loader, what its figures need.
+    """
+    if not view.snapshot.loaders and not any(process.loader for process in items(view)):
+        return (cell(f" {NEEDS_HOOK}: {view.attach_advice}.", "dim"),) if items(view) else ()
     return tuple(
         content
         for loader in view.snapshot.loaders
@@ -178,7 +189,7 @@ def _empty(view: SnapshotView) -> tuple[str, ...]:
         )
     return (
         "No DataLoader workers were found in this job, and no hook reports its loaders.",
-        f"Fetch times, queues and waiting need the hook: {view.attach_advice}.",
+        f"{NEEDS_HOOK}: {view.attach_advice}.",
     )
 
 

@@ -169,7 +169,7 @@ class OfferedAction:
     kind: ActionKind
     title: str
     words: str
-    """The effect of the action, shown before it is confirmed."""
+    """The effect of the action, shown before it is confirmed: 50 cells have room on 80."""
     number: int = 0
     """Signal number."""
     tone: Tone = ""
@@ -182,18 +182,10 @@ class OfferedAction:
 
 
 _SIGNALS: tuple[tuple[signal.Signals, str, Tone], ...] = (
-    (signal.SIGINT, "like ctrl-c: Python raises KeyboardInterrupt in the main thread", ""),
-    (
-        signal.SIGTERM,
-        "asks it to exit; without a handler it exits without saving",
-        "warning",
-    ),
-    (
-        signal.SIGKILL,
-        "kills it at once; named segments and held locks stay behind",
-        "critical",
-    ),
-    (signal.SIGSTOP, "stops it until SIGCONT; processes that wait for it stall", "warning"),
+    (signal.SIGINT, "like ctrl-c: KeyboardInterrupt in the main thread", ""),
+    (signal.SIGTERM, "asks it to exit, unsaved if it has no handler", "warning"),
+    (signal.SIGKILL, "kills it; named segments and held locks stay", "critical"),
+    (signal.SIGSTOP, "stops it until SIGCONT; what waits for it stalls", "warning"),
     (signal.SIGCONT, "continues a stopped process", ""),
 )
 
@@ -206,19 +198,19 @@ def offered_actions(
         OfferedAction(
             "stacks",
             "write all stacks to a file",
-            "stacks of all processes, as last taken, to a new file here",
+            "all that were last taken, to a new file here",
             needs_confirming=False,
         )
     ]
     if not is_live:
         return found
     if recording is None:
-        words = "all samples and events from now on, for mpwatch replay"
+        words = "samples and events from now on, for a replay"
         found.append(OfferedAction("record", "start recording", words, needs_confirming=False))
     else:
         found.append(OfferedAction("record", "stop recording", f"closes {recording}"))
     if has_hooks:
-        words = "removes the hook from all processes; the job continues"
+        words = "from all processes; the job continues"
         found.append(OfferedAction("detach", "detach the hook", words))
     if process.is_gone:
         return found

@@ -8,6 +8,7 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Process
 from mpwatch.tui.elements.page import SnapshotView
+from mpwatch.tui.elements.styled_text import text_of
 from mpwatch.tui.pages import loader
 from tests.builders.screen_job import main_process, worker
 from tests.tui.scripted import loader_job
@@ -54,6 +55,29 @@ def test_the_loader_page_shows_the_rank_of_workers() -> None:
     assert [row_text(loader.PAGE, each, view, 9)[:9] for each in workers] == [
         "0 of r… 0", "0 of r… 1",
     ]  # fmt: skip
+
+
+def test_the_loader_page_lists_the_workers_of_one_rank_below_each_other() -> None:
+    ranks = rank(0), rank(1)
+    workers = [worker_of(ranks[n % 2], n // 2, 7 + n) for n in range(4)]
+    view = SnapshotView(replace(loader_job(), processes=(*ranks, *workers), loaders=()))
+
+    assert [view.name(each.process) for each in loader.items(view)] == [
+        "worker 0 of rank 0", "worker 1 of rank 0", "worker 0 of rank 1", "worker 1 of rank 1",
+    ]  # fmt: skip
+
+
+def test_the_loader_page_says_which_figures_need_the_hook() -> None:
+    main = main_process()
+    unknown = replace(worker_of(main, 0, 7), loader=None)
+    job = replace(loader_job(), loaders=(), processes=(main, unknown))
+
+    (said,) = loader.above(SnapshotView(job), 80)
+    assert text_of(said) == (
+        " Fetch times, queues and waiting need the hook: press i to inject the hook."
+    )
+    assert len(loader.above(SnapshotView(loader_job()), 80)) == 2
+    assert loader.above(SnapshotView(replace(job, processes=(main,))), 80) == ()
 
 
 def test_workers_of_two_loaders_have_the_pid_in_their_name() -> None:

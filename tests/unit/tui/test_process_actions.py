@@ -18,6 +18,7 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.tui.screens.process_actions import (
     ActionRefused,
     ProcessActions,
+    offered_actions,
     stacks_text,
     write_new,
 )
@@ -81,6 +82,16 @@ def test_an_error_of_the_system_becomes_one_sentence() -> None:
 
     with pytest.raises(ActionRefused, match="belongs to another user"):
         ProcessActions(send=refuse).signal(ProcessId(1, 1), signal.SIGTERM)
+
+
+@pytest.mark.parametrize("recording", [None, "mpwatch-recording-41823-20261126.mpw"])
+def test_the_effect_of_each_action_fits_on_80_cells(recording: str | None) -> None:
+    root = loader_job().processes[0]
+
+    offered = offered_actions(root, is_live=True, recording=recording, has_hooks=True)
+
+    assert len(offered) == 9
+    assert [each.words for each in offered if len(each.words) > 50] == []
 
 
 def test_stacks_as_text_contain_every_process_thread_and_frame() -> None:
