@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame
 from mpwatch.model.waits import WaitGraph
 from mpwatch.tui.elements.page import SnapshotView
 from mpwatch.tui.elements.styled_text import text_of
 from mpwatch.tui.pages import events, waits
-from mpwatch.tui.pages.stacks import threads
+from mpwatch.tui.pages.stacks import merged, threads
 from tests.builders.screen_job import worker_id
 from tests.tui.scripted import loader_job
 from tests.unit.tui.rows import row_text
@@ -91,3 +92,30 @@ def test_source_lines_and_locals_are_shown_beside_their_frames() -> None:
 )
 def test_a_long_path_of_a_frame_is_cut_at_a_folder(path: str, shown: str) -> None:
     assert threads.shortened_path(path, 34) == shown
+
+
+def test_merged_stacks_name_each_worker_and_say_when_their_stacks_are_old() -> None:
+    job = loader_job()
+    later_s = 70.0
+    ranks = [
+        replace(job.processes[0], process=ProcessId(50 + n, 1), label=f"rank {n}", role="rank")
+        for n in (0, 1)
+    ]
+    workers = [
+        replace(
+            job.processes[4],
+            process=ProcessId(60 + n, 1),
+            parent=each.process,
+            label="worker 0",
+            threads=tuple(replace(t, still_s=0.0) for t in job.processes[4].threads),
+        )
+        for n, each in enumerate(ranks)
+    ]
+    view = SnapshotView(replace(job, at_s=job.at_s + later_s, processes=(*ranks, *workers)))
+
+    rows = [row_text(merged.PAGE, each, view, 60) for each in merged.PAGE.items(view)]
+    above = " ".join(text_of(each) for each in merged.PAGE.above(view, 200))
+
+    assert any("worker 0 of rank 0, worker 0 of rank 1" in row for row in rows), rows
+    assert above.endswith("; the oldest stack was taken 70 s ago")
+    assert "oldest" not in text_of(merged.PAGE.above(SnapshotView(job), 200)[-1])

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mpwatch.describe.processes import names_text
 from mpwatch.diagnose.analysis.stack_merge import MergedStacks, StackGroup, merge
+from mpwatch.diagnose.analysis.stack_patterns import main_thread
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process
-from mpwatch.tui.elements.page import Page, SnapshotView
+from mpwatch.tui.elements.page import Page, SnapshotView, ago_text
 from mpwatch.tui.elements.styled_text import (
     Line,
     Row,
@@ -28,6 +30,8 @@ COLUMNS = (
 )
 
 
+OLD_S = 10.0
+"""Stacks of this age may show what a process has left; they are then said to be old."""
 _ROLES = ("loader-worker", "rank", "spawned", "pool-worker", "ray-worker")
 
 
@@ -60,17 +64,28 @@ def _row(group: StackGroup, view: SnapshotView) -> Row:
 
 
 def _names(group: StackGroup, view: SnapshotView) -> str:
-    """`workers 0-2`, or the label if the group is one process."""
-    if len(group.processes) == 1:
-        return view.name(group.processes[0])
-    return group.called
+    """`workers 0-2`, or names where numbers do not tell the processes from each other."""
+    if group.noun and len(group.processes) > 1:
+        return group.called
+    return names_text(map(view.name, group.processes))
 
 
 def _above(view: SnapshotView, width: int) -> tuple[Line, ...]:
     merged = _merged(view)
     if not merged.groups:
         return ()
-    return tuple(line(" ", *content) for content in wrapped(merged.sentence, max(20, width - 2)))
+    words = f"{merged.sentence}{_age(view)}"
+    return tuple(line(" ", *content) for content in wrapped(words, max(20, width - 2)))
+
+
+def _age(view: SnapshotView) -> str:
+    """When the oldest stack was taken of a thread that has run since; empty if all are new."""
+    oldest_s = 0.0
+    for thread in filter(None, map(main_thread, _comparable(view))):
+        age_s = view.age_s(thread.stack_at_s) if thread.stack else None
+        if age_s is not None and (thread.still_s or 0.0) < age_s:
+            oldest_s = max(oldest_s, age_s)
+    return f"; the oldest stack was taken {ago_text(oldest_s)}" if oldest_s >= OLD_S else ""
 
 
 def _details(group: StackGroup, view: SnapshotView, width: int) -> tuple[Line, ...]:
