@@ -101,21 +101,25 @@ def test_merged_stacks_name_each_worker_and_say_when_their_stacks_are_old() -> N
         replace(job.processes[0], process=ProcessId(50 + n, 1), label=f"rank {n}", role="rank")
         for n in (0, 1)
     ]
+    busy, idle = job.processes[4], job.processes[1]
     workers = [
         replace(
-            job.processes[4],
+            like,
             process=ProcessId(60 + n, 1),
-            parent=each.process,
-            label="worker 0",
-            threads=tuple(replace(t, still_s=0.0) for t in job.processes[4].threads),
+            parent=ranks[n % 2].process,
+            label=f"worker {number}",
+            sample=replace(like.sample, worker_id=number),
+            threads=tuple(replace(thread, still_s=0.0) for thread in like.threads),
         )
-        for n, each in enumerate(ranks)
+        for n, (like, number) in enumerate(((busy, 0), (busy, 0), (idle, 0), (idle, 1)))
     ]
     view = SnapshotView(replace(job, at_s=job.at_s + later_s, processes=(*ranks, *workers)))
 
-    rows = [row_text(merged.PAGE, each, view, 60) for each in merged.PAGE.items(view)]
+    rows = "\n".join(row_text(merged.PAGE, each, view, 60) for each in merged.PAGE.items(view))
     above = " ".join(text_of(each) for each in merged.PAGE.above(view, 200))
 
-    assert any("worker 0 of rank 0, worker 0 of rank 1" in row for row in rows), rows
+    assert "worker 0 60, worker 0 of rank 1 in data.py:31 decode" in rows
+    assert "worker 0 62, worker 1 wait for work in Queue.get" in rows
+    assert "rank 0, rank 1 " in rows
     assert above.endswith("; the oldest stack was taken 70 s ago")
     assert "oldest" not in text_of(merged.PAGE.above(SnapshotView(job), 200)[-1])

@@ -65,9 +65,9 @@ def _row(group: StackGroup, view: SnapshotView) -> Row:
 
 def _names(group: StackGroup, view: SnapshotView) -> str:
     """`workers 0-2`, or names where numbers do not tell the processes from each other."""
-    if group.noun and len(group.processes) > 1:
-        return group.called
-    return names_text(map(view.name, group.processes))
+    names = [view.name(process) for process in group.processes]
+    are_labels = names == [view.by_id[process].label for process in group.processes]
+    return group.called if group.noun and are_labels else names_text(names)
 
 
 def _above(view: SnapshotView, width: int) -> tuple[Line, ...]:
