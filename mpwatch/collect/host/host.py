@@ -145,7 +145,8 @@ class HostCollector:
             try:
                 self._reader = CgroupReader(self._proc, pid, self._budget)
             except OSError as error:
-                problems.append(f"control group: {error.strerror}")
+                if not self._has_ended(pid):
+                    problems.append(f"control group: {error.strerror}")
                 return None
             self._reader_for = (pid, at_s)
         elif self._left and at_s - self._left_at_s > REREAD_S:
@@ -176,12 +177,18 @@ class HostCollector:
         return {name: int(kilobytes) * 1024 for name, kilobytes in found}
 
     def _room(self, pid: int, path: str, problems: list[str]) -> RoomSample | None:
-        """Space at a path in the mount namespace of the process."""
+        """Space at a path in the mount namespace of the process; `None` if it has just exited."""
         try:
             return room(f"{self._proc}/{pid}/root{path}", path)
         except OSError as error:
-            problems.append(f"{path}: {error.strerror}")
+            if not self._has_ended(pid):
+                problems.append(f"{path}: {error.strerror}")
             return None
+
+    def _has_ended(self, pid: int) -> bool:
+        """Whether a process has exited since the job was listed: its files are then missing."""
+        stat = procfs.read_stat(self._proc, pid)
+        return stat is None or stat.has_ended
 
     def _number(self, name: str) -> int | None:
         """A kernel setting."""

@@ -141,6 +141,17 @@ def test_controllers_that_are_mounted_together_share_a_group() -> None:
     }
 
 
+@pytest.mark.parametrize("state", ["R", "gone"])
+def test_a_process_that_exits_while_it_is_read_is_no_problem(proc: FakeProc, state: str) -> None:
+    if state == "R":
+        proc.process(10, state=state, flags=0x4)
+
+    host = HostCollector(str(proc)).collect(10, None, 4, 1.0, 2.0)
+
+    assert (host.shm, host.tmp) == (None, None)
+    assert not any("No such file" in each for each in host.problems), host.problems
+
+
 def test_the_host_is_seen_through_the_processs_own_root(proc: FakeProc) -> None:
     proc.process(10)
     (proc.root / "10/root/dev/shm").mkdir(parents=True)
