@@ -186,14 +186,14 @@ def _title(snapshot: Snapshot, style: TextStyle) -> list[str]:
 def _hooks(snapshot: Snapshot) -> str:
     """In how many processes the hook is ready, or was before they ended."""
     living = snapshot.living()
-    able = [process for process in living if can_have_hook(process)]
-    states = Counter(process.hook.state for process in able)
+    hooks = [each.hook for each in living or snapshot.processes if can_have_hook(each)]
+    if not living:
+        attached = sum(hook.python is not None or hook.events > 0 for hook in hooks)
+        return f"hook was attached in {attached} of {len(hooks)}" if attached else "no hook"
+    states = Counter(hook.state for hook in hooks)
     known = [("ready in", states["ready"]), ("pending in", states["pending"])]
     if parts := [f"{words} {count}" for words, count in known if count]:
-        return f"hook {', '.join(parts)} of {len(able)}"
-    reported = sum(process.hook.events > 0 for process in snapshot.processes)
-    if reported and not living:
-        return f"hook was attached in {reported} of {len(snapshot.processes)}"
+        return f"hook {', '.join(parts)} of {len(hooks)}"
     return "no hook"
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from mpwatch.model.host import Check
+from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Hook, Snapshot
 from mpwatch.report.table import TextStyle, cell_width
@@ -297,6 +298,11 @@ def test_an_ended_job_shows_how_many_processes_had_the_hook() -> None:
     )
 
     assert "hook was attached in 1 of 3" in dump_text(replace(snapshot, processes=gone))
+    silent = Hook("gone", python="3.11.7")  # it has said hello, and recorded nothing
+    main, worker, *others = gone
+    more = (main, replace(worker, hook=silent), *others)
+    helper = replace(worker, process=ProcessId(9, 9), role="resource-tracker", hook=Hook())
+    assert "hook was attached in 2 of 3" in dump_text(replace(snapshot, processes=(*more, helper)))
     assert "no hook" in dump_text(replace(snapshot, processes=snapshot.processes[1:]))
 
 
