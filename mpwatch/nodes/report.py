@@ -219,7 +219,7 @@ def clock_words(view: NodeView) -> str:
 
 
 def node_words(view: NodeView) -> str:
-    """What a node runs, in a few words: `2 ranks, 16 workers`."""
+    """What a node runs, in a few words: `18 processes (ranks 0, 3)`."""
     summary = view.summary
     if summary is None:
         return ""
@@ -228,10 +228,9 @@ def node_words(view: NodeView) -> str:
     if not summary.node.processes and not summary.ranks:
         return "no torch process of the job"
     numbers = [row.rank for row in summary.ranks if row.rank is not None and not row.is_ended]
-    words = [f"rank{'s' if len(numbers) > 1 else ''} {numbers_text(numbers)}"] if numbers else []
     count = summary.node.processes
-    words.append(f"{count} process{'es' if count != 1 else ''}")
-    return ", ".join(words)
+    ranks = f" (rank{'s' if len(numbers) > 1 else ''} {numbers_text(numbers)})"
+    return f"{count} process{'es' if count != 1 else ''}{ranks if numbers else ''}"
 
 
 # --- HTML ----------------------------------------------------------------------------------------

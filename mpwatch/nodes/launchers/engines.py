@@ -63,6 +63,8 @@ _SELECTOR = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*=[A-Za-z0-9._-]*")
 def _on_this_machine(rest: str, agent: AgentCommand) -> list[Launch]:
     """`local:N`: N agents on this machine, each of which observes a part of its jobs.
 
+    With the command of mpwatch in a container or in other namespaces, they observe the jobs there.
+
     Raises:
         CannotLaunch: It is not a number of agents.
     """
@@ -72,8 +74,12 @@ def _on_this_machine(rest: str, agent: AgentCommand) -> list[Launch]:
             f"local:{rest} is not local:N with N from 1 to {NODES_LIMIT}.",
             "mpwatch dump --job local:2",
         )
+    parts = [f"--part={index}/{count}" for index in range(count)]
+    if not agent.program:
+        return [Launch(f"local-{i}", agent.here(part)) for i, part in enumerate(parts)]
     return [
-        Launch(f"local-{index}", agent.here(f"--part={index}/{count}")) for index in range(count)
+        Launch(f"local-{i}", ("sh", "-c", agent.shell_line(part)), agent.check)
+        for i, part in enumerate(parts)
     ]
 
 

@@ -48,6 +48,16 @@ def test_local_agents_divide_the_jobs_of_this_machine() -> None:
     )
 
 
+def test_local_agents_are_started_by_the_command_that_was_given() -> None:
+    program = "docker exec -i train mpwatch"
+    first, second = launches("local:2", AgentCommand({"RUN": "a b"}, program))
+
+    assert shlex.split(shlex.split(second.command[-1])[-1]) == [
+        *("exec", *program.split(), "node", "--stdio", "--match=RUN=a b", "--part=1/2"),
+    ]
+    assert (first.command[0], first.check) == ("sh", f"{program} --version")
+
+
 def test_ssh_is_the_users_own_client_without_questions(programs: Path) -> None:
     stand_in(programs, "ssh", "exit 0")
 
