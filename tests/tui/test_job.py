@@ -182,12 +182,61 @@ async def test_nodes_that_do_the_same_are_one_row() -> None:
         await pilot.pause()
         text = screen_text(app)
 
-    assert "node-0 and 39 more" in text
+    assert "node-0 +39" in text
     assert "node-17" not in text
     lines = text.splitlines()
     assert next(n for n, each in enumerate(lines) if "odd" in each and "live" in each) < next(
-        n for n, each in enumerate(lines) if "node-0 and" in each
+        n for n, each in enumerate(lines) if "node-0 +" in each
     )
+
+
+async def test_nodes_that_work_share_a_row_whatever_line_each_is_at() -> None:
+    def at(line: str, place: str | None = None) -> JobState:
+        lines = (line, "train.py:9 load", "train.py:7 forward")
+        nodes = []
+        for number in range(12):
+            said = row(number, place=place, line=lines[number % 3], quiet_s=None, has_stack=True)
+            still = row(number, quiet_s=9.0)
+            summary = NodeSummary(NOW_S, NodeRow("watching"), (still if number == 5 else said,))
+            nodes.append(NodeView(f"node-{number}", "live", 0.4, summary=summary))
+        return JobState("slurm:1", tuple(nodes))
+
+    job = ScriptedJob(at("train.py:3 step"))
+    app = JobApp(job, "slurm:1")
+    async with app.run_test(size=(100, 24)) as pilot:
+        await pilot.pause()
+        first = rows_with("live", app)
+        assert job.deliver is not None
+        job.deliver(at("train.py:4 backward", "all_reduce"))
+        await pilot.pause()
+        second, text = rows_with("live", app), screen_text(app)
+
+    assert [each.split()[-2:] for each in first] == [["1", "working"], ["in", "all_reduce"]]
+    assert "node-0 +10" in first[0]
+    assert "each: 1 working" in first[0]
+    assert "11 nodes  node-0, node-1, node-2" in text
+    assert "node-5 " in first[1]
+    assert first == second
+
+
+async def test_nodes_that_cannot_be_read_for_one_reason_share_a_row() -> None:
+    told = ("node-{}: Permission denied.", "node-{}: No route to host.")
+    nodes = [NodeView(f"node-{n}", "failed", problem=told[n > 7].format(n)) for n in range(10)]
+    app = JobApp(ScriptedJob(JobState("ssh:@hosts", tuple(nodes))), "ssh:@hosts")
+    async with app.run_test(size=(100, 24)) as pilot:
+        await pilot.pause()
+        denied, unreached = rows_with("failed", app)[-2:]
+
+    assert "node-0 +7" in denied
+    assert "Permission deni" in denied
+    assert "node-8 +1" in unreached
+    assert "No route to ho" in unreached
+
+
+def rows_with(word: str, app: JobApp) -> list[str]:
+    """The lines of the screen below the first one that have a word, without the cursor."""
+    lines = screen_text(app).splitlines()[1:]
+    return [each.strip("> ") for each in lines if f" {word} " in each]
 
 
 async def test_a_recording_of_several_nodes_is_played_and_moved_through(tmp_path: Path) -> None:

@@ -104,8 +104,7 @@ def _not_answering(views: Sequence[NodeView]) -> Iterator[JobFinding]:
     groups: defaultdict[tuple[str, str], list[NodeView]] = defaultdict(list)
     for view in views:
         if view.state in _CAUSE_AND_FIX:
-            reason = "" if view.state == "silent" else view.problem.replace(view.name, "HOST")
-            groups[view.state, reason].append(view)
+            groups[view.state, view.reason].append(view)
     for (state, _), nodes in groups.items():
         names = names_text(view.name for view in nodes)
         times = [view.last_seen_s for view in nodes if view.last_seen_s is not None]

@@ -88,6 +88,11 @@ class NodeView:
     """A command that shows whether mpwatch runs there."""
 
     @property
+    def reason(self) -> str:
+        """Why it is not live, in words that are the same for all nodes with the same trouble."""
+        return "" if self.state == "silent" else self.problem.replace(self.name, "HOST")
+
+    @property
     def clock_problem(self) -> str:
         """Why the offset of its clock is unknown, in a few words; empty if it is known."""
         if self.clock_offset_s is not None:

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from mpwatch.describe.findings import CAUSE, EVIDENCE, FIX
+from mpwatch.describe.processes import names_text
 from mpwatch.describe.progress import MENTIONED_S
 from mpwatch.model.findings import JobFinding, Severity
 from mpwatch.model.snapshot import Playback
@@ -17,6 +18,7 @@ from mpwatch.nodes.across.ranks import PlacedRank
 from mpwatch.nodes.head.node import NodeView
 from mpwatch.nodes.job_source import JobState
 from mpwatch.nodes.report import clock_words, node_words
+from mpwatch.nodes.wire.summary import RankRow
 from mpwatch.tui.elements.header import clock
 from mpwatch.tui.elements.page import MARKS
 from mpwatch.tui.elements.styled_text import (
@@ -81,9 +83,9 @@ class NodeGroup:
 
     @property
     def name(self) -> str:
-        """The name of the first node; of several, how many more there are."""
+        """The name of the first node; of several, how many more there are: `node-0 +39`."""
         more = len(self.nodes) - 1
-        return self.nodes[0].name + (f" and {more} more" if more else "")
+        return self.nodes[0].name + (f" +{more}" if more else "")
 
 
 def has_ranks(group: NodeGroup) -> bool:
@@ -143,19 +145,26 @@ def silence_of(view: NodeView | None, problem: str, age_s: float, silent_s: floa
 
 
 def node_groups(state: JobState) -> list[NodeGroup]:
-    """The rows of the nodes page: those with findings or problems first."""
+    """The rows of the nodes page: those with findings or problems first.
+
+    Of many nodes, those are one row whose ranks are stopped at the same places. Where ranks work is
+    another line on each node, and at each look.
+    """
     worst = _worst_by_node(state)
     groups: defaultdict[object, list[NodeView]] = defaultdict(list)
     for view in state.nodes:
-        alone = len(state.nodes) < GROUPED_FROM
-        key: object = (
-            view.name
-            if alone
-            else (view.state, worst.get(view.name), _activity(view), bool(_unread(view)))
-        )
+        key: object = view.name
+        if is_grouped(state):
+            doing = _activity(view, is_momentary=False)
+            key = (view.state, view.reason, worst.get(view.name), doing, bool(_unread(view)))
         groups[key].append(view)
     found = [NodeGroup(tuple(views)) for views in groups.values()]
     return sorted(found, key=lambda group: _trouble(group.nodes[0], worst))
+
+
+def is_grouped(state: JobState) -> bool:
+    """Whether nodes that do the same are one row."""
+    return len(state.nodes) >= GROUPED_FROM
 
 
 def _trouble(view: NodeView, worst: dict[str, Severity]) -> tuple[int, int]:
@@ -204,7 +213,7 @@ def node_row(group: NodeGroup, state: JobState) -> Row:
             cell(bytes_text(sum(rss)) if rss else "-"),
             cell(_percent(row.shm_percent for row in rows)),
             cell(_percent(row.fds_percent for row in rows)),
-            _node_doing(first),
+            _node_doing(group, is_momentary=not is_grouped(state)),
         ),
         tone="" if first.state == "live" else "dim",
         mark=MARKS[severity] if severity else Span(" "),
@@ -217,33 +226,46 @@ def _percent(shares: Iterable[int | None]) -> str:
     return f"{max(known)}%" if known else "-"
 
 
-def _node_doing(view: NodeView) -> Line:
+def _node_doing(group: NodeGroup, *, is_momentary: bool) -> Line:
+    view = group.nodes[0]
     if view.problem:
         return cell(view.problem, NODE_TONES.get(view.state, ""))
     if view.state in ("waiting", "starting"):
         return cell("starting its agent", "dim")
-    unread = _unread(view)
+    each = "each: " if len(group.nodes) > 1 and has_ranks(group) else ""
+    unread, activity = _unread(view), each + _activity(view, is_momentary=is_momentary)
     if unread:
-        return line((f"{_activity(view)}; ", ""), (unread, "warning"))
-    return cell(_activity(view))
+        return line((f"{activity}; ", ""), (unread, "warning"))
+    return cell(activity)
 
 
-def _activity(view: NodeView) -> str:
-    """What the ranks of a node do, the most common first: `7 in all_reduce, 1 in save.py:9`."""
+def _activity(view: NodeView, *, is_momentary: bool) -> str:
+    """What the ranks of a node do, the most common first: `7 in all_reduce, 1 at save.py:9`.
+
+    Args:
+        view: The node.
+        is_momentary: Say of ranks that make progress where they are at this moment.
+    """
     rows = view.summary.ranks if view.summary is not None else ()
     doing = Counter(
-        f"in {row.place}"
-        if row.place
-        else "ended"
-        if row.is_ended
-        else f"at {row.line}"
-        if row.line
-        else row.state
+        "working"
+        if not (is_momentary or row.is_ended) and PlacedRank(view, row).quiet_s < MENTIONED_S
+        else _place_words(row)
         for row in rows
     )
     if not doing:
         return node_words(view)
-    return ", ".join(f"{count} {words}" for words, count in doing.most_common(3))
+    common = sorted(doing.items(), key=lambda item: (-item[1], item[0]))[:3]
+    return ", ".join(f"{count} {words}" for words, count in common)
+
+
+def _place_words(row: RankRow) -> str:
+    """Where a rank is, as far as that is known."""
+    if row.is_ended:
+        return "ended"
+    if row.place:
+        return f"in {row.place}"
+    return f"at {row.line}" if row.line else row.state
 
 
 def ranks_of(state: JobState, names: frozenset[str] | None) -> list[PlacedRank]:
@@ -495,10 +517,13 @@ def node_details(group: NodeGroup | None, width: int) -> tuple[Line, ...]:
     if view.version:
         words.append(f"mpwatch {view.version}")
     words.append(clock_words(view))
+    title, said = view.host or view.name, ", ".join(words)
+    if len(group.nodes) > 1:
+        title, said = f"{len(group.nodes)} nodes", names_text(each.name for each in group.nodes)
     stacks = view.summary.node.stacks if view.summary is not None else ()
     second = "; ".join((*stacks, *_problems(view)))
     return (
-        cut(line((f" {view.host or view.name}  ", "title"), ", ".join(words)), width),
+        cut(line((f" {title}  ", "title"), said), width),
         cut(cell(f"   {second}", "dim"), width),
     )
 
