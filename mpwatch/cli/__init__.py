@@ -20,8 +20,9 @@ if sys.version_info < (3, 10):  # noqa: UP036 - a single file may be run by any 
 from mpwatch.cli.arguments import parse  # noqa: E402
 from mpwatch.cli.failures import EXIT_INTERRUPTED, EXIT_USAGE, Failure, describe  # noqa: E402
 
-_COMPILED = "msgspec._core"
-"""The extension module that a single file lacks for all Pythons but the one that made it."""
+_OF_ONE_PYTHON = frozenset(("msgspec._core", "tomli"))
+"""What a single file lacks where it is run by a Python of another minor version than made it: the
+extension module, and what only Python 3.10 needs."""
 START = 200_000
 """Net allocations that start a collection, in place of Python's 700 (2,000 from 3.13). The start of
 a command and one sample need fewer."""
@@ -82,16 +83,16 @@ def _run(arguments: argparse.Namespace) -> int:
         print(describe(failure), file=sys.stderr)
         return failure.exit_code
     except ModuleNotFoundError as error:
-        if error.name != _COMPILED:
+        if error.name not in _OF_ONE_PYTHON:
             raise
-        print(describe(_made_by_another_python()), file=sys.stderr)
+        print(describe(_made_by_another_python(error.name)), file=sys.stderr)
         return EXIT_USAGE
     return code
 
 
-def _made_by_another_python() -> Failure:
+def _made_by_another_python(missing: str) -> Failure:
     return Failure(
-        f"{_COMPILED} is missing: this copy of mpwatch was not made by {_PYTHON} on "
+        f"{missing} is missing: this copy of mpwatch was not made by {_PYTHON} on "
         f"{os.uname().machine}, which runs it.",
         "pip install shiv && shiv -q --compressed -c mpwatch -o mpwatch.pyz .",
     )

@@ -1,4 +1,4 @@
-"""A Ray driver with one actor on each node of a cluster; the last of them hangs in a call."""
+"""A Ray driver with one actor on each node of a cluster; one that is not on the head hangs."""
 
 import os
 import sys
@@ -23,7 +23,9 @@ class Trainer:
 
 def main():
     ray.init(address=sys.argv[1], log_to_driver=False, logging_level="ERROR")
-    nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
+    alive = [node for node in ray.nodes() if node["Alive"]]  # in no order
+    alive.sort(key=lambda node: "node:__internal_head__" not in node["Resources"])
+    nodes = [node["NodeID"] for node in alive]
     kind = ray.remote(Trainer)
     actors = [
         kind.options(

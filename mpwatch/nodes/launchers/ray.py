@@ -92,7 +92,7 @@ class RayNodes:
         self._connect()
 
     def launches(self) -> Sequence[Launch]:
-        """The nodes as they are now, the head of the cluster first, then as they joined."""
+        """The nodes as they are now: the head of the cluster, then as they were first seen."""
         if self._helper is not None:
             self._take(self._helper.news())
         return [

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from mpwatch.cli.nodes import BRING_IT
 from mpwatch.model.findings import JobFinding
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.nodes.across.collectives import STRAGGLER, waits_across
@@ -722,3 +723,18 @@ def test_a_job_of_which_no_node_can_be_read_fails_in_one_sentence(
         "mpwatch: No node of the job can be read; a: ssh ended with status 255: no route to host.\n"
         "  try: ssh a 'mpwatch --version'\n"
     )
+
+
+def test_a_node_without_mpwatch_has_the_option_that_brings_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mark: str
+) -> None:
+    client = tmp_path / "ssh"
+    client.write_text("#!/bin/sh\nexec env PATH=/nowhere /bin/sh -c 'exec mpwatch node'\n")
+    client.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+    done = run("dump", "--job", "ssh:a", mark=mark)
+
+    assert done.returncode == 3
+    assert "mpwatch: not found" in done.stderr
+    assert done.stderr.splitlines()[1:] == [f"  try: {BRING_IT}"]

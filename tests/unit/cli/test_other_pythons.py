@@ -44,3 +44,18 @@ def test_a_python_that_is_too_old_is_one_sentence() -> None:
         1,
         "mpwatch: Python 3.10 or newer is needed, and this is Python 3.9.\n",
     )
+
+
+def test_what_only_python_3_10_needs_is_one_sentence() -> None:
+    # A single file made by a later version has no tomli.
+    told = (
+        "import sys; sys.version_info = (3, 10, 13, 'final', 0); sys.modules['tomli'] = None; "
+        "from mpwatch.cli import main; sys.exit(main(['attach', '1', '--dry-run']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", told], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 2
+    assert done.stderr.startswith("mpwatch: tomli is missing: ")
+    assert "Python 3.10" in done.stderr.splitlines()[0]
