@@ -160,8 +160,10 @@ def _by_slurm(rest: str, agent: AgentCommand) -> list[Launch]:
     """
     job = rest or os.environ.get("SLURM_JOB_ID", "")
     if not _SLURM_JOB.fullmatch(job):
+        words = "No number of a Slurm job is given, and this is not inside an allocation."
         raise CannotLaunch(
-            f"{job!r} is not the number of a Slurm job.", "squeue --me; mpwatch job slurm:JOBID"
+            f"{job!r} is not the number of a Slurm job." if job else words,
+            "squeue --me; mpwatch job slurm:JOBID",
         )
     srun = engine("srun", _INSTALL_SLURM)
     squeue = engine("squeue", _INSTALL_SLURM)

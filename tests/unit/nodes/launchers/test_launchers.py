@@ -231,6 +231,7 @@ def test_pods_are_named_or_chosen_by_a_label(programs: Path) -> None:
         ("ssh:-oProxyCommand=reboot", "is not a host"),
         ("ssh:@/nowhere/hosts", "cannot be read"),
         ("slurm:../x", "is not the number of a Slurm job"),
+        ("slurm:", "No number of a Slurm job is given, and this is not inside an allocation"),
         ("k8s:ml/", "names no pod"),
         ("k8s:--kubeconfig=x", "is not LABEL=VALUE"),
         ("k8s:ml/pod:", "is no name of a container"),
@@ -240,8 +241,9 @@ def test_pods_are_named_or_chosen_by_a_label(programs: Path) -> None:
     ],
 )
 def test_a_spec_that_names_no_job_is_refused_in_one_sentence(
-    spec: str, words: str, programs: Path
+    spec: str, words: str, programs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     for name in ("ssh", "kubectl", "srun"):
         stand_in(programs, name, "exit 0")
 
