@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from mpwatch import __version__
-from mpwatch.describe.findings import CAUSE, EVIDENCE, FIX, severity_word
+from mpwatch.describe.findings import CAUSE, EVIDENCE, FIX, FORECAST, severity_word
 from mpwatch.describe.processes import names_text
 from mpwatch.describe.progress import MENTIONED_S
 from mpwatch.model.findings import JobFinding, Severity
@@ -20,6 +20,7 @@ from mpwatch.nodes.across.judge import job_findings
 from mpwatch.nodes.across.ranks import PlacedRank
 from mpwatch.nodes.agent.documents import EMPTY_DUMP, Document
 from mpwatch.nodes.head.node import NodeView
+from mpwatch.nodes.wire.summary import FindingRow
 from mpwatch.report.html import page, table
 from mpwatch.report.json import SCHEMA, utc_text
 from mpwatch.report.prometheus import Metric
@@ -155,7 +156,7 @@ def _node_lines(view: NodeView, style: TextStyle) -> Iterator[str]:
         yield from style.wrap(f"{name} ({row.pid})  {state}{since}", "    ", "      ")
     for each in view.summary.findings:
         label = f"{each.label}: " if each.label else ""
-        yield from style.wrap(f"{each.severity}  {label}{each.summary}", "    ", "      ")
+        yield from style.wrap(f"{each.severity}  {label}{finding_words(each)}", "    ", "      ")
 
 
 class _DumpedFrame(msgspec.Struct):
@@ -233,6 +234,13 @@ def node_words(view: NodeView) -> str:
     return f"{count} process{'es' if count != 1 else ''}{ranks if numbers else ''}"
 
 
+def finding_words(finding: FindingRow) -> str:
+    """What a node has found, and in which time a limit is reached."""
+    if finding.eta_s is None:
+        return finding.summary
+    return f"{finding.summary}, {FORECAST} {seconds_text(finding.eta_s)}"
+
+
 # --- HTML ----------------------------------------------------------------------------------------
 
 
@@ -267,7 +275,7 @@ def job_html(
     body += table(
         ("Node", "Process", "Severity", "~Finding"),
         (
-            (False, (view.name, each.label, each.severity, each.summary))
+            (False, (view.name, each.label, each.severity, finding_words(each)))
             for view in views
             for each in (view.summary.findings if view.summary else ())
         ),

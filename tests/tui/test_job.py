@@ -100,7 +100,7 @@ def node(name: str, *ranks: int, stuck: int | None = None, **more: Any) -> NodeV
         fds_percent=31,
         stacks=(f"ranks: {len(ranks)} of {len(ranks)} in all_reduce",),
     )
-    findings = (FindingRow("shm-full-enospc", "warning", "/dev/shm is 97 % full"),)
+    findings = (FindingRow("shm-full-enospc", "warning", "/dev/shm is 97 % full", eta_s=40),)
     summary = NodeSummary(NOW_S, facts, rows, findings if stuck is not None else ())
     return NodeView(name, "live", 0.4, host=name, version="0.1.0", summary=summary, **more)
 

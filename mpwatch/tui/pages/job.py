@@ -17,7 +17,7 @@ from mpwatch.model.units import bytes_text, seconds_text
 from mpwatch.nodes.across.ranks import PlacedRank
 from mpwatch.nodes.head.node import NodeView
 from mpwatch.nodes.job_source import JobState
-from mpwatch.nodes.report import clock_words, node_words
+from mpwatch.nodes.report import clock_words, finding_words, node_words
 from mpwatch.nodes.wire.summary import RankRow
 from mpwatch.tui.elements.header import clock
 from mpwatch.tui.elements.page import MARKS
@@ -447,7 +447,7 @@ def named_findings(state: JobState) -> list[NamedFinding]:
     found += [
         NamedFinding(
             _BY_WORD.get(row.severity, Severity.INFO),
-            row.summary,
+            finding_words(row),
             row.rule,
             view.name,
             row.pid,

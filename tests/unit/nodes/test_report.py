@@ -25,7 +25,9 @@ def test_findings_come_first_then_each_node_with_its_ranks() -> None:
         node(
             "node-2",
             elsewhere(1, world=2, quiet_s=212.0),
-            findings=(FindingRow("shm-full-enospc", "warning", "/dev/shm is full", label="main"),),
+            findings=(
+                FindingRow("shm-full-enospc", "warning", "/dev/shm fills", label="main", eta_s=120),
+            ),
         ),
         NodeView("node-3", "failed", None, "ssh ended with status 255: Permission denied."),
     ]
@@ -35,7 +37,7 @@ def test_findings_come_first_then_each_node_with_its_ranks() -> None:
     lines = text.splitlines()
     assert lines[0].startswith("CRITICAL rank 0 on node-1 waits in all_reduce for rank 1 on node-2")
     assert "    rank 0 (100)  waiting: waits in all_reduce, no progress for 90 s" in lines
-    assert "    warning  main: /dev/shm is full" in lines
+    assert "    warning  main: /dev/shm fills, forecast 2 min" in lines
     assert lines[-1] == "node-3  failed  ssh ended with status 255: Permission denied."
     assert all(len(line) <= 90 for line in lines)
 
