@@ -96,8 +96,10 @@ def node(name: str, *ranks: int, stuck: int | None = None, **more: Any) -> NodeV
         counts={"rank": len(ranks), "loader-worker": 2 * len(ranks)},
         cpu_percent=40,
         rss_bytes=6 << 30,
+        memory_percent=64,
         shm_percent=12,
         fds_percent=31,
+        maps_percent=2,
         stacks=(f"ranks: {len(ranks)} of {len(ranks)} in all_reduce",),
     )
     findings = (FindingRow("shm-full-enospc", "warning", "/dev/shm is 97 % full", eta_s=40),)

@@ -24,7 +24,7 @@ from mpwatch.diagnose.analysis.stack_merge import merged_stacks
 from mpwatch.diagnose.analysis.stack_patterns import has_stacks, main_thread
 from mpwatch.model.collectives import Recorded
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.host import RoomSample
+from mpwatch.model.host import HostSample, RoomSample
 from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.samples import Ended, FdLink, inode_of
 from mpwatch.model.snapshot import Process, Snapshot
@@ -234,9 +234,15 @@ def node_row(snapshots: Sequence[Snapshot], facts: Mapping[str, str], unread: st
         counts=dict(Counter(process.role for process in living)),
         cpu_percent=_tens(sum(process.cpu_percent or 0.0 for process in living)),
         rss_bytes=rss // _RSS_UNIT * _RSS_UNIT,
+        memory_percent=_largest(
+            pair for each in snapshots if (pair := _memory(each.host)) is not None
+        ),
         shm_percent=_used_percent(next((s.host.shm for s in snapshots), None)),
         fds_percent=_largest(
             (each.sample.fds.used, each.sample.fds.soft_limit) for each in living if each.sample.fds
+        ),
+        maps_percent=_largest(
+            (each.sample.maps.used, each.sample.maps.limit) for each in living if each.sample.maps
         ),
         hooks=sum(process.hook.state == "ready" for process in living),
         facts={**_facts(snapshots), **facts},
@@ -463,6 +469,15 @@ def _used_percent(room: RoomSample | None) -> int | None:
     if room is None or not room.total_bytes:
         return None
     return round(100 * (room.total_bytes - room.free_bytes) / room.total_bytes)
+
+
+def _memory(host: HostSample) -> tuple[int, int] | None:
+    """Used bytes and their limit, `None` if unknown: of the cgroup, else of the machine."""
+    group = host.cgroup
+    if group is not None and group.memory_limit_bytes and group.memory_bytes is not None:
+        return group.memory_bytes, group.memory_limit_bytes
+    total, available = host.memory_total_bytes, host.memory_available_bytes
+    return None if not total or available is None else (total - available, total)
 
 
 def _largest(pairs: Iterable[tuple[int, int | None]]) -> int | None:

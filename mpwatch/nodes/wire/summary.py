@@ -41,10 +41,14 @@ class NodeRow(msgspec.Struct, frozen=True):
     """Of all processes together, rounded to tens."""
     rss_bytes: int | None = None
     """Resident memory of all processes, shared pages counted for each; rounded to 64 MiB."""
+    memory_percent: int | None = None
+    """Used share of the memory that the job may have: of its cgroup's limit, else the machine's."""
     shm_percent: int | None = None
     """Used share of /dev/shm."""
     fds_percent: int | None = None
     """Descriptors of the process that is closest to its limit."""
+    maps_percent: int | None = None
+    """Mappings of the process that is closest to its limit."""
     hooks: int = 0
     """Number of processes whose hook answers."""
     facts: dict[str, str] = {}

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mpwatch.model.findings import Severity
-from mpwatch.model.host import RoomSample
+from mpwatch.model.host import CgroupSample, RoomSample
 from mpwatch.model.ids import Role
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Process, Thread
@@ -219,6 +219,8 @@ def test_the_summary_of_a_job_has_its_ranks_findings_and_limits() -> None:
     assert summary.node.state == "watching"
     assert summary.node.counts == {"rank": 1}
     assert summary.node.shm_percent == 50
+    assert (summary.node.fds_percent, summary.node.maps_percent) == (6, 1)
+    assert summary.node.memory_percent is None
     assert summary.node.facts["python"] == "3.11"
     assert summary.node.facts["OMP_NUM_THREADS"] == "8"
     first, second = summary.ranks
@@ -230,6 +232,19 @@ def test_the_summary_of_a_job_has_its_ranks_findings_and_limits() -> None:
     assert [(each.rule, each.eta_s) for each in summary.findings] == [
         ("fd-exhaustion-receiver", 40)
     ]
+
+
+def test_memory_is_compared_with_the_limit_of_the_job_or_with_the_machine() -> None:
+    made = snapshot([rank(0)])
+    host = replace(made.host, memory_total_bytes=100 << 30, memory_available_bytes=75 << 30)
+    group = CgroupSample(2, "/job", memory_bytes=9 << 30, memory_limit_bytes=10 << 30)
+    free = CgroupSample(2, "/job", memory_bytes=9 << 30)
+
+    def percent(**changes: Any) -> int | None:
+        return summary_of([replace(made, host=replace(host, **changes))]).node.memory_percent
+
+    assert percent(cgroup=group) == 90
+    assert percent(cgroup=free) == percent() == 25
 
 
 @pytest.mark.parametrize(
