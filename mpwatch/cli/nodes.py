@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import re
 import socket
 import sys
 import time
@@ -249,11 +248,6 @@ def _watch(
     return head.views()
 
 
-BRING_IT = "mpwatch dump --job SPEC --agent 'python3 /shared/mpwatch.pyz'"
-_NOT_INSTALLED = re.compile(r"\bmpwatch: (?:command )?not found|not found: mpwatch\b")
-"""What shells say of a command that is not on PATH: dash and bash, busybox, and zsh."""
-
-
 def _need_a_node(views: Sequence[NodeView]) -> None:
     """Require a node that can be read, or that may still be.
 
@@ -263,9 +257,7 @@ def _need_a_node(views: Sequence[NodeView]) -> None:
     if all(view.state == "failed" and view.last_seen_s is None for view in views):
         first = views[0]
         sentence = f"No node of the job can be read; {first.name}: {first.problem}"
-        is_absent = _NOT_INSTALLED.search(first.problem) is not None
-        fix = BRING_IT if is_absent else first.check
-        raise Failure(sentence, fix, EXIT_NO_SUCH_PROCESS)
+        raise Failure(sentence, first.fix, EXIT_NO_SUCH_PROCESS)
 
 
 def _ask_all(

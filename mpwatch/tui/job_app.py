@@ -287,7 +287,9 @@ class JobFindingsScreen(LiveScreen):
 
     def _draw_details(self, *, is_new: bool) -> None:
         width = max(20, self.size.width - 2)
-        self._details.show(job.finding_details(self._table.current, width), is_new=is_new)
+        self._details.show(
+            job.finding_details(self._table.current, self._state, width), is_new=is_new
+        )
 
     def on_live_table_moved(self, message: LiveTable.Moved) -> None:
         """Show the finding under the cursor."""

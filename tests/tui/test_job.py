@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.nodes.across.judge import job_findings
-from mpwatch.nodes.head.node import NodeView
+from mpwatch.nodes.head.node import BRING_IT, NodeView
 from mpwatch.nodes.head.view_source import NodeSource, Receive
 from mpwatch.nodes.job_source import Deliver, JobState, ReplayJobSource
 from mpwatch.nodes.wire.messages import Close, Do, Next, Part, Refusal
@@ -233,6 +233,21 @@ async def test_nodes_that_cannot_be_read_for_one_reason_share_a_row() -> None:
     assert "Permission deni" in denied
     assert "node-8 +1" in unreached
     assert "No route to ho" in unreached
+
+
+async def test_a_node_without_mpwatch_has_the_option_that_brings_it_and_opens_nothing() -> None:
+    problem = "ssh ended with status 127: sh: 1: exec: mpwatch: not found."
+    nodes = (NodeView("bare", "failed", problem=problem, check="ssh bare 'mpwatch --version'"),)
+    state = JobState("ssh:bare", nodes, tuple(job_findings(nodes)))
+    app = JobApp(ScriptedJob(state), "ssh:bare")
+    async with app.run_test(size=(100, 24)) as pilot:
+        await pilot.pause()
+        first = screen_text(app)
+        await pilot.press("f")
+        findings = screen_text(app)
+
+    assert f"Try: {BRING_IT}" in first
+    assert "Nothing of bare can be opened." in findings
 
 
 def rows_with(word: str, app: JobApp) -> list[str]:

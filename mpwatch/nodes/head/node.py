@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import selectors
 import time
 from collections.abc import Callable, Sequence
@@ -57,6 +58,10 @@ UNSENT_BYTES_LIMIT = 1 << 16
 _POLL_S = 0.01
 _TOLD_BYTES = 4096
 
+BRING_IT = "mpwatch job SPEC --agent 'python3 /shared/mpwatch.pyz'"
+_NOT_INSTALLED = re.compile(r"\bmpwatch: (?:command )?not found|not found: mpwatch\b")
+"""What shells say of a command that is not on PATH: dash and bash, busybox, and zsh."""
+
 NodeState: TypeAlias = Literal["waiting", "starting", "live", "silent", "ended", "failed"]
 """`waiting` to be started; `failed`: no agent could be reached, or it is not understood; `ended`:
 the agent or the way to it has ended."""
@@ -91,6 +96,11 @@ class NodeView:
     def reason(self) -> str:
         """Why it is not live, in words that are the same for all nodes with the same trouble."""
         return "" if self.state == "silent" else self.problem.replace(self.name, "HOST")
+
+    @property
+    def fix(self) -> str:
+        """A command that helps where it cannot be read."""
+        return BRING_IT if _NOT_INSTALLED.search(self.problem) else self.check
 
     @property
     def clock_problem(self) -> str:

@@ -397,7 +397,7 @@ def _why_empty(state: JobState) -> list[str]:
     if all(view.state in ("failed", "ended") for view in nodes):
         first = nodes[0]
         each = f"{first.name}: {first.problem}" if len(nodes) > 1 else first.problem
-        return [f"No node can be read. {each}", f"Try: {first.check}"]
+        return [f"No node can be read. {each}", f"Try: {first.fix}"]
     live = [view for view in nodes if view.state == "live"]
     rows = [view.summary.node for view in live if view.summary is not None]
     if len(rows) < len(live) or any(row.state == "starting" for row in rows) or not live:
@@ -477,7 +477,7 @@ def finding_row(item: NamedFinding) -> Row:
     )
 
 
-def finding_details(item: NamedFinding | None, width: int) -> tuple[Line, ...]:
+def finding_details(item: NamedFinding | None, state: JobState, width: int) -> tuple[Line, ...]:
     """A finding in full, and what enter opens."""
     if item is None:
         return (cell(" No findings: no known problems, on any node that answers."),)
@@ -487,7 +487,9 @@ def finding_details(item: NamedFinding | None, width: int) -> tuple[Line, ...]:
         about = f"{item.node}{f', {item.label}' if item.label else ''}: {item.severity.word}"
         lines = [*headed("", "title", item.summary, width), cell(f"  {about}, {item.rule}"), ()]
     opens = "It names no node."
-    if item.node is not None:
+    if item.node is not None and item.pid is None and root_on(state, item.node) is None:
+        opens = f"Nothing of {item.node} can be opened."
+    elif item.node is not None:
         named = " at the process it names" if item.pid is not None else ""
         opens = f"enter opens {item.node}{named}"
     return (*lines, cell(opens, "dim"))

@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 
-from mpwatch.cli.nodes import BRING_IT
 from mpwatch.model.findings import JobFinding
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.nodes.across.collectives import STRAGGLER, waits_across
@@ -737,4 +736,4 @@ def test_a_node_without_mpwatch_has_the_option_that_brings_it(
 
     assert done.returncode == 3
     assert "mpwatch: not found" in done.stderr
-    assert done.stderr.splitlines()[1:] == [f"  try: {BRING_IT}"]
+    assert done.stderr.splitlines()[1:] == [f"  try: {node_module.BRING_IT}"]
