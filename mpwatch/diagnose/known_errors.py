@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeGuard
+from typing import NamedTuple, TypeGuard
 
 from mpwatch.describe.frames import frame_words, is_library
 from mpwatch.diagnose.analysis.process_queries import called_if_known, counted
@@ -537,7 +537,42 @@ def evidence_of(entry: LogEntry) -> tuple[str, ...]:
     place = place_of(entry.details)
     if place is not None:
         words.append(f"at {place}")
+    first = first_of(entry)
+    if first is not None:
+        words.append(first.words)
     return tuple(words) or (f"a note of kind {entry.kind}",)
+
+
+class FirstError(NamedTuple):
+    """The exception with which a chain of them began, of which a note tells the last one."""
+
+    type: str
+    text: str
+    place: str | None
+    """Where it was raised, `engine.py:27 generate`."""
+    is_from: bool
+    """Whether each of the chain was raised `from` the one before; else while it was handled."""
+
+    @property
+    def words(self) -> str:
+        """`raised from an earlier exception: IndexError: index 128 is out of bounds, at ...`."""
+        how = (
+            "raised from an earlier exception" if self.is_from else "raised while handling another"
+        )
+        at = f", at {self.place}" if self.place else ""
+        return f"{how}: {self.type}: {self.text}{at}"
+
+
+def first_of(entry: LogEntry) -> FirstError | None:
+    """With what the chain of an exception began; `None` where the hook has told of no chain."""
+    first = entry.details.get("first")
+    if not isinstance(first, Mapping):
+        return None
+    kind, text = first.get("type"), first.get("text")
+    if not isinstance(kind, str) or not isinstance(text, str):
+        return None
+    shown = text[:EVIDENCE_LIMIT]
+    return FirstError(kind, shown, place_of(first), first.get("is_from") is True)
 
 
 def place_of(details: Mapping[str, object]) -> str | None:

@@ -231,13 +231,7 @@ class Session:
         error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
         if error is not None and exact.is_a(error, BaseException) and not self.is_crashed:
             self.is_crashed = True
-            self.note(
-                "exception",
-                where="main",
-                type=exact.class_name(type(error)),
-                text=foreign_exceptions.text_of(error),
-                frames=foreign_exceptions.frames_of(error),
-            )
+            self.note("exception", where="main", **foreign_exceptions.described(error))
 
     def reset_in_child(self) -> None:
         """In a forked child: drop all that belongs to the parent, and sleep until the first record.
@@ -305,10 +299,8 @@ class Session:
         self.note(
             "exception",
             where=wire.KIND_NAMES.get(kind, str(kind)),
-            type=exact.class_name(type(error)),
-            text=foreign_exceptions.text_of(error),
-            frames=foreign_exceptions.frames_of(error),
             tid=self.system.get_native_id(),
+            **foreign_exceptions.described(error),
             **fields,
         )
 

@@ -189,10 +189,12 @@ number: a missing one was dropped before it could be sent), and:
   "set_start_method", or "task" of a pool's worker, with `count` of those at this line so far, and
   `pool`: "threads" if it is one of this process's own threads),
   `type`, `text`, `frames` (a list of [function, file, line], innermost first), `tid`, and if known
+  `first` (the exception at the other end of its chain: `type`, `text`, `frames`, and `is_from`,
+  whether each was raised `from` the one before; the others were raised while it was handled),
   `queue`, `loader`, `batch`, `worker_id`, `target`; of a process that could not be started `site`,
   `storages` and `path` to the part that holds them; of a start method that another had been chosen
   before `method` (asked for) and `detail` (which one, and where);
-- `thread-died`: `thread` (its name), `type`, `text`, `frames`, `tid`;
+- `thread-died`: `thread` (its name), `type`, `text`, `frames`, `tid`, and `first` as above;
 - `lost-item`: a feeder thread could not pickle an item and dropped it: `type`, `text`, `item` (its
   type), `task` (batch index, if it was a batch), `frames`, `tid`;
 - `ticket-failed`: a descriptor could not be fetched: `address`, `ticket`, `type`, `text`, `tid`;

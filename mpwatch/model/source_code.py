@@ -104,23 +104,28 @@ MarkKind: TypeAlias = Literal[
     "backward",
     "cache",
     "death-signal",
+    "draw",
+    "gives-up",
     "kept",
     "kept-to-end",
     "no-grad",
     "no-sync",
     "put",
     "reap",
+    "seed",
     "unwrapped",
     "view",
 ]
 """`alarm`: sets a timer that ends in a signal. `backoff`: makes each sleep longer than the one
 before, and nothing in the file sets it back. `backward`: a backward pass. `cache`: fills a cache
-that nothing in the file bounds. `death-signal`: asks for a signal at the end of the parent. `kept`:
-adds to a list, a set or a deque from which nothing in the file removes anything. `kept-to-end`:
-adds to a container of an object that only the end of that object empties. `no-grad`:
-switches autograd off. `no-sync`: leaves gradients unreduced for a while. `put`: puts an item into a
-queue. `reap`: takes the exit status of any child. `unwrapped`: takes the module out of a wrapped
-model. `view`: keeps an element or a slice of something in a container."""
+that nothing in the file bounds. `death-signal`: asks for a signal at the end of the parent. `draw`:
+leaves items out, or takes as many, as the module `random` says. `gives-up`: raises after a loop
+that has caught other exceptions. `kept`: adds to a list, a set or a deque from which nothing in the
+file removes anything. `kept-to-end`: adds to a container of an object that only the end of that
+object empties. `no-grad`: switches autograd off. `no-sync`: leaves gradients unreduced for a while.
+`put`: puts an item into a queue. `reap`: takes the exit status of any child. `seed`: seeds
+`random`. `unwrapped`: takes the module out of a wrapped model. `view`: keeps an element or a slice
+of something in a container."""
 
 
 class Mark(NamedTuple):
@@ -131,9 +136,10 @@ class Mark(NamedTuple):
     function: str
     """That contains it; `<module>` for none."""
     about: str
-    """The cache, the queue, the variable of the sleep, or the part that is kept; of what is kept to
-    the end also the functions that empty it, `self.items, clear() and __exit__()`; of a timer the
-    lines at which its function returns before it is cancelled, `39, 45`."""
+    """The cache, the queue, the variable of the sleep, the part that is kept, or the `except`
+    clause whose exceptions came first, `except OSError: in line 51, logged in line 52`; of what is
+    kept to the end also the functions that empty it, `self.items, clear() and __exit__()`; of a
+    timer the lines at which its function returns before it is cancelled, `39, 45`."""
     statement: Statement
 
 

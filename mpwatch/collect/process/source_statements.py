@@ -637,6 +637,8 @@ def marks(file: str, module: Module) -> Iterator[Mark]:
             *((*_views(nodes), *_unwrapped(nodes, unwrapping)) if uses_arrays else ()),
             *_memo_fills(nodes, bounded),
             *_backoffs(function, nodes, set_back),
+            *_gives_up(module, function),
+            *_draws(nodes),
             *(_kept(nodes, emptied) if name not in ("__init__", "<module>") else ()),
             *(_kept_to_end(nodes, at_end) if name not in ("__init__", "<module>") else ()),
         ]
@@ -996,6 +998,104 @@ def _backoffs(
                 continue
             if name not in (set_back if is_attribute else set_here):
                 yield "backoff", name, node
+
+
+def _gives_up(module: Module, function: ast.AST) -> Iterator[_Found]:
+    """`raise` after a loop, or in its `else`, where the loop has caught exceptions and gone on.
+
+    Python keeps no link from that exception to those before it.
+    """
+    own = [node for _, node in children(function)]
+    for node, parents in within(own):
+        if isinstance(node, LOOPS):
+            handler = next(_swallows(node), None)
+            around = [child for _, child in children(parents[-1])] if parents else own
+            after = around[around.index(node) + 1 :][:1]
+            for each in (*node.orelse, *after):
+                is_new = isinstance(each, ast.Raise) and each.exc is not None and not each.cause
+                if is_new and handler is not None:
+                    yield "gives-up", _handler_words(module, handler), each
+
+
+def _swallows(loop: ast.AST) -> Iterator[ast.ExceptHandler]:
+    """The `except` clauses of a loop after which it goes on."""
+    for node, _ in within([child for block, child in children(loop) if block == "body"]):
+        if isinstance(node, ast.ExceptHandler) and not isinstance(
+            node.body[-1], ast.Raise | ast.Return | ast.Break
+        ):
+            yield node
+
+
+_LOGS: Final = frozenset(
+    ("critical", "debug", "error", "exception", "info", "log", "print", "warn", "warning")
+)
+
+
+def _handler_words(module: Module, handler: ast.ExceptHandler) -> str:
+    """``` `except OSError as error:` in line 51, logged in line 52```."""
+    header = quoted(module, handler)
+    logged = next(
+        (
+            f", logged in line {each.lineno}"
+            for each in handler.body
+            if isinstance(each, ast.Expr)
+            and isinstance(each.value, ast.Call)
+            and last_name(each.value.func) in _LOGS
+        ),
+        "",
+    )
+    return f"`{clean(header.text, QUOTE_LIMIT // 2)}` in line {header.line}{logged}"
+
+
+def _draws(nodes: Sequence[ast.AST]) -> Iterator[_Found]:
+    """Statements that leave items out by chance, or take a number of them that is drawn.
+
+    `[each for each in items if random.random() < share]`, `range(random.randint(1, 9))`. Only of
+    the module `random`, which is seeded differently in each process, also in forked ones: numpy
+    and torch copy their state to these.
+    """
+    for node in nodes:
+        drawn: list[ast.expr] = []
+        if isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+            drawn = [test for each in node.generators for test in each.ifs]
+        elif isinstance(node, ast.If) and (_leaves_out(node) or _adds_item(node)):
+            drawn = [node.test]
+        elif isinstance(node, ast.Call) and last_name(node.func) == "range":
+            drawn = list(node.args)
+        if any(_is_random(each) for test in drawn for each in ast.walk(test)):
+            yield "draw", "", node
+        elif isinstance(node, ast.Call) and _seeds(node):
+            yield "seed", "", node
+
+
+def _seeds(call: ast.Call) -> bool:
+    """`random.seed()`, or what may call it, by its name; torch and numpy seed only their own."""
+    name, receiver = last_name(call.func).lower(), _receiver(call)
+    is_other = name.startswith("manual_seed") or receiver in ("np.random", "numpy.random")
+    return "seed" in name and not is_other
+
+
+_DRAWN: Final = frozenset(
+    ("choice", "expovariate", "gauss", "getrandbits", "randint", "random", "randrange", "uniform")
+)
+
+
+def _is_random(node: ast.AST) -> bool:
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in _DRAWN
+        and _text(node.func.value) == "random"
+    )
+
+
+def _leaves_out(node: ast.If) -> bool:
+    return isinstance(node.body[-1], ast.Continue)
+
+
+def _adds_item(node: ast.If) -> bool:
+    calls = (each.value for each in node.body if isinstance(each, ast.Expr))
+    return any(isinstance(each, ast.Call) and last_name(each.func) in _ADDS for each in calls)
 
 
 def _slept(time: ast.expr) -> Sequence[ast.expr]:

@@ -203,10 +203,8 @@ def wrap_excepthook(original: Callable[..., Any], session: Context) -> Callable[
             session.note(
                 "thread-died",
                 thread=text(attributes(args.thread).get("_name", ""))[:128],
-                type=foreign_exceptions.type_of(error),
-                text=foreign_exceptions.text_of(error),
-                frames=foreign_exceptions.frames_of(error),
                 tid=session.system.get_native_id(),
+                **foreign_exceptions.described(error),
             )
         return original(args)
 
@@ -238,10 +236,8 @@ class SysProxy:
         session.note(
             "exception",
             where=where,
-            type=kind.__name__,
-            text=foreign_exceptions.text_of(error),
-            frames=foreign_exceptions.frames_of(error),
             tid=session.system.get_native_id(),
+            **foreign_exceptions.described(error),
         )
         if where == "main":
             session.is_crashed = True

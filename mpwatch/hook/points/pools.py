@@ -200,13 +200,7 @@ def _failed_task(counts: dict[Any, int], error: BaseException) -> dict[str, Any]
     count = counts[kind] = counts.get(kind, 0) + 1
     if count & (count - 1):
         return None
-    return {
-        "where": "task",
-        "type": name,
-        "text": foreign_exceptions.text_of(error),
-        "frames": frames,
-        "count": count,
-    }
+    return {"where": "task", "count": count, **foreign_exceptions.described(error)}
 
 
 def add_gauge(module: ModuleType, session: Context) -> Undo:

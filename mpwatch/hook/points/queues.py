@@ -175,12 +175,10 @@ def wrap_feeder_error(original: Callable[..., Any], session: Context) -> Callabl
         task = item[0] if type(item) is tuple and item and type(item[0]) is int else None
         session.note(
             "lost-item",
-            type=foreign_exceptions.type_of(error),
-            text=foreign_exceptions.text_of(error),
             item=class_name(type(item)),
             task=task,
-            frames=foreign_exceptions.frames_of(error),
             tid=session.system.get_native_id(),
+            **foreign_exceptions.described(error),
         )
         return original(error, item, *args)
 

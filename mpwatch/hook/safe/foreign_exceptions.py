@@ -32,6 +32,14 @@ traceback_of: Callable[[BaseException], TracebackType | None] = BaseException.__
 context_of: Callable[[BaseException], BaseException | None] = BaseException.__dict__[
     "__context__"
 ].__get__
+_cause_of: Callable[[BaseException], BaseException | None] = BaseException.__dict__[
+    "__cause__"
+].__get__
+_hides_context: Callable[[BaseException], bool] = BaseException.__dict__[
+    "__suppress_context__"
+].__get__
+_CHAIN = 16
+"""Exceptions of a chain that are followed; it may be a circle."""
 _arguments: Callable[[BaseException], tuple[Any, ...]] = BaseException.__dict__["args"].__get__
 _set_traceback: Callable[[BaseException, TracebackType | None], None] = BaseException.__dict__[
     "__traceback__"
@@ -111,6 +119,31 @@ def frames_of(error: BaseException, limit: int = 12) -> list[list[Any]]:
             frames.append([code.co_name, code.co_filename, step.tb_lineno])
         step = step.tb_next
     return frames[-limit:][::-1]
+
+
+def described(error: BaseException) -> dict[str, Any]:
+    """Type, text and frames of an exception for a note, and `first`: that with which it began.
+
+    An exception is raised from another one, or while that one is handled, as a traceback shows it.
+    Those without frames are left out: pools write the traceback of a worker into such a one.
+    """
+    found = _described(error)
+    is_from, step, left = True, error, _CHAIN
+    while left:
+        left -= 1
+        before = _cause_of(step)
+        if before is None and not _hides_context(step):
+            before, is_from = context_of(step), False
+        if before is None or before is error:
+            break
+        step = before
+        if traceback_of(step) is not None:
+            found["first"] = {**_described(step), "is_from": is_from}
+    return found
+
+
+def _described(error: BaseException) -> dict[str, Any]:
+    return {"type": type_of(error), "text": text_of(error), "frames": frames_of(error)}
 
 
 def frames_here(skip: int, limit: int = 16) -> list[list[Any]]:

@@ -47,11 +47,11 @@ from mpwatch.diagnose.analysis.process_queries import (
 from mpwatch.diagnose.analysis.source_code import mark_words, marks
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_shape, main_thread
 from mpwatch.diagnose.analysis.waits.edges import blocked_for_s
-from mpwatch.diagnose.known_errors import contains, evidence_of
+from mpwatch.diagnose.known_errors import contains, evidence_of, first_of, place_of
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended
-from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.snapshot import LogEntry, Process, Snapshot
 from mpwatch.model.source_code import Mark
 from mpwatch.model.units import seconds_text
 from mpwatch.model.waits import is_loader_poll
@@ -523,7 +523,8 @@ def _cause(index: Index, process: Process, ended: Ended) -> str:
     """What such an exit means, as far as it was observed."""
     death = death_of(ended)
     if death == "failed":
-        return _FAILED_LOADING if process.role == "loader-worker" else _FAILED
+        general = _FAILED_LOADING if process.role == "loader-worker" else _FAILED
+        return _why_raised(index, process) or general
     if ended.signal is None or death != "killed":
         return _QUIET
     if ended.signal == Signals.SIGKILL and cpu_limit_evidence(index, process):
@@ -541,6 +542,50 @@ def _cause(index: Index, process: Process, ended: Ended) -> str:
     if ended.signal == Signals.SIGKILL and is_lost and not index.snapshot.source:
         cause = f"{_PARENT_THREAD} {cause}"
     return f"{cause} {_STAYS_LOCKED}"
+
+
+def _why_raised(index: Index, process: Process) -> str:
+    """With which exception a failure began, where the one that is told was raised after another.
+
+    Empty where that is not known.
+    """
+    entry = _last_exception(index.snapshot, process)
+    first = first_of(entry) if entry is not None else None
+    if entry is not None and first is not None:
+        last, at = entry.details.get("type"), f" at {first.place}" if first.place else ""
+        how = "was raised from it" if first.is_from else "was raised while it was handled"
+        return f"It began with {first.type}{at}; the {last} that ended the process {how}. {_ALONE}"
+    given_up = _gives_up(index, process, entry)
+    if given_up is None:
+        return ""
+    sure = "It" if entry is not None else "Likely it"
+    return (
+        f"{sure} ended by {mark_words(given_up)}, which comes after a loop that has failed in all "
+        f"its rounds: the exceptions that matter were caught by {given_up.about}, and Python keeps "
+        f"no link to them. {_ALONE}"
+    )
+
+
+def _gives_up(index: Index, process: Process, entry: LogEntry | None) -> Mark | None:
+    """The `raise` after a loop of attempts by which a process has failed.
+
+    By the line of its exception; without one, where its last stack was in the function of the only
+    such statement of the program.
+    """
+    found = marks(index, "gives-up")
+    if entry is not None:
+        place = place_of(entry.details) or ""
+        return next((each for each in found if place == _place_of_mark(each)), None)
+    thread = main_thread(process)
+    stack = own_frames(thread.stack) if thread is not None else ()
+    inside = {(frame.file, frame.function) for frame in stack}
+    if len(found) != 1 or (found[0].file, found[0].function) not in inside:
+        return None
+    return found[0]
+
+
+def _place_of_mark(mark: Mark) -> str:
+    return f"{mark.file.rpartition('/')[2]}:{mark.statement.line} {mark.function}"
 
 
 def _death_signal(index: Index, process: Process, ended: Ended) -> Mark | None:
@@ -632,11 +677,17 @@ def _raised(snapshot: Snapshot, process: Process) -> tuple[str, ...]:
 
     A launcher's wrapper may turn an exception into `SystemExit`, which is the later of the two.
     """
+    entry = _last_exception(snapshot, process)
+    return evidence_of(entry) if entry is not None else ()
+
+
+def _last_exception(snapshot: Snapshot, process: Process) -> LogEntry | None:
+    """The note of the last exception of a process, else of its explicit exit."""
     own = [entry for entry in snapshot.log if entry.process == process.process]
     exceptions = [entry for entry in own if entry.kind == "exception"] or [
         entry for entry in own if entry.kind == "exit" and entry.details.get("how")
     ]
-    return evidence_of(exceptions[-1]) if exceptions else ()
+    return exceptions[-1] if exceptions else None
 
 
 def _advice(index: Index, process: Process, ended: Ended, *, raised: Sequence[str]) -> str:
@@ -652,20 +703,34 @@ def _advice(index: Index, process: Process, ended: Ended, *, raised: Sequence[st
         return processes.signal_meaning(ended.signal).advice
     if any(map(_OF_A_CUT_FILE.search, raised)):
         return _ADVICE_CUT_FILE
+    entry = _last_exception(index.snapshot, process)
+    first = first_of(entry) if entry is not None else None
+    given_up = _gives_up(index, process, entry) if death_of(ended) == "failed" else None
+    if given_up is not None and first is None:
+        return (
+            "Find the exception that was caught, in the log if the clause writes it down, and fix "
+            f"what raises it: more attempts do not help. Keep it for the last one ({_KEPT})."
+        ) + _looks(index, process)
     if raised:
         at = "at the line shown" if any(".py:" in each for each in raised) else "that raises it"
-        parent = index.snapshot.get(process.original_parent)
-        is_watched = process.role in ("loader-worker", "pool-worker", "rank")
-        looks = parent is not None and not parent.is_gone and not is_watched
+        at = f"at {first.place}" if first is not None and first.place else at
         return (
             f"Fix the code {at}. Catch expected exceptions in the worker itself; a library that "
-            f"calls sys.exit or os._exit ends the whole process.{_PARENT_LOOKS if looks else ''}"
+            f"calls sys.exit or os._exit ends the whole process.{_looks(index, process)}"
         )
     advice = _ADVICE if process.role == "loader-worker" else _ADVICE_OTHERS
     # A hook that has reported no exception would not have done so on another run.
     return advice if process.hook.state == "absent" else advice.replace(_OR_ATTACH, ". ")
 
 
+def _looks(index: Index, process: Process) -> str:
+    """What to let its parent do, where no pool, loader or launcher looks at its exit status."""
+    parent = index.snapshot.get(process.original_parent)
+    is_watched = process.role in ("loader-worker", "pool-worker", "rank")
+    return _PARENT_LOOKS if parent is not None and not parent.is_gone and not is_watched else ""
+
+
+_KEPT = "last = error in the except clause, then raise ... from last"
 _OF_A_CUT_FILE = re.compile(
     r"mmap length is greater than file size|Ran out of input|pickle data was truncated"
     r"|Compressed file ended before the end-of-stream|not a zip file"
@@ -740,6 +805,7 @@ _FAILED = (
     "An uncaught exception in that process, or a call of sys.exit or os._exit. The traceback "
     "is on its standard error. Processes that wait for it are not notified."
 )
+_ALONE = "Processes that wait for this one are not notified."
 _STAYS_LOCKED = "A lock or queue that it held at that moment stays locked for ever."
 _PARENT_THREAD = (
     "A thread of its parent ended at the same time. If the process has asked for a signal at its "

@@ -835,3 +835,83 @@ def test_loops_that_end_once_no_child_lives_are_read(tmp_path: Path) -> None:
         ("death-signal", 33),
         ("death-signal", 34),
     ]
+
+
+ATTEMPTS = """\
+import random
+
+
+def in_else(fetch):
+    for attempt in range(3):
+        try:
+            return fetch()
+        except OSError as error:
+            log.warning("attempt failed: %s", error)
+            sleep(1.0)
+    else:
+        raise RuntimeError("no answer")
+
+
+def after(fetch):
+    while budget():
+        try:
+            fetch()
+        except OSError:
+            continue
+    raise RuntimeError("no answer")
+
+
+def kept(fetch):
+    for attempt in range(3):
+        try:
+            return fetch()
+        except OSError as error:
+            last = error
+    raise RuntimeError("no answer") from last
+
+
+def passed_on(fetch):
+    for item in range(3):
+        try:
+            fetch(item)
+        except OSError:
+            raise
+    raise RuntimeError("no answer")
+
+
+def choose(items, share):
+    chosen = [each for each in items if random.random() < share]
+    for each in items:
+        if random.randint(0, 1):
+            chosen.append(each)
+        if random.random() < share:
+            each = flip(each)
+    count = range(random.randint(1, 5))
+    return random.sample(chosen, 3), rng.random() < 1
+"""
+
+
+def marks_of(path: Path, text: str) -> list[tuple[str, int, str]]:
+    path.write_text(text)
+    marks = SourceCode().marks(OWN, str(path), time.time() + 9.0)
+    return [(each.kind, each.statement.line, each.about) for each in marks]
+
+
+def test_raises_after_attempts_whose_exceptions_are_lost_are_read(tmp_path: Path) -> None:
+    marks = marks_of(tmp_path / "attempts.py", ATTEMPTS)
+
+    assert [each for each in marks if each[0] == "gives-up"] == [
+        ("gives-up", 12, "`except OSError as error:` in line 8, logged in line 9"),
+        ("gives-up", 21, "`except OSError:` in line 19"),
+    ]
+
+
+def test_statements_that_choose_how_many_items_there_are_by_chance_are_read(
+    tmp_path: Path,
+) -> None:
+    marks = marks_of(tmp_path / "choose.py", ATTEMPTS)
+    seeds = "import random\nrandom.seed(1)\nset_seed(2)\ntorch.manual_seed(3)\nnp.random.seed(4)\n"
+
+    assert [line for kind, line, _ in marks if kind == "draw"] == [43, 45, 49]
+    assert [kind for kind, _, _ in marks].count("seed") == 0
+    assert marks_of(tmp_path / "seeds.py", seeds) == [("seed", 2, ""), ("seed", 3, "")]

@@ -13,7 +13,7 @@ from mpwatch.diagnose.rules.exits import (
     worker_oom_killed,
     worker_segfault,
 )
-from mpwatch.model.findings import Severity
+from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import Point
 from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.samples import Ended, WaitedOn
@@ -681,3 +681,63 @@ def test_a_worker_that_a_timer_has_killed_is_told_with_the_line_that_sets_it(lef
 
     assert "a timer is set by `signal.alarm(5)` at staging.py:37 fetch" in finding.evidence
     assert ("returns in line 39 before it is cancelled" in finding.cause) is bool(left)
+
+
+GIVES_UP = Mark(
+    "gives-up",
+    "/home/me/train.py",
+    "run",
+    "`except IndexError as exc:` in line 51, logged in line 52",
+    Statement(55, 'raise RuntimeError("Rollout batch failed")'),
+)
+
+
+def test_the_first_exception_of_a_chain_is_the_cause_of_an_exit() -> None:
+    first = {"type": "IndexError", "text": "index 128", "frames": [["f", "/app/engine.py", 27]]}
+    chain = {"type": "RuntimeError", "text": "failed", "frames": [["run", "/app/a.py", 5]]}
+    job = snapshot_of(main(), dead_worker(role="spawned", exit_code=1))
+
+    def finding(**of_chain: object) -> Finding:
+        raised = log("exception", 200, "exception: RuntimeError", **chain, **of_chain)
+        return only(worker_exited_unexpectedly.check, replace(job, log=(raised,)))
+
+    raised_from = finding(first={**first, "is_from": True})
+    handled = finding(first={**first, "is_from": False})
+    alone = finding()
+
+    place = "IndexError at engine.py:27 f"
+    assert raised_from.cause.startswith(f"It began with {place}; the RuntimeError that ended")
+    assert "was raised from it" in raised_from.cause
+    assert "was raised while it was handled" in handled.cause
+    assert any("IndexError: index 128, at engine.py:27 f" in each for each in handled.evidence)
+    assert handled.advice.startswith("Fix the code at engine.py:27 f.")
+    assert "began with" not in alone.cause
+
+
+def test_exceptions_that_a_loop_has_caught_before_it_gave_up_are_the_cause_of_an_exit() -> None:
+    raised = log("exception", 200, type="RuntimeError", frames=[["run", "/home/me/train.py", 55]])
+    other = log("exception", 200, type="RuntimeError", frames=[["run", "/home/me/train.py", 40]])
+    in_loop = thread(200, "engine.py:generate:24", "train.py:run:48")
+    dead = dead_worker(role="spawned", exit_code=1)
+
+    def finding(*notes: LogEntry, of: Process = dead, marks: tuple[Mark, ...] = (GIVES_UP,)) -> Any:
+        job = replace(snapshot_of(main(), of), log=notes, marks=marks)
+        return only(worker_exited_unexpectedly.check, job)
+
+    seen, guessed = finding(raised), finding(of=replace(dead, threads=(in_loop,)))
+
+    assert "`except IndexError as exc:` in line 51, logged in line 52" in seen.cause
+    assert seen.cause.startswith("It ended by `raise RuntimeError")
+    assert guessed.cause.startswith("Likely it ended by `raise RuntimeError")
+    assert "more attempts do not help" in seen.advice
+    for unlike in (
+        finding(other),
+        finding(),
+        finding(of=replace(dead, threads=(in_loop,)), marks=(GIVES_UP, replace_line(GIVES_UP))),
+    ):
+        assert "line 51" not in unlike.cause
+        assert "more attempts" not in unlike.advice
+
+
+def replace_line(mark: Mark) -> Mark:
+    return mark._replace(statement=Statement(90, "raise OSError()"))

@@ -258,3 +258,58 @@ def test_exceptions_that_passed_leave_no_reference_behind() -> None:
     gc.collect()
     after = sys.getrefcount(ValueError), sys.getrefcount(None)
     assert all(abs(new - old) < 500 for new, old in zip(after, before, strict=True))
+
+
+def read_position(position: int) -> int:
+    return [0, 1][position]
+
+
+def fail_from() -> None:
+    try:
+        read_position(5)
+    except IndexError as error:
+        raise ValueError("no such position") from error
+
+
+def fail_while_handling() -> None:
+    try:
+        fail_from()
+    except ValueError:
+        raise RuntimeError("gave up")  # noqa: B904 - the chain that is tested
+
+
+def fail_hiding() -> None:
+    try:
+        read_position(5)
+    except IndexError:
+        raise ValueError("hidden") from None
+
+
+def test_the_first_exception_of_a_chain_is_described() -> None:
+    raised_from = foreign_exceptions.described(caught(fail_from))
+    handled = foreign_exceptions.described(caught(fail_while_handling))
+
+    assert (raised_from["type"], raised_from["text"]) == ("ValueError", "no such position")
+    assert raised_from["first"]["type"] == "IndexError"
+    assert raised_from["first"]["text"] == "list index out of range"
+    assert raised_from["first"]["frames"][0][0] == "read_position"
+    assert raised_from["first"]["is_from"]
+    assert (handled["type"], handled["first"]["type"]) == ("RuntimeError", "IndexError")
+    assert not handled["first"]["is_from"]
+
+
+def test_an_exception_without_a_chain_or_that_hides_it_has_no_first_one() -> None:
+    without_frames = ValueError("from the text of a worker")
+    without_frames.__cause__ = RuntimeError("its traceback")
+
+    assert "first" not in foreign_exceptions.described(caught(lambda: read_position(5)))
+    assert "first" not in foreign_exceptions.described(caught(fail_hiding))
+    assert "first" not in foreign_exceptions.described(without_frames)
+
+
+def test_a_chain_that_is_a_circle_ends() -> None:
+    error = caught(fail_from)
+    assert error.__cause__ is not None
+    error.__cause__.__cause__ = error
+
+    assert foreign_exceptions.described(error)["first"]["type"] == "IndexError"
