@@ -158,6 +158,19 @@ def mark_words(mark: Mark) -> str:
     return f"`{mark.statement.text}` at {name}:{mark.statement.line} {mark.function}"
 
 
+_OF_ONE_SAMPLE = ("__call__", "__getitem__", "forward")
+"""What is drawn in these changes a sample, and not how many of them there are."""
+
+
+def uneven_draw(index: Index) -> Mark | None:
+    """The statement that chooses by chance how many items there are, otherwise in each process.
+
+    Only where one statement does so, and nothing that was read may seed the module `random`.
+    """
+    found = [each for each in marks(index, "draw") if each.function not in _OF_ONE_SAMPLE]
+    return found[0] if len(found) == 1 and not marks(index, "seed") else None
+
+
 class Guard(NamedTuple):
     """A condition that decides which ranks reach a line."""
 

@@ -43,6 +43,8 @@ from mpwatch.diagnose.analysis.source_code import (
     branch_of_one_side,
     guard_on_rank,
     loop_ends,
+    mark_words,
+    uneven_draw,
 )
 from mpwatch.diagnose.analysis.stack_merge import merge
 from mpwatch.diagnose.analysis.stack_patterns import BUFFERS, main_thread
@@ -216,55 +218,11 @@ def _explained(
     """Cause and advice, as far as it is known what differs."""
     places = dict(by_call)
     if BACKWARD in places:
-        name, others = next((n, group) for n, group in by_call if n != BACKWARD)
-        averages = (
-            "The backward pass of DistributedDataParallel averages gradients by collectives that "
-            f"all ranks have to enter; {all_called(others)} called {name} instead."
-        )
-        ended = _ended_loop(index, others[0], places[BACKWARD][0])
-        if ended is not None and ended.by:
-            return (
-                f"{averages} {all_called(others)} {_have(others)} ended {ended.words}, in which "
-                f"the others still are, most likely by {ended.by}: each rank meets that by values "
-                "of its own.",
-                f"Let all ranks leave that loop in the same round: combine what {ended.by} tests "
-                "(all_reduce of a flag or a count, with MAX) in every round, on all ranks, before "
-                "any of them leaves. Or do not leave the loop, and let a rank that has nothing to "
-                "learn from a batch run its backward pass on a loss of zero that uses the outputs "
-                "(outputs.sum() * 0).",
-            )
-        why = (
-            f"{all_called(others)} {_have(others)} ended {ended.words}, in which the others still "
-            "are, most likely after fewer batches"
-            if ended is not None
-            else "The ranks have run a different number of batches, or a branch on the rank or on "
-            "its data makes only some of them call one of the two"
-        )
-        return (
-            f"{averages} {why}.",
-            "Give all ranks the same number of batches (DistributedSampler with drop_last, or the "
-            f"Join context), and call {name} on all ranks after the same batch."
-            + (_NO_SKIPPED_BACKWARD if ended is None else ""),
-        )
+        return _one_in_backward(index, by_call)
     if BUFFERS in places:
-        alone, others = places[BUFFERS], [r for n, group in by_call if n != BUFFERS for r in group]
-        return (
-            "The forward pass of a model in DistributedDataParallel broadcasts its buffers (the "
-            "running statistics of BatchNorm) from rank 0 to all ranks, so all have to call it; "
-            f"{all_called(alone)} called the model, and {all_called(others)} did not.",
-            "What only one rank computes (a validation, a sample) has to use model.module, which "
-            "communicates with no rank; or let all ranks do it. broadcast_buffers=False leaves the "
-            "broadcast out, and each rank then has statistics of its own.",
-        )
+        return _one_in_forward(by_call)
     if NEW_GROUP in places:
-        missing = [rank for name, group in by_call if name != NEW_GROUP for rank in group]
-        return (
-            f"{NEW_GROUP} waits for all ranks of the default process group, and "
-            f"{all_called(missing)} called another collective instead. Most often only the ranks "
-            "that are part of the new group call it.",
-            f"Call {NEW_GROUP} on all ranks, in the same order, also on those that are not part of "
-            "the new group.",
-        )
+        return _one_makes_group(by_call)
     if len({each.group for each in records}) > 1:
         return (
             "The ranks are part of both process groups and use them in a different order.",
@@ -279,6 +237,76 @@ def _explained(
     if left is None:
         return why, COMPARE_CALLS
     return f"{left.cause} {why}", f"{left.advice} {COMPARE_CALLS}"
+
+
+def _one_in_backward(index: Index, by_call: Sequence[tuple[str, list[Process]]]) -> tuple[str, str]:
+    """Cause and advice where some ranks are in the backward pass of DDP and others are not."""
+    name, others = next((n, group) for n, group in by_call if n != BACKWARD)
+    averages = (
+        "The backward pass of DistributedDataParallel averages gradients by collectives that "
+        f"all ranks have to enter; {all_called(others)} called {name} instead."
+    )
+    ended = _ended_loop(index, others[0], dict(by_call)[BACKWARD][0])
+    if ended is not None and ended.by:
+        return (
+            f"{averages} {all_called(others)} {_have(others)} ended {ended.words}, in which "
+            f"the others still are, most likely by {ended.by}: each rank meets that by values "
+            "of its own.",
+            f"Let all ranks leave that loop in the same round: combine what {ended.by} tests "
+            "(all_reduce of a flag or a count, with MAX) in every round, on all ranks, before "
+            "any of them leaves. Or do not leave the loop, and let a rank that has nothing to "
+            "learn from a batch run its backward pass on a loss of zero that uses the outputs "
+            "(outputs.sum() * 0).",
+        )
+    same = (
+        "Give all ranks the same number of batches (DistributedSampler with drop_last, or the "
+        f"Join context), and call {name} on all ranks after the same batch."
+    )
+    if ended is None:
+        return (
+            f"{averages} The ranks have run a different number of batches, or a branch on the rank "
+            "or on its data makes only some of them call one of the two.",
+            same + _NO_SKIPPED_BACKWARD,
+        )
+    why = (
+        f"{averages} {all_called(others)} {_have(others)} ended {ended.words}, in which the "
+        "others still are, most likely after fewer batches"
+    )
+    drawn = uneven_draw(index)
+    if drawn is None:
+        return f"{why}.", same
+    return (
+        f"{why}: {mark_words(drawn)} chooses by chance how many items there are, and nothing that "
+        "was read of the program seeds the module random, so each rank has a number of its own.",
+        f"Choose the items alike on all ranks: random.Random(seed) with one seed for all, or "
+        f"choose on rank 0 and broadcast; divide them between the ranks after that. {same}",
+    )
+
+
+def _one_in_forward(by_call: Sequence[tuple[str, list[Process]]]) -> tuple[str, str]:
+    """Cause and advice where some ranks are in the forward pass of DDP and others are not."""
+    alone = dict(by_call)[BUFFERS]
+    others = [rank for name, group in by_call if name != BUFFERS for rank in group]
+    return (
+        "The forward pass of a model in DistributedDataParallel broadcasts its buffers (the "
+        "running statistics of BatchNorm) from rank 0 to all ranks, so all have to call it; "
+        f"{all_called(alone)} called the model, and {all_called(others)} did not.",
+        "What only one rank computes (a validation, a sample) has to use model.module, which "
+        "communicates with no rank; or let all ranks do it. broadcast_buffers=False leaves the "
+        "broadcast out, and each rank then has statistics of its own.",
+    )
+
+
+def _one_makes_group(by_call: Sequence[tuple[str, list[Process]]]) -> tuple[str, str]:
+    """Cause and advice where some ranks make a process group and others do not."""
+    missing = [rank for name, group in by_call if name != NEW_GROUP for rank in group]
+    return (
+        f"{NEW_GROUP} waits for all ranks of the default process group, and "
+        f"{all_called(missing)} called another collective instead. Most often only the ranks "
+        "that are part of the new group call it.",
+        f"Call {NEW_GROUP} on all ranks, in the same order, also on those that are not part of "
+        "the new group.",
+    )
 
 
 def _guarded(index: Index, by_call: Sequence[tuple[str, list[Process]]]) -> tuple[str, str] | None:

@@ -367,30 +367,13 @@ class _Whereabouts(NamedTuple):
 
 def _whereabouts(rank: Process, inside: Sequence[Process], index: Index) -> _Whereabouts:
     """Where a rank is while the others, which are inside of the collective, wait for it."""
-    name, line, waiter = called(rank), called_at(rank), inside[0]
+    line, waiter = called_at(rank), inside[0]
     at = f" at {line}" if line else ""
-    halted = _ended_or_stopped(rank, at)
-    if halted is not None:
-        return halted
-    held = _held_up(rank, inside, index)
-    if held is not None:
-        return held
-    left_s = _sleeps_for_s(rank)
-    if left_s >= LONG_SLEEP_S:
-        return _Whereabouts(
-            f"{name} sleeps{at} and will wake up by itself in {seconds_text(left_s)}.",
-            "Nothing is wrong if only this rank is to do that, and it takes less than the timeout "
-            f"of the process group. {_SAME_STEPS}",
-            innocent_s=WORKING_S,
-        )
-    found = spin(index, rank)
-    if found is not None:
-        time = seconds_text(index.snapshot.at_s - found.since_s)
-        return _Whereabouts(
-            f"{name} has gone round in {found.words} for {time}. {why_endless(found.loop, name)}.",
-            end_of_loop(found.loop, rank),
-            innocent_s=PAUSE_S,
-        )
+    known = (
+        _ended_or_stopped(rank, at) or _held_up(rank, inside, index) or _in_sleep(rank, at)
+    ) or _in_circles(rank, index)
+    if known is not None:
+        return known
     is_quiet = is_stalled(rank, index) and not _sleeps_in_rounds(rank, index)
     block = block_of_one(rank, waiter)
     if block is not None and not is_quiet:
@@ -398,17 +381,51 @@ def _whereabouts(rank: Process, inside: Sequence[Process], index: Index) -> _Whe
     left = left_function(rank, waiter) if not _is_working(rank, index) else None
     if left is not None and not _are_parted_by_rank(rank, waiter, index):
         return _has_left(rank, waiter, left, index)
-    if is_quiet:
-        what, end = _own_wait(rank, index)
-        waits = f": it waits for {what}. {end}".rstrip() if what else "."
-        return _Whereabouts(
-            f"{name} has made no progress for {seconds_text(quiet_s(rank, index) or 0.0)}{at}"
-            f"{waits}",
-            f"{f'End that wait{at}' if what else f'Find out what {name} waits for{at}'}. What only "
-            "one rank does (a checkpoint, a download, a validation) has to end before the timeout "
-            "of the process group, and a collective that the others call has to be called by this "
-            "rank as well.",
-        )
+    return _quiet(rank, at, index) if is_quiet else _working(rank, at, index)
+
+
+def _in_sleep(rank: Process, at: str) -> _Whereabouts | None:
+    """A rank in a sleep that is no poll."""
+    left_s = _sleeps_for_s(rank)
+    if left_s < LONG_SLEEP_S:
+        return None
+    return _Whereabouts(
+        f"{called(rank)} sleeps{at} and will wake up by itself in {seconds_text(left_s)}.",
+        "Nothing is wrong if only this rank is to do that, and it takes less than the timeout "
+        f"of the process group. {_SAME_STEPS}",
+        innocent_s=WORKING_S,
+    )
+
+
+def _in_circles(rank: Process, index: Index) -> _Whereabouts | None:
+    """A rank that goes round in a loop without an end."""
+    found = spin(index, rank)
+    if found is None:
+        return None
+    name, time = called(rank), seconds_text(index.snapshot.at_s - found.since_s)
+    return _Whereabouts(
+        f"{name} has gone round in {found.words} for {time}. {why_endless(found.loop, name)}.",
+        end_of_loop(found.loop, rank),
+        innocent_s=PAUSE_S,
+    )
+
+
+def _quiet(rank: Process, at: str, index: Index) -> _Whereabouts:
+    """A rank that makes no progress."""
+    name, (what, end) = called(rank), _own_wait(rank, index)
+    waits = f": it waits for {what}. {end}".rstrip() if what else "."
+    return _Whereabouts(
+        f"{name} has made no progress for {seconds_text(quiet_s(rank, index) or 0.0)}{at}{waits}",
+        f"{f'End that wait{at}' if what else f'Find out what {name} waits for{at}'}. What only "
+        "one rank does (a checkpoint, a download, a validation) has to end before the timeout "
+        "of the process group, and a collective that the others call has to be called by this "
+        "rank as well.",
+    )
+
+
+def _working(rank: Process, at: str, index: Index) -> _Whereabouts:
+    """A rank that computes, or wakes up now and then."""
+    name = called(rank)
     if not _is_working(rank, index):
         return _Whereabouts(
             f"{name} has not called it: it was last seen{at or ' elsewhere'}, and wakes up now and"

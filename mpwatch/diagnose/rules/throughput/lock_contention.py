@@ -116,45 +116,70 @@ def _one_holder(index: Index, lock: str, waits: Sequence[tuple[Process, _Wait]])
     return holder if is_asleep or not is_stalled(holder, index) else None
 
 
-def _finding_of_holder(
-    index: Index, lock: str, waits: Sequence[tuple[Process, _Wait]], holder: Process
-) -> Finding:
-    """A process that does something else while it has a database locked."""
-    waiting = [process for process, _ in waits]
-    path = lock.removeprefix(LOCK_ON)
-    mean = sum(wait.share for _, wait in waits) / len(waits)
-    thread = main_thread(holder)
+class _Holding(NamedTuple):
+    """Where the holder of a database is while it has the lock, as far as that is seen."""
+
+    own: Sequence[Frame]
+    """Its frames in the program, innermost first; empty where it does not have the lock now."""
+    block: tuple[Frame, Statement] | None
+    """The `with` statement around, which keeps the transaction open."""
+    statement: Statement | None
+    """What it runs of the database itself."""
+
+    @property
+    def place(self) -> str:
+        """` at engine.py:56 checkpoint`, where the transaction is; empty where unknown."""
+        if self.block is not None:
+            return f" at {frame_words(self.block[0])}"
+        return f" at {frame_words(self.own[-1])}" if self.own else ""
+
+    def does(self, name: str) -> str:
+        """What a process of this name does with the lock, as a sentence after a space."""
+        if not self.own:
+            return ""
+        if self.statement is not None:
+            return f" It runs `{self.statement.text}` there."
+        block = self.block
+        inside = f"is inside of `{block[1].text}` ({frame_words(block[0])})" if block else "has it"
+        return (
+            f" {name} {inside} and is busy with something else than the database there: "
+            f"{frame_words(self.own[0])}."
+        )
+
+
+def _holding(index: Index, lock: str, holder: Process) -> _Holding:
+    """Where the holder of a database is."""
+    path, thread = lock.removeprefix(LOCK_ON), main_thread(holder)
     has_it = any(
         each.process == holder.process and each.lock.is_exclusive
         for file in (path, f"{path}-wal", f"{path}-shm", f"{path}-journal")
         for each in holders(index).get(file, ())
     )
     own = [f for f in own_frames(thread.stack) if not is_library(f)] if thread and has_it else []
-    at = f": it is at {frame_words(own[0])}" if own else ""
-    block = _block(index, own)
-    inside = f"is inside of `{block[1].text}` ({frame_words(block[0])})" if block else "has it"
     line = source_of(index, own[0]) if own else None
     is_statement = line is not None and _STATEMENT.search(line.statement.text) is not None
+    statement = line.statement if line is not None and is_statement else None
+    return _Holding(own, _block(index, own), statement)
+
+
+def _finding_of_holder(
+    index: Index, lock: str, waits: Sequence[tuple[Process, _Wait]], holder: Process
+) -> Finding:
+    """A process that does something else while it has a database locked."""
+    waiting, name = [process for process, _ in waits], called(holder)
+    mean = sum(wait.share for _, wait in waits) / len(waits)
+    holding = _holding(index, lock, holder)
+    own = holding.own
+    at = f": it is at {frame_words(own[0])}" if own else ""
     evidence = [
         f"{called(process)}: {wait.share:.0%} waiting for it at {wait.place}"
         for process, wait in waits[:SHOWN]
     ]
     if own:
         path_words = " <- ".join(map(frame_words, own[:SHOWN]))
-        evidence.append(f"{called(holder)} has the lock now, and is at {path_words}")
+        evidence.append(f"{name} has the lock now, and is at {path_words}")
     if words := doing_words(index, holder):
-        evidence.append(f"{called(holder)}: {words}")
-    does = ""
-    if own and is_statement:
-        does = f" It runs `{line.statement.text}` there." if line is not None else ""
-    elif own:
-        does = (
-            f" {called(holder)} {inside} and is busy with something else than the database there: "
-            f"{frame_words(own[0])}."
-        )
-    where = (
-        f" at {frame_words(block[0])}" if block else f" at {frame_words(own[-1])}" if own else ""
-    )
+        evidence.append(f"{name}: {words}")
     verb = "waits" if len(waits) == 1 else "wait"
     return Finding(
         rule=RULE,
@@ -163,22 +188,22 @@ def _finding_of_holder(
         others=tuple(each.process for each in waiting),
         subject=lock,
         summary=(
-            f"{all_called(waiting)} {verb} {mean:.0%} of the time for {lock}, which "
-            f"{called(holder)} has meanwhile{at}"
+            f"{all_called(waiting)} {verb} {mean:.0%} of the time for {lock}, which {name} has "
+            f"meanwhile{at}"
         ),
         evidence=tuple(evidence),
         cause=(
             "A transaction of SQLite that writes (BEGIN IMMEDIATE, or its first INSERT or UPDATE) "
-            f"locks the whole database for all other writers until its commit.{does} The others "
-            "can only wait for as long as that takes."
+            f"locks the whole database for all other writers until its commit.{holding.does(name)} "
+            "The others can only wait for as long as that takes."
         ),
         advice=(
             "Write fewer rows in one transaction, or let one process write for all."
-            if is_statement
-            else f"Keep transactions short{where}: do what takes time (files, archives, requests, "
-            "sleeps) before the transaction begins or after its commit, with only the statements "
-            "of the database inside. If a row has to be there first, commit it with a state of "
-            "its own, and update it in a second short transaction. A longer timeout or "
+            if holding.statement is not None
+            else f"Keep transactions short{holding.place}: do what takes time (files, archives, "
+            "requests, sleeps) before the transaction begins or after its commit, with only the "
+            "statements of the database inside. If a row has to be there first, commit it with a "
+            "state of its own, and update it in a second short transaction. A longer timeout or "
             "journal_mode=WAL does not help: there is one writer at a time."
         ),
     )

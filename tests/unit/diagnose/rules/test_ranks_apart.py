@@ -14,7 +14,7 @@ from mpwatch.model.account import Activity, Callers
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import Frame, WaitedOn
 from mpwatch.model.snapshot import Process
-from mpwatch.model.source_code import EndlessLoop, SourceLine, Statement
+from mpwatch.model.source_code import EndlessLoop, Mark, SourceLine, Statement
 from tests.builders.accounts import IN_A_CONDITION, IN_ALL_REDUCE, with_shares
 from tests.builders.snapshots import (
     MAIN,
@@ -708,6 +708,35 @@ def test_a_rank_that_has_ended_a_round_of_batches_is_told_with_what_ends_it(
     assert (f"by `{ends}` (line 62)" in finding.cause) is is_named
     assert ("drop_last" in finding.advice) is not is_named
     assert ("all_reduce of a flag" in finding.advice) is is_named
+
+
+DRAW = Mark("draw", "/app/data.py", "load", "", Statement(13, "items = [i for i in all if p()]"))
+
+
+@pytest.mark.parametrize(
+    ("marks", "is_named"),
+    [
+        ((DRAW,), True),
+        ((DRAW, DRAW._replace(kind="seed")), False),
+        ((DRAW, DRAW._replace(file="/app/other.py")), False),
+        ((DRAW._replace(function="__getitem__"),), False),
+    ],
+)
+def test_items_that_each_rank_chooses_by_chance_are_why_one_has_fewer_batches(
+    marks: tuple[Mark, ...], is_named: bool
+) -> None:
+    ranks = (
+        rank(0, BACKWARD, "train.py:fit:53", "train.py:run:63"),
+        rank(1, f"{C10D}:barrier", "train.py:run:66"),
+    )
+
+    finding = only(collective_mismatch.check, replace(snapshot_of(main(), *ranks), marks=marks))
+
+    words = "most likely after fewer batches: `items = [i for i in all if p()]` at data.py:13 load"
+    assert "rank 1 (301) has ended fit()" in finding.cause
+    assert "fewer batches" in finding.cause
+    assert (words in finding.cause) is is_named
+    assert finding.advice.startswith("Choose the items alike") is is_named
 
 
 def test_a_rank_that_takes_the_next_batch_has_not_ended_the_loop() -> None:
