@@ -277,6 +277,8 @@ class Engine:
         rule = tracked.finding.rule
         if tracked.misses < LEAST_MISSES:
             return False
+        if rule in _OF_SHARES and self._has_failed(Severity.CRITICAL):
+            return True
         if missed_s < tracked.linger_s or rule not in _OF_SHARES or self._has_failed():
             return missed_s >= tracked.linger_s
         if missed_s >= LINGER_LIMIT_S:
@@ -284,11 +286,11 @@ class Engine:
         held_s = tracked.last_seen_s - tracked.first_seen_s
         return tracked.misses >= MISSES and missed_s >= max(SHARES_LINGER_S, held_s)
 
-    def _has_failed(self) -> bool:
-        """Whether a present finding is of more than time lost."""
+    def _has_failed(self, severity: Severity = Severity.WARNING) -> bool:
+        """Whether a present finding of this severity or a higher one is of more than time lost."""
         return any(
             each.resolved_s is None
-            and each.finding.severity > Severity.INFO
+            and each.finding.severity >= severity
             and each.finding.rule not in _OF_SHARES
             for each in self._tracked.values()
         )

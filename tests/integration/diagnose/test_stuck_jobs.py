@@ -37,7 +37,11 @@ STUCK = {
         "no living process can end that",
         "ended_writer",
     ),
-    "event_of_the_dead": ("standing-still", "no process is left", "event_of_the_dead"),
+    "event_of_the_dead": (
+        "standing-still",
+        "event that no process sets; python",
+        "ended: exit code 3",
+    ),
     "exit_with_unread_queue": ("standing-still", "never read", "64 KiB"),
     "flock_of_a_child": ("no-progress", "has closed its own descriptor", "LOCK_UN"),
     "flock_outside": ("no-progress", "(python) outside of this job", "flock_outside"),

@@ -164,10 +164,14 @@ def test_readings_far_apart_resolve_no_share_of_time() -> None:
 
 
 def test_a_share_of_time_says_nothing_of_a_job_that_has_failed_since() -> None:
-    watched = wavering(finding("worker-died", Severity.CRITICAL))
-    look(watched, 21)
+    stuck = wavering(finding("worker-died", Severity.CRITICAL))
+    doubtful = wavering(finding("worker-died", Severity.WARNING))
 
-    assert present(look(watched, 20 + LINGER_S)) == {"worker-died"}
+    assert present(look(stuck, 21)) == {"worker-died", "bottleneck-process"}
+    assert present(look(stuck, 22)) == {"worker-died"}  # nothing moves at any pace
+    look(doubtful, 21)
+    assert present(look(doubtful, 22)) == {"worker-died", "bottleneck-process"}
+    assert present(look(doubtful, 20 + LINGER_S)) == {"worker-died"}
 
 
 def test_a_finding_about_one_more_process_is_the_same_finding() -> None:

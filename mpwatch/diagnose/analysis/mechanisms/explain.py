@@ -46,6 +46,7 @@ from mpwatch.diagnose.analysis.mechanisms.unreleased import (
     not_given_back,
     taken_twice,
     unreleased,
+    unset_alone,
 )
 from mpwatch.diagnose.analysis.pipes import READ_BOTH, channels_among, output_of, unread_pipe
 from mpwatch.diagnose.analysis.process_queries import (
@@ -1311,6 +1312,7 @@ _OF_DEAD_ENDS: Sequence[_Way] = (
     _no_result,
     _unsent_items,
     _reads_after_the_last,
+    unset_alone,
     _no_process_left,
 )
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.describe.processes import wait_verb
@@ -270,12 +271,14 @@ def waiting_for(case: Case, segment: SegmentId) -> list[Process]:
 
 
 def ended_users(case: Case, segment: SegmentId, here: Sequence[Process]) -> list[Process]:
-    """The ended processes that had a semaphore, or that were started with those that wait for it.
+    """The ended processes that had a semaphore, or that were started with or by those that wait.
 
     Which semaphores a process had is not known where it ended before its mappings were read.
     """
     heads = [head for each in here if (head := family_head(case.index, each)) is not None]
-    started = {child.process for head in heads for child in children_started_by(case.index, head)}
+    started = {
+        child.process for each in (*heads, *here) for child in children_started_by(case.index, each)
+    }
     return [
         each
         for each in case.index.snapshot.processes
@@ -312,8 +315,8 @@ def _never_set(
         )
     elif is_event:
         cause += (
-            "No process is left that would set it: the one that was to do it has ended (before "
-            "mpwatch came, it does not show), or has not come to that line."
+            "The process that was to set it has ended (before mpwatch came, it does not show), was "
+            "not started, or has not come to that line."
         )
     else:
         cause += (
@@ -329,6 +332,27 @@ def _never_set(
         headline=(
             f"{all_called(here)} {wait} for {'an' if is_event else 'a'} {noun} that no process "
             f"{verb}{for_whom}."
+        ),
+    )
+
+
+def unset_alone(case: Case) -> Mechanism | None:
+    """An event or condition that no living process has but the one that waits for it."""
+    last = case.waiters[-1] if case.waiters else None
+    segment = _segment(last) if last is not None else None
+    if last is None or segment is None or not last.edge.what.startswith(EVENT):
+        return None
+    if case.chain.links[-1].process != last.process.process:
+        return None
+    here = [last.process]
+    found = _never_set(case, last, here, [], ended_users(case, segment, here))
+    before = _ended_before(case, last.process)
+    return replace(
+        found,
+        cause=f"{case.chain.conclusion} {found.cause}",
+        evidence=(
+            *found.evidence,
+            *([_ended_before_words(last.process, before)] if before else []),
         ),
     )
 

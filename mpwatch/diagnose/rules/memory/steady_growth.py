@@ -52,6 +52,7 @@ from mpwatch.diagnose.analysis.shares import (
     doing_words,
     is_computing,
     shares,
+    waiting_share,
     work_place,
     working_share,
 )
@@ -584,8 +585,13 @@ def _of_results(index: Index, process: Process, seen: tuple[str, ...]) -> _Expla
 
 
 def _idle_share(index: Index, worker: Process) -> float:
-    """The share of the time in which a worker of a Pool has no task."""
-    return sum(each.share for each in shares(index, worker) if each.activity.kind == "idle")
+    """The share of the time in which a worker of a Pool has no task, also at the lock of these."""
+    return waiting_share(index, worker) + sum(
+        each.share
+        for each in shares(index, worker)
+        if each.activity.kind == "idle"
+        or (each.activity.target == "lock" and not each.activity.place)
+    )
 
 
 def _of_kept(index: Index, process: Process, seen: list[str]) -> _Explanation:

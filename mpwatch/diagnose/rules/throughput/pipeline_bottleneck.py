@@ -34,9 +34,10 @@ from mpwatch.diagnose.analysis.shares import (
     working_share,
 )
 from mpwatch.diagnose.analysis.source_code import line_at, looks_for_item, mark_words, marks
-from mpwatch.diagnose.analysis.stack_patterns import writes_output
+from mpwatch.diagnose.analysis.stack_patterns import main_thread, writes_output
 from mpwatch.diagnose.analysis.waits.blockages import without_progress_s
 from mpwatch.diagnose.analysis.waits.chains import ends_of_waits, wait_graph
+from mpwatch.diagnose.analysis.waits.edges import blocked_for_s
 from mpwatch.diagnose.analysis.waits.providers import FULL_QUEUE, semaphore_uses
 from mpwatch.model.account import IMPORTS, LAST_MINUTE_S
 from mpwatch.model.findings import Finding, Severity
@@ -101,7 +102,10 @@ def check(index: Index) -> Iterator[Finding]:
     stages = None if asleep else _stages(index)
     if stages is not None:
         sleep = _sleep_of(index, stages.working)
-        yield _finding(index, stages) if sleep is None else _of_sleep(index, stages, sleep)
+        if sleep is None:
+            yield _finding(index, stages)
+        elif _is_pace(sleep) or not all(map(_is_in_one_sleep, stages.working)):
+            yield _of_sleep(index, stages, sleep)
     yield from asleep
 
 
@@ -198,7 +202,7 @@ def _sleeps_while_full(index: Index) -> Iterator[Finding]:
             continue
         slept = [each for each in shares(index, process) if each.activity.kind == "sleeping"]
         share = sum(each.share for each in slept)
-        if share < FEEDS_SHARE:
+        if share < FEEDS_SHARE or _is_in_one_sleep(process):
             continue
         ahead = [
             other
@@ -236,6 +240,12 @@ def _sleeps_while_full(index: Index) -> Iterator[Finding]:
             ),
             advice=_TAKE if is_look else f"{_MEANT} {_TAKE if line is None else _SHORTEN}",
         )
+
+
+def _is_in_one_sleep(process: Process) -> bool:
+    """Whether a process was not seen to wake up for so long that its sleep is no pace."""
+    thread = main_thread(process)
+    return thread is not None and (blocked_for_s(thread) or 0.0) >= LASTS_S
 
 
 _WASTES = (
@@ -305,7 +315,7 @@ def _waits_are_for(index: Index, found: _Stages) -> bool:
         lasting -= {each.process for each in found.ahead}
     now = [each for each in found.others if each.process in ends]
     sleep = _sleep_of(index, working)
-    if sleep is not None and (sleep.is_look or sleep.longer is not None):
+    if sleep is not None and _is_pace(sleep):
         lasting = set()  # a long sleep is no hang: it ends by itself
     return bool(now) and all(
         each.process not in lasting and not ids.isdisjoint(ends[each.process]) for each in now
@@ -334,6 +344,11 @@ class _Sleep(NamedTuple):
     """The longest sleep at first and lately, where they get longer."""
     growth: Mark | None
     """What makes the next sleep longer, and is never set back."""
+
+
+def _is_pace(sleep: _Sleep) -> bool:
+    """Whether a long sleep is one of many, after which there is a look for the next item."""
+    return sleep.is_look or sleep.longer is not None
 
 
 def _sleep_of(index: Index, working: Sequence[Process]) -> _Sleep | None:

@@ -964,3 +964,18 @@ def test_output_that_a_process_outside_of_the_job_keeps_open_is_told() -> None:
     finding = only(no_progress.check, snapshot_of(one(MAIN, waits, *communicates, links=links)))
 
     assert "a process outside of the job has it open" in finding.cause
+
+
+def test_an_event_that_only_its_waiter_has_is_told_with_the_child_that_ended() -> None:
+    waits = one(MAIN, at_semaphore(), *EVENT)
+    child = process(300, "other", parent=MAIN, ended=exited(300, exit_code=3))
+
+    told = only(standing_still.check, snapshot_of(waits, child, segments=(semaphore(MAIN),)))
+    alone = only(standing_still.check, snapshot_of(waits, segments=(semaphore(MAIN),)))
+
+    assert "for an event that no process sets; " in told.summary
+    assert "ended without doing it" in told.summary
+    assert any("exit code 3" in each for each in told.evidence)
+    assert "for an event that no process sets" in alone.summary
+    assert "ended without" not in alone.summary
+    assert "was not started" in alone.cause

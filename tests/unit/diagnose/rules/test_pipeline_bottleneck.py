@@ -49,7 +49,7 @@ def learner(waits: float = 0.98, works: float = 0.95, since_s: float = 0.1) -> S
         process(
             number,
             "spawned",
-            threads=[thread(number, "env.py:step:24", waits=sleeps, stack_age_s=0.0)],
+            threads=[thread(number, "env.py:step:24", waits=sleeps, still_s=0.4, stack_age_s=0.0)],
             fds=fds(9, links=[pipe(5, 77, True)]),
         )
         for number in (200, 201)
@@ -240,12 +240,12 @@ def test_a_parent_that_works_while_its_pool_is_idle_is_named() -> None:
     assert found(check, busy) == []
 
 
-def sleeper(waits: Activity = IS_AHEAD, fd: int = 5) -> Snapshot:
+def sleeper(waits: Activity = IS_AHEAD, fd: int = 5, asleep_s: float = 0.1) -> Snapshot:
     """Main that sleeps again and again, and a child that waits for it to take something."""
     sleeps = WaitedOn("timer", "clock_nanosleep", timeout_s=0.4)
     writes = WaitedOn("pipe-write", "write", ("pipe:[77]",), fds=(fd,))
     own = main(
-        threads=[thread(100, "train.py:poll:9", waits=sleeps, still_s=0.1, stack_age_s=0.0)],
+        threads=[thread(100, "train.py:poll:9", waits=sleeps, still_s=asleep_s, stack_age_s=0.0)],
         fds=fds(9, links=[pipe(4, 77, False)]),
     )
     actor = process(
@@ -267,6 +267,7 @@ def test_a_consumer_that_sleeps_while_its_queue_is_full_is_named() -> None:
     )
     assert finding.severity is Severity.INFO
     assert found(check, sleeper(JOINS)) == []
+    assert found(check, sleeper(asleep_s=35.0)) == []  # it may read nothing at all
 
 
 def test_output_that_is_not_read_is_no_queue_of_items() -> None:

@@ -1170,7 +1170,7 @@ def test_log_files_of_many_folders_are_told_as_handlers_that_stay() -> None:
     assert data.cause == "It opens files and does not close them."
 
 
-def with_pool(main_works: float, idle: float) -> Snapshot:
+def with_pool(main_works: float, idle: float, at_lock: float = 0.0) -> Snapshot:
     """Main, which has a Pool with one worker."""
     own = main(
         threads=[
@@ -1187,7 +1187,11 @@ def with_pool(main_works: float, idle: float) -> Snapshot:
     return with_shares(
         snapshot_of(own, worker),
         p100={writes: main_works, Activity("waiting", "results of a pool"): 1 - main_works},
-        p300={Activity("idle", "something to do"): idle, COMPUTES: 1 - idle},
+        p300={
+            Activity("idle", "something to do"): idle,
+            Activity("waiting", "semaphore 1b:77 between processes", "lock"): at_lock,
+            COMPUTES: 1 - idle - at_lock,
+        },
     )
 
 
@@ -1199,7 +1203,11 @@ def test_results_that_a_pool_makes_faster_than_main_uses_them_are_named() -> Non
     assert "Results of its Pool pile up in it" in finding.cause
     assert "works all the time at train.py:23 write" in finding.cause
     assert "threading.Semaphore(n)" in finding.advice
-    for keeps_up in (with_pool(main_works=0.95, idle=0.6), with_pool(main_works=0.4, idle=0.1)):
+    for keeps_up in (
+        with_pool(main_works=0.95, idle=0.6),
+        with_pool(main_works=0.4, idle=0.1),
+        with_pool(main_works=0.95, idle=0.1, at_lock=0.6),  # that of its tasks
+    ):
         assert "It keeps what it allocates" in only(check, keeps_up, past).cause
 
 
