@@ -224,8 +224,10 @@ _SIGNAL_MEANINGS: Mapping[int, SignalMeaning] = {
     Signals.SIGUSR2: _BY_THE_USER,
     Signals.SIGXCPU: SignalMeaning(
         "It used up its cpu time: the kernel sends SIGXCPU at the soft limit (RLIMIT_CPU).",
-        "Raise the limit (ulimit -t, or LimitCPU of systemd) for this process, or remove the code "
-        "that sets it (resource.setrlimit).",
+        "The limit counts the cpu time of the process since its start. Where the program sets it "
+        "itself (resource.setrlimit) for one task, set it in a child made for that task, not in a "
+        "process that goes on afterwards: a higher one would only be reached later. Else raise it "
+        "(ulimit -t, or LimitCPU of systemd).",
     ),
     Signals.SIGXFSZ: SignalMeaning(
         "It wrote a file past its limit of file size (RLIMIT_FSIZE) and had the default action for "

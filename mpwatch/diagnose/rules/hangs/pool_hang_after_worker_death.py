@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.diagnose.analysis.exits import death_of
@@ -15,7 +16,7 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     shape_of,
     user_frame,
 )
-from mpwatch.diagnose.known_errors import number_of
+from mpwatch.diagnose.known_errors import number_of, place_of
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import seconds_text
@@ -40,7 +41,7 @@ def check(index: Index) -> Iterator[Finding]:
     for process in index.snapshot.living():
         waits = [t for t in process.threads if shape_in(index, t.stack) == "pool-result"]
         if any((t.still_s or 0.0) >= WAITED_S for t in waits) and _has_lost_its_receiver(process):
-            yield _without_receiver(process, waits[0])
+            yield _without_receiver(index, process, waits[0])
             continue
         quiet = quiet_s(process, index) if waits else None
         if quiet is None or quiet < STUCK_S or _is_fed(process):
@@ -169,32 +170,79 @@ def _runs(process: Process, handler: str) -> bool:
     return any(calls(own_frames(t.stack), f"pool.py:{handler}") for t in process.threads)
 
 
-def _without_receiver(process: Process, thread: Thread) -> Finding:
+class _Death(NamedTuple):
+    """How the thread that receives the results of a Pool has ended."""
+
+    at: str
+    """The line that raised the exception, after ` at `; empty where it is not known."""
+    evidence: tuple[str, ...]
+    cause: str
+    advice: str
+
+
+_UNKNOWN_DEATH = _Death(
+    "",
+    (),
+    "The thread of the Pool that receives results has ended, most likely by an exception, whose "
+    "traceback is on standard error then. Most often a callback (callback= or error_callback=), "
+    "which runs in this thread, has raised it; or something that a worker sent could not be "
+    "unpickled here: an exception class whose __init__ takes other arguments than it passes to "
+    "super().__init__, or a tensor whose sender has exited.",
+    "Read the traceback of the thread on standard error. Let callbacks catch their exceptions. "
+    "Pass all arguments of an exception class to super().__init__ or give it __reduce__; or catch "
+    "such exceptions in the task and return plain values.",
+)
+
+
+def _death_of_receiver(index: Index, process: Process) -> _Death:
+    """How that thread has ended, as the hook has noted it, or what is likely."""
+    for entry in reversed(index.entries("thread-died")):
+        if entry.process != process.process or _RECEIVER not in entry.words:
+            continue
+        place = place_of(entry.details)
+        at = f" at {place}" if place else ""
+        ended = f"The thread of the Pool that receives results has ended by an exception{at}."
+        if "_set" in {call[0] for call in _calls(entry.details)}:
+            return _Death(
+                at,
+                (entry.words,),
+                f"{ended} It is a callback, which that thread runs.",
+                f"Mend the callback{at}, and let callbacks catch their exceptions: one that leaves "
+                "a callback ends the thread.",
+            )
+        return _Death(at, (entry.words,), ended, _UNKNOWN_DEATH.advice)
+    return _UNKNOWN_DEATH
+
+
+def _calls(details: Mapping[str, object]) -> Iterator[tuple[str, ...]]:
+    """The calls of a traceback, as notes have them: function, file, line."""
+    frames = details.get("frames")
+    for call in frames if isinstance(frames, list) else ():
+        if isinstance(call, list | tuple) and call:
+            yield tuple(map(str, call))
+
+
+def _without_receiver(index: Index, process: Process, thread: Thread) -> Finding:
     """The finding about a Pool whose thread for results has ended."""
+    death = _death_of_receiver(index, process)
     frame = user_frame(own_frames(thread.stack))
     at = "" if frame is None else f" at {frame_words(frame)}"
     return Finding(
         rule=RULE,
         severity=Severity.CRITICAL,
         process=process.process,
-        summary=f"{called(process)} waits for a Pool's result, and no thread receives results",
+        summary=(
+            f"{called(process)} waits for a Pool's result, and no thread receives results"
+            f"{death.at and f': it has ended{death.at}'}"
+        ),
         evidence=(
             f"{called(process)} waits{at}",
             f"its threads run the Pool's {' and '.join(sorted(set(_HANDLERS) - {_RECEIVER}))}, "
             f"none runs {_RECEIVER}",
+            *death.evidence,
         ),
-        cause=(
-            "The thread of the Pool that receives results has ended, most likely by an exception, "
-            "whose traceback is on standard error then. Most often something that a worker sent "
-            "could not be unpickled here: an exception class whose __init__ takes other arguments "
-            "than it passes to super().__init__, or a tensor whose sender has exited. No result of "
-            "this Pool is received any more."
-        ),
-        advice=(
-            "Read the traceback of the thread on standard error. Pass all arguments of an "
-            "exception class to super().__init__ or give it __reduce__; or catch such exceptions "
-            "in the task and return plain values."
-        ),
+        cause=f"{death.cause} No result of this Pool is received any more.",
+        advice=death.advice,
     )
 
 

@@ -143,6 +143,32 @@ def test_a_pool_whose_thread_for_results_has_ended_is_named_soon() -> None:
     assert found(pool_hang_after_worker_death.check, young) == []
 
 
+@pytest.mark.parametrize("is_callback", [True, False])
+def test_what_ended_the_thread_for_results_of_a_pool_is_told_by_the_hook(is_callback: bool) -> None:
+    handlers = [
+        thread(MAIN + n, f"multiprocessing/pool.py:{name}", still_s=1.0)
+        for n, name in enumerate(("_handle_workers", "_handle_tasks"), 1)
+    ]
+    waits = thread(MAIN, "pool.py:wait", "pool.py:get", "train.py:main:33", still_s=4.0)
+    own = [["add", "/home/me/report.py", 26]] if is_callback else []
+    library = "/usr/lib/python3.11/multiprocessing"
+    calls = ["_set" if is_callback else "recv", "_handle_results"]
+    died = log(
+        "thread-died",
+        MAIN,
+        "thread died: Thread-3 (_handle_results); IndexError; index 20 is out of bounds",
+        frames=[*own, *([call, f"{library}/pool.py", 595] for call in calls)],
+    )
+    job = snapshot_of(main(threads=[waits, *handlers]), log=(died,))
+
+    finding = only(pool_hang_after_worker_death.check, job)
+
+    assert ("report.py:26 add" in finding.summary) == is_callback
+    assert ("It is a callback" in finding.cause) == is_callback
+    assert died.words in finding.evidence
+    assert "most likely" not in finding.cause
+
+
 def test_a_pool_of_one_age_or_with_one_at_work_is_quiet() -> None:
     own = main(threads=[thread(MAIN, *POOL, still_s=STILL)])
     first, last = idle_pool_worker(300, 5000), idle_pool_worker(301, 5250)
