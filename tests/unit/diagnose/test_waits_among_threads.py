@@ -9,6 +9,7 @@ import pytest
 
 from mpwatch.diagnose.rules.hangs import standing_still
 from mpwatch.model.history import Point
+from mpwatch.model.ids import SegmentId
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Snapshot, Thread
 from tests.builders.snapshots import (
@@ -18,8 +19,10 @@ from tests.builders.snapshots import (
     found,
     history,
     main,
+    pid,
     pipe,
     process,
+    segment,
     snapshot_of,
     thread,
 )
@@ -70,6 +73,31 @@ def test_two_threads_that_take_two_locks_in_different_order_are_reported_with_th
     assert "the main thread waits for a lock at train.py:11 save" in finding.cause
     assert "thread logger waits for a lock at data.py:6 flush" in finding.cause
     assert "same order" in finding.advice
+
+
+FULL = WaitedOn("semaphore", "futex", ("sem 9:7",), segment=SegmentId(9, 7))
+PUTS = ("multiprocessing/queues.py:put", "data.py:produce:41")
+JOINS = ("threading.py:join", "train.py:run:69")
+
+
+def with_users(stuck: Snapshot, *users: int) -> Snapshot:
+    """The job, where these processes have the semaphore of a queue."""
+    made = segment(7, kind="semaphore", mappers=tuple(map(pid, users)))
+    others = [process(each, fds=fds(3, links=()), segments=()) for each in users if each != MAIN]
+    return replace(stuck, segments=(made,), processes=(*stuck.processes, *others))
+
+
+def test_a_joined_thread_that_puts_into_a_queue_that_no_other_process_has_is_named() -> None:
+    """All readers have ended, each by one item: the items that are left do not fit any more."""
+    stuck = job(waiting(MAIN, *JOINS), waiting(101, *PUTS, name="producer", waits=FULL))
+
+    [finding] = found(standing_still.check, with_users(stuck, MAIN))
+
+    assert "thread producer, which waits for room in a full queue" in finding.summary
+    assert "data.py:41 produce" in finding.cause
+    assert "one for each reader" in finding.advice
+    assert found(standing_still.check, with_users(stuck, MAIN, 300)) == []
+    assert found(standing_still.check, stuck) == []
 
 
 def test_the_only_thread_of_a_process_waits_for_ever() -> None:

@@ -175,7 +175,11 @@ def _advice_for(waiting: Sequence[Thread], purposes: Set[str]) -> Iterator[str]:
             "thread before it is joined, also after an exception."
         )
     if FOR_ROOM in purposes:
-        yield "Take items out of the full queue until the thread that puts them has ended."
+        yield (
+            "Take items out of the full queue until the thread that puts them has ended. Where the "
+            "items are those that tell readers to end, put one for each reader, and no more: after "
+            "the last of them has ended, the queue stays full."
+        )
     if FOR_EVENT in purposes:
         yield (
             "Set the event in a finally block, before the thread that waits for it is joined. A "

@@ -32,8 +32,13 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     shape_of,
     user_frame,
 )
-from mpwatch.diagnose.analysis.waits.edges import ReadContext, blocked_for_s, surroundings
-from mpwatch.model.ids import ProcessId
+from mpwatch.diagnose.analysis.waits.edges import (
+    ReadContext,
+    blocked_for_s,
+    semaphore_users,
+    surroundings,
+)
+from mpwatch.model.ids import ProcessId, SegmentId
 from mpwatch.model.samples import ThreadSample
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import seconds_text
@@ -59,6 +64,8 @@ _PURPOSES: Sequence[tuple[tuple[str, ...], str]] = (
     (("threading.py:join",), FOR_THREAD),
     (("queue.py:get",), FOR_ITEM),
     (("queue.py:put",), FOR_ROOM),
+    (("multiprocessing/queues.py:get",), FOR_ITEM),
+    (("multiprocessing/queues.py:put",), FOR_ROOM),
     (("_base.py:result",), FOR_RESULTS[0]),
     (("_base.py:wait",), FOR_RESULTS[1]),
     (("_base.py:as_completed",), FOR_RESULTS[1]),
@@ -112,9 +119,20 @@ def _waits_for_ever(around: ReadContext, process: Process, thread: Thread) -> bo
     wait = thread.waits_on
     if wait is None or wait.timeout_s is not None:
         return False
-    if wait.kind != "futex" and not reads_own_end(around, process, thread):
+    if wait.kind == "semaphore":
+        if not _has_semaphore_alone(around, process, wait.segment):
+            return False
+    elif wait.kind != "futex" and not reads_own_end(around, process, thread):
         return False
     return (blocked_for_s(thread) or 0.0) >= SETTLED_S
+
+
+def _has_semaphore_alone(around: ReadContext, process: Process, segment: SegmentId | None) -> bool:
+    """Whether no other living process has a semaphore between processes, nor may still get it."""
+    if segment is None or not around.is_complete:
+        return False
+    users = semaphore_users(around.index).get(segment, ())
+    return users == (process.process,) and not may_still_receive(around.index, process)
 
 
 def reads_own_end(around: ReadContext, process: Process, thread: Thread) -> bool:
@@ -172,7 +190,7 @@ def purpose(thread: Thread) -> str:
     """What a thread that waits for another thread waits for: `for an item of a queue`."""
     frames = own_frames(thread.stack)
     wait = thread.waits_on
-    if wait is not None and wait.kind != "futex" and wait.targets:
+    if wait is not None and wait.kind not in ("futex", "semaphore") and wait.targets:
         return f"for data on {wait.targets[0]}, whose writing end only this process has"
     if calls(frames[:1], "concurrent/futures/thread.py:_worker"):
         return IDLE_IN_POOL
