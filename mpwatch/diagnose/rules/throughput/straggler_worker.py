@@ -38,7 +38,7 @@ from mpwatch.diagnose.analysis.source_code import (
     spin,
     why_endless,
 )
-from mpwatch.diagnose.analysis.stack_patterns import main_thread, user_frame
+from mpwatch.diagnose.analysis.stack_patterns import main_thread, shape_in, user_frame
 from mpwatch.diagnose.analysis.waits.blockages import USUAL_FACTOR, usual_pause_s
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import columns
@@ -62,6 +62,8 @@ OWNER_WAITS = 0.5
 LOOP_S = 15.0
 """So long for one batch, in a loop without an end: a batch takes that long in few programs."""
 ONE_WAIT_S = 10.0
+HAS_NO_TASK = 0.9
+"""The share of the time in which a worker of a Pool has waited for a task, if it is out of work."""
 TURN_SHARE = 0.005
 """A sibling that works less has done nothing: perhaps it has no task at all."""
 HELD = 0.2
@@ -88,7 +90,66 @@ def check(index: Index) -> Iterator[Finding]:
         elif not timed:
             yield from _by_samples(index, owner, workers)
     yield from _among_siblings(index)
+    yield from _in_pools(index)
     yield from _among_ranks(index)
+
+
+def _in_pools(index: Index) -> Iterator[Finding]:
+    """The one worker of a Pool that works while the others have had no task for long.
+
+    The last task of a call may be long by design, so that this is information.
+    """
+    families: defaultdict[ProcessId, list[Process]] = defaultdict(list)
+    for process in index.snapshot.living():
+        if process.role == "pool-worker" and process.parent is not None:
+            families[process.parent].append(process)
+    for parent, workers in families.items():
+        owner = index.snapshot.get(parent)
+        works = [each for each in workers if working_share(index, each) >= SLOW_SHARE]
+        idle = [each for each in workers if _idle_share(index, each) >= HAS_NO_TASK]
+        if owner is None or len(works) != 1 or len(idle) < 2 or len(idle) + 1 != len(workers):
+            continue
+        if any(shape_in(index, thread.stack) == "pool-result" for thread in owner.threads):
+            yield _finding_of_pool(index, owner, works[0], idle)
+
+
+def _idle_share(index: Index, process: Process) -> float:
+    """The share of the time in which the main thread waited for something to do."""
+    return sum(each.share for each in shares(index, process) if each.activity.kind == "idle")
+
+
+def _finding_of_pool(
+    index: Index, owner: Process, worker: Process, idle: Sequence[Process]
+) -> Finding:
+    """Describe the worker that has all of the work that is left."""
+    place = work_place(index, [worker])
+    at = f" at {place.words}" if place is not None else ""
+    words = ((each, doing_words(index, each)) for each in (worker, idle[0]))
+    return Finding(
+        rule=RULE,
+        severity=Severity.INFO,
+        is_doubtful=True,
+        process=worker.process,
+        others=tuple(each.process for each in idle),
+        subject="pool",
+        summary=(
+            f"{called(owner)} waits for results of a Pool of which {called(worker)} alone works"
+            f"{at}: its other {counted(len(idle), 'worker has', 'workers have')} had no task for "
+            "most of the time observed"
+        ),
+        evidence=tuple(f"{called(each)}: {what}" for each, what in words if what is not None),
+        cause=(
+            "What is left of the call is with that worker. map, starmap and map_async hand out "
+            "neighbouring items in chunks, a sixteenth of all for four workers: where the larger "
+            "ones stand together, as in a sorted list, one worker gets them all. More workers do "
+            "not help."
+        ),
+        advice=(
+            "Nothing is wrong if the last task is meant to take so long. Else pass chunksize=1, or "
+            "use imap_unordered, so that each worker takes the next item when it is free; and "
+            "begin with the largest items, or shuffle them."
+        ),
+    )
 
 
 def _among_siblings(index: Index) -> Iterator[Finding]:

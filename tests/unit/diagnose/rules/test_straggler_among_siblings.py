@@ -232,3 +232,40 @@ def test_ranks_of_mp_spawn_are_known_by_their_group_and_their_last_stack() -> No
 
     assert only(check, job(*backward)).process == pid(200)
     assert found(check, job("train.py:load:20")) == []
+
+
+def pool(*idle: dict[Activity, float], waits: bool = True) -> Snapshot:
+    """Main that waits for a call of a Pool; the first worker works."""
+    workers = [process(200 + n, "pool-worker", label=f"pool worker {n}") for n in range(4)]
+    stack = ("pool.py:wait", "pool.py:get", "train.py:main:33") if waits else ("train.py:main:34",)
+    seen = {f"p{201 + n}": each for n, each in enumerate(idle)}
+    return with_shares(
+        snapshot_of(main(threads=[thread(100, *stack)]), *workers), p200=WORKS, **seen
+    )
+
+
+HAS_NO_TASK = {Activity("idle", "something to do"): 0.97, SLEEPS: 0.03}
+
+
+def test_the_one_worker_of_a_pool_that_has_all_of_the_work_is_named() -> None:
+    finding = only(check, pool(HAS_NO_TASK, HAS_NO_TASK, HAS_NO_TASK))
+
+    assert (finding.severity, finding.process) == (Severity.INFO, pid(200))
+    assert finding.is_doubtful
+    assert finding.summary.startswith(
+        "main (100) waits for results of a Pool of which pool worker 0 (200) alone works at "
+    )
+    assert "its other 3 workers have had no task" in finding.summary
+    assert "chunksize=1" in finding.advice
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        pool(HAS_NO_TASK, HAS_NO_TASK, WORKS),
+        pool(HAS_NO_TASK, HAS_NO_TASK, {SLEEPS: 0.3, Activity("idle", "something to do"): 0.7}),
+        pool(HAS_NO_TASK, HAS_NO_TASK, HAS_NO_TASK, waits=False),
+    ],
+)
+def test_a_pool_with_more_at_work_or_nobody_waiting_is_none(job: Snapshot) -> None:
+    assert found(check, job) == []
