@@ -580,6 +580,22 @@ def _output(waiter: Waiter) -> str:
     return output_of(waiter.process, pipes[0]) if pipes else ""
 
 
+def _joined_by_their_parent(case: Case) -> tuple[Waiter, Waiter] | None:
+    """The process that waits for the exit of one of some readers, and that reader.
+
+    Readers of one queue wait for its lock and for each other's copies of its writing end. Who is to
+    end them is the one that joins them.
+    """
+    readers = {each.process.process: each for each in case.waiters}
+    for edge in case.waits.edges:
+        child = next((readers[each] for each in edge.providers if each in readers), None)
+        parent = case.index.snapshot.get(edge.waiter)
+        if edge.kind == "child" and child is not None and parent is not None:
+            thread = next((each for each in parent.threads if each.tid == edge.tid), None)
+            return Waiter(parent, edge, thread), child
+    return None
+
+
 def _all_read(case: Case) -> Mechanism | None:
     """Every process of a cycle waits to receive, so that none sends."""
     if len(case.waiters) < 2 or not all(
@@ -587,6 +603,11 @@ def _all_read(case: Case) -> Mechanism | None:
     ):
         return None
     by_queue = all(gets_from_queue(each) for each in case.waiters)
+    joined = _joined_by_their_parent(case) if by_queue else None
+    if joined is not None:
+        parent = joined[0]
+        line = f"{called(parent.process)} is{at_line(parent.thread)}"
+        return replace(_joins_a_reader(case, *joined), evidence=(line,))
     how = "in Queue.get for an item" if by_queue else "to receive something"
     is_stream = all(_reads_a_stream(each) for each in case.waiters)
     lost = "never sent, was lost, or was taken by another process"

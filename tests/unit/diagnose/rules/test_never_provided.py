@@ -885,6 +885,24 @@ def test_a_reader_behind_another_one_belongs_to_those_that_all_wait_to_receive()
     )
 
 
+def test_readers_of_one_queue_are_put_down_to_the_parent_that_joins_them() -> None:
+    tasks = WaitedOn("pipe-read", "read", ("pipe:[600]",))
+    enters = ("multiprocessing/synchronize.py:__enter__", *GET[1:2], "data.py:loop:10")
+    links = (pipe(5, 600, False), pipe(6, 600, True))
+    job = snapshot_of(
+        joining(),
+        one(300, at_semaphore(), *enters, links=links),
+        one(301, tasks, *GET[:2], "data.py:loop:10", links=links),
+        segments=(semaphore(MAIN, 300, 301),),
+    )
+
+    finding = only(standing_still.check, job)
+
+    assert finding.summary.startswith("main (100) waits for the exit of actor 0 (300)")
+    assert "main (100) is at train.py:9 main" in finding.evidence
+    assert "Send each worker the item that tells it to end" in finding.advice
+
+
 def test_a_parent_that_joins_may_be_the_one_that_holds_the_lock() -> None:
     enters = ("multiprocessing/synchronize.py:__enter__", "data.py:add:6")
     job = snapshot_of(
