@@ -66,20 +66,22 @@ def clean(arguments: argparse.Namespace) -> int:
     if not leftovers.files:
         print("Nothing to clean up.")
         return 0
-    results = []
+    reasons, removed_bytes = [], 0
     for each in leftovers.files:
         age = seconds_text(each.age_s)
         print(f"{each.kind:<7}  {bytes_text(each.size_bytes):>6}  {age:>9}  {each.shown}")
-        if arguments.yes:
-            results.append(remove(each))
-    total = bytes_text(sum(each.size_bytes for each in leftovers.files))
+        if not arguments.yes:
+            continue
+        if reason := remove(each):
+            reasons.append(reason)
+        else:
+            removed_bytes += each.size_bytes
+    count = len(leftovers.files)
     if not arguments.yes:
-        print(f"Files: {len(leftovers.files)}, {total}. To remove them: mpwatch clean --yes")
+        total = bytes_text(sum(each.size_bytes for each in leftovers.files))
+        print(f"Files: {count}, {total}. To remove them: mpwatch clean --yes")
         return 0
-    reasons = [reason for reason in results if reason is not None]
-    print(
-        f"Files removed: {len(leftovers.files) - len(reasons)} of {len(leftovers.files)}, {total}."
-    )
+    print(f"Files removed: {count - len(reasons)} of {count}, {bytes_text(removed_bytes)}.")
     if reasons:
         sentence = f"Not all files could be removed; the first: {reasons[0]}."
         raise Failure(sentence, "mpwatch clean", EXIT_NOT_PERMITTED)
