@@ -20,7 +20,10 @@ import pytest
 import mpwatch
 
 PACKAGE = Path(mpwatch.__file__).parent
-PARTS = ("diagnose", "observe/state", "report", "tui/pages", "tui/elements")
+PARTS = (
+    *("describe", "diagnose", "observe/state", "report", "nodes/across"),
+    *("tui/pages", "tui/elements"),
+)
 MODULES = sorted(path for part in PARTS for path in (PACKAGE / part).rglob("*.py"))
 
 CACHES = frozenset(("cache", "lru_cache", "singledispatch"))
