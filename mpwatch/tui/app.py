@@ -165,15 +165,14 @@ class MpwatchApp(DashboardApp):
         self.view_state = ViewState(
             source, title, refresh_hz, is_readonly=readonly, question=question
         )
-        self._termination = termination
+        self._termination = termination or Termination()
         self.view_state.settings = replace(self.view_state.settings, recording=recording)
         self.dashboard = Dashboard(self.view_state)
 
     def on_mount(self) -> None:
         """Open the first screen and start the source."""
         self.push_screen(self.dashboard)
-        if self._termination is not None:
-            self._termination.started(self)
+        self._termination.started(self)
         source = self.view_state.source
         # Called on the source's thread, where only posting a message is safe.
         source.start(lambda snapshot: self._deliver(SnapshotArrived(snapshot)))
@@ -187,8 +186,7 @@ class MpwatchApp(DashboardApp):
 
     def on_snapshot_arrived(self, message: SnapshotArrived) -> None:
         """Check the terminal; Textual calls the handler of the base class as well."""
-        if self._termination is not None:
-            self._termination.check_terminal()
+        self._termination.check_terminal()
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Commands of the palette in addition to jumps."""
@@ -238,8 +236,4 @@ def run_dashboard(
         question=question,
         termination=termination,
     )
-    with termination.watching():
-        result = app.run()
-    if termination.exit_code is not None:
-        return termination.exit_code
-    return app.return_code or 0 if result is None else result
+    return termination.run(app)

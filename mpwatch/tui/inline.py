@@ -60,7 +60,7 @@ class InlineApp(TonedApp[int]):
         termination: Termination | None = None,
     ) -> None:
         super().__init__()
-        self._termination = termination
+        self._termination = termination or Termination()
         self.view_state = ViewState(source, title, refresh_hz)
         self.status = LineView(classes="inline")
         self.keys = LineView(classes="bar")
@@ -74,8 +74,7 @@ class InlineApp(TonedApp[int]):
         """Start the source."""
         self.status.show((cell(f" mpwatch   {self.view_state.settings.title}   reads the job"),))
         self.keys.show((cell(" q leave, the status stays   space pause", "dim"),))
-        if self._termination is not None:
-            self._termination.started(self)
+        self._termination.started(self)
         # Called on the source's thread, where only posting a message is safe.
         self.view_state.source.start(lambda found: self._deliver(SnapshotArrived(found)))
 
@@ -88,8 +87,7 @@ class InlineApp(TonedApp[int]):
 
     def on_snapshot_arrived(self, message: SnapshotArrived) -> None:
         """Show the newest snapshot; the last one of an ended job stays on screen."""
-        if self._termination is not None:
-            self._termination.check_terminal()
+        self._termination.check_terminal()
         if not self.view_state.arrived(message.snapshot):
             return
         self._draw()
@@ -145,11 +143,7 @@ def run_inline(
     """
     termination = Termination(on_stuck)
     app = InlineApp(source, title=title, refresh_hz=refresh_hz, termination=termination)
-    with termination.watching():
-        app.run(inline=True, inline_no_clear=True, mouse=False)
-    if termination.exit_code is not None:
-        return termination.exit_code
-    return app.return_code or 0
+    return termination.run(app, is_inline=True)
 
 
 MOST_FINDINGS = 4

@@ -414,7 +414,7 @@ class JobApp(DashboardApp):
         self, source: JobSource, spec: str, termination: Termination | None = None
     ) -> None:
         super().__init__()
-        self._termination = termination
+        self._termination = termination or Termination()
         self.animation_level = "none"
         self.process_actions = ProcessActions()
         self.state = JobState(spec)
@@ -426,8 +426,7 @@ class JobApp(DashboardApp):
     def on_mount(self) -> None:
         """Start the agents."""
         self.push_screen(self.nodes_screen)
-        if self._termination is not None:
-            self._termination.started(self)
+        self._termination.started(self)
         self.source.start(lambda state: self._post(StateArrived(state)))
 
     def _post(self, message: Message) -> None:
@@ -443,8 +442,7 @@ class JobApp(DashboardApp):
         """Show the newest state; nothing once the screens have gone, while the app ends."""
         if not self.screen_stack:
             return
-        if self._termination is not None:
-            self._termination.check_terminal()
+        self._termination.check_terminal()
         self.state = message.state
         self.nodes_screen.show(self.state)
         if isinstance(self.screen, JobFindingsScreen):
@@ -528,7 +526,4 @@ def run_job(source: JobSource, spec: str) -> int:
         An exit code: 128 + n after SIGTERM or SIGHUP.
     """
     termination = Termination()
-    app = JobApp(source, spec, termination)
-    with termination.watching():
-        app.run()
-    return termination.exit_code or app.return_code or 0
+    return termination.run(JobApp(source, spec, termination))

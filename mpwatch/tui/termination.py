@@ -13,7 +13,10 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from textual.app import App
 
 _STDIN = 0
 STUCK_AFTER_S = 3.0
@@ -49,6 +52,22 @@ class Termination:
     def exit_code(self) -> int | None:
         """128 + n if signal n ended the dashboard, else `None`."""
         return None if self.signal is None else 128 + self.signal
+
+    def run(self, app: App[Any], *, is_inline: bool = False) -> int:
+        """Run an application to its end.
+
+        Args:
+            app: It calls `started` once it runs, and `check_terminal` now and then.
+            is_inline: Below the prompt, where it stays.
+
+        Returns:
+            An exit code: 128 + n after SIGTERM or SIGHUP.
+        """
+        with self.watching():
+            result = app.run(inline=is_inline, inline_no_clear=is_inline, mouse=not is_inline)
+        if self.exit_code is not None:
+            return self.exit_code
+        return app.return_code or 0 if result is None else int(result)
 
     def started(self, app: Exitable) -> None:
         """Register the application; called within its event loop."""
