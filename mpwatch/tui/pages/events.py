@@ -88,8 +88,9 @@ def details(entry: LogEntry, view: SnapshotView, width: int) -> tuple[Line, ...]
 
 
 def _empty(view: SnapshotView) -> tuple[str, ...]:
+    of_it = "" if view.scope is None else " of this process"
     return (
-        "No events since mpwatch was started.",
+        f"No events{of_it} since mpwatch was started.",
         "Process starts and exits, hooks, exceptions and findings appear here.",
     )
 

@@ -56,6 +56,15 @@ def test_the_event_under_the_cursor_is_shown_in_full(view: SnapshotView) -> None
     assert lines[-1].endswith("    a")
 
 
+def test_a_page_of_one_process_does_not_say_that_the_job_has_no_events() -> None:
+    job = SnapshotView(replace(loader_job(), log=()))
+
+    assert events.PAGE.empty(job)[0] == "No events since mpwatch was started."
+    assert events.PAGE.empty(job.scoped(worker_id(0)))[0] == (
+        "No events of this process since mpwatch was started."
+    )
+
+
 def test_dropped_events_are_mentioned() -> None:
     dropped = SnapshotView(replace(loader_job(), log_dropped=12))
 
