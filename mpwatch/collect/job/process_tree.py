@@ -9,7 +9,12 @@ from typing import NamedTuple
 
 from mpwatch.collect.job import roles
 from mpwatch.collect.process import procfs
-from mpwatch.collect.process.procfs import DescriptorBudget, OpenFiles, Stat
+from mpwatch.collect.process.procfs import (
+    DescriptorBudget,
+    OpenFiles,
+    Stat,
+    is_stopped_for_its_stack,
+)
 from mpwatch.model.ids import ProcessId
 
 SCAN_INTERVAL_S = 10.0
@@ -103,9 +108,13 @@ class ProcessTree:
         return [process for process in self._parents if process not in before]
 
     def _read_stat(self, process: ProcessId) -> Stat | None:
-        """The stat of a process, parsed only where its line has changed; `None` once it is gone."""
+        """The stat of a process, parsed only where its line has changed; `None` once it is gone.
+
+        While this observer takes the stack of a process, the process keeps the state it had.
+        """
+        folder = f"{self._proc}/{process.pid}"
         try:
-            line = self._files.read(f"{self._proc}/{process.pid}/stat")
+            line = self._files.read(f"{folder}/stat")
             line_before, before = self._seen.get(process, (b"", None))
             if before is not None and line == line_before:
                 return before
@@ -114,6 +123,12 @@ class ProcessTree:
             return None
         if stat.process != process:
             return None
+        if (
+            stat.state == "t"
+            and before is not None
+            and is_stopped_for_its_stack(self._proc, folder)
+        ):
+            return stat._replace(state=before.state)
         self._seen[process] = line, stat
         return stat
 

@@ -224,6 +224,23 @@ def parse_status(data: bytes) -> dict[bytes, bytes]:
     return dict(_STATUS.findall(data))
 
 
+def is_stopped_for_its_stack(proc: str, folder: str) -> bool:
+    """Whether a thread in state `t` is stopped by a child of this process, or no longer.
+
+    That is py-spy, which takes stacks: a stop of some milliseconds, and no state of the program.
+
+    Args:
+        proc: Path of procfs.
+        folder: That of the process or thread.
+    """
+    try:
+        tracer = int(parse_status(read(f"{folder}/status")).get(b"TracerPid", b"0"))
+    except (OSError, ValueError):
+        return False
+    stat = read_stat(proc, tracer) if tracer else None
+    return stat is None or stat.parent_pid == os.getpid()
+
+
 def pids(proc: str) -> list[int]:
     """All processes.
 

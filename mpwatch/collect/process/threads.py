@@ -161,13 +161,14 @@ def _read_these(
         if before is not None and now and now == before.counters and before.sample.state in "SI":
             found[tid] = before
             continue
-        thread = _read_thread(folder, now, before, resolver, read)
+        thread = _read_thread(proc, folder, now, before, resolver, read)
         if thread is not None:
             found[tid] = thread
     return found
 
 
 def _read_thread(
+    proc: str,
     folder: str,
     now: bytes,
     before: ThreadReading | None,
@@ -190,6 +191,8 @@ def _read_thread(
         stat = procfs.parse_stat(procfs.read(f"{folder}/stat", 4096))
     except (OSError, ValueError):
         return None
+    if stat.state == "t" and before is not None and procfs.is_stopped_for_its_stack(proc, folder):
+        return before
     is_blocked = stat.state not in "RZX"
     call = parse_syscall(line) if is_blocked else None
     wchan = _wchan(folder) if is_blocked else None

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from mpwatch.collect.host.gpu import GpuCollector
@@ -125,6 +127,32 @@ def test_a_process_whose_exit_has_begun_keeps_what_was_known_of_it(proc: FakePro
     assert after.cmdline == before.cmdline == ("python", "worker.py")
     assert (after.is_python, after.role) == (before.is_python, before.role)
     assert after.problems == ()
+
+
+@pytest.mark.parametrize(
+    ("tracer", "parent", "state"),
+    [(77, os.getpid(), "S"), (77, 1, "t"), (0, 1, "S"), (78, 1, "S")],
+    ids=["py-spy of this observer", "a debugger", "the stop is over", "the tracer has exited"],
+)
+def test_a_process_is_not_traced_while_its_own_observer_takes_its_stack(
+    proc: FakeProc, tracer: int, parent: int, state: str
+) -> None:
+    proc.process(10)
+    proc.thread(10, 10, syscall="0 0x3 0x1 0x2 0x0 0x0 0x0 0x7ffc 0x7fbc\n", counters="10 20 30\n")
+    tree = collector(proc)
+    before = only(tree)
+    proc.process(77, parent=parent, exe="/usr/bin/py-spy")
+    proc.process(10, state="t")
+    proc.thread(10, 10, state="t", counters="11 20 31\n")
+    for folder in ("10", "10/task/10"):
+        proc.write(f"{folder}/status", f"Name:\tx\nTgid:\t10\nTracerPid:\t{tracer}\n")
+
+    after = only(tree)
+
+    assert before.threads is not None
+    assert after.threads is not None
+    assert (before.state, before.threads[0].state) == ("S", "S")
+    assert (after.state, after.threads[0].state) == (state, state)
 
 
 def test_what_cannot_be_read_is_none_with_one_reason(
