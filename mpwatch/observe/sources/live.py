@@ -30,6 +30,7 @@ from mpwatch.observe.sources.source import (
     StartRecording,
     Step,
     TakeStacks,
+    nowhere,
 )
 from mpwatch.observe.sources.stack_schedule import SelectedStacks, StackSchedule
 
@@ -86,7 +87,7 @@ class LiveSource:
         self._stopping = threading.Event()
         self._failure: str | None = None
         self._thread = threading.Thread(target=self._run, name="mpwatch-observer", daemon=True)
-        self._deliver: Deliver = _nowhere
+        self._deliver: Deliver = nowhere
 
     # --- the Source interface --------------------------------------------------------------------
 
@@ -174,10 +175,6 @@ def _request(reading: int) -> ReadRequest:
     if 1 <= reading <= FILLING_READINGS:
         return ReadRequest(links_count=32, maps_count=16, memory_count=16)
     return ReadRequest()
-
-
-def _nowhere(_snapshot: Snapshot) -> None:
-    """Drops snapshots before `start`."""
 
 
 class Recorder:

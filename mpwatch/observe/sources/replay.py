@@ -24,6 +24,7 @@ from mpwatch.observe.sources.source import (
     StartRecording,
     Step,
     TakeStacks,
+    nowhere,
 )
 
 FRAME_S = 0.25
@@ -61,7 +62,7 @@ class ReplaySource:
         self._changed = threading.Condition()
         self._is_stopping = False
         self._thread = threading.Thread(target=self._run, name="mpwatch-replay", daemon=True)
-        self._deliver: Deliver = _nowhere
+        self._deliver: Deliver = nowhere
 
     @property
     def is_live(self) -> bool:
@@ -270,7 +271,3 @@ class _Wish:
         self.goal_s = timeline.at_s
         if timeline.is_at_end and timeline.at_s >= timeline.length_s:
             self.is_paused = True
-
-
-def _nowhere(_snapshot: Snapshot) -> None:
-    """Drops snapshots before `start`."""

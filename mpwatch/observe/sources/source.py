@@ -112,6 +112,10 @@ Deliver: TypeAlias = Callable[[Snapshot], None]
 """Called on the source's own thread with each new snapshot; must return at once."""
 
 
+def nowhere(_snapshot: Snapshot) -> None:
+    """Drops the snapshots that a source makes before its `start`."""
+
+
 class Source(Protocol):
     """A stream of snapshots of one job."""
 
