@@ -63,17 +63,17 @@ def of_collectives(ranks: JobRanks, views: Sequence[NodeView]) -> Iterator[JobFi
     if live.count("known"):
         live = JobRanks(ranks.job, live.parts + ranks.silent_waiters.parts)
     inside_count, known_count = live.count("inside"), live.count("known")
-    if not inside_count or live.quiet_s("inside") < NAMED_S or _is_told_by_its_node(ranks):
+    if not inside_count or live.most_quiet_s < NAMED_S or _is_told_by_its_node(ranks):
         return
     # A rank without a stack may be at any line, also in the collective. Where others are known to
     # be elsewhere, they are waited for in any case, unless one of them goes on.
-    if live.count("unknown") and (not known_count or live.quiet_s("late") < NAMED_S):
+    if live.count("unknown") and (not known_count or live.late_quiet_s < NAMED_S):
         return
-    if inside_count < known_count and live.quiet_s("late") < ALL_STALLED_S:
+    if inside_count < known_count and live.late_quiet_s < ALL_STALLED_S:
         return
     if late := live.placed("known"):
         yield _stuck(live, late, views)
-    elif live.quiet_s("inside") < STALLED_S:
+    elif live.quiet_s < STALLED_S:
         return
     elif gone := _gone(live):
         yield _stuck(live, gone, views)
@@ -123,7 +123,7 @@ def _stuck(live: JobRanks, late: Sequence[PlacedRank], views: Sequence[NodeView]
         late: Those that are waited for.
         views: All nodes.
     """
-    since_s = live.quiet_s("inside")
+    since_s = live.most_quiet_s
     inside, unknown = live.rows("inside"), live.rows("unknown")
     place = _place_words(inside)
     first = max(late, key=lambda each: (each.row.has_failed, each.quiet_s))
@@ -217,7 +217,7 @@ def _all_inside(live: JobRanks) -> Iterator[JobFinding]:
     sizes = {row.world_size for row in rows} - {None}
     if len(rows) < 2 or (sizes and max(size or 0 for size in sizes) > len(rows)):
         return
-    since_s = live.quiet_s("inside")
+    since_s = live.quiet_s
     inside = live.placed("inside")
     groups: defaultdict[str, list[PlacedRank]] = defaultdict(list)
     for each, place in zip(inside, _told_apart(_rows(inside)), strict=True):
@@ -298,7 +298,7 @@ def _inside_words(live: JobRanks) -> str:
     where = _on_nodes({view.name for view, ranks in live.parts if ranks.inside})
     return (
         f"{_list(rows)}{where} in {_place_words(rows)} for at least "
-        f"{seconds_text(live.quiet_s('inside'))}{_lines(rows)}"
+        f"{seconds_text(live.most_quiet_s)}{_lines(rows)}"
     )
 
 

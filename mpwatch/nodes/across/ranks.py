@@ -7,7 +7,7 @@ its node change, and not at each look: `RankCache` keeps it.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -20,6 +20,10 @@ from mpwatch.nodes.wire.summary import IN_RAY_GET, RankRow
 NAMED_S = 5.0
 """After so long a rank that the others wait for is named as information. It is a warning from
 `STALLED_S` on: to save a checkpoint may take a rank some seconds."""
+STRAY_SHARE = 0.05
+"""So many of the ranks that wait for one may seem to move: one that wakes up for a tick of the cpu
+looks like one that goes on. Of 64 ranks on two cores, each did so once in some minutes, so that at
+most times one of 128 had just done so (26 November 2026)."""
 EVIDENCE_SHOWN = 8
 """Lines of evidence of one finding."""
 STOPPED = frozenset(("stopped", "traced"))
@@ -87,8 +91,12 @@ class RankSet(NamedTuple):
     ended: tuple[RankRow, ...]
     inside_moved_s: float
     """When the last one inside made progress, by the clock of the node; infinite if one does."""
-    late_moved_s: float
-    """The same of the late ones, without those that a signal has stopped."""
+    most_inside_moved_s: float
+    """The same without `STRAY_SHARE` of those inside."""
+    known_moved_s: float
+    """When the last known one made progress, without those that a signal has stopped."""
+    most_unknown_moved_s: float
+    """The same of the unknown ones, without as many as are `STRAY_SHARE` of those that live."""
 
     @property
     def alive(self) -> tuple[RankRow, ...]:
@@ -136,21 +144,31 @@ def _rank_set(rows: tuple[RankRow, ...]) -> RankSet:
     alive = [row for row in rows if not row.is_ended]
     inside = tuple(row for row in alive if row.place is not None)
     late = tuple(row for row in alive if row.place is None)
+    known = tuple(row for row in late if _is_known(row))
+    unknown = tuple(row for row in late if not _is_known(row))
     return RankSet(
         rows=rows,
         inside=inside,
         late=late,
-        known=tuple(row for row in late if _is_known(row)),
-        unknown=tuple(row for row in late if not _is_known(row)),
+        known=known,
+        unknown=unknown,
         ended=tuple(row for row in rows if row.is_ended),
         inside_moved_s=_last_moved_s(inside),
-        late_moved_s=_last_moved_s(row for row in late if row.state not in STOPPED),
+        most_inside_moved_s=_last_moved_s(inside, _strays(len(inside))),
+        known_moved_s=_last_moved_s(row for row in known if row.state not in STOPPED),
+        most_unknown_moved_s=_last_moved_s(unknown, _strays(len(alive))),
     )
 
 
-def _last_moved_s(rows: Iterable[RankRow]) -> float:
-    moved = (_NOW if row.quiet_at_s is None else row.quiet_at_s for row in rows)
-    return max(moved, default=_NEVER)
+def _strays(count: int) -> int:
+    """How many of so many ranks, or nodes, are left out."""
+    return int(STRAY_SHARE * count)
+
+
+def _last_moved_s(rows: Iterable[RankRow], strays: int = 0) -> float:
+    """When the last of the ranks made progress, without those that did so last."""
+    moved = sorted(_NOW if row.quiet_at_s is None else row.quiet_at_s for row in rows)
+    return moved[-1 - strays] if strays < len(moved) else _NEVER
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,17 +211,37 @@ class JobRanks:
         ]
         return sorted(found, key=_by_number)
 
-    def quiet_s(self, of: str) -> float:
-        """Seconds for which all ranks `inside`, or all `late` ones, have made no progress.
+    @property
+    def quiet_s(self) -> float:
+        """Seconds for which no rank in a collective has moved; infinite if there is none."""
+        return min(self._quiet(lambda ranks: ranks.inside_moved_s), default=_NOW)
 
-        Infinite if there are none.
+    @property
+    def most_quiet_s(self) -> float:
+        """The same without `STRAY_SHARE` of the ranks of each node, and of the nodes."""
+        found = sorted(
+            quiet_s
+            for quiet_s in self._quiet(lambda ranks: ranks.most_inside_moved_s)
+            if quiet_s != _NOW
+        )
+        return found[_strays(len(found))] if found else _NOW
+
+    @property
+    def late_quiet_s(self) -> float:
+        """Seconds for which no late rank has made progress; infinite if there is none.
+
+        Of those without a stack, `STRAY_SHARE` may have done so: they are in the collective, most
+        of them, and had one before they moved.
         """
-        least_s = float("inf")
+        known_s = min(self._quiet(lambda ranks: ranks.known_moved_s), default=_NOW)
+        unknown = sorted(self._quiet(lambda ranks: ranks.most_unknown_moved_s))
+        return min(known_s, unknown[_strays(len(unknown))] if unknown else _NOW)
+
+    def _quiet(self, moved_s: Callable[[RankSet], float]) -> Iterator[float]:
+        """Seconds since a moment of each node."""
         for view, ranks in self.parts:
-            moved_s = ranks.inside_moved_s if of == "inside" else ranks.late_moved_s
             if view.summary is not None:
-                least_s = min(least_s, max(0.0, view.summary.at_s - moved_s))
-        return least_s
+                yield max(0.0, view.summary.at_s - moved_s(ranks))
 
 
 def _by_number(each: PlacedRank) -> tuple[bool, int]:

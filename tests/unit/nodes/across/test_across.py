@@ -163,6 +163,44 @@ def test_a_stuck_rank_is_named_before_the_stacks_of_most_others_are_known() -> N
     assert found.evidence[-1] == "no stack is known of ranks 3-8, without progress as well"
 
 
+def many(stuck: int, *strays: RankRow, nodes: int = 1, ranks: int = 64) -> list[NodeView]:
+    """Nodes whose ranks wait for one that is elsewhere; strays replace ranks of the same number."""
+    rows = {number: row(number, world=nodes * ranks) for number in range(nodes * ranks)}
+    rows[stuck] = elsewhere(stuck, world=nodes * ranks)
+    rows |= {each.rank: each for each in strays if each.rank is not None}
+    return [
+        node(f"n{n}", *(rows[number] for number in range(n * ranks, (n + 1) * ranks)))
+        for n in range(nodes)
+    ]
+
+
+@pytest.mark.parametrize(
+    "stray",
+    [
+        pytest.param({"quiet_s": 1.0}, id="waits"),
+        pytest.param({"quiet_s": None, "place": None, "has_stack": False}, id="without-a-stack"),
+    ],
+)
+@pytest.mark.parametrize(("nodes", "ranks"), [(2, 64), (80, 2)])
+def test_a_few_of_many_ranks_that_have_moved_take_no_finding_back(
+    stray: dict[str, Any], nodes: int, ranks: int
+) -> None:
+    # A rank that wakes up for a tick looks like one that goes on: of many, one does at any time.
+    world = nodes * ranks
+    few = [row(number, world=world, **stray) for number in (0, world - 1)]
+    more = [row(number, world=world, **stray) for number in range(0, world, 8)]
+
+    assert only(*many(world // 2, *few, nodes=nodes, ranks=ranks)).rank == world // 2
+    assert job_findings(many(world // 2 + 1, *more, nodes=nodes, ranks=ranks)) == []
+
+
+def test_of_many_ranks_that_are_all_in_one_collective_each_has_to_stand_still() -> None:
+    rows = [row(number, world=64) for number in range(64)]
+
+    assert only(node("a", *rows)).summary.startswith("all 64 ranks are in all_reduce")
+    assert job_findings([node("a", row(0, world=64, quiet_s=1.0), *rows[1:])]) == []
+
+
 def test_a_stopped_rank_is_named_without_a_stack() -> None:
     stopped = elsewhere(1, has_stack=False, line="", state="stopped")
     found = only(node("a", row(0, world=2)), node("b", stopped))
