@@ -51,6 +51,8 @@ RANKS = 64
 HUNG = 37
 BEFORE_S = 15.0
 AFTER_S = 60.0
+STARTED_PER_S = 8
+"""A head starts at most 20 agents a second (`mpwatch.nodes.head.head.SPACING_S`)."""
 SIZE = (160, 48)
 _OWN = ("pid", "label", "rank")
 """Fields that tell one rank from another."""
@@ -294,7 +296,7 @@ def measure(stream: Stream, nodes: int, *, has_screen: bool) -> None:
         os.close(errors[1])
     os.read(ready[0], 1)
     # The agents are started some at a time, and all of them watch before the rank hangs.
-    hang_s = time.time() + BEFORE_S + 5.0 + nodes / 40
+    hang_s = time.time() + BEFORE_S + 5.0 + nodes / STARTED_PER_S
     os.write(begin[1], f"{hang_s}".encode())
     launches = [
         Launch(name, ("made-up",), open=partial(Pipe, output[0], errors[0]))
@@ -316,11 +318,13 @@ def measure(stream: Stream, nodes: int, *, has_screen: bool) -> None:
     os.waitpid(sender, 0)
     latest, sent = os.pread(result, 100, 0).decode().split()
     rss_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    states_of_nodes = dict(Counter(view.state for view in last.nodes))
+    assert states_of_nodes == {"live": nodes}, states_of_nodes
     print(
         f"{nodes:5} nodes  found after {_after(found_s, hang_s)}, on the screen after "
         f"{_after(shown_s, hang_s)}  {states} states  cpu {cpu:.2f} of a core  {rss_mb} MB  {sent} "
         f"bytes a node and second  last message sent {latest} s late  load "
-        f"{os.getloadavg()[0]:.0f}  {dict(Counter(view.state for view in last.nodes))}",
+        f"{os.getloadavg()[0]:.0f}",
         flush=True,
     )
 
