@@ -45,6 +45,13 @@ def groups(rank, step, evens):
         dist.barrier(group=group)
 
 
+def new_groups(rank, step, evens):
+    """The ranks make the same two groups in a different order."""
+    for ranks in ([0], [0, 1]) if rank == 0 else ([0, 1], [0]):
+        dist.new_group(ranks)
+    dist.barrier()
+
+
 def checkpoint(rank, step, evens):
     """Rank 0 writes a checkpoint to a slow file system; rank 1 is at the barrier after it."""
     if rank == 0:
@@ -60,7 +67,9 @@ def validation(rank, step, evens):
     dist.barrier()
 
 
-WAYS = {way.__name__: way for way in (backward, operations, groups, checkpoint, validation)}
+WAYS = {
+    way.__name__: way for way in (backward, operations, groups, new_groups, checkpoint, validation)
+}
 
 
 servers: list[object] = []

@@ -235,6 +235,63 @@ def event_of_the_dead() -> None:
     event.wait()
 
 
+def take_any_status(number, frame) -> None:
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+def poll_until_ended(workers) -> None:
+    for each in workers:
+        each.start()
+    ready()
+    while any(each.is_alive() for each in workers):
+        time.sleep(0.5)
+
+
+def reaped_children() -> None:
+    """Main polls children whose exit status its handler of SIGCHLD has taken."""
+    signal.signal(signal.SIGCHLD, take_any_status)
+    poll_until_ended([FORK.Process(target=os.getpid) for _ in range(2)])
+
+
+def polled_children() -> None:
+    """Main polls a child that works; its handler of SIGCHLD has taken the status of another one."""
+    signal.signal(signal.SIGCHLD, take_any_status)
+    FORK.Process(target=os.getpid).start()
+    poll_until_ended([FORK.Process(target=compute, args=(None,), daemon=True)])
+
+
+def receive_all(source) -> None:
+    with contextlib.suppress(EOFError):
+        while True:
+            source.recv()
+
+
+def copied_pipe_ends() -> None:
+    """A reader waits for the end of a pipe of which it has inherited the writing end itself."""
+    source, sink = FORK.Pipe(duplex=False)
+    reader = FORK.Process(target=receive_all, args=(source,), daemon=True)
+    reader.start()
+    writer = FORK.Process(target=sink.send, args=("last",))
+    writer.start()
+    sink.close()
+    writer.join()
+    ready()
+    reader.join()
+
+
+def fed_reader() -> None:
+    """The same reader, but the one that writes lives and does so again and again."""
+    source, sink = FORK.Pipe(duplex=False)
+    FORK.Process(target=receive_all, args=(source,), daemon=True).start()
+    ready()
+    until_s = time.monotonic() + LONG_S
+    while time.monotonic() < until_s:
+        sink.send(sum(range(100_000)))
+        time.sleep(0.05)
+
+
 def cross(first, second, held, other_held) -> None:
     with first:
         held.set()
@@ -455,11 +512,13 @@ def prompt() -> None:
 CASES = (
     acquired_twice,
     computing_worker,
+    copied_pipe_ends,
     crossed_locks,
     database,
     ended_writer,
     event_of_the_dead,
     exit_with_unread_queue,
+    fed_reader,
     flock_of_a_child,
     flock_outside,
     full_queues,
@@ -471,7 +530,9 @@ CASES = (
     lock_twice,
     lockf_in_the_job,
     nested_calls,
+    polled_children,
     prompt,
+    reaped_children,
     renewed_readers,
     served,
     sleeping_worker,

@@ -124,3 +124,19 @@ def test_torchs_recorder_is_read_from_worker_servers_and_from_the_files_it_leave
     assert finding["rule"] == "collective-mismatch"
     assert finding["summary"].endswith("rank 0 in all_reduce, rank 1 in broadcast")
     assert any("called at ranks_apart.py" in each for each in finding["evidence"])
+
+
+@ON_DEMAND
+@pytest.mark.parametrize("hook", [False, True], ids=["outside", "hook"])
+def test_ranks_that_make_their_groups_in_a_different_order_are_named(
+    start: Start, hook: bool
+) -> None:
+    job = apart(start, "new_groups", "--torchrun", hook=hook)
+
+    first, *_ = open_findings(job.pid, WATCHED_S)
+
+    # Whether the one that has made a group without the other goes on depends on how they connect.
+    assert first["rule"] in ("collective-mismatch", "rank-stuck-in-collective")
+    assert first["severity"] == "critical"
+    assert "in new_group" in first["summary"]
+    assert "make their groups in a different order" in first["cause"]

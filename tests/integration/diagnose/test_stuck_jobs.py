@@ -30,6 +30,7 @@ STARTED_S = 12.0
 """Longer than a job that makes progress is observed, with the start of the command."""
 STUCK = {
     "acquired_twice": ("standing-still", "and not released it yet", "refresh"),
+    "copied_pipe_ends": ("standing-still", "a copy of its writing end itself", "receive_all"),
     "crossed_locks": ("standing-still", "different order", " cross"),
     "database": ("no-progress", "Commit or roll back", "keep_transaction"),
     "ended_writer": (
@@ -51,6 +52,7 @@ STUCK = {
     "lock_twice": ("standing-still", "once more at", "update"),
     "lockf_in_the_job": ("no-progress", "has it and sleeps", "take_and_sleep"),
     "nested_calls": ("standing-still", "All 2 threads of its thread pool wait", "nested_calls"),
+    "reaped_children": ("no-progress", "has none left", "take_any_status"),
     "renewed_readers": ("queue-lock-held-by-dead", "terminate()", "take"),
     "sleeping_worker": ("no-progress", "which sleeps", "doze"),
     "socket_outside": ("no-progress", "outside of the job and sends nothing", "fetch"),
@@ -60,7 +62,15 @@ STUCK = {
 """The rule, what it says, and a line that it names."""
 USUAL = ("crossed_locks",)
 USUAL_HEALTHY = ("served",)
-HEALTHY = ("computing_worker", "idle_pool", "idle_workers", "joined_service", "served", "turns")
+HEALTHY = (
+    "computing_worker",
+    "idle_pool",
+    "idle_workers",
+    "joined_service",
+    "polled_children",
+    "served",
+    "turns",
+)
 
 
 def findings(pid: int, for_s: float = WATCHED_S) -> list[dict[str, Any]]:
@@ -75,7 +85,7 @@ def test_a_stalled_job_is_named(start: Start, case: str) -> None:
     job = start("stuck_jobs.py", case)
     job.wait_for("ready")
 
-    takes_long = ("acquired_twice", "flock_of_a_child", "renewed_readers")
+    takes_long = ("acquired_twice", "flock_of_a_child", "reaped_children", "renewed_readers")
     watched_s = RETRIED_S if case in takes_long else WATCHED_S
     found = findings(job.pid, watched_s)
 
@@ -92,6 +102,14 @@ def test_a_job_that_is_idle_by_design_is_clean(start: Start, case: str) -> None:
     job.wait_for("ready")
 
     assert findings(job.pid) == []
+
+
+@on_demand.ON_DEMAND
+def test_a_reader_that_holds_a_copy_of_its_pipe_and_is_fed_has_no_warning(start: Start) -> None:
+    job = start("stuck_jobs.py", "fed_reader")
+    job.wait_for("ready")
+
+    assert {each["severity"] for each in findings(job.pid)} <= {"info"}
 
 
 @on_demand.ON_DEMAND

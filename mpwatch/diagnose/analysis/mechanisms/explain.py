@@ -1126,7 +1126,7 @@ def _reads_after_the_last(case: Case) -> Mechanism | None:
 def _no_end_of_file(case: Case) -> Mechanism | None:
     """What wrote to a pipe has ended, and copies of the writing end are left that nothing uses."""
     last = case.waiters[-1] if case.waiters else None
-    if last is None or last.thread is None or not last.edge.what.endswith(UNUSED):
+    if last is None or last.thread is None:
         return None
     around = surroundings(case.index)
     wait = last.thread.waits_on
@@ -1135,6 +1135,9 @@ def _no_end_of_file(case: Case) -> Mechanism | None:
         for channel in (channels_among(wait.targets) if wait is not None else ())
         for holder in around.pipes.writers.get(channel, ())
     }
+    is_own = last.edge.kind == "pipe-read" and holders == {last.process.process}
+    if not last.edge.what.endswith(UNUSED) and (not is_own or gets_from_queue(last)):
+        return None
     open_in = [each for each in case.index.snapshot.living() if each.process in holders]
     idle = [each for each in open_in if each.process != last.process.process]
     gone = ended_holders(around, last.process, last.thread)
@@ -1142,6 +1145,9 @@ def _no_end_of_file(case: Case) -> Mechanism | None:
         return _writer_of_queue_ended(last, gone, idle)
     end = "the other end" if last.edge.kind == "socket-read" else "its writing end"
     those = f"{all_called(gone)}, which had {end}," if gone else f"The process that had {end}"
+    copies = (
+        "others hold copies of its end" if idle else "it holds a copy of its writing end itself"
+    )
     name, what = called(last.process), last.edge.what.removesuffix(UNUSED)
     return Mechanism(
         cause=(
@@ -1165,7 +1171,7 @@ def _no_end_of_file(case: Case) -> Mechanism | None:
         ),
         headline=(
             f"{name} waits for data on {what}, what wrote to it has ended, and no end of file "
-            "comes because others hold copies of its end."
+            f"comes because {copies}."
         ),
     )
 

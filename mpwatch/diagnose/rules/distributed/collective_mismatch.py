@@ -303,7 +303,8 @@ def _one_makes_group(by_call: Sequence[tuple[str, list[Process]]]) -> tuple[str,
     return (
         f"{NEW_GROUP} waits for all ranks of the default process group, and "
         f"{all_called(missing)} called another collective instead. Most often only the ranks "
-        "that are part of the new group call it.",
+        "that are part of the new group call it, or the ranks make their groups in a different "
+        "order.",
         f"Call {NEW_GROUP} on all ranks, in the same order, also on those that are not part of "
         "the new group.",
     )

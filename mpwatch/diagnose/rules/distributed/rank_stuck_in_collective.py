@@ -691,7 +691,8 @@ def _all_make_groups(inside: Sequence[Process], evidence: Sequence[str]) -> Find
             "new_group ends when all ranks of the job have called it for the same group. torch "
             "numbers the groups in each process, and ranks that have made a different number of "
             "groups before wait for each other under different names. Most likely an earlier "
-            "new_group was called by some of the ranks only."
+            "new_group was called by some of the ranks only, or the ranks make their groups in a "
+            "different order."
         ),
         advice=(
             "Call new_group on all ranks, in the same order and equally often, also on those that "
