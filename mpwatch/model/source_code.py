@@ -112,6 +112,7 @@ MarkKind: TypeAlias = Literal[
     "no-sync",
     "put",
     "reap",
+    "releases",
     "seed",
     "unwrapped",
     "view",
@@ -123,9 +124,9 @@ leaves items out, or takes as many, as the module `random` says. `gives-up`: rai
 that has caught other exceptions. `kept`: adds to a list, a set or a deque from which nothing in the
 file removes anything. `kept-to-end`: adds to a container of an object that only the end of that
 object empties. `no-grad`: switches autograd off. `no-sync`: leaves gradients unreduced for a while.
-`put`: puts an item into a queue. `reap`: takes the exit status of any child. `seed`: seeds
-`random`. `unwrapped`: takes the module out of a wrapped model. `view`: keeps an element or a slice
-of something in a container."""
+`put`: puts an item into a queue. `reap`: takes the exit status of any child. `releases`: releases
+what its function has not taken. `seed`: seeds `random`. `unwrapped`: takes the module out of a
+wrapped model. `view`: keeps an element or a slice of something in a container."""
 
 
 class Mark(NamedTuple):
@@ -136,10 +137,11 @@ class Mark(NamedTuple):
     function: str
     """That contains it; `<module>` for none."""
     about: str
-    """The cache, the queue, the variable of the sleep, the part that is kept, or the `except`
-    clause whose exceptions came first, `except OSError: in line 51, logged in line 52`; of what is
-    kept to the end also the functions that empty it, `self.items, clear() and __exit__()`; of a
-    timer the lines at which its function returns before it is cancelled, `39, 45`."""
+    """The cache, the queue, the variable of the sleep, the part that is kept, what is released, or
+    the `except` clause whose exceptions came first, `except OSError: in line 51, logged in line
+    52`; of what is kept to the end also the functions that empty it, `self.items, clear() and
+    __exit__()`; of a timer the lines at which its function returns before it is cancelled, `39,
+    45`."""
     statement: Statement
 
 

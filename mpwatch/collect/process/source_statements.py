@@ -639,6 +639,7 @@ def marks(file: str, module: Module) -> Iterator[Mark]:
             *_backoffs(function, nodes, set_back),
             *_gives_up(module, function),
             *_draws(nodes),
+            *_releases(nodes),
             *(_kept(nodes, emptied) if name not in ("__init__", "<module>") else ()),
             *(_kept_to_end(nodes, at_end) if name not in ("__init__", "<module>") else ()),
         ]
@@ -1045,6 +1046,28 @@ def _handler_words(module: Module, handler: ast.ExceptHandler) -> str:
         "",
     )
     return f"`{clean(header.text, QUOTE_LIMIT // 2)}` in line {header.line}{logged}"
+
+
+def _releases(nodes: Sequence[ast.AST]) -> Iterator[_Found]:
+    """`slots.release()` in a function that has not taken it: it counts what others may take."""
+    taken = {
+        last_name(part)
+        for node in nodes
+        for part in (
+            [each.context_expr for each in node.items]
+            if isinstance(node, ast.With | ast.AsyncWith)
+            else [node.func.value]
+            if isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == "acquire"
+            else []
+        )
+    }
+    for node in nodes:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            name = last_name(node.func.value)
+            if node.func.attr == "release" and name and name not in taken:
+                yield "releases", name, node
 
 
 def _draws(nodes: Sequence[ast.AST]) -> Iterator[_Found]:

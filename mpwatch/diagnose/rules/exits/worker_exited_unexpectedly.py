@@ -11,7 +11,7 @@ from signal import Signals
 from typing import Any
 
 from mpwatch.describe import processes
-from mpwatch.describe.frames import own_frames
+from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.diagnose.analysis.distributed.rank_exits import (
     Left,
     exception_of,
@@ -44,13 +44,13 @@ from mpwatch.diagnose.analysis.process_queries import (
     children_started_by,
     family_head,
 )
-from mpwatch.diagnose.analysis.source_code import mark_words, marks
-from mpwatch.diagnose.analysis.stack_patterns import calls, main_shape, main_thread
+from mpwatch.diagnose.analysis.source_code import mark_words, marks, source_of
+from mpwatch.diagnose.analysis.stack_patterns import calls, main_shape, main_thread, user_frame
 from mpwatch.diagnose.analysis.waits.edges import blocked_for_s
 from mpwatch.diagnose.known_errors import contains, evidence_of, first_of, place_of
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.samples import Ended
+from mpwatch.model.samples import Ended, Frame
 from mpwatch.model.snapshot import LogEntry, Process, Snapshot
 from mpwatch.model.source_code import Mark
 from mpwatch.model.units import seconds_text
@@ -471,8 +471,13 @@ def _finding(
     if others:
         evidence.append(f"so did {len(others)} more: {', '.join(others[:4])}")
     evidence += parent_waiting(index, process)
+    owed = _owed(index, process)
+    evidence += [owed] if owed else []
+    handling = _handling(index, process, ended)
+    if handling:
+        evidence.insert(1, f"{all_called(handling, HANDLING)} {_HANDLE[len(handling) == 1]}")
     names = called(process) if not others else f"{called(process)} and {len(others)} more"
-    severity = Severity.CRITICAL if is_certain else Severity.WARNING
+    severity = Severity.CRITICAL if is_certain or owed else Severity.WARNING
     if all(_is_survived(index, *one) for one in alike):
         severity = Severity.INFO
         evidence.append(
@@ -491,6 +496,63 @@ def _finding(
         else f"{sender} ended it. Such a signal ends a process at any line. {_STAYS_LOCKED}",
         advice=_advice(index, process, ended, raised=raised) if sender is None else _ADVICE_SENDER,
     )
+
+
+HANDLING = 3
+_HANDLE = (
+    "handle or ignore that signal, and go on; the one that ended did not",
+    "handles or ignores that signal, and goes on; the one that ended did not",
+)
+_FOR_ALL = frozenset((Signals.SIGUSR1, Signals.SIGUSR2, Signals.SIGHUP))
+"""Sent to all processes of a job at once, and without a handler the end of a process."""
+
+
+def _handling(index: Index, process: Process, ended: Ended) -> list[Process]:
+    """The living processes of the job that such a signal does not end."""
+    if ended.signal not in _FOR_ALL:
+        return []
+    bit = 1 << (ended.signal - 1)
+    return [
+        each
+        for each in index.snapshot.living()
+        if each.process != process.process
+        and ((each.sample.signals_caught or 0) | (each.sample.signals_ignored or 0)) & bit
+    ]
+
+
+_TAKES = re.compile(r"(\w+)\.acquire\(")
+
+
+def _owed(index: Index, process: Process) -> str:
+    """What its parent waits for that only a function would release in which no process is left.
+
+    By the name that both statements have for it; empty where another process may release it.
+    """
+    head = family_head(index, process)
+    thread = main_thread(head) if head is not None and not head.is_gone else None
+    wait = thread.waits_on if thread is not None else None
+    if head is None or thread is None or wait is None or wait.kind != "semaphore":
+        return ""
+    frame = user_frame(thread.stack)
+    line = source_of(index, frame) if frame is not None else None
+    taken = _TAKES.search(line.statement.text) if line is not None else None
+    found = [each for each in marks(index, "releases") if taken and each.about == taken[1]]
+    last = main_thread(process)
+    was_at = _functions(last.stack) if last is not None else frozenset()
+    where = {(each.file, each.function) for each in found}
+    if frame is None or not found or (was_at and where.isdisjoint(was_at)):
+        return ""
+    for other in index.snapshot.living():
+        if any(not each.stack or where & _functions(each.stack) for each in other.threads[:1]):
+            return ""  # it is there, or where it is was not seen
+    return (
+        f"{called(head)} waits for that at {frame_words(frame)}: {mark_words(found[0])} would "
+        "release it, and no process is left that is there"
+    )
+
+
+def _functions(stack: Sequence[Frame]) -> frozenset[tuple[str, str]]:
+    return frozenset((frame.file, frame.function) for frame in own_frames(stack))
 
 
 def _is_survived(index: Index, process: Process, ended: Ended) -> bool:

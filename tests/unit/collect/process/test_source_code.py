@@ -915,3 +915,13 @@ def test_statements_that_choose_how_many_items_there_are_by_chance_are_read(
     assert [line for kind, line, _ in marks if kind == "draw"] == [43, 45, 49]
     assert [kind for kind, _, _ in marks].count("seed") == 0
     assert marks_of(tmp_path / "seeds.py", seeds) == [("seed", 2, ""), ("seed", 3, "")]
+
+
+def test_what_a_function_releases_without_having_taken_it_is_read(tmp_path: Path) -> None:
+    text = (
+        "def record(slots):\n    slots.release()\n"
+        "def guarded(lock):\n    lock.acquire()\n    lock.release()\n"
+        "def block(self):\n    with self.lock:\n        self.lock.release()\n"
+    )
+
+    assert marks_of(tmp_path / "slots.py", text) == [("releases", 2, "slots")]

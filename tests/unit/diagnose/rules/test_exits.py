@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from signal import SIGUSR1
 from typing import Any
 
 import pytest
@@ -15,10 +16,10 @@ from mpwatch.diagnose.rules.exits import (
 )
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import Point
-from mpwatch.model.ids import ProcessId, Role
+from mpwatch.model.ids import ProcessId, Role, SegmentId
 from mpwatch.model.samples import Ended, WaitedOn
 from mpwatch.model.snapshot import Hook, LogEntry, Process
-from mpwatch.model.source_code import Mark, Statement
+from mpwatch.model.source_code import Mark, SourceLine, Statement
 from tests.builders.snapshots import (
     MAIN,
     MIB,
@@ -741,3 +742,50 @@ def test_exceptions_that_a_loop_has_caught_before_it_gave_up_are_the_cause_of_an
 
 def replace_line(mark: Mark) -> Mark:
     return mark._replace(statement=Statement(90, "raise OSError()"))
+
+
+def test_processes_that_handle_the_signal_that_ended_another_one_are_told() -> None:
+    bit = 1 << (SIGUSR1 - 1)
+    own = main()
+    handles = replace(own, sample=replace(own.sample, signals_caught=bit))
+    dead = dead_worker(role="spawned", signal=SIGUSR1)
+
+    told = only(worker_exited_unexpectedly.check, snapshot_of(handles, dead))
+    alone = only(worker_exited_unexpectedly.check, snapshot_of(own, dead))
+
+    assert any("main (100) handles or ignores that signal" in each for each in told.evidence)
+    assert not any("handles or ignores" in each for each in alone.evidence)
+
+
+def test_a_parent_that_waits_for_what_only_the_ended_process_released_is_critical() -> None:
+    at = WaitedOn("semaphore", "futex", segment=SegmentId(9, 77))
+    own = main(threads=[thread(MAIN, "train.py:main:79", waits=at)])
+    takes = SourceLine("/home/me/train.py", 79, "main", Statement(79, "slots.acquire()"))
+    gives = Mark(
+        "releases", "/home/me/data.py", "record", "slots", Statement(33, "slots.release()")
+    )
+    away = dead_worker(role="spawned", signal=10)
+    dead = replace(away, threads=(thread(200, "data.py:record:26"),))
+    there = process(201, "spawned", threads=[thread(201, "data.py:record:26")])
+    elsewhere = process(201, "spawned", threads=[thread(201, "data.py:read:18")])
+
+    def finding(
+        *others: Process, marks: tuple[Mark, ...] = (gives,), of: Process = dead
+    ) -> Finding:
+        job = replace(snapshot_of(own, of, *others), source=(takes,), marks=marks)
+        return only(worker_exited_unexpectedly.check, job)
+
+    told = finding(elsewhere)
+
+    assert told.severity is Severity.CRITICAL
+    assert any(
+        "waits for that at train.py:79 main: `slots.release()` at data.py:33 record" in each
+        for each in told.evidence
+    )
+    for unlike in (
+        finding(there),
+        finding(elsewhere, marks=()),
+        finding(elsewhere, of=away),  # it was seen in another function
+    ):
+        assert unlike.severity is Severity.WARNING
+        assert not any("would release it" in each for each in unlike.evidence)
