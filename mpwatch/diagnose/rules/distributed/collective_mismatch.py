@@ -192,6 +192,8 @@ def _finding(index: Index, groups: Mapping[str, list[Process]], since_s: float) 
         evidence.append(f"{all_called(group)} in {name} for at least {seconds_text(since_s)}{at}")
     records = [(group, each) for _, group in by_call if (each := unfinished(group[0])) is not None]
     evidence += [f"recorded by {all_called(group)}: {each.words}" for group, each in records]
+    if BACKWARD in groups:
+        evidence += _batches(index, [rank for _, group in by_call for rank in group])
     guarded = None if BUFFERS in groups else _guarded(index, by_call)
     cause, advice = guarded or _explained(index, by_call, [each for _, each in records])
     return Finding(
@@ -204,6 +206,20 @@ def _finding(index: Index, groups: Mapping[str, list[Process]], since_s: float) 
         cause=f"{cause} {WAIT_FOR_TIMEOUT}",
         advice=advice,
     )
+
+
+def _batches(index: Index, ranks: Sequence[Process]) -> list[str]:
+    """How many batches each rank has had, where hooks have counted them and they differ."""
+    totals = {
+        each.process: each.total
+        for each in index.snapshot.progress
+        if each.kind == "batches" and not each.is_cut
+    }
+    counts = {called(rank): totals[rank.process] for rank in ranks if rank.process in totals}
+    if len(counts) < len(ranks) or len(set(counts.values())) < 2:
+        return []
+    had = ", ".join(f"{name} {count}" for name, count in counts.items())
+    return [f"batches that the ranks have had from DataLoaders: {had}"]
 
 
 _NO_SKIPPED_BACKWARD = (

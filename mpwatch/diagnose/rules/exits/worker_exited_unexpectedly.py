@@ -620,7 +620,7 @@ def _why_raised(index: Index, process: Process) -> str:
     given_up = _gives_up(index, process, entry)
     if given_up is None:
         return ""
-    sure = "It" if entry is not None else "Likely it"
+    sure = "It" if entry is not None else "Likely it" if last_seen(process) else "Possible: it"
     return (
         f"{sure} ended by {mark_words(given_up)}, which comes after a loop that has failed in all "
         f"its rounds: the exceptions that matter were caught by {given_up.about}, and Python keeps "
@@ -631,8 +631,8 @@ def _why_raised(index: Index, process: Process) -> str:
 def _gives_up(index: Index, process: Process, entry: LogEntry | None) -> Mark | None:
     """The `raise` after a loop of attempts by which a process has failed.
 
-    By the line of its exception; without one, where its last stack was in the function of the only
-    such statement of the program.
+    By the line of its exception; without one, the only such statement of the program, unless its
+    last stack was in other functions.
     """
     found = marks(index, "gives-up")
     if entry is not None:
@@ -641,7 +641,9 @@ def _gives_up(index: Index, process: Process, entry: LogEntry | None) -> Mark | 
     thread = main_thread(process)
     stack = own_frames(thread.stack) if thread is not None else ()
     inside = {(frame.file, frame.function) for frame in stack}
-    if len(found) != 1 or (found[0].file, found[0].function) not in inside:
+    if process.ended is None or process.ended.exit_code != 1:
+        return None
+    if len(found) != 1 or (inside and (found[0].file, found[0].function) not in inside):
         return None
     return found[0]
 
@@ -769,10 +771,12 @@ def _advice(index: Index, process: Process, ended: Ended, *, raised: Sequence[st
     first = first_of(entry) if entry is not None else None
     given_up = _gives_up(index, process, entry) if death_of(ended) == "failed" else None
     if given_up is not None and first is None:
+        look = "" if entry is not None else "Read its standard error. If it is that line: "
         return (
-            "Find the exception that was caught, in the log if the clause writes it down, and fix "
-            f"what raises it: more attempts do not help. Keep it for the last one ({_KEPT})."
-        ) + _looks(index, process)
+            f"{look}Find the exception that was caught, in the log if the clause writes it down, "
+            f"and fix what raises it: more attempts do not help. Keep it for the last one: {_KEPT}."
+            + _looks(index, process)
+        )
     if raised:
         at = "at the line shown" if any(".py:" in each for each in raised) else "that raises it"
         at = f"at {first.place}" if first is not None and first.place else at

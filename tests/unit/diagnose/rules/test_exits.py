@@ -726,10 +726,12 @@ def test_exceptions_that_a_loop_has_caught_before_it_gave_up_are_the_cause_of_an
         return only(worker_exited_unexpectedly.check, job)
 
     seen, guessed = finding(raised), finding(of=replace(dead, threads=(in_loop,)))
+    unseen = finding(of=replace(dead, threads=()))
 
     assert "`except IndexError as exc:` in line 51, logged in line 52" in seen.cause
     assert seen.cause.startswith("It ended by `raise RuntimeError")
     assert guessed.cause.startswith("Likely it ended by `raise RuntimeError")
+    assert unseen.cause.startswith("Possible: it ended by `raise RuntimeError")
     assert "more attempts do not help" in seen.advice
     for unlike in (
         finding(other),

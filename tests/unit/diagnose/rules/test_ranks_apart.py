@@ -12,6 +12,7 @@ from mpwatch.diagnose.rules.distributed import collective_mismatch, rank_stuck_i
 from mpwatch.diagnose.rules.hangs import standing_still
 from mpwatch.model.account import Activity, Callers
 from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.progress import Counts, ProgressSource
 from mpwatch.model.samples import Frame, WaitedOn
 from mpwatch.model.snapshot import Process
 from mpwatch.model.source_code import EndlessLoop, Mark, SourceLine, Statement
@@ -737,6 +738,30 @@ def test_items_that_each_rank_chooses_by_chance_are_why_one_has_fewer_batches(
     assert "fewer batches" in finding.cause
     assert (words in finding.cause) is is_named
     assert finding.advice.startswith("Choose the items alike") is is_named
+
+
+@pytest.mark.parametrize(
+    ("totals", "is_told"), [((45, 41), True), ((41, 41), False), ((45,), False)]
+)
+def test_the_batches_that_ranks_have_had_are_told_where_they_differ(
+    totals: tuple[int, ...], is_told: bool
+) -> None:
+    ranks = (
+        rank(0, BACKWARD, "train.py:fit:53", "train.py:run:63"),
+        rank(1, f"{C10D}:barrier", "train.py:run:66"),
+    )
+    progress = tuple(
+        ProgressSource("batches", each.process, total, 0.0, 0.0, False, Counts(), 0, Counts(), 0)
+        for each, total in zip(ranks, totals, strict=False)
+    )
+
+    finding = only(
+        collective_mismatch.check, replace(snapshot_of(main(), *ranks), progress=progress)
+    )
+
+    words = "batches that the ranks have had from DataLoaders: rank 0 (300) 45, rank 1 (301) 41"
+    assert (words in finding.evidence) is is_told
+    assert any("batches that" in each for each in finding.evidence) is is_told
 
 
 def test_a_rank_that_takes_the_next_batch_has_not_ended_the_loop() -> None:
