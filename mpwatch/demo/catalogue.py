@@ -778,7 +778,7 @@ THROUGHPUT = (
     Scenario(
         name="pipeline-bottleneck",
         title="feed a learner from two actors that are far slower",
-        neighbour="has fast actors and a large model",
+        neighbour="has faster actors and a larger model",
         expected=("pipeline-bottleneck",),
         layer="stacks",
         shows_s=25,

@@ -13,7 +13,7 @@ from mpwatch.demo.bounds import begin, mended
 
 ACTORS = 2
 RENDER_S = 0.1
-MENDED_S = 0.002
+MENDED_S = 0.025  # two of them keep up with a learner that takes four steps in 0.05 s
 
 
 def act(steps, seed):
