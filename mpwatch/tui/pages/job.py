@@ -341,7 +341,7 @@ def top_line(state: JobState, width: int) -> Line:
     left = [
         StatusPart(line((" mpwatch ", "title"), state.spec), 10),
         StatusPart(cell(f"{count} node{'s' if count != 1 else ''}: {states}"), 8),
-        StatusPart(cell(f"{ranks} ranks"), 6),
+        StatusPart(cell(f"{ranks} rank{'s' if ranks != 1 else ''}"), 6),
     ]
     if state.playback is not None:
         left.append(StatusPart(cell(_playback_words(state.playback), "title"), 9))
