@@ -13,14 +13,22 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Protocol
-
-if TYPE_CHECKING:
-    from textual.app import App
+from typing import Any, Protocol
 
 _STDIN = 0
 STUCK_AFTER_S = 3.0
 """Seconds in which a dashboard must end before it is killed."""
+
+
+class Runnable(Protocol):
+    """A Textual application, as far as it is run here."""
+
+    @property
+    def return_code(self) -> int | None:
+        """The exit code that it was given; `None` before its end."""
+
+    def run(self, *, inline: bool, inline_no_clear: bool, mouse: bool) -> Any:
+        """Run it to its end; the value that it was given for its exit."""
 
 
 class Exitable(Protocol):
@@ -53,7 +61,7 @@ class Termination:
         """128 + n if signal n ended the dashboard, else `None`."""
         return None if self.signal is None else 128 + self.signal
 
-    def run(self, app: App[Any], *, is_inline: bool = False) -> int:
+    def run(self, app: Runnable, *, is_inline: bool = False) -> int:
         """Run an application to its end.
 
         Args:
