@@ -771,7 +771,7 @@ def _advice(index: Index, process: Process, ended: Ended, *, raised: Sequence[st
     first = first_of(entry) if entry is not None else None
     given_up = _gives_up(index, process, entry) if death_of(ended) == "failed" else None
     if given_up is not None and first is None:
-        look = "" if entry is not None else "Read its standard error. If it is that line: "
+        look = "" if entry is not None else "Read its standard error. If it ended at that line: "
         return (
             f"{look}Find the exception that was caught, in the log if the clause writes it down, "
             f"and fix what raises it: more attempts do not help. Keep it for the last one: {_KEPT}."

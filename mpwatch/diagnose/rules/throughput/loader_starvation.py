@@ -73,6 +73,8 @@ ASKED_SHARE = 0.4
 START_SHARE = 0.3
 STARTS = 2
 SEEK_SHARE = 0.4
+LITTLE_WAIT = 0.1
+"""A main process that waits less than this for batches has them as soon as it needs them."""
 SHOWN = 2
 """Workers whose time is shown."""
 IMPORTING_PART = 0.5
@@ -97,8 +99,10 @@ def check(index: Index) -> Iterator[Finding]:
         if owner.process in reported:
             continue
         seeking = _seeking(index, workers)
-        if seeking:
-            yield _finding_of_seeks(index, owner, seeking)
+        waited = _waited_for_batches(index, owner)
+        is_needed = waited >= LITTLE_WAIT or core_share(index, owner) >= SHORT_OF_CORES
+        if seeking and is_needed:
+            yield _finding_of_seeks(index, owner, seeking, is_costly=waited >= START_SHARE)
             continue
         measured = [x for x in index.snapshot.loaders if x.process == owner.process]
         waits = any((x.wait_share or 0.0) >= WAIT_SHARE and x.batches < BATCHES for x in measured)
@@ -110,6 +114,14 @@ def check(index: Index) -> Iterator[Finding]:
                 yield _finding(index, owner, workers, share, measured)
         elif not measured and _seems_starved(owner, workers, index):
             yield _finding(index, owner, workers, None, ())
+
+
+def _waited_for_batches(index: Index, owner: Process) -> float:
+    """The share of the time in which main waited for batches, where it did not wait for a core."""
+    measured = [x.wait_share or 0.0 for x in index.snapshot.loaders if x.process == owner.process]
+    found = sum(e.share for e in shares(index, owner) if e.activity.target == "batch")
+    rest = max(LITTLE_WAIT, 1 - core_share(index, owner))
+    return max([*measured, min(1.0, found / rest)])
 
 
 def _seeking(index: Index, workers: Sequence[Process]) -> Sequence[Loss]:
@@ -124,7 +136,9 @@ def _is_seek(activity: Activity) -> bool:
     return activity.what == SEEKING
 
 
-def _finding_of_seeks(index: Index, owner: Process, found: Sequence[Loss]) -> Finding:
+def _finding_of_seeks(
+    index: Index, owner: Process, found: Sequence[Loss], *, is_costly: bool
+) -> Finding:
     """Workers that read a compressed file at places of their own choice."""
     most = found[0]
     place = most.place or next((each.place for each in found if each.place), "")
@@ -143,7 +157,7 @@ def _finding_of_seeks(index: Index, owner: Process, found: Sequence[Loss]) -> Fi
     ][:1]
     return Finding(
         rule=RULE,
-        severity=Severity.WARNING if most.share >= WAIT_SHARE else Severity.INFO,
+        severity=Severity.WARNING if most.share >= WAIT_SHARE and is_costly else Severity.INFO,
         process=owner.process,
         subject="seeks",
         summary=(

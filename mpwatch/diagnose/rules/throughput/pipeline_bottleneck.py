@@ -243,9 +243,13 @@ def _sleeps_while_full(index: Index) -> Iterator[Finding]:
 
 
 def _is_in_one_sleep(process: Process) -> bool:
-    """Whether a process was not seen to wake up for so long that its sleep is no pace."""
+    """Whether a process was not seen to wake up for so long, or will not, that it has no pace."""
     thread = main_thread(process)
-    return thread is not None and (blocked_for_s(thread) or 0.0) >= LASTS_S
+    wait = thread.waits_on if thread is not None else None
+    if thread is None or wait is None:
+        return False
+    is_long = wait.kind == "timer" and (wait.timeout_s or 0.0) >= LAST_MINUTE_S
+    return is_long or (blocked_for_s(thread) or 0.0) >= LASTS_S
 
 
 _WASTES = (

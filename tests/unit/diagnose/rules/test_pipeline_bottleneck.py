@@ -240,9 +240,11 @@ def test_a_parent_that_works_while_its_pool_is_idle_is_named() -> None:
     assert found(check, busy) == []
 
 
-def sleeper(waits: Activity = IS_AHEAD, fd: int = 5, asleep_s: float = 0.1) -> Snapshot:
+def sleeper(
+    waits: Activity = IS_AHEAD, fd: int = 5, asleep_s: float = 0.1, left_s: float = 0.4
+) -> Snapshot:
     """Main that sleeps again and again, and a child that waits for it to take something."""
-    sleeps = WaitedOn("timer", "clock_nanosleep", timeout_s=0.4)
+    sleeps = WaitedOn("timer", "clock_nanosleep", timeout_s=left_s)
     writes = WaitedOn("pipe-write", "write", ("pipe:[77]",), fds=(fd,))
     own = main(
         threads=[thread(100, "train.py:poll:9", waits=sleeps, still_s=asleep_s, stack_age_s=0.0)],
@@ -268,6 +270,7 @@ def test_a_consumer_that_sleeps_while_its_queue_is_full_is_named() -> None:
     assert finding.severity is Severity.INFO
     assert found(check, sleeper(JOINS)) == []
     assert found(check, sleeper(asleep_s=35.0)) == []  # it may read nothing at all
+    assert found(check, sleeper(left_s=3591.0)) == []
 
 
 def test_output_that_is_not_read_is_no_queue_of_items() -> None:

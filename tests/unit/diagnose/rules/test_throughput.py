@@ -672,12 +672,23 @@ def test_a_file_that_main_only_maps_is_quiet() -> None:
     )
 
 
-def seeking(part: float) -> Snapshot:
-    """Two workers that compute half of the time, and wait for a core in the other half."""
+def seeking(part: float, waits: float = 0.6, no_core: float = 0.0) -> Snapshot:
+    """Two workers that compute half of the time, and wait for a core in the other half.
+
+    Args:
+        part: Of what they compute, the part in seeks.
+        waits: The share of the time in which main waits for their batches.
+        no_core: That in which it waits for a core.
+    """
     seeks = Activity("computing", SEEKING, place="data.py:45 __getitem__")
     seen = {seeks: part / 2, COMPUTES: (1 - part) / 2, NO_CORE: 0.5}
     workers = [process(n, label=f"worker {n}") for n in (200, 201)]
-    return with_shares(snapshot_of(main(), *workers), p200=seen, p201=seen)
+    own = {
+        Activity("waiting", "batches", "batch"): waits,
+        NO_CORE: no_core,
+        COMPUTES: 1 - waits - no_core,
+    }
+    return with_shares(snapshot_of(main(), *workers), p100=own, p200=seen, p201=seen)
 
 
 def test_workers_that_seek_in_a_compressed_file_are_named_with_the_line() -> None:
@@ -690,6 +701,14 @@ def test_workers_that_seek_in_a_compressed_file_are_named_with_the_line() -> Non
     )
     assert "keep an index of them" in finding.advice
     assert found(loader_starvation.check, seeking(0.2)) == []
+
+
+def test_seeks_are_told_only_where_main_waits_for_the_batches_or_for_a_core() -> None:
+    short = only(loader_starvation.check, seeking(0.9, waits=0.02, no_core=0.6))
+    little = only(loader_starvation.check, seeking(0.9, waits=0.2))
+
+    assert [each.severity for each in (short, little)] == [Severity.INFO, Severity.INFO]
+    assert found(loader_starvation.check, seeking(0.9, waits=0.02)) == []
 
 
 def test_a_file_opened_before_the_fork_is_named() -> None:
