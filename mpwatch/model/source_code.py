@@ -114,6 +114,7 @@ MarkKind: TypeAlias = Literal[
     "reap",
     "releases",
     "seed",
+    "submits",
     "unwrapped",
     "view",
 ]
@@ -125,8 +126,9 @@ that has caught other exceptions. `kept`: adds to a list, a set or a deque from 
 file removes anything. `kept-to-end`: adds to a container of an object that only the end of that
 object empties. `no-grad`: switches autograd off. `no-sync`: leaves gradients unreduced for a while.
 `put`: puts an item into a queue. `reap`: takes the exit status of any child. `releases`: releases
-what its function has not taken. `seed`: seeds `random`. `unwrapped`: takes the module out of a
-wrapped model. `view`: keeps an element or a slice of something in a container."""
+what its function has not taken. `seed`: seeds `random`. `submits`: submits a task. `unwrapped`:
+takes the module out of a wrapped model. `view`: keeps an element or a slice of something in a
+container."""
 
 
 class Mark(NamedTuple):

@@ -122,6 +122,8 @@ REACHED: Final = 64
 EXPRESSION_NODES: Final = 64
 """A longer expression is not compared with others."""
 STARTS_TASK: Final = frozenset(("submit", "apply_async", "map_async", "starmap_async"))
+_SUBMITS: Final = STARTS_TASK | {"remote"}
+"""`remote` is Ray's, and that of what imitates it."""
 _BRANCHES = (ast.If, ast.ExceptHandler, ast.match_case)
 _EXCHANGES = re.compile(
     "accept|acquire|all_gather|all_reduce|backward|barrier|broadcast|put|put_nowait|recv|recv_bytes"
@@ -705,6 +707,8 @@ def _calls_marked(nodes: Sequence[ast.AST]) -> Iterator[_Found]:
             yield "reap", "", node
         elif name == "set_pdeathsig" or (name == "prctl" and _is_death_signal(node)):
             yield "death-signal", "", node
+        elif name in _SUBMITS and isinstance(node.func, ast.Attribute) and node.args:
+            yield "submits", "", node
         elif name in ("put", "put_nowait") and isinstance(node.func, ast.Attribute) and node.args:
             yield "put", _text(node.func.value), node
 

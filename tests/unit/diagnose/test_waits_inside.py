@@ -11,6 +11,7 @@ from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.rules.hangs import standing_still
 from mpwatch.model.samples import Frame, ThreadSample, WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot, Thread
+from mpwatch.model.source_code import Mark, Statement
 from mpwatch.model.waits import WaitChain
 from tests.builders.snapshots import (
     IDLE_FEEDER,
@@ -432,6 +433,13 @@ def test_workers_whose_calls_all_wait_for_calls_of_the_same_workers_are_a_dead_e
     )
     assert any("waits in train.py:39 get" in each for each in finding.evidence)
     assert "submit the inner calls from the main process" in finding.advice
+
+    submits = Mark("submits", "/home/me/data.py", "evaluate", "", Statement(40, "fold.remote(n)"))
+    other = submits._replace(function="main", statement=Statement(39, "evaluate.remote(n)"))
+    known = only(standing_still.check, replace(job, marks=(submits, other)))
+
+    words = "`fold.remote(n)` at data.py:40 evaluate submits the inner calls"
+    assert [each for each in known.evidence if "submits" in each] == [words]
 
 
 @pytest.mark.parametrize(

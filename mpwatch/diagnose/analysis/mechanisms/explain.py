@@ -57,7 +57,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     children_started_by,
     counted,
 )
-from mpwatch.diagnose.analysis.source_code import loop_around, source_of
+from mpwatch.diagnose.analysis.source_code import loop_around, mark_words, marks, source_of
 from mpwatch.diagnose.analysis.stack_patterns import (
     calls,
     current_collective,
@@ -910,7 +910,7 @@ def _no_result(case: Case) -> Mechanism | None:
     cause, advice = _NO_RESULT[found.kind]
     nested = nested_calls(case.index, at_end.process) if at_end is not None else None
     if nested is not None:
-        return _nested(called(nested.workers[0]), nested, cause, advice)
+        return _nested(case.index, nested, cause, advice)
     headline = ""
     if found.kind == "lost-calls" and at_end is not None:
         at = at_line(main_thread(at_end))
@@ -929,9 +929,15 @@ def _no_result(case: Case) -> Mechanism | None:
     return Mechanism(cause=cause, advice=advice, headline=headline)
 
 
-def _nested(first: str, nested: NestedCalls, cause: str, advice: str) -> Mechanism:
+def _nested(index: Index, nested: NestedCalls, cause: str, advice: str) -> Mechanism:
     """All workers of a pool run calls that wait for further calls of the same pool."""
-    count, call = len(nested.workers), frame_words(nested.call)
+    count, call, first = len(nested.workers), frame_words(nested.call), called(nested.workers[0])
+    inner = [
+        f"{mark_words(each)} submits the inner calls"
+        for each in marks(index, "submits")
+        if (each.file, each.function) == (nested.call.file, nested.call.function)
+        and each.statement.line <= nested.call.line
+    ]
     those = f"all {count} workers wait" if count > 1 else "the only worker waits"
     return Mechanism(
         cause,
@@ -943,6 +949,7 @@ def _nested(first: str, nested: NestedCalls, cause: str, advice: str) -> Mechani
                 for others in [nested.workers[1:]]
                 if others
             ),
+            *inner[-1:],
         ),
         headline=(
             f"{those} at {call}, inside of a call, for results of further calls of the same "

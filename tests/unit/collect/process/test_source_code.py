@@ -925,3 +925,14 @@ def test_what_a_function_releases_without_having_taken_it_is_read(tmp_path: Path
     )
 
     assert marks_of(tmp_path / "slots.py", text) == [("releases", 2, "slots")]
+
+
+def test_calls_that_submit_tasks_are_read(tmp_path: Path) -> None:
+    text = (
+        "def evaluate(config, pool):\n"
+        "    refs = [fold.remote(config, n) for n in range(3)]\n"
+        "    done = pool.submit(fold, config)\n"
+        "    return get(refs), submit(done)\n"
+    )
+
+    assert marks_of(tmp_path / "sweep.py", text) == [("submits", 2, ""), ("submits", 3, "")]
