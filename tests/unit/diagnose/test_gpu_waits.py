@@ -22,6 +22,7 @@ from tests.builders.snapshots import (
     NO_HISTORY,
     NOW_S,
     accounted,
+    exited,
     fds,
     found,
     frames,
@@ -156,6 +157,17 @@ def test_a_rank_that_sleeps_while_another_polls_for_the_gpu_is_named() -> None:
     assert "prepare" in finding.summary
     assert "train.py:40 step" in finding.evidence[0]
     assert any("NCCL RAS" in line for line in finding.evidence)
+
+
+def test_a_rank_that_has_ended_while_another_polls_for_the_gpu_is_named() -> None:
+    ended = replace(rank(1, polls(*COMPUTE, number=301)), ended=exited(301, exit_code=1))
+    job = readings(rank(0, polls(*SYNCHRONIZE)))
+    job = replace(job, processes=(*job.processes, ended))
+
+    finding = only(rank_stuck_in_collective.check, job)
+
+    assert finding.summary == "rank 0 (300) waits in a collective on the GPU for rank 1 (301)"
+    assert "rank 1 (301) ended: exit code 1" in finding.evidence
 
 
 def test_a_rank_on_its_way_to_its_own_wait_for_the_gpu_is_not_named() -> None:

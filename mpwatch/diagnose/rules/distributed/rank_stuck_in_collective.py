@@ -118,14 +118,14 @@ def _of_ranks(index: Index, ranks: Sequence[Process]) -> Iterator[Finding]:
         return
     if len(inside) < len(late) and not _are_all_stalled(late, index):
         return
-    if ON_GPU in places.values() and not _are_known_late(late, index):
+    gone = [] if late else _gone(ranks, index)
+    if ON_GPU in places.values() and not (gone or _are_known_late(late, index)):
         return  # a training whose steps are long waits for the GPU like that
     waits = [quiet for rank in inside if (quiet := standing_s(rank, index)) is not None]
     if not waits or len(waits) < len(inside) or min(waits) < STALLED_S:
         return
     if not all(is_at_one_wait(index, rank, min(waits)) for rank in inside):
         return  # they take steps, too short to be measured
-    gone = [] if late else _gone(ranks, index)
     names = sorted({f"{places[rank.process]}" for rank in inside})
     if late or gone:
         told = _finding(index, inside, late or gone, " and ".join(names), min(waits))
