@@ -39,7 +39,8 @@ class Scenario:
     arguments: tuple[str, ...] = ()
     """Command line arguments of the program."""
     memory_mib: int = 50
-    """The most memory it uses besides torch itself, `/dev/shm` included."""
+    """The most memory it uses, `/dev/shm` included, besides what torch and CUDA take by
+    themselves."""
     not_runnable: str = ""
     """Why there is no program for this entry; empty if there is one."""
     is_alone: bool = False

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mpwatch.describe.processes import full_name_of
+from mpwatch.describe.processes import full_name_of, is_on_gpu
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import NO_GPUS
 from mpwatch.model.snapshot import Process, Snapshot
@@ -115,11 +115,9 @@ def _uses_gpu(process: Process) -> bool:
     driver, `libcuda.so`, is loaded on first use.
     """
     sample = process.sample
-    kinds = sample.fds.by_kind if sample.fds is not None else None
     libraries = sample.maps.libraries if sample.maps is not None else ()
     return (
-        bool(process.gpus)
-        or bool((kinds or {}).get("gpu"))
+        is_on_gpu(process)
         or any(name.startswith("libcuda.so") for name in libraries)
         or sample.environment.get("CUDA_VISIBLE_DEVICES", "") not in _NO_DEVICES
     )

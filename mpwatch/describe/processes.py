@@ -258,6 +258,12 @@ _OTHER_SIGNAL = SignalMeaning(
 )
 
 
+def is_on_gpu(process: Process) -> bool:
+    """Whether a process has memory on a GPU, or a descriptor of one where NVML shows none."""
+    fds = process.sample.fds
+    return bool(process.gpus) or bool(fds is not None and (fds.by_kind or {}).get("gpu"))
+
+
 def can_have_hook(process: Process) -> bool:
     """Whether the process can have a hook; torch's helper processes are excluded."""
     if process.role in ("resource-tracker", "shm-manager", "forkserver", "compile-worker"):

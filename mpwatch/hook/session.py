@@ -221,13 +221,7 @@ class Session:
         return self
 
     def note_end(self) -> None:
-        """Note the exception that ended the main thread, which the interpreter keeps, if any did.
-
-        And CUDA tensors that other processes still use, whose memory ends with this process.
-        """
-        lent = requests.read_gauge(self, "cuda_lent")
-        if lent and lent.get("unreleased"):
-            self.note("cuda-lent", **lent)
+        """Note the exception that ended the main thread, if any; the interpreter keeps it."""
         error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
         if error is not None and exact.is_a(error, BaseException) and not self.is_crashed:
             self.is_crashed = True
@@ -255,6 +249,7 @@ class Session:
         self.identity.begin("fork", self.births.get(self.system.get_ident()))
         self.births.clear()
         self.loaders.reset_in_child(self.identity.pid)
+        self.drop_gauges("cuda_lent")  # those tensors are the parent's
         self._become_worker()
         if wire.disabled_by(os.environ):  # set by the program since the hook was loaded
             self.leave("disabled")
@@ -335,9 +330,16 @@ class Session:
         return 100 if self.patcher.is_waiting_for_import() else int(SAVE_EVERY_S * 1000)
 
     def close(self, reason: str) -> None:
-        """End with the process: like `leave`, but the patches stay."""
+        """End with the process: like `leave`, but the patches stay.
+
+        By now the program has joined its children. What other processes still use of the CUDA
+        tensors that it has sent ends with it.
+        """
         if self.state == "off":
             return
+        lent = requests.read_gauge(self, "cuda_lent")
+        if lent and lent.get("unreleased"):
+            self.note("cuda-lent", **lent)
         self.state = "off"
         self._end(reason)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 
 from mpwatch.describe.frames import is_library, own_frames
+from mpwatch.describe.processes import is_on_gpu
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.source_code import source_of
 from mpwatch.diagnose.analysis.stack_patterns import main_thread
@@ -20,15 +21,8 @@ from mpwatch.model.snapshot import Process, Thread
 
 _SYNCHRONIZE = "synchronize"
 """Of a device, stream or event: `torch/cuda/__init__.py` and `streams.py` (torch 2.1 to 2.13)."""
-_READS = re.compile(r"\.(?:item|tolist|cpu|numpy|synchronize)\(|\.to\(\s*[\"']cpu\b")
+_READS = re.compile(r"\.(?:item|tolist|cpu|synchronize)\(|\.to\(\s*[\"']cpu\b")
 """Calls that copy a result of the GPU, and therefore wait until it is computed."""
-_TURNS = ("S", "R")
-
-
-def uses_gpu(process: Process) -> bool:
-    """Whether a process has memory on a GPU, or a descriptor of one where NVML shows none."""
-    fds = process.sample.fds
-    return bool(process.gpus) or bool(fds is not None and (fds.by_kind or {}).get("gpu"))
 
 
 def waits_for_gpu(index: Index, process: Process, thread: Thread) -> bool:
@@ -37,9 +31,10 @@ def waits_for_gpu(index: Index, process: Process, thread: Thread) -> bool:
     Certain in a function of torch that does nothing else; likely at a line that reads a result of
     the GPU, where the thread is in native code without the GIL.
     """
-    if thread.state not in _TURNS or thread.has_gil or not thread.stack or not uses_gpu(process):
-        return False
-    if thread.state == "S" and (thread.waits_on is None or thread.waits_on.kind != "futex"):
+    wait = thread.waits_on
+    is_blocked = thread.state == "S" and wait is not None and wait.kind == "futex"
+    may_wait = thread.state == "R" or is_blocked
+    if not may_wait or thread.has_gil or not thread.stack or not is_on_gpu(process):
         return False
     return _is_wait(index, thread.stack)
 

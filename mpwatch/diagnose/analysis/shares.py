@@ -179,6 +179,11 @@ def core_share(index: Index, process: Process) -> float:
     return sum(each.share for each in shares(index, process) if each.activity == NO_CORE)
 
 
+def idle_share(index: Index, process: Process) -> float:
+    """The share of the time in which it waited for work by design, 0 to 1."""
+    return sum(each.share for each in shares(index, process) if each.activity.kind == "idle")
+
+
 def working_share(index: Index, process: Process) -> float:
     """The share of the time in which it computed, could have computed, slept, or used a file."""
     return sum(each.share for each in shares(index, process) if is_work(each.activity))

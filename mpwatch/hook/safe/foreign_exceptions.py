@@ -127,7 +127,7 @@ def described(error: BaseException) -> dict[str, Any]:
     An exception is raised from another one, or while that one is handled, as a traceback shows it.
     Those without frames are left out: pools write the traceback of a worker into such a one.
     """
-    found = _described(error)
+    found, first = _described(error), None
     is_from, step, left = True, error, _CHAIN
     while left:
         left -= 1
@@ -138,7 +138,9 @@ def described(error: BaseException) -> dict[str, Any]:
             break
         step = before
         if traceback_of(step) is not None:
-            found["first"] = {**_described(step), "is_from": is_from}
+            first = step, is_from
+    if first is not None:
+        found["first"] = {**_described(first[0]), "is_from": first[1]}
     return found
 
 

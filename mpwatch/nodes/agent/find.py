@@ -63,7 +63,7 @@ def find_roots(selection: Selection, proc: str = "/proc") -> list[ProcessId]:
         return find_ray_roots(selection.raylet_pid, proc)
     if selection.pids:
         found = [procfs.read_stat(proc, pid) for pid in selection.pids]
-        return [stat.process for stat in found if stat is not None and stat.state not in "ZX"]
+        return [stat.process for stat in found if stat is not None and not stat.has_ended]
     jobs = find_jobs(proc)
     uid = os.geteuid()
     trees = [
@@ -107,7 +107,7 @@ def _starting_ranks(proc: str, known: set[int]) -> Iterator[ProcessId]:
     for pid, stat in found.items():
         above = _ancestors(proc, stat.parent_pid)
         is_own = os.getpid() in above
-        if stat.state not in "ZX" and not is_own and not above & (found.keys() | known):
+        if not stat.has_ended and not is_own and not above & (found.keys() | known):
             yield found[pid].process
 
 
@@ -133,7 +133,7 @@ def _has(proc: str, pid: int, wanted: Mapping[str, str]) -> bool:
 def is_there(process: ProcessId, proc: str = "/proc") -> bool:
     """Whether a process has not ended."""
     stat = procfs.read_stat(proc, process.pid)
-    return stat is not None and stat.process == process and stat.state not in "ZX"
+    return stat is not None and stat.process == process and not stat.has_ended
 
 
 def torch_version(pid: int, proc: str = "/proc") -> str | None:
@@ -175,14 +175,14 @@ def find_ray_roots(raylet_pid: int, proc: str = "/proc") -> list[ProcessId]:
     in tests of Ray programs, the drivers belong to the oldest.
     """
     raylet = procfs.read_stat(proc, raylet_pid)
-    if raylet is None or raylet.state in "ZX":
+    if raylet is None or raylet.has_ended:
         return []
     session = _session(proc, raylet_pid)
     found = {raylet.pid: raylet.process}
     if session and _is_oldest(proc, raylet, session):
         for pid in _driver_pids(proc, session):
             stat = procfs.read_stat(proc, pid)
-            if stat is not None and stat.state not in "ZX":
+            if stat is not None and not stat.has_ended:
                 found[pid] = stat.process
     return [
         process
@@ -207,7 +207,7 @@ def _is_oldest(proc: str, raylet: procfs.Stat, session: str) -> bool:
         if stat is None or stat.name != RAYLET or stat.pid == raylet.pid:
             continue
         is_older = (stat.start_ticks, stat.pid) < (raylet.start_ticks, raylet.pid)
-        if is_older and stat.state not in "ZX" and _session(proc, pid) == session:
+        if is_older and not stat.has_ended and _session(proc, pid) == session:
             return False
     return True
 

@@ -98,12 +98,11 @@ def _waits_on_gpu(rank: Process, index: Index) -> bool:
     return rank.has_nccl and thread is not None and waits_for_gpu(index, rank, thread)
 
 
-def all_wait_on_gpu(index: Index) -> bool:
-    """Whether all living ranks of NCCL wait for the GPU, and have for `ALL_INSIDE_S`."""
+def all_on_gpu(index: Index) -> Sequence[Process]:
+    """The living ranks of NCCL if all of them have waited for the GPU for `ALL_INSIDE_S`."""
     ranks = [p for p in index.snapshot.living() if p.has_nccl and has_group(p)]
-    return len(ranks) > 1 and all(
-        (gpu_wait_s(rank, index) or 0.0) >= ALL_INSIDE_S for rank in ranks
-    )
+    waits_s = (gpu_wait_s(rank, index) or 0.0 for rank in ranks)
+    return ranks if len(ranks) > 1 and all(wait_s >= ALL_INSIDE_S for wait_s in waits_s) else ()
 
 
 def standing_s(rank: Process, index: Index) -> float | None:

@@ -148,7 +148,7 @@ def end_at(around: ReadContext, process: Process, edges: Sequence[WaitEdge]) -> 
     main = main_thread(process)
     if main is not None and waits_for_gpu(around.index, process, main):
         return WaitEnd("unknown", f"waits for the GPU{where(process)}", _END_OF_KERNELS)
-    if busy and (main_thread(process) in busy or not edges):
+    if busy and (main in busy or not edges):
         return WaitEnd("progress", f"runs{where(process)}", f"{process.label} is working.")
     if process.role in SERVICE_ROLES:
         how = "It is a helper process of multiprocessing, which is idle by design."

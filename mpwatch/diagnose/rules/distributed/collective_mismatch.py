@@ -27,10 +27,9 @@ from mpwatch.diagnose.analysis.distributed.rank_exits import (
 from mpwatch.diagnose.analysis.distributed.ranks import (
     BACKWARD,
     NEW_GROUP,
-    all_wait_on_gpu,
+    all_on_gpu,
     called_at,
     called_from,
-    has_group,
     left_function,
     place_of,
     rank_groups,
@@ -86,10 +85,8 @@ def _on_gpu(index: Index) -> Iterator[Finding]:
 
     One that has launched fewer and waits itself waits in a collective that the others are not in.
     """
-    if not all_wait_on_gpu(index):
-        return
-    ranks = [p for p in index.snapshot.living() if p.has_nccl and has_group(p)]
-    for late in late_ranks(index):
+    ranks = all_on_gpu(index)
+    for late in late_ranks(index) if ranks else ():
         if not late.next_call:
             continue
         yield Finding(

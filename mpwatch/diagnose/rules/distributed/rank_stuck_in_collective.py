@@ -18,7 +18,7 @@ from mpwatch.diagnose.analysis.distributed.ranks import (
     WORKING_PERCENT,
     WORKING_S,
     Left,
-    all_wait_on_gpu,
+    all_on_gpu,
     block_of_one,
     called_at,
     called_from,
@@ -100,7 +100,7 @@ def check(index: Index) -> Iterator[Finding]:
     found = [each for ranks in rank_groups(index) for each in _of_ranks(index, ranks)]
     yield from found
     yield from _joining(index)
-    if not found and not all_wait_on_gpu(index):
+    if not found and not all_on_gpu(index):
         yield from (_of_nccl(index, each) for each in late_ranks(index))
 
 
@@ -281,9 +281,13 @@ def _finding(
     """
     lines = sorted({line for rank in inside if (line := called_at(rank))})
     at = f", called at {' and '.join(lines[:2])}" if lines else ""
-    evidence = [f"{all_called(inside)} in {collective} for at least {seconds_text(since_s)}{at}"]
+    for_s = f"for at least {seconds_text(since_s)}{at}"
+    evidence = [f"{all_called(inside)} in {collective} {for_s}"]
     if collective == ON_GPU:
-        evidence = [_waits_on_gpu_words(inside, since_s, lines)]
+        evidence = [
+            f"{_they_wait(inside)} for the GPU {for_s}: for a collective of NCCL that was launched "
+            "before, or for another kernel"
+        ]
     alive = [rank for rank in late if rank.ended is None]
     if alive:
         if len(alive) > 1:
@@ -314,15 +318,6 @@ def _finding(
         ),
         advice=" ".join(dict.fromkeys(each.advice for each in reasons)),
         effect_of=next(filter(None, (each.cause for each in reasons)), None),
-    )
-
-
-def _waits_on_gpu_words(inside: Sequence[Process], since_s: float, lines: Sequence[str]) -> str:
-    at = f" at {' and '.join(lines[:2])}" if lines else ""
-    return (
-        f"{all_called(inside)} {wait_verb(inside)} for the GPU for at least "
-        f"{seconds_text(since_s)}{at}: for a collective of NCCL that was launched before, or for "
-        "another kernel"
     )
 
 

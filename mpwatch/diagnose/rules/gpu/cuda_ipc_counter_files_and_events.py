@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mpwatch.describe.processes import is_on_gpu
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.diagnose.analysis.resources import cuda_lent
@@ -28,8 +29,7 @@ def check(index: Index) -> Iterator[Finding]:
                 f"{lent.unreleased:.0f} tensors sent and not released",
             )
             continue
-        fds = process.sample.fds
-        if not process.gpus and not (fds is not None and (fds.by_kind or {}).get("gpu")):
+        if not is_on_gpu(process):
             continue
         files = [
             s

@@ -207,7 +207,7 @@ def _death_of_receiver(index: Index, process: Process) -> _Death:
                 at,
                 (entry.words,),
                 f"{ended} It is a callback, which that thread runs.",
-                f"Mend the callback{at}, and let callbacks catch their exceptions: one that leaves "
+                f"Fix the callback{at}, and let callbacks catch their exceptions: one that leaves "
                 "a callback ends the thread.",
             )
         return _Death(at, (entry.words,), ended, _UNKNOWN_DEATH.advice)

@@ -50,6 +50,7 @@ from mpwatch.diagnose.analysis.shares import (
     PROXY_WRITES,
     asked,
     doing_words,
+    idle_share,
     is_computing,
     shares,
     waiting_share,
@@ -565,7 +566,7 @@ def _of_results(index: Index, process: Process, seen: tuple[str, ...]) -> _Expla
     )
     if not has_pool or not workers or working_share(index, process) < AHEAD_SHARE:
         return None
-    if any(_idle_share(index, each) > 1 - AHEAD_SHARE for each in workers):
+    if any(_share_without_task(index, each) > 1 - AHEAD_SHARE for each in workers):
         return None
     place = work_place(index, [process])
     at = f" at {place.words}" if place is not None else ""
@@ -584,14 +585,14 @@ def _of_results(index: Index, process: Process, seen: tuple[str, ...]) -> _Expla
     )
 
 
-def _idle_share(index: Index, worker: Process) -> float:
+def _share_without_task(index: Index, worker: Process) -> float:
     """The share of the time in which a worker of a Pool has no task, also at the lock of these."""
-    return waiting_share(index, worker) + sum(
+    at_lock = sum(
         each.share
         for each in shares(index, worker)
-        if each.activity.kind == "idle"
-        or (each.activity.target == "lock" and not each.activity.place)
+        if each.activity.target == "lock" and not each.activity.place
     )
+    return waiting_share(index, worker) + idle_share(index, worker) + at_lock
 
 
 def _of_kept(index: Index, process: Process, seen: list[str]) -> _Explanation:

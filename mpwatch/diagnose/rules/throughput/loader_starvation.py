@@ -26,6 +26,7 @@ from mpwatch.diagnose.analysis.shares import (
     Place,
     core_share,
     doing_words,
+    idle_share,
     imported_until_s,
     is_computing,
     losses,
@@ -337,11 +338,7 @@ def _ahead(index: Index, workers: Sequence[Process]) -> Sequence[Process]:
 
     Main waits for data all the same: it takes batches in order, and theirs are not next.
     """
-    idle = [
-        each
-        for each in workers
-        if sum(x.share for x in shares(index, each) if x.activity.kind == "idle") >= AHEAD_SHARE
-    ]
+    idle = [each for each in workers if idle_share(index, each) >= AHEAD_SHARE]
     return idle if len(idle) < len(workers) else []
 
 

@@ -25,6 +25,7 @@ from mpwatch.diagnose.analysis.shares import (
     Place,
     core_share,
     doing_words,
+    idle_share,
     shares,
     times_faster,
     waiting_share,
@@ -106,16 +107,11 @@ def _in_pools(index: Index) -> Iterator[Finding]:
     for parent, workers in families.items():
         owner = index.snapshot.get(parent)
         works = [each for each in workers if working_share(index, each) >= SLOW_SHARE]
-        idle = [each for each in workers if _idle_share(index, each) >= HAS_NO_TASK]
+        idle = [each for each in workers if idle_share(index, each) >= HAS_NO_TASK]
         if owner is None or len(works) != 1 or len(idle) < 2 or len(idle) + 1 != len(workers):
             continue
         if any(shape_in(index, thread.stack) == "pool-result" for thread in owner.threads):
             yield _finding_of_pool(index, owner, works[0], idle)
-
-
-def _idle_share(index: Index, process: Process) -> float:
-    """The share of the time in which the main thread waited for something to do."""
-    return sum(each.share for each in shares(index, process) if each.activity.kind == "idle")
 
 
 def _finding_of_pool(
@@ -140,9 +136,8 @@ def _finding_of_pool(
         evidence=tuple(f"{called(each)}: {what}" for each, what in words if what is not None),
         cause=(
             "What is left of the call is with that worker. map, starmap and map_async hand out "
-            "neighbouring items in chunks, a sixteenth of all for four workers: where the larger "
-            "ones stand together, as in a sorted list, one worker gets them all. More workers do "
-            "not help."
+            "neighbouring items in chunks, four for each worker: where the larger items stand "
+            "together, as in a sorted list, one worker gets them all. More workers do not help."
         ),
         advice=(
             "Nothing is wrong if the last task is meant to take so long. Else pass chunksize=1, or "

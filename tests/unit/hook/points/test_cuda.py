@@ -58,19 +58,35 @@ def test_a_program_that_initialises_cuda_is_noted_and_then_read(session: Session
 def test_an_exit_with_tensors_that_others_still_use_is_noted(
     session: Session, unreleased: int, is_noted: bool
 ) -> None:
+    """Only once the program has joined its children, which may use them until then."""
+    session.state = "on"
     session.gauges["cuda_lent"] = lambda: {"sent": 3, "unreleased": unreleased, "bytes": 64}
 
     session.note_end()
+    assert list(session.notes.since(0)) == []
+    session.close("exit")
 
-    assert any(b"cuda-lent" in data for _, data in session.notes.since(0)) == is_noted
+    assert [b"cuda-lent" in data for _, data in session.notes.since(0)] == [True] * is_noted
+
+
+def test_a_forked_child_has_not_sent_what_its_parent_has(session: Session) -> None:
+    session.state = "on"
+    session.gauges["cuda_lent"] = lambda: {"sent": 3, "unreleased": 2, "bytes": 64}
+
+    session.reset_in_child()
+    session.close("exit")
+
+    assert "cuda_lent" not in requests.read_gauges(session, [])
+    assert list(session.notes.since(0)) == []
 
 
 def test_an_exit_is_not_disturbed_by_a_gauge_that_fails(session: Session) -> None:
     def fails() -> None:
         raise OSError(5, "no device")
 
+    session.state = "on"
     session.gauges["cuda_lent"] = fails
-    session.note_end()
+    session.close("exit")
 
     assert list(session.notes.since(0)) == []
 
