@@ -124,7 +124,7 @@ class AttachSession:
             if attached.state in _INJECTED and attached.method not in ("", "already there"):
                 with self._changed:
                     self._injected[attached.process] = sample
-            self.log.injected(attached, sample.cmdline if sample else None, again=again)
+            self.log.injected(attached, sample.cmdline if sample else None)
             reason = f"{attached.reason} {attached.fix}".strip()
             report(
                 HookStatus(

@@ -34,7 +34,6 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # O_NONBLOCK: a FIFO of that name is refused by the kernel instead of waited for.
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-_UNTRIED = ("", "already there")
 _BEGUN = {"injecting": "inject", "detaching": "detach"}
 
 
@@ -85,18 +84,17 @@ class InjectionLog:
         self._begun.add(("inject", process))
         self._note("injecting", process, None, method, self._own_hook)
 
-    def injected(
-        self, attached: Attached, command: Iterable[str] | None, *, again: bool = False
-    ) -> None:
-        """Log the result of an injection; one that never changed its target has no line.
+    def injected(self, attached: Attached, command: Iterable[str] | None) -> None:
+        """Log the result of an injection that was begun.
+
+        One that never changed its target has no line, nor has one that only waited for a call that
+        an earlier injection queued.
 
         Args:
             attached: The result.
             command: The command line; `None` to read it.
-            again: An injection that was logged before has been repeated.
         """
-        has_begun = self._has_ended("inject", attached.process)
-        if not has_begun and (again or attached.method in _UNTRIED):
+        if not self._has_ended("inject", attached.process):
             return
         result = attached.state + (f": {attached.reason}" if attached.reason else "")
         self._note(

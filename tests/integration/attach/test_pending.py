@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from mpwatch.attach.attach_session import AttachSession
 from mpwatch.attach.inject import detach, inject
+from mpwatch.attach.injection_log import InjectionLog
 from tests.integration.attach.conftest import Start
 from tests.integration.attach.test_blocked_calls import is_blocked
+from tests.integration.attach.test_kinds_of_targets import sample
 from tests.integration.attach.test_safety import is_well
 from tests.integration.hook.client import Client, sockets, wait_for_sockets
 from tests.procfs import eventually
@@ -41,6 +44,22 @@ def test_a_main_thread_that_waits_for_a_queue_is_injected_with_the_next_item(
     running.say(b"more\n")
     assert running.line() == "got more"
     assert list((runtime / "mpwatch").glob("attach-*")) == []
+
+
+def test_asking_again_for_a_pending_injection_leaves_no_second_line(
+    start: Start, tmp_path: Path
+) -> None:
+    running = start("attach_queue")
+    assert eventually(lambda: is_blocked(running.pid))
+    session = AttachSession(running.process, log=InjectionLog(str(tmp_path / "log")))
+    states: list[str] = []
+    for _ in range(2):
+        session.inject([sample(running.pid)], lambda status: states.append(status.state))
+    assert states == ["pending", "pending"]
+    session.end()
+
+    lines = Path(session.log.path).read_text().splitlines()
+    assert [line.split()[1] for line in lines] == ["injecting", "inject", "detaching", "detach"]
 
 
 def test_a_signal_that_the_program_handles_completes_a_pending_injection(

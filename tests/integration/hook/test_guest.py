@@ -376,9 +376,14 @@ def test_an_unusable_runtime_directory_is_reported_and_the_next_one_used(
     with Guest("listen", XDG_RUNTIME_DIR=str(folder)) as guest:
         assert guest.hear() == "ready"
         fallback = Path(f"/tmp/mpwatch-{os.getuid()}")
-        stem = f"{guest.process.pid}-"
-        (path,) = [p for p in fallback.glob("*.sock") if p.name.startswith(stem)]
-        with Client(path) as client:
+        found: list[Path] = []
+
+        def is_open() -> bool:
+            found[:] = fallback.glob(f"{guest.process.pid}-*.sock")
+            return bool(found)
+
+        assert eventually(is_open)
+        with Client(found[0]) as client:
             hello = client.hello()
         guest.tell("end")
         assert guest.finish() == (0, "")
@@ -402,6 +407,7 @@ def test_an_exit_without_cleanup_prints_nothing_and_leaves_what_an_autopsy_reads
 def test_the_next_hook_removes_the_socket_of_a_killed_process(runtime: Path) -> None:
     with Guest("listen") as guest:
         guest.hear()
+        wait_for_sockets(runtime, 1)
         guest.process.kill()
         assert guest.finish() == (-signal.SIGKILL, "")
         assert sockets(runtime)

@@ -6,6 +6,7 @@ import os
 import pwd
 import re
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -24,23 +25,29 @@ def lines(log: InjectionLog) -> list[str]:
     return Path(log.path).read_text().splitlines()
 
 
+def inject(log: InjectionLog, attached: Attached = READY, command: Iterable[str] = ()) -> None:
+    """Log both lines of an injection."""
+    log.injecting(attached.process, "pending call")
+    log.injected(attached, command)
+
+
 @pytest.fixture
 def log(tmp_path: Path) -> InjectionLog:
     return InjectionLog(str(tmp_path / "state" / "mpwatch"))
 
 
 def test_a_line_has_time_user_process_and_result(log: InjectionLog) -> None:
-    log.injected(READY, ["python", "train.py"])
+    inject(log, READY, ["python", "train.py"])
     log.detached(Detached(TARGET, "absent", method="socket"), ["python", "train.py"])
 
     assert log.problem is None
-    inject, detach = lines(log)
-    assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d inject ", inject)
-    assert f" uid={os.getuid()} user=" in inject
-    assert f" mpwatch={os.getpid()} pid=4242 start_ticks=99 " in inject
-    assert ' method="pending call" ' in inject
-    assert re.search(r" hook=\d+\.\d+\.\d+/[0-9a-f]{8} ", inject)
-    assert ' stopped_ms=0.712 result=ready command="python train.py"' in inject
+    _, injected, detach = lines(log)
+    assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d inject ", injected)
+    assert f" uid={os.getuid()} user=" in injected
+    assert f" mpwatch={os.getpid()} pid=4242 start_ticks=99 " in injected
+    assert ' method="pending call" ' in injected
+    assert re.search(r" hook=\d+\.\d+\.\d+/[0-9a-f]{8} ", injected)
+    assert ' stopped_ms=0.712 result=ready command="python train.py"' in injected
     assert " detach " in detach
     assert " method=socket " in detach
     assert " stopped_ms=none result=detached " in detach
@@ -57,7 +64,7 @@ def test_a_result_takes_the_place_of_the_line_from_before(log: InjectionLog) -> 
     assert " result=begun " in begun
     assert not is_completed(begun)
 
-    log.injected(READY, None, again=True)
+    log.injected(READY, None)
     log.detaching(TARGET, "socket", "0.0.7/abc")
     assert [is_completed(line) for line in log.lines_about(TARGET, 9)] == [True, False]
 
@@ -93,6 +100,7 @@ def test_a_line_of_another_mpwatch_completes_nothing(log: InjectionLog) -> None:
 def test_an_untouched_process_has_no_line(log: InjectionLog) -> None:
     log.injected(Attached(TARGET, "absent", reason="it is stopped"), [])
     log.injected(Attached(TARGET, "ready", "already there"), [])
+    log.injected(Attached(TARGET, "pending", "pending call"), [])  # of an earlier injection
     log.detached(Detached(TARGET, "absent"), [])
 
     assert not os.path.exists(log.path)
@@ -102,7 +110,7 @@ def test_an_untouched_process_has_no_line(log: InjectionLog) -> None:
 def test_file_and_directory_are_private(log: InjectionLog) -> None:
     os.makedirs(os.path.dirname(log.path), 0o755)
     Path(log.path).touch(0o644)
-    log.injected(READY, [])
+    inject(log)
 
     assert stat.S_IMODE(os.stat(log.path).st_mode) == 0o600
     assert stat.S_IMODE(os.stat(os.path.dirname(log.path)).st_mode) == 0o700
@@ -111,9 +119,10 @@ def test_file_and_directory_are_private(log: InjectionLog) -> None:
 def test_hostile_text_stays_within_its_line_and_its_field(log: InjectionLog) -> None:
     other = ProcessId(7, 1)
     forged = f'x" pid={other.pid} start_ticks=1 method=none\n2026 inject \x1b]52;c;x\x07\u202e\x00'
-    log.injected(Attached(TARGET, "pending", "pending call", reason=forged), [forged, "y" * 9999])
+    pending = Attached(TARGET, "pending", "pending call", reason=forged)
+    inject(log, pending, [forged, "y" * 9999])
 
-    (line,) = lines(log)
+    _, line = lines(log)
     assert line.isascii()
     assert line.isprintable()
     assert len(line) < 2000
@@ -141,7 +150,7 @@ def test_a_log_prepared_by_another_user_is_not_written(
         else:
             os.mkfifo(log.path)
 
-    log.injected(READY, [])
+    inject(log)
 
     assert log.problem is not None
     assert log.path in log.problem
@@ -156,12 +165,12 @@ def test_it_is_rotated_once_and_stays_bounded(log: InjectionLog) -> None:
     folder.mkdir(parents=True, mode=0o700)
     for _ in range(2):
         Path(log.path).write_text("old\n" * (LIMIT_BYTES // 4))
-        log.injected(READY, [])
+        inject(log)
 
     assert sorted(each.name for each in folder.iterdir()) == ["attach.log", "attach.log.1"]
-    assert len(lines(log)) == 1
+    assert len(lines(log)) == 2
     assert os.path.getsize(f"{log.path}.1") <= LIMIT_BYTES
-    assert log.lines_about(TARGET, 5) == lines(log)
+    assert log.lines_about(TARGET, 5) == lines(log)[1:]
 
 
 def test_a_full_disk_is_reported_and_prevents_nothing(
@@ -171,7 +180,7 @@ def test_a_full_disk_is_reported_and_prevents_nothing(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "write", full)
-    log.injected(READY, [])
+    inject(log)
 
     assert log.problem == f"{log.path} cannot be written: No space left on device"
 
@@ -179,7 +188,7 @@ def test_a_full_disk_is_reported_and_prevents_nothing(
 def test_a_home_that_cannot_be_written_is_reported_and_prevents_nothing(tmp_path: Path) -> None:
     (tmp_path / "home").write_text("not a directory")
     log = InjectionLog(str(tmp_path / "home" / "state" / "mpwatch"))
-    log.injected(READY, [])
+    inject(log)
 
     assert log.problem is not None
     assert log.lines_about(TARGET, 5) == []
