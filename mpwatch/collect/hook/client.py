@@ -264,6 +264,7 @@ class Link:
         if self.state == "absent":
             raise ValueError("its hook sent no hello")
         if kind == wire.GOODBYE:
+            yield from self._rest(at_s)  # a goodbye follows a few thousand records at most
             reason = str(decode.parse_object(payload).get("reason") or "")
             if reason in ("detach", "uninstrument"):
                 yield self._leave(at_s, "absent", "it was detached")

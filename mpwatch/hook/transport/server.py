@@ -398,6 +398,9 @@ class Server:
             session.work()
             while not run.should_stop:
                 self._wait_and_serve(run)
+            if session.files.is_ending and self._is_its_own():
+                for _ in range(_BACKLOG):  # who has just connected is told what there is, too
+                    self._accept(run)
             session.finish()
         except Exception as error:  # noqa: BLE001 - else the interpreter would print it
             session.note("hook-problem", what="server", text=repr(error)[:500])

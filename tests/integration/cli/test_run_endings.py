@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from mpwatch.model.events import HookNote, HookStatus
+from mpwatch.observe.recording.file import Recording
 from tests import procfs
 
 from .terminal import REPOSITORY, Terminal
@@ -36,6 +38,30 @@ open(sys.argv[1] + ".new", "w").write(str(os.getpid()))
 os.rename(sys.argv[1] + ".new", sys.argv[1])
 while True:
     time.sleep(0.02)
+"""
+
+# A send of CUDA memory as torch makes it, of which the other process has not let go.
+LENDS = """\
+import os, struct, sys, time
+import torch.multiprocessing
+current = sys.modules["_mpwatch_hook"].current
+name = f"/torch_{os.getpid()}_counters"
+with open("/dev/shm" + name, "wb") as file:
+    file.write(bytes(64) + struct.pack("=8q", *[1] * 8))
+print(name, flush=True)
+class Storage:
+    def _share_cuda_(self):
+        return 0, b"handle", 1024, 0, name.encode(), 3, b"event", True
+class Typed:
+    _untyped_storage = Storage()
+while not current().server.connections:
+    time.sleep(0.01)
+sent = Typed()
+torch.storage.TypedStorage._share_cuda_(sent)
+child = os.fork()
+if child == 0:
+    sys.exit()
+os.waitpid(child, 0)
 """
 
 
@@ -281,3 +307,27 @@ def test_a_folder_that_is_called_like_a_command_does_not_hide_it(
     done = run_headless("train-tool", environment=environment)
 
     assert done.stdout.startswith("True [] ")
+
+
+def test_a_recording_has_the_note_of_the_last_moment_once(tmp_path: Path) -> None:
+    """The forked child, which inherits the hook, has lent nothing."""
+    (tmp_path / "lends.py").write_text(LENDS)
+    file = tmp_path / "file.mpw"
+    tmp_path.chmod(0o700)
+    command = ["run", "--headless", "--record", str(file), str(tmp_path / "lends.py")]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(REPOSITORY),
+        "XDG_RUNTIME_DIR": str(tmp_path),
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "mpwatch", *command],
+        env=environment, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    Path("/dev/shm", done.stdout.strip().lstrip("/")).unlink(missing_ok=True)
+    assert done.returncode == 0, done.stderr
+
+    with Recording(str(file)) as recording:
+        kept = [each for each in recording.inputs() if isinstance(each, (HookNote, HookStatus))]
+    notes = [each for each in kept if isinstance(each, HookNote) and each.kind == "cuda-lent"]
+    assert [each.data["unreleased"] for each in notes] == [1], kept

@@ -220,8 +220,9 @@ def test_a_descriptor_that_is_no_sealed_ring_is_closed_unread(
         os.close(each)
 
 
+@pytest.mark.parametrize("says_goodbye", [False, True])
 def test_records_that_were_not_sent_come_from_the_ring_once_the_connection_ends(
-    observed: ObservedHooks,
+    observed: ObservedHooks, says_goodbye: bool
 ) -> None:
     data = ring(5)
     wire.HEADER.pack_into(data, 0, wire.MAGIC, 1, 4096, 64, 8, *ME, 5, 6)
@@ -246,7 +247,10 @@ def test_records_that_were_not_sent_come_from_the_ring_once_the_connection_ends(
     reading = observed.clients.links[ME].read_ring()
     assert reading is not None
     assert len(reading.events) == 5
-    hook.close()
+    if says_goodbye:  # which follows as much as a socket holds at once
+        hook.say(wire.GOODBYE, {"reason": "exit"})
+    else:
+        hook.close()
 
     rest, status = observed.poll()
 

@@ -5,6 +5,7 @@ import functools
 import itertools
 import os
 import signal
+import socket
 import stat
 import sys
 import weakref
@@ -17,6 +18,8 @@ from typing import Any
 import pytest
 
 from mpwatch import hook
+from mpwatch.collect.hook import decode
+from mpwatch.hook import wire
 from mpwatch.hook.session import Session
 from mpwatch.hook.transport import runtime_dir, server
 from mpwatch.hook.transport.server import STOP_S
@@ -156,6 +159,31 @@ def test_a_late_thread_leaves_the_files_of_the_hook_that_was_attached_meanwhile(
         assert set(files) <= set(on_disk.iterdir())
     finally:
         after.leave("test")
+    assert list(on_disk.iterdir()) == []
+
+
+def test_an_observer_that_connects_as_the_process_ends_is_told_what_there_is(
+    on_disk: Path,
+) -> None:
+    session = attached("run")
+    thread = LateThread(session)
+    session.server.start()
+    with socket.socket(socket.AF_UNIX) as observer:
+        observer.connect(str(session.server.path))
+        session.note("thread-died", text="x")
+        session.files.is_ending = True
+        assert not session.server.stop()
+        thread.run()
+        session.server.close("exit")
+        received = b"".join(iter(lambda: observer.recv(65_536), b""))
+
+    frames: list[tuple[int, bytes]] = []
+    position = 0
+    while (frame := decode.frame(received, position)) is not None:
+        kind, payload, position = frame
+        frames.append((kind, payload))
+    assert [kind for kind, _ in frames] == [wire.HELLO, wire.NOTE, wire.GOODBYE]
+    assert b"thread-died" in frames[1][1]
     assert list(on_disk.iterdir()) == []
 
 
