@@ -2,9 +2,14 @@
 
 py-spy stops all threads of a process. A stop ends a transfer that has begun (a write to a pipe or
 socket with much data) with what was transferred until then, and Python hands that count to the
-program. So a process with a thread in a transfer is read while it runs. What py-spy reads of a
-thread that runs meanwhile may be torn: parts of it are from different moments. A stack is used only
-if its thread was blocked in one system call before and after, or if two readings are equal.
+program; other calls (`epoll_wait`, `semop`) fail with EINTR. So these are read without a stop:
+
+- a process all of whose threads wait, as in most jobs that hang;
+- a process with a thread in a transfer.
+
+What py-spy reads of a thread that runs meanwhile may be torn: parts of it are from different
+moments. A stack is used only if its thread was blocked in one system call before and after, or if
+two readings are equal.
 """
 
 from __future__ import annotations
@@ -137,7 +142,11 @@ LOOK_S = 0.0004
 """A thread in a transfer runs and waits in turn; while it runs its call cannot be seen."""
 TRANSFER_OVER_S = 5.0
 """How long after a transfer was seen in a process it is still read without a stop."""
-_TRANSFERS_KEPT = 256
+WAITS_AGAIN_S = 30.0
+"""After a thread woke while a process was read without a stop, this long no such reading is tried:
+two readings cost twice as much."""
+_KEPT = 256
+"""Processes of which such a moment is kept."""
 _LINE_BYTES = 512
 
 _CANNOT_STOP = {"D": "it is in uninterruptible sleep", "T": "it is stopped", "t": "it is traced"}
@@ -180,6 +189,8 @@ class StackCollector:
         self._machine = os.uname().machine
         self._transfers: dict[ProcessId, float] = {}
         """When a process was last seen in a transfer, by the clock."""
+        self._woke: dict[ProcessId, float] = {}
+        """When a thread of a process last woke while it was read without a stop, by the clock."""
 
     def take(
         self,
@@ -192,10 +203,10 @@ class StackCollector:
     ) -> StacksTaken:
         """Take the stacks of one process; a problem is in the result, nothing is raised.
 
-        The process is stopped for a few milliseconds, unless it cannot or must not be stopped:
-        then, or with `nonblocking`, py-spy reads while it runs, which fails on busy processes. A
-        process in a transfer is not stopped; stacks that are not certain are left out, and there
-        are no native ones.
+        The process is stopped for a few milliseconds, unless all of its threads wait, or it cannot
+        or must not be stopped: then, or with `nonblocking`, py-spy reads while it runs, which fails
+        on busy processes. A process in a transfer is not stopped; stacks that are not certain are
+        left out, and there are no native ones.
         """
         if self._program is None:
             return self._failed(process, "py-spy is not installed here: pip install py-spy.")
@@ -212,7 +223,8 @@ class StackCollector:
             return self._take(process, [*command, "--nonblocking"], limit_s, stops)
         transfer = self._transfer(process)
         if not transfer:
-            return self._take(process, command, limit_s, stops)
+            waiting = None if native else self._take_waiting(process, command, limit_s, stops)
+            return waiting or self._take(process, command, limit_s, stops)
         if native:
             reason = f"{transfer}, and py-spy would end that early. Take them without --native."
             return self._failed(process, f"No native stacks of process {process.pid}: {reason}")
@@ -230,6 +242,24 @@ class StackCollector:
             resume_if_stopped(self._proc, process, stops)
             return self._failed(process, self._why(process, finished, stops.state), finished.cpu_s)
         return self._taken(process, finished)
+
+    def _take_waiting(
+        self, process: ProcessId, command: Sequence[str], limit_s: float, stops: Stops
+    ) -> StacksTaken | None:
+        """Read a process all of whose threads wait, without a stop; `None` if one did not."""
+        began_s = self._clock()
+        if began_s < self._woke.get(process, -WAITS_AGAIN_S) + WAITS_AGAIN_S:
+            return None
+        before = self._calls(process.pid)
+        if not before or not all(call.line for call in before.values()):
+            return None
+        taken = self._take(process, [*command, "--nonblocking"], limit_s, stops)
+        after = self._calls(process.pid)
+        tids = {stack.tid for stack in taken.stacks if stack.tid is not None}
+        if tids and all(tid in before and before[tid] == after.get(tid) for tid in tids):
+            return taken
+        _keep(self._woke, process, self._clock())
+        return None
 
     def _take_running(
         self, process: ProcessId, command: Sequence[str], limit_s: float, stops: Stops
@@ -275,9 +305,7 @@ class StackCollector:
             calls = self._calls(process.pid)
             for tid, call in calls.items():
                 if call.transfer:
-                    if len(self._transfers) >= _TRANSFERS_KEPT:
-                        self._transfers.clear()
-                    self._transfers[process] = now_s
+                    _keep(self._transfers, process, now_s)
                     return f"its thread {tid} is in {call.transfer}"
             if all(call.line for call in calls.values()):
                 break
@@ -354,6 +382,13 @@ class StackCollector:
     def _failed(self, process: ProcessId, problem: str, cost_s: float | None = None) -> StacksTaken:
         """No stacks, with the reason."""
         return StacksTaken(process, self._clock(), "py-spy", cost_s=cost_s, problem=problem)
+
+
+def _keep(moments: dict[ProcessId, float], process: ProcessId, at_s: float) -> None:
+    """Keep a moment of a process; the table stays bounded."""
+    if len(moments) >= _KEPT:
+        moments.clear()
+    moments[process] = at_s
 
 
 def _has_frames_of(stack: StackSample, other: StackSample | None) -> bool:

@@ -1,4 +1,4 @@
-"""A system call in which a target is blocked continues after an attach as without it."""
+"""A system call in which a target is blocked continues after an attach, or stacks, as without."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import time
 import pytest
 
 from mpwatch.attach.inject import inject
+from mpwatch.collect.process.py_spy import StackCollector
 from tests import procfs
 from tests.integration.attach.conftest import Start
 from tests.procfs import eventually
@@ -95,6 +96,24 @@ def test_a_call_that_cannot_be_repeated_is_not_interrupted(start: Start, call: s
     *seen, _ = json.loads(running.line())
     assert seen == (TRANSFERS | CONNECTIONS)[call]
     assert eventually(lambda: inject(running.process, timeout_s=0.05).state == "pending")
+
+
+@pytest.mark.parametrize("call", [*WOKEN, *TRANSFERS, *CONNECTIONS])
+def test_stacks_are_taken_without_a_stop_that_a_blocked_call_would_report(
+    start: Start, call: str
+) -> None:
+    """Python repeats such a call after EINTR, code in C may take it for an error."""
+    running = start("attach_blocked", call)
+    assert eventually(lambda: is_blocked(running.pid))
+    collector = StackCollector()
+    for _ in range(3):
+        taken = collector.take(running.process)
+        assert taken.problem is None
+        assert call in [frame.function for frame in taken.stacks[0].frames]
+    if call != "connect_tcp_until_timeout":
+        running.say(b"hello")
+    *seen, _ = json.loads(running.line())
+    assert seen == (WOKEN | TRANSFERS | CONNECTIONS)[call]
 
 
 def test_no_write_of_a_thread_that_streams_returns_early(start: Start) -> None:

@@ -11,6 +11,7 @@ from mpwatch.collect.host import ptrace_access
 from mpwatch.collect.host.ptrace_access import Stops, stops_of
 from mpwatch.collect.process.py_spy import (
     TRANSFER_OVER_S,
+    WAITS_AGAIN_S,
     Finished,
     StackCollector,
     parse_dump,
@@ -193,10 +194,67 @@ def test_a_process_seen_in_a_transfer_a_moment_ago_is_not_stopped(proc: FakeProc
     proc.thread(10, 10, syscall=WAIT)
     now_s[0] += TRANSFER_OVER_S / 2
     stacks.take(TEN)
+    proc.thread(10, 10)
     now_s[0] += TRANSFER_OVER_S
     stacks.take(TEN)
 
     assert ["--nonblocking" in command for command in py_spy.commands] == [True, True, False]
+
+
+@on_x86
+def test_a_process_all_of_whose_threads_wait_is_read_without_a_stop(proc: FakeProc) -> None:
+    proc.process(10)
+    for tid in (10, 11):
+        proc.thread(10, tid, syscall=WAIT)
+    py_spy = Answers([thread(10, frame("f", "a.py")), thread(11, frame("g", "a.py"))])
+
+    taken = collector(proc, py_spy).take(TEN)
+
+    assert [command[-1] for command in py_spy.commands] == ["--nonblocking"]
+    assert [stack.tid for stack in taken.stacks] == [10, 11]
+
+
+class Woken(PySpy):
+    """While it reads, a thread of the process that waited is given a cpu."""
+
+    def __init__(self, proc: FakeProc, tid: int) -> None:
+        super().__init__(output=[thread(10, frame("f", "a.py"))])
+        self._proc, self._tid = proc, tid
+
+    def __call__(self, command: Sequence[str], limit_s: float) -> Finished:
+        turns = 1 + len(self.commands)
+        self._proc.write(f"10/task/{self._tid}/schedstat", f"5 0 {turns}\n")
+        return super().__call__(command, limit_s)
+
+
+@on_x86
+@pytest.mark.parametrize("tid", [10, 11])
+def test_a_process_that_woke_meanwhile_is_stopped_if_the_thread_has_a_stack(
+    proc: FakeProc, tid: int
+) -> None:
+    proc.process(10)
+    for each in (10, 11):
+        proc.thread(10, each, syscall=WAIT)
+    now_s = [7.0]
+    py_spy = Woken(proc, tid)
+    stacks = StackCollector(str(proc), lambda: now_s[0], py_spy, "/bin/py-spy")
+    for later_s in (0.0, WAITS_AGAIN_S - 1, 2.0):
+        now_s[0] += later_s
+        assert len(stacks.take(TEN).stacks) == 1
+
+    is_stopped = ["--nonblocking" not in command for command in py_spy.commands]
+    assert is_stopped == ([False, True, True, False, True] if tid == 10 else [False] * 3)
+
+
+@on_x86
+def test_native_stacks_need_a_stop_also_if_all_threads_wait(proc: FakeProc) -> None:
+    proc.process(10)
+    proc.thread(10, 10, syscall=WAIT)
+    py_spy = PySpy(output=[])
+
+    collector(proc, py_spy).take(TEN, native=True)
+
+    assert [command[-1] for command in py_spy.commands] == ["--native"]
 
 
 @on_x86
@@ -221,6 +279,7 @@ def test_a_write_that_a_pipe_takes_whole_or_not_at_all_is_no_transfer(
 ) -> None:
     proc.process(10)
     proc.thread(10, 10, syscall=SMALL_WRITE)
+    proc.thread(10, 11)
     proc.fd(10, 5, target)
     py_spy = Answers([])
 
