@@ -67,6 +67,10 @@ nothing of the hook depends on them. The time namespace is compared with that of
 _WITH_FILTERS = 2
 _CAP_SYS_ADMIN = 1 << 21
 _FILTERED = "it is sandboxed: a system-call filter (seccomp) that {than} does not have"
+_UNSEEN = (
+    "no hook is seen in it; if the process that it was forked from, which has exited, had one, it"
+    " has that too, which shows with its next event: then try again"
+)
 _MAYBE_FILTERED = (
     "it has system-call filters (seccomp), and this kernel does not say whether it has more of them"
     " than {than} (Linux 5.9 and later do)"
@@ -141,6 +145,8 @@ def detach_tree(
         outcomes |= _detach_all(wanted, partial(detach, timeout_s=timeout_s, begun=begun), report)
         asleep = [process for process in inheriting(outcomes) if process in without]
         for process in without.keys() - set(asleep):
+            if not without[process].reason and is_orphaned_fork(process):
+                without[process] = outcomes[process] = replace(without[process], reason=_UNSEEN)
             progress(without[process])
         confined = root.confined([sample for sample in samples if sample.process in asleep])
         detach_one = partial(detach_inherited, confined, timeout_s=timeout_s, begun=begun)
@@ -201,6 +207,23 @@ def inheriting(outcomes: Mapping[ProcessId, Detached], proc: str = "/proc") -> l
             since_s[process.pid] = begun_s
             found.append(process)
     return found
+
+
+def is_orphaned_fork(process: ProcessId, proc: str = "/proc") -> bool:
+    """Whether a process has run no program since it was forked, by a process that has exited.
+
+    It runs the program of that one, and the process that has adopted it runs another.
+    """
+    stat = read_stat(proc, process.pid)
+    if stat is None or stat.process != process or not stat.is_fork:
+        return False
+    try:
+        own, parents = (
+            os.stat(f"{proc}/{pid}/exe") for pid in (process.pid, stat.parent_pid or process.pid)
+        )
+    except OSError:
+        return True  # of another user, as init is
+    return not os.path.samestat(own, parents)
 
 
 def _has_hook(pid: int) -> bool:

@@ -20,12 +20,24 @@ def say(*words: object) -> None:
     print(*words, flush=True)
 
 
-def listen() -> None:
-    """Answer lines from the test: `end`, `leave`, or a number of records or notes to write."""
-    from mpwatch.hook import current, wire
+def opened() -> Any:
+    """The session, once its files and socket exist.
+
+    On a disk its thread makes them, and `instrument` waits for that a quarter of a second at most.
+    """
+    from mpwatch.hook import current
 
     session = current()
     assert session is not None
+    session.server.wait_for_opening(60.0)
+    return session
+
+
+def listen() -> None:
+    """Answer lines from the test: `end`, `leave`, or a number of records or notes to write."""
+    from mpwatch.hook import wire
+
+    session = opened()
     say("ready")
     for line in sys.stdin:
         if line.strip() == "end":
@@ -44,11 +56,11 @@ def listen() -> None:
 def cost() -> None:
     """Print what the hook uses without an observer."""
     import mpwatch
-    from mpwatch import hook
 
     mpwatch.uninstrument()
     fds = len(os.listdir("/proc/self/fd"))
     mpwatch.instrument()
+    opened()
     # Its thread searches for old files when it starts, with a file open at times.
     end_ns = time.monotonic_ns() + 500_000_000
     now = os.listdir("/proc/self/fd")
@@ -58,8 +70,6 @@ def cost() -> None:
     say("threads", len(os.listdir("/proc/self/task")) - 1, threading.active_count())
     leaky = [fd for fd in map(int, now) if fd > 2 and _is_inheritable(fd)]
     say("inheritable", leaky)
-    session = hook.current()
-    assert session is not None
     with open("/proc/self/maps") as file:
         maps = file.read()
     say("shm", "/dev/shm" in maps)

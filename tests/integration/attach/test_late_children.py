@@ -132,6 +132,29 @@ def test_a_detach_finds_hooks_that_forked_children_have_not_used_yet(start: Star
     assert running.line() == "False"
 
 
+def test_a_hook_that_cannot_be_seen_in_an_orphan_is_not_called_absent(start: Start) -> None:
+    """Such a hook has neither thread nor file, and its parent's are gone."""
+    running = start("attach_forks_idle", "orphaned")
+    inject_at_next_line(running)
+    after = fork_child(running)
+    try:
+        assert running.popen.stdin is not None
+        running.popen.stdin.close()
+        running.popen.wait(60)
+        seen: list[Detached] = []
+
+        outcomes = detach_tree([sample(after)], seen.append)
+
+        assert list(outcomes) == seen
+        assert (seen[0].state, seen[0].had_hook) == ("absent", False)
+        assert "if the process that it was forked from, which has exited, had one" in seen[0].reason
+        os.kill(after, signal.SIGUSR1)
+        assert running.line() == "True"
+        assert detach_tree([sample(after)], lambda _: None)[0].had_hook
+    finally:
+        os.kill(after, signal.SIGKILL)
+
+
 def test_a_session_takes_out_hooks_that_forked_children_have_not_used_yet(
     start: Start, tmp_path: Path
 ) -> None:
