@@ -35,8 +35,13 @@ LATE = ("attach", "instrument")
 """Values of `started_by` with which the program may have run before the hook was attached."""
 _ATTEMPTS = (1, 2, 3)
 """Detaching is repeated where signal handlers raise; a tuple, for no call may come between."""
-_OPENING_S = 0.25
-"""Longest wait of `instrument` for files and socket on a disk; usually it takes 2 ms."""
+_OPENING_S = 1.0
+"""Longest wait of `instrument` for files and socket on a disk; usually it takes 2 ms.
+
+A process that exits before leaves nothing for the autopsy.
+"""
+_OPENING_WITHIN_S = 0.25
+"""Longest such wait of a program that runs already."""
 
 
 class Session:
@@ -124,7 +129,8 @@ class Session:
         self.jobs.append(functools.partial(self._measure_overhead, wrapper_ns))
         self._read_version()
         self.server.start()
-        self.server.wait_for_opening(_OPENING_S)
+        is_late = self.identity.started_by == "attach"
+        self.server.wait_for_opening(_OPENING_WITHIN_S if is_late else _OPENING_S)
 
     def open(self) -> None:
         """Make the files and the socket; without them the hook works and reports why.

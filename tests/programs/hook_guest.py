@@ -23,7 +23,7 @@ def say(*words: object) -> None:
 def opened() -> Any:
     """The session, once its files and socket exist.
 
-    On a disk its thread makes them, and `instrument` waits for that a quarter of a second at most.
+    On a disk its thread makes them, and `instrument` waits for that a second at most.
     """
     from mpwatch.hook import current
 
