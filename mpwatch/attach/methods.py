@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -40,6 +41,9 @@ PROC = "/proc"
 PASSES_WITHIN_S = 1.0
 """How long an injection, and a plan of one, wait for a temporary obstacle: a disk read, or
 py-spy taking a stack. A plan waits as long, so that it says what an injection would do."""
+_FILE_SIZE = b"Max file size "
+_ANSWER_BYTES = 1 << 16
+_SIGXFSZ = 1 << (signal.SIGXFSZ - 1)
 STARTED_WITHIN_S = 1.0
 _STARTING_S = 0.02
 # One target is stopped at a time: a stopped target must not wait for another thread.
@@ -108,6 +112,7 @@ def require_usable(attempt: Attempt) -> None:
             tracer.start()  # it starts while the checks run
     target = attempt.target
     require_not_disabled(target)
+    require_room_for_answer(target)
     require_stoppable(target)
     _require_rights(target)
     if target.has_shadow_stack:
@@ -245,6 +250,25 @@ def require_not_disabled(target: Target) -> None:
     if has_x_option(cmdline, wire.DISABLING_OPTION):
         option = f"-X {wire.DISABLING_OPTION[0]}"
         raise Refused(f"it was started with {option}", f"start it without {option}")
+
+
+def require_room_for_answer(target: Target) -> None:
+    """Refuse a process that writing the answer of the payload could end.
+
+    A write beyond RLIMIT_FSIZE sends SIGXFSZ. Python ignores it; a program may have restored its
+    default action or handle it. What the hook writes later, it does not try (`require_size`).
+    """
+    try:
+        limits = procfs.read(f"/proc/{target.pid}/limits")
+        ignored = procfs.parse_status(procfs.read(f"/proc/{target.pid}/status"))[b"SigIgn"]
+    except (OSError, KeyError):
+        return
+    soft = next((row.split()[3] for row in limits.splitlines() if row.startswith(_FILE_SIZE)), b"")
+    if soft.isdigit() and int(soft) < _ANSWER_BYTES and not int(ignored, 16) & _SIGXFSZ:
+        raise Refused(
+            f"it may write no file beyond {int(soft)} bytes (ulimit -f), and what the hook writes"
+            " would send it SIGXFSZ"
+        )
 
 
 def require_same_clocks(target: Target) -> None:

@@ -59,6 +59,9 @@ _PEER = struct.Struct("3i")
 """pid, uid, gid: `struct ucred` of SO_PEERCRED."""
 _SOL_SOCKET, _SO_PEERCRED = 1, 17  # Linux, all architectures but parisc and sparc
 _SCM_RIGHTS = 1
+_MSG_NOSIGNAL = 0x4000
+"""An observer that has gone is no reason for SIGPIPE, which ends a program that has restored its
+default action. Linux, all architectures."""
 _DESCRIPTOR = struct.Struct("i")
 _OVERFLOW_UID = 65534  # DEFAULT_OVERFLOWUID of linux/highuid.h
 REQUEST_BYTES = 65_536
@@ -106,7 +109,7 @@ class Connection:
         ring = self._session.ring.descriptor()
         if ring is not None:
             rights = (_SOL_SOCKET, _SCM_RIGHTS, _DESCRIPTOR.pack(ring))
-            sent = self.sock.sendmsg([bytes(self._outbox[:65_536])], [rights])
+            sent = self.sock.sendmsg([bytes(self._outbox[:65_536])], [rights], _MSG_NOSIGNAL)
             del self._outbox[:sent]
         self.flush()
 
@@ -119,7 +122,7 @@ class Connection:
         now_ns = self._session.system.monotonic_ns()
         try:
             while self._outbox:
-                sent = self.sock.send(bytes(self._outbox[:65_536]))
+                sent = self.sock.send(bytes(self._outbox[:65_536]), _MSG_NOSIGNAL)
                 del self._outbox[:sent]
                 self._moved_ns = now_ns
                 room.wait()

@@ -236,6 +236,7 @@ class Notes:
                 return
             self._file_bytes = size
             runtime_dir.require_own(self._system, fd, self.path)
+            runtime_dir.require_size(size)
             os.write(fd, lines)
             self._unkept = 0
         except OSError as error:

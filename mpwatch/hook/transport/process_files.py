@@ -86,6 +86,7 @@ class RingCopy:
             OSError: The disk is full, no descriptor is available, or the file is not writable.
         """
         os = self._system.os
+        runtime_dir.require_size(ring.size)
         last = ring.handed_out()
         flags = os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         try:

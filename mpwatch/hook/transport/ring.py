@@ -142,6 +142,7 @@ class Ring:
         os = self._system.os
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
         is_made = False
+        runtime_dir.require_size(self.size)
         (fd,) = runtime_dir.opened(self._system, path, flags, 0o400)
         try:
             runtime_dir.require_open(self._system, fd, path)
@@ -179,6 +180,7 @@ class Ring:
             OSError: No memory or descriptor is available, or it is forbidden (seccomp).
         """
         os = self._system.os
+        runtime_dir.require_size(self.size)
         fd = _new_memory(os)
         is_ours = False
         identity: Any = None

@@ -21,6 +21,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import resource
 import stat
 import sys
 
@@ -203,6 +204,20 @@ def thread_count(system: System) -> int | None:
             raise
         return None
     return int(fields[fields.rindex(b")") + 2 :].split()[17])
+
+
+def require_size(size: int) -> None:
+    """Require that this process may write a file of so many bytes.
+
+    Beyond RLIMIT_FSIZE (`ulimit -f`) a write fails with EFBIG, but SIGXFSZ is sent first. Python
+    ignores that; a program that has restored its default action ends.
+
+    Raises:
+        OSError: It may not; EFBIG.
+    """
+    limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if limit != resource.RLIM_INFINITY and limit < size:
+        raise OSError(errno.EFBIG, "the limit of file sizes (ulimit -f) is too low")
 
 
 def name_thread(system: System, tid: int, name: bytes) -> None:

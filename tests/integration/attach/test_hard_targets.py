@@ -18,6 +18,7 @@ from tests.integration.attach.conftest import Start
 from tests.integration.attach.test_kinds_of_targets import sample
 from tests.integration.attach.test_late_children import children
 from tests.integration.attach.test_safety import is_well
+from tests.integration.hook.client import Client, wait_for_sockets
 from tests.procfs import eventually
 
 pytestmark = pytest.mark.slow
@@ -135,3 +136,45 @@ def test_a_target_that_its_user_stopped_stays_stopped_through_tree_and_detach(
     assert running.state == "T"
     os.kill(running.pid, signal.SIGCONT)
     assert eventually(lambda: detach(running.process, timeout_s=30).state == "absent")
+
+
+@pytest.mark.parametrize("limit", ["0", "4096"])
+def test_a_target_that_the_answer_would_end_is_refused(start: Start, limit: str) -> None:
+    """A write beyond RLIMIT_FSIZE is SIGXFSZ, whose default action this program has restored."""
+    running = start("attach_file_limit", limit)
+    attached = inject(running.process, timeout_s=5)
+    assert attached.state == "absent"
+    assert f"it may write no file beyond {limit} bytes (ulimit -f)" in attached.reason
+    running.say(b"go on\n")
+    assert running.line() == "goes on"
+
+
+def test_a_target_with_room_for_the_answer_alone_has_a_hook_without_a_ring(
+    start: Start, runtime: Path
+) -> None:
+    running = start("attach_file_limit", "100000")
+    assert inject(running.process, timeout_s=0.1).state in ("pending", "ready")
+    running.say(b"go on\n")
+    assert running.line() == "goes on"
+    with Client(wait_for_sockets(runtime, 1)[running.pid]) as client:
+        hello = client.hello()
+    assert any("the limit of file sizes (ulimit -f) is too low" in p for p in hello["problems"])
+    assert detach(running.process, timeout_s=0.1).state in ("pending", "absent")
+    running.say(b"go on\n")
+    assert running.line() == "goes on"
+
+
+@pytest.mark.parametrize("limit", ["0", "4096", "100000"])
+@pytest.mark.parametrize("place", ["disk", "memory"])
+def test_a_hook_writes_no_file_beyond_the_limit_of_its_program(
+    start: Start, request: pytest.FixtureRequest, limit: str, place: str
+) -> None:
+    variables = {}
+    if place == "memory":
+        variables["XDG_RUNTIME_DIR"] = str(request.getfixturevalue("runtime_in_memory"))
+    running = start("attach_file_limit", limit, "hooked", variables=variables)
+    running.say(b"notes\n")
+    assert running.line() == "goes on"
+    assert running.popen.stdin is not None
+    running.popen.stdin.close()
+    assert running.popen.wait(60) == 0

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import struct
 
 import pytest
 
+from mpwatch.hook.session import Session
 from mpwatch.hook.transport import connection
-from mpwatch.hook.transport.connection import may_connect
+from mpwatch.hook.transport.connection import Connection, may_connect
 
 
 class Peer:
@@ -35,3 +37,26 @@ def test_the_credentials_of_a_peer_come_from_the_kernel() -> None:
     with here, there:
         assert may_connect(here, os.getuid())
         assert may_connect(here, os.getuid() + 1) is (os.getuid() == 0)
+
+
+@pytest.mark.parametrize("kind", ["hello", "hello with a ring", "goodbye"])
+def test_an_observer_that_has_gone_is_no_reason_for_sigpipe(session: Session, kind: str) -> None:
+    """A program that has restored the default action of SIGPIPE would end."""
+    if kind == "hello with a ring":
+        session.ring.open_memory(os.getpid(), 0)
+    here, there = socket.socketpair()
+    there.close()
+    seen: list[int] = []
+    before = signal.signal(signal.SIGPIPE, lambda number, _: seen.append(number))
+    try:
+        with here:
+            peer = Connection(here, session)
+            if kind == "goodbye":
+                peer.send_goodbye("exit", {})
+            else:
+                with pytest.raises(BrokenPipeError):
+                    peer.send_hello()
+    finally:
+        signal.signal(signal.SIGPIPE, before)
+
+    assert seen == []
