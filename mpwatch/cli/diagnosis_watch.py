@@ -186,10 +186,7 @@ class JobDiagnosisWatch:
     """
 
     def __init__(self, seconds: float | None) -> None:
-        from mpwatch.nodes.across.judge import JobJudge
-
         self.limit_s = LONGEST_S if seconds is None else seconds
-        self.judge = JobJudge()
         self._is_fixed = seconds is not None
         self._settled_s: float | None = None
         self._judged_s = 0.0
@@ -207,7 +204,6 @@ class JobDiagnosisWatch:
             return False
         self._judged_s = seconds
         views = head.views()
-        self.judge.see(views)
         return not self._is_fixed and watched_s >= LEAST_S and _is_certain(views)
 
 

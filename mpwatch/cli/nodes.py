@@ -140,6 +140,8 @@ def dump(arguments: argparse.Namespace) -> int:
 
 def diagnose(arguments: argparse.Namespace) -> int:
     """Watch all nodes of a job for a while and print the findings."""
+    from mpwatch.nodes.across.judge import job_findings
+
     watch = JobDiagnosisWatch(arguments.seconds)
     is_interrupted = False
     with _connected(arguments) as (head, progress):
@@ -148,7 +150,7 @@ def diagnose(arguments: argparse.Namespace) -> int:
         except KeyboardInterrupt:
             is_interrupted, views = True, head.views()
         documents, problems = _ask_all(head, progress, "diagnose", {})
-    findings = watch.judge.findings(views)
+    findings = job_findings(views)
     _print(views, findings, arguments, documents, problems)
     return EXIT_INTERRUPTED if is_interrupted else _exit_code(views, findings, arguments)
 
@@ -156,6 +158,7 @@ def diagnose(arguments: argparse.Namespace) -> int:
 def report(arguments: argparse.Namespace) -> int:
     """Watch all nodes of a job as `diagnose` does and write them as one page of HTML."""
     from mpwatch.model.units import seconds_text
+    from mpwatch.nodes.across.judge import job_findings
     from mpwatch.nodes.report import job_html
     from mpwatch.report.json import utc_text
 
@@ -173,7 +176,7 @@ def report(arguments: argparse.Namespace) -> int:
         f"observed for {seconds_text(time.monotonic() - began_s)}",
     )
     with writing(arguments.output) as file:
-        file.write(job_html(arguments.job, facts, views, watch.judge.findings(views)))
+        file.write(job_html(arguments.job, facts, views, job_findings(views)))
     return EXIT_INTERRUPTED if is_interrupted else 0
 
 

@@ -115,7 +115,6 @@ class LiveJobSource:
             if now_s >= due_s:
                 began_s = time.thread_time()
                 views = head.views()
-                judge.see(views)
                 self._deliver(JobState(self._spec, views, tuple(judge.findings(views))))
                 cost_s = time.thread_time() - began_s
                 due_s = now_s + max(DELIVER_S, PATIENCE * cost_s)
@@ -188,7 +187,6 @@ class ReplayJobSource:
             playback = Playback(
                 self._player.at_s, self._player.length_s, self._speed, self._is_paused
             )
-            judge.see(views)
             findings = tuple(judge.findings(views))
             problem = " ".join(problems_of(self._recording, self._player))
             self._deliver(JobState(self.spec, views, findings, problem, playback))

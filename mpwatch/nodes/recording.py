@@ -30,8 +30,7 @@ import msgspec
 import mpwatch
 from mpwatch.model.findings import JobFinding
 from mpwatch.model.sanitize import clean
-from mpwatch.nodes.across.collectives import SAMPLE_S
-from mpwatch.nodes.across.judge import JobJudge
+from mpwatch.nodes.across.judge import job_findings
 from mpwatch.nodes.head.node import NodeState, NodeView, with_silence
 from mpwatch.nodes.wire.messages import PROTOCOL, Answer, FromNode, Hello, Summary, sanitized
 from mpwatch.nodes.wire.summary import MalformedSummary, SummaryReader
@@ -47,8 +46,6 @@ KEY_S = 60.0
 """Interval of members that begin with the state of all nodes."""
 FILE_BYTES_LIMIT = 8 << 30
 """A recording that has become so long takes nothing more."""
-STEPS_LIMIT = 1000
-"""A recording is looked at so many times on the way to its end."""
 NODES_LIMIT = 20_000
 """More nodes of a recording are not read."""
 NODE_KIND, MESSAGE_KIND = "node", "message"
@@ -424,13 +421,8 @@ def replayed_to_end(
     """
     with JobRecording(path) as recording:
         player = JobPlayer(recording)
-        judge = JobJudge()
-        step_s = max(SAMPLE_S, recording.length_s / STEPS_LIMIT)
-        while player.at_s < recording.length_s:
-            player.advance(player.at_s + step_s, on_part)
-            judge.see(player.views())
-        player.advance(float("inf"))
-    return recording, player, judge.findings(player.views())
+        player.advance(float("inf"), on_part)
+    return recording, player, job_findings(player.views())
 
 
 def problems_of(recording: JobRecording, player: JobPlayer) -> Sequence[str]:

@@ -68,7 +68,6 @@ def watch(head: Head, judge: JobJudge, end_s: float) -> int:
         if time.monotonic() >= due_s:
             due_s, rounds = time.monotonic() + JUDGE_S, rounds + 1
             views = head.views()
-            judge.see(views)
             judge.findings(views)
     return rounds
 

@@ -69,7 +69,6 @@ def measure(nodes):
                 reader.apply(message)
         decoded_s = time.process_time()
         views = [NodeView(f"n{n}", "live", 0.1, summary=r.summary()) for n, r in enumerate(readers)]
-        judge.see(views)
         judge.findings(views)
         if second > 0:
             sizes.append(sum(map(len, sent)) / nodes)

@@ -1,18 +1,22 @@
 """Ranks that wait in a collective for one that is late, has ended or calls another one.
 
-A standstill shows at one moment. That one rank is slow in each step shows over time: `Pace` counts
-stacks. What a late rank waits for on another node is read off TCP connections, joined by both ends.
+Also those that are slow in each step, by how much of its time each rank waits: its node sends that.
+What a late rank waits for on another node is read off TCP connections, joined by both ends.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 
 from mpwatch.describe.processes import NAMES_SHOWN, names_text
 from mpwatch.diagnose.analysis.distributed.flight_recorder import MISMATCH, ONE_SHAPE, STUCK
-from mpwatch.diagnose.analysis.distributed.ranks import ALL_INSIDE_S, ALL_STALLED_S, WORKING_S
+from mpwatch.diagnose.analysis.distributed.ranks import (
+    ALL_INSIDE_S,
+    ALL_STALLED_S,
+    WORKING_S,
+    strays,
+)
 from mpwatch.diagnose.analysis.idle_time import STALLED_S
 from mpwatch.model.findings import JobFinding, Severity
 from mpwatch.model.units import numbers_text, seconds_text
@@ -21,14 +25,12 @@ from mpwatch.nodes.across.ranks import (
     NAMED_S,
     STOPPED,
     JobRanks,
-    NodeRanks,
     PlacedRank,
     does,
-    is_rank,
     rank_name,
 )
 from mpwatch.nodes.head.node import NodeView
-from mpwatch.nodes.wire.summary import RankRow, SocketRow
+from mpwatch.nodes.wire.summary import WAITS_ENOUGH, RankRow, SocketRow
 
 CRITICAL_S = 60.0
 RANKS_LIMIT = 1_000_000
@@ -38,18 +40,6 @@ STEPS_LIMIT = 4
 _LOOPBACK = ("127.", "[::1]", "::1")
 
 STRAGGLER = "straggler-rank"
-SAMPLE_S = 4.0
-"""A stack of a process that moves is shown for 3 s (`mpwatch.nodes.agent.rows.FRESH_S`): at this
-interval none is counted twice."""
-SAMPLES_LEAST = 15
-SAMPLES_KEPT = 60
-"""Then the older ones count half."""
-WAITING_SHARE = 0.4
-PACE_SHARE = 0.1
-"""A rank sets the pace if it waits in collectives in at most this share of its stacks, and all
-others in at least `WAITING_SHARE`. With 15 stacks of each, equal ranks show that once in a million
-times at most."""
-LINES_KEPT = 16
 
 
 def of_collectives(ranks: JobRanks, views: Sequence[NodeView]) -> Iterator[JobFinding]:
@@ -411,117 +401,89 @@ def _rank(view: NodeView, pid: int) -> PlacedRank | None:
     return next((PlacedRank(view, row) for row in ranks if row.pid == pid), None)
 
 
-@dataclass(slots=True)
-class _Share:
-    """In how many of its stacks a rank has waited in a collective."""
+def slowest(ranks: JobRanks) -> Iterator[JobFinding]:
+    """The few ranks for which all others wait in each step.
 
-    at_s: float = float("-inf")
-    """When it was last counted, by the clock of its node."""
-    samples: float = 0.0
-    inside: float = 0.0
-    lines: Counter[str] = field(default_factory=Counter)
-    """Where it was otherwise."""
-
-    @property
-    def share(self) -> float:
-        """Part of its stacks in which it has waited."""
-        return self.inside / self.samples if self.samples else 0.0
-
-    def add(self, at_s: float, row: RankRow) -> None:
-        """Count one stack."""
-        if self.samples >= SAMPLES_KEPT:
-            self.samples, self.inside = self.samples / 2, self.inside / 2
-            self.lines = Counter({line: count // 2 for line, count in self.lines.items()})
-        self.at_s = at_s
-        self.samples += 1
-        self.inside += row.place is not None
-        if row.place is None and (row.line in self.lines or len(self.lines) < LINES_KEPT):
-            self.lines[row.line or row.doing] += 1
+    Nothing where a rank is neither slow nor waits, but for `STRAY_SHARE`, or is not known.
+    """
+    slow, fast = ranks.count("slow"), ranks.count("fast")
+    alive = ranks.count("inside") + ranks.count("late")
+    if not slow or slow > fast or alive - slow - fast > strays(alive):
+        return
+    if any(view.state != "live" for view, _ in ranks.parts) or ranks.most_quiet_s >= ALL_INSIDE_S:
+        return
+    if not missing_ranks(ranks, ranks):
+        yield _straggling(ranks)
 
 
-class _NodeShares:
-    """The shares of the ranks of one node."""
-
-    def __init__(self) -> None:
-        self.by_pid: dict[int, _Share] = {}
-        self._rows: NodeRanks | None = None
-        self._at_s = float("-inf")
-        self._due_s = float("-inf")
-
-    def see(self, at_s: float, ranks: NodeRanks) -> None:
-        """Count the stacks of a summary; nothing is due where rows are as they were."""
-        if ranks is self._rows and self._at_s <= at_s < self._due_s:
-            return
-        if at_s < self._at_s:  # the machine was started again
-            self.by_pid = {}
-        self._rows, self._at_s, self._due_s = ranks, at_s, float("inf")
-        before, self.by_pid = self.by_pid, {}
-        for row in ranks.living:
-            if not is_rank(row):
-                continue
-            share = self.by_pid[row.pid] = before.get(row.pid) or _Share()
-            if row.has_stack:
-                if at_s - share.at_s >= SAMPLE_S:
-                    share.add(at_s, row)
-                self._due_s = min(self._due_s, share.at_s + SAMPLE_S)
-
-
-class Pace:
-    """Counts the stacks of the ranks of a job that is watched."""
-
-    def __init__(self) -> None:
-        self._nodes: dict[str, _NodeShares] = {}
-
-    def see(self, nodes: Sequence[tuple[NodeView, NodeRanks]]) -> None:
-        """Count the stacks that have arrived; to be called about once a second."""
-        before, self._nodes = self._nodes, {}
-        for view, ranks in nodes:
-            if view.state == "live" and view.summary is not None:
-                shares = self._nodes[view.name] = before.get(view.name) or _NodeShares()
-                shares.see(view.summary.at_s, ranks)
-
-    def slowest(self, ranks: JobRanks) -> Iterator[JobFinding]:
-        """The one rank that all others wait for."""
-        if ranks.count("rows") < 2:
-            return
-        counted: list[tuple[PlacedRank, _Share]] = []
-        for view, each in ranks.parts:
-            shares = self._nodes.get(view.name)
-            for row in each.rows:
-                share = shares.by_pid.get(row.pid) if shares is not None else None
-                rank = PlacedRank(view, row)
-                if share is None or share.samples < SAMPLES_LEAST or rank.quiet_s >= STALLED_S:
-                    return
-                counted.append((rank, share))
-        fast = [pair for pair in counted if pair[1].share >= WAITING_SHARE]
-        slow = [pair for pair in counted if pair[1].share <= PACE_SHARE]
-        if len(slow) == 1 and len(fast) == len(counted) - 1 and not missing_ranks(ranks, ranks):
-            yield _finding(*slow[0], [share for _, share in fast])
-
-
-def _finding(slow: PlacedRank, share: _Share, others: Sequence[_Share]) -> JobFinding:
-    waiting = min(other.share for other in others)
-    lines = [f"{line} in {count}" for line, count in share.lines.most_common(3) if line and count]
-    evidence = [
-        f"waiting in a collective, of the stacks of each rank: {slow.name} {share.share:.0%}, "
-        f"each of the {len(others)} others {waiting:.0%} or more"
-    ]
-    if lines:
-        evidence.append(f"of {share.samples:.0f} stacks {slow.name} was at {'; '.join(lines)}")
+def _straggling(ranks: JobRanks) -> JobFinding:
+    slow, fast = ranks.placed("slow"), ranks.rows("fast")
+    first, nodes = slow[0], names_text(dict.fromkeys(each.view.name for each in slow))
+    many = len(slow) > 1
+    is_whole = many and all(
+        len(each.slow) == len(each.alive) for _, each in ranks.parts if each.slow
+    )
+    names = _list(_rows(slow))
+    called = f"{names} on {nodes}" if many else first.called
+    at = f", mostly at {first.row.works_at}" if first.row.works_at else ""
+    others = f"the {len(fast)} others wait" if len(fast) > 1 else f"{rank_name(fast[0])} waits"
+    least = min(row.waits_percent or 0 for row in fast)
+    most = max(each.row.waits_percent or 0 for each in slow)
+    if is_whole:
+        limit = f"on {nodes}. All ranks there are slow, so that it is likely the machine."
+        advice = (
+            f"Compare {nodes} with another node: other programs on it, its processors' clock and "
+            "temperature, its disks and its network."
+        )
+    else:
+        limit = f"{names}: input, work or machine are slower than those of the others."
+        advice = (
+            f"Compare {first.name} with a rank that waits: what each of them does at these lines, "
+            "with how much data, and what else runs on the two machines."
+        )
     return JobFinding(
         rule=STRAGGLER,
         severity=Severity.INFO,
         summary=(
-            f"{slow.called} is the slowest: the other ranks wait in collectives in {waiting:.0%} "
-            f"or more of their time, it does in {share.share:.0%}"
+            f"{called} {'are' if many else 'is'} the slowest{at}: {others} in collectives in "
+            f"{least}% or more of their time, {'these' if many else 'it'} in {most}% at most"
         ),
-        evidence=tuple(evidence),
+        evidence=tuple(_slow_words(slow, fast, names)),
         cause=(
             "Each collective ends when all ranks have called it, so that each step takes as long "
-            "as it takes this rank. Its input, its work or its machine is slower than the others'."
+            f"as {limit}"
         ),
-        advice=f"Compare {slow.name} with another rank at the lines above, and the two machines.",
-        node=slow.view.name,
-        pid=slow.row.pid,
-        rank=slow.row.rank,
+        advice=advice,
+        node=first.view.name,
+        pid=first.row.pid,
+        rank=first.row.rank,
     )
+
+
+def _slow_words(slow: Sequence[PlacedRank], fast: Sequence[RankRow], names: str) -> Iterator[str]:
+    """How much of its time each rank waits, what that is of a step, and where the slow ones are."""
+    others = _list(fast)
+    yield (
+        f"time in which they wait in collectives: {names} {_between(_rows(slow))}%, {others} "
+        f"{_between(fast)}%, by {WAITS_ENOUGH} waits or more of each"
+    )
+    step = slow[0].row
+    if step.step_ms:
+        step_s = step.step_ms / 1000
+        most = max(each.row.waits_percent or 0 for each in slow)
+        least = min(row.waits_percent or 0 for row in fast)
+        yield (
+            f"each {step.step_of} takes {seconds_text(step_s)}; without waits {names} needed "
+            f"{seconds_text(step_s * (100 - most) / 100)} or more for it, {others} "
+            f"{seconds_text(step_s * (100 - least) / 100)} or less"
+        )
+    for each in slow[:NAMES_SHOWN]:
+        if each.row.works_at:
+            yield f"{each.called}: most stacks at {each.row.works_at}"
+
+
+def _between(rows: Sequence[RankRow]) -> str:
+    """`40 to 60`."""
+    percents = sorted(row.waits_percent or 0 for row in rows)
+    least, most = percents[0], percents[-1]
+    return f"{least}" if least == most else f"{least} to {most}"

@@ -1,4 +1,4 @@
-"""All findings of a job as a whole, at one moment or over time; those about nodes and Ray calls."""
+"""All findings of a job as a whole at one moment; those about nodes and Ray calls."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mpwatch.describe.processes import names_text
 from mpwatch.diagnose.analysis.distributed.flight_recorder import MISMATCH, STUCK
 from mpwatch.model.findings import JobFinding, Severity
 from mpwatch.model.units import seconds_text
-from mpwatch.nodes.across.collectives import Pace, of_collectives
+from mpwatch.nodes.across.collectives import of_collectives, slowest
 from mpwatch.nodes.across.ranks import (
     EVIDENCE_SHOWN,
     JobRanks,
@@ -56,47 +56,30 @@ _IMPORTANT = frozenset(("torch", "python", "WORLD_SIZE", "MASTER_ADDR", "MASTER_
 
 
 def job_findings(views: Sequence[NodeView]) -> list[JobFinding]:
-    """All findings that show at one moment, most urgent first.
+    """All findings, most urgent first.
 
     Args:
         views: All nodes of the job.
     """
-    return _by_urgency(_at_one_moment(views, RankCache().nodes(views)))
+    return JobJudge().findings(views)
 
 
 class JobJudge:
-    """The findings of a job that is watched: also those that show only over time."""
+    """The findings of a job that is watched: what has not changed is not read again."""
 
     def __init__(self) -> None:
         self._cache = RankCache()
-        self._pace = Pace()
-
-    def see(self, views: Sequence[NodeView]) -> None:
-        """Count the stacks that have arrived; to be called about once a second."""
-        self._pace.see(self._cache.nodes(views))
 
     def findings(self, views: Sequence[NodeView]) -> list[JobFinding]:
         """All findings as they are now, most urgent first."""
         nodes = self._cache.nodes(views)
-        found = _at_one_moment(views, nodes)
+        found = list(_not_answering(views))
         for ranks in jobs_of(nodes):
-            found += self._pace.slowest(ranks)
-        return _by_urgency(found)
-
-
-def _at_one_moment(
-    views: Sequence[NodeView], nodes: Sequence[tuple[NodeView, NodeRanks]]
-) -> list[JobFinding]:
-    found = list(_not_answering(views))
-    for ranks in jobs_of(nodes):
-        found += of_collectives(ranks, views)
-        found += _differences(ranks)
-    found += _stuck_calls(views, nodes)
-    return found
-
-
-def _by_urgency(found: Sequence[JobFinding]) -> list[JobFinding]:
-    return sorted(found, key=lambda each: -each.severity)
+            found += of_collectives(ranks, views)
+            found += _differences(ranks)
+            found += slowest(ranks)
+        found += _stuck_calls(views, nodes)
+        return sorted(found, key=lambda each: -each.severity)
 
 
 def _not_answering(views: Sequence[NodeView]) -> Iterator[JobFinding]:

@@ -11,19 +11,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from mpwatch.diagnose.analysis.distributed.ranks import WORKING_PERCENT
+from mpwatch.diagnose.analysis.distributed.ranks import WORKING_PERCENT, strays
 from mpwatch.diagnose.analysis.idle_time import STALLED_S
 from mpwatch.model.units import seconds_text
 from mpwatch.nodes.head.node import NodeView
-from mpwatch.nodes.wire.summary import IN_RAY_GET, RankRow
+from mpwatch.nodes.wire.summary import IN_RAY_GET, WAITS_ENOUGH, RankRow
 
 NAMED_S = 5.0
 """After so long a rank that the others wait for is named as information. It is a warning from
 `STALLED_S` on: to save a checkpoint may take a rank some seconds."""
-STRAY_SHARE = 0.05
-"""So many of the ranks that wait for one may seem to move: one that wakes up for a tick of the cpu
-looks like one that goes on. Of 64 ranks on two cores, each did so once in some minutes, so that at
-most times one of 128 had just done so (26 November 2026)."""
+WAITING_PERCENT = 40
+PACE_PERCENT = 10
+"""Ranks that wait in collectives in at most this share of their time set the pace, where the others
+do so in `WAITING_PERCENT` or more."""
 EVIDENCE_SHOWN = 8
 """Lines of evidence of one finding."""
 STOPPED = frozenset(("stopped", "traced"))
@@ -97,6 +97,10 @@ class RankSet(NamedTuple):
     """When the last known one made progress, without those that a signal has stopped."""
     most_unknown_moved_s: float
     """The same of the unknown ones, without as many as are `STRAY_SHARE` of those that live."""
+    slow: tuple[RankRow, ...] = ()
+    """Those that wait in collectives in `PACE_PERCENT` of their time at most."""
+    fast: tuple[RankRow, ...] = ()
+    """Those that do so in `WAITING_PERCENT` or more, each time anew in many steps."""
 
     @property
     def alive(self) -> tuple[RankRow, ...]:
@@ -154,15 +158,20 @@ def _rank_set(rows: tuple[RankRow, ...]) -> RankSet:
         unknown=unknown,
         ended=tuple(row for row in rows if row.is_ended),
         inside_moved_s=_last_moved_s(inside),
-        most_inside_moved_s=_last_moved_s(inside, _strays(len(inside))),
+        most_inside_moved_s=_last_moved_s(inside, strays(len(inside))),
         known_moved_s=_last_moved_s(row for row in known if row.state not in STOPPED),
-        most_unknown_moved_s=_last_moved_s(unknown, _strays(len(alive))),
+        most_unknown_moved_s=_last_moved_s(unknown, strays(len(alive))),
+        slow=tuple(
+            row
+            for row in alive
+            if row.waits_percent is not None and row.waits_percent <= PACE_PERCENT
+        ),
+        fast=tuple(
+            row
+            for row in alive
+            if (row.waits_percent or 0) >= WAITING_PERCENT and row.waits >= WAITS_ENOUGH
+        ),
     )
-
-
-def _strays(count: int) -> int:
-    """How many of so many ranks, or nodes, are left out."""
-    return int(STRAY_SHARE * count)
 
 
 def _last_moved_s(rows: Iterable[RankRow], strays: int = 0) -> float:
@@ -224,7 +233,7 @@ class JobRanks:
             for quiet_s in self._quiet(lambda ranks: ranks.most_inside_moved_s)
             if quiet_s != _NOW
         )
-        return found[_strays(len(found))] if found else _NOW
+        return found[strays(len(found))] if found else _NOW
 
     @property
     def late_quiet_s(self) -> float:
@@ -235,7 +244,7 @@ class JobRanks:
         """
         known_s = min(self._quiet(lambda ranks: ranks.known_moved_s), default=_NOW)
         unknown = sorted(self._quiet(lambda ranks: ranks.most_unknown_moved_s))
-        return min(known_s, unknown[_strays(len(unknown))] if unknown else _NOW)
+        return min(known_s, unknown[strays(len(unknown))] if unknown else _NOW)
 
     def _quiet(self, moved_s: Callable[[RankSet], float]) -> Iterator[float]:
         """Seconds since a moment of each node."""

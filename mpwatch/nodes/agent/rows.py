@@ -26,10 +26,12 @@ from mpwatch.model.collectives import Recorded
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.host import HostSample, RoomSample
 from mpwatch.model.ids import ProcessId, Role
+from mpwatch.model.progress import ProgressSource
 from mpwatch.model.samples import Ended, FdLink, inode_of
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.units import bytes_text
 from mpwatch.model.waits import WaitEdge
+from mpwatch.nodes.agent.rank_waits import RankWaits
 from mpwatch.nodes.agent.rights import stackless_words
 from mpwatch.nodes.wire.messages import Sections
 from mpwatch.nodes.wire.summary import (
@@ -123,11 +125,12 @@ class Rows:
     """Makes the rows of a node, reading after reading.
 
     It remembers since when each process has made no progress, so that an unchanged time stays the
-    same value.
+    same value, and how much of its time each rank has waited for the others.
     """
 
     def __init__(self) -> None:
         self._quiet: dict[str, _Quiet] = {}
+        self._waits: dict[str, RankWaits] = {}
 
     def sections(
         self,
@@ -155,6 +158,7 @@ class Rows:
                 for each in unresolved(snapshot)
             ]
         self._quiet = {key: quiet for key, quiet in self._quiet.items() if key in ranks}
+        self._waits = {key: waits for key, waits in self._waits.items() if key in ranks}
         findings.sort(key=lambda pair: -pair[0].severity)
         node = node_row(snapshots, facts, unread)
         return {
@@ -178,10 +182,15 @@ class Rows:
         for edge in snapshot.waits.edges:
             waits.setdefault(edge.waiter, []).append(edge)
         worst = _worst(snapshot)
+        progress: dict[ProcessId | None, list[ProgressSource]] = {}
+        for source in snapshot.progress:
+            progress.setdefault(source.process, []).append(source)
         for process in processes:
             quiet_at_s = self._quiet_since(process, index)
-            row = _rank_row(process, index, waits.get(process.process, ()), worst, quiet_at_s)
-            yield process.process, row
+            known = self._waits.setdefault(_key(process.process), RankWaits())
+            known.see(process, snapshot, progress.get(process.process, ()))
+            edges = waits.get(process.process, ())
+            yield process.process, _rank_row(process, index, edges, worst, quiet_at_s, known)
 
     def _quiet_since(self, process: Process, index: Index) -> float | None:
         """Since when the process has made no progress, in monotonic seconds; `None` if it does."""
@@ -266,6 +275,7 @@ def _rank_row(
     waits: Iterable[WaitEdge],
     worst: Mapping[ProcessId, Severity],
     quiet_at_s: float | None,
+    known: RankWaits,
 ) -> RankRow:
     environment = _environment(process, index.snapshot)
     record = _record(process)
@@ -301,6 +311,11 @@ def _rank_row(
         is_ray_worker=process.role == "ray-worker",
         root=index.snapshot.root.pid,
         quiet_at_s=quiet_at_s,
+        waits_percent=known.percent,
+        waits=known.waits,
+        works_at=_cut(known.line),
+        step_ms=known.step_ms,
+        step_of=known.step_of,
     )
 
 

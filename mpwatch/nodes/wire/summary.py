@@ -23,6 +23,9 @@ ROWS_LIMIT = 1024
 """Most rows of a section that a head accepts."""
 
 
+WAITS_ENOUGH = 30
+"""A share of the time of fewer waits says nothing: steps differ. They are counted no further."""
+
 IN_RAY_GET = "ray.get"
 IN_RAY_TASK = "a call of Ray"
 IN_RAY_WAITING = "waiting for a call of Ray"
@@ -101,6 +104,16 @@ class RankRow(msgspec.Struct, frozen=True):
     is_ray_worker: bool = False
     root: int | None = None
     """The pid of the root of its job on this node."""
+    waits_percent: int | None = None
+    """Share of its time in which it waits in collectives, to 10; `None` until enough is known."""
+    waits: int = 0
+    """Of how many waits that is the share, at most `WAITS_ENOUGH`."""
+    works_at: str = ""
+    """The line that most stacks have shown outside of collectives."""
+    step_ms: int | None = None
+    """Time of a step; `None` if unknown. Only a hook shows it."""
+    step_of: str = ""
+    """What the step is: from one `batch` or `collective` to the next."""
 
 
 class SocketRow(msgspec.Struct, frozen=True):

@@ -20,7 +20,7 @@ import pytest
 from mpwatch.model.findings import JobFinding
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.nodes.across.collectives import STRAGGLER, waits_across
-from mpwatch.nodes.across.judge import JobJudge
+from mpwatch.nodes.across.judge import job_findings
 from mpwatch.nodes.across.ranks import PlacedRank
 from mpwatch.nodes.head import node as node_module
 from mpwatch.nodes.head.head import Head
@@ -384,38 +384,92 @@ def test_a_connection_between_two_nodes_is_joined_by_both_ends(start: Start, mar
     assert f"at its other end is rank 0 on {other}" in said
 
 
-@ON_DEMAND
-def test_the_rank_that_is_slower_than_those_of_other_nodes_is_named(
-    start: Start, mark: str
-) -> None:
+def stragglers(
+    start: Start, mark: str, slow: str, seconds: float, program: str = "", **more: str
+) -> tuple[list[JobFinding], list[int]]:
+    """What is found about slow ranks of a training of four on two nodes.
+
+    Args:
+        start: Starts a program of the test.
+        mark: The job.
+        slow: The numbers of the slow ranks.
+        seconds: How long to watch at most; until something is found.
+        program: The command of mpwatch for the agents.
+        more: Variables of the ranks.
+
+    Returns:
+        Findings; the pids of the ranks.
+    """
+    path = str(PROGRAMS / "slow_rank.py")
     shared = {
-        "WORLD_SIZE": "3",
+        "WORLD_SIZE": "4",
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(free_port()),
-        "SLOW": "2",
-        "MPWATCH_TEST_JOB": mark,
+        "SLOW": slow,
+        **more,
     }
-    path = str(PROGRAMS / "slow_rank.py")
-    ranks = [started_apart(start, path, env={**shared, "RANK": str(rank)}) for rank in range(3)]
-    for program, _ in ranks:
-        program.wait_for("ready")
-    head = Head(launches("local:3", AgentCommand({"MPWATCH_TEST_JOB": mark})))
-    judge = JobJudge()
-
-    def slowest() -> JobFinding | None:
-        head.step(0.5)
-        judge.see(head.views())
-        return next((each for each in judge.findings(head.views()) if each.rule == STRAGGLER), None)
-
+    # Each of the two agents takes the ranks of its own mark.
+    marks = [f"{mark}-{node}" for node in range(2)]
+    ranks = [
+        started_apart(
+            start, path, env={**shared, "RANK": str(n), "MPWATCH_TEST_JOB": marks[n // 2]}
+        )
+        for n in range(4)
+    ]
+    for each, _ in ranks:
+        each.wait_for("ready")
+    ways: list[Launch] = []
+    for number, one in enumerate(marks):
+        found_here = launches("local:1", AgentCommand({"MPWATCH_TEST_JOB": one}, program))
+        assert isinstance(found_here, list)
+        ways.append(found_here[0]._replace(name=f"n{number}"))
+    head = Head(ways)
+    found: list[JobFinding] = []
+    end_s = time.monotonic() + seconds
     try:
-        until(lambda: slowest() is not None, limit_s=300.0)
-        found = slowest()
+        while not found and time.monotonic() < end_s:
+            head.step(0.5)
+            found = [each for each in job_findings(head.views()) if each.rule == STRAGGLER]
+        rows = [row for view in head.views() if view.summary for row in view.summary.ranks]
     finally:
         head.close()
+    assert all(row.waits_percent is not None for row in rows), rows
+    return found, [pid for _, pid in ranks]
 
-    assert found is not None
-    assert (found.rank, found.pid) == (2, ranks[2][1])
-    assert "slow_input" in " ".join(found.evidence)
+
+def test_the_rank_for_which_the_others_wait_in_each_step_is_named(start: Start, mark: str) -> None:
+    (found,), pids = stragglers(start, mark, "2", 200.0)
+
+    assert (found.node, found.rank, found.pid) == ("n1", 2, pids[2])
+    assert "slow_input" in found.summary
+
+
+@ON_DEMAND
+def test_a_slow_rank_is_named_with_the_time_of_its_step_by_the_hook(
+    start: Start, mark: str
+) -> None:
+    (found,), _ = stragglers(start, mark, "1", 200.0, HOOKED="1")
+
+    assert (found.node, found.rank) == ("n0", 1)
+    assert "each batch takes" in found.evidence[1]
+
+
+@ON_DEMAND
+def test_a_slow_node_is_named_without_a_stack_and_equal_ranks_are_not(
+    start: Start, mark: str, tmp_path: Path
+) -> None:
+    # An interpreter that has no py-spy beside it.
+    bare = tmp_path / "python"
+    bare.symlink_to(os.path.realpath(sys.executable))
+    modules = os.pathsep.join(each for each in sys.path if each)
+    program = f"env PATH=/usr/bin:/bin PYTHONPATH={modules} {bare} -m mpwatch"
+    (found,), _ = stragglers(start, mark, "2,3", 200.0, program)
+
+    assert found.node == "n1"
+    assert found.summary.startswith("ranks 2-3 on n1 are the slowest: the 2 others wait")
+    assert "All ranks there are slow" in found.cause
+
+    assert stragglers(start, f"{mark}-equal", "", 120.0, program)[0] == []
 
 
 def test_a_report_of_a_job_has_its_ranks(sleepers: list[int], mark: str, tmp_path: Path) -> None:

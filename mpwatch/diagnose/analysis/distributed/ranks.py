@@ -40,9 +40,18 @@ WORKING_S = 300.0
 torch 2.1 to 2.13): until then a rank that works is reported as information only."""
 WORKING_PERCENT = 10.0
 """CPU use of a rank that works; one that polls uses less."""
+STRAY_SHARE = 0.05
+"""So many of the ranks that wait for one may seem to move: one that wakes up for a tick of the cpu
+looks like one that goes on. Of 64 ranks on two cores, each did so once in some minutes, so that at
+most times one of 128 had just done so (26 November 2026)."""
 _BACKWARD = "_engine_run_backward"
 _THREADS_OF_A_GROUP = ("gloo_", "pt_nccl_")
 """Prefixes of the names of a process group's threads (torch 2.13)."""
+
+
+def strays(count: int) -> int:
+    """How many of so many ranks, or nodes of a job, may be left out by `STRAY_SHARE`."""
+    return int(STRAY_SHARE * count)
 
 
 def in_collective(process: Process) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from mpwatch.nodes.across.collectives import STRAGGLER
 from mpwatch.nodes.across.judge import NODES_DIFFER as DIFFER
 from mpwatch.nodes.across.judge import NOT_ANSWERING, JobJudge, job_findings
 from mpwatch.nodes.head.node import NodeState, NodeView
-from mpwatch.nodes.wire.summary import FindingRow, NodeRow, NodeSummary, RankRow
+from mpwatch.nodes.wire.summary import WAITS_ENOUGH, FindingRow, NodeRow, NodeSummary, RankRow
 
 NOW_S = 1000.0
 
@@ -357,55 +356,86 @@ def test_numbers_are_joined_to_runs() -> None:
     assert numbers_text(range(0, 40, 2)) == "0, 2, 4, 6, 8, 10 and 14 more runs"
 
 
-def watched(*shares: float, seconds: int = 120, **more: Any) -> list[JobFinding]:
-    """What is found of ranks that wait in a collective in these shares of their stacks."""
-    judge = JobJudge()
-    views: list[NodeView] = []
-    for second in range(seconds):
-        look = second // 4
-        views = [
-            node(f"node-{rank}", _moving(rank, look, share, **{"world": len(shares), **more}))
-            for rank, share in enumerate(shares)
-        ]
-        views = [
-            replace(view, summary=replace(view.summary, at_s=NOW_S + second))
-            for view in views
-            if view.summary is not None
-        ]
-        judge.see(views)
-    return [each for each in judge.findings(views) if each.rule == STRAGGLER]
-
-
-def _moving(rank: int, look: int, share: float, **more: Any) -> RankRow:
-    is_inside = int((look + 1) * share) > int(look * share)
-    made = row if is_inside else elsewhere
-    return made(rank, **{"quiet_s": None, **more})
+def slowest(
+    *percents: int | None, per_node: int = 1, world: int | None = None, **more: Any
+) -> list[JobFinding]:
+    """What is found of ranks that wait in collectives in these shares of their time."""
+    more = {"quiet_s": None, "waits": WAITS_ENOUGH, "world": world or len(percents), **more}
+    rows = [row(rank, waits_percent=share, **more) for rank, share in enumerate(percents)]
+    views = [
+        node(f"node-{number // per_node}", *rows[number : number + per_node])
+        for number in range(0, len(rows), per_node)
+    ]
+    return [each for each in job_findings(views) if each.rule == STRAGGLER]
 
 
 def test_the_rank_that_the_others_wait_for_in_each_step_is_named_with_its_line() -> None:
-    (found,) = watched(0.6, 0.5, 0.0, 0.7)
+    (found,) = slowest(60, 50, 0, 70, works_at="input.py:9 load", step_ms=2000, step_of="batch")
 
     assert (found.rank, found.node, found.severity) == (2, "node-2", Severity.INFO)
-    assert found.summary.startswith("rank 2 on node-2 is the slowest: the other ranks wait")
-    assert "rank 2 0%, each of the 3 others 50% or more" in found.evidence[0]
-    assert "save.py:9 save in 30" in found.evidence[1]
+    assert found.summary == (
+        "rank 2 on node-2 is the slowest, mostly at input.py:9 load: the 3 others wait in "
+        "collectives in 50% or more of their time, it in 0% at most"
+    )
+    assert found.evidence == (
+        "time in which they wait in collectives: rank 2 0%, ranks 0-1, 3 50 to 70%, by 30 waits or "
+        "more of each",
+        "each batch takes 2.0 s; without waits rank 2 needed 2.0 s or more for it, ranks 0-1, 3 "
+        "1.0 s or less",
+        "rank 2 on node-2: most stacks at input.py:9 load",
+    )
+
+
+def test_the_node_all_of_whose_ranks_are_slow_is_named() -> None:
+    (found,) = slowest(60, 60, 5, 0, 50, 60, per_node=2)
+
+    assert found.node == "node-1"
+    assert found.summary.startswith("ranks 2-3 on node-1 are the slowest: the 4 others wait")
+    assert "All ranks there are slow" in found.cause
+    assert found.advice.startswith("Compare node-1 with another node")
+
+
+def test_several_slow_ranks_of_different_nodes_are_named() -> None:
+    (found,) = slowest(60, 0, 60, 5, 60, 60, per_node=2)
+
+    assert found.summary.startswith("ranks 1, 3 on node-0, node-1 are the slowest")
+    assert "machine is" not in found.cause
+    assert "All ranks there" not in found.cause
+
+
+def test_one_of_twenty_ranks_may_be_neither_slow_nor_wait() -> None:
+    shares = [60] * 39 + [0]
+
+    assert slowest(*shares[1:], 30, 30)[0].rank == 38
+    assert slowest(*shares[3:], 30, 30, 30) == []
 
 
 @pytest.mark.parametrize(
     "found",
     [
-        watched(0.5, 0.5, 0.5),  # all wait for the network
-        watched(0.0, 0.0, 0.6),  # several are slow
-        watched(0.6, 0.2, 0.0),  # no clear difference
-        watched(0.6, 0.6, 0.0, seconds=50),  # too few stacks
-        watched(0.6, 0.6, 0.0, world=4),  # a rank is on no node that is seen
-        watched(0.6, 0.6, 0.0, has_stack=False),
-        watched(0.6, 0.6, 0.0, quiet_s=20.0),  # it hangs, which is another finding
-        watched(0.0),
+        slowest(50, 50, 50),  # all wait for the network
+        slowest(0, 0, 60),  # most are slow: one has less to do
+        slowest(60, 20, 0),  # no clear difference
+        slowest(60, 60, 20),
+        slowest(60, 60, 0, waits=29),  # too few steps
+        slowest(60, None, 0),  # nothing is known of a rank
+        slowest(60, 60, 0, world=4),  # a rank is on no node that is seen
+        slowest(60, 60, 0, quiet_s=31.0),  # it hangs, which is another finding
+        slowest(0),
     ],
 )
 def test_no_rank_is_called_the_slowest_without_evidence(found: list[JobFinding]) -> None:
     assert found == []
+
+
+def test_no_rank_is_called_the_slowest_while_a_node_does_not_answer() -> None:
+    more: dict[str, Any] = {"world": 2, "quiet_s": None, "waits": WAITS_ENOUGH}
+    views = [
+        node("a", row(0, waits_percent=60, **more)),
+        node("b", row(1, waits_percent=0, **more), state="silent"),
+    ]
+
+    assert [each.rule for each in job_findings(views) if each.rule == STRAGGLER] == []
 
 
 def test_findings_follow_rows_that_change_between_two_looks() -> None:
@@ -416,23 +446,3 @@ def test_findings_follow_rows_that_change_between_two_looks() -> None:
     assert [each.rule for each in judge.findings(first)] == [STUCK]
     assert judge.findings(later) == []
     assert [each.rule for each in judge.findings(first)] == [STUCK]
-
-
-def test_a_rank_that_is_no_more_the_slowest_is_not_named_for_ever() -> None:
-    judge = JobJudge()
-    slowest = []
-    for second in range(0, 1600, 4):
-        shares = (0.6, 0.6, 0.0) if second < 400 else (0.6, 0.6, 0.6)
-        rows = [_moving(rank, second // 4, share, world=3) for rank, share in enumerate(shares)]
-        views = [
-            replace(
-                node(f"node-{each.rank}"),
-                summary=NodeSummary(NOW_S + second, NodeRow(), (each,)),
-            )
-            for each in rows
-        ]
-        judge.see(views)
-        slowest.append(any(each.rule == STRAGGLER for each in judge.findings(views)))
-
-    assert slowest[99]
-    assert not slowest[-1]

@@ -1,0 +1,180 @@
+"""How much of its time each rank waits in collectives, and where it is in the rest.
+
+In synchronous training a step takes equally long on all ranks: the slowest one waits least. What
+the main thread does at each reading shows that of all ranks at once, by its state and system call:
+a collective of gloo waits for a condition of its own process. No stack is needed. Where stacks are
+taken, they tell such a wait from one for another thread, and have the line of the rest.
+
+A collective of NCCL returns at once, and its rank polls for the GPU later, also for its own
+kernels: it is not seen as waiting here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+
+from mpwatch.diagnose.analysis.account import is_current
+from mpwatch.diagnose.analysis.distributed.ranks import (
+    called_at,
+    has_group,
+    in_collective,
+    waits_in_backward,
+)
+from mpwatch.diagnose.analysis.stack_patterns import main_thread
+from mpwatch.model.progress import BUCKET_S, ProgressKind, ProgressSource
+from mpwatch.model.snapshot import Process, Snapshot, Thread
+from mpwatch.nodes.wire.summary import WAITS_ENOUGH
+
+READINGS_LEAST = 20
+READINGS_EACH = 5
+"""After so many further ones the share is computed again: 0.05 ms."""
+READINGS_USUAL = 60
+"""The share is that of so many readings, and of more until `WAITS_ENOUGH` are among them."""
+READINGS_KEPT = 600
+LONG = 3.0
+"""A wait counts as at most so many times the usual one: the others wait once for a rank that loads
+the data set or saves a checkpoint, which is no slow step."""
+CHANGE_PERCENT = 10
+"""A share is sent again when it has changed by this much."""
+CHANGE = 0.15
+"""A step time, by this part."""
+LINES_KEPT = 16
+STEPS_OVER_S = 60.0
+STEPS_LEAST = 5
+_STEPS: tuple[ProgressKind, ...] = ("batches", "collectives")
+
+_OWN, _SAME_WAIT, _NEW_WAIT = range(3)
+
+
+@dataclass(slots=True)
+class RankWaits:
+    """What the readings of one rank have found, and what of it is sent."""
+
+    percent: int | None = None
+    """Share of its time in which it waits in collectives; `None` with too few readings."""
+    waits: int = 0
+    """How many waits that is made of, at most `WAITS_ENOUGH`."""
+    line: str = ""
+    """Where most stacks found it otherwise."""
+    step_ms: int | None = None
+    """Time from one batch, or else one collective, to the next, by the hook; `None` without."""
+    step_of: str = ""
+    """`batch` or `collective`."""
+    _account_s: float = float("-inf")
+    _uncounted: int = 0
+    """Readings since the share was computed."""
+    _readings: deque[int] = field(default_factory=lambda: deque(maxlen=READINGS_KEPT))
+    _ticks: int | None = None
+    """Cpu time of the main thread at the last reading."""
+    _waits_elsewhere: bool = False
+    """Whether the last stack of such a wait was one for something else."""
+    _stack_s: float | None = None
+    _lines: Counter[str] = field(default_factory=Counter)
+
+    def see(
+        self, process: Process, snapshot: Snapshot, progress: Sequence[ProgressSource] = ()
+    ) -> None:
+        """Add a reading; nothing if the account has none since the last call.
+
+        Args:
+            process: The rank.
+            snapshot: The job.
+            progress: What the hook of the rank has counted.
+        """
+        account, thread = snapshot.account, main_thread(process)
+        if account.at_s <= self._account_s or thread is None or process.is_gone:
+            return
+        self._account_s = account.at_s
+        known = account.processes.get(process.process)
+        if known is None or not known.uncounted:
+            return
+        now, ticks = known.uncounted[0].now, known.ticks[0]
+        if thread.state in "Tt":  # stopped, perhaps for its stack
+            return
+        is_inside = now.target == "collective"
+        if is_inside:
+            self._waits_elsewhere = False
+        elif now.kind == "waiting" and now.target == "lock" and has_group(process):
+            if is_current(thread):
+                self._waits_elsewhere = not _is_in_collective(process, thread)
+            is_inside = not self._waits_elsewhere
+        was_inside = bool(self._readings) and self._readings[-1] != _OWN
+        is_same = was_inside and ticks == self._ticks
+        self._readings.append(_OWN if not is_inside else _SAME_WAIT if is_same else _NEW_WAIT)
+        self._ticks = ticks
+        self._note_line(process, thread)
+        self._note_share()
+        self._note_step({each.kind: each for each in progress}, snapshot.at_s)
+
+    def _note_line(self, process: Process, thread: Thread) -> None:
+        """Count the line of a new stack that shows it outside of collectives."""
+        if not thread.stack or thread.stack_at_s == self._stack_s:
+            return
+        self._stack_s = thread.stack_at_s
+        line = called_at(process)
+        if line and not _is_in_collective(process, thread):
+            if line in self._lines or len(self._lines) < LINES_KEPT:
+                self._lines[line] += 1
+            if sum(self._lines.values()) > READINGS_USUAL:
+                self._lines = Counter({each: n // 2 for each, n in self._lines.items() if n > 1})
+            if self._lines:
+                best = max(self._lines, key=self._lines.__getitem__)
+                # Of two lines that are as frequent, one is told.
+                if self._lines[best] >= 2 * self._lines.get(self.line, 0):
+                    self.line = best
+
+    def _note_share(self) -> None:
+        self._uncounted += 1
+        if len(self._readings) < READINGS_LEAST or self._uncounted < READINGS_EACH:
+            return
+        self._uncounted = 0
+        share, self.waits = share_of(self._readings)
+        percent = round(100 * share)
+        if self.percent is None or abs(percent - self.percent) >= CHANGE_PERCENT:
+            self.percent = percent
+
+    def _note_step(self, own: Mapping[ProgressKind, ProgressSource], at_s: float) -> None:
+        for kind in _STEPS:
+            step_s = _step_s(own[kind], at_s) if kind in own else None
+            if step_s is None:
+                continue
+            ms, of = round(1000 * step_s), "batch" if kind == "batches" else "collective"
+            if self.step_of != of or abs(ms - (self.step_ms or 0)) > CHANGE * ms:
+                self.step_ms, self.step_of = ms, of
+            return
+
+
+def share_of(readings: Sequence[int]) -> tuple[float, int]:
+    """The share of the newest readings in which a rank waited, 0 to 1, and how many waits."""
+    lengths: list[int] = []
+    own = inside = 0
+    for number, each in enumerate(reversed(readings)):
+        if number >= READINGS_USUAL and len(lengths) >= WAITS_ENOUGH:
+            break
+        own += each == _OWN
+        inside += each != _OWN
+        if each == _NEW_WAIT:
+            lengths.append(inside)
+            inside = 0
+    lengths += [inside] if inside else []
+    if not lengths:
+        return 0.0, 0
+    longest = LONG * median(lengths)
+    waited = sum(min(each, longest) for each in lengths)
+    return waited / (own + waited), min(len(lengths), WAITS_ENOUGH)
+
+
+def _is_in_collective(process: Process, thread: Thread) -> bool:
+    return in_collective(process) is not None or waits_in_backward(thread.stack)
+
+
+def _step_s(source: ProgressSource, at_s: float) -> float | None:
+    """Seconds from one to the next in the last `STEPS_OVER_S`; `None` of too few."""
+    counts = source.all_recent()
+    end = int(at_s // BUCKET_S)
+    first = max(end - int(STEPS_OVER_S // BUCKET_S), int(source.since_s // BUCKET_S) + 1)
+    count = sum(counts.between(first, end))
+    return (end - first) * BUCKET_S / count if count >= STEPS_LEAST else None

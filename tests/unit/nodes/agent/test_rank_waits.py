@@ -1,0 +1,199 @@
+"""The share of its time that a rank waits in collectives, from made-up readings."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from mpwatch.diagnose.analysis.account import advanced
+from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.waits.chains import wait_graph
+from mpwatch.model.account import Account
+from mpwatch.model.samples import WaitedOn
+from mpwatch.model.snapshot import Process, Thread
+from mpwatch.nodes.across.ranks import PACE_PERCENT, WAITING_PERCENT
+from mpwatch.nodes.agent.rank_waits import READINGS_KEPT, READINGS_LEAST, RankWaits, share_of
+from mpwatch.nodes.wire.summary import WAITS_ENOUGH
+from tests.builders.progress import source
+from tests.builders.snapshots import NOW_S, pid, process, snapshot_of, thread, ticked
+
+RANK = 70
+LOCK = WaitedOn("futex", "futex", ("futex 0x7f",), address=0x7F, futex_command=9)
+SLEEP = WaitedOn("timer", "clock_nanosleep", ())
+ALL_REDUCE = ("torch/distributed/distributed_c10d.py:all_reduce", "train.py:step:48")
+TAKES = ("threading.py:acquire", "train.py:load:12")
+LOADS = ("train.py:load:12", "train.py:step:40")
+
+
+def rank(*calls: str, waits: WaitedOn | None = None, ticks: int = 0, **more: Any) -> Process:
+    main = thread(RANK, *calls, waits=waits, state="S" if waits else "R", **more)
+    gloo = thread(RANK + 1, name="gloo_tcp_loop")
+    return ticked(process(RANK, "rank", threads=(main, gloo)), {RANK: ticks})
+
+
+def read(known: RankWaits, ranks: Iterator[Process] | list[Process], **more: Any) -> RankWaits:
+    """The waits after readings, one each second."""
+    account = Account()
+    for second, each in enumerate(ranks):
+        found = snapshot_of(each, at_s=NOW_S + second)
+        index = Index(found)
+        account = advanced(account, index, wait_graph(index))
+        known.see(each, replace(found, account=account), **more)
+    return known
+
+
+def steps(count: int, *readings: Process) -> list[Process]:
+    """So many steps, each with some cpu time and these readings."""
+    return [ticked(each, {RANK: step}) for step in range(count) for each in readings]
+
+
+def test_a_share_needs_no_stack() -> None:
+    known = read(RankWaits(), steps(40, rank(waits=LOCK), rank()))
+
+    assert (known.percent, known.waits) == (50, WAITS_ENOUGH)
+
+
+def test_a_rank_that_computes_or_sleeps_does_not_wait() -> None:
+    known = read(RankWaits(), steps(40, rank(), rank(waits=SLEEP)))
+
+    assert (known.percent, known.waits) == (0, 0)
+
+
+def test_a_share_of_few_readings_is_not_sent() -> None:
+    assert read(RankWaits(), steps(READINGS_LEAST - 1, rank())).percent is None
+
+
+def test_a_wait_that_a_stack_shows_to_be_another_one_does_not_count() -> None:
+    shown = rank(*TAKES, waits=LOCK, stack_age_s=0.0)
+    known = read(RankWaits(), steps(40, shown, rank(waits=LOCK), rank()))
+
+    assert known.percent == 0
+    assert known.line == "train.py:12 load"
+
+
+def test_a_wait_that_a_stack_shows_to_be_a_collective_counts_again() -> None:
+    other, shown = (rank(*each, waits=LOCK, stack_age_s=0.0) for each in (TAKES, ALL_REDUCE))
+    known = read(RankWaits(), [other, *steps(40, shown, rank(waits=LOCK))])
+
+    assert (known.percent or 0) > 90
+
+
+def test_a_process_without_a_process_group_waits_for_its_own_threads() -> None:
+    main = thread(RANK, waits=LOCK)
+    alone = process(RANK, "rank", threads=(main,))
+
+    assert read(RankWaits(), steps(40, alone)).percent == 0
+
+
+def test_one_long_wait_is_no_share_of_the_steps() -> None:
+    # The others wait once for a rank that prepares the data, and in each step for a moment.
+    first = [rank(waits=LOCK)] * 200
+    known = read(RankWaits(), [*first, *steps(30, rank(waits=LOCK), rank(), rank(), rank())])
+
+    assert (known.percent or 0) <= 40
+
+
+def test_a_wait_is_counted_once_however_long_it_is() -> None:
+    known = read(RankWaits(), [rank(waits=LOCK)] * 100)
+
+    assert known.waits == 1
+
+
+def test_the_line_is_that_of_most_stacks_outside_of_collectives() -> None:
+    stacks = [replace(rank(*LOADS), threads=(_at(second, *LOADS),)) for second in range(3)] + [
+        replace(rank(*ALL_REDUCE), threads=(_at(second, *ALL_REDUCE),)) for second in range(3, 9)
+    ]
+
+    assert read(RankWaits(), stacks).line == "train.py:12 load"
+
+
+def _at(second: int, *calls: str) -> Thread:
+    return replace(thread(RANK, *calls, state="R"), stack_at_s=NOW_S + second, stack_age_s=0.0)
+
+
+def test_the_time_of_a_step_is_that_of_a_batch() -> None:
+    batches = source(0.5, 80, begin_s=NOW_S - 20, process=pid(RANK))
+    known = read(RankWaits(), steps(60, rank()), progress=[batches])
+
+    assert known.step_of == "batch"
+    assert known.step_ms == pytest.approx(2000, rel=0.15)
+
+
+def test_a_share_that_changes_little_is_not_sent_again() -> None:
+    sent: list[int | None] = []
+    known = RankWaits()
+    chance = random.Random(1)
+    account = Account()
+    for second in range(400):
+        each = ticked(rank(waits=LOCK if chance.random() < 0.5 else None), {RANK: second})
+        found = snapshot_of(each, at_s=NOW_S + second)
+        index = Index(found)
+        account = advanced(account, index, wait_graph(index))
+        known.see(each, replace(found, account=account))
+        sent.append(known.percent)
+
+    assert sum(one != other for one, other in pairwise(sent)) < 20
+
+
+Own = Callable[[random.Random, int], float]
+"""Seconds that a rank needs for a step."""
+
+
+def looks(ranks: int, own_s: Own, network_s: float, hours: float = 1.0) -> Iterator[set[int]]:
+    """The slow ranks at each look at a training in steps, empty where none is named."""
+    chance = random.Random(ranks)
+    rings = [deque[int](maxlen=READINGS_KEPT) for _ in range(ranks)]
+    at_s = look_s = 0.0
+    count = 0
+    while at_s < hours * 3600:
+        own = [own_s(chance, number) for number in range(ranks)]
+        end_s, waiting = at_s + max(own) + network_s, [2] * ranks
+        while look_s < end_s:
+            for number, ring in enumerate(rings):
+                is_inside = look_s - at_s >= own[number]
+                ring.append(waiting[number] if is_inside else 0)
+                waiting[number] = 1 if is_inside else waiting[number]
+            look_s += chance.uniform(0.9, 1.1)
+            count += 1
+            if count >= READINGS_LEAST and count % 20 == 0:
+                yield _slow(rings)
+        at_s = end_s
+
+
+def _slow(rings: list[deque[int]]) -> set[int]:
+    shares = [share_of(ring) for ring in rings]
+    slow = {n for n, (share, _) in enumerate(shares) if 100 * share <= PACE_PERCENT}
+    fast = [
+        n
+        for n, (share, waits) in enumerate(shares)
+        if n not in slow and 100 * share >= WAITING_PERCENT and waits >= WAITS_ENOUGH
+    ]
+    return slow if len(slow) <= len(fast) and len(slow) + len(fast) == len(shares) else set()
+
+
+@pytest.mark.parametrize("ranks", [2, 8])
+@pytest.mark.parametrize("step_s", [0.3, 2.0, 10.0])
+def test_equal_ranks_whose_steps_differ_are_never_called_slow(ranks: int, step_s: float) -> None:
+    for network in (0.05, 0.5):
+        found = looks(
+            ranks, lambda chance, _: step_s * chance.lognormvariate(0, 0.7), step_s * network
+        )
+        assert all(slow == set() for slow in found)
+
+
+@pytest.mark.parametrize("step_s", [0.3, 2.0, 10.0])
+def test_a_slow_rank_is_named_from_some_minutes_on(step_s: float) -> None:
+    def own_s(chance: random.Random, number: int) -> float:
+        return step_s * chance.lognormvariate(0, 0.1) * (1.0 if number == 1 else 0.4)
+
+    found = list(looks(8, own_s, 0.03 * step_s, hours=0.5))
+
+    first = found.index({1})
+    assert first < len(found) / 3
+    assert found.count({1}) > 0.9 * (len(found) - first)
