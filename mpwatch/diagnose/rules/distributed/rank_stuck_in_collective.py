@@ -31,6 +31,7 @@ from mpwatch.diagnose.analysis.distributed.ranks import (
     place_of,
     rank_groups,
     standing_s,
+    strays,
     world_size,
 )
 from mpwatch.diagnose.analysis.exits import death_of
@@ -59,7 +60,7 @@ from mpwatch.diagnose.analysis.stack_patterns import has_stacks, main_shape, mai
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import Frame
-from mpwatch.model.snapshot import Process
+from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import seconds_text
 from mpwatch.model.waits import WaitChain
 
@@ -121,20 +122,22 @@ def _of_ranks(index: Index, ranks: Sequence[Process]) -> Iterator[Finding]:
     gone = [] if late else _gone(ranks, index)
     if ON_GPU in places.values() and not (gone or _are_known_late(late, index)):
         return  # a training whose steps are long waits for the GPU like that
-    waits = [quiet for rank in inside if (quiet := standing_s(rank, index)) is not None]
-    if not waits or len(waits) < len(inside) or min(waits) < STALLED_S:
+    waits = sorted(quiet for rank in inside if (quiet := standing_s(rank, index)) is not None)
+    woken = strays(len(inside)) if late or gone else 0
+    if not waits or len(waits) < len(inside) or waits[woken] < STALLED_S:
         return
-    if not all(is_at_one_wait(index, rank, min(waits)) for rank in inside):
+    since_s = waits[woken]
+    if sum(not is_at_one_wait(index, rank, since_s) for rank in inside) > woken:
         return  # they take steps, too short to be measured
     names = sorted({f"{places[rank.process]}" for rank in inside})
     if late or gone:
-        told = _finding(index, inside, late or gone, " and ".join(names), min(waits))
+        told = _finding(index, inside, late or gone, " and ".join(names), since_s)
         yield _with_nccl(told, index, ranks)
     elif len(names) == 1 and _is_whole_job(ranks):
         if names[0] in _ONE_SIDED:
-            yield _with_nccl(_one_sided(inside, names[0], min(waits)), index, inside)
-        elif min(waits) >= (MAKES_GROUP_S if names[0] == NEW_GROUP else ALL_INSIDE_S):
-            yield _with_nccl(_all_inside(index, inside, names[0], min(waits)), index, inside)
+            yield _with_nccl(_one_sided(inside, names[0], since_s), index, inside)
+        elif since_s >= (MAKES_GROUP_S if names[0] == NEW_GROUP else ALL_INSIDE_S):
+            yield _with_nccl(_all_inside(index, inside, names[0], since_s), index, inside)
 
 
 def _are_known_late(late: Sequence[Process], index: Index) -> bool:
@@ -149,12 +152,22 @@ def _is_overtaken(rank: Process, index: Index) -> bool:
     """Whether the last stack of a rank is from before it stalled, and a new one is to come.
 
     It may be in the collective by now: of 64 ranks the last new stack is taken seconds after the
-    first, which is that of a rank that waits unlike the others.
+    first, which is that of a rank that waits unlike the others. One that has just woken up for a
+    tick may be there as well, if it waits as one does there.
     """
     thread, quiet = main_thread(rank), quiet_s(rank, index) or 0.0
-    if thread is None or rank.sample.state in "TtD" or not STALLED_S <= quiet < RETAKEN_S:
+    if thread is None or rank.sample.state in "TtD" or quiet >= RETAKEN_S:
+        return False
+    if quiet < STALLED_S and (_is_working(rank, index) or not _waits_for_own_lock(thread)):
         return False
     return (thread.stack_age_s or 0.0) > quiet + READING_S
+
+
+def _waits_for_own_lock(thread: Thread) -> bool:
+    """Whether a thread waits as in a collective of gloo: for a condition of its own process."""
+    wait = thread.waits_on
+    is_futex = wait is not None and wait.kind == "futex" and wait.timeout_s is None
+    return is_futex and thread.state == "S"
 
 
 def _of_nccl(index: Index, late: Late) -> Finding:

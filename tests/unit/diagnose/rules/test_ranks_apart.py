@@ -493,6 +493,54 @@ def test_a_rank_of_which_no_new_stack_can_be_taken_is_named_after_a_while() -> N
     only(rank_stuck_in_collective.check, snapshot_of(main(), *inside, late))
 
 
+LOCK = WaitedOn("futex", "futex", ("futex 0x7f",), futex_command=9)
+
+
+def waiters(count: int, *moved: int) -> list[Process]:
+    """Ranks in a collective, some of which have just moved."""
+    return [
+        called(number, "all_reduce", still_s=0.5 if number in moved else 60.0)
+        for number in range(count)
+    ]
+
+
+def test_one_of_twenty_ranks_that_wait_may_have_woken_up() -> None:
+    late = rank(60, "train.py:save:91")
+
+    one = only(rank_stuck_in_collective.check, snapshot_of(main(), *waiters(20, 7), late))
+
+    assert one.process == pid(360)
+    assert "for at least 60 s" in one.evidence[0]
+    for inside in (waiters(20, 7, 8), waiters(19, 7)):
+        assert found(rank_stuck_in_collective.check, snapshot_of(main(), *inside, late)) == []
+
+
+def test_all_ranks_in_one_collective_are_judged_by_each_of_them() -> None:
+    ranks = [replace_environment(each, WORLD_SIZE="20") for each in waiters(20, 7)]
+
+    assert found(rank_stuck_in_collective.check, snapshot_of(main(), *ranks)) == []
+
+
+def test_a_rank_that_has_woken_up_in_its_wait_is_not_where_its_old_stack_says() -> None:
+    waits = with_stack_of(20.0, rank(2, "train.py:forward:34", still_s=0.5))
+    main_waits = replace(waits.threads[0], waits_on=LOCK)
+    woken = replace(waits, threads=(main_waits, *waits.threads[1:]))
+    late = rank(3, "train.py:save:91")
+    inside = waiters(2)
+
+    assert found(rank_stuck_in_collective.check, snapshot_of(main(), *inside, woken)) == []
+    finding = only(rank_stuck_in_collective.check, snapshot_of(main(), *inside, woken, late))
+    assert finding.summary.endswith("for rank 3 (303), which is at train.py:91 save")
+    # One that sleeps there, or works, is what the others wait for.
+    for own in (waits, replace(woken, threads=(replace(main_waits, state="R"),))):
+        job = snapshot_of(main(), *inside, own)
+        assert only(rank_stuck_in_collective.check, job).process == pid(302)
+
+
+def replace_environment(of: Process, **environment: str) -> Process:
+    return replace(of, sample=replace(of.sample, environment=environment))
+
+
 def replaced_state(of: Process, state: str) -> Process:
     return replace(of, sample=replace(of.sample, state=state))
 
