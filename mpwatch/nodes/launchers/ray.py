@@ -188,7 +188,7 @@ def nodes(rest: str, agent: AgentCommand) -> RayNodes:
 def _require_raylet() -> None:
     """Ray itself tries for a minute to reach a cluster that ran here before."""
     stats = (procfs.read_stat("/proc", pid) for pid in procfs.pids("/proc"))
-    if not any(stat is not None and stat.name == RAYLET and stat.state != "Z" for stat in stats):
+    if not any(stat is not None and stat.name == RAYLET and not stat.has_ended for stat in stats):
         raise CannotLaunch(NO_CLUSTER, CHECK)
 
 
