@@ -7,28 +7,39 @@ Tried with Slurm 22.05.8.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import pty
+import re
+import select
+import shlex
+import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
+import termios
 import time
+import venv
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mpwatch import nodes as mpwatch_nodes
 from mpwatch.nodes.launchers.launch import AgentCommand
 from tests import procfs
 from tests.conftest import PROGRAMS, Start, free_port
 from tests.integration.nodes.test_job import agents, opened, until
+from tests.integration.on_demand import ON_DEMAND
 
 pytestmark = pytest.mark.slow
 NODES = ("n1", "n2", "n3", "n4")
 RANKS = 2 * len(NODES)
-COMMANDS = ("sbcast", "srun", "squeue", "scontrol", "scancel", "sinfo")
+COMMANDS = ("salloc", "sbcast", "srun", "squeue", "scontrol", "scancel", "sinfo")
 CONFIGURATION = """\
 ClusterName=test
 SlurmctldHost={host}(127.0.0.1)
@@ -108,16 +119,22 @@ def _output(*command: str) -> str:
 
 
 @pytest.fixture
-def job(slurm: Path) -> Iterator[str]:
-    """The number of a job of eight gloo ranks, two on each node; rank 5 is stuck."""
+def rank_script(slurm: Path) -> Path:
+    """What starts one of eight gloo ranks, of which rank 5 is stuck."""
     script = slurm / "rank.sh"
     script.write_text(
         f"#!/bin/sh\nexport RANK=$SLURM_PROCID WORLD_SIZE={RANKS} STUCK=5 MASTER_ADDR=127.0.0.1 "
         f"MASTER_PORT={free_port()}\nexec {sys.executable} {PROGRAMS / 'rank_of_job.py'}\n"
     )
     script.chmod(0o755)
+    return script
+
+
+@pytest.fixture
+def job(rank_script: Path) -> Iterator[str]:
+    """The number of a job of these ranks, two on each node."""
     ranks = subprocess.Popen(
-        ["srun", "-N4", "--ntasks-per-node=2", "--unbuffered", str(script)],
+        ["srun", "-N4", "--ntasks-per-node=2", "--unbuffered", str(rank_script)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -182,6 +199,95 @@ def test_a_stuck_rank_of_a_slurm_job_is_named_and_no_fault_leaves_an_agent(
             head.wait()
     # The last fault was the end of the allocation.
     assert f"Slurm cancelled the agent, as it does when job {job} ends." in said
+
+
+def test_the_dashboard_inside_an_allocation_needs_no_spec(rank_script: Path) -> None:
+    inside = f"srun {rank_script} > /dev/null & exec {shlex.join(mpwatch('job'))}"
+    terminal, end = pty.openpty()
+    fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 160, 0, 0))
+    allocation = subprocess.Popen(
+        ["setsid", "--ctty", "salloc", "-N4", "--ntasks-per-node=2", "sh", "-c", inside],
+        stdin=end,
+        stdout=end,
+        stderr=end,
+        env={**os.environ, "TERM": "xterm-256color"},
+    )
+    os.close(end)
+    try:
+        _shown(terminal, "ranks wait in all_reduce for rank 5 on n3")
+        number = _output("squeue", "-h", "-o", "%A")
+        assert len(_python_agents(number)) == 4
+        os.write(terminal, b"q")
+        _shown(terminal, "Relinquishing job allocation")
+        allocation.wait(60)
+        until(lambda: _python_agents(number) == [])
+    finally:
+        os.close(terminal)
+        allocation.kill()
+        allocation.wait()
+
+
+def _shown(terminal: int, words: str) -> None:
+    """Read what is written to a terminal until these words have been."""
+    text, end_s = b"", time.monotonic() + 120
+    while words.encode() not in _ESCAPES.sub(b"", text):
+        assert time.monotonic() < end_s, _ESCAPES.sub(b"", text)[-4000:]
+        if select.select([terminal], [], [], 1.0)[0]:
+            try:
+                text += os.read(terminal, 1 << 16)
+            except OSError:
+                pytest.fail(f"the command has ended: {_ESCAPES.sub(b'', text)[-4000:]!r}")
+
+
+_ESCAPES = re.compile(rb"\x1b\[[0-9;?]*[a-zA-Z]")
+
+
+@ON_DEMAND
+def test_the_single_file_is_brought_to_the_nodes_as_readme_says(
+    job: str, slurm: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = os.environ.get("MPWATCH_PYZ")
+    if archive is None:
+        pytest.skip("needs MPWATCH_PYZ=PATH of a single file")
+    guide = (Path(mpwatch_nodes.__file__).parent / "README.md").read_text()
+    recipe = [line for line in guide.splitlines() if "123456" in line and "/tmp/" in line]
+    # A folder of this test in place of /tmp, and the dump in place of the dashboard.
+    sends, opens = (
+        line.replace("123456", job).replace("/tmp/", f"{slurm}/sent-") for line in recipe
+    )
+    # An interpreter without packages, and a home where the file is unpacked.
+    bare, home = slurm / "bare", slurm / "home"
+    venv.create(bare, with_pip=False)
+    home.mkdir()
+    monkeypatch.setenv("PATH", f"{bare / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.setenv("HOME", str(home))
+    shutil.copy(archive, slurm / "mpwatch.pyz")
+
+    sent = subprocess.run(sends, shell=True, cwd=slurm, capture_output=True, text=True, check=False)
+    assert sent.returncode == 0, sent.stderr
+    (slurm / "mpwatch.pyz").unlink()
+    done = subprocess.run(
+        opens.replace("mpwatch job", f"{sys.executable} -m mpwatch dump --json --job"),
+        shell=True,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert [(node["state"], node["problem"]) for node in document["nodes"]] == [("live", None)] * 4
+    assert sorted(each["rank"] for node in document["nodes"] for each in _ranks(node)) == [
+        *range(RANKS)
+    ]
+    stacks = {
+        thread["stack_source"]
+        for node in document["nodes"]
+        for rank in _ranks(node)
+        for thread in rank["threads"]
+    }
+    assert "py-spy" in stacks
 
 
 def _check_a_file_that_was_sent(job: str, folder: Path) -> None:
