@@ -28,6 +28,9 @@ TREND_ASKED_S = 3.0
 """So long before the end of the usual time it is decided whether to watch longer."""
 TREND_LIMIT_S = 60.0
 """How long a job is watched in which a resource rises, but has not risen by enough to be told."""
+STEPS_LIMIT_S = 90.0
+"""Of how long a step takes it depends when it is known that few ranks of several machines are slow:
+`mpwatch.nodes.wire.summary.WAITS_ENOUGH` steps are."""
 URGENT_WITHIN_S = 15 * 60.0
 """A limit that is reached so soon is a warning once enough of the growth was seen."""
 ANSWER_S = 88.0
@@ -183,28 +186,34 @@ class JobDiagnosisWatch:
 
     Otherwise as for one machine (`DiagnosisWatch`), from the time on at which
     all nodes have read their jobs: until a finding says what is wrong, within the same bounds.
+    Where few ranks may be slow, up to `STEPS_LIMIT_S`.
     """
 
     def __init__(self, seconds: float | None) -> None:
         self.limit_s = LONGEST_S if seconds is None else seconds
+        self.most_s = STEPS_LIMIT_S if seconds is None else seconds
         self._is_fixed = seconds is not None
         self._settled_s: float | None = None
         self._judged_s = 0.0
 
     def is_enough(self, head: Head, seconds: float) -> bool:
         """Whether the watch ends; `seconds` is its length so far."""
+        from mpwatch.nodes.across.judge import may_be_slow
+
         if not head.is_settled:
             return False
         if self._settled_s is None:
             self._settled_s = seconds
         watched_s = seconds - self._settled_s
-        if watched_s >= self.limit_s or head.is_over:
+        if head.is_over or (self._is_fixed and watched_s >= self.limit_s):
             return True
-        if seconds - self._judged_s < JUDGE_S:
+        if self._is_fixed or seconds - self._judged_s < JUDGE_S:
             return False
         self._judged_s = seconds
         views = head.views()
-        return not self._is_fixed and watched_s >= LEAST_S and _is_certain(views)
+        if watched_s >= self.limit_s:
+            return watched_s >= STEPS_LIMIT_S or not may_be_slow(views)
+        return watched_s >= LEAST_S and _is_certain(views)
 
 
 def _is_certain(views: Sequence[NodeView]) -> bool:

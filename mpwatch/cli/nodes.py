@@ -146,7 +146,7 @@ def diagnose(arguments: argparse.Namespace) -> int:
     is_interrupted = False
     with _connected(arguments) as (head, progress):
         try:
-            views = _watch(head, progress, lambda s: watch.is_enough(head, s), watch.limit_s)
+            views = _watch(head, progress, lambda s: watch.is_enough(head, s), watch.most_s)
         except KeyboardInterrupt:
             is_interrupted, views = True, head.views()
         documents, problems = _ask_all(head, progress, "diagnose", {})
@@ -166,7 +166,7 @@ def report(arguments: argparse.Namespace) -> int:
     began_s, is_interrupted = time.monotonic(), False
     with _connected(arguments) as (head, progress):
         try:
-            views = _watch(head, progress, lambda s: watch.is_enough(head, s), watch.limit_s)
+            views = _watch(head, progress, lambda s: watch.is_enough(head, s), watch.most_s)
         except KeyboardInterrupt:
             is_interrupted, views = True, head.views()
     at = utc_text(time.time())[:19].replace("T", " ") + " UTC"
@@ -302,7 +302,7 @@ def _print(
     wall_s: float | None = None,
 ) -> None:
     from mpwatch.nodes.agent.documents import EMPTY_DIAGNOSIS, EMPTY_DUMP
-    from mpwatch.nodes.report import job_json, job_stack_lines, job_text
+    from mpwatch.nodes.report import NO_FINDINGS, job_json, job_stack_lines, job_text
     from mpwatch.report.json import text_of
     from mpwatch.report.text import heading
 
@@ -313,9 +313,13 @@ def _print(
         print(text_of(document))
     else:
         style = text_style()
-        print(job_text(views, findings, style=style))
         if arguments.command[1] != "dump":
+            print(job_text(views, findings, style=style))
             return
+        without = (
+            f"{NO_FINDINGS[:-1]} in one look; mpwatch diagnose --job {arguments.job} watches it."
+        )
+        print(job_text(views, findings, style=style, without=without))
         if stacks := job_stack_lines(documents, style):
             print("\n".join((*heading("stacks", "innermost call first", style), *stacks)))
         for name, problem in problems.items():

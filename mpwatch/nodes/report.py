@@ -109,13 +109,29 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 6)
 
 
-def job_text(views: Sequence[NodeView], findings: Sequence[JobFinding], *, style: TextStyle) -> str:
-    """A job as text: its own findings, then a line for each node with those of the node."""
+NO_FINDINGS = "No findings about the job as a whole."
+
+
+def job_text(
+    views: Sequence[NodeView],
+    findings: Sequence[JobFinding],
+    *,
+    style: TextStyle,
+    without: str = NO_FINDINGS,
+) -> str:
+    """A job as text: its own findings, then a line for each node with those of the node.
+
+    Args:
+        views: All nodes.
+        findings: Those of the job as a whole.
+        style: Width and colours.
+        without: What is said where there are none.
+    """
     lines: list[str] = []
     for finding in findings:
         lines += _finding_lines(finding, style)
     if not findings:
-        lines += ["No findings about the job as a whole.", ""]
+        lines += [*style.wrap(without, "", "    "), ""]
     for view in views:
         lines += _node_lines(view, style)
     return "\n".join(lines).rstrip()
@@ -265,7 +281,7 @@ def job_html(
     body = [f"<h1>{escape(title)}</h1>", f'<p class="facts">{shown}</p>', "<h2>Findings</h2>"]
     body += map(_finding_html, findings)
     if not findings:
-        body.append("<p>No findings about the job as a whole.</p>")
+        body.append(f"<p>{NO_FINDINGS}</p>")
     body.append("<h2>Nodes</h2>")
     body += table(("Node", "State", "#Last heard of", "~What it runs"), map(_node_cells, views))
     body.append("<h2>Ranks</h2>")

@@ -63,7 +63,9 @@ class NodesScreen(LiveScreen):
         "MEM       used share of what limits the memory of the job: its cgroup, or the machine;"
         " SHM of /dev/shm, FDS and MAPS of the process that is closest to its limit.",
         "ranks     those that findings name first, then by number. enter opens the process.",
-        "STILL     how long a rank has made no progress. COLL is the number of its collective.",
+        "STILL     how long a rank has made no progress. WAITS is the part of its time that it"
+        " waits in collectives, in all its last steps: the slowest rank waits least. COLL is the"
+        " number of its collective.",
         "silent    nothing was received for ten seconds; ended: the agent or the way to it has"
         " ended, and is started again.",
         "A node that is opened sends its readings only until it is closed; skipped counts those"

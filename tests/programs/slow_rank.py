@@ -25,7 +25,7 @@ def main():
     dist.init_process_group("gloo")
     gradient = torch.ones(1000)
     print("ready", flush=True)
-    for _ in DataLoader(range(1_000_000), num_workers=int(os.environ.get("HOOKED", 0))):
+    for _ in DataLoader(range(1_000_000), num_workers=int(os.environ.get("HOOKED") or 0)):
         compute(0.05)
         if os.environ["RANK"] in os.environ["SLOW"].split(","):
             slow_input()

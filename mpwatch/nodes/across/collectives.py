@@ -410,10 +410,16 @@ def slowest(ranks: JobRanks) -> Iterator[JobFinding]:
     alive = ranks.count("inside") + ranks.count("late")
     if not slow or slow > fast or alive - slow - fast > strays(alive):
         return
-    if any(view.state != "live" for view, _ in ranks.parts) or ranks.most_quiet_s >= ALL_INSIDE_S:
+    if any(view.state != "live" for view, _ in ranks.parts) or ranks.fast_quiet_s >= ALL_INSIDE_S:
         return
     if not missing_ranks(ranks, ranks):
         yield _straggling(ranks)
+
+
+def may_have_slow_ranks(ranks: JobRanks) -> bool:
+    """Whether few ranks may be slow, and only too few steps were seen so far."""
+    undecided = ranks.count("undecided")
+    return undecided > 0 and 0 < ranks.count("slow") <= undecided + ranks.count("fast")
 
 
 def _straggling(ranks: JobRanks) -> JobFinding:
@@ -445,8 +451,8 @@ def _straggling(ranks: JobRanks) -> JobFinding:
         rule=STRAGGLER,
         severity=Severity.INFO,
         summary=(
-            f"{called} {'are' if many else 'is'} the slowest{at}: {others} in collectives in "
-            f"{least}% or more of their time, {'these' if many else 'it'} in {most}% at most"
+            f"{called} {'are' if many else 'is'} the slowest{at}: {others} in collectives for "
+            f"{least}% or more of the time, {'these' if many else 'it'} for {most}% at most"
         ),
         evidence=tuple(_slow_words(slow, fast, names)),
         cause=(

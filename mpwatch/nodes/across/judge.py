@@ -9,7 +9,7 @@ from mpwatch.describe.processes import names_text
 from mpwatch.diagnose.analysis.distributed.flight_recorder import MISMATCH, STUCK
 from mpwatch.model.findings import JobFinding, Severity
 from mpwatch.model.units import seconds_text
-from mpwatch.nodes.across.collectives import of_collectives, slowest
+from mpwatch.nodes.across.collectives import may_have_slow_ranks, of_collectives, slowest
 from mpwatch.nodes.across.ranks import (
     EVIDENCE_SHOWN,
     JobRanks,
@@ -62,6 +62,11 @@ def job_findings(views: Sequence[NodeView]) -> list[JobFinding]:
         views: All nodes of the job.
     """
     return JobJudge().findings(views)
+
+
+def may_be_slow(views: Sequence[NodeView]) -> bool:
+    """Whether more steps of a job may show that few of its ranks are slow."""
+    return any(may_have_slow_ranks(ranks) for ranks in jobs_of(RankCache().nodes(views)))
 
 
 class JobJudge:

@@ -101,6 +101,10 @@ class RankSet(NamedTuple):
     """Those that wait in collectives in `PACE_PERCENT` of their time at most."""
     fast: tuple[RankRow, ...] = ()
     """Those that do so in `WAITING_PERCENT` or more, each time anew in many steps."""
+    fast_moved_s: float = _NEVER
+    """When the last of these made progress, as `inside_moved_s`."""
+    undecided: tuple[RankRow, ...] = ()
+    """Those that wait as much, in too few steps so far."""
 
     @property
     def alive(self) -> tuple[RankRow, ...]:
@@ -150,6 +154,8 @@ def _rank_set(rows: tuple[RankRow, ...]) -> RankSet:
     late = tuple(row for row in alive if row.place is None)
     known = tuple(row for row in late if _is_known(row))
     unknown = tuple(row for row in late if not _is_known(row))
+    waiting = [row for row in alive if (row.waits_percent or 0) >= WAITING_PERCENT]
+    fast = tuple(row for row in waiting if row.waits >= WAITS_ENOUGH)
     return RankSet(
         rows=rows,
         inside=inside,
@@ -166,11 +172,9 @@ def _rank_set(rows: tuple[RankRow, ...]) -> RankSet:
             for row in alive
             if row.waits_percent is not None and row.waits_percent <= PACE_PERCENT
         ),
-        fast=tuple(
-            row
-            for row in alive
-            if (row.waits_percent or 0) >= WAITING_PERCENT and row.waits >= WAITS_ENOUGH
-        ),
+        fast=fast,
+        fast_moved_s=_last_moved_s(fast),
+        undecided=tuple(row for row in waiting if row.waits < WAITS_ENOUGH),
     )
 
 
@@ -234,6 +238,11 @@ class JobRanks:
             if quiet_s != _NOW
         )
         return found[strays(len(found))] if found else _NOW
+
+    @property
+    def fast_quiet_s(self) -> float:
+        """Seconds for which none of those that wait in each step has moved; infinite without."""
+        return min(self._quiet(lambda ranks: ranks.fast_moved_s), default=_NOW)
 
     @property
     def late_quiet_s(self) -> float:

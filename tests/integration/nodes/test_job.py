@@ -191,6 +191,7 @@ def test_a_dump_as_text_has_the_stacks_of_all_nodes(sleepers: list[int], mark: s
     done = run("dump", "--job", "local:2", mark=mark)
 
     assert done.returncode == 0, done.stderr
+    assert "in one look; mpwatch diagnose --job local:2 watches it" in done.stdout
     _, _, stacks = done.stdout.partition("\nSTACKS")
     threads, frame, *_ = stacks.splitlines()[1:]
     assert threads.startswith("2 threads: ")

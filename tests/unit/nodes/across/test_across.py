@@ -11,7 +11,7 @@ from mpwatch.model.findings import JobFinding, Severity
 from mpwatch.model.units import numbers_text
 from mpwatch.nodes.across.collectives import STRAGGLER
 from mpwatch.nodes.across.judge import NODES_DIFFER as DIFFER
-from mpwatch.nodes.across.judge import NOT_ANSWERING, JobJudge, job_findings
+from mpwatch.nodes.across.judge import NOT_ANSWERING, JobJudge, job_findings, may_be_slow
 from mpwatch.nodes.head.node import NodeState, NodeView
 from mpwatch.nodes.wire.summary import WAITS_ENOUGH, FindingRow, NodeRow, NodeSummary, RankRow
 
@@ -375,7 +375,7 @@ def test_the_rank_that_the_others_wait_for_in_each_step_is_named_with_its_line()
     assert (found.rank, found.node, found.severity) == (2, "node-2", Severity.INFO)
     assert found.summary == (
         "rank 2 on node-2 is the slowest, mostly at input.py:9 load: the 3 others wait in "
-        "collectives in 50% or more of their time, it in 0% at most"
+        "collectives for 50% or more of the time, it for 0% at most"
     )
     assert found.evidence == (
         "time in which they wait in collectives: rank 2 0%, ranks 0-1, 3 50 to 70%, by 30 waits or "
@@ -401,6 +401,33 @@ def test_several_slow_ranks_of_different_nodes_are_named() -> None:
     assert found.summary.startswith("ranks 1, 3 on node-0, node-1 are the slowest")
     assert "machine is" not in found.cause
     assert "All ranks there" not in found.cause
+
+
+def test_slow_ranks_are_named_also_where_no_stack_is_known() -> None:
+    (found,) = slowest(60, 60, 0, has_stack=False, place=None, line="")
+
+    assert found.rank == 2
+
+
+@pytest.mark.parametrize(
+    ("percents", "waits", "is_open"),
+    [
+        ((60, 60, 0), 10, True),
+        ((60, None, 0), 10, True),
+        ((60, 60, 0), WAITS_ENOUGH, False),  # it is known
+        ((60, 60, 20), 10, False),
+        ((0, 0, 60), 10, False),
+    ],
+)
+def test_more_steps_are_worth_waiting_for_where_few_ranks_may_be_slow(
+    percents: tuple[int | None, ...], waits: int, is_open: bool
+) -> None:
+    rows = [
+        row(rank, waits_percent=percent, waits=waits, world=3, quiet_s=None)
+        for rank, percent in enumerate(percents)
+    ]
+
+    assert may_be_slow([node("a", *rows)]) is is_open
 
 
 def test_one_of_twenty_ranks_may_be_neither_slow_nor_wait() -> None:
