@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader
 
 
 def slow_input():
-    time.sleep(2.0)
+    time.sleep(0.5)
 
 
 def compute(seconds):

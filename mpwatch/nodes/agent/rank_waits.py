@@ -89,11 +89,15 @@ class RankWaits:
             return
         self._account_s = account.at_s
         known = account.processes.get(process.process)
-        if known is None or not known.uncounted:
+        tids = [each.tid for each in known.uncounted] if known is not None else []
+        if known is None or thread.tid not in tids:
             return
-        now, ticks = known.uncounted[0].now, known.ticks[0]
+        if process.role == "ray-worker" and thread.tid == process.pid:
+            return  # the thread that trains is another one, and no stack has shown it yet
         if thread.state in "Tt":  # stopped, perhaps for its stack
             return
+        place = tids.index(thread.tid)
+        now, ticks = known.uncounted[place].now, known.ticks[place]
         is_inside = now.target == "collective"
         if is_inside:
             self._waits_elsewhere = False

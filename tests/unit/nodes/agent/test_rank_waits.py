@@ -91,6 +91,21 @@ def test_a_process_without_a_process_group_waits_for_its_own_threads() -> None:
     assert read(RankWaits(), steps(40, alone)).percent == 0
 
 
+def test_of_a_worker_of_ray_train_the_thread_that_trains_counts() -> None:
+    trains = (
+        "ray/train/v2/_internal/execution/worker_group/thread_runner.py:_run_target",
+        "train.py:step:48",
+    )
+    waits = thread(RANK, waits=LOCK)
+    gloo = thread(RANK + 1, name="gloo_tcp_loop")
+    works = thread(RANK + 2, *trains, state="R")
+    unknown = process(RANK, "ray-worker", threads=(waits, gloo))
+    known = process(RANK, "ray-worker", threads=(waits, gloo, works))
+
+    assert read(RankWaits(), steps(40, unknown)).percent is None
+    assert read(RankWaits(), steps(40, known)).percent == 0
+
+
 def test_one_long_wait_is_no_share_of_the_steps() -> None:
     # The others wait once for a rank that prepares the data, and in each step for a moment.
     first = [rank(waits=LOCK)] * 200
