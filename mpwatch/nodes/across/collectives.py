@@ -22,6 +22,7 @@ from mpwatch.model.findings import JobFinding, Severity
 from mpwatch.model.units import numbers_text, seconds_text
 from mpwatch.nodes.across.ranks import (
     EVIDENCE_SHOWN,
+    LOOPBACK,
     NAMED_S,
     STOPPED,
     JobRanks,
@@ -37,8 +38,6 @@ RANKS_LIMIT = 1_000_000
 """A job of more ranks is not believed: WORLD_SIZE comes from an environment."""
 STEPS_LIMIT = 4
 """So many connections are followed."""
-_LOOPBACK = ("127.", "[::1]", "::1")
-
 STRAGGLER = "straggler-rank"
 
 
@@ -386,7 +385,7 @@ def _other_end(
 
     Loopback addresses are the same on all machines: their other end is on the same one.
     """
-    is_local = own.local.startswith(_LOOPBACK)
+    is_local = own.local.startswith(LOOPBACK)
     for other in views:
         if is_local and other.host != view.host:
             continue
@@ -412,7 +411,9 @@ def slowest(ranks: JobRanks) -> Iterator[JobFinding]:
         return
     if any(view.state != "live" for view, _ in ranks.parts) or ranks.fast_quiet_s >= ALL_INSIDE_S:
         return
-    if not missing_ranks(ranks, ranks):
+    numbers = [row.rank for _, each in ranks.parts for row in each.alive]
+    is_one_job = bool(ranks.job) and len(set(numbers)) == len(numbers)
+    if is_one_job and not missing_ranks(ranks, ranks):
         yield _straggling(ranks)
 
 

@@ -24,6 +24,8 @@ WAITING_PERCENT = 40
 PACE_PERCENT = 10
 """Ranks that wait in collectives in at most this share of their time set the pace, where the others
 do so in `WAITING_PERCENT` or more."""
+LOOPBACK = ("127.", "[::1]", "::1", "localhost:")
+"""How addresses begin that are another machine's own on each machine."""
 EVIDENCE_SHOWN = 8
 """Lines of evidence of one finding."""
 STOPPED = frozenset(("stopped", "traced"))
@@ -290,9 +292,9 @@ class RankCache:
 
 
 def jobs_of(nodes: Iterable[tuple[NodeView, NodeRanks]]) -> list[JobRanks]:
-    """The ranks of each job."""
-    parts: defaultdict[str, list[tuple[NodeView, RankSet]]] = defaultdict(list)
+    """The ranks of each job; jobs of two machines that meet at `localhost` are two."""
+    parts: defaultdict[tuple[str, str], list[tuple[NodeView, RankSet]]] = defaultdict(list)
     for view, ranks in nodes:
         for job, each in ranks.jobs.items():
-            parts[job].append((view, each))
-    return [JobRanks(job, tuple(each)) for job, each in parts.items()]
+            parts[job, view.host if job.startswith(LOOPBACK) else ""].append((view, each))
+    return [JobRanks(job, tuple(each)) for (job, _), each in parts.items()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -349,6 +350,28 @@ def test_nodes_of_different_jobs_may_differ() -> None:
     ]
 
     assert job_findings(views) == []
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "localhost", "::1"])
+def test_jobs_of_two_machines_that_meet_at_their_own_address_are_two(address: str) -> None:
+    own: dict[str, Any] = {"job": f"{address}:29500", "world": 2}
+    stuck = node("a", row(0, **own), row(1, **own))
+    works = node("b", *(elsewhere(rank, quiet_s=None, cpu_percent=100, **own) for rank in range(2)))
+    apart = [replace(stuck, host="host-a"), replace(works, host="host-b")]
+
+    (found,) = job_findings(apart)
+    assert found.summary == "all 2 ranks are in all_reduce, and none of them makes progress"
+    assert found.node == "a"
+
+
+def test_slow_ranks_are_those_of_one_job() -> None:
+    assert slowest(60, 60, 0, job="") == []
+    # The same numbers twice: two jobs that cannot be told apart.
+    rows = [
+        row(rank, pid=100 + place, waits_percent=percent, waits=WAITS_ENOUGH, world=2, quiet_s=None)
+        for place, (rank, percent) in enumerate(((0, 0), (1, 5), (0, 60), (1, 60)))
+    ]
+    assert [each.rule for each in job_findings([node("a", *rows)])] == []
 
 
 def test_numbers_are_joined_to_runs() -> None:
