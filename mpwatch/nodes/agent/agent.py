@@ -8,6 +8,7 @@ collected for it, and the next summary has the values of the time when it is mad
 from __future__ import annotations
 
 import os
+import random
 import select
 import socket
 import threading
@@ -46,6 +47,10 @@ from mpwatch.nodes.wire.view_codec import VERSION
 
 SUMMARY_S = 1.0
 """Interval of summaries."""
+SAMPLE_S = 0.5
+"""Mean interval at which the main threads of the ranks are looked at: 0.04 ms for each."""
+SAMPLE_PATIENCE = 100
+"""A round of looks that took so long is followed by a pause of this many times that."""
 SILENCE_S = 120.0
 """An agent that has received nothing for so long ends: its head, or the network to it, has ended.
 A head sends a message every few seconds, so half a minute without a network ends no agent."""
@@ -104,6 +109,7 @@ class Agent:
         self._answers = _AnswerThread()
         self._view = ViewSender(jobs, clock)
         self._due_s = clock()
+        self._sample_s = clock()
         self._heard_s = clock()
         os.set_blocking(output, False)
 
@@ -125,6 +131,7 @@ class Agent:
         if not self._unsent:
             self._prepare()
         timeout_s = 1.0 if self._unsent else max(0.0, self._due_s - self._clock())
+        timeout_s = min(timeout_s, self._sample())
         if self._view.is_waiting:
             timeout_s = min(timeout_s, POLL_S)
         readable, writable, _ = select.select(
@@ -138,6 +145,15 @@ class Agent:
         if writable:
             self._write()
         return self._input not in readable or self._read()
+
+    def _sample(self) -> float:
+        """Look at the ranks if that is due; seconds until it is again."""
+        now_s = self._clock()
+        if now_s >= self._sample_s:
+            self._rows.sample()
+            pause_s = max(SAMPLE_S, SAMPLE_PATIENCE * (self._clock() - now_s))
+            self._sample_s = now_s + pause_s * random.uniform(0.5, 1.5)
+        return max(0.0, self._sample_s - now_s)
 
     def _prepare(self) -> None:
         """Make the next message to send, if one is due."""

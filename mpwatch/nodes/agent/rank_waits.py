@@ -1,9 +1,11 @@
 """How much of its time each rank waits in collectives, and where it is in the rest.
 
 In synchronous training a step takes equally long on all ranks: the slowest one waits least. What
-the main thread does at each reading shows that of all ranks at once, by its state and system call:
-a collective of gloo waits for a condition of its own process. No stack is needed. Where stacks are
-taken, they tell such a wait from one for another thread, and have the line of the rest.
+the main thread does at random moments shows that of all ranks at once, by its state and system
+call: a collective of gloo waits for a condition of its own process. Readings at a fixed interval
+would find a rank whose steps take as long always at the same place of a step. No stack is needed.
+Where stacks are taken, they tell such a wait from one for another thread, and have the line of the
+rest.
 
 A collective of NCCL returns at once, and its rank polls for the GPU later, also for its own
 kernels: it is not seen as waiting here.
@@ -11,11 +13,15 @@ kernels: it is not seen as waiting here.
 
 from __future__ import annotations
 
+import os
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
+from typing import NamedTuple
 
+from mpwatch.collect.process import procfs
+from mpwatch.collect.process.syscall_waits import names, parse_syscall
 from mpwatch.diagnose.analysis.account import is_current
 from mpwatch.diagnose.analysis.distributed.ranks import (
     called_at,
@@ -28,12 +34,10 @@ from mpwatch.model.progress import BUCKET_S, ProgressKind, ProgressSource
 from mpwatch.model.snapshot import Process, Snapshot, Thread
 from mpwatch.nodes.wire.summary import WAITS_ENOUGH
 
-READINGS_LEAST = 20
-READINGS_EACH = 5
-"""After so many further ones the share is computed again: 0.05 ms."""
-READINGS_USUAL = 60
+READINGS_LEAST = 40
+READINGS_USUAL = 120
 """The share is that of so many readings, and of more until `WAITS_ENOUGH` are among them."""
-READINGS_KEPT = 600
+READINGS_KEPT = 1200
 LONG = 3.0
 """A wait counts as at most so many times the usual one: the others wait once for a rank that loads
 the data set or saves a checkpoint, which is no slow step."""
@@ -46,7 +50,40 @@ STEPS_OVER_S = 60.0
 STEPS_LEAST = 5
 _STEPS: tuple[ProgressKind, ...] = ("batches", "collectives")
 
+_CALLS = names(os.uname().machine)
 _OWN, _SAME_WAIT, _NEW_WAIT = range(3)
+
+
+class Look(NamedTuple):
+    """What a thread was doing at one moment."""
+
+    waits: bool
+    """Whether it waited for a condition of its own process, without a timeout."""
+    ticks: int
+    """Its cpu time so far."""
+
+
+def look_at(pid: int, tid: int, proc: str = "/proc") -> Look | None:
+    """What a thread does now; `None` where it is stopped, has ended, or nothing may be read.
+
+    Without the right to see its system call, where the kernel lets it sleep is read.
+    """
+    folder = f"{proc}/{pid}/task/{tid}"
+    try:
+        stat = procfs.parse_stat(procfs.read(f"{folder}/stat", 4096))
+        if stat.state in "TtZX":
+            return None
+        ticks = stat.cpu_ticks
+        if stat.state != "S":
+            return Look(False, ticks)
+        try:
+            call = parse_syscall(procfs.read(f"{folder}/syscall", 256))
+        except PermissionError:
+            return Look(b"futex" in procfs.read(f"{folder}/wchan", 256), ticks)
+    except (OSError, ValueError):
+        return None
+    is_futex = call is not None and _CALLS.get(call.number) == "futex"
+    return Look(call is not None and is_futex and not call.arguments[3], ticks)
 
 
 @dataclass(slots=True)
@@ -63,9 +100,9 @@ class RankWaits:
     """Time from one batch, or else one collective, to the next, by the hook; `None` without."""
     step_of: str = ""
     """`batch` or `collective`."""
-    _account_s: float = float("-inf")
-    _uncounted: int = 0
-    """Readings since the share was computed."""
+    thread: tuple[int, int] | None = None
+    """The process and the thread to look at; `None` if it has ended or is not known."""
+    _has_group: bool = False
     _readings: deque[int] = field(default_factory=lambda: deque(maxlen=READINGS_KEPT))
     _ticks: int | None = None
     """Cpu time of the main thread at the last reading."""
@@ -77,41 +114,35 @@ class RankWaits:
     def see(
         self, process: Process, snapshot: Snapshot, progress: Sequence[ProgressSource] = ()
     ) -> None:
-        """Add a reading; nothing if the account has none since the last call.
+        """Note a snapshot: which thread to look at, and what stacks and the hook tell.
 
         Args:
             process: The rank.
             snapshot: The job.
             progress: What the hook of the rank has counted.
         """
-        account, thread = snapshot.account, main_thread(process)
-        if account.at_s <= self._account_s or thread is None or process.is_gone:
-            return
-        self._account_s = account.at_s
-        known = account.processes.get(process.process)
-        tids = [each.tid for each in known.uncounted] if known is not None else []
-        if known is None or thread.tid not in tids:
+        thread = main_thread(process)
+        self.thread = None
+        if thread is None or process.is_gone:
             return
         if process.role == "ray-worker" and thread.tid == process.pid:
             return  # the thread that trains is another one, and no stack has shown it yet
-        if thread.state in "Tt":  # stopped, perhaps for its stack
-            return
-        place = tids.index(thread.tid)
-        now, ticks = known.uncounted[place].now, known.ticks[place]
-        is_inside = now.target == "collective"
-        if is_inside:
-            self._waits_elsewhere = False
-        elif now.kind == "waiting" and now.target == "lock" and has_group(process):
-            if is_current(thread):
-                self._waits_elsewhere = not _is_in_collective(process, thread)
-            is_inside = not self._waits_elsewhere
-        was_inside = bool(self._readings) and self._readings[-1] != _OWN
-        is_same = was_inside and ticks == self._ticks
-        self._readings.append(_OWN if not is_inside else _SAME_WAIT if is_same else _NEW_WAIT)
-        self._ticks = ticks
+        self.thread = (process.pid, thread.tid)
+        self._has_group = has_group(process)
+        wait = thread.waits_on
+        if wait is not None and wait.kind == "futex" and is_current(thread):
+            self._waits_elsewhere = not _is_in_collective(process, thread)
         self._note_line(process, thread)
         self._note_share()
         self._note_step({each.kind: each for each in progress}, snapshot.at_s)
+
+    def add(self, look: Look) -> None:
+        """Add what the thread was found doing."""
+        is_inside = look.waits and self._has_group and not self._waits_elsewhere
+        was_inside = bool(self._readings) and self._readings[-1] != _OWN
+        is_same = was_inside and look.ticks == self._ticks
+        self._readings.append(_OWN if not is_inside else _SAME_WAIT if is_same else _NEW_WAIT)
+        self._ticks = look.ticks
 
     def _note_line(self, process: Process, thread: Thread) -> None:
         """Count the line of a new stack that shows it outside of collectives."""
@@ -131,10 +162,8 @@ class RankWaits:
                     self.line = best
 
     def _note_share(self) -> None:
-        self._uncounted += 1
-        if len(self._readings) < READINGS_LEAST or self._uncounted < READINGS_EACH:
+        if len(self._readings) < READINGS_LEAST:
             return
-        self._uncounted = 0
         share, self.waits = share_of(self._readings)
         percent = round(100 * share)
         if self.percent is None or abs(percent - self.percent) >= CHANGE_PERCENT:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
+import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -11,14 +14,17 @@ from typing import Any
 
 import pytest
 
-from mpwatch.diagnose.analysis.account import advanced
-from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.waits.chains import wait_graph
-from mpwatch.model.account import Account
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.nodes.across.ranks import PACE_PERCENT, WAITING_PERCENT
-from mpwatch.nodes.agent.rank_waits import READINGS_KEPT, READINGS_LEAST, RankWaits, share_of
+from mpwatch.nodes.agent.rank_waits import (
+    READINGS_KEPT,
+    READINGS_LEAST,
+    Look,
+    RankWaits,
+    look_at,
+    share_of,
+)
 from mpwatch.nodes.wire.summary import WAITS_ENOUGH
 from tests.builders.progress import source
 from tests.builders.snapshots import NOW_S, pid, process, snapshot_of, thread, ticked
@@ -38,13 +44,13 @@ def rank(*calls: str, waits: WaitedOn | None = None, ticks: int = 0, **more: Any
 
 
 def read(known: RankWaits, ranks: Iterator[Process] | list[Process], **more: Any) -> RankWaits:
-    """The waits after readings, one each second."""
-    account = Account()
+    """The waits after snapshots, one each second, with a look at each."""
     for second, each in enumerate(ranks):
-        found = snapshot_of(each, at_s=NOW_S + second)
-        index = Index(found)
-        account = advanced(account, index, wait_graph(index))
-        known.see(each, replace(found, account=account), **more)
+        known.see(each, snapshot_of(each, at_s=NOW_S + second), **more)
+        thread = next((t for t in each.threads if known.thread == (each.pid, t.tid)), None)
+        if thread is not None:
+            ticks = {t.tid: t.cpu_ticks or 0 for t in each.sample.threads or ()}
+            known.add(Look(thread.waits_on is LOCK, ticks[thread.tid]))
     return known
 
 
@@ -54,13 +60,13 @@ def steps(count: int, *readings: Process) -> list[Process]:
 
 
 def test_a_share_needs_no_stack() -> None:
-    known = read(RankWaits(), steps(40, rank(waits=LOCK), rank()))
+    known = read(RankWaits(), steps(60, rank(waits=LOCK), rank()))
 
     assert (known.percent, known.waits) == (50, WAITS_ENOUGH)
 
 
 def test_a_rank_that_computes_or_sleeps_does_not_wait() -> None:
-    known = read(RankWaits(), steps(40, rank(), rank(waits=SLEEP)))
+    known = read(RankWaits(), steps(60, rank(), rank(waits=SLEEP)))
 
     assert (known.percent, known.waits) == (0, 0)
 
@@ -71,7 +77,7 @@ def test_a_share_of_few_readings_is_not_sent() -> None:
 
 def test_a_wait_that_a_stack_shows_to_be_another_one_does_not_count() -> None:
     shown = rank(*TAKES, waits=LOCK, stack_age_s=0.0)
-    known = read(RankWaits(), steps(40, shown, rank(waits=LOCK), rank()))
+    known = read(RankWaits(), steps(60, shown, rank(waits=LOCK), rank()))
 
     assert known.percent == 0
     assert known.line == "train.py:12 load"
@@ -79,7 +85,7 @@ def test_a_wait_that_a_stack_shows_to_be_another_one_does_not_count() -> None:
 
 def test_a_wait_that_a_stack_shows_to_be_a_collective_counts_again() -> None:
     other, shown = (rank(*each, waits=LOCK, stack_age_s=0.0) for each in (TAKES, ALL_REDUCE))
-    known = read(RankWaits(), [other, *steps(40, shown, rank(waits=LOCK))])
+    known = read(RankWaits(), [other, *steps(60, shown, rank(waits=LOCK))])
 
     assert (known.percent or 0) > 90
 
@@ -88,7 +94,7 @@ def test_a_process_without_a_process_group_waits_for_its_own_threads() -> None:
     main = thread(RANK, waits=LOCK)
     alone = process(RANK, "rank", threads=(main,))
 
-    assert read(RankWaits(), steps(40, alone)).percent == 0
+    assert read(RankWaits(), steps(60, alone)).percent == 0
 
 
 def test_of_a_worker_of_ray_train_the_thread_that_trains_counts() -> None:
@@ -102,8 +108,8 @@ def test_of_a_worker_of_ray_train_the_thread_that_trains_counts() -> None:
     unknown = process(RANK, "ray-worker", threads=(waits, gloo))
     known = process(RANK, "ray-worker", threads=(waits, gloo, works))
 
-    assert read(RankWaits(), steps(40, unknown)).percent is None
-    assert read(RankWaits(), steps(40, known)).percent == 0
+    assert read(RankWaits(), steps(60, unknown)).percent is None
+    assert read(RankWaits(), steps(60, known)).percent == 0
 
 
 def test_one_long_wait_is_no_share_of_the_steps() -> None:
@@ -144,16 +150,39 @@ def test_a_share_that_changes_little_is_not_sent_again() -> None:
     sent: list[int | None] = []
     known = RankWaits()
     chance = random.Random(1)
-    account = Account()
     for second in range(400):
-        each = ticked(rank(waits=LOCK if chance.random() < 0.5 else None), {RANK: second})
-        found = snapshot_of(each, at_s=NOW_S + second)
-        index = Index(found)
-        account = advanced(account, index, wait_graph(index))
-        known.see(each, replace(found, account=account))
+        read(known, [ticked(rank(waits=LOCK if chance.random() < 0.5 else None), {RANK: second})])
         sent.append(known.percent)
 
     assert sum(one != other for one, other in pairwise(sent)) < 20
+
+
+def test_a_thread_that_waits_for_a_lock_is_told_from_one_that_sleeps() -> None:
+    lock, tids = threading.Lock(), []
+    lock.acquire()
+
+    def note(wait: Callable[[], object]) -> None:
+        tids.append(threading.get_native_id())
+        wait()
+
+    waiters = [
+        threading.Thread(target=note, args=(wait,), daemon=True)
+        for wait in (lock.acquire, lambda: time.sleep(60))
+    ]
+    for each in waiters:
+        each.start()
+    while len(tids) < 2 or any(look_at(os.getpid(), tid) is None for tid in tids):
+        time.sleep(0.01)
+    end_s = time.monotonic() + 30
+    found: list[Look | None] = []
+    while [look.waits for look in found if look] != [True, False]:
+        assert time.monotonic() < end_s
+        found = [look_at(os.getpid(), tid) for tid in tids]
+    lock.release()
+
+
+def test_nothing_is_seen_of_a_thread_that_has_ended() -> None:
+    assert look_at(os.getpid(), 1) is None
 
 
 Own = Callable[[random.Random, int], float]
@@ -174,9 +203,9 @@ def looks(ranks: int, own_s: Own, network_s: float, hours: float = 1.0) -> Itera
                 is_inside = look_s - at_s >= own[number]
                 ring.append(waiting[number] if is_inside else 0)
                 waiting[number] = 1 if is_inside else waiting[number]
-            look_s += chance.uniform(0.9, 1.1)
+            look_s += chance.uniform(0.25, 0.75)
             count += 1
-            if count >= READINGS_LEAST and count % 20 == 0:
+            if count >= READINGS_LEAST and count % 40 == 0:
                 yield _slow(rings)
         at_s = end_s
 
@@ -200,6 +229,10 @@ def test_equal_ranks_whose_steps_differ_are_never_called_slow(ranks: int, step_s
             ranks, lambda chance, _: step_s * chance.lognormvariate(0, 0.7), step_s * network
         )
         assert all(slow == set() for slow in found)
+
+
+def test_equal_steps_as_long_as_the_mean_interval_show_as_they_are() -> None:
+    assert all(slow == set() for slow in looks(4, lambda *_: 0.25, 0.25))
 
 
 @pytest.mark.parametrize("step_s", [0.3, 2.0, 10.0])
