@@ -22,7 +22,6 @@ from typing import NamedTuple
 
 from mpwatch.collect.process import procfs
 from mpwatch.collect.process.syscall_waits import names, parse_syscall
-from mpwatch.diagnose.analysis.account import is_current
 from mpwatch.diagnose.analysis.distributed.ranks import (
     called_at,
     has_group,
@@ -46,6 +45,8 @@ CHANGE_PERCENT = 10
 CHANGE = 0.15
 """A step time, by this part."""
 LINES_KEPT = 16
+LOOKS_KEPT = 16
+"""Within so many a stack that was taken has arrived."""
 STEPS_OVER_S = 60.0
 STEPS_LEAST = 5
 _STEPS: tuple[ProgressKind, ...] = ("batches", "collectives")
@@ -103,6 +104,8 @@ class RankWaits:
     thread: tuple[int, int] | None = None
     """The process and the thread to look at; `None` if it has ended or is not known."""
     _has_group: bool = False
+    _looks: deque[tuple[float, Look]] = field(default_factory=lambda: deque(maxlen=LOOKS_KEPT))
+    """The last ones, with their times."""
     _readings: deque[int] = field(default_factory=lambda: deque(maxlen=READINGS_KEPT))
     _ticks: int | None = None
     """Cpu time of the main thread at the last reading."""
@@ -129,28 +132,30 @@ class RankWaits:
             return  # the thread that trains is another one, and no stack has shown it yet
         self.thread = (process.pid, thread.tid)
         self._has_group = has_group(process)
-        wait = thread.waits_on
-        if wait is not None and wait.kind == "futex" and is_current(thread):
-            self._waits_elsewhere = not _is_in_collective(process, thread)
-        self._note_line(process, thread)
+        self._note_stack(process, thread)
         self._note_share()
         self._note_step({each.kind: each for each in progress}, snapshot.at_s)
 
-    def add(self, look: Look) -> None:
-        """Add what the thread was found doing."""
+    def add(self, look: Look, at_s: float) -> None:
+        """Add what the thread was found doing, at a time of CLOCK_MONOTONIC."""
+        self._looks.append((at_s, look))
         is_inside = look.waits and self._has_group and not self._waits_elsewhere
         was_inside = bool(self._readings) and self._readings[-1] != _OWN
         is_same = was_inside and look.ticks == self._ticks
         self._readings.append(_OWN if not is_inside else _SAME_WAIT if is_same else _NEW_WAIT)
         self._ticks = look.ticks
 
-    def _note_line(self, process: Process, thread: Thread) -> None:
-        """Count the line of a new stack that shows it outside of collectives."""
-        if not thread.stack or thread.stack_at_s == self._stack_s:
+    def _note_stack(self, process: Process, thread: Thread) -> None:
+        """Note whether a new stack shows another wait, and its line outside of collectives."""
+        if not thread.stack or thread.stack_at_s is None or thread.stack_at_s == self._stack_s:
             return
         self._stack_s = thread.stack_at_s
+        if _is_in_collective(process, thread):
+            self._waits_elsewhere = False
+            return
+        self._waits_elsewhere |= self._waited_at(thread.stack_at_s)
         line = called_at(process)
-        if line and not _is_in_collective(process, thread):
+        if line:
             if line in self._lines or len(self._lines) < LINES_KEPT:
                 self._lines[line] += 1
             if sum(self._lines.values()) > READINGS_USUAL:
@@ -160,6 +165,13 @@ class RankWaits:
                 # Of two lines that are as frequent, one is told.
                 if self._lines[best] >= 2 * self._lines.get(self.line, 0):
                     self.line = best
+
+    def _waited_at(self, at_s: float) -> bool:
+        """Whether the thread was in one wait of the kind that collectives have at a moment."""
+        before = [look for look_s, look in self._looks if look_s <= at_s][-1:]
+        after = [look for look_s, look in self._looks if look_s > at_s][:1]
+        both = [*before, *after]
+        return len(both) == 2 and all(each.waits for each in both) and len(set(both)) == 1
 
     def _note_share(self) -> None:
         if len(self._readings) < READINGS_LEAST:

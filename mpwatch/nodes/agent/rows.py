@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -175,7 +176,7 @@ class Rows:
         """Look once at what each rank does; to be called at random moments."""
         for waits in self._waits.values():
             if waits.thread is not None and (look := look_at(*waits.thread)) is not None:
-                waits.add(look)
+                waits.add(look, time.monotonic())
 
     def _rank_rows(self, index: Index) -> Iterator[tuple[ProcessId, RankRow]]:
         """The ranks of a job; without any, the busy workers of Ray, or else its root."""

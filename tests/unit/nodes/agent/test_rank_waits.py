@@ -44,13 +44,16 @@ def rank(*calls: str, waits: WaitedOn | None = None, ticks: int = 0, **more: Any
 
 
 def read(known: RankWaits, ranks: Iterator[Process] | list[Process], **more: Any) -> RankWaits:
-    """The waits after snapshots, one each second, with a look at each."""
+    """The waits after snapshots, one each second, with a look before and one after each stack."""
     for second, each in enumerate(ranks):
-        known.see(each, snapshot_of(each, at_s=NOW_S + second), **more)
-        thread = next((t for t in each.threads if known.thread == (each.pid, t.tid)), None)
-        if thread is not None:
-            ticks = {t.tid: t.cpu_ticks or 0 for t in each.sample.threads or ()}
-            known.add(Look(thread.waits_on is LOCK, ticks[thread.tid]))
+        at_s = NOW_S + second
+        main = next((t for t in each.threads if known.thread == (each.pid, t.tid)), None)
+        ticks = {t.tid: t.cpu_ticks or 0 for t in each.sample.threads or ()}
+        if main is not None:
+            for look_s in (at_s - 0.1, at_s + 0.1):
+                known.add(Look(main.waits_on is LOCK, ticks[main.tid]), look_s)
+        stacks = tuple(replace(t, stack_at_s=at_s if t.stack else None) for t in each.threads)
+        known.see(replace(each, threads=stacks), snapshot_of(each, at_s=at_s), **more)
     return known
 
 
@@ -72,14 +75,14 @@ def test_a_rank_that_computes_or_sleeps_does_not_wait() -> None:
 
 
 def test_a_share_of_few_readings_is_not_sent() -> None:
-    assert read(RankWaits(), steps(READINGS_LEAST - 1, rank())).percent is None
+    assert read(RankWaits(), steps(READINGS_LEAST // 2 - 1, rank())).percent is None
 
 
 def test_a_wait_that_a_stack_shows_to_be_another_one_does_not_count() -> None:
     shown = rank(*TAKES, waits=LOCK, stack_age_s=0.0)
     known = read(RankWaits(), steps(60, shown, rank(waits=LOCK), rank()))
 
-    assert known.percent == 0
+    assert (known.percent or 0) <= 10  # two looks, before the first stack
     assert known.line == "train.py:12 load"
 
 
