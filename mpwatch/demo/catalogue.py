@@ -180,7 +180,7 @@ TRANSPORT = (
     ),
     Scenario(
         name="shm-full-sigbus",
-        title="write to shared memory for which there is no room",
+        title="write to shared memory for which there is no space",
         neighbour="makes the cache no larger than /dev/shm",
         expected=("shm-full-sigbus",),
         also=(
@@ -195,7 +195,7 @@ TRANSPORT = (
     ),
     Scenario(
         name="semlock-enospc",
-        title="start a DataLoader where /dev/shm has no room for a semaphore",
+        title="start a DataLoader where /dev/shm has no space for a semaphore",
         neighbour="removes the files of the earlier job",
         expected=("semlock-enospc",),
         also=("shm-full-enospc",),

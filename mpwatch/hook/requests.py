@@ -108,7 +108,7 @@ def read_gauges(hook: Answering, named: list[Any]) -> dict[str, Any]:
     for name in tuple(hook.gauges):
         if name in ON_REQUEST and name not in named:
             continue
-        one_call.room.wait()
+        one_call.reserve.wait()
         reading = read_gauge(hook, name)
         if reading is not None:
             readings[name] = reading

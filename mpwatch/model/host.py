@@ -9,7 +9,7 @@ from mpwatch.model.ids import SegmentUse
 
 
 @dataclass(frozen=True, slots=True)
-class RoomSample:
+class FileSystemSample:
     """Size and free space of a file system in the mount namespace of the target."""
 
     path: str
@@ -75,7 +75,7 @@ class NewFiles(NamedTuple):
     kind: FilesKind = "file"
     pattern: str = ""
     """Their names, `shard-*.npy`."""
-    room: RoomSample | None = None
+    file_system: FileSystemSample | None = None
     """The file system that they are in."""
     is_memory: bool = False
     """Whether that is a tmpfs, whose files are memory."""
@@ -104,8 +104,8 @@ class HostSample:
     runnable: int | None = None
     memory_total_bytes: int | None = None
     memory_available_bytes: int | None = None
-    shm: RoomSample | None = None
-    tmp: RoomSample | None = None
+    shm: FileSystemSample | None = None
+    tmp: FileSystemSample | None = None
     cgroup: CgroupSample | None = None
     max_map_count: int | None = None
     threads_max: int | None = None

@@ -21,7 +21,7 @@ from mpwatch.diagnose.analysis.exits import failed_processes, last_exceptions
 from mpwatch.diagnose.analysis.stack_merge import merged_stacks
 from mpwatch.model.account import LAST_MINUTE_S, Account, ProcessAccount, Share
 from mpwatch.model.findings import Finding
-from mpwatch.model.host import CgroupSample, Check, HostSample, RoomSample
+from mpwatch.model.host import CgroupSample, Check, FileSystemSample, HostSample
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.progress import RECENT_S, Pace
 from mpwatch.model.progress import pace as pace_of
@@ -329,8 +329,8 @@ def host_json(host: HostSample) -> Document:
         "runnable": host.runnable,
         "memory_total_bytes": host.memory_total_bytes,
         "memory_available_bytes": host.memory_available_bytes,
-        "shm": _room(host.shm),
-        "tmp": _room(host.tmp),
+        "shm": _file_system(host.shm),
+        "tmp": _file_system(host.tmp),
         "cgroup": _cgroup(host.cgroup),
         "max_map_count": host.max_map_count,
         "threads_max": host.threads_max,
@@ -561,15 +561,15 @@ def gpu_json(gpu: GpuSample) -> Document:
     }
 
 
-def _room(room: RoomSample | None) -> Document | None:
-    if room is None:
+def _file_system(found: FileSystemSample | None) -> Document | None:
+    if found is None:
         return None
     return {
-        "path": room.path,
-        "total_bytes": room.total_bytes,
-        "free_bytes": room.free_bytes,
-        "total_inodes": room.total_inodes,
-        "free_inodes": room.free_inodes,
+        "path": found.path,
+        "total_bytes": found.total_bytes,
+        "free_bytes": found.free_bytes,
+        "total_inodes": found.total_inodes,
+        "free_inodes": found.free_inodes,
     }
 
 

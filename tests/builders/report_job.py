@@ -7,7 +7,7 @@ from dataclasses import replace
 from mpwatch.collect.job.jobs import Job, JobProcess
 from mpwatch.model.account import Account, Activity, ProcessAccount, ThreadAccount
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.host import CgroupSample, HostSample, RoomSample
+from mpwatch.model.host import CgroupSample, FileSystemSample, HostSample
 from mpwatch.model.ids import ProcessId, SegmentId
 from mpwatch.model.samples import (
     Ended,
@@ -58,7 +58,7 @@ def host() -> HostSample:
         load_1m=2.5,
         memory_total_bytes=64 << 30,
         memory_available_bytes=40 << 30,
-        shm=RoomSample("/dev/shm", 64 << 20, 3 << 20, 1000, 900),
+        shm=FileSystemSample("/dev/shm", 64 << 20, 3 << 20, 1000, 900),
         cgroup=CgroupSample(2, "/job", memory_bytes=21 << 30, memory_limit_bytes=24 << 30),
         max_map_count=65530,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.host import CgroupSample, HostSample, RoomSample
+from mpwatch.model.host import CgroupSample, FileSystemSample, HostSample
 from mpwatch.model.ids import ProcessId, Role, SegmentId
 from mpwatch.model.samples import (
     FdKind,
@@ -299,7 +299,7 @@ def host(*, shm_used: int = 6 * GIB) -> HostSample:
         runnable=11,
         memory_total_bytes=64 * GIB,
         memory_available_bytes=31 * GIB,
-        shm=RoomSample("/dev/shm", 24 * GIB, 24 * GIB - shm_used, 1_000_000, 999_700),
+        shm=FileSystemSample("/dev/shm", 24 * GIB, 24 * GIB - shm_used, 1_000_000, 999_700),
         cgroup=CgroupSample(2, "/job", memory_bytes=21 * GIB, memory_limit_bytes=24 * GIB),
         max_map_count=65530,
     )

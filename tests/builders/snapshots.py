@@ -15,7 +15,7 @@ from mpwatch.diagnose.known_errors import tags_of
 from mpwatch.model.account import Account
 from mpwatch.model.findings import Finding
 from mpwatch.model.history import History, HostMetric, Point, ProcessMetric
-from mpwatch.model.host import CgroupSample, FilesKey, HostSample, RoomSample
+from mpwatch.model.host import CgroupSample, FilesKey, FileSystemSample, HostSample
 from mpwatch.model.ids import ProcessId, Role, SegmentId, SegmentUse
 from mpwatch.model.samples import (
     Ended,
@@ -168,8 +168,8 @@ def segment(inode: int, creator_pid: int | None = None, **fields: Any) -> Segmen
     return Segment(SegmentId(9, inode), creator_pid=creator_pid, **taken)
 
 
-def room(total: int, free: int, inodes: int | None = None, free_inodes: int | None = None) -> Any:
-    return RoomSample("/dev/shm", total, free, inodes, free_inodes)
+def space(total: int, free: int, inodes: int | None = None, free_inodes: int | None = None) -> Any:
+    return FileSystemSample("/dev/shm", total, free, inodes, free_inodes)
 
 
 def cgroup(**fields: Any) -> CgroupSample:

@@ -442,7 +442,7 @@ TABLE = (
         "gauges of many queues start a collection on the hook's thread",
         HOOK + "state/queue_sampling.py",
         "QueueDepths.show",
-        "room.wait()",
+        "reserve.wait()",
         "",
         (UNIT + "safe/test_one_call.py::test_gauges_of_many_queues_start_no_collection",),
     ),

@@ -16,7 +16,7 @@ from mpwatch.collect.process import fds, procfs
 from mpwatch.collect.process.identify import python_version, uid_inside
 from mpwatch.collect.process.memory import MAPS_BYTES_LIMIT
 from mpwatch.hook import wire
-from mpwatch.model.host import CgroupSample, Check, CheckState, RoomSample
+from mpwatch.model.host import CgroupSample, Check, CheckState, FileSystemSample
 from mpwatch.model.units import DASH, bytes_text, count_text
 
 T = TypeVar("T")
@@ -47,7 +47,7 @@ def examine(pid: int | None, proc: str = "/proc") -> tuple[Check, ...]:
     return (
         _open_files(pid, subject, proc),
         mappings(host.max_map_count, _only(pid, lambda it: _map_count(proc, it))),
-        shm_room(host.shm),
+        shm_space(host.shm),
         shm_inodes(host.shm),
         cgroup_memory(host.cgroup, host.problems),
         cgroup_pids(host.cgroup, host.problems),
@@ -166,13 +166,13 @@ def mappings(limit: int | None, used: int | None) -> Check:
     return Check("memory mappings", "ok", value, meaning)
 
 
-def shm_room(room: RoomSample | None) -> Check:
+def shm_space(shm: FileSystemSample | None) -> Check:
     """Size and use of /dev/shm."""
-    if room is None:
+    if shm is None:
         meaning = "Tensors cannot be shared between processes without it."
         fix = "mount -t tmpfs -o size=50% tmpfs /dev/shm"
         return Check("/dev/shm", "problem", "not there", meaning, fix)
-    total, free = room.total_bytes, room.free_bytes
+    total, free = shm.total_bytes, shm.free_bytes
     share = (total - free) / total if total else 1.0
     value = f"{bytes_text(total)}, {100 * share:.0f} % used, {bytes_text(free)} free"
     fix = "docker run --shm-size=16g or --ipc=host; kubernetes: an emptyDir with medium Memory"
@@ -186,16 +186,16 @@ def shm_room(room: RoomSample | None) -> Check:
     return Check("/dev/shm", "ok", value, meaning)
 
 
-def shm_inodes(room: RoomSample | None) -> Check:
+def shm_inodes(shm: FileSystemSample | None) -> Check:
     """Number of free inodes in /dev/shm."""
     name = "/dev/shm files"
-    if room is None or room.total_inodes is None or room.free_inodes is None:
+    if shm is None or shm.total_inodes is None or shm.free_inodes is None:
         return Check(name, "ok", "not counted", "Their number is not limited.")
-    value = f"{count_text(room.free_inodes)} of {count_text(room.total_inodes)} free"
-    if room.free_inodes < (1 - TIGHT) * room.total_inodes:
+    value = f"{count_text(shm.free_inodes)} of {count_text(shm.total_inodes)} free"
+    if shm.free_inodes < (1 - TIGHT) * shm.total_inodes:
         meaning = "Every shared tensor is a file; without one left sharing fails."
         return Check(name, "warning", value, meaning, "mount -o remount,nr_inodes=1m /dev/shm")
-    return Check(name, "ok", value, f"About {count_text(room.free_inodes)} tensors can be shared.")
+    return Check(name, "ok", value, f"About {count_text(shm.free_inodes)} tensors can be shared.")
 
 
 def cgroup_memory(cgroup: CgroupSample | None, problems: Sequence[str] = ()) -> Check:

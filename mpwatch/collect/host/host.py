@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from mpwatch.collect.host.new_files import SHM, NewFilesReader, room_of
+from mpwatch.collect.host.new_files import SHM, NewFilesReader, file_system_of
 from mpwatch.collect.host.orphans import left_segments
 from mpwatch.collect.process import procfs
 from mpwatch.collect.process.procfs import DescriptorBudget, OpenFiles
-from mpwatch.model.host import CgroupSample, HostSample, NewFiles, PortOwner, RoomSample
+from mpwatch.model.host import CgroupSample, FileSystemSample, HostSample, NewFiles, PortOwner
 from mpwatch.model.ids import SegmentUse
 from mpwatch.model.samples import ProcSample
 from mpwatch.model.sanitize import clean
@@ -42,13 +42,13 @@ _OPTIONS = re.compile(
 _VARIABLE = re.compile(rb"(?:^|\0)MASTER_PORT=(\d+)")
 
 
-def room(path: str, shown: str) -> RoomSample:
+def file_system(path: str, shown: str) -> FileSystemSample:
     """Size and free space of the file system of a folder.
 
     Raises:
         OSError: As statvfs(3) says.
     """
-    return room_of(os.statvfs(path), shown)
+    return file_system_of(os.statvfs(path), shown)
 
 
 class HostCollector:
@@ -109,8 +109,8 @@ class HostCollector:
             runnable=runnable,
             memory_total_bytes=memory.get(b"MemTotal"),
             memory_available_bytes=memory.get(b"MemAvailable"),
-            shm=self._room(pid, SHM, problems),
-            tmp=self._room(pid, tmp or "/tmp", problems),
+            shm=self._file_system(pid, SHM, problems),
+            tmp=self._file_system(pid, tmp or "/tmp", problems),
             cgroup=cgroup,
             max_map_count=self._kernel_limits[0],
             threads_max=self._kernel_limits[1],
@@ -176,10 +176,10 @@ class HostCollector:
             return {}
         return {name: int(kilobytes) * 1024 for name, kilobytes in found}
 
-    def _room(self, pid: int, path: str, problems: list[str]) -> RoomSample | None:
+    def _file_system(self, pid: int, path: str, problems: list[str]) -> FileSystemSample | None:
         """Space at a path in the mount namespace of the process; `None` if it has just exited."""
         try:
-            return room(f"{self._proc}/{pid}/root{path}", path)
+            return file_system(f"{self._proc}/{pid}/root{path}", path)
         except OSError as error:
             if not self._has_ended(pid):
                 problems.append(f"{path}: {error.strerror}")
@@ -427,7 +427,7 @@ def _counter(read: Read, path: str, name: bytes) -> int | None:
 
 
 def _tightest(group: Group, limit: str, current: str) -> tuple[str, int | None, int | None]:
-    """Folder, limit and use where the least room is left; any use if nothing is limited."""
+    """Folder, limit and use where the least headroom is left; any use if nothing is limited."""
 
     def limited() -> Iterator[tuple[int, str, int, int | None]]:
         for folder in group.folders:

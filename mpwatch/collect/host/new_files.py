@@ -21,7 +21,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from mpwatch.collect.process import procfs
-from mpwatch.model.host import FilesKey, FilesKind, NewFiles, RoomSample
+from mpwatch.model.host import FilesKey, FilesKind, FileSystemSample, NewFiles
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import FdSample, ProcSample
 from mpwatch.model.sanitize import clean
@@ -293,7 +293,7 @@ class NewFilesReader:
                 key=key,
                 kind=_kind_of(group.last) if path == SHM else "file",
                 pattern=clean(f"{(group.lead or '').removesuffix(suffix)}*{suffix}"),
-                room=_room(f"{self._proc}/{pid}/root{path}", clean(path)),
+                file_system=_file_system(f"{self._proc}/{pid}/root{path}", clean(path)),
                 is_memory=folder.type in MEMORY_TYPES,
                 is_shared=folder.is_shared,
                 makers=tuple(self._makers.get(key, Counter()).most_common(4)),
@@ -441,19 +441,19 @@ def _kind_of(name: str) -> FilesKind:
     return "semaphore" if name.startswith("sem.") else "file"
 
 
-def _room(path: str, shown: str) -> RoomSample | None:
+def _file_system(path: str, shown: str) -> FileSystemSample | None:
     """The file system of a folder; `None` if the folder is gone."""
     try:
         found = os.statvfs(path)
     except OSError:
         return None
-    return room_of(found, shown)
+    return file_system_of(found, shown)
 
 
-def room_of(found: os.statvfs_result, shown: str) -> RoomSample:
+def file_system_of(found: os.statvfs_result, shown: str) -> FileSystemSample:
     """Size and free space of a file system."""
     counts_inodes = found.f_files > 0
-    return RoomSample(
+    return FileSystemSample(
         path=shown,
         total_bytes=found.f_blocks * found.f_frsize,
         free_bytes=found.f_bavail * found.f_frsize,

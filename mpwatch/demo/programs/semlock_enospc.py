@@ -1,4 +1,4 @@
-"""Start a DataLoader when `/dev/shm` has no room for a semaphore.
+"""Start a DataLoader when `/dev/shm` has no space for a semaphore.
 
 An earlier job left its files in this program's own `/dev/shm` of one MiB. Each queue and event
 needs a small file there, so the loader fails before it loads a sample.

@@ -1,4 +1,4 @@
-"""Write to shared memory for which there is no room.
+"""Write to shared memory for which there is no space.
 
 `multiprocessing.shared_memory` only sets a size; pages are allocated when they are first used. Here
 a worker fills a cache of 24 MiB on a `/dev/shm` of 16 MiB, and the kernel sends SIGBUS.

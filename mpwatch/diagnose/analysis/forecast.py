@@ -463,7 +463,7 @@ def _is_premature(ahead: Forecast) -> bool:
     return ahead.eta_s > MOST_AHEAD * ahead.span_s
 
 
-class MemoryRoom(NamedTuple):
+class MemoryHeadroom(NamedTuple):
     """The nearest limit of memory."""
 
     free_bytes: int
@@ -472,7 +472,7 @@ class MemoryRoom(NamedTuple):
     """`the control group's memory` or `the machine's memory`."""
 
 
-def memory_room(snapshot: Snapshot) -> MemoryRoom | None:
+def memory_headroom(snapshot: Snapshot) -> MemoryHeadroom | None:
     """The control group's limit if there is one, else the machine's memory; `None` if unknown."""
     host = snapshot.host
     cgroup = host.cgroup
@@ -480,25 +480,27 @@ def memory_room(snapshot: Snapshot) -> MemoryRoom | None:
         limit = cgroup.memory_limit_bytes
         if host.memory_total_bytes is None or limit < host.memory_total_bytes:
             free = max(0, limit - cgroup.memory_bytes)
-            return MemoryRoom(free, limit, "the control group's memory")
+            return MemoryHeadroom(free, limit, "the control group's memory")
     if host.memory_available_bytes is None or host.memory_total_bytes is None:
         return None
-    return MemoryRoom(host.memory_available_bytes, host.memory_total_bytes, "the machine's memory")
+    return MemoryHeadroom(
+        host.memory_available_bytes, host.memory_total_bytes, "the machine's memory"
+    )
 
 
 def severity_of_growth(
-    room: MemoryRoom | None, per_s: float, gained_bytes: float
+    headroom: MemoryHeadroom | None, per_s: float, gained_bytes: float
 ) -> tuple[Severity, float | None]:
-    """How bad a growth is and when it uses up the room; a distant end is not predicted.
+    """How bad a growth is and when it uses up the headroom; a distant end is not predicted.
 
     A cache that fills up grows as fast as a leak, and ends. So it is no warning before
-    `gained_bytes`, what was seen of it, is a part of the room, unless that is used up in a minute.
+    `gained_bytes`, what was seen of it, is a part of it, unless that is used up in a minute.
     """
-    if room is None or per_s <= 0:
+    if headroom is None or per_s <= 0:
         return Severity.INFO, None
-    eta_s = room.free_bytes / per_s
+    eta_s = headroom.free_bytes / per_s
     if eta_s <= CRITICAL_WITHIN_S:
         return Severity.CRITICAL, eta_s
-    if eta_s <= WARNING_WITHIN_S and gained_bytes >= SEEN_PART * room.free_bytes:
+    if eta_s <= WARNING_WITHIN_S and gained_bytes >= SEEN_PART * headroom.free_bytes:
         return Severity.WARNING, eta_s
     return Severity.INFO, eta_s if eta_s <= 24 * 3600 else None

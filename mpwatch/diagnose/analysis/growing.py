@@ -16,7 +16,7 @@ from mpwatch.diagnose.analysis.forecast import (
     WARNING_WITHIN_S,
     Growth,
     Steadiness,
-    memory_room,
+    memory_headroom,
     steady_growth,
 )
 from mpwatch.diagnose.analysis.index import Index, derived
@@ -48,7 +48,7 @@ from mpwatch.model.history import (
     rise,
     values_of,
 )
-from mpwatch.model.host import NewFiles, RoomSample
+from mpwatch.model.host import FileSystemSample, NewFiles
 from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.snapshot import Process, Segment
 from mpwatch.model.source_code import Mark, SourceLine
@@ -451,11 +451,11 @@ def headroom(index: Index, found: Growing) -> Headroom | None:
         case "queue":
             return None
         case "memory":
-            room = memory_room(snapshot)
-            if room is None:
+            memory = memory_headroom(snapshot)
+            if memory is None:
                 return None
-            total, free = room.total_bytes, room.free_bytes
-            return _headroom(index, found, room.what, total, free, found.per_s)
+            total, free = memory.total_bytes, memory.free_bytes
+            return _headroom(index, found, memory.what, total, free, found.per_s)
         case "descriptors":
             limit, fds = fd_limit(process), process.sample.fds
             if not limit or fds is None:
@@ -470,10 +470,10 @@ def headroom(index: Index, found: Growing) -> Headroom | None:
             return _headroom(index, found, "vm.max_map_count", limit, free, found.growth.per_s)
     cgroup = host.cgroup
     if cgroup is None or not cgroup.pids_limit or cgroup.pids_current is None:
-        per_s, room = _carried_memory_per_s(found), memory_room(snapshot)
-        if per_s <= 0 or room is None:
+        per_s, memory = _carried_memory_per_s(found), memory_headroom(snapshot)
+        if per_s <= 0 or memory is None:
             return None
-        return _headroom(index, found, room.what, room.total_bytes, room.free_bytes, per_s)
+        return _headroom(index, found, memory.what, memory.total_bytes, memory.free_bytes, per_s)
     free = cgroup.pids_limit - cgroup.pids_current
     what = "the process and thread limit of the control group"
     return _headroom(index, found, what, cgroup.pids_limit, free, found.per_s)
@@ -536,14 +536,14 @@ class GrowingSegments(NamedTuple):
     """In bytes."""
     newest: tuple[Segment, ...]
     """The segments made last, which together are about as large as what was gained."""
-    room: RoomSample | None
+    file_system: FileSystemSample | None
 
     @property
     def eta_s(self) -> float | None:
         """Seconds until the file system is full; `None` beyond a day."""
         eta_s = MAX_HORIZON_S + 1
-        if self.room is not None:
-            eta_s = self.room.free_bytes / self.growth.per_s
+        if self.file_system is not None:
+            eta_s = self.file_system.free_bytes / self.growth.per_s
         return eta_s if eta_s <= MAX_HORIZON_S else None
 
 
@@ -639,12 +639,12 @@ def _files_eta_s(index: Index, files: NewFiles, growth: Growth) -> float | None:
         return None
     bytes_per_s = growth.per_s * files.size_bytes / files.total
     ends = []
-    if files.room is not None:
+    if files.file_system is not None:
         if bytes_per_s > 0:
-            ends.append(files.room.free_bytes / bytes_per_s)
-        if files.room.free_inodes is not None:
-            ends.append(files.room.free_inodes / growth.per_s)
-    memory = memory_room(index.snapshot) if files.is_memory else None
+            ends.append(files.file_system.free_bytes / bytes_per_s)
+        if files.file_system.free_inodes is not None:
+            ends.append(files.file_system.free_inodes / growth.per_s)
+    memory = memory_headroom(index.snapshot) if files.is_memory else None
     if memory is not None and bytes_per_s > 0:
         ends.append(memory.free_bytes / bytes_per_s)
     eta_s = min(ends, default=MAX_HORIZON_S + 1)

@@ -11,7 +11,7 @@ from mpwatch.diagnose.analysis.forecast import Approach, approach
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.known_errors import number_of
 from mpwatch.model.history import Point, Series
-from mpwatch.model.host import RoomSample
+from mpwatch.model.host import FileSystemSample
 from mpwatch.model.ids import ProcessId, SegmentUse
 from mpwatch.model.snapshot import Process, Segment, Snapshot
 
@@ -184,9 +184,9 @@ def burden_words(index: Index, process: Process) -> Iterator[str]:
             return
 
 
-def used_bytes(room: RoomSample) -> int:
+def used_bytes(found: FileSystemSample) -> int:
     """Bytes taken of a file system."""
-    return room.total_bytes - room.free_bytes
+    return found.total_bytes - found.free_bytes
 
 
 def segment_bytes(segments: Iterable[Segment | SegmentUse]) -> int:

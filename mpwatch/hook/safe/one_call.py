@@ -12,7 +12,7 @@ function returns keeps all local variables of that function.
 
 The garbage collector could also run the program's destructors on this thread: it runs on the
 thread whose allocation exceeds the threshold (3.12 and later: at that thread's next bytecode).
-`Room` keeps a reserve of small objects that the collector counts. Freeing them lowers its count by
+`Reserve` keeps small objects that the collector counts. Freeing them lowers its count by
 as many, so the next allocations of this thread do not exceed the threshold.
 
 Not covered:
@@ -87,20 +87,20 @@ class _Counted:
     __slots__ = ("_",)
 
 
-class Room:
+class Reserve:
     """Keeps the hook's thread from exceeding the garbage collector's threshold."""
 
-    __slots__ = ("_collections_in_vain", "_reserve", "_sleep")
+    __slots__ = ("_collections_in_vain", "_objects", "_sleep")
 
     def __init__(self) -> None:
-        self._reserve: list[_Counted] = []
+        self._objects: list[_Counted] = []
         self._collections_in_vain: tuple[int, ...] = ()
         """Collections so far, as `gc.get_count` has them, at the end of a wait in vain."""
         self._sleep = System().sleep
 
     def fill(self) -> None:
         """Fill the reserve; to be called on a thread of the program."""
-        self._reserve += [_Counted() for _ in range(RESERVE - len(self._reserve))]
+        self._objects += [_Counted() for _ in range(RESERVE - len(self._objects))]
 
     def wait(self) -> None:
         """Wait until `AT_A_TIME` objects may be allocated without a collection on this thread.
@@ -126,15 +126,15 @@ class Room:
             return True
         left = threshold - gc.get_count()[0]
         if left <= AT_A_TIME:
-            if not self._reserve:
+            if not self._objects:
                 return False
-            del self._reserve[-AT_A_TIME:]
-        elif left > 3 * AT_A_TIME and len(self._reserve) < RESERVE:
-            self._reserve += [_Counted() for _ in range(AT_A_TIME)]
+            del self._objects[-AT_A_TIME:]
+        elif left > 3 * AT_A_TIME and len(self._objects) < RESERVE:
+            self._objects += [_Counted() for _ in range(AT_A_TIME)]
         return True
 
 
-room = Room()
+reserve = Reserve()
 """The reserve of the hook's thread."""
 
 
@@ -160,7 +160,7 @@ def frames() -> Iterator[tuple[int, int, str, str, int]]:
     finally:
         if os.fstat(fd).st_ino == inode:
             os.close(fd)
-    room.wait()
+    reserve.wait()
     return parse(text)
 
 

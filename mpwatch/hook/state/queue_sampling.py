@@ -14,7 +14,7 @@ import weakref
 from .. import wire
 from ..safe import foreign_exceptions
 from ..safe.exact import attributes, is_a
-from ..safe.one_call import room
+from ..safe.one_call import reserve
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _TENSORS = 16
 QUEUES_LIMIT = 128
 """Queues that are remembered."""
 ROWS_AT_A_TIME = 32
-"""Rows of queues between two calls of `room.wait`: the collector counts each."""
+"""Rows of queues between two calls of `reserve.wait`: the collector counts each."""
 UNBOUNDED = 1 << 30
 """A queue without a limit has a larger `maxsize` than this (SEM_VALUE_MAX is 2^31 - 1)."""
 
@@ -232,7 +232,7 @@ class QueueDepths:
         rows = []
         for number, key in enumerate(tuple(self.known)):
             if number % ROWS_AT_A_TIME == 0:
-                room.wait()
+                reserve.wait()
             row = self.known.get(key)
             if row is None:
                 continue  # forgotten meanwhile

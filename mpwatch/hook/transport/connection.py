@@ -7,7 +7,7 @@ import struct
 
 from .. import wire
 from ..safe.exact import class_name
-from ..safe.one_call import room
+from ..safe.one_call import reserve
 from ..safe.unpatched import System
 from . import runtime_dir
 
@@ -125,7 +125,7 @@ class Connection:
                 sent = self.sock.send(bytes(self._outbox[:65_536]), _MSG_NOSIGNAL)
                 del self._outbox[:sent]
                 self._moved_ns = now_ns
-                room.wait()
+                reserve.wait()
         except BlockingIOError:
             if now_ns - self._moved_ns > STUCK_NS:
                 raise TimeoutError("the observer reads nothing") from None
@@ -145,7 +145,7 @@ class Connection:
             raise ConnectionResetError("the observer closed the connection")
         self._inbox += data
         while (request := self._next_request()) is not None:
-            room.wait()
+            reserve.wait()
             reply = answer(request)
             if reply is not None:
                 self._put(wire.REPLY, reply)

@@ -16,7 +16,7 @@ import sys
 
 from .. import wire
 from ..safe import foreign_exceptions
-from ..safe.one_call import room
+from ..safe.one_call import reserve
 from . import runtime_dir
 from .connection import Connection, may_connect
 
@@ -145,7 +145,7 @@ class Server:
         run = Run()
         started: list[int] = []
         try:
-            room.fill()
+            reserve.fill()
             if self._is_broken and not self._session.files.is_on_disk:
                 self._listen_again()
             if self.path is None and not self.is_opening:
@@ -392,7 +392,7 @@ class Server:
             # would end the process.
             _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
             runtime_dir.name_thread(session.system, run.tid, wire.THREAD_NAME)
-            room.wait()
+            reserve.wait()
             if self._is_broken:
                 self._listen_again()
             session.work()
@@ -435,7 +435,7 @@ class Server:
             events = _POLLIN | _POLLOUT if connection.is_behind else _POLLIN
             poll.register(connection.sock.fileno(), events)
         ready = dict(poll.poll(TICK_MS if self.connections else self._session.sleep_limit_ms()))
-        room.wait()
+        reserve.wait()
         if run.should_stop:
             return
         self._session.work()
@@ -446,7 +446,7 @@ class Server:
 
     def _serve_connection(self, connection: Connection, is_ready: bool) -> None:
         """Serve one observer; an exception ends this connection only."""
-        room.wait()
+        reserve.wait()
         try:
             if is_ready:
                 connection.receive(self._session.answer)

@@ -25,7 +25,7 @@ from mpwatch.diagnose.analysis.stack_merge import merged_stacks
 from mpwatch.diagnose.analysis.stack_patterns import has_stacks, main_thread
 from mpwatch.model.collectives import Recorded
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.host import HostSample, RoomSample
+from mpwatch.model.host import FileSystemSample, HostSample
 from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.progress import ProgressSource
 from mpwatch.model.samples import Ended, FdLink, inode_of
@@ -487,10 +487,10 @@ def _key(process: ProcessId) -> str:
     return f"{process.pid}.{process.start_ticks}"
 
 
-def _used_percent(room: RoomSample | None) -> int | None:
-    if room is None or not room.total_bytes:
+def _used_percent(found: FileSystemSample | None) -> int | None:
+    if found is None or not found.total_bytes:
         return None
-    return round(100 * (room.total_bytes - room.free_bytes) / room.total_bytes)
+    return round(100 * (found.total_bytes - found.free_bytes) / found.total_bytes)
 
 
 def _memory(host: HostSample) -> tuple[int, int] | None:

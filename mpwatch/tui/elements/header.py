@@ -158,7 +158,7 @@ def host_line(snapshot: Snapshot, width: int) -> Line:
     """The bottom line of the overview: load, free memory and GPUs of the host."""
     host = snapshot.host
     parts = [StatusPart(cell(" host", "title"), 10)]
-    parts += [StatusPart(found, rank) for found, rank in _rooms(snapshot) if found]
+    parts += [StatusPart(found, rank) for found, rank in _headroom(snapshot) if found]
     if host.usable_cpus or host.cpu_count:
         parts.append(StatusPart(cell(f"cores {host.usable_cpus or host.cpu_count}"), 4))
     if host.runnable is not None:
@@ -169,12 +169,12 @@ def host_line(snapshot: Snapshot, width: int) -> Line:
     return fitted(parts, [], width)
 
 
-def _rooms(snapshot: Snapshot) -> list[tuple[Line, int]]:
+def _headroom(snapshot: Snapshot) -> list[tuple[Line, int]]:
     host = snapshot.host
-    return [(_shm_room(host), 9), (_memory_room(host), 8)]
+    return [(_shm_use(host), 9), (_memory_use(host), 8)]
 
 
-def _shm_room(host: HostSample) -> Line:
+def _shm_use(host: HostSample) -> Line:
     if host.shm is None:
         return line("/dev/shm ", ("unknown", "dim"))
     used = host.shm.total_bytes - host.shm.free_bytes
@@ -187,7 +187,7 @@ def _shm_room(host: HostSample) -> Line:
     )
 
 
-def _memory_room(host: HostSample) -> Line:
+def _memory_use(host: HostSample) -> Line:
     group = host.cgroup
     if group is not None and group.memory_limit_bytes and group.memory_bytes is not None:
         share = group.memory_bytes / group.memory_limit_bytes

@@ -148,21 +148,21 @@ def above(view: SnapshotView, width: int) -> tuple[Line, ...]:
 
 def usage_line(view: SnapshotView) -> Line:
     """`/dev/shm 64.0M, used 61.8M [######..]  full in 2 s`."""
-    room = view.snapshot.host.shm
-    if room is None:
+    found = view.snapshot.host.shm
+    if found is None:
         return line(" /dev/shm ", ("could not be read", "warning"))
-    used = room.total_bytes - room.free_bytes
-    share = used / room.total_bytes if room.total_bytes else 1.0
-    words = f" {room.path} {bytes_text(room.total_bytes)}, used {bytes_text(used)} "
+    used = found.total_bytes - found.free_bytes
+    share = used / found.total_bytes if found.total_bytes else 1.0
+    words = f" {found.path} {bytes_text(found.total_bytes)}, used {bytes_text(used)} "
     tone = share_tone(share)
     spans: list[tuple[str, Tone]] = [(f" {share:.0%}", tone)]
     eta = next((f.eta_s for f in view.snapshot.findings if f.rule.startswith("shm-full")), None)
     if eta is not None:
         spans.append((f"  full in {seconds_text(eta)}", "critical"))
-    if room.total_inodes and room.free_inodes is not None:
-        used_inodes = room.total_inodes - room.free_inodes
+    if found.total_inodes and found.free_inodes is not None:
+        used_inodes = found.total_inodes - found.free_inodes
         spans.append(
-            (f"  inodes {count_text(used_inodes)} of {count_text(room.total_inodes)}", "dim")
+            (f"  inodes {count_text(used_inodes)} of {count_text(found.total_inodes)}", "dim")
         )
     return (*cell(words), *gauge(share, 22, tone), *line(*spans))
 

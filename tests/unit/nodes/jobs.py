@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.host import HostSample, RoomSample
+from mpwatch.model.host import FileSystemSample, HostSample
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import (
     Ended,
@@ -104,7 +104,7 @@ def snapshot(
             1_800_000_000.0 + at_s,
             host,
             "6.1",
-            shm=RoomSample("/dev/shm", 64 << 30, 32 << 30, None, None),
+            shm=FileSystemSample("/dev/shm", 64 << 30, 32 << 30, None, None),
             max_map_count=65530,
         ),
         processes=tuple(processes),

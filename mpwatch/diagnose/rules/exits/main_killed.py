@@ -45,19 +45,19 @@ def check(index: Index) -> Iterator[Finding]:
 
 def _finding(index: Index, process: Process, ended: Ended) -> Finding:
     """Describe the exit."""
-    is_short, room = _machine(index.snapshot)
+    is_short, memory = _machine(index.snapshot)
     kills = oom_kills(index)
     may_be_kernel = is_short or kills is None
     evidence = [
         f"{called(process)} ended by {ended.words}",
         _counted(kills),
-        *room,
+        *memory,
         *_others(index.snapshot, process, ended),
         *last_seen(process),
     ]
     at_limit = cpu_limit_evidence(index, process)
     if at_limit:
-        return _at_cpu_limit(process, (evidence[0], at_limit, *evidence[2 + len(room) :]))
+        return _at_cpu_limit(process, (evidence[0], at_limit, *evidence[2 + len(memory) :]))
     if process.private_bytes is not None:
         evidence.append(
             f"it held {bytes_text(process.private_bytes)} of private memory when last seen"

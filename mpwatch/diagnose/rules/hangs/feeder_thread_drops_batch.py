@@ -188,7 +188,7 @@ def has_unsent(worker: Process) -> bool:
 _REASONS = (
     (
         "No space left on device",
-        "/dev/shm had no room for a tensor of the item.",
+        "/dev/shm had no space for a tensor of the item.",
         "Make /dev/shm larger or keep fewer tensors in it.",
     ),
     (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mpwatch.diagnose.analysis.forecast import memory_room
+from mpwatch.diagnose.analysis.forecast import memory_headroom
 from mpwatch.diagnose.analysis.idle_time import is_stalled
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import all_called, family_head, of_role
@@ -27,8 +27,8 @@ def check(index: Index) -> Iterator[Finding]:
     owners = tuple(found.values())
     of = f" of {all_called(owners)}" if owners else ""
     held = sum(worker.private_bytes or 0 for worker in workers)
-    room = memory_room(index.snapshot)
-    is_much = room is not None and held >= OF_MEMORY * room.total_bytes
+    headroom = memory_headroom(index.snapshot)
+    is_much = headroom is not None and held >= OF_MEMORY * headroom.total_bytes
     yield Finding(
         rule=RULE,
         severity=Severity.WARNING if is_much else Severity.INFO,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from mpwatch.diagnose.analysis.forecast import growth, memory_room, severity_of_growth
+from mpwatch.diagnose.analysis.forecast import growth, memory_headroom, severity_of_growth
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import (
     WORK_ROLES,
@@ -100,10 +100,10 @@ def _finding(snapshot: Snapshot, owner: Process, grown: Sequence[_Grown]) -> Fin
     """Describe the growth."""
     per_s = sum(each.per_s for each in grown)
     total = sum(each.gained for each in grown)
-    room = memory_room(snapshot)
-    severity, eta_s = severity_of_growth(room, per_s, total)
+    headroom = memory_headroom(snapshot)
+    severity, eta_s = severity_of_growth(headroom, per_s, total)
     left = sum(each.shared_left for each in grown)
-    if room is not None and left < room.free_bytes:
+    if headroom is not None and left < headroom.free_bytes:
         severity, eta_s = Severity.INFO, None
     worst = max(grown, key=lambda each: each.gained)
     evidence = [
@@ -113,8 +113,8 @@ def _finding(snapshot: Snapshot, owner: Process, grown: Sequence[_Grown]) -> Fin
         f"{len(grown)} workers together {rate_text(per_s, 'B')}" if per_s else "it slows down",
     ]
     evidence.append(f"at most {bytes_text(left)} more can be copied: that is shared now")
-    if room is not None:
-        evidence.append(f"{bytes_text(room.free_bytes)} of {room.what} left")
+    if headroom is not None:
+        evidence.append(f"{bytes_text(headroom.free_bytes)} of {headroom.what} left")
     if eta_s is not None:
         evidence.append(f"used up in {seconds_text(eta_s)} if it does not level off")
     is_loader = worst.worker.role == "loader-worker"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from mpwatch.diagnose.analysis.forecast import Growth, growth, memory_room, severity_of_growth
+from mpwatch.diagnose.analysis.forecast import Growth, growth, memory_headroom, severity_of_growth
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.newest import own_lines
 from mpwatch.diagnose.analysis.process_queries import age_s, called, counted, loader_owners
@@ -72,9 +72,9 @@ def _shared_gain(worker: Process, history: History, found: Growth) -> float:
 def _finding(index: Index, owner: Process, grown: Sequence[tuple[Process, Growth]]) -> Finding:
     """Describe the growth."""
     per_s = sum(found.per_s for _, found in grown)
-    room = memory_room(index.snapshot)
+    headroom = memory_headroom(index.snapshot)
     place = work_place(index, [each for each, _ in grown])
-    severity, eta_s = severity_of_growth(room, per_s, sum(found.gained for _, found in grown))
+    severity, eta_s = severity_of_growth(headroom, per_s, sum(found.gained for _, found in grown))
     worker, most = max(grown, key=lambda each: each[1].gained)
     evidence = [
         f"private memory of {called(worker)} +{bytes_text(most.gained)} in "
@@ -88,8 +88,8 @@ def _finding(index: Index, owner: Process, grown: Sequence[tuple[Process, Growth
     if place is not None:
         evidence.append(f"{place.part:.0%} of their work whose line is known: {place.words}")
         at = f"; most of their work is at {place.words}" if place.is_main else ""
-    if room is not None:
-        evidence.append(f"{bytes_text(room.free_bytes)} of {room.what} left")
+    if headroom is not None:
+        evidence.append(f"{bytes_text(headroom.free_bytes)} of {headroom.what} left")
     caches = marks(index, "cache")
     evidence += [
         f"{mark_words(each)} fills {each.about}, which nothing in that file bounds"

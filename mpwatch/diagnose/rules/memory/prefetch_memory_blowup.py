@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from mpwatch.diagnose.analysis.forecast import growth, memory_room
+from mpwatch.diagnose.analysis.forecast import growth, memory_headroom
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called, counted, loader_owners
 from mpwatch.diagnose.analysis.resources import segment_bytes
@@ -45,9 +45,9 @@ def check(index: Index) -> Iterator[Finding]:
 
 def _severity(snapshot: Snapshot, held: int) -> tuple[Severity | None, str]:
     """How much of memory or of /dev/shm that is."""
-    room, shm = memory_room(snapshot), snapshot.host.shm
-    if room is not None and held >= OF_MEMORY * room.total_bytes:
-        return Severity.WARNING, f"{bytes_text(room.total_bytes)} of {room.what}"
+    headroom, shm = memory_headroom(snapshot), snapshot.host.shm
+    if headroom is not None and held >= OF_MEMORY * headroom.total_bytes:
+        return Severity.WARNING, f"{bytes_text(headroom.total_bytes)} of {headroom.what}"
     if shm is not None and shm.total_bytes and held >= OF_SHM * shm.total_bytes:
         is_much = held >= MUCH_OF_SHM * shm.total_bytes
         severity = Severity.WARNING if is_much else Severity.INFO

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.describe.processes import full_name_of
-from mpwatch.diagnose.analysis.forecast import memory_room
+from mpwatch.diagnose.analysis.forecast import memory_headroom
 from mpwatch.diagnose.analysis.growing import (
     FileKind,
     Growing,
@@ -189,10 +189,11 @@ def _finding_of_segments(index: Index, found: GrowingSegments) -> Finding:
     owner = index.snapshot.get(makers.most_common(1)[0][0]) if makers else None
     held = _kept_to_end(index, owner, site) if site else None
     evidence += [held.evidence] if held is not None else []
-    if found.room is not None:
-        left = f"{bytes_text(found.room.free_bytes)} of {bytes_text(found.room.total_bytes)}"
+    space = found.file_system
+    if space is not None:
+        left = f"{bytes_text(space.free_bytes)} of {bytes_text(space.total_bytes)}"
         when = "more than a day" if found.eta_s is None else seconds_text(found.eta_s)
-        evidence.append(f"{found.room.path}: {left} left, used up in {when} at this rate")
+        evidence.append(f"{space.path}: {left} left, used up in {when} at this rate")
     return Finding(
         rule=RULE,
         severity=urgency(found.eta_s, growth.span_s),
@@ -240,7 +241,7 @@ def _finding_of_files(index: Index, found: GrowingFiles) -> Finding:
         found.proof,
         *_making_words(index, found),
         f"mapped or open in processes of this job: {_in_use(index, files)} of them",
-        *_file_room_words(index, found),
+        *_space_words(index, found),
     ]
     return Finding(
         rule=RULE,
@@ -287,15 +288,15 @@ def _in_use(index: Index, files: NewFiles) -> int:
     return len(mapped.union(links))
 
 
-def _file_room_words(index: Index, found: GrowingFiles) -> Iterator[str]:
+def _space_words(index: Index, found: GrowingFiles) -> Iterator[str]:
     """How much is left of the file system, and of the memory where files are memory."""
-    room, is_memory = found.files.room, found.files.is_memory
-    memory = memory_room(index.snapshot) if is_memory else None
+    space, is_memory = found.files.file_system, found.files.is_memory
+    memory = memory_headroom(index.snapshot) if is_memory else None
     when = "more than a day" if found.eta_s is None else seconds_text(found.eta_s)
     parts = []
-    if room is not None:
+    if space is not None:
         parts.append(
-            f"{room.path}: {bytes_text(room.free_bytes)} of {bytes_text(room.total_bytes)} left"
+            f"{space.path}: {bytes_text(space.free_bytes)} of {bytes_text(space.total_bytes)} left"
         )
     if memory is not None:
         parts.append(f"{memory.what}: {bytes_text(memory.free_bytes)} left")

@@ -20,7 +20,7 @@ WORTH_BYTES = 2**20
 WORTH_FILES = 100
 """Less than this is not reported."""
 WORTH_OF_OTHERS_BYTES = 8 * 2**20
-"""What other jobs left concerns this job only as room that it takes, and small files take none."""
+"""What other jobs left concerns this job only as space that it takes, and small files take none."""
 WORTH_WARNING = 0.1
 """Part of /dev/shm from which leaked segments are a warning."""
 

@@ -27,19 +27,20 @@ class _Failure(NamedTuple):
     advice: str
 
 
-_MAKE_ROOM = (
-    "Make room: raise --shm-size of the container, remove segments of dead jobs (mpwatch clean "
-    "lists them, --yes removes them), or keep fewer tensors in shared memory."
+_FREE = (
+    "Free space in /dev/shm: raise --shm-size of the container, remove segments of "
+    "dead jobs (mpwatch clean lists them, --yes removes them), or keep fewer tensors in shared "
+    "memory."
 )
 _FULL = _Failure(
     "/dev/shm is full",
-    "There is no room for another page or file, so no DataLoader or queue can be created.",
-    _MAKE_ROOM,
+    "There is no space for another page or file, so no DataLoader or queue can be created.",
+    _FREE,
 )
 _WAS_FULL = _Failure(
-    "/dev/shm had no room at that moment",
-    "The kernel refused to create one with 'No space left on device'; there is room again now.",
-    f"Find out what fills /dev/shm for a time (df /dev/shm while the job runs). {_MAKE_ROOM}",
+    "/dev/shm had no space at that moment",
+    "The kernel refused to create one with 'No space left on device'; there is space again now.",
+    f"Find out what fills /dev/shm for a time (df /dev/shm while the job runs). {_FREE}",
 )
 _FORBIDDEN = _Failure(
     "permission denied in /dev/shm",
@@ -67,19 +68,19 @@ def check(index: Index) -> Iterator[Finding]:
     starting = [p for p in index.snapshot.living() if _makes_locks(p)]
     for process in starting:
         summary = f"{called(process)} cannot create a lock or queue: /dev/shm is full"
-        yield _finding(process.process, summary, _room(index.snapshot), _FULL)
+        yield _finding(process.process, summary, _free_words(index.snapshot), _FULL)
     if not starting and not any(p.role in WORK_ROLES for p in index.snapshot.processes):
         # No workers yet: the next thing such a program does is to create queues for them. A
         # program whose workers have died has created its queues.
         main = next((p for p in index.snapshot.living() if p.role == "main"), None)
         if main is not None:
-            evidence = (*_room(index.snapshot), "a semaphore needs one page and one file")
+            evidence = (*_free_words(index.snapshot), "a semaphore needs one page and one file")
             summary = f"{called(main)} cannot create a lock or queue now: /dev/shm is full"
             yield _finding(main.process, summary, evidence, _FULL, Severity.WARNING)
 
 
 def _is_exhausted(snapshot: Snapshot) -> bool:
-    """Whether there is no room for one more page or file."""
+    """Whether there is no space for one more page or file."""
     shm = snapshot.host.shm
     if shm is None or not shm.total_bytes:
         return False
@@ -95,7 +96,7 @@ def _makes_locks(process: Process) -> bool:
     )
 
 
-def _room(snapshot: Snapshot) -> tuple[str, ...]:
+def _free_words(snapshot: Snapshot) -> tuple[str, ...]:
     """The free space of /dev/shm."""
     shm = snapshot.host.shm
     if shm is None:
@@ -117,7 +118,7 @@ def _failed(snapshot: Snapshot, entry: LogEntry) -> Finding:
         if snapshot.host.shm is not None and not _is_exhausted(snapshot):
             failure = _WAS_FULL
     summary = f"{name} cannot create a lock or queue: {failure.reason}"
-    return _finding(entry.process, summary, (*evidence_of(entry), *_room(snapshot)), failure)
+    return _finding(entry.process, summary, (*evidence_of(entry), *_free_words(snapshot)), failure)
 
 
 def _finding(

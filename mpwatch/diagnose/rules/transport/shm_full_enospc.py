@@ -13,7 +13,7 @@ from mpwatch.diagnose.analysis.resources import segment_bytes, sparse_bytes, use
 from mpwatch.diagnose.known_errors import evidence_of, tagged
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History, Series
-from mpwatch.model.host import RoomSample
+from mpwatch.model.host import FileSystemSample
 from mpwatch.model.snapshot import LogEntry, Segment, Snapshot
 from mpwatch.model.units import bytes_text, count_text, rate_text
 
@@ -26,7 +26,7 @@ GROWS_BY_NEW = 0.5
 """Part of a rise that new segments must account for, where those that are there are not full."""
 
 
-class _Room(NamedTuple):
+class _Use(NamedTuple):
     """A resource of the file system that can run out: bytes or files."""
 
     subject: str
@@ -46,37 +46,37 @@ def check(index: Index) -> Iterator[Finding]:
     if shm is None or not index.snapshot.living():
         return
     refused = _refused(index.snapshot, shm)
-    for room in _rooms(shm, index.history):
-        near = approach(room.used, room.total, room.series, worth_forecasting=WORTH_FORECASTING)
-        if near is not None and not _ends_by_itself(index, room, near):
-            yield _finding(index.snapshot, shm, room, near)
-        elif refused and failed is None and room.subject == "bytes":
-            yield _without_room(index.snapshot, shm, refused)
+    for use in _uses(shm, index.history):
+        near = approach(use.used, use.total, use.series, worth_forecasting=WORTH_FORECASTING)
+        if near is not None and not _ends_by_itself(index, use, near):
+            yield _finding(index.snapshot, shm, use, near)
+        elif refused and failed is None and use.subject == "bytes":
+            yield _too_small(index.snapshot, shm, refused)
 
 
 def _failed(snapshot: Snapshot, entry: LogEntry) -> Finding:
     """The finding for an error that the job itself reported."""
     process, shm = snapshot.get(entry.process), snapshot.host.shm
     name = called_if_known(process)
-    room = () if shm is None else (f"{_room_words(shm)} when last read",)
+    space = () if shm is None else (f"{_free_words(shm)} when last read",)
     lost = _CAUSE_LOST if entry.kind == "lost-item" else ""
     return Finding(
         rule=RULE,
         severity=Severity.CRITICAL,
         subject="bytes",
-        summary=f"{name} could not share a tensor: /dev/shm had no room for it",
-        evidence=(*evidence_of(entry), *room),
+        summary=f"{name} could not share a tensor: /dev/shm had no space for it",
+        evidence=(*evidence_of(entry), *space),
         cause=_cause(snapshot) + lost,
         advice=_advice(snapshot),
     )
 
 
-def _room_words(shm: RoomSample) -> str:
+def _free_words(shm: FileSystemSample) -> str:
     """Its free space: `/dev/shm: 8.0M of 64.0M free`."""
     return f"{shm.path}: {bytes_text(shm.free_bytes)} of {bytes_text(shm.total_bytes)} free"
 
 
-def _refused(snapshot: Snapshot, shm: RoomSample) -> list[Segment]:
+def _refused(snapshot: Snapshot, shm: FileSystemSample) -> list[Segment]:
     """Segments without memory: the call that fails leaves an empty file of the full size.
 
     torch allocates all pages of a segment when it makes it, so a segment without any page that
@@ -91,13 +91,13 @@ def _refused(snapshot: Snapshot, shm: RoomSample) -> list[Segment]:
     ]
 
 
-def _without_room(snapshot: Snapshot, shm: RoomSample, refused: list[Segment]) -> Finding:
+def _too_small(snapshot: Snapshot, shm: FileSystemSample, refused: list[Segment]) -> Finding:
     """The finding for segments that are larger than the free space."""
     cause, advice = _cause_and_advice(snapshot)
     largest = max(refused, key=lambda s: s.size_bytes or 0)
     made = {called(p) for s in refused if (p := snapshot.get(s.creator)) is not None}
     evidence = (
-        _room_words(shm),
+        _free_words(shm),
         f"{len(refused)} files in it are empty, for example {largest.path} of "
         f"{bytes_text(largest.size_bytes)}: allocating their memory failed",
         *((f"made by {', '.join(sorted(made)[:4])}",) if made else ()),
@@ -107,7 +107,7 @@ def _without_room(snapshot: Snapshot, shm: RoomSample, refused: list[Segment]) -
         severity=Severity.CRITICAL,
         subject="bytes",
         summary=(
-            f"{shm.path} ({bytes_text(shm.total_bytes)}) has no room for tensors of "
+            f"{shm.path} ({bytes_text(shm.total_bytes)}) has no space for tensors of "
             f"{bytes_text(largest.size_bytes)}: {bytes_text(shm.free_bytes)} are free"
         ),
         evidence=evidence,
@@ -116,25 +116,25 @@ def _without_room(snapshot: Snapshot, shm: RoomSample, refused: list[Segment]) -
     )
 
 
-def _rooms(shm: RoomSample, history: History) -> Iterator[_Room]:
+def _uses(shm: FileSystemSample, history: History) -> Iterator[_Use]:
     """Bytes, and inodes where the file system limits them."""
     if shm.total_bytes > 0:
         series = history.of_host("shm_used_bytes")
         used = used_bytes(shm)
-        yield _Room("bytes", used, shm.total_bytes, series, bytes_text, "B")
+        yield _Use("bytes", used, shm.total_bytes, series, bytes_text, "B")
     if shm.total_inodes and shm.free_inodes is not None:
         taken = shm.total_inodes - shm.free_inodes
         series = history.of_host("shm_used_inodes")
-        yield _Room("files", taken, shm.total_inodes, series, count_text, "")
+        yield _Use("files", taken, shm.total_inodes, series, count_text, "")
 
 
-def _ends_by_itself(index: Index, room: _Room, near: Approach) -> bool:
-    """Whether the rise only fills existing segments, and there is room for all of their pages.
+def _ends_by_itself(index: Index, use: _Use, near: Approach) -> bool:
+    """Whether the rise only fills existing segments, and there is space for all of their pages.
 
     `multiprocessing.shared_memory` takes its pages when they are first written.
     """
     ahead = near.ahead
-    if ahead is None or room.subject != "bytes" or room.used >= NEAR_LIMIT * room.total:
+    if ahead is None or use.subject != "bytes" or use.used >= NEAR_LIMIT * use.total:
         return False
     missing = sparse_bytes(index.snapshot.segments)
     # torch takes all pages of a segment when it makes it.
@@ -148,27 +148,27 @@ def _ends_by_itself(index: Index, room: _Room, near: Approach) -> bool:
     return (
         segment_bytes(promised) >= GROWS_BY_NEW * risen
         and made_per_s < GROWS_BY_NEW * ahead.per_s
-        and room.used + missing < AT_LIMIT * room.total
+        and use.used + missing < AT_LIMIT * use.total
     )
 
 
-def _finding(snapshot: Snapshot, shm: RoomSample, room: _Room, near: Approach) -> Finding:
-    filled = f"{room.text(room.used)} of {room.text(room.total)}"
-    noun = "" if room.subject == "bytes" else " files"
-    evidence = [f"{shm.path}: {filled}{noun} in use", *_owners(snapshot, room)]
-    evidence += near.trend_words(room.subject, room.unit)
+def _finding(snapshot: Snapshot, shm: FileSystemSample, use: _Use, near: Approach) -> Finding:
+    filled = f"{use.text(use.used)} of {use.text(use.total)}"
+    noun = "" if use.subject == "bytes" else " files"
+    evidence = [f"{shm.path}: {filled}{noun} in use", *_owners(snapshot, use)]
+    evidence += near.trend_words(use.subject, use.unit)
     cause, advice = (_CAUSE_FILES, _ADVICE_FILES) if noun else _cause_and_advice(snapshot)
-    fullness = "full" if room.used >= room.total else "nearly full"
+    fullness = "full" if use.used >= use.total else "nearly full"
     summary = f"{shm.path} is {fullness}: {filled}{noun} in use"
     if near.ahead is not None:
         summary = (
-            f"{shm.path} ({room.text(room.total)}{noun}) is full in {near.eta_words} "
-            f"at {rate_text(near.ahead.per_s, room.unit)}"
+            f"{shm.path} ({use.text(use.total)}{noun}) is full in {near.eta_words} "
+            f"at {rate_text(near.ahead.per_s, use.unit)}"
         )
     return Finding(
         rule=RULE,
         severity=near.severity,
-        subject=room.subject,
+        subject=use.subject,
         summary=summary,
         evidence=tuple(evidence),
         cause=cause,
@@ -177,10 +177,10 @@ def _finding(snapshot: Snapshot, shm: RoomSample, room: _Room, near: Approach) -
     )
 
 
-def _owners(snapshot: Snapshot, room: _Room) -> Iterator[str]:
+def _owners(snapshot: Snapshot, use: _Use) -> Iterator[str]:
     """The part that this job holds, and the processes that created most of it."""
     own = [s for s in snapshot.segments if s.kind != "semaphore"]
-    if room.subject != "bytes":
+    if use.subject != "bytes":
         yield counted(len(own), "segment of this job", "segments of this job")
         return
     held = segment_bytes(own)
@@ -188,8 +188,8 @@ def _owners(snapshot: Snapshot, room: _Room) -> Iterator[str]:
         f"{counted(len(own), 'segment of this job holds', 'segments of this job hold')} "
         f"{bytes_text(held)}"
     )
-    if held < 0.5 * room.used:
-        yield f"the other {bytes_text(room.used - held)} are not in segments of this job"
+    if held < 0.5 * use.used:
+        yield f"the other {bytes_text(use.used - held)} are not in segments of this job"
     by_maker: defaultdict[str, list[Segment]] = defaultdict(list)
     for segment in own:
         maker = snapshot.get(segment.creator)

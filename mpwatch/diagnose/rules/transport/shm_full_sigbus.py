@@ -10,7 +10,7 @@ from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called, counted
 from mpwatch.diagnose.analysis.resources import sparse_bytes
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.host import RoomSample
+from mpwatch.model.host import FileSystemSample
 from mpwatch.model.snapshot import Process, Segment, Snapshot
 from mpwatch.model.units import bytes_text
 
@@ -53,8 +53,8 @@ def _exit(snapshot: Snapshot, process: Process) -> Finding:
     )
 
 
-def _is_full(shm: RoomSample) -> bool:
-    """Whether the file system has too little room for one more tensor of any size."""
+def _is_full(shm: FileSystemSample) -> bool:
+    """Whether the file system has too little space for one more tensor of any size."""
     return shm.free_bytes < FULL_SHARE * shm.total_bytes
 
 
@@ -99,21 +99,21 @@ def _sparse(snapshot: Snapshot) -> list[Segment]:
 _CAUSE_SPARSE = (
     "Some programs (multiprocessing.shared_memory, NCCL, numpy memory maps, torch before late "
     "2025) set only the size of a file in /dev/shm; each page is allocated on first use. If there "
-    "is no room then, the kernel sends SIGBUS."
+    "is no space then, the kernel sends SIGBUS."
 )
-_CAUSE_FULL = f"/dev/shm has no room for the segments mapped here. {_CAUSE_SPARSE}"
+_CAUSE_FULL = f"/dev/shm has no space for the segments mapped here. {_CAUSE_SPARSE}"
 _CAUSE_UNKNOWN = (
     "The process used a mapped page that the kernel could not provide. The mapped file was "
     "truncated or replaced, its storage failed, or /dev/shm was full at that moment; /dev/shm "
     "is not known to be full now."
 )
 _ADVICE_FULL = (
-    "Give /dev/shm more room (docker --shm-size, --ipc=host), or allocate the pages early: fill "
+    "Give /dev/shm more space (docker --shm-size, --ipc=host), or allocate the pages early: fill "
     "multiprocessing.shared_memory once after making it, or call posix_fallocate, so that it "
     "raises an exception instead; both take the memory at once."
 )
 _ADVICE_UNKNOWN = (
     "Find the file behind the address in a core dump or with faulthandler. Replace data files by "
     "writing a new one and renaming it, never in place while they are mapped. If the job fills "
-    "/dev/shm at its peak, give it more room (docker --shm-size, --ipc=host)."
+    "/dev/shm at its peak, give it more space (docker --shm-size, --ipc=host)."
 )

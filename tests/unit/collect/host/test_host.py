@@ -209,7 +209,7 @@ def test_a_file_system_that_does_not_count_inodes_says_so(
     values[5] = 0
     monkeypatch.setattr(os, "statvfs", lambda path: os.statvfs_result(values))
 
-    assert host.room("/x", "/x").total_inodes is None
+    assert host.file_system("/x", "/x").total_inodes is None
 
 
 def test_kills_for_memory_are_still_counted_when_the_job_has_died_of_one(

@@ -102,7 +102,7 @@ def test_files_are_counted_by_folder_and_by_what_their_names_have_in_common(job:
     assert shards.example.startswith("/dev/shm/stage_ab12cd34/shard-0000")
     assert (shards.is_memory, shards.is_shared, shards.kind) == (True, True, "file")
     assert shards.size_bytes >= 12 * 5000
-    assert shards.room is not None
+    assert shards.file_system is not None
     blocks, semaphores = (by_key[FilesKey(SHM, group)] for group in ("psm_*", "sem.*"))
     assert (blocks.total, blocks.kind, blocks.pattern) == (2, "psm", "psm_*")
     assert (semaphores.total, semaphores.kind) == (1, "semaphore")

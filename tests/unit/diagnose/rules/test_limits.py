@@ -21,9 +21,9 @@ from tests.builders.snapshots import (
     maps,
     only,
     process,
-    room,
     segment,
     snapshot_of,
+    space,
     uses,
 )
 
@@ -99,7 +99,7 @@ def test_unknown_mappings_are_quiet() -> None:
 
 def test_a_full_dev_shm_is_critical_and_names_the_processes_that_filled_it() -> None:
     held = [segment(i, 200, allocated_bytes=8 * MIB) for i in range(7)]
-    job = snapshot_of(main(), process(200), shm=room(64 * MIB, MIB), segments=tuple(held))
+    job = snapshot_of(main(), process(200), shm=space(64 * MIB, MIB), segments=tuple(held))
 
     finding = only(shm_full_enospc.check, job)
 
@@ -112,7 +112,7 @@ def test_a_full_dev_shm_is_critical_and_names_the_processes_that_filled_it() -> 
 @pytest.mark.parametrize("role", ["spawned", "loader-worker"])
 def test_a_full_dev_shm_mentions_dataloader_parameters_only_with_loader_workers(role: Role) -> None:
     own = segment(1, 200, allocated_bytes=60 * MIB)
-    job = snapshot_of(main(), process(200, role), shm=room(64 * MIB, MIB), segments=(own,))
+    job = snapshot_of(main(), process(200, role), shm=space(64 * MIB, MIB), segments=(own,))
 
     finding = only(shm_full_enospc.check, job)
 
@@ -121,7 +121,7 @@ def test_a_full_dev_shm_mentions_dataloader_parameters_only_with_loader_workers(
 
 def test_a_dev_shm_filled_by_other_jobs_is_reported_as_such() -> None:
     own = (segment(1, None, allocated_bytes=MIB),)
-    finding = only(shm_full_enospc.check, snapshot_of(main(), shm=room(64 * MIB, 0), segments=own))
+    finding = only(shm_full_enospc.check, snapshot_of(main(), shm=space(64 * MIB, 0), segments=own))
 
     assert "is full" in finding.summary
     assert "not in segments of this job" in finding.cause
@@ -133,7 +133,7 @@ def test_a_dev_shm_filled_by_other_jobs_is_reported_as_such() -> None:
 def test_a_filling_dev_shm_is_forecast() -> None:
     past = history(host={"shm_used_bytes": line(30 * MIB, per_s=MIB / 2)})
 
-    finding = only(shm_full_enospc.check, snapshot_of(main(), shm=room(64 * MIB, 34 * MIB)), past)
+    finding = only(shm_full_enospc.check, snapshot_of(main(), shm=space(64 * MIB, 34 * MIB)), past)
 
     assert finding.eta_s is not None
     assert 67 < finding.eta_s < 69
@@ -142,7 +142,7 @@ def test_a_filling_dev_shm_is_forecast() -> None:
 
 def test_running_out_of_files_is_named_although_bytes_are_free() -> None:
     finding = only(
-        shm_full_enospc.check, snapshot_of(main(), shm=room(64 * MIB, 60 * MIB, 1000, 5))
+        shm_full_enospc.check, snapshot_of(main(), shm=space(64 * MIB, 60 * MIB, 1000, 5))
     )
 
     assert finding.subject == "files"
@@ -153,7 +153,7 @@ def test_a_prefetch_plateau_below_nine_tenths_is_quiet() -> None:
     past = history(host={"shm_used_bytes": line(50 * MIB)})
 
     assert (
-        found(shm_full_enospc.check, snapshot_of(main(), shm=room(64 * MIB, 14 * MIB)), past) == []
+        found(shm_full_enospc.check, snapshot_of(main(), shm=space(64 * MIB, 14 * MIB)), past) == []
     )
 
 
@@ -161,19 +161,19 @@ def test_the_first_prefetch_is_quiet() -> None:
     past = history(host={"shm_used_bytes": line(12 * MIB, per_s=2 * MIB, seconds=5)})
 
     assert (
-        found(shm_full_enospc.check, snapshot_of(main(), shm=room(64 * MIB, 52 * MIB)), past) == []
+        found(shm_full_enospc.check, snapshot_of(main(), shm=space(64 * MIB, 52 * MIB)), past) == []
     )
 
 
 def test_an_unreadable_or_absent_dev_shm_is_quiet() -> None:
     assert found(shm_full_enospc.check, snapshot_of(main())) == []
-    assert found(shm_full_enospc.check, snapshot_of(main(), shm=room(0, 0))) == []
+    assert found(shm_full_enospc.check, snapshot_of(main(), shm=space(0, 0))) == []
 
 
 def test_a_job_that_has_ended_has_no_finding_about_space() -> None:
     over = main(ended=exited(MAIN, exit_code=0))
 
-    assert found(shm_full_enospc.check, snapshot_of(over, shm=room(64 * MIB, 0))) == []
+    assert found(shm_full_enospc.check, snapshot_of(over, shm=space(64 * MIB, 0))) == []
 
 
 def refused(inode: int, **fields: object) -> Segment:
@@ -183,20 +183,20 @@ def refused(inode: int, **fields: object) -> Segment:
 
 def test_tensors_that_did_not_fit_are_named_though_some_space_is_left() -> None:
     job = snapshot_of(
-        main(), process(200), shm=room(64 * MIB, 8 * MIB), segments=(refused(1), refused(2))
+        main(), process(200), shm=space(64 * MIB, 8 * MIB), segments=(refused(1), refused(2))
     )
 
     finding = only(shm_full_enospc.check, job)
 
     assert finding.severity is Severity.CRITICAL
-    assert "no room for tensors of 9.0M: 8.0M are free" in finding.summary
+    assert "no space for tensors of 9.0M: 8.0M are free" in finding.summary
     assert any("2 files in it are empty" in each for each in finding.evidence)
     assert "made by loader-worker 200 (200)" in finding.evidence
 
 
 def test_empty_files_that_would_find_room_are_quiet() -> None:
     for segments in ((refused(1, size_bytes=MIB),), (refused(1, kind="torch"),)):
-        job = snapshot_of(main(), shm=room(64 * MIB, 8 * MIB), segments=segments)
+        job = snapshot_of(main(), shm=space(64 * MIB, 8 * MIB), segments=segments)
         assert found(shm_full_enospc.check, job) == []
 
 
@@ -206,7 +206,9 @@ def test_only_what_was_seen_of_dev_shm_is_its_cause() -> None:
         (kind, total): only(
             shm_full_enospc.check,
             snapshot_of(
-                main(), log=(log(kind, MAIN, words),), shm=room(total * MIB, (total - 4) * MIB)
+                main(),
+                log=(log(kind, MAIN, words),),
+                shm=space(total * MIB, (total - 4) * MIB),
             ),
         ).cause
         for kind in ("exception", "lost-item")
@@ -228,7 +230,10 @@ def test_an_error_of_the_job_names_a_full_dev_shm_after_it_has_emptied() -> None
     )
     ended = main(ended=exited(MAIN, exit_code=1))
     job = snapshot_of(
-        ended, process(200), shm=room(64 * MIB, 60 * MIB), log=(log("exception", 200, words),)
+        ended,
+        process(200),
+        shm=space(64 * MIB, 60 * MIB),
+        log=(log("exception", 200, words),),
     )
 
     finding = only(shm_full_enospc.check, job)
@@ -250,7 +255,7 @@ def test_a_segment_that_is_written_for_the_first_time_fills_up_to_its_size(
     size_mib: int, made_per_s: float, is_named: bool
 ) -> None:
     cache = segment(1, kind="psm", size_bytes=size_mib * MIB, allocated_bytes=17 * MIB)
-    job = snapshot_of(main(), shm=room(50 * MIB, 32 * MIB), segments=(cache,))
+    job = snapshot_of(main(), shm=space(50 * MIB, 32 * MIB), segments=(cache,))
     past = history(
         host={
             "shm_used_bytes": line(18 * MIB, per_s=MIB),

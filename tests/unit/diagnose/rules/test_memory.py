@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mpwatch.diagnose.analysis.account import advanced
-from mpwatch.diagnose.analysis.forecast import memory_room, severity_of_growth
+from mpwatch.diagnose.analysis.forecast import memory_headroom, severity_of_growth
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.rules.memory import (
@@ -37,9 +37,9 @@ from tests.builders.snapshots import (
     only,
     pid,
     process,
-    room,
     segment,
     snapshot_of,
+    space,
     thread,
 )
 
@@ -267,9 +267,9 @@ def test_the_nearest_limit_of_memory_counts() -> None:
         cgroup=cgroup(memory_bytes=GIB, memory_limit_bytes=64 * GIB),
     )
 
-    assert memory_room(both) == (GIB, 2 * GIB, "the control group's memory")
-    assert memory_room(wide) == (GIB, 8 * GIB, "the machine's memory")
-    assert memory_room(snapshot_of(main())) is None
+    assert memory_headroom(both) == (GIB, 2 * GIB, "the control group's memory")
+    assert memory_headroom(wide) == (GIB, 8 * GIB, "the machine's memory")
+    assert memory_headroom(snapshot_of(main())) is None
 
 
 @pytest.mark.parametrize(
@@ -286,14 +286,14 @@ def test_the_severity_of_a_growth_follows_the_time_left_and_what_was_seen_of_it(
 ) -> None:
     job = snapshot_of(main(), memory_total_bytes=8 * GIB, memory_available_bytes=GIB)
 
-    assert severity_of_growth(memory_room(job), per_s, gained)[0] is severity
+    assert severity_of_growth(memory_headroom(job), per_s, gained)[0] is severity
 
 
 def test_constant_memory_and_distant_limits_have_no_forecast() -> None:
     job = snapshot_of(main(), memory_total_bytes=8 * GIB, memory_available_bytes=GIB)
 
-    assert severity_of_growth(memory_room(job), 0, GIB) == (Severity.INFO, None)
-    assert severity_of_growth(memory_room(job), 10, GIB) == (Severity.INFO, None)
+    assert severity_of_growth(memory_headroom(job), 0, GIB) == (Severity.INFO, None)
+    assert severity_of_growth(memory_headroom(job), 10, GIB) == (Severity.INFO, None)
 
 
 def flying_of(size_bytes: int, count: int) -> tuple[Any, ...]:
@@ -309,7 +309,7 @@ def flying(count: int) -> tuple[Any, ...]:
 def test_batches_that_fill_much_of_dev_shm_are_named() -> None:
     loader = Loader(pid(MAIN), 1, 2, prefetch=6)
     job = snapshot_of(
-        main(), *forked(200), segments=flying(7), shm=room(64 * MIB, 0), loaders=(loader,)
+        main(), *forked(200), segments=flying(7), shm=space(64 * MIB, 0), loaders=(loader,)
     )
 
     finding = only(prefetch_memory_blowup.check, job)
@@ -331,7 +331,7 @@ def test_batches_that_take_a_part_of_memory_are_a_warning() -> None:
 
 
 def test_half_of_dev_shm_is_information() -> None:
-    job = snapshot_of(main(), *forked(200), segments=flying(5), shm=room(64 * MIB, 0))
+    job = snapshot_of(main(), *forked(200), segments=flying(5), shm=space(64 * MIB, 0))
 
     assert only(prefetch_memory_blowup.check, job).severity is Severity.INFO
 
@@ -346,8 +346,8 @@ def test_very_many_batches_of_one_size_are_information_whatever_the_room() -> No
 
 
 def test_a_small_prefetch_and_one_that_still_rises_are_quiet() -> None:
-    modest = snapshot_of(main(), *forked(200), segments=flying(2), shm=room(64 * MIB, 0))
-    kept = snapshot_of(main(), *forked(200), segments=flying(7), shm=room(64 * MIB, 0))
+    modest = snapshot_of(main(), *forked(200), segments=flying(2), shm=space(64 * MIB, 0))
+    kept = snapshot_of(main(), *forked(200), segments=flying(7), shm=space(64 * MIB, 0))
     past = history(host={"segment_bytes": line(56 * MIB, per_s=MIB)})
 
     assert found(prefetch_memory_blowup.check, modest) == []

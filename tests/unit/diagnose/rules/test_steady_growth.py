@@ -47,10 +47,10 @@ from tests.builders.snapshots import (
     pid,
     pipe,
     process,
-    room,
     segment,
     snapshot_of,
     socket,
+    space,
     thread,
 )
 
@@ -824,8 +824,8 @@ PARTS = FilesKey("/home/me/run/out", "part-*.bin")
 
 
 def test_shared_memory_blocks_that_are_never_unlinked_are_reported() -> None:
-    shm = room(400 * MIB, 200 * MIB)
-    files, counts = piling(BLOCKS, kind="psm", room=shm, is_memory=True, is_shared=True)
+    shm = space(400 * MIB, 200 * MIB)
+    files, counts = piling(BLOCKS, kind="psm", file_system=shm, is_memory=True, is_shared=True)
     past = history({(300, "read_bytes"): line(90_000, 75, 60)}, files=counts)
     tracker = process(300, "resource-tracker")
 
@@ -891,9 +891,9 @@ def test_blocks_with_a_name_of_the_program_are_known_by_the_tracker_and_the_pids
 
 
 def test_files_in_memory_that_a_process_had_open_are_reported_with_both_limits() -> None:
-    shm = room(40 * GIB, 8 * GIB)
+    shm = space(40 * GIB, 8 * GIB)
     files, counts = piling(
-        STAGED, room=shm, is_memory=True, is_shared=True, makers=((200, 3), (999, 1))
+        STAGED, file_system=shm, is_memory=True, is_shared=True, makers=((200, 3), (999, 1))
     )
     stager = process(200, "spawned", label="stager")
     seen = snapshot_of(
@@ -951,8 +951,8 @@ def test_files_of_other_jobs_of_the_user_are_not_told(
 def test_what_is_written_for_good_is_reported_only_if_the_disk_is_full_within_a_day(
     key: FilesKey, free_bytes: int, kind: str | None
 ) -> None:
-    disk = room(1000 * GIB, free_bytes)
-    files, counts = piling(key, room=disk, makers=((MAIN, 1),))
+    disk = space(1000 * GIB, free_bytes)
+    files, counts = piling(key, file_system=disk, makers=((MAIN, 1),))
 
     findings = found(check, snapshot_of(main(), new_files=(files,)), history(files=counts))
 
@@ -1042,7 +1042,7 @@ def test_shared_memory_that_is_kept_is_reported_with_makers_holders_and_line() -
         for n in range(200)
     ]
     past = history(host={"segment_bytes": line(200 * MIB, 2 * MIB, 60)})
-    seen = snapshot_of(main(), process(200), segments=tuple(kept), shm=room(8 * GIB, 2 * GIB))
+    seen = snapshot_of(main(), process(200), segments=tuple(kept), shm=space(8 * GIB, 2 * GIB))
 
     finding = only(check, seen, past)
 

@@ -85,7 +85,7 @@ def test_the_hook_reports_which_batch_was_lost_and_why() -> None:
 @pytest.mark.parametrize(
     ("words", "cause", "fix"),
     [
-        ("OSError: [Errno 28] No space left on device", "no room", "/dev/shm larger"),
+        ("OSError: [Errno 28] No space left on device", "no space", "/dev/shm larger"),
         ("OSError: [Errno 24] Too many open files", "no descriptor", "ulimit -n"),
         ("OSError: AF_UNIX path too long", "TMPDIR is too long", "short TMPDIR"),
         ("TypeError: cannot pickle 'generator' object", "cannot be pickled", "Convert that object"),

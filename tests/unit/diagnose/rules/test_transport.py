@@ -32,9 +32,9 @@ from tests.builders.snapshots import (
     only,
     pid,
     process,
-    room,
     segment,
     snapshot_of,
+    space,
     thread,
     uses,
 )
@@ -45,7 +45,7 @@ def test_a_bus_error_is_named_with_the_free_space_at_that_time() -> None:
     sparse = segment(
         1, 200, kind="psm", size_bytes=8 * MIB, allocated_bytes=MIB, mappers=(pid(MAIN),)
     )
-    job = snapshot_of(main(), dead, shm=room(64 * MIB, 32 * MIB), segments=(sparse,))
+    job = snapshot_of(main(), dead, shm=space(64 * MIB, 32 * MIB), segments=(sparse,))
 
     finding = only(shm_full_sigbus.check, job)
 
@@ -66,11 +66,11 @@ def test_a_bus_error_blames_a_full_dev_shm_only_where_it_was_read(
     sparse = segment(
         1, 200, kind="psm", size_bytes=8 * MIB, allocated_bytes=MIB, mappers=(pid(MAIN),)
     )
-    job = snapshot_of(main(), dead, shm=room(64 * MIB, free), segments=(sparse,))
+    job = snapshot_of(main(), dead, shm=space(64 * MIB, free), segments=(sparse,))
 
     finding = next(f for f in found(shm_full_sigbus.check, job) if f.process == pid(200))
 
-    assert ("/dev/shm has no room" in finding.cause) is says_full
+    assert ("/dev/shm has no space" in finding.cause) is says_full
     assert ("not known to be full now" in finding.cause) is not says_full
 
 
@@ -84,7 +84,7 @@ def test_sparse_segments_larger_than_the_free_space_are_named_before_they_are_us
     sparse = segment(
         1, 200, kind="psm", size_bytes=48 * MIB, allocated_bytes=0, mappers=(pid(MAIN),)
     )
-    job = snapshot_of(main(), shm=room(64 * MIB, 32 * MIB), segments=(sparse,))
+    job = snapshot_of(main(), shm=space(64 * MIB, 32 * MIB), segments=(sparse,))
 
     finding = only(shm_full_sigbus.check, job)
 
@@ -96,7 +96,7 @@ def test_sparse_segments_that_fit_are_quiet() -> None:
     sparse = segment(
         1, 200, kind="psm", size_bytes=16 * MIB, allocated_bytes=0, mappers=(pid(MAIN),)
     )
-    job = snapshot_of(main(), shm=room(64 * MIB, 32 * MIB), segments=(sparse, segment(2)))
+    job = snapshot_of(main(), shm=space(64 * MIB, 32 * MIB), segments=(sparse, segment(2)))
 
     assert found(shm_full_sigbus.check, job) == []
     assert found(shm_full_sigbus.check, snapshot_of(main(), segments=(sparse,))) == []
@@ -106,7 +106,10 @@ def test_an_empty_file_of_a_failed_share_is_no_sparse_segment() -> None:
     left = segment(1, 200, size_bytes=48 * MIB, allocated_bytes=0)
 
     assert (
-        found(shm_full_sigbus.check, snapshot_of(main(), shm=room(64 * MIB, MIB), segments=(left,)))
+        found(
+            shm_full_sigbus.check,
+            snapshot_of(main(), shm=space(64 * MIB, MIB), segments=(left,)),
+        )
         == []
     )
 
@@ -117,7 +120,7 @@ MAKING = thread(
 
 
 def test_making_a_lock_without_any_free_space_is_named() -> None:
-    job = snapshot_of(main(threads=[MAKING]), shm=room(MIB, 0, 10, 3))
+    job = snapshot_of(main(threads=[MAKING]), shm=space(MIB, 0, 10, 3))
 
     assert only(semlock_enospc.check, job).evidence == ("/dev/shm has 0B and 3 files left",)
 
@@ -126,7 +129,7 @@ def test_making_a_lock_without_any_free_space_is_named() -> None:
     ("words", "free", "reason"),
     [
         ("OSError: [Errno 28] No space left on device", 0, "is full"),
-        ("OSError: [Errno 28] No space left on device", 32 * MIB, "had no room at that moment"),
+        ("OSError: [Errno 28] No space left on device", 32 * MIB, "had no space at that moment"),
         ("PermissionError: [Errno 13] Permission denied", 32 * MIB, "permission denied"),
         ("OSError: [Errno 30] Read-only file system", 32 * MIB, "mounted read-only"),
     ],
@@ -136,7 +139,7 @@ def test_a_lock_that_could_not_be_made_has_its_error_as_the_cause(
 ) -> None:
     place = [["__init__", "/usr/lib/python3.11/multiprocessing/synchronize.py", 1]]
     job = snapshot_of(
-        main(), log=(log("exception", MAIN, words, frames=place),), shm=room(64 * MIB, free)
+        main(), log=(log("exception", MAIN, words, frames=place),), shm=space(64 * MIB, free)
     )
 
     finding = only(semlock_enospc.check, job)
@@ -147,22 +150,22 @@ def test_a_lock_that_could_not_be_made_has_its_error_as_the_cause(
 
 def test_making_a_lock_with_enough_free_space_is_quiet() -> None:
     assert (
-        found(semlock_enospc.check, snapshot_of(main(threads=[MAKING]), shm=room(MIB, MIB))) == []
+        found(semlock_enospc.check, snapshot_of(main(threads=[MAKING]), shm=space(MIB, MIB))) == []
     )
     assert found(semlock_enospc.check, snapshot_of(main(threads=[MAKING]))) == []
 
 
 def test_a_program_about_to_start_workers_without_free_space_is_a_warning() -> None:
-    job = snapshot_of(main(threads=[thread(100, "train.py:f")]), shm=room(MIB, 0))
+    job = snapshot_of(main(threads=[thread(100, "train.py:f")]), shm=space(MIB, 0))
 
     assert only(semlock_enospc.check, job).severity is Severity.WARNING
 
 
 def test_a_full_dev_shm_of_a_running_job_is_another_failure() -> None:
-    job = snapshot_of(main(), process(200), shm=room(MIB, 0))
+    job = snapshot_of(main(), process(200), shm=space(MIB, 0))
 
     assert found(semlock_enospc.check, job) == []
-    assert found(semlock_enospc.check, snapshot_of(process(300, "other"), shm=room(MIB, 0))) == []
+    assert found(semlock_enospc.check, snapshot_of(process(300, "other"), shm=space(MIB, 0))) == []
 
 
 def left(inode: int = 1, **fields: Any) -> Segment:
@@ -179,7 +182,7 @@ def left(inode: int = 1, **fields: Any) -> Segment:
 
 def test_named_segments_of_exited_processes_are_named() -> None:
     segments = (left(1, allocated_bytes=4 * MIB), left(2, allocated_bytes=4 * MIB))
-    job = snapshot_of(main(), segments=segments, shm=room(64 * MIB, MIB))
+    job = snapshot_of(main(), segments=segments, shm=space(64 * MIB, MIB))
 
     finding = only(file_system_strategy_leak.check, job)
 
@@ -213,7 +216,7 @@ def test_a_few_small_segments_of_another_job_are_not_told() -> None:
 def test_named_segments_that_fill_much_of_dev_shm_are_a_warning() -> None:
     dead = process(777, "spawned", ended=exited(777, signal=9))
     much = (left(allocated_bytes=20 * MIB),)
-    job = snapshot_of(main(), dead, segments=much, shm=room(64 * MIB, MIB))
+    job = snapshot_of(main(), dead, segments=much, shm=space(64 * MIB, MIB))
 
     finding = only(file_system_strategy_leak.check, job)
 
@@ -223,7 +226,7 @@ def test_named_segments_that_fill_much_of_dev_shm_are_a_warning() -> None:
 
 def test_what_other_jobs_left_is_information_however_much_it_is() -> None:
     much = (left(allocated_bytes=60 * MIB),)
-    job = snapshot_of(main(), segments=much, shm=room(64 * MIB, MIB))
+    job = snapshot_of(main(), segments=much, shm=space(64 * MIB, MIB))
 
     finding = only(file_system_strategy_leak.check, job)
 
@@ -431,7 +434,7 @@ def test_tensors_that_may_have_been_received_or_are_not_needed_are_quiet(job: Sn
 
 def test_a_full_dev_shm_after_the_workers_is_no_lock_that_cannot_be_made() -> None:
     job = snapshot_of(
-        main(), process(200, "spawned", ended=exited(200, signal=7)), shm=room(MIB, 0)
+        main(), process(200, "spawned", ended=exited(200, signal=7)), shm=space(MIB, 0)
     )
 
     assert found(semlock_enospc.check, job) == []
@@ -440,6 +443,6 @@ def test_a_full_dev_shm_after_the_workers_is_no_lock_that_cannot_be_made() -> No
 def test_files_without_allocated_bytes_are_no_leak_whatever_their_size() -> None:
     dead = process(777, "loader-worker", ended=exited(777, exit_code=0))
     empty = left(size_bytes=60 * MIB, allocated_bytes=0)
-    job = snapshot_of(main(), dead, segments=(empty,), shm=room(64 * MIB, MIB))
+    job = snapshot_of(main(), dead, segments=(empty,), shm=space(64 * MIB, MIB))
 
     assert found(file_system_strategy_leak.check, job) == []

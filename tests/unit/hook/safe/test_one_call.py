@@ -55,24 +55,24 @@ def on_a_thread(call: Any) -> int:
     return thread.ident
 
 
-@pytest.mark.parametrize("has_room", [True, False])
+@pytest.mark.parametrize("has_reserve", [True, False])
 def test_with_a_reserve_an_answer_starts_no_collection(
-    collections: list[int], has_room: bool
+    collections: list[int], has_reserve: bool
 ) -> None:
-    room = one_call.Room()
-    room.fill()
+    reserve = one_call.Reserve()
+    reserve.fill()
     gc.collect()
     kept: list[Thing] = []
 
     def answer() -> None:
         kept.extend(fill_to(20))
-        if has_room:
-            room.wait()
+        if has_reserve:
+            reserve.wait()
         kept.extend([Thing() for _ in range(one_call.AT_A_TIME - 20)])
 
     ident = on_a_thread(answer)
 
-    assert (ident in collections) is not has_room
+    assert (ident in collections) is not has_reserve
 
 
 @pytest.mark.parametrize("left", [100, 120])
@@ -83,14 +83,14 @@ def test_gauges_of_many_queues_start_no_collection(
     for queue in queues:
         session.items.depths.add(queue)
     session.gauges["queues"] = session.items.depths.show
-    one_call.room.fill()
+    one_call.reserve.fill()
     gc.collect()
     kept: list[Thing] = []
     read: list[dict[str, Any]] = []
 
     def answer() -> None:
         kept.extend(fill_to(left))
-        one_call.room.wait()
+        one_call.reserve.wait()
         read.append(requests.read_gauges(session, []))
 
     ident = on_a_thread(answer)
@@ -102,9 +102,9 @@ def test_gauges_of_many_queues_start_no_collection(
 def test_without_room_and_reserve_it_waits_for_the_program_to_collect(
     collections: list[int],
 ) -> None:
-    room = one_call.Room()
+    reserve = one_call.Reserve()
     kept = fill_to(100)
-    thread = threading.Thread(target=room.wait)
+    thread = threading.Thread(target=reserve.wait)
     thread.start()
     thread.join(0.1)
     assert thread.is_alive()
@@ -120,25 +120,25 @@ def test_it_waits_once_for_a_program_that_is_idle_and_again_after_a_collection(
     collections: list[int],
 ) -> None:
     pauses_s: list[float] = []
-    room = one_call.Room()
-    room._sleep = pauses_s.append
+    reserve = one_call.Reserve()
+    reserve._sleep = pauses_s.append
     kept = fill_to(50)
 
-    room.wait()
+    reserve.wait()
     assert one_call.WAIT_S <= sum(pauses_s) < 2 * one_call.WAIT_S
     assert len(pauses_s) < 100
     pauses_s.clear()
     for _ in range(5):
-        room.wait()
+        reserve.wait()
     assert pauses_s == []
 
     kept.extend(Thing() for _ in range(60))
     assert collections
-    room.wait()  # there is room
+    reserve.wait()  # the reserve suffices
     assert pauses_s == []
-    room._reserve.clear()
+    reserve._objects.clear()
     kept.extend(fill_to(50))
-    room.wait()
+    reserve.wait()
     assert pauses_s != []
 
 

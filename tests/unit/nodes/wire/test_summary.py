@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mpwatch.model.findings import Severity
-from mpwatch.model.host import CgroupSample, RoomSample
+from mpwatch.model.host import CgroupSample, FileSystemSample
 from mpwatch.model.ids import Role
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Process, Thread
@@ -285,7 +285,7 @@ def test_the_sizes_of_shared_memory_of_equal_machines_are_equal() -> None:
     found = []
     for size in sizes:
         of = snapshot([rank(0)])
-        shm = RoomSample("/dev/shm", size, size // 2, None, None)
+        shm = FileSystemSample("/dev/shm", size, size // 2, None, None)
         facts = summary_of([replace(of, host=replace(of.host, shm=shm))]).node.facts
         found.append(facts["/dev/shm"])
 

@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 
 from mpwatch.collect.host import doctor
-from mpwatch.model.host import CgroupSample, CheckState, RoomSample
+from mpwatch.model.host import CgroupSample, CheckState, FileSystemSample
 
 MIB, GIB = 1 << 20, 1 << 30
 CGROUP = CgroupSample(2, "/job", memory_bytes=GIB, memory_limit_bytes=8 * GIB, pids_current=100)
 
 
-def room(total_bytes: int, free_bytes: int) -> RoomSample:
-    return RoomSample("/dev/shm", total_bytes, free_bytes, 1000, 900)
+def space(total_bytes: int, free_bytes: int) -> FileSystemSample:
+    return FileSystemSample("/dev/shm", total_bytes, free_bytes, 1000, 900)
 
 
 @pytest.mark.parametrize(
@@ -68,18 +68,18 @@ def test_memory_mappings(limit: int | None, used: int | None, state: CheckState)
     ],
 )
 def test_room_in_shared_memory(total: int, free: int, state: CheckState) -> None:
-    assert doctor.shm_room(room(total, free)).state == state
+    assert doctor.shm_space(space(total, free)).state == state
 
 
 def test_no_shared_memory_at_all_is_a_problem() -> None:
-    assert doctor.shm_room(None).state == "problem"
+    assert doctor.shm_space(None).state == "problem"
 
 
 def test_files_in_shared_memory() -> None:
-    few = replace(room(GIB, GIB), free_inodes=10)
+    few = replace(space(GIB, GIB), free_inodes=10)
 
     assert doctor.shm_inodes(few).state == "warning"
-    assert doctor.shm_inodes(room(GIB, GIB)).state == "ok"
+    assert doctor.shm_inodes(space(GIB, GIB)).state == "ok"
     assert doctor.shm_inodes(replace(few, total_inodes=None)).value == "not counted"
 
 
