@@ -3,7 +3,8 @@
 A note of the hook is matched once, when it arrives: the fold writes the tags of the messages it
 contains into its log entry, and rules look entries up by tag. To recognise one more message of
 torch, CPython or a library, add a row to `KNOWN_ERRORS`, and an example to its test; a rule that
-needs more than the message to decide adds a row to `SYMPTOMS` and asks `tagged` for it.
+needs more than the message to decide adds a row to `SYMPTOMS` and asks `tagged` for it. What a rule
+asks of an error that it has found in another way is a row of `REASONS`, for `gives`.
 """
 
 from __future__ import annotations
@@ -438,6 +439,38 @@ SYMPTOMS: Mapping[str, tuple[Message, ...]] = {
 }
 """Messages by tag, for rules that need more than the message to decide."""
 
+REASONS: Mapping[str, tuple[Message, ...]] = {
+    "cannot-pickle": (message("pickle"),),
+    "file-cut-short": (
+        message("mmap length is greater than file size"),  # numpy 1.26 to 2.3
+        message("Ran out of input"),  # pickle of CPython 3.10 to 3.14
+        message("pickle data was truncated"),
+        message("Compressed file ended before the end-of-stream"),  # gzip, bz2, lzma
+        message("not a zip file"),  # zipfile
+        message("failed finding central directory"),  # torch.load
+        message("image file is truncated"),  # Pillow
+        message("truncated file"),  # h5py
+    ),
+    "name-not-found": (message("Can't get attribute"),),
+    "no-descriptor-left": (message("Too many open files"),),
+    "no-space-left": (message("No space left on device"),),
+    "not-permitted": (message("Permission denied"),),
+    "peer-lost": (  # gloo, tcp/pair.cc, torch 2.1 to 2.13
+        message("Connection closed by peer"),
+        message("Connection reset by peer"),
+    ),
+    "read-only": (message("Read-only file system"),),
+    "refused": (message("ConnectionRefusedError"),),
+    "socket-path-too-long": (message("AF_UNIX path too long"),),
+    "starts-while-importing": (
+        message("before the current process has finished its bootstrapping phase"),
+    ),
+    "timed-out": (message("timeout"), message("Timeout"), message("TIMEOUT")),
+    "too-many-descriptors": (message("too many fds"),),
+}
+"""What an error that a rule has found already says about its reason. No tags: alone, most of these
+texts name no failure."""
+
 _MESSAGES: tuple[tuple[str, tuple[Message, ...]], ...] = (
     *((known.rule, known.messages) for known in KNOWN_ERRORS),
     *SYMPTOMS.items(),
@@ -469,6 +502,12 @@ def tagged(snapshot: Snapshot, *tags: str) -> Iterator[LogEntry]:
         if entry.process not in seen and any(tag in entry.tags for tag in tags):
             seen.add(entry.process)
             yield entry
+
+
+def gives(entry: LogEntry, reason: str) -> bool:
+    """Whether an error gives one of the `REASONS`."""
+    whole = "\n".join((entry.words, *_strings(entry.details)))
+    return any(_is_in(message, entry.kind, whole) for message in REASONS[reason])
 
 
 def contains(entry: LogEntry, text: str) -> bool:

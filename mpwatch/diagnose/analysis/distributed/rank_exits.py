@@ -17,7 +17,7 @@ from mpwatch.diagnose.analysis.exits import death_of
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.process_queries import WORK_ROLES, family_head
 from mpwatch.diagnose.analysis.stack_patterns import collective_of
-from mpwatch.diagnose.known_errors import contains
+from mpwatch.diagnose.known_errors import gives
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended, Frame
 from mpwatch.model.snapshot import LogEntry, Process
@@ -30,8 +30,6 @@ SOON_S = 3.0
 TEARDOWN_S = 3.0
 """Seconds by which a rank that returned may end after those that failed because of it: it closes
 its connections as the interpreter is torn down, before the process ends."""
-PEER_LOST = ("Connection closed by peer", "Connection reset by peer")
-"""What gloo says where another rank has ended (gloo, tcp/pair.cc, torch 2.1 to 2.13)."""
 
 
 def is_rank_with_group(process: Process) -> bool:
@@ -96,9 +94,8 @@ def failed_for_a_peer(index: Index, process: Process) -> bool:
         return False
     exception = exception_of(index, process)
     if exception is not None:
-        return any(contains(exception, text) for text in PEER_LOST) or (
-            "timeout" in exception.words.lower()
-            and collective_of(_frames_of(exception)) is not None
+        return gives(exception, "peer-lost") or (
+            gives(exception, "timed-out") and collective_of(_frames_of(exception)) is not None
         )
     return last_place(process) is not None
 

@@ -47,7 +47,7 @@ from mpwatch.diagnose.analysis.process_queries import (
 from mpwatch.diagnose.analysis.source_code import mark_words, marks, source_of
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_shape, main_thread, user_frame
 from mpwatch.diagnose.analysis.waits.edges import blocked_for_s
-from mpwatch.diagnose.known_errors import contains, evidence_of, first_of, place_of
+from mpwatch.diagnose.known_errors import contains, evidence_of, first_of, gives, place_of
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended, Frame
@@ -765,45 +765,38 @@ def _advice(index: Index, process: Process, ended: Ended, *, raised: Sequence[st
         ) is not None:
             return _ADVICE_PARENT_THREAD
         return processes.signal_meaning(ended.signal).advice
-    if any(map(_OF_A_CUT_FILE.search, raised)):
-        return _ADVICE_CUT_FILE
     entry = _last_exception(index.snapshot, process)
+    if entry is not None and gives(entry, "file-cut-short"):
+        return _ADVICE_CUT_FILE
     first = first_of(entry) if entry is not None else None
     given_up = _gives_up(index, process, entry) if death_of(ended) == "failed" else None
     if given_up is not None and first is None:
-        look = "" if entry is not None else "Read its standard error. If it ended at that line: "
+        before = "" if entry is not None else "Read its standard error. If it ended at that line: "
         return (
-            f"{look}Find the exception that was caught, in the log if the clause writes it down, "
+            f"{before}Find the exception that was caught, in the log if the clause writes it down, "
             f"and fix what raises it: more attempts do not help. Keep it for the last one: {_KEPT}."
-            + _looks(index, process)
+            + _checks(index, process)
         )
     if raised:
         at = "at the line shown" if any(".py:" in each for each in raised) else "that raises it"
         at = f"at {first.place}" if first is not None and first.place else at
         return (
             f"Fix the code {at}. Catch expected exceptions in the worker itself; a library that "
-            f"calls sys.exit or os._exit ends the whole process.{_looks(index, process)}"
+            f"calls sys.exit or os._exit ends the whole process.{_checks(index, process)}"
         )
     advice = _ADVICE if process.role == "loader-worker" else _ADVICE_OTHERS
     # A hook that has reported no exception would not have done so on another run.
     return advice if process.hook.state == "absent" else advice.replace(_OR_ATTACH, ". ")
 
 
-def _looks(index: Index, process: Process) -> str:
-    """What to let its parent do, where no pool, loader or launcher looks at its exit status."""
+def _checks(index: Index, process: Process) -> str:
+    """What to let its parent do, where no pool, loader or launcher reads its exit status."""
     parent = index.snapshot.get(process.original_parent)
     is_watched = process.role in ("loader-worker", "pool-worker", "rank")
-    return _PARENT_LOOKS if parent is not None and not parent.is_gone and not is_watched else ""
+    return _PARENT_CHECKS if parent is not None and not parent.is_gone and not is_watched else ""
 
 
 _KEPT = "last = error in the except clause, then raise ... from last"
-_OF_A_CUT_FILE = re.compile(
-    r"mmap length is greater than file size|Ran out of input|pickle data was truncated"
-    r"|Compressed file ended before the end-of-stream|not a zip file"
-    r"|failed finding central directory|image file is truncated|truncated file"
-)
-"""In the message of an exception that a reader of files raises: numpy 1.26 to 2.3, pickle, gzip,
-lzma and zipfile of CPython 3.10 to 3.14, torch.load, Pillow, h5py."""
 _ADVICE_CUT_FILE = (
     "Look at the file rather than at the code: most likely it is shorter than it says itself, "
     "because what wrote or copied it was interrupted, or still writes. Find which (log the path "
@@ -884,8 +877,8 @@ _ADVICE_PARENT_THREAD = (
     "the end of a pipe). If they ask for no such signal: search the kernel log (dmesg) for 'Out of "
     "memory', and the scheduler's log."
 )
-_PARENT_LOOKS = (
-    " Its parent is not told: let it look at is_alive() or exitcode where it waits for what this "
+_PARENT_CHECKS = (
+    " Its parent is not told: let it check is_alive() or exitcode where it waits for what this "
     "process sends."
 )
 _OR_ATTACH = ", or attach the hook: the last exception is then shown here. "

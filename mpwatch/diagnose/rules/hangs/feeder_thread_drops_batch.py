@@ -15,7 +15,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     loader_owners,
 )
 from mpwatch.diagnose.analysis.stack_patterns import main_shape, main_thread
-from mpwatch.diagnose.known_errors import contains, evidence_of, tagged
+from mpwatch.diagnose.known_errors import evidence_of, gives, tagged
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Loader, LogEntry, Process, Snapshot
@@ -62,14 +62,15 @@ def _dropped(snapshot: Snapshot, entry: LogEntry) -> Finding:
 def _reason(entry: LogEntry) -> str:
     """Why the feeder thread failed, as far as its error shows."""
     return next(
-        (reason for text, reason, _ in _REASONS if contains(entry, text)),
+        (words for reason, words, _ in _REASONS if gives(entry, reason)),
         "The queue's feeder thread failed with the error above.",
     )
 
 
 def _fix(entry: LogEntry) -> str:
     """What removes the error of the feeder thread."""
-    return next((fix for text, _, fix in _REASONS if contains(entry, text)), "Fix the error above.")
+    fixes = (fix for reason, _, fix in _REASONS if gives(entry, reason))
+    return next(fixes, "Fix the error above.")
 
 
 def _lost(stall: LoaderStall, losses: list[LogEntry]) -> Finding:
@@ -187,27 +188,27 @@ def has_unsent(worker: Process) -> bool:
 
 _REASONS = (
     (
-        "No space left on device",
+        "no-space-left",
         "/dev/shm had no space for a tensor of the item.",
         "Make /dev/shm larger or keep fewer tensors in it.",
     ),
     (
-        "Too many open files",
+        "no-descriptor-left",
         "The process had no descriptor left for a tensor of the item.",
         "Raise the limit of open files (ulimit -n), or send fewer tensors at a time.",
     ),
     (
-        "AF_UNIX path too long",
+        "socket-path-too-long",
         "TMPDIR is too long for the socket through which tensors are sent.",
         "Set a short TMPDIR, such as /tmp.",
     ),
     (
-        "pickle",
+        "cannot-pickle",
         "The item contains an object that cannot be pickled.",
         "Convert that object before it is sent, for example to a tensor or a plain value.",
     ),
 )
-"""Part of the feeder thread's error, what it means, and what removes it."""
+"""The reason that the feeder thread's error gives, what it means, and what removes it."""
 _UNKNOWN = (
     "The workers have finished all batches they were given, and this one did not arrive: most "
     "likely the feeder thread of a worker's queue failed to send it."

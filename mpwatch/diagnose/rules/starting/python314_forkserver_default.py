@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called, family_head
-from mpwatch.diagnose.known_errors import contains, evidence_of, tagged
+from mpwatch.diagnose.known_errors import evidence_of, gives, tagged
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import LogEntry, Process
 
@@ -17,8 +17,8 @@ RULE = "python314-forkserver-default"
 class _Failure(NamedTuple):
     """One way in which a program that was written for fork fails under forkserver."""
 
-    text: str
-    """Part of the error message; empty for the last, which is about pickling."""
+    reason: str | None
+    """That the error gives; `None` for the last, which is about pickling."""
     summary: str
     """What happened, to follow the name of the process."""
     cause: str
@@ -27,25 +27,25 @@ class _Failure(NamedTuple):
 
 _FAILURES = (
     _Failure(
-        "too many fds",
+        "too-many-descriptors",
         "cannot start a process: its arguments need more descriptors than forkserver accepts",
         "passes each tensor storage among the arguments as a descriptor and accepts at most 251",
         "Pack the tensors into few (one tensor and offsets)",
     ),
     _Failure(
-        "before the current process has finished its bootstrapping phase",
+        "starts-while-importing",
         "starts processes again while it imports the main program",
         "imports the main program in each child, whose top-level code then starts processes again",
         'Put the code that starts processes below `if __name__ == "__main__":`',
     ),
     _Failure(
-        "Can't get attribute",
+        "name-not-found",
         "cannot find a function or class by its name in a new process",
         "imports functions and classes by name in each child, and this one is not found there",
         "Define it at the top level of a module that the child can import",
     ),
     _Failure(
-        "",
+        None,
         "cannot pickle an object that a new process needs",
         "pickles the arguments of each process, and one of these objects cannot be pickled",
         "Make the object picklable, or create it in the child",
@@ -67,7 +67,7 @@ def check(index: Index) -> Iterator[Finding]:
 
 
 def _finding(index: Index, process: Process, entry: LogEntry) -> Finding:
-    failure = next(each for each in _FAILURES if contains(entry, each.text))
+    failure = next(each for each in _FAILURES if each.reason is None or gives(entry, each.reason))
     version, method = _version(process), process.start_method
     starter = family_head(index, process)
     by = () if starter is None else (f"started by {called(starter)}",)

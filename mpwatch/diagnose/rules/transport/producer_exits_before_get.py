@@ -8,7 +8,7 @@ from mpwatch.diagnose.analysis.exits import TOGETHER_S, death_of
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called, called_if_known, family_head
 from mpwatch.diagnose.analysis.stack_patterns import main_shape
-from mpwatch.diagnose.known_errors import contains, evidence_of, tagged
+from mpwatch.diagnose.known_errors import evidence_of, gives, tagged
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
 from mpwatch.model.ids import SegmentId
@@ -146,7 +146,7 @@ def _not_received(snapshot: Snapshot, entry: LogEntry) -> Finding:
 
 def _how_it_ended(entry: LogEntry) -> str:
     """What the error says about the end of the sender."""
-    if contains(entry, "ConnectionRefusedError"):
+    if gives(entry, "refused"):
         return "ConnectionRefusedError means that it was killed or crashed: its socket is left."
     return (
         "FileNotFoundError means that it removed its socket in a normal exit, or that its pymp-* "

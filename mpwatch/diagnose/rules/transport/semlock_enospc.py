@@ -9,7 +9,7 @@ from mpwatch.describe.frames import own_frames
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import WORK_ROLES, called, called_if_known
 from mpwatch.diagnose.analysis.stack_patterns import calls
-from mpwatch.diagnose.known_errors import contains, evidence_of, tagged
+from mpwatch.diagnose.known_errors import evidence_of, gives, tagged
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import LogEntry, Process, Snapshot
@@ -109,9 +109,9 @@ def _failed(snapshot: Snapshot, entry: LogEntry) -> Finding:
     """The finding for a reported error, by the reason that the error names."""
     process = snapshot.get(entry.process)
     name = called_if_known(process)
-    if contains(entry, "Permission denied"):
+    if gives(entry, "not-permitted"):
         failure = _FORBIDDEN
-    elif contains(entry, "Read-only file system"):
+    elif gives(entry, "read-only"):
         failure = _READ_ONLY
     else:
         failure = _FULL

@@ -8,8 +8,10 @@ from mpwatch.diagnose.engine import RULES
 from mpwatch.diagnose.known_errors import (
     KNOWN_ERRORS,
     OWN_KINDS,
+    REASONS,
     contains,
     evidence_of,
+    gives,
     number_of,
     tags_of,
 )
@@ -227,6 +229,59 @@ def test_of_a_job_that_has_ended_no_threads_are_counted() -> None:
     assert "threads in 1 process" in " ".join(
         only(CHECKS["pids-limit"], snapshot_of(main(), log=(entry,))).evidence
     )
+
+
+GIVEN: tuple[tuple[str, str], ...] = (
+    ("cannot-pickle", "TypeError: cannot pickle 'generator' object"),
+    ("file-cut-short", "ValueError: mmap length is greater than file size"),
+    ("file-cut-short", "EOFError: Ran out of input"),
+    ("file-cut-short", "UnpicklingError: pickle data was truncated"),
+    ("file-cut-short", "EOFError: Compressed file ended before the end-of-stream marker was read"),
+    ("file-cut-short", "BadZipFile: File is not a zip file"),
+    (
+        "file-cut-short",
+        "RuntimeError: PytorchStreamReader failed reading zip archive: "
+        "failed finding central directory",
+    ),
+    ("file-cut-short", "OSError: image file is truncated (12 bytes not processed)"),
+    ("file-cut-short", "OSError: Unable to synchronously open file (truncated file: eof = 96)"),
+    ("name-not-found", "AttributeError: Can't get attribute 'f' on <module '__main__'>"),
+    ("no-descriptor-left", "OSError: [Errno 24] Too many open files"),
+    ("no-space-left", "OSError: [Errno 28] No space left on device"),
+    ("not-permitted", "PermissionError: [Errno 13] Permission denied"),
+    ("peer-lost", "RuntimeError: [pair.cc:534] Connection closed by peer [127.0.0.1]:4401"),
+    ("peer-lost", "RuntimeError: [pair.cc:534] Read error: Connection reset by peer"),
+    ("read-only", "OSError: [Errno 30] Read-only file system"),
+    ("refused", "ConnectionRefusedError: [Errno 111] Connection refused"),
+    ("socket-path-too-long", "OSError: AF_UNIX path too long"),
+    (
+        "starts-while-importing",
+        "RuntimeError: An attempt has been made to start a new process before the current process "
+        "has finished its bootstrapping phase.",
+    ),
+    ("timed-out", "DistBackendError: Watchdog caught collective operation timeout"),
+    ("timed-out", "RuntimeError: Timeout after 1800000ms"),
+    ("timed-out", "RuntimeError: NCCL_TIMEOUT"),
+    ("too-many-descriptors", "ValueError: too many fds"),
+)
+
+
+@pytest.mark.parametrize(("reason", "words"), GIVEN, ids=[words for _, words in GIVEN])
+def test_an_error_gives_its_reason(reason: str, words: str) -> None:
+    assert gives(log("exception", 100, words), reason)
+
+
+def test_an_ordinary_error_gives_no_reason() -> None:
+    entry = log("exception", 100, "ValueError: Expected input batch_size (4) to match target (5)")
+
+    assert not any(gives(entry, each) for each in REASONS)
+
+
+def test_each_message_of_a_reason_has_an_example() -> None:
+    for reason, messages in REASONS.items():
+        examples = [words for each, words in GIVEN if each == reason]
+        for message in messages:
+            assert any(all(text in words for text in message.texts) for words in examples)
 
 
 def test_several_errors_of_one_process_are_one_finding() -> None:
