@@ -17,7 +17,7 @@ from mpwatch.nodes.head.node import NodeView
 from mpwatch.nodes.head.view_source import NodeSource
 from mpwatch.nodes.launchers.launch import ChangingNodes, Launch
 from mpwatch.nodes.recording import JobPlayer, JobRecording, problems_of
-from mpwatch.observe.sources.source import Pause, Seek, SetSpeed
+from mpwatch.observe.sources.source import DeliveringThread, Pause, Seek, SetSpeed
 
 DELIVER_S = 0.5
 """Interval of states; nodes send one a second, each at another time."""
@@ -72,13 +72,11 @@ class LiveJobSource:
         self._submitted: queue.SimpleQueue[Callable[[Head], None]] = queue.SimpleQueue()
         self._views = 0
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="mpwatch-head", daemon=True)
-        self._deliver: Deliver = _nowhere
+        self._thread = DeliveringThread[JobState](self._run, "mpwatch-head")
 
     def start(self, deliver: Deliver) -> None:
         """Start the agents."""
-        self._deliver = deliver
-        self._thread.start()
+        self._thread.start(deliver)
 
     def open(self, node: str, pid: int) -> NodeSource:
         """The job of a process on a node, not started."""
@@ -91,8 +89,7 @@ class LiveJobSource:
     def stop(self) -> None:
         """End all agents; returns once none is left."""
         self._stopping.set()
-        if self._thread.is_alive():
-            self._thread.join(timeout=10.0)
+        self._thread.join(10.0)
 
     def _run(self) -> None:
         head = Head(self._launches, restarts=True)
@@ -100,7 +97,7 @@ class LiveJobSource:
             self._receive(head)
         except Exception as error:  # noqa: BLE001 - the one boundary of this thread
             problem = f"the nodes cannot be read any more: {type(error).__name__}: {error}"
-            self._deliver(JobState(self._spec, problem=problem))
+            self._thread.deliver(JobState(self._spec, problem=problem))
         finally:
             head.close()
 
@@ -115,7 +112,7 @@ class LiveJobSource:
             if now_s >= due_s:
                 began_s = time.thread_time()
                 views = head.views()
-                self._deliver(JobState(self._spec, views, tuple(judge.findings(views))))
+                self._thread.deliver(JobState(self._spec, views, tuple(judge.findings(views))))
                 cost_s = time.thread_time() - began_s
                 due_s = now_s + max(DELIVER_S, PATIENCE * cost_s)
 
@@ -140,8 +137,7 @@ class ReplayJobSource:
         self._speed = 1.0
         self._is_paused = False
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="mpwatch-replay", daemon=True)
-        self._deliver: Deliver = _nowhere
+        self._thread = DeliveringThread[JobState](self._run, "mpwatch-replay")
 
     @property
     def spec(self) -> str:
@@ -150,8 +146,7 @@ class ReplayJobSource:
 
     def start(self, deliver: Deliver) -> None:
         """Begin to play."""
-        self._deliver = deliver
-        self._thread.start()
+        self._thread.start(deliver)
 
     def open(self, node: str, pid: int) -> str:
         """Say that a recording has no details of processes."""
@@ -164,8 +159,7 @@ class ReplayJobSource:
     def stop(self) -> None:
         """End the replay and close the recording."""
         self._stopping.set()
-        if self._thread.is_alive():
-            self._thread.join(timeout=10.0)
+        self._thread.join(10.0)
         self._recording.close()
 
     def _run(self) -> None:
@@ -173,7 +167,7 @@ class ReplayJobSource:
             self._play()
         except Exception as error:  # noqa: BLE001 - the one boundary of this thread
             problem = f"the recording cannot be read any more: {type(error).__name__}: {error}"
-            self._deliver(JobState(self.spec, problem=problem))
+            self._thread.deliver(JobState(self.spec, problem=problem))
 
     def _play(self) -> None:
         passed_s = 0.0
@@ -189,7 +183,7 @@ class ReplayJobSource:
             )
             findings = tuple(judge.findings(views))
             problem = " ".join(problems_of(self._recording, self._player))
-            self._deliver(JobState(self.spec, views, findings, problem, playback))
+            self._thread.deliver(JobState(self.spec, views, findings, problem, playback))
             self._stopping.wait(max(STEP_S, DELIVER_S - (time.monotonic() - began_s)))
             passed_s = time.monotonic() - began_s
 
@@ -203,7 +197,3 @@ class ReplayJobSource:
                 self._speed = max(SLOWEST, min(FASTEST, command.factor))
             else:
                 self._player.seek(command.at_s)
-
-
-def _nowhere(_value: object) -> None:
-    """Drops states before `start`."""

@@ -8,7 +8,6 @@ one is decoded: a slow head has a bounded number of them on their way.
 from __future__ import annotations
 
 import queue
-import threading
 import time
 from collections.abc import Callable
 from typing import Protocol, TypeAlias
@@ -27,6 +26,7 @@ from mpwatch.nodes.wire.view_codec import PART_BYTES, VERSION, NotASnapshot, Sna
 from mpwatch.observe.sources.source import (
     Command,
     Deliver,
+    DeliveringThread,
     Focus,
     Follow,
     InjectHook,
@@ -167,13 +167,12 @@ class NodeSource:
         self.problem = ""
         self.arrived_s = clock()
         self.skipped = 0
-        self.refused: Callable[[str], None] = _nowhere
+        self.refused: Callable[[str], None] = lambda sentence: None
         self._view = view
         self._submit = submit
         self._clock = clock
         self._received: queue.SimpleQueue[Part | Refusal | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="mpwatch-node", daemon=True)
-        self._deliver: Deliver = _nowhere
+        self._thread = DeliveringThread[Snapshot](self._run, "mpwatch-node")
 
     @property
     def is_live(self) -> bool:
@@ -182,8 +181,8 @@ class NodeSource:
 
     def start(self, deliver: Deliver) -> None:
         """Open the job."""
-        self._deliver, self.arrived_s = deliver, self._clock()
-        self._thread.start()
+        self.arrived_s = self._clock()
+        self._thread.start(deliver)
         view, node, pid, receive = self._view, self.node, self.pid, self._receive
         self._submit(lambda head: head.open(view, node, pid, receive))
 
@@ -191,8 +190,7 @@ class NodeSource:
         """Close the job."""
         self._tell(Close(self._view))
         self._received.put(None)
-        if self._thread.is_alive() and threading.current_thread() is not self._thread:
-            self._thread.join(timeout=5.0)
+        self._thread.join(5.0)
 
     def ask(self, command: Command) -> str | None:
         """Ask the node for something; see `Source.ask`."""
@@ -244,7 +242,7 @@ class NodeSource:
             if snapshot is not None:
                 self.problem, self.skipped = "", message.skipped
                 self.arrived_s = self._clock()
-                self._deliver(snapshot)
+                self._thread.deliver(snapshot)
                 self._tell(Next(self._view))
 
     def _refuse(self, message: Refusal) -> None:
@@ -283,7 +281,3 @@ class _Incoming:
         except NotASnapshot:
             self._decoder = None
             raise
-
-
-def _nowhere(_value: object) -> None:
-    """Drops what arrives before `start`."""

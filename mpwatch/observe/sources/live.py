@@ -19,6 +19,7 @@ from mpwatch.observe.sources.observer import POLL_S, ObservationPlan, Observer
 from mpwatch.observe.sources.source import (
     Command,
     Deliver,
+    DeliveringThread,
     Focus,
     Follow,
     InjectHook,
@@ -30,7 +31,6 @@ from mpwatch.observe.sources.source import (
     StartRecording,
     Step,
     TakeStacks,
-    nowhere,
 )
 from mpwatch.observe.sources.stack_schedule import SelectedStacks, StackSchedule
 
@@ -86,8 +86,7 @@ class LiveSource:
         self._own_cost = SelfCost(clock)
         self._stopping = threading.Event()
         self._failure: str | None = None
-        self._thread = threading.Thread(target=self._run, name="mpwatch-observer", daemon=True)
-        self._deliver: Deliver = nowhere
+        self._thread = DeliveringThread[Snapshot](self._run, "mpwatch-observer")
 
     # --- the Source interface --------------------------------------------------------------------
 
@@ -98,16 +97,14 @@ class LiveSource:
 
     def start(self, deliver: Deliver) -> None:
         """Begin observing; the first snapshot is delivered once the tree has been read."""
-        self._deliver = deliver
         if self._options.record is not None:
             self._recorder.begin(self._options.record, self._root)
-        self._thread.start()
+        self._thread.start(deliver)
 
     def stop(self) -> None:
         """End observing; stacks that are being taken are not waited for."""
         self._stopping.set()
-        if self._thread.is_alive() and threading.current_thread() is not self._thread:
-            self._thread.join(timeout=5.0)
+        self._thread.join(5.0)
 
     def ask(self, command: Command) -> str | None:
         """Execute a command of the user; see `Source.ask`."""
@@ -151,7 +148,7 @@ class LiveSource:
     def _hand_out(self, snapshot: Snapshot) -> None:
         """Deliver a snapshot with the fields that only a live source has."""
         problems = (self._recorder.problem, self._failure)
-        self._deliver(
+        self._thread.deliver(
             replace(
                 snapshot,
                 mode="ended" if self._observer.is_ended else "live",

@@ -14,6 +14,7 @@ from mpwatch.observe.recording.timeline import Course, Timeline
 from mpwatch.observe.sources.source import (
     Command,
     Deliver,
+    DeliveringThread,
     Focus,
     Follow,
     Pause,
@@ -24,7 +25,6 @@ from mpwatch.observe.sources.source import (
     StartRecording,
     Step,
     TakeStacks,
-    nowhere,
 )
 
 FRAME_S = 0.25
@@ -61,8 +61,7 @@ class ReplaySource:
         self._clock = clock
         self._changed = threading.Condition()
         self._is_stopping = False
-        self._thread = threading.Thread(target=self._run, name="mpwatch-replay", daemon=True)
-        self._deliver: Deliver = nowhere
+        self._thread = DeliveringThread[Snapshot](self._run, "mpwatch-replay")
 
     @property
     def is_live(self) -> bool:
@@ -71,16 +70,14 @@ class ReplaySource:
 
     def start(self, deliver: Deliver) -> None:
         """Begin to play; the first snapshot is delivered at once."""
-        self._deliver = deliver
-        self._thread.start()
+        self._thread.start(deliver)
 
     def stop(self) -> None:
         """Stop playing and close the file."""
         with self._changed:
             self._is_stopping = True
             self._changed.notify()
-        if self._thread.is_alive() and threading.current_thread() is not self._thread:
-            self._thread.join()
+        self._thread.join()
         self._recording.close()
 
     def ask(self, command: Command) -> str | None:
@@ -110,7 +107,7 @@ class ReplaySource:
                 self._wish.go_on(began_s - last_s)
                 goal_s, steps = self._wish.taken()
             last_s = began_s
-            self._deliver(self._guarded(goal_s, steps, began_s + FRAME_S))
+            self._thread.deliver(self._guarded(goal_s, steps, began_s + FRAME_S))
             last_s = self._rest(last_s)
 
     def _guarded(self, goal_s: float, steps: int, until_s: float) -> Snapshot:

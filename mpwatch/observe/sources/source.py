@@ -5,9 +5,10 @@ A source is a live job, a recording, or a script of a test.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
@@ -112,8 +113,33 @@ Deliver: TypeAlias = Callable[[Snapshot], None]
 """Called on the source's own thread with each new snapshot; must return at once."""
 
 
-def nowhere(_snapshot: Snapshot) -> None:
-    """Drops the snapshots that a source makes before its `start`."""
+Delivered = TypeVar("Delivered")
+
+
+class DeliveringThread(Generic[Delivered]):
+    """The thread of a source, and what it delivers to.
+
+    Attributes:
+        deliver: Takes what the source makes; before `start` it is dropped.
+    """
+
+    def __init__(self, run: Callable[[], None], name: str) -> None:
+        self.deliver: Callable[[Delivered], None] = _drop
+        self._thread = threading.Thread(target=run, name=name, daemon=True)
+
+    def start(self, deliver: Callable[[Delivered], None]) -> None:
+        """Begin to run and to deliver."""
+        self.deliver = deliver
+        self._thread.start()
+
+    def join(self, timeout_s: float | None = None) -> None:
+        """Wait for its end, unless it was never started or calls this itself."""
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join(timeout_s)
+
+
+def _drop(_made: object) -> None:
+    """Take nothing."""
 
 
 class Source(Protocol):
