@@ -1,4 +1,5 @@
-"""Blocks its main thread in one raw system call, and prints exactly what that returned.
+"""Blocks its main thread in one raw system call, and prints exactly what that returned, and whether
+`NAP_S`, the shortest timeout of these calls, had passed by then.
 
 The calls go to the C library directly: Python's own wrappers repeat a call after EINTR, and would
 hide it.
@@ -438,6 +439,6 @@ if __name__ == "__main__":
     started_s = time.monotonic()
     result, text = call()
     code = ctypes.get_errno() if result == -1 else 0
-    elapsed_s = time.monotonic() - started_s
-    print(json.dumps([result, errno.errorcode.get(code, ""), text, elapsed_s]), flush=True)
+    has_waited = time.monotonic() - started_s >= NAP_S
+    print(json.dumps([result, errno.errorcode.get(code, ""), text, has_waited]), flush=True)
     sys.stdin.read()
