@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import GpuUse, Snapshot
 from mpwatch.observe.sources.source import ReadAllocators
@@ -11,6 +13,8 @@ from mpwatch.tui.app import MpwatchApp
 from tests.builders.screen_job import GIB, MAIN, NOW_S, frames, worker_id
 from tests.tui.screen_text import screen_text
 from tests.tui.scripted import ScriptedSource, gpu_job, loader_job
+
+pytestmark = pytest.mark.slow
 
 SYNCHRONIZE = Frame("synchronize", "/usr/lib/python3.11/site-packages/torch/cuda/__init__.py", 954)
 

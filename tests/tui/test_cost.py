@@ -23,6 +23,8 @@ from tests.builders.screen_job import worker_id
 from tests.tui.screen_text import screen_text
 from tests.tui.scripted import ScriptedSource, crowd, healthy_job
 
+pytestmark = pytest.mark.slow
+
 SIZE = (160, 48)
 
 

@@ -20,6 +20,8 @@ from mpwatch.tui.screens.texts import InjectionScreen
 from tests.tui import scripted
 from tests.tui.screen_text import screen_text
 
+pytestmark = pytest.mark.slow
+
 
 def job_without_hook() -> Snapshot:
     job = scripted.healthy_job()

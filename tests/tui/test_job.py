@@ -24,6 +24,8 @@ from tests.tui.screen_text import screen_text
 from tests.unit.nodes.across.test_across import NOW_S, elsewhere, row
 from tests.unit.nodes.test_recording import recorded
 
+pytestmark = pytest.mark.slow
+
 SIZES = ((80, 24), (120, 36))
 Size = tuple[int, int]
 

@@ -20,6 +20,8 @@ from tests.tui.scripted import ScriptedSource, loader_job, without_hook
 from tests.tui.test_job import ScriptedJob, ScriptedNode, stuck_job, until
 from tests.unit.nodes.across.test_across import row
 
+pytestmark = pytest.mark.slow
+
 WIDE = (120, 36)
 
 
@@ -167,7 +169,8 @@ async def test_a_node_that_dies_is_named_and_comes_back() -> None:
         source.deliver(one_node())
         there.restart()
         there.send(loader_job(), skipped=7)
-        await until(pilot, lambda: "LIVE" in top(app))
+        # Live again as soon as the agent is, before its next snapshot was decoded.
+        await until(pilot, lambda: "LIVE" in top(app) and "skipped 7" in screen_text(app))
         again = screen_text(app)
 
     assert "node-1: python ended with signal 9. It is being tried again." in lost

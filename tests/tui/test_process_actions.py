@@ -19,6 +19,8 @@ from tests.builders.screen_job import MAIN, worker_id
 from tests.tui.screen_text import screen_text
 from tests.tui.scripted import ScriptedSource, loader_job, without_hook
 
+pytestmark = pytest.mark.slow
+
 SIZE = (120, 36)
 
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from mpwatch.model.snapshot import Playback, Snapshot
 from mpwatch.observe.sources.source import Command, Seek, SetSpeed, Step
 from mpwatch.tui.app import MpwatchApp
 from tests.tui.scripted import ScriptedSource, loader_job
+
+pytestmark = pytest.mark.slow
 
 SIZE = (120, 36)
 

@@ -9,6 +9,8 @@ from mpwatch.tui.app import MpwatchApp
 from mpwatch.tui.widgets.live_table import LiveTable
 from tests.tui.scripted import ScriptedSource, crowd
 
+pytestmark = pytest.mark.slow
+
 
 def last_cells(widget: Widget) -> set[str]:
     """The cells of each visible line that the scrollbar covers."""

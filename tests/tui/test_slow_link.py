@@ -16,6 +16,8 @@ from mpwatch.tui.widgets.line_view import LineView
 from mpwatch.tui.widgets.live_table import LiveTable
 from tests.tui.scripted import ScriptedSource, crowd
 
+pytestmark = pytest.mark.slow
+
 SIZE = (160, 48)
 
 

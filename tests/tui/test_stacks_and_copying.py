@@ -21,6 +21,8 @@ from tests.builders.screen_job import MAIN, MIB, NOW_S, worker_id
 from tests.tui.screen_text import screen_text
 from tests.tui.scripted import ScriptedSource, loader_job
 
+pytestmark = pytest.mark.slow
+
 SIZE = (120, 36)
 
 

@@ -16,6 +16,8 @@ from tests.tui.golden_text import check_golden
 from tests.tui.screen_text import screen_text
 from tests.tui.scripted import ScriptedSource, ended_job, loader_job, without_hook
 
+pytestmark = pytest.mark.slow
+
 SIZES = ((80, 24), (200, 60))
 BATCHES = Activity("waiting", "batches", "batch", (worker_id(3),))
 STEP = Activity("computing", "Python code", place="train.py:57 step")

@@ -19,6 +19,8 @@ from mpwatch.nodes.head.node import CLOCKS_APART, ClockOffset, NodeView
 from mpwatch.nodes.launchers.launch import Launch
 from tests import procfs
 
+pytestmark = pytest.mark.slow
+
 LIMIT_S = 30.0
 AGENT = """
 import os, sys, time
