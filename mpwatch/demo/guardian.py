@@ -20,7 +20,7 @@ import signal
 import sys
 import time
 
-LOOK_EVERY_MS = 150
+INTERVAL_MS = 150
 GRACE_S = 5.0
 """Seconds a program may run after its time, before it gets SIGTERM."""
 TERM_S = 2.0
@@ -57,14 +57,14 @@ class Family:
         self._known: dict[int, str] = {}
         self._main = main
         self._folder = folder
-        self.look()
+        self.add_new()
 
     @property
     def pids(self) -> list[int]:
         """Pids of all these processes, living or not."""
         return list(self._known)
 
-    def look(self) -> None:
+    def add_new(self) -> None:
         """Add descendants that were started since the last call."""
         waiting = [self._main, *self.living()]
         seen = {os.getpid()}  # while the process that started it runs, this is a descendant too
@@ -95,7 +95,7 @@ class Family:
         until = time.monotonic() + TRACKER_S
         self.search()
         while living := self.living():
-            self.look()
+            self.add_new()
             self.search()
             late = time.monotonic() > until
             for pid in living:
@@ -155,8 +155,8 @@ def watch(family: Family, main: int, until_s: float, outlive_s: float) -> None:
         return
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)
-    while not poll.poll(LOOK_EVERY_MS):
-        family.look()
+    while not poll.poll(INTERVAL_MS):
+        family.add_new()
         if time.monotonic() > until_s + TERM_S:
             send(main, signal.SIGKILL)
         elif request.is_made or time.monotonic() > until_s:
@@ -164,8 +164,8 @@ def watch(family: Family, main: int, until_s: float, outlive_s: float) -> None:
     os.close(pidfd)
     rest_until_s = time.monotonic() + outlive_s
     while family.living() and time.monotonic() < rest_until_s and not request.is_made:
-        time.sleep(LOOK_EVERY_MS / 1000)
-        family.look()
+        time.sleep(INTERVAL_MS / 1000)
+        family.add_new()
 
 
 def tidy(pids: list[int], folder: str) -> None:

@@ -253,7 +253,7 @@ _SIGNAL_MEANINGS: Mapping[int, SignalMeaning] = {
 }
 _OTHER_SIGNAL = SignalMeaning(
     "Another process or the kernel sent a signal for which the process has no handler.",
-    "Find out who sends it (strace -f -e trace=none -e signal=all -p PID shows the sender), and "
+    "Find out which process sends it (strace -f -e trace=none -e signal=all -p PID shows it), and "
     "install a handler or ignore it.",
 )
 

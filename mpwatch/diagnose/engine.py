@@ -66,7 +66,7 @@ class Rule(NamedTuple):
     that of findings equally severe another one says more."""
     is_of_results: bool = False
     """Whether its findings are about wrong results: of findings equally severe, one that the job
-    stands still comes first."""
+    is stalled comes first."""
 
 
 def _check_message(known: KnownError, index: Index) -> Iterator[Finding]:

@@ -383,8 +383,8 @@ SYMPTOMS: Mapping[str, tuple[Message, ...]] = {
         message("_pin_memory_loop", kind="thread-died"),
     ),
     "producer-exits-before-get": (
-        message("FileNotFoundError", kind="ticket-failed"),
-        message("ConnectionRefusedError", kind="ticket-failed"),
+        message("FileNotFoundError", kind="receive-failed"),
+        message("ConnectionRefusedError", kind="receive-failed"),
         message("ConnectionRefusedError", "resource_sharer.py"),
         message("FileNotFoundError", "resource_sharer.py"),
     ),
@@ -404,7 +404,7 @@ SYMPTOMS: Mapping[str, tuple[Message, ...]] = {
         message("Read-only file system", "synchronize.py"),
     ),
     "sender-refused": (message("KeyError", "_serve"),),
-    "sender-did-not-answer": (message("EOFError", kind="ticket-failed"),),
+    "sender-did-not-answer": (message("EOFError", kind="receive-failed"),),
     "sender-without-descriptors": (
         message("Too many open files"),
         message("received 0 items of ancdata"),
@@ -540,7 +540,7 @@ def reported(
     """One finding if any process reported such an error: for the first, with the others counted.
 
     Args:
-        snapshot: Where to look.
+        snapshot: What is searched.
         rule: Id of the failure.
         summary: What happened, to follow the name of the process.
         cause: Why.

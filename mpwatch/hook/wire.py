@@ -179,7 +179,7 @@ HELLO, RECORDS, NOTE, REPLY, GAUGES, GOODBYE = 1, 2, 3, 4, 5, 6
 RECORDS is raw, see `LOST`. NOTE is a JSON object with `kind`, `at_ns` (CLOCK_MONOTONIC), `n` (its
 number: a missing one was dropped before it could be sent), and:
 
-- `birth`: `pid`, `method`, `fds` (descriptors passed to the child, null under fork), `storages`
+- `start`: `pid`, `method`, `fds` (descriptors passed to the child, null under fork), `storages`
   (shared while it was pickled) and the fields of a hello's `birth`;
 - `exit`: `code`, `how` (`os._exit`, or the type of the exception that left `Process.run`, with
   `frames`): this process ends with another code than 0, or by `SystemExit` or `os._exit`;
@@ -197,7 +197,7 @@ number: a missing one was dropped before it could be sent), and:
 - `thread-died`: `thread` (its name), `type`, `text`, `frames`, `tid`, and `first` as above;
 - `lost-item`: a feeder thread could not pickle an item and dropped it: `type`, `text`, `item` (its
   type), `task` (batch index, if it was a batch), `frames`, `tid`;
-- `ticket-failed`: a descriptor could not be fetched: `address`, `ticket`, `type`, `text`, `tid`;
+- `receive-failed`: a descriptor could not be received: `address`, `key`, `type`, `text`, `tid`;
 - `foreign-shutdown`: a forked copy of an iterator shuts down the workers of its parent: `owner`
   (pid), `loader`;
 - `cuda-lent`: as the gauge, where this process exits and a tensor it has sent is not released;
@@ -206,8 +206,8 @@ number: a missing one was dropped before it could be sent), and:
   without the hook's), `python_threads` (names without the main thread's), `native_threads` (the
   kernel's names without the forking thread's), `torch_threads` (that torch uses for one operator),
   `libraries` (modules that keep threads of their own), `cuda`, `omp_num_threads`,
-  `multiprocessing` (false: a plain `os.fork`), `loaders` (live iterators), `sharer_tickets` (null
-  if the sharer was never started), `frames`;
+  `multiprocessing` (false: a plain `os.fork`), `loaders` (live iterators), `sharer_descriptors`
+  (not received yet; null if the sharer was never started), `frames`;
 - `unpicklable`: `path` to the innermost part that does not pickle (`._args[0].transform`),
   `object`, `type`, `text`;
 - `many-storages`: 200 storages and more were shared to start a process: `storages`, `path` to the
@@ -252,7 +252,7 @@ ASKS = ("ping", "stacks", "gauges", "detach")
   `batches`, `rcvd`, `sent`, `outstanding`, `parked`, `owner`, `waiting_since_ns`}];
   `worker` {`worker_id`, `loader`, `task`, `since_ns`, `index`, `fetched`}, in DataLoader workers;
   `sites` [{`function`, `file`, `line`, `puts`, `bytes`}]: where tensors are put into queues, most
-  bytes first, estimated from one `put` in 16; `sharer_tickets`: a number;
+  bytes first, estimated from one `put` in 16;
   `queues` [{`key`: as in QUEUE_PUT, `maxsize`: null if unbounded, `depth`: null of a SimpleQueue,
   `is_being_read`: whether a reader holds the lock}], fullest first, the queues that this process
   has used;
@@ -262,7 +262,7 @@ ASKS = ("ping", "stacks", "gauges", "detach")
   of their numbers, `queued`: not yet received by a worker, `pids`}];
   `job` {`job`: number of the call or null, `part` of it, `function`, `since_ns`, `done`}, in the
   workers of a pool;
-  `sharer` {`outstanding`, `issued`, `address`};
+  `sharer` {`outstanding`: descriptors not received yet, `issued`, `address`};
   `cuda` {`allocated`, `reserved`,
   `devices`: [{`index`, `allocated`, `reserved`, `max_allocated`}]}, once CUDA is initialised, and
   only for a request with `also`: ["cuda"], which may block the process if a kernel hangs;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 from mpwatch.hook import wire
@@ -70,6 +71,16 @@ class HookSlice:
     events: tuple[HookEvent, ...]
     lost: int
     """Records that were overwritten before an observer read them, since the hook was attached."""
+
+
+_FORMER_KINDS: Mapping[str, str] = MappingProxyType(
+    {"birth": "start", "ticket-failed": "receive-failed"}
+)
+
+
+def present_kind(kind: str) -> str:
+    """The kind of a note, which hooks and recordings of mpwatch 0.2 and older name otherwise."""
+    return _FORMER_KINDS.get(kind, kind)
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,12 +95,12 @@ def autopsies(subject: str, proc: str = "/proc") -> tuple[Autopsy, ...]:
 
 def examine(boxes: Sequence[BlackBox], proc: str = "/proc") -> tuple[Autopsy, ...]:
     """One result for each job among the hook files of dead processes."""
-    births = _births(boxes)
-    parents = _parents(boxes, births)
+    starts = _starts(boxes)
+    parents = _parents(boxes, starts)
     jobs: dict[ProcessId, list[BlackBox]] = {}
     for box in boxes:
         jobs.setdefault(_line(box.process, parents)[-1], []).append(box)
-    return tuple(_examine_job(root, in_job, births, parents, proc) for root, in_job in jobs.items())
+    return tuple(_examine_job(root, in_job, starts, parents, proc) for root, in_job in jobs.items())
 
 
 def last_state(dead: Sequence[Dead], root: ProcessId) -> Snapshot:
@@ -135,7 +135,7 @@ def ended(dead: Dead) -> Ended:
 def _of_process(pid: int, proc: str) -> tuple[Autopsy, ...]:
     folders = folders_of_user(os.geteuid(), os.environ.get("XDG_RUNTIME_DIR"))
     boxes = read_boxes(folders, proc)
-    parents = _parents(boxes, _births(boxes))
+    parents = _parents(boxes, _starts(boxes))
     lines = {box.process: _line(box.process, parents) for box in boxes}
     # A process without a file is known as the parent of others.
     candidates = [process for line in lines.values() for process in line if process.pid == pid]
@@ -152,11 +152,11 @@ def _of_process(pid: int, proc: str) -> tuple[Autopsy, ...]:
     return examine(dead, proc)
 
 
-def _births(boxes: Iterable[BlackBox]) -> dict[ProcessId, HookNote]:
+def _starts(boxes: Iterable[BlackBox]) -> dict[ProcessId, HookNote]:
     """The notes of parents about the starts of the other processes, by process."""
     boxes = tuple(boxes)
-    births: dict[ProcessId, HookNote] = {}
-    for note in (note for box in boxes for note in box.notes if note.kind == "birth"):
+    starts: dict[ProcessId, HookNote] = {}
+    for note in (note for box in boxes for note in box.notes if note.kind == "start"):
         # Of several processes with this pid, the first that started after the parent did.
         children = [
             box.process
@@ -166,18 +166,18 @@ def _births(boxes: Iterable[BlackBox]) -> dict[ProcessId, HookNote]:
             and box.process != note.process
         ]
         if children:
-            births.setdefault(min(children, key=lambda child: child.start_ticks), note)
-    return births
+            starts.setdefault(min(children, key=lambda child: child.start_ticks), note)
+    return starts
 
 
 def _parents(
-    boxes: Sequence[BlackBox], births: Mapping[ProcessId, HookNote]
+    boxes: Sequence[BlackBox], starts: Mapping[ProcessId, HookNote]
 ) -> dict[ProcessId, ProcessId]:
     """The parent of each process: from the parent's notes, else from the child's own ring.
 
     A parent may have no file: it had no hook, or it exited normally.
     """
-    parents = {process: note.process for process, note in births.items()}
+    parents = {process: note.process for process, note in starts.items()}
     for box in boxes:
         if box.parent is not None and box.process not in parents:
             parents[box.process] = _known_by_ticks(box.parent, box.process, boxes)
@@ -207,7 +207,7 @@ def _line(process: ProcessId, parents: Mapping[ProcessId, ProcessId]) -> tuple[P
 def _examine_job(
     root: ProcessId,
     boxes: Sequence[BlackBox],
-    births: Mapping[ProcessId, HookNote],
+    starts: Mapping[ProcessId, HookNote],
     parents: Mapping[ProcessId, ProcessId],
     proc: str,
 ) -> Autopsy:
@@ -215,7 +215,7 @@ def _examine_job(
     codes = _exit_codes(boxes)
     dead = tuple(
         replace(
-            _dead(box, births.get(box.process), parent := parents.get(box.process)),
+            _dead(box, starts.get(box.process), parent := parents.get(box.process)),
             exit_code=codes.get((parent, box.process.pid)),
         )
         for box in ordered
@@ -253,8 +253,8 @@ def _exit_codes(boxes: Sequence[BlackBox]) -> dict[tuple[ProcessId | None, int],
     }
 
 
-def _dead(box: BlackBox, birth: HookNote | None, parent: ProcessId | None) -> Dead:
-    worker_id = birth.data.get("worker_id") if birth is not None else None
+def _dead(box: BlackBox, start: HookNote | None, parent: ProcessId | None) -> Dead:
+    worker_id = start.data.get("worker_id") if start is not None else None
     fetches = (e.key2 for e in box.events if e.kind in (*_BEGINS, *_BEGINS.values()))
     if not isinstance(worker_id, int):
         worker_id = next(fetches, None)
@@ -330,7 +330,7 @@ LABEL_WIDTH = 11
 EVENTS_SHOWN = 8
 NOTES_SHOWN = 6
 COPIED = "the records above are the last copy of a ring in memory; later events are lost"
-_NOTES_OMITTED = ("birth", "call-site")
+_NOTES_OMITTED = ("start", "call-site")
 
 
 def autopsy_text(autopsies: Sequence[Autopsy], *, style: TextStyle | None = None) -> str:

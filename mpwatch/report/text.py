@@ -173,8 +173,8 @@ def _role(process: JobProcess) -> str:
 
 def _title(snapshot: Snapshot, style: TextStyle) -> list[str]:
     """Program, pid and time of the snapshot, versions, and the state of the hook."""
-    moment = utc_text(snapshot.wall_s)[:19].replace("T", " ")
-    parts = [f"{program_of(snapshot)}  {snapshot.root.pid}", f"{moment} UTC", *versions(snapshot)]
+    shown_at = utc_text(snapshot.wall_s)[:19].replace("T", " ")
+    parts = [f"{program_of(snapshot)}  {snapshot.root.pid}", f"{shown_at} UTC", *versions(snapshot)]
     parts.append(_hooks(snapshot))
     if not snapshot.living():
         parts.append("the job has ended")

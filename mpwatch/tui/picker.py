@@ -36,7 +36,7 @@ class PickerApp(TonedApp[ProcessId]):
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q,escape", "quit", "Quit", id="quit"),
-        Binding("r", "search", "Search again", id="look"),
+        Binding("r", "search", "Search again", id="search"),
     ]
 
     class Found(Message):

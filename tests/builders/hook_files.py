@@ -70,6 +70,6 @@ def write_hook_files(
         stem.with_name(stem.name + wire.NOTES_SUFFIX).write_text("\n".join(lines) + "\n")
 
 
-def birth_note(child: int, ms: int = 1, worker_id: int | None = 0) -> dict[str, Any]:
+def start_note(child: int, ms: int = 1, worker_id: int | None = 0) -> dict[str, Any]:
     """The note of a parent that it started a child."""
-    return {"kind": "birth", "ms": ms, "pid": child, "worker_id": worker_id, "method": "fork"}
+    return {"kind": "start", "ms": ms, "pid": child, "worker_id": worker_id, "method": "fork"}

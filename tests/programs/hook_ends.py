@@ -99,10 +99,10 @@ def sharer_fails() -> None:
     from multiprocessing import resource_sharer
 
     read, write = os.pipe()
-    ticket: Any = resource_sharer.DupFd(read)
-    ticket._id = (ticket._id[0], 99)
+    handle: Any = resource_sharer.DupFd(read)
+    handle._id = (handle._id[0], 99)
     try:
-        ticket.detach()
+        handle.detach()
     except EOFError as error:
         print("error", type(error).__name__)
     resource_sharer.stop()
@@ -123,9 +123,9 @@ def dead_producer() -> None:
         queue.get().detach()
     except OSError as error:
         print("error", isinstance(error, (FileNotFoundError, ConnectionRefusedError)))
-    ticket = resource_sharer.DupFd(1)
+    handle = resource_sharer.DupFd(1)
     show()
-    ticket.detach()
+    handle.detach()
     resource_sharer.stop()
 
 

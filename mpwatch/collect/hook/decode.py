@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from mpwatch.hook import wire
-from mpwatch.model.events import HookEvent, HookGauges, HookHello, HookNote, HookSlice
+from mpwatch.model.events import HookEvent, HookGauges, HookHello, HookNote, HookSlice, present_kind
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import FRAMES_LIMIT, Frame, StackSample, StacksTaken
 from mpwatch.model.sanitize import MESSAGE_LIMIT, NAME_LIMIT, clean
@@ -143,10 +143,10 @@ def records(process: ProcessId, at_s: float, payload: bytes | bytearray) -> Hook
 def note(process: ProcessId, said: dict[str, Any]) -> HookNote:
     """An event with text."""
     number = said.pop("n", None)
-    kind = said.pop("kind", "")
+    kind = present_kind(str(said.pop("kind", "")))
     at_ns = _whole(said.pop("at_ns", 0))
     at_ns = at_ns if 0 <= at_ns < CLOCK_LIMIT_NS else 0
-    return HookNote(process, at_ns, str(kind), said, number=number if type(number) is int else None)
+    return HookNote(process, at_ns, kind, said, number=number if type(number) is int else None)
 
 
 def gauges(process: ProcessId, at_s: float, said: dict[str, Any]) -> HookGauges:

@@ -6,7 +6,7 @@ child makes and removes a directory there first. One that waits for longer than 
 to itself: it ends with the thaw, and nobody waits for it.
 
 The time of access, by which the hook sees a frozen disk (`hook.transport.runtime_dir`), would cost
-less. But it tells nothing once the directory was read, and a look from here would keep the hook
+less. But it tells nothing once the directory was read, and reading it from here would keep the hook
 from seeing it.
 """
 

@@ -137,8 +137,8 @@ STOPPED_THREADS_LIMIT = 500
 REPR_LIMIT = 200
 READINGS = 3
 """Readings of a process that is not stopped, until all of its stacks are certain."""
-LOOKS = 4
-LOOK_S = 0.0004
+CALL_SAMPLES = 4
+CALL_SAMPLE_S = 0.0004
 """A thread in a transfer runs and waits in turn; while it runs its call cannot be seen."""
 TRANSFER_OVER_S = 5.0
 """How long after a transfer was seen in a process it is still read without a stop."""
@@ -299,9 +299,9 @@ class StackCollector:
         Also one that was seen some seconds ago: the next may begin before py-spy stops the process.
         """
         now_s = self._clock()
-        for look in range(LOOKS):
-            if look:
-                time.sleep(LOOK_S)
+        for sample in range(CALL_SAMPLES):
+            if sample:
+                time.sleep(CALL_SAMPLE_S)
             calls = self._calls(process.pid)
             for tid, call in calls.items():
                 if call.transfer:

@@ -322,9 +322,9 @@ def _is_in_loop_with(line: SourceLine, put: Mark) -> bool:
 def _children_by_start(index: Index, process: Process) -> Growth | None:
     """The growth of children that were started time after time and have not ended.
 
-    Their starts show it at one look. Workers of a pool that replaces them are young as well, but
-    are not more than before: none may have ended while the parent was watched, and some must have
-    come.
+    Their starts show it in one snapshot. Workers of a pool that replaces them are young as well,
+    but are not more than before: none may have ended while the parent was watched, and some must
+    have been started.
     """
     counts = values_of(index.history.of(process.process, "children"))
     if len(counts) < 2 or counts[-1] - counts[0] < 2:
@@ -368,7 +368,7 @@ def _is_of_a_batch(process: Process, growth: Growth) -> bool:
 def _threads_by_start(index: Index, process: Process) -> Growth | None:
     """The growth of threads that were started one after the other at one line and have not ended.
 
-    One look shows it, as the kernel keeps the start of each thread. The threads that a process
+    One snapshot shows it, as the kernel keeps the start of each thread. The threads that a process
     starts in its first seconds, and at once, are pools.
     """
     snapshot, started = index.snapshot, process.process.start_ticks
@@ -401,7 +401,7 @@ def _is_starting(index: Index, process: Process) -> bool:
 def _candidates(history: History, process: Process, is_parent: bool) -> list[_Watched]:
     """The numbers of a process that have risen by enough since the first reading, causes first.
 
-    One process takes 2 us: what its snapshot shows spares the look-up of most series.
+    One process takes 2 us: what its snapshot shows spares the lookup of most series.
     """
     identity, trends = process.process, process.trends
     asked = [MEMORY]

@@ -148,8 +148,8 @@ def of_role(snapshot: Snapshot, *roles: Role) -> Iterator[Process]:
 
 def age_s(snapshot: Snapshot, process: Process) -> float | None:
     """Seconds since it started; `None` if unknown."""
-    born = process.sample.born_wall_s
-    return None if born is None else max(0.0, snapshot.wall_s - born)
+    started_s = process.sample.born_wall_s
+    return None if started_s is None else max(0.0, snapshot.wall_s - started_s)
 
 
 GAP_TICKS = 200

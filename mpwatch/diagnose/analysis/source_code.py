@@ -52,7 +52,7 @@ def line_at(index: Index, place: str) -> SourceLine | None:
 
 
 Awaited: TypeAlias = Literal["file-removed", "file-made", "variable"]
-"""What a loop that sleeps and looks again waits for."""
+"""What a loop that sleeps and checks again waits for."""
 
 
 LOOP_ENDS: Mapping[Awaited, str] = {
@@ -83,7 +83,7 @@ does not."""
 
 
 def _kind_of(header: str) -> Awaited | None:
-    """What a loop with one condition looks at; a call of anything else may look at anything."""
+    """What a loop with one condition reads; a call of anything else may read anything."""
     found = re.fullmatch(r"while (not )?(.+?) ?:", header)
     if found is None or found[2] in ("True", "1"):
         return None
@@ -117,17 +117,17 @@ def _quoted(header: Statement) -> str:
     return f"`{header.text}` in line {header.line}"
 
 
-_LOOKS = re.compile(r"\bEmpty\b|\.(?:empty|qsize|poll)\(")
+_POLLS = re.compile(r"\bEmpty\b|\.(?:empty|qsize|poll)\(")
 
 
-def looks_for_item(line: SourceLine) -> bool:
-    """Whether a statement is reached where a look for an item of a queue has found none.
+def polls_for_item(line: SourceLine) -> bool:
+    """Whether a statement is reached where a check for an item of a queue has found none.
 
     In `except queue.Empty:`, or under a condition on `empty()`.
     """
     around = [*line.within, *line.after]
     return any(
-        _LOOKS.search(each.text) and each.text.startswith(("except", "if ", "while ", "elif "))
+        _POLLS.search(each.text) and each.text.startswith(("except", "if ", "while ", "elif "))
         for each in around[-2:]
     )
 
@@ -396,16 +396,16 @@ def why_endless(loop: EndlessLoop, name: str) -> str:
 
 def end_of_loop(loop: EndlessLoop, process: Process) -> str:
     """What to change in a loop that does not end."""
-    look = f"Look at the values that decide it: mpwatch dump --locals {process.pid}."
+    advice = f"Look at the values that decide it: mpwatch dump --locals {process.pid}."
     if loop.gives is not None:
         return (
             "Let the loop raise when a whole round has given nothing, in place of beginning the "
             "next one, and see to it that each process gets something to iterate over: fewer "
-            f"processes, or a division by a smaller unit. {look}"
+            f"processes, or a division by a smaller unit. {advice}"
         )
     return (
         "Count the rounds of the loop, and after a limit raise, skip the item, or take what always "
-        f"passes; or rule out before the loop what can never pass. {look}"
+        f"passes; or rule out before the loop what can never pass. {advice}"
     )
 
 
@@ -418,7 +418,7 @@ _CACHED = re.compile(r"^if (?:.+ )?in ([\w.]+): return \1\b")
 
 
 def cache_miss(index: Index, frames: Sequence[Frame]) -> tuple[Frame, Statement] | None:
-    """The innermost line that is reached where a cache has no entry, and the look-up before it."""
+    """The innermost line that is reached where a cache has no entry, and the lookup before it."""
     for frame in own_frames(frames):
         line = source_of(index, frame) if not is_library(frame) else None
         for statement in line.after if line is not None else ():

@@ -71,7 +71,7 @@ def note_risks(session: Context, threads: int | None, noted: set[int]) -> None:
         omp_num_threads=os.environ.get("OMP_NUM_THREADS"),
         multiprocessing=session.system.get_ident() in session.births,
         loaders=len(session.loaders.show() or ()),
-        sharer_tickets=_sharer_tickets(),
+        sharer_descriptors=_sharer_descriptors(),
         frames=foreign_exceptions.frames_here(4),
     )
 
@@ -123,7 +123,7 @@ def _torch_threads() -> int | None:
     return None if count is None else int(count())
 
 
-def _sharer_tickets() -> int | None:
+def _sharer_descriptors() -> int | None:
     """Descriptors not received yet: a plain fork keeps the address, but not the thread."""
     module = sys.modules.get("multiprocessing.resource_sharer")
     sharer: Any = getattr(module, "_resource_sharer", None)

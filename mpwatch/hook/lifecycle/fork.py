@@ -96,7 +96,7 @@ class ForkSteps:
     def register(self) -> None:
         """Hand the three functions to the interpreter, for good.
 
-        That of `os` may be somebody's replacement, who would let go of them.
+        That of `os` may be a replacement that would release them.
         """
         posix.register_at_fork(
             before=shielded(self.before, self),

@@ -124,7 +124,7 @@ def _drop_other_version(version: str | None) -> None:
     """Forget the modules of a hook that was detached and is of another version than this one.
 
     Modules of the same version are used again: what they registered with the interpreter (at fork,
-    at exit) cannot be taken back, so new ones would add to it with each visit.
+    at exit) cannot be taken back, so new ones would add to it with each attach.
     """
     package = sys.modules.get(RENDEZVOUS)
     if package is None or package.__name__ != RENDEZVOUS or package.current() is not None:

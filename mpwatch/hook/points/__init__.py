@@ -39,7 +39,7 @@ TABLE = (
     # Point(name, module, how, since): `attribute(path, wrap)` replaces one attribute of the module
     # by what `wrap` returns; any other function does something else once the module is imported.
 
-    # processes.py: records PROCESS_START, PROCESS_JOIN; notes birth, exception, unpicklable,
+    # processes.py: records PROCESS_START, PROCESS_JOIN; notes start, exception, unpicklable,
     # many-storages
     Point("handed models", _PROCESS, processes.stop_model_checks),
     Point("Process.start", _PROCESS, attribute("BaseProcess.start", processes.wrap_start)),
@@ -89,7 +89,7 @@ TABLE = (
           attribute("Future.set_exception", pools.wrap_set_exception)),
 
     # sharing.py: records SHARE, REBUILD, CUDA_SHARE, CUDA_REBUILD, CACHE_SWEEP; notes
-    # ticket-failed; gauges shared_cache, sharer, sharer_tickets
+    # receive-failed; gauges shared_cache, sharer
     Point("_new_shared", _STORAGE,
           attribute("_StorageBase._new_shared", sharing.wrap_make_shared)),
     Point("share_memory_", _STORAGE,
@@ -105,7 +105,7 @@ TABLE = (
     Point("SharedMemory", "multiprocessing.shared_memory",
           attribute("SharedMemory.__init__", sharing.wrap_shared_memory_init)),
     Point("DupFd.detach", _SHARER, attribute("DupFd.detach", sharing.wrap_detach)),
-    Point("resource_sharer tickets", _SHARER, sharing.add_sharer_gauges),
+    Point("resource_sharer descriptors", _SHARER, sharing.add_sharer_gauge),
 
     # loader.py: records LOADER_START, LOADER_STOP, LOADER_NEXT, LOADER_PUT_INDEX,
     # LOADER_FETCH_BEGIN, LOADER_FETCH; notes foreign-shutdown; gauges loaders, worker

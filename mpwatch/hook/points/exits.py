@@ -142,7 +142,7 @@ def wrap_os_exit(original: Callable[..., Any], session: Context) -> Callable[...
 
 
 def wrap_send_signal(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
-    """Note each signal that ends a child unless it is caught: a death does not say who sent it.
+    """Note each signal that ends a child unless it is caught, for an exit status has no sender.
 
     `Process.kill` and `terminate` send by this method. `os.kill` is left alone: a signal to the
     process itself would show the wrapper in the stack that `faulthandler` or a handler sees.

@@ -170,7 +170,7 @@ def wrap_start(original: Callable[..., Any], session: Context) -> Callable[..., 
         fds = getattr(popen, "_fds", None)
         count = None if fds is None else len(fds)
         session.note(
-            "birth", pid=pid, fds=count, storages=own.shares, **{**birth, "method": method}
+            "start", pid=pid, fds=count, storages=own.shares, **{**birth, "method": method}
         )
         start_checks.find_left_behind(attributes_before)
         return result

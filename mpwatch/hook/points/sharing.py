@@ -62,7 +62,7 @@ def make_reducer(original: Callable[..., Any], session: Context) -> Callable[...
     suspect = session.start_checks.suspect
     share, copied, entries = wire.SHARE, wire.FLAG_COPIED, reductions.shared_cache.__len__
     by_descriptor = reductions.rebuild_storage_fd
-    ticket = sys.modules["multiprocessing.resource_sharer"].DupFd
+    dup_fd = sys.modules["multiprocessing.resource_sharer"].DupFd
     is_resizable = getattr(sys.modules["torch"].UntypedStorage, "resizable", _unknown)
 
     def reduce_storage(storage: Any) -> Any:
@@ -92,7 +92,7 @@ def make_reducer(original: Callable[..., Any], session: Context) -> Callable[...
                 return result
             _, handle, size = result[1]
             key, key2 = own.shared_key
-            if handle.__class__ is not ticket:
+            if handle.__class__ is not dup_fd:
                 flags |= wire.FLAG_SPAWNING
                 own.shares += 1
             record(share, began_ns, flags, size, key, key2, entries())
@@ -306,9 +306,9 @@ def wrap_detach(original: Callable[..., Any], session: Context) -> Callable[...,
         except BaseException as error:
             address, key = getattr(self, "_id", (None, None))
             session.note(
-                "ticket-failed",
+                "receive-failed",
                 address=str(address)[:256],
-                ticket=key,
+                key=key,
                 type=foreign_exceptions.type_of(error),
                 text=foreign_exceptions.text_of(error),
                 tid=session.system.get_native_id(),
@@ -319,13 +319,13 @@ def wrap_detach(original: Callable[..., Any], session: Context) -> Callable[...,
     return detach
 
 
-def add_sharer_gauges(module: ModuleType, session: Context) -> Undo:
-    """Add the gauges `sharer` and `sharer_tickets`, the descriptors not received yet."""
+def add_sharer_gauge(module: ModuleType, session: Context) -> Undo:
+    """Add the gauge `sharer`: the descriptors that were sent, and those not received yet."""
     sharer: Any = module._resource_sharer
     if not isinstance(sharer._cache, dict):
-        raise TypeError("the resource sharer keeps its tickets elsewhere")
+        raise TypeError("the resource sharer keeps its descriptors elsewhere")
 
-    def tickets() -> dict[str, Any]:
+    def descriptors() -> dict[str, Any]:
         address = sharer._address
         return {
             "outstanding": len(sharer._cache),
@@ -333,6 +333,5 @@ def add_sharer_gauges(module: ModuleType, session: Context) -> Undo:
             "address": None if address is None else str(address)[:256],
         }
 
-    session.gauges["sharer"] = tickets
-    session.gauges["sharer_tickets"] = lambda: len(sharer._cache)
-    return lambda: session.drop_gauges("sharer", "sharer_tickets")
+    session.gauges["sharer"] = descriptors
+    return lambda: session.drop_gauges("sharer")

@@ -39,7 +39,7 @@ _hides_context: Callable[[BaseException], bool] = BaseException.__dict__[
     "__suppress_context__"
 ].__get__
 _CHAIN = 16
-"""Exceptions of a chain that are followed; it may be a circle."""
+"""Exceptions of a chain that are followed; it may be a cycle."""
 _arguments: Callable[[BaseException], tuple[Any, ...]] = BaseException.__dict__["args"].__get__
 _set_traceback: Callable[[BaseException, TracebackType | None], None] = BaseException.__dict__[
     "__traceback__"

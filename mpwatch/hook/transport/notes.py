@@ -28,7 +28,7 @@ _OBJECTS_BYTES = 136
 """Size of the objects of a note beside its text: a tuple, a number, the header of `bytes`."""
 FILE_BYTES = 262_144
 """Limit of the file: it is for the autopsy, which needs the first causes."""
-COMMON = ("birth", "fork")
+COMMON = ("start", "fork")
 """Kinds that ordinary work causes, for weeks: in memory they are the first to be dropped, and they
 may use only half of the file."""
 LAST_BYTES = 65_536

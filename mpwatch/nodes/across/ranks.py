@@ -1,7 +1,7 @@
 """The ranks of a job on all of its nodes, and what findings ask of all of them at once.
 
 A job of 1,000 nodes has 64,000 ranks. What is asked of each of them is computed when the rows of
-its node change, and not at each look: `RankCache` keeps it.
+its node change, and not at each summary: `RankCache` keeps it.
 """
 
 from __future__ import annotations

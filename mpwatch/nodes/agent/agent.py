@@ -72,7 +72,7 @@ class Jobs(OpenableJobs, Protocol):
         ...
 
 
-Look = Callable[[Sequence[Snapshot], Ask], list[Snapshot]]
+ReadAnew = Callable[[Sequence[Snapshot], Ask], list[Snapshot]]
 """Reads the jobs anew for a dump: their newest snapshots, what was asked for."""
 
 
@@ -84,7 +84,7 @@ class Agent:
         input: int,
         output: int,
         jobs: Jobs,
-        look: Look,
+        read_anew: ReadAnew,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Make an agent.
@@ -93,13 +93,13 @@ class Agent:
             input: Descriptor from which the head is read.
             output: Descriptor to which the head is written; set to non-blocking.
             jobs: The jobs of this node, already started.
-            look: Reads jobs anew.
+            read_anew: Reads jobs anew.
             clock: Monotonic seconds.
         """
         self._input = input
         self._output = output
         self._jobs = jobs
-        self._look = look
+        self._read_anew = read_anew
         self._clock = clock
         self._reader = FrameReader(HEAD_LIMIT_BYTES)
         self._rows = Rows()
@@ -175,7 +175,7 @@ class Agent:
         jobs = self._jobs
         snapshots = jobs.snapshots()
         sections = self._rows.sections(snapshots, jobs.facts(), jobs.problem)
-        if not jobs.has_looked or (jobs.is_reading and not snapshots):
+        if not jobs.has_searched or (jobs.is_reading and not snapshots):
             sections["node"][""]["state"] = "starting"
         return sections
 
@@ -216,8 +216,8 @@ class Agent:
         """The document asked for; called on the thread of answers."""
         snapshots = self._jobs.snapshots()
         if ask.what == "dump":
-            looked = self._look(snapshots, ask)
-            return node_dump(looked, with_stacks=ask.stacks, unread=self._jobs.problem)
+            read = self._read_anew(snapshots, ask)
+            return node_dump(read, with_stacks=ask.stacks, unread=self._jobs.problem)
         if ask.what == "diagnose":
             return node_diagnosis(snapshots, unread=self._jobs.problem)
         if ask.what == "metrics":

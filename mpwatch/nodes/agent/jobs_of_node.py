@@ -62,8 +62,8 @@ class JobsOfNode:
     """The GPU driver of this machine; another one cannot be loaded while a job uses it."""
     problem: str = ""
     """Why jobs were not found at the last attempt, in one sentence; empty if they were."""
-    has_looked: bool = False
-    """Whether jobs have been looked for."""
+    has_searched: bool = False
+    """Whether jobs have been searched for."""
     _observed: dict[ProcessId, _Observed] = field(default_factory=dict)
     _ended: dict[ProcessId, Snapshot] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -91,7 +91,7 @@ class JobsOfNode:
         for each in started.values():
             if not self._stopping.is_set():
                 each.source.start(each.deliver)
-        self.has_looked = True
+        self.has_searched = True
 
     def snapshots(self) -> list[Snapshot]:
         """The newest snapshot of each job, also of those that have ended."""

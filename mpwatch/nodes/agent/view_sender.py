@@ -36,7 +36,7 @@ UNASKED_S = 5.0
 class OpenableJobs(Protocol):
     """The jobs of this node, as far as a head can open them."""
 
-    has_looked: bool
+    has_searched: bool
 
     @property
     def is_reading(self) -> bool:
@@ -118,7 +118,7 @@ class ViewSender:
             self._wanted = None
             for each in self._early:
                 self.serve(each)
-        elif not self._jobs.has_looked or self._jobs.is_reading:
+        elif not self._jobs.has_searched or self._jobs.is_reading:
             return
         else:
             self._wanted = None
@@ -127,7 +127,7 @@ class ViewSender:
 
     def _close(self) -> None:
         if self._opened is not None:
-            self._opened.look_away()
+            self._opened.pause_stacks()
             self._opened = None
 
 
@@ -175,7 +175,7 @@ class _Opened:
                 return None
         return self._jobs.ask(self._root, command)
 
-    def look_away(self) -> None:
+    def pause_stacks(self) -> None:
         """Take no more stacks for the head."""
         self._is_away = True
         for kind in self._watched:
@@ -188,7 +188,7 @@ class _Opened:
         if self._data:
             return self._piece()
         if not self._wanted and not self._is_away and now_s - self._granted_s > UNASKED_S:
-            self.look_away()
+            self.pause_stacks()
         return None
 
     def _take(self) -> None:

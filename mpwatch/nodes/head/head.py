@@ -32,7 +32,7 @@ GRACE_S = 3.0
 """How long agents may take to end once their input is closed."""
 FOLLOW_S = 1.0
 """Interval at which an engine whose nodes join and leave is asked for them."""
-LOOK_S = 0.05
+CHECK_S = 0.05
 """Interval at which all nodes are looked after; a thousand of them send at as many moments."""
 
 
@@ -62,7 +62,7 @@ class Head:
         self._restarts = restarts
         self._changing = None if isinstance(launches, Sequence) else launches
         self._followed_s = clock()
-        self._looked_s = self._started_s = float("-inf")
+        self._checked_s = self._started_s = float("-inf")
         self._nodes: dict[str, Node] = {}
         self._add(launches if isinstance(launches, Sequence) else launches.launches())
         self._requests = 0
@@ -80,8 +80,8 @@ class Head:
             node, stream = key.data
             node.receive(stream)
             heard[node.name] = node
-        if self._clock() - self._looked_s >= LOOK_S:
-            self._looked_s = self._clock()
+        if self._clock() - self._checked_s >= CHECK_S:
+            self._checked_s = self._clock()
             for node in self._nodes.values():
                 node.look_after()
         for node in heard.values():

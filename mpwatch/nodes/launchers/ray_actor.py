@@ -24,7 +24,7 @@ through the object store (`max_direct_call_object_size`, Ray 2.60)."""
 END_S = 2.0
 """How long the agent may take to end once its input is closed."""
 RAYLET_S = 2.0
-"""Interval at which an actor looks whether its raylet runs. Ray ends the workers of a raylet that
+"""Interval at which an actor checks whether its raylet runs. Ray ends the workers of a raylet that
 is gone, but takes one for running that was killed and is still a zombie (Ray 2.60): in a container,
 the first process often reaps nothing."""
 EXIT_S = 1.0

@@ -16,7 +16,15 @@ from typing import Any, Generic, TypeVar, get_type_hints
 import msgspec
 
 from mpwatch.model.collectives import NcclStatus
-from mpwatch.model.events import HookGauges, HookHello, HookNote, HookSlice, HookStatus, Input
+from mpwatch.model.events import (
+    HookGauges,
+    HookHello,
+    HookNote,
+    HookSlice,
+    HookStatus,
+    Input,
+    present_kind,
+)
 from mpwatch.model.ids import ProcessId, SegmentUse
 from mpwatch.model.samples import Ended, FdLink, ProcSample, StacksTaken, TreeSample
 from mpwatch.model.sanitize import MESSAGE_LIMIT, clean
@@ -137,6 +145,8 @@ class LineDecoder:
             return None
         if kind not in ("tree", CHANGE_KIND):
             decoded: Input = _decoder(kind)(value)
+            if isinstance(decoded, HookNote):
+                return replace(decoded, kind=present_kind(decoded.kind))
             return decoded
         # A tree that cannot be read must not have the next change applied to the one before it.
         before, self._before = self._before, None

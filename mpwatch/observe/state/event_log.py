@@ -133,7 +133,7 @@ class HookStateLog:
 
 _FIELDS = ("what", "where", "type", "text", "message", "method", "child", "path", "reason", "site")
 _WORDS: Mapping[str, Mapping[str, str]] = {
-    "birth": {
+    "start": {
         "name": "{}",
         "pid": "process {}",
         "method": "by {}",
@@ -145,7 +145,7 @@ _WORDS: Mapping[str, Mapping[str, str]] = {
     "thread-died": {"thread": "{}", "type": "{}", "text": "{}"},
     "lost-item": {"item": "{}", "type": "{}", "text": "{}"},
     "unpicklable": {"path": "{}", "object": "of {}", "type": "{}", "text": "{}"},
-    "ticket-failed": {"address": "at {}", "type": "{}", "text": "{}"},
+    "receive-failed": {"address": "at {}", "type": "{}", "text": "{}"},
     "cuda-init": {"frames": "{}"},
     "cuda-lent": {
         "unreleased": "{} CUDA tensors of it are in use elsewhere, or were not received",

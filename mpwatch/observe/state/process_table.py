@@ -289,7 +289,7 @@ class ShortLived:
     """Finds children that were started and joined with an error, and never read."""
 
     def __init__(self) -> None:
-        self._births: dict[tuple[ProcessId, int], HookNote] = {}
+        self._starts: dict[tuple[ProcessId, int], HookNote] = {}
         self._codes: dict[tuple[ProcessId, int], tuple[float, int]] = {}
         self._known: dict[int, ProcessId] = {}
         """Processes that have sent something themselves, by pid; the last ones."""
@@ -297,7 +297,7 @@ class ShortLived:
     @property
     def has_any(self) -> bool:
         """Whether there are children to look for."""
-        return bool(self._births)
+        return bool(self._starts)
 
     def add_note(self, note: HookNote) -> None:
         """Remember the start of a child, and which process has a pid."""
@@ -305,8 +305,8 @@ class ShortLived:
             self._known.pop(next(iter(self._known)))
         self._known[note.process.pid] = note.process
         pid = note.data.get("pid")
-        if note.kind == "birth" and isinstance(pid, int) and len(self._births) < PENDING_LIMIT:
-            self._births[note.process, pid] = note
+        if note.kind == "start" and isinstance(pid, int) and len(self._starts) < PENDING_LIMIT:
+            self._starts[note.process, pid] = note
 
     def add_event(self, parent: ProcessId, event: HookEvent) -> None:
         """Remember the exit code of a joined child."""
@@ -329,7 +329,7 @@ class ShortLived:
             samples: The last samples of possible parents.
             ticks_per_s: Of the clock of `ProcessId.start_ticks`.
         """
-        for key, note in list(self._births.items()):
+        for key, note in list(self._starts.items()):
             if at_s - note.at_ns / 1e9 < NOTED_AHEAD_S:
                 continue
             parent, pid = key
@@ -337,10 +337,10 @@ class ShortLived:
             is_known = pid in known and known[pid].start_ticks >= parent.start_ticks
             is_elsewhere = reading is None or reading.ns_pid not in (None, parent.pid)
             if is_known or is_elsewhere or at_s - note.at_ns / 1e9 > FORGOTTEN_S:
-                del self._births[key]
+                del self._starts[key]
             elif reading is not None and key in self._codes:
                 ended_s, code = self._codes[key]
-                del self._births[key]
+                del self._starts[key]
                 if code:
                     sample, ended = _ended_child(reading, note, pid, code, ended_s, ticks_per_s)
                     itself = self._known.get(pid)
@@ -348,7 +348,7 @@ class ShortLived:
                         sample = replace(sample, process=itself)
                         ended = replace(ended, process=itself)
                     yield sample, ended
-        self._codes = {key: code for key, code in self._codes.items() if key in self._births}
+        self._codes = {key: code for key, code in self._codes.items() if key in self._starts}
 
 
 def _is_near(one: ProcessId, other: ProcessId, ticks_per_s: int) -> bool:

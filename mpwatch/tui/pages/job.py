@@ -151,7 +151,7 @@ def node_groups(state: JobState) -> list[NodeGroup]:
     """The rows of the nodes page: those with findings or problems first.
 
     Of many nodes, those are one row whose ranks are stopped at the same places. Where ranks work is
-    another line on each node, and at each look.
+    another line on each node, and in each sample.
     """
     worst = _worst_by_node(state)
     groups: defaultdict[object, list[NodeView]] = defaultdict(list)

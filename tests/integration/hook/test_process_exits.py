@@ -142,7 +142,7 @@ def test_exceptions_of_the_resource_sharer_are_noted() -> None:
 def test_a_descriptor_of_a_dead_process_is_named_and_those_to_be_fetched_are_counted() -> None:
     lines = run("dead_producer").splitlines()
     notes = [json.loads(line[5:]) for line in lines if line.startswith("note ")]
-    (note,) = [note for note in notes if note["kind"] == "ticket-failed"]
+    (note,) = [note for note in notes if note["kind"] == "receive-failed"]
     (sharer,) = [line for line in lines if line.startswith("sharer ")]
 
     assert lines[0] == "error True"
@@ -152,14 +152,14 @@ def test_a_descriptor_of_a_dead_process_is_named_and_those_to_be_fetched_are_cou
 
 
 def test_descriptors_that_a_new_process_gets_are_counted() -> None:
-    births = said("with_pipes", "birth")
+    starts = said("with_pipes", "start")
 
-    fds = {note["method"]: note["fds"] for note in births}
+    fds = {note["method"]: note["fds"] for note in starts}
     # The pipes, and what each method hands over itself: its data, its tracker, its sentinel.
     assert fds["fork"] is None
     assert fds["spawn"] >= 3
     assert fds["forkserver"] == 3
-    assert [note["target"] for note in births] == ["__main__.nothing"] * 3
+    assert [note["target"] for note in starts] == ["__main__.nothing"] * 3
 
 
 @pytest.mark.parametrize("way", ["uninstrument", "detach", "torch"])

@@ -205,7 +205,7 @@ def test_all_rules_together_search_the_log_once() -> None:
             type(self).searches += 1
             return super().__iter__()
 
-    entries = Log(log("birth", MAIN, "started", method="forkserver", fds=3) for _ in range(2000))
+    entries = Log(log("start", MAIN, "started", method="forkserver", fds=3) for _ in range(2000))
     index = Index(replace(snapshot_of(*loader_job()), log=entries))
     Log.searches = 0
     for rule in RULES:

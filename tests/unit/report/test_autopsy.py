@@ -20,7 +20,7 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.report.autopsy import NO_EXIT, NothingLeft, autopsies, autopsy_text, ended
 from mpwatch.report.table import TextStyle, cell_width
 from tests import procfs
-from tests.builders.hook_files import birth_note, write_hook_files
+from tests.builders.hook_files import start_note, write_hook_files
 from tests.builders.report_job import finding
 from tests.conftest import Start
 
@@ -42,7 +42,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def leave_a_job(folder: Path) -> None:
     write_hook_files(
-        folder, MAIN, [(wire.LOADER_NEXT, 900, 416)], [birth_note(WORKER.pid, worker_id=3)]
+        folder, MAIN, [(wire.LOADER_NEXT, 900, 416)], [start_note(WORKER.pid, worker_id=3)]
     )
     write_hook_files(
         folder,
@@ -120,7 +120,7 @@ def test_of_two_processes_with_one_pid_the_later_is_examined(folder: Path) -> No
 
 
 def test_rules_apply_to_the_files_of_dead_processes(folder: Path) -> None:
-    write_hook_files(folder, MAIN, [(wire.LOADER_NEXT, 9000, 416)], [birth_note(WORKER.pid)])
+    write_hook_files(folder, MAIN, [(wire.LOADER_NEXT, 9000, 416)], [start_note(WORKER.pid)])
     write_hook_files(folder, WORKER, notes=[{"kind": "exit", "ms": 5000, "code": 3}])
 
     (autopsy,) = autopsies(str(folder))

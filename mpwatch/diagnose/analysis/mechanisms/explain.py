@@ -1097,7 +1097,7 @@ def _reads_after_the_last(case: Case) -> Mechanism | None:
         for child in children_started_by(case.index, last.process)
         if child.role not in SERVICE_ROLES
     ]
-    started = sum(note.process == last.process.process for note in case.index.entries("birth"))
+    started = sum(note.process == last.process.process for note in case.index.entries("start"))
     is_alone = case.chain.conclusion == NO_WRITER and gets_from_queue(last)
     if not all(child.ended is not None for child in children):
         return None

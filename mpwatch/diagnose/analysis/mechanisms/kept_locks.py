@@ -41,7 +41,7 @@ from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.source_code import Skip
 
 POLLS_SHARE = 0.1
-"""A loop that sleeps and looks whether a file is there uses a smaller share of the time."""
+"""A loop that sleeps and checks whether a file is there uses a smaller share of the time."""
 NAMED = 3
 _BATON = "torch/utils/file_baton.py:wait"
 _LOCK_NAME = re.compile(r"(^|[._-])lock$|\.lck$")

@@ -1,6 +1,6 @@
-"""Jobs in which every process sleeps in a loop, looks, and sleeps again, or waits for such a one.
+"""Jobs in which every process polls: it sleeps, checks, and sleeps again, or waits for such a one.
 
-What such a loop looks at (a file, a flag, a counter, whether a process lives) does not show in a
+What such a loop checks (a file, a flag, a counter, whether a process lives) does not show in a
 system call that waits, so that no chain of waits leads on from it.
 """
 
@@ -77,7 +77,7 @@ class InVain(NamedTuple):
         loop = "in a loop" if len(self.pollers) == 1 else "in loops"
         return (
             f"nothing in this job has moved for {seconds_text(self.for_s)}: {names} {verb} and "
-            f"{'looks' if len(self.pollers) == 1 else 'look'} again {loop}{place(first)}"
+            f"{'checks' if len(self.pollers) == 1 else 'check'} again {loop}{place(first)}"
             f"{'' if self.condition is None else _UNTIL[self.condition.kind]}"
         )
 
@@ -131,7 +131,7 @@ class InVain(NamedTuple):
     def advice(self) -> str:
         """What to change, by what the loop waits for."""
         if self.condition is None:
-            return f"{_LOOK} {_DEADLINE} {_SHARED} {_OUTSIDE}"
+            return f"{_CONDITION} {_DEADLINE} {_SHARED} {_OUTSIDE}"
         return _ADVICE[self.condition.kind]
 
 
@@ -157,7 +157,9 @@ _CAUSES: Mapping[Awaited, str] = {
         f"memory, {_COPIES}"
     ),
 }
-_LOOK = "Look at the condition of the loop at that line (mpwatch dump --locals shows the values)."
+_CONDITION = (
+    "Look at the condition of the loop at that line (mpwatch dump --locals shows the values)."
+)
 _DEADLINE = (
     "Give the loop a deadline after which it raises, and let it check that the processes which are "
     "to bring it about live (is_alive(), exitcode)."
@@ -174,7 +176,7 @@ _ADVICE: Mapping[Awaited, str] = {
     ),
     "file-made": (
         "Compare the path (mpwatch dump --locals shows it) with what the other processes have "
-        f"written, and look how they ended. {_DEADLINE} {_OUTSIDE}"
+        f"written, and check how they ended. {_DEADLINE} {_OUTSIDE}"
     ),
     "variable": f"{_SHARED} {_DEADLINE}",
 }
@@ -351,7 +353,7 @@ def _polls_s(index: Index, process: Process, *, has_manager: bool) -> float:
     if cpu_percent is not None and cpu_percent > POLLS_PERCENT:
         return 0.0
     if rise(index.history.of(process.process, "minor_faults"), within_s=POLLS_S) >= WORKS_FAULTS:
-        return 0.0  # what only looks again takes no new memory
+        return 0.0  # what only checks again takes no new memory
     if _is_in_one_sleep(index, process):
         return 0.0
     others = [each for each in own_threads(index, process) if each is not main_thread(process)]

@@ -455,13 +455,12 @@ def _has_other_threads(index: Index, process: Process, tid: int) -> bool:
 
 
 def _end_of_sleep(index: Index, process: Process) -> str:
-    """How a sleep goes on: one in a loop that looks for something does not end by itself."""
+    """How a sleep goes on: one in a loop that polls for something does not end by itself."""
     condition = condition_of(index, process)
     if condition is None:
         return "It wakes up by itself."
-    return (
-        f"It wakes up and looks again: the loop {condition.words} ends {LOOP_ENDS[condition.kind]}."
-    )
+    end = LOOP_ENDS[condition.kind]
+    return f"It wakes up and checks again: the loop {condition.words} ends {end}."
 
 
 def _end_of_futex(index: Index, process: Process, words: str) -> WaitEnd:

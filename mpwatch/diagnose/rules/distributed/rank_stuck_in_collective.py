@@ -346,8 +346,8 @@ def _end_words(collective: str) -> str:
 
 def _they_wait(ranks: Sequence[Process]) -> str:
     """`rank 0 (300) waits`, `7 ranks wait`."""
-    who = called(ranks[0]) if len(ranks) == 1 else f"{len(ranks)} ranks"
-    return f"{who} {wait_verb(ranks)}"
+    names = called(ranks[0]) if len(ranks) == 1 else f"{len(ranks)} ranks"
+    return f"{names} {wait_verb(ranks)}"
 
 
 def _place_words(late: Sequence[Process], index: Index) -> str:

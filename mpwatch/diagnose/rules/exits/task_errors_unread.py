@@ -281,7 +281,7 @@ def _waits_in_vain_s(index: Index, head: Process, failed_at_s: float) -> float |
 
 
 def _only_waits(index: Index, head: Process) -> bool:
-    """Whether its main thread waits without a limit, or sleeps and looks again and again."""
+    """Whether its main thread waits without a limit, or sleeps and checks again and again."""
     thread = main_thread(head)
     wait = thread.waits_on if thread is not None else None
     if wait is None:

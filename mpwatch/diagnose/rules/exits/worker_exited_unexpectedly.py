@@ -684,9 +684,9 @@ def _keeps_replacing(index: Index, exits: Sequence[tuple[Process, Ended]]) -> Pr
     """
     head = family_head(index, exits[0][0])
     first_wall_s = index.snapshot.wall_s + exits[0][1].at_s - index.snapshot.at_s
-    born = [each for p, _ in exits if (each := p.sample.born_wall_s) is not None]
-    later = [each for each in born if each > first_wall_s]
-    is_in_a_row = len(later) >= IN_A_ROW and 2 * len(later) >= len(born)
+    started_s = [each for p, _ in exits if (each := p.sample.born_wall_s) is not None]
+    later = [each for each in started_s if each > first_wall_s]
+    is_in_a_row = len(later) >= IN_A_ROW and 2 * len(later) >= len(started_s)
     return head if head is not None and not head.is_gone and is_in_a_row else None
 
 

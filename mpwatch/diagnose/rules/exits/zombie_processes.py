@@ -118,7 +118,7 @@ def _left_the_others(index: Index) -> Iterator[Finding]:
 
 
 def _ended_well(index: Index, child: Process) -> bool:
-    """Whether a child has ended normally for some time, and its parent has not looked."""
+    """Whether a child has ended normally for some time, and its parent has not read its status."""
     ended = child.ended
     if ended is None or child.sample.state != "Z" or death_of(ended) != "normal":
         return False

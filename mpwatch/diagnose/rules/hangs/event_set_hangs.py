@@ -102,8 +102,8 @@ def _at_barriers(index: Index) -> Iterator[Finding]:
 
 def _is_of_their_age(process: Process, others: list[Process]) -> bool:
     """Whether a process was started together with the others."""
-    births = [other.process.start_ticks for other in others]
-    return min(births) - GAP_TICKS <= process.process.start_ticks <= max(births) + GAP_TICKS
+    starts = [other.process.start_ticks for other in others]
+    return min(starts) - GAP_TICKS <= process.process.start_ticks <= max(starts) + GAP_TICKS
 
 
 def _broken_barrier(arrived: list[Process], gone: list[Process], quiet_s: float) -> Finding:

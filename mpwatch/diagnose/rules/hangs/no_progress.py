@@ -181,7 +181,8 @@ def check(index: Index) -> Iterator[Finding]:
 def _waits_for_a_semaphore(index: Index) -> Iterator[Finding]:
     """A finding if some wait for one semaphore, and all others sleep in loops or wait.
 
-    Nothing shows who has taken it, and a parent that only polls is not seen to be about to release.
+    Nothing shows which process has taken it, and a parent that only polls is not seen to be
+    about to release.
     """
     if any(chain.verdict in ("cycle", "dead-end") for chain in wait_graph(index).chains):
         return
@@ -312,7 +313,7 @@ def _severity(index: Index, blockage: Blockage) -> Severity | None:
 
 
 def _is_stopped_meanwhile(index: Index, blockage: Blockage) -> bool:
-    """Whether a process is stopped while another one works and those that wait look now and then.
+    """Whether a process is stopped while another one works and those that wait poll now and then.
 
     A program that stops a process to let another one run waits for that one, with a time limit.
     """
@@ -422,7 +423,7 @@ def _is_usual(index: Index, blockage: Blockage) -> bool:
 def _finding(index: Index, blockage: Blockage, severity: Severity) -> Finding:
     """The finding about one process at the end of waits."""
     first = blockage.waiters[0] if blockage.waiters else blockage.process
-    path = _locked_path(blockage)  # its holder may change from one look to the next
+    path = _locked_path(blockage)  # its holder may change from one snapshot to the next
     return Finding(
         rule=RULE,
         severity=severity,

@@ -286,7 +286,7 @@ _CAUSE_QUEUE: Mapping[str, str] = {
 _ADVICE_QUEUE = (
     "Restart the job: nothing releases this lock, and new readers of the same queue wait for it "
     "too. Do not end a process by terminate() or SIGKILL while it may be in get(): let it end "
-    "itself, by an item that tells it to or by a look at its age between get(timeout=...) calls. "
+    "itself, by an item that tells it to or by a check of its age between get(timeout=...) calls. "
     "Or give each reader a queue or Pipe of its own, as a DataLoader does."
 )
 _CAUSE_LOCK = (

@@ -52,12 +52,12 @@ def _sets(owner: Process, workers: tuple[Process, ...]) -> list[tuple[Process, .
         before: list[int] = []
         for worker in together:
             # Within one clock tick (10 ms) the ids give the order.
-            born = bisect(threads, (worker.process.start_ticks, worker.pid))
-            if before and born - before[-1] < len(sets[-1]):
+            position = bisect(threads, (worker.process.start_ticks, worker.pid))
+            if before and position - before[-1] < len(sets[-1]):
                 sets[-1].append(worker)
             else:
                 sets.append([worker])
-                before.append(born)
+                before.append(position)
     return [tuple(each) for each in sets]
 
 

@@ -90,13 +90,13 @@ def _is_costly(snapshot: Snapshot, child: Process) -> bool:
     """Whether a worker was recently started by spawn or forkserver."""
     if child.sample.start_method not in ("spawn", "forkserver"):
         return False
-    born = child.sample.born_wall_s
-    return born is not None and snapshot.wall_s - born <= RECENT_S
+    started_s = child.sample.born_wall_s
+    return started_s is not None and snapshot.wall_s - started_s <= RECENT_S
 
 
 def _lived_s(snapshot: Snapshot, group: tuple[Process, ...]) -> float:
     """Seconds that the first worker of a set lived, until now if it still runs."""
-    born, ended = group[0].sample.born_wall_s, group[0].ended
+    started_s, ended = group[0].sample.born_wall_s, group[0].ended
     at_s = snapshot.at_s if ended is None else ended.at_s
     end_wall_s = snapshot.wall_s - snapshot.at_s + at_s
-    return 0.0 if born is None else max(0.0, end_wall_s - born)
+    return 0.0 if started_s is None else max(0.0, end_wall_s - started_s)

@@ -1,7 +1,7 @@
 """One stage of a job works all the time while the others wait for it.
 
 For example actors that cannot keep up with a learner, or a learner that cannot keep up with them, a
-main process that cannot feed its workers, or consumers that sleep between two looks into their
+main process that cannot feed its workers, or consumers that sleep between two checks of their
 queue. DataLoaders, Pools, ranks and servers have rules of their own.
 """
 
@@ -33,7 +33,7 @@ from mpwatch.diagnose.analysis.shares import (
     work_place,
     working_share,
 )
-from mpwatch.diagnose.analysis.source_code import line_at, looks_for_item, mark_words, marks
+from mpwatch.diagnose.analysis.source_code import line_at, mark_words, marks, polls_for_item
 from mpwatch.diagnose.analysis.stack_patterns import main_thread, writes_output
 from mpwatch.diagnose.analysis.waits.blockages import without_progress_s
 from mpwatch.diagnose.analysis.waits.chains import ends_of_waits, wait_graph
@@ -217,12 +217,12 @@ def _sleeps_while_full(index: Index) -> Iterator[Finding]:
         place = max(slept, key=lambda each: each.share).activity.place
         at = f" at {place}" if place else ""
         line = line_at(index, place)
-        is_look = line is not None and looks_for_item(line)
+        is_poll = line is not None and polls_for_item(line)
         names, name = all_called(ahead, SHOWN), called(process)
         yield Finding(
             rule=RULE,
             severity=Severity.INFO,
-            is_doubtful=not is_look,
+            is_doubtful=not is_poll,
             process=process.process,
             others=tuple(each.process for each in ahead),
             summary=(
@@ -236,9 +236,9 @@ def _sleeps_while_full(index: Index) -> Iterator[Finding]:
             ),
             cause=(
                 f"Items are there all the time, and {name} takes one only now and then: the whole "
-                f"job runs at the pace of that sleep.{_WASTES if is_look or line is None else ''}"
+                f"job runs at the pace of that sleep.{_WASTES if is_poll or line is None else ''}"
             ),
-            advice=_TAKE if is_look else f"{_MEANT} {_TAKE if line is None else _SHORTEN}",
+            advice=_TAKE if is_poll else f"{_MEANT} {_TAKE if line is None else _SHORTEN}",
         )
 
 
@@ -253,8 +253,8 @@ def _is_in_one_sleep(process: Process) -> bool:
 
 
 _WASTES = (
-    " A loop that sleeps and then looks whether there is an item wastes the time until the next "
-    "look."
+    " A loop that sleeps and then checks whether there is an item wastes the time until the next "
+    "check."
 )
 _TAKE = (
     "Wait for the next item with get() in place of sleep() and empty(); or take all that are there "
@@ -340,8 +340,8 @@ class _Sleep(NamedTuple):
     """The share of their time in which they waited for a free core."""
     place: str
     """`consumer.py:25 next`; empty where it is not known."""
-    is_look: bool
-    """Whether they sleep where a look for an item has found none."""
+    is_poll: bool
+    """Whether they sleep where a check for an item has found none."""
     longest_s: float | None
     """Of the single sleeps of the last minute, at least."""
     longer: tuple[float, float] | None
@@ -351,8 +351,8 @@ class _Sleep(NamedTuple):
 
 
 def _is_pace(sleep: _Sleep) -> bool:
-    """Whether a long sleep is one of many, after which there is a look for the next item."""
-    return sleep.is_look or sleep.longer is not None
+    """Whether a long sleep is one of many, after which the next item is polled for."""
+    return sleep.is_poll or sleep.longer is not None
 
 
 def _sleep_of(index: Index, working: Sequence[Process]) -> _Sleep | None:
@@ -378,7 +378,7 @@ def _sleep_of(index: Index, working: Sequence[Process]) -> _Sleep | None:
         _mean(_sleep_share, index, working),
         _mean(core_share, index, working),
         words,
-        line is not None and looks_for_item(line),
+        line is not None and polls_for_item(line),
         max(lengths, default=None),
         _longer(index, working),
         growth[0] if growth else None,
@@ -535,11 +535,11 @@ def _of_sleep(index: Index, stages: _Stages, sleep: _Sleep) -> Finding:
         evidence.append(f"{backlog:.0f} items wait in queues of the job meanwhile")
     if (lines := own_lines(waiting[0])) is not None:
         evidence.append(f"{called(waiting[0])} waits at {lines}")
-    is_sure = sleep.is_look and sleep.growth is not None and sleep.longer is not None
+    is_sure = sleep.is_poll and sleep.growth is not None and sleep.longer is not None
     return Finding(
         rule=RULE,
         severity=Severity.WARNING if is_sure else Severity.INFO,
-        is_doubtful=not sleep.is_look,
+        is_doubtful=not sleep.is_poll,
         process=working[0].process,
         others=tuple(each.process for each in working[1:]),
         summary=(
@@ -575,8 +575,8 @@ def _backlog(index: Index) -> float | None:
 
 def _why_asleep(sleep: _Sleep, *, is_one: bool) -> str:
     """What the sleep is for, as far as its line shows."""
-    subject = "It looks" if is_one else "Each looks"
-    if not sleep.is_look:
+    subject = "It checks" if is_one else "Each checks"
+    if not sleep.is_poll:
         longer = (
             f" {mark_words(sleep.growth)} makes each sleep longer than the one before, and nothing "
             "in that file sets it back."
@@ -589,7 +589,7 @@ def _why_asleep(sleep: _Sleep, *, is_one: bool) -> str:
             f"limit, or what stands for a device or an answer from outside of the job.{longer}"
         )
     cause = (
-        f"{subject} for an item, sleeps when there is none, and looks again: what comes meanwhile "
+        f"{subject} for an item, sleeps when there is none, and checks again: what comes meanwhile "
         "waits until that sleep ends."
     )
     if sleep.growth is not None:
@@ -603,13 +603,13 @@ def _why_asleep(sleep: _Sleep, *, is_one: bool) -> str:
 
 def _sleep_advice(sleep: _Sleep, at: str) -> str:
     """What to do about it; more processes would sleep as well."""
-    if sleep.is_look:
+    if sleep.is_poll:
         back = ""
         if sleep.growth is not None:
             back = f" Or set {sleep.growth.about} back to its first value when an item was found."
         return (
             "Wait for the next item with a get() that blocks (with a time limit where the loop has "
-            f"to look at something else too), in place of the sleep{at}.{back} No core is missing: "
+            f"to check something else too), in place of the sleep{at}.{back} No core is missing: "
             "more processes would sleep as well."
         )
     return (

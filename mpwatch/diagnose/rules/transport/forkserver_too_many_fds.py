@@ -39,7 +39,7 @@ def check(index: Index) -> Iterator[Finding]:
 
 def _near(index: Index) -> Iterator[Finding]:
     """The finding for a start that was accepted with nearly the highest number of descriptors."""
-    for entry in index.entries("birth"):
+    for entry in index.entries("start"):
         if entry.details.get("method") != "forkserver":
             continue
         count = number_of(entry.details, "fds")

@@ -6,6 +6,9 @@ import os
 import socket
 from typing import Any
 
+import pytest
+
+from mpwatch.collect.hook import decode
 from mpwatch.collect.hook.client import SEARCH_AGAIN_S
 from mpwatch.hook import wire
 from mpwatch.model.events import HookGauges, HookHello, HookNote, HookSlice, HookStatus, Input
@@ -64,7 +67,7 @@ def test_frames_may_arrive_in_any_pieces(observed: ObservedHooks) -> None:
     hook = observed.ready()
     assert hook.peer is not None
     whole = wire.pack_frame(wire.RECORDS, records(1)) + wire.pack_frame(
-        wire.NOTE, b'{"kind": "birth", "at_ns": 9, "pid": 4}'
+        wire.NOTE, b'{"kind": "start", "at_ns": 9, "pid": 4}'
     )
     found: list[Input] = []
     for byte in whole:
@@ -72,7 +75,16 @@ def test_frames_may_arrive_in_any_pieces(observed: ObservedHooks) -> None:
         found += observed.poll()
 
     assert [type(each) for each in found] == [HookSlice, HookNote]
-    assert found[1] == HookNote(ME, 9, "birth", {"pid": 4})
+    assert found[1] == HookNote(ME, 9, "start", {"pid": 4})
+
+
+@pytest.mark.parametrize(
+    ("former", "present"), [("birth", "start"), ("ticket-failed", "receive-failed")]
+)
+def test_a_kind_of_note_of_an_older_hook_has_its_present_name(former: str, present: str) -> None:
+    found = decode.note(ME, {"kind": former, "at_ns": 9})
+
+    assert (found.kind, decode.note(ME, {"kind": present, "at_ns": 9})) == (present, found)
 
 
 def test_answers_are_matched_to_requests_by_number(observed: ObservedHooks) -> None:

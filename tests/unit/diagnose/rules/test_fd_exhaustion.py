@@ -197,7 +197,7 @@ def test_descriptors_are_counted_by_segment_where_kinds_are_unknown() -> None:
 
 def test_a_receiver_that_failed_for_want_of_descriptors_is_named_after_its_end() -> None:
     dead = main(fds=fds(61, 64, torch=50), ended=exited(MAIN, exit_code=1))
-    failed = log("ticket-failed", MAIN, "received 0 items of ancdata")
+    failed = log("receive-failed", MAIN, "received 0 items of ancdata")
     sender_gone = process(200, "spawned", ended=exited(200, exit_code=0))
     job = snapshot_of(dead, sender_gone, log=(failed,))
 
@@ -209,7 +209,7 @@ def test_a_receiver_that_failed_for_want_of_descriptors_is_named_after_its_end()
 
 
 def test_a_receiver_that_failed_and_lives_is_named_once() -> None:
-    failed = log("ticket-failed", MAIN, "received 0 items of ancdata")
+    failed = log("receive-failed", MAIN, "received 0 items of ancdata")
 
     finding = only(receiver.check, snapshot_of(hoarder(1020, 990), process(200), log=(failed,)))
 

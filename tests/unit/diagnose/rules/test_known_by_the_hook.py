@@ -29,7 +29,7 @@ from tests.builders.snapshots import (
 )
 from tests.unit.diagnose.rules.test_pools_and_queues import pool_worker
 
-HUNG_UP = log("ticket-failed", 300, "ticket failed: EOFError")
+HUNG_UP = log("receive-failed", 300, "receive failed: EOFError")
 
 
 def test_a_sender_that_does_not_recognise_a_handle_is_named() -> None:
@@ -195,7 +195,7 @@ def test_a_refused_mapping_far_below_the_limit_has_another_limit_as_its_cause() 
 
 def test_arguments_that_the_fork_server_nearly_refused_are_a_warning() -> None:
     def born(fds: int, method: str = "forkserver") -> list[Finding]:
-        birth = log("birth", MAIN, pid=7, fds=fds, method=method)
+        birth = log("start", MAIN, pid=7, fds=fds, method=method)
         return found(forkserver_too_many_fds.check, snapshot_of(main(), log=(birth, BURDEN)))
 
     assert [finding.severity for finding in born(230)] == [Severity.WARNING]

@@ -138,7 +138,10 @@ HEARD: tuple[tuple[str, LogEntry], ...] = (
         ),
     ),
     ("pin-memory-thread-death", log("exception", 100, "Pin memory thread exited unexpectedly")),
-    ("producer-exits-before-get", log("ticket-failed", 100, "FileNotFoundError", address="/tmp/x")),
+    (
+        "producer-exits-before-get",
+        log("receive-failed", 100, "FileNotFoundError", address="/tmp/x"),
+    ),
     ("tmpdir-socket-path-too-long", log("lost-item", 100, "OSError: AF_UNIX path too long")),
     ("feeder-thread-drops-batch", log("lost-item", 100, "OSError: [Errno 24]", task=417)),
     (
@@ -305,7 +308,7 @@ def test_texts_are_found_deep_inside_details() -> None:
 
 
 def test_a_message_may_require_a_kind_of_note() -> None:
-    tags = [log(kind, 100, "EOFError").tags for kind in ("exception", "ticket-failed")]
+    tags = [log(kind, 100, "EOFError").tags for kind in ("exception", "receive-failed")]
 
     assert tags == [(), ("sender-did-not-answer",)]
 
@@ -401,7 +404,7 @@ def test_the_path_to_what_cannot_be_pickled_is_evidence() -> None:
 
 
 def test_a_handle_that_its_sender_does_not_recognise_is_no_exited_producer() -> None:
-    entry = log("ticket-failed", 100, "ticket failed: EOFError", address="/tmp/x")
+    entry = log("receive-failed", 100, "receive failed: EOFError", address="/tmp/x")
 
     assert found(CHECKS["producer-exits-before-get"], snapshot_of(main(), log=(entry,))) == []
     assert only(CHECKS["raw-fork-inherits-sharer"], snapshot_of(main(), log=(entry,))).evidence

@@ -160,7 +160,7 @@ def test_a_reader_of_a_queue_of_which_no_other_process_lives_is_told() -> None:
     job = snapshot_of(one(MAIN, reads, *GET, links=(pipe(5, 500, False), pipe(6, 500, True))))
 
     alone = only(standing_still.check, job)
-    noted = only(standing_still.check, replace(job, log=(log("birth", MAIN),)))
+    noted = only(standing_still.check, replace(job, log=(log("start", MAIN),)))
 
     assert "an item of a queue that no other living process has" in alone.summary
     assert "all processes that it has started have ended" in noted.summary
@@ -521,7 +521,7 @@ def test_a_loop_that_sleeps_while_all_that_it_started_has_ended_is_told() -> Non
 
     finding = only(no_progress.check, polling(*gone), past())
 
-    assert "main (100) sleeps and looks again in a loop at train.py:17" in finding.summary
+    assert "main (100) sleeps and checks again in a loop at train.py:17" in finding.summary
     assert "2 processes of the job ended, and no other one is left" in finding.cause
     assert finding.severity is Severity.INFO
 

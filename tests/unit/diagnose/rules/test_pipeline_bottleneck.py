@@ -181,7 +181,7 @@ def test_a_look_for_items_with_equal_sleeps_is_information() -> None:
 
     assert finding.severity is Severity.INFO
     assert "single sleeps last up to 1.0 s, as far as seen" in finding.evidence
-    assert finding.cause.startswith("Each looks for an item, sleeps when there is none")
+    assert finding.cause.startswith("Each checks for an item, sleeps when there is none")
 
 
 def test_a_parent_that_cannot_feed_its_children_is_named() -> None:

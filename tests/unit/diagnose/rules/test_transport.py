@@ -351,7 +351,7 @@ def test_loader_workers_may_copy() -> None:
 
 
 def test_a_handle_of_an_exited_producer_is_named() -> None:
-    void = log("ticket-failed", MAIN, type="FileNotFoundError", address="/tmp/pymp-1/listener-2")
+    void = log("receive-failed", MAIN, type="FileNotFoundError", address="/tmp/pymp-1/listener-2")
     sender = process(200, "spawned", ended=exited(200, exit_code=0))
 
     finding = only(producer_exits_before_get.check, snapshot_of(main(), sender, log=(void,)))
@@ -360,10 +360,10 @@ def test_a_handle_of_an_exited_producer_is_named() -> None:
 
 
 def test_handles_of_workers_that_main_shut_down_are_quiet() -> None:
-    void = log("ticket-failed", MAIN, type="FileNotFoundError", address="/tmp/pymp-1/listener-2")
+    void = log("receive-failed", MAIN, type="FileNotFoundError", address="/tmp/pymp-1/listener-2")
     worker = process(200, ended=exited(200, exit_code=0))
     outstanding = process(
-        201, ended=exited(201, exit_code=0), more={"gauges": {"tickets_outstanding": 8}}
+        201, ended=exited(201, exit_code=0), more={"gauges": {"sharer": {"outstanding": 8}}}
     )
 
     for said in ((void,), ()):

@@ -61,7 +61,7 @@ def test_notes_of_starts_and_forks_are_dropped_from_memory_first() -> None:
     made = Notes(System())
     made.add("cuda-init", {})
     for _ in range(2 * LIMIT):
-        made.add("birth", {"text": "x" * 300})
+        made.add("start", {"text": "x" * 300})
 
     kept = made.since(0)
     assert [number for number, _ in kept[:1]] == [0]
@@ -74,14 +74,14 @@ def test_notes_of_starts_and_forks_leave_room_in_the_file_for_errors_and_the_exi
     monkeypatch.setattr(notes, "FILE_BYTES", 2000)
     made = Notes(System())
     made.save(str(tmp_path / "n"))
-    for kind in ("birth", "fork", "lost-item", "exception"):
+    for kind in ("start", "fork", "lost-item", "exception"):
         for _ in range(100):
             made.add(kind, {})
     made.add("exception", {"where": "main"}, is_end=True)
 
     lines = [json.loads(line) for line in (tmp_path / "n").read_text().splitlines()]
     kinds = collections.Counter(line["kind"] for line in lines)
-    assert kinds["birth"] > 10 < kinds["lost-item"]
+    assert kinds["start"] > 10 < kinds["lost-item"]
     assert lines[-1]["where"] == "main"
     texts = [line["text"] for line in lines if line["kind"] == "hook-problem"]
     assert [text.partition(":")[0] for text in texts] == [

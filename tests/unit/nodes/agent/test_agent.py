@@ -52,7 +52,7 @@ class MadeUpJobs:
     """Jobs of a node that count how often they are read."""
 
     problem = ""
-    has_looked = True
+    has_searched = True
     is_reading = False
 
     def __init__(self, snapshots: list[Snapshot]) -> None:

@@ -106,7 +106,7 @@ def test_processes_that_cannot_be_listed_are_a_problem_not_an_end() -> None:
     jobs.refresh()
 
     assert jobs.problem == "Processes cannot be listed: Permission denied."
-    assert jobs.has_looked
+    assert jobs.has_searched
 
 
 @pytest.mark.parametrize(

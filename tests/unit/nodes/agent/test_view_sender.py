@@ -34,7 +34,7 @@ class OneJob:
     """A job that is read when a test says so."""
 
     def __init__(self) -> None:
-        self.has_looked = True
+        self.has_searched = True
         self.is_reading = False
         self.count = 0
         self.last: Snapshot | None = None
@@ -142,7 +142,7 @@ def test_no_snapshot_is_skipped_on_a_long_way_and_no_more_are_kept_than_asked_fo
 
 def test_snapshots_asked_for_before_the_job_is_found_are_sent() -> None:
     node = Node()
-    node.jobs.has_looked = False
+    node.jobs.has_searched = False
     node.ask(Open(1, RANK.pid), Next(1))
     assert node.sent() == []
     counts = []
@@ -208,10 +208,10 @@ def test_a_head_can_ask_for_looks_and_for_nothing_else(node: Node) -> None:
 
 def test_a_new_agent_opens_the_job_once_it_has_found_it() -> None:
     node = Node()
-    node.jobs.has_looked = False
+    node.jobs.has_searched = False
     node.ask(Open(3, RANK.pid), Do(3, "follow", (RANK,)))
     looking = node.sent()
-    node.jobs.has_looked, node.jobs.is_reading = True, True
+    node.jobs.has_searched, node.jobs.is_reading = True, True
     reading = node.sent()
     node.jobs.is_reading = False
     node.jobs.read()

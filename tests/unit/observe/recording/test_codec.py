@@ -131,7 +131,7 @@ def test_texts_of_a_hostile_recording_are_sanitized() -> None:
 
 
 def test_a_mapping_that_is_no_dict_can_be_written() -> None:
-    note = HookNote(MAIN, 5, "birth", MappingProxyType({"child": 7}))
+    note = HookNote(MAIN, 5, "start", MappingProxyType({"child": 7}))
 
     assert there_and_back(note) == [note]
 
@@ -147,7 +147,7 @@ def deep() -> list[Any]:
 def test_values_that_json_cannot_hold_are_refused_with_a_documented_error(
     value: Callable[[], object],
 ) -> None:
-    note = HookNote(MAIN, 5, "birth", {"child": value()})
+    note = HookNote(MAIN, 5, "start", {"child": value()})
 
     with pytest.raises(CANNOT_ENCODE):
         LineEncoder().line(note)

@@ -60,6 +60,17 @@ def test_an_old_recording_ends_with_the_snapshot_kept_beside_it(dialect: str) ->
     assert shown["segments"]
 
 
+def test_the_notes_of_process_starts_in_old_recordings_have_their_present_kind() -> None:
+    kinds = {
+        entry.kind
+        for dialect in DIALECTS
+        for entry in replay_to_end(str(path_of(dialect))).log
+        if entry.words.startswith(("birth", "start:"))
+    }
+
+    assert kinds == {"start"}
+
+
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_every_line_of_an_old_recording_is_decoded_and_can_be_sought(dialect: str) -> None:
     with Recording(str(path_of(dialect))) as recording:

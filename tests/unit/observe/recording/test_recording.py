@@ -284,7 +284,7 @@ def test_an_input_that_is_not_json_is_counted_and_the_rest_is_recorded(
     path: Path, clock: Clock
 ) -> None:
     writer = record(path, clock, [small_job(START_S)])
-    writer.write(HookNote(MAIN, 5, "birth", {"child": object()}))
+    writer.write(HookNote(MAIN, 5, "start", {"child": object()}))
     writer.write(small_job(START_S + 1))
     writer.close()
 

@@ -105,7 +105,7 @@ def busy_second(second: int, chance: random.Random) -> list[Input]:
         HookHello(fresh, at_s, second, "3.11", None, fresh.pid),
         HookStatus(fresh, at_s, "ready"),
         HookSlice(MAIN, at_s, events, 0),
-        HookNote(MAIN, at_ns, "birth", {"pid": 40_000 + second, "name": "x"}, number=2 * second),
+        HookNote(MAIN, at_ns, "start", {"pid": 40_000 + second, "name": "x"}, number=2 * second),
         HookNote(MAIN, at_ns, "call-site", {"inode": second, "device": 26, "site": "a.py:1"}),
         HookNote(ProcessId(7, second), at_ns, "exception", {"type": "E", "text": str(second)}),
         HookGauges(MAIN, at_s, {"loaders": [{"key": second, "pids": [second]}]}),

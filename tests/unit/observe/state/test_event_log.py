@@ -19,7 +19,7 @@ def test_an_error_is_kept_when_the_log_has_dropped_it() -> None:
     log = EventLog()
     log.add(1.0, "exception", MAIN, ERROR)
     for _ in range(KEPT):
-        log.add(2.0, "birth", MAIN, "birth")
+        log.add(2.0, "start", MAIN, "start")
 
     assert (len(log.entries), log.dropped) == (KEPT, 1)
     assert [entry.words for entry in log.errors] == [ERROR]

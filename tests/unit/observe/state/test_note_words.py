@@ -24,7 +24,7 @@ def test_a_note_of_many_storages_has_their_path() -> None:
 def test_a_process_start_names_the_child_and_its_target() -> None:
     data = {"name": "Process-4", "pid": 7, "method": "fork", "target": "train.work", "storages": 0}
 
-    assert note_words("birth", data).startswith("birth: Process-4; process 7; by fork; train.work")
+    assert note_words("start", data).startswith("start: Process-4; process 7; by fork; train.work")
 
 
 def test_a_note_of_generators_has_their_states() -> None:

@@ -14,9 +14,9 @@ from tests.builders.samples import MAIN, sample, tree
 CHILD = 555
 
 
-def birth(at_s: float, **more: Any) -> HookNote:
+def start(at_s: float, **more: Any) -> HookNote:
     data = {"pid": CHILD, "method": "fork", "worker_id": None, **more}
-    return HookNote(MAIN, int(at_s * 1e9), "birth", data)
+    return HookNote(MAIN, int(at_s * 1e9), "start", data)
 
 
 def joined(at_s: float, code: int, pid: int = CHILD) -> HookSlice:
@@ -38,7 +38,7 @@ def children(*inputs: Any, until_s: float = 20.0) -> list[Process]:
 def test_a_child_that_failed_between_two_readings_is_known_from_its_parent(
     code: int, words: str
 ) -> None:
-    (child,) = children(birth(12.0), joined(12.1, code))
+    (child,) = children(start(12.0), joined(12.1, code))
 
     assert child.process == ProcessId(CHILD, 1200)
     assert child.parent == MAIN
@@ -51,7 +51,7 @@ def test_a_child_that_left_notes_of_its_own_is_the_process_that_wrote_them() -> 
     itself = ProcessId(CHILD, 1207)
     note = HookNote(itself, int(12.05e9), "exception", {"text": "queue.Full"})
 
-    (child,) = children(birth(12.0), note, joined(12.1, 1))
+    (child,) = children(start(12.0), note, joined(12.1, 1))
 
     assert child.process == itself
 
@@ -59,13 +59,13 @@ def test_a_child_that_left_notes_of_its_own_is_the_process_that_wrote_them() -> 
 def test_notes_of_an_earlier_process_with_the_pid_are_not_those_of_the_child() -> None:
     note = HookNote(ProcessId(CHILD, 400), int(5e9), "exception", {"text": "queue.Full"})
 
-    (child,) = children(birth(12.0), note, joined(12.1, 1))
+    (child,) = children(start(12.0), note, joined(12.1, 1))
 
     assert child.process == ProcessId(CHILD, 1200)
 
 
 def test_a_short_lived_loader_worker_has_its_role() -> None:
-    (child,) = children(birth(12.0, worker_id=3), joined(12.1, 1))
+    (child,) = children(start(12.0, worker_id=3), joined(12.1, 1))
 
     assert (child.role, child.label) == ("loader-worker", "worker 3")
 
@@ -73,12 +73,12 @@ def test_a_short_lived_loader_worker_has_its_role() -> None:
 @pytest.mark.parametrize(
     "inputs",
     [
-        (birth(12.0), joined(12.1, 0)),
-        (birth(12.0),),
+        (start(12.0), joined(12.1, 0)),
+        (start(12.0),),
         (joined(12.1, 3),),
-        (birth(12.0), joined(12.1, 3, pid=9)),
-        (birth(12.0, pid=None), joined(12.1, 3)),
-        (birth(19.5), joined(19.6, 3)),
+        (start(12.0), joined(12.1, 3, pid=9)),
+        (start(12.0, pid=None), joined(12.1, 3)),
+        (start(19.5), joined(19.6, 3)),
     ],
     ids=["ended well", "not joined", "not born", "another", "no pid", "may be read yet"],
 )
@@ -90,7 +90,7 @@ def test_a_child_that_was_read_is_not_added_twice() -> None:
     fold = Fold()
     child = ProcessId(CHILD, 1201)
     fold.apply(tree(11.0, sample(MAIN, 11.0)))
-    fold.apply(birth(12.0))
+    fold.apply(start(12.0))
     fold.apply(tree(12.5, sample(MAIN, 12.5), sample(child, 12.5, parent=MAIN.pid)))
     fold.apply(joined(13.0, 3))
     fold.apply(tree(20.0, sample(MAIN, 20.0)))
