@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 from mpwatch.hook import wire
 from mpwatch.model.collectives import NcclStatus
 from mpwatch.model.ids import HookState, ProcessId
-from mpwatch.model.samples import Ended, StacksTaken, TreeSample
+from mpwatch.model.samples import Ended, Frame, StacksTaken, TreeSample
 from mpwatch.model.source_code import SourceRead
 
 SENDS = (wire.SHARE, wire.CUDA_SHARE)
@@ -119,6 +119,58 @@ class HookStatus:
     """The reason is temporary, so another injection may succeed."""
 
 
+class Raised(NamedTuple):
+    """An exception as a traceback shows it."""
+
+    type: str
+    """Name of its class, without its module."""
+    text: str
+    """First line of its message."""
+    frames: tuple[Frame, ...]
+    """Innermost first, the innermost 12 at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenError:
+    """An exception whose traceback stands in a file to which the job writes its output.
+
+    Nothing has caught it, but for one of a process that is only named in the line above.
+    """
+
+    file: str
+    """Path as its processes have it."""
+    offset: int
+    """Of its first line in the file, bytes."""
+    raised: Raised
+    first: Raised | None = None
+    """With which its chain began; `None` if it is alone."""
+    is_from: bool = True
+    """Whether each of the chain was raised `from` the one before; else while it was handled."""
+    process_name: str = ""
+    """The process of multiprocessing that it has ended, by the line above it."""
+    thread_name: str = ""
+    """The thread that it has ended, likewise."""
+    rank: int | None = None
+    """The number that torch or torchrun have written before each line."""
+    process: ProcessId | None = None
+    """The process whose pid stands in the line above, if none of the three is known: the exception
+    may have been handled."""
+    script: str = ""
+    """File of the module whose code the traceback begins with; empty if it begins elsewhere."""
+    writers: tuple[ProcessId, ...] = ()
+    """The processes seen with this file as standard output or error, at most 64."""
+    is_of_job: bool = False
+    """Whether the text was written after the job had begun; `False` if it may be older."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenErrors:
+    """An input: tracebacks that were not read before."""
+
+    at_s: float
+    errors: tuple[WrittenError, ...]
+
+
 Input: TypeAlias = (
     TreeSample
     | Ended
@@ -130,4 +182,5 @@ Input: TypeAlias = (
     | HookStatus
     | NcclStatus
     | SourceRead
+    | WrittenErrors
 )

@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from mpwatch.model.account import Account
 from mpwatch.model.collectives import NcclStatus
+from mpwatch.model.events import WrittenError
 from mpwatch.model.findings import Finding
 from mpwatch.model.host import HostSample
 from mpwatch.model.ids import HookState, ProcessId, Role, SegmentId, SegmentKind
@@ -336,6 +337,8 @@ class Snapshot:
     """Calls in these files that start a task and drop its result."""
     marks: tuple[Mark, ...] = ()
     """Statements in these files, and in those that they import, that can be a reason."""
+    written: tuple[WrittenError, ...] = ()
+    """Uncaught exceptions in files that the job writes to, of which it is not known whose."""
     mode: SourceMode = "live"
     playback: Playback | None = None
     """Set by replays only."""

@@ -23,6 +23,7 @@ from mpwatch.model.events import (
     HookSlice,
     HookStatus,
     Input,
+    WrittenErrors,
     present_kind,
 )
 from mpwatch.model.ids import ProcessId, SegmentUse
@@ -44,6 +45,7 @@ KINDS: dict[str, type] = {
     "status": HookStatus,
     "nccl": NcclStatus,
     "source": SourceRead,
+    "written": WrittenErrors,
 }
 HEADER_KIND = "header"
 CHANGE_KIND = "change"

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from mpwatch.collect.job.reader import ReadRequest
 from mpwatch.collect.process.source_code import SourceReads
+from mpwatch.collect.process.written_errors import ErrorReads
 from mpwatch.diagnose.engine import Engine
 from mpwatch.model.events import HookStatus, Input
 from mpwatch.model.ids import ProcessId
@@ -147,6 +148,7 @@ class Observer:
         self._worker_servers = WorkerServers(self._queue.put)
         self._nccl = NcclStatuses(self._queue.put)
         self._source = SourceReads(self._queue.put)
+        self._errors = ErrorReads(self._queue.put)
 
     # --- the loop --------------------------------------------------------------------------------
 
@@ -226,10 +228,16 @@ class Observer:
         while self._collectors.are_hooks_behind and (left_s := end_s - self._clock()) > 0:
             self.poll(min(self._poll_s(), left_s))
 
-    def wait_for_source(self, limit_s: float) -> None:
-        """Wait until the source of the lines in all stacks was read, at most this long."""
+    def wait_for_files(self, limit_s: float) -> None:
+        """Wait until source of the lines in all stacks and new tracebacks are read, so long each.
+
+        Args:
+            limit_s: Seconds.
+        """
         self._source.start_due(self._fold.snapshot())
+        self._errors.start_due(self._fold.snapshot(), now=True)
         self._source.wait(limit_s)
+        self._errors.wait(limit_s)
         self.poll(0.0)
 
     def apply(self, input: Input) -> None:
@@ -326,6 +334,7 @@ class Observer:
         self._worker_servers.start_due(self._fold.snapshot())
         self._nccl.start_due(self._fold.snapshot())
         self._source.start_due(self._fold.snapshot())
+        self._errors.start_due(self._fold.snapshot())
         return cost_s
 
     def _take_between(self) -> None:

@@ -32,8 +32,9 @@ POLL_S = 0.02
 """Interval of polls: a child that lives for longer than this is always seen."""
 STACKS_S = 2.0
 """How long the first round of stacks, or the last one, may last after the end of a watch."""
-SOURCE_S = 0.5
-"""How long the last source files may take to be read: milliseconds each, on a disk that answers."""
+FILES_S = 0.5
+"""How long the last source files and outputs may take to be read: milliseconds each, on a disk that
+answers."""
 BETWEEN_S = 0.1
 """Between the two readings that a cpu percentage needs."""
 STACK_THREADS = 4
@@ -208,7 +209,7 @@ def _concluded(observer: Observer, *, diagnose: bool = True) -> Snapshot:
         observer.read(ReadRequest.everything())
         observer.poll(0.0)
         observer.poll_hooks_for(CAUGHT_UP_S)
-        observer.wait_for_source(SOURCE_S)
+        observer.wait_for_files(FILES_S)
     return observer.preview(all_rules=True) if diagnose else observer.snapshot()
 
 

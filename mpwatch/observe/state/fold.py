@@ -10,7 +10,15 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from mpwatch.model.collectives import NcclStatus
-from mpwatch.model.events import HookGauges, HookHello, HookNote, HookSlice, HookStatus, Input
+from mpwatch.model.events import (
+    HookGauges,
+    HookHello,
+    HookNote,
+    HookSlice,
+    HookStatus,
+    Input,
+    WrittenErrors,
+)
 from mpwatch.model.history import History
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended, ProcSample, StackSample, StacksTaken, TreeSample
@@ -25,6 +33,7 @@ from mpwatch.observe.state.process_builder import EqualStacks, build_process, la
 from mpwatch.observe.state.process_table import ProcessRecord, ProcessTable, ShortLived
 from mpwatch.observe.state.progress import ProgressTable
 from mpwatch.observe.state.segments import CallSites, FileLines, SegmentTable
+from mpwatch.observe.state.written_errors import WrittenErrorTable
 
 ENDED_KEPT = 256
 """Exited processes shown at most: a job that starts workers at every epoch has thousands."""
@@ -59,6 +68,7 @@ class Fold:
         self._source: dict[tuple[str, int, str], SourceLine] = {}
         self._dropped: list[DroppedResult] = []
         self._marks: list[Mark] = []
+        self._written = WrittenErrorTable()
 
     def apply(self, input: Input) -> None:
         """Apply one input; one about an unknown process is kept until it is known."""
@@ -76,6 +86,9 @@ class Fold:
                 self._nccl = input if input.answer is not None else None
             case SourceRead():
                 self._add_source(input)
+            case WrittenErrors():
+                self._written.add(input)
+                self._settle_written(input.at_s)
             case _:
                 self._processes.changed(input.process, self._at_s)
                 self._add_from_hook(input)
@@ -110,6 +123,7 @@ class Fold:
         self._add_short_lived(tree)
         for process in self._targets.update(self._processes.records, self._hooks.birth):
             self._processes.changed(process, self._processes.records[process].changed_s)
+        self._settle_written(tree.at_s)
         self._forget_oldest()
         self._join_segments(tree)
         self._history.add(tree, self._segments, self._processes.numbers(tree))
@@ -190,6 +204,12 @@ class Fold:
         words = f"{name} {process.pid} ended: {ended.words}"
         self._log.add(ended.at_s, "ended", process, words, _exit_details(ended))
 
+    def _settle_written(self, at_s: float) -> None:
+        """Log the tracebacks in files of which it is known by now whose they are."""
+        for told in self._written.settle(self._processes.records, self._hooks.birth):
+            self._processes.changed(told.process, self._at_s)
+            self._log.add(at_s, told.kind, told.process, told.words, told.details)
+
     def _add_stacks(self, taken: StacksTaken) -> None:
         record = self._processes.get(taken.process)
         if record is None:
@@ -243,6 +263,8 @@ class Fold:
 
     def _add_new_note(self, note: HookNote) -> None:
         self._short_lived.add_note(note)
+        if note.kind in ("exception", "exit") and note.data.get("where") != "task":
+            self._written.know(note.process)
         if note.kind == "call-site":
             self._call_sites.add(note)
             self._file_lines.add_note(note)
@@ -283,6 +305,7 @@ class Fold:
             source=tuple(self._source.values()),
             dropped=tuple(self._dropped),
             marks=tuple(self._marks),
+            written=self._written.left,
             problems=(*tree.problems, *tree.host.problems),
         )
 

@@ -97,7 +97,8 @@ from mpwatch.diagnose.analysis.waits.verdicts import (
     OWN_LOCK,
     OWN_QUEUE,
 )
-from mpwatch.diagnose.known_errors import evidence_of
+from mpwatch.diagnose.known_errors import evidence_of, place_of
+from mpwatch.model.cmdline import python_program
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process
 from mpwatch.model.waits import WaitChain, WaitGraph
@@ -541,24 +542,39 @@ def _joins_a_reader(case: Case, joining: Waiter, child: Waiter) -> Mechanism:
     )
 
 
+def _raised_in_main(case: Case, parent: Process) -> tuple[str, str, tuple[str, ...]]:
+    """What has ended the main thread of a process, `KeyError at train.py:12 load`.
+
+    With how sure that is, and evidence. By its hook, or by a traceback in a file to which it writes
+    that begins with its program; empty if none is known.
+    """
+    for entry in reversed(case.index.entries("exception")):
+        if entry.process == parent.process and entry.details.get("where") == "main":
+            place = place_of(entry.details)
+            what = f"{entry.details.get('type')}{f' at {place}' if place else ''}"
+            return what, "", evidence_of(entry)
+    program = python_program(parent.sample.cmdline)
+    for error in reversed(case.index.snapshot.written):
+        is_its = parent.process in error.writers and error.is_of_job and error.rank is None
+        if is_its and program.name and error.script.endswith(f"/{program.name}"):
+            raised, file = error.raised, error.file.rpartition("/")[2]
+            own = next((each for each in raised.frames if not is_library(each)), raised.frames[0])
+            told = f"most likely its traceback in {file}: {raised.type}: {raised.text}"
+            return f"{raised.type} at {frame_words(own).strip()}", "most likely ", (told,)
+    return "", "", ()
+
+
 def _ended_before_its_children(case: Case, parent: Process, name: str) -> Mechanism:
     """The main thread of a parent has come to its end; by an exception, if its hook says so."""
-    error = next(
-        (
-            entry
-            for entry in reversed(case.index.entries("exception"))
-            if entry.process == parent.process and entry.details.get("where") == "main"
-        ),
-        None,
-    )
-    how = "has come to its end" if error is None else f"has raised {error.details.get('type')}"
+    raised, likely, evidence = _raised_in_main(case, parent)
+    how = f"has {likely}raised {raised}" if raised else "has come to its end"
     end = (
-        "has come to its end: at its last line, by sys.exit, or by an exception, whose traceback "
-        "is on standard error"
-        if error is None
-        else "was ended by that exception"
+        f"was {likely}ended by {raised}"
+        if raised
+        else "has come to its end: at its last line, by sys.exit, or by an exception, whose "
+        "traceback is on standard error"
     )
-    first = "Read standard error first: after" if error is None else "Mend the line shown. After"
+    first = "Mend the line shown. After" if raised else "Read standard error first: after"
     return Mechanism(
         cause=(
             f"The main thread of {called(parent)} {end}. Python then joins all children that are "
@@ -568,7 +584,7 @@ def _ended_before_its_children(case: Case, parent: Process, name: str) -> Mechan
             f"{first} an exception, the lines that end the children were skipped. Put those into a "
             "finally block, or start the children with daemon=True, so that they are ended."
         ),
-        evidence=() if error is None else evidence_of(error),
+        evidence=evidence,
         headline=f"{called(parent)} {how} and waits for {name}, which waits for it.",
     )
 
@@ -1104,6 +1120,10 @@ def _reads_after_the_last(case: Case) -> Mechanism | None:
     if not children and not is_alone:
         return None
     if not children and not started:
+        joining = _joined_by_their_parent(case)
+        thread = joining[0].thread if joining is not None else None
+        if joining is not None and thread is not None and calls(own_frames(thread.stack), _AT_EXIT):
+            return _ended_before_its_children(case, joining[0].process, called(last.process))
         return _reads_alone(called(last.process))
     ends = dict.fromkeys(child.ended.words for child in children if child.ended is not None)
     what = "an item of a queue" if gets_from_queue(last) else "data"

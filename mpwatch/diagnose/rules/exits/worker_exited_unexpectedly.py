@@ -11,7 +11,7 @@ from signal import Signals
 from typing import Any
 
 from mpwatch.describe import processes
-from mpwatch.describe.frames import frame_words, own_frames
+from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.diagnose.analysis.distributed.rank_exits import (
     Left,
     exception_of,
@@ -46,6 +46,7 @@ from mpwatch.diagnose.analysis.process_queries import (
 )
 from mpwatch.diagnose.analysis.source_code import mark_words, marks, source_of
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_shape, main_thread, user_frame
+from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.analysis.waits.edges import blocked_for_s
 from mpwatch.diagnose.known_errors import contains, evidence_of, first_of, gives, place_of
 from mpwatch.model.findings import Finding, Severity
@@ -87,6 +88,7 @@ def check(index: Index) -> Iterator[Finding]:
     yield from (_of_those_done(index, exits) for exits in done.values())
     if not alike:
         yield from _of_programs(index)
+        yield from _of_collected(index)
     for exits in alike.values():
         # The finding names the first exit, which stays the first when more workers exit.
         exits.sort(key=lambda one: _order(index, *one))
@@ -225,6 +227,57 @@ def _of_programs(index: Index) -> Iterator[Finding]:
             )
         elif (root := index.snapshot.get(index.snapshot.root)) is not None and not root.is_gone:
             yield _of_program(index, process, f"{kind}", evidence)
+
+
+def _of_collected(index: Index) -> Iterator[Finding]:
+    """Yield a finding for children whose exit status was read before, by what they have written.
+
+    A program may start another one and go on. So it is information where nothing has come to a
+    dead end.
+    """
+    errors = [each for each in index.snapshot.written if each.process_name and each.is_of_job]
+    root = index.snapshot.get(index.snapshot.root)
+    if not errors or root is None or root.is_gone:
+        return
+    children = [each for each in index.snapshot.living() if each is not root]
+    stacks = [own_frames(each.threads[0].stack) for each in children if each.threads]
+    if any(calls(stack, end) for stack in stacks for end in _ENDS):
+        return  # one of these may have written it, and wait at its end
+    newest, *others = reversed(errors)
+    own = next((f for f in newest.raised.frames if not is_library(f)), newest.raised.frames[0])
+    what = f"{newest.raised.type} at {frame_words(own).strip()}"
+    at_dead_end = [each for each in wait_graph(index).chains if each.verdict == "dead-end"]
+    first = f" It began with {newest.first.type}." if newest.first is not None else ""
+    yield Finding(
+        rule=RULE,
+        severity=Severity.CRITICAL if at_dead_end else Severity.INFO,
+        process=root.process,
+        subject="collected",
+        summary=(
+            f"{newest.process_name}, a process that is gone, ended by {what}"
+            f"{f'; so did {len(others)} more' if others else ''}"
+        ),
+        evidence=(
+            f"its traceback in {newest.file.rpartition('/')[2]}: {newest.raised.type}: "
+            f"{newest.raised.text}",
+            *(
+                f"{each.process_name} ended by {each.raised.type}: {each.raised.text}"
+                for each in others[:SHOWN]
+            ),
+            *(chain.sentence for chain in at_dead_end[:SHOWN]),
+        ),
+        cause=(
+            f"No code of {newest.process_name} caught {what}, so the process ended with exit code "
+            f"1.{first} Its parent has read that since, or it would be there as a zombie; "
+            "processes that wait for it are not notified."
+        ),
+        advice=f"Fix the code at the line shown.{_PARENT_LOOKS}",
+    )
+
+
+SHOWN = 3
+_ENDS = ("util.py:_exit_function", "threading.py:_shutdown")
+"""What a process of multiprocessing calls once its target has returned or raised."""
 
 
 def _of_program(index: Index, process: Process, kind: str, evidence: tuple[str, ...]) -> Finding:
@@ -489,13 +542,25 @@ def _finding(
         rule=RULE,
         severity=severity,
         process=process.process,
-        summary=f"{names} ended unexpectedly: {ended.words}",
+        summary=f"{names} ended unexpectedly: {ended.words}{_briefly(index.snapshot, process)}",
         evidence=tuple(evidence),
         cause=_cause(index, process, ended)
         if sender is None
         else f"{sender} ended it. Such a signal ends a process at any line. {_STAYS_LOCKED}",
         advice=_advice(index, process, ended, raised=raised) if sender is None else _ADVICE_SENDER,
     )
+
+
+def _briefly(snapshot: Snapshot, process: Process) -> str:
+    """The exception that has ended a process, for a summary; empty where it is not known."""
+    entry = _last_exception(snapshot, process)
+    if entry is None or entry.kind != "exception" or process.ended is None:
+        return ""
+    place = place_of(entry.details)
+    is_likely = entry.details.get("is_certain", True) is False
+    if death_of(process.ended) != "failed" or place is None:
+        return ""
+    return f", {'most likely ' if is_likely else ''}by {entry.details.get('type')} at {place}"
 
 
 HANDLING = 3
@@ -586,7 +651,7 @@ def _cause(index: Index, process: Process, ended: Ended) -> str:
     death = death_of(ended)
     if death == "failed":
         general = _FAILED_LOADING if process.role == "loader-worker" else _FAILED
-        return _why_raised(index, process) or general
+        return _why_raised(index, process) or _by_exception(index.snapshot, process) or general
     if ended.signal is None or death != "killed":
         return _QUIET
     if ended.signal == Signals.SIGKILL and cpu_limit_evidence(index, process):
@@ -606,6 +671,19 @@ def _cause(index: Index, process: Process, ended: Ended) -> str:
     return f"{cause} {_STAYS_LOCKED}"
 
 
+def _by_exception(snapshot: Snapshot, process: Process) -> str:
+    """Which exception has ended a process; empty where that is not known."""
+    entry = _last_exception(snapshot, process)
+    if entry is None or entry.kind != "exception":
+        return ""
+    place = place_of(entry.details)
+    what = f"{entry.details.get('type')}{f' at {place}' if place else ''}"
+    if entry.details.get("is_certain", True):
+        return f"An uncaught {what} ended it. {_ALONE}"
+    log = str(entry.details.get("log")).rpartition("/")[2]
+    return f"Most likely {what} ended it, whose traceback stands in {log}. {_ALONE}"
+
+
 def _why_raised(index: Index, process: Process) -> str:
     """With which exception a failure began, where the one that is told was raised after another.
 
@@ -616,7 +694,10 @@ def _why_raised(index: Index, process: Process) -> str:
     if entry is not None and first is not None:
         last, at = entry.details.get("type"), f" at {first.place}" if first.place else ""
         how = "was raised from it" if first.is_from else "was raised while it was handled"
-        return f"It began with {first.type}{at}; the {last} that ended the process {how}. {_ALONE}"
+        it = "It" if entry.details.get("is_certain", True) else "Most likely it"
+        return (
+            f"{it} began with {first.type}{at}; the {last} that ended the process {how}. {_ALONE}"
+        )
     given_up = _gives_up(index, process, entry)
     if given_up is None:
         return ""

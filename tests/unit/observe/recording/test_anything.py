@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from mpwatch.model.events import HookNote, Input
+from mpwatch.model.events import HookNote, Input, WrittenErrors
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import TreeSample
 from mpwatch.model.source_code import SourceRead
@@ -38,7 +38,7 @@ def about_few(each: Input, process: ProcessId) -> Input:
     if isinstance(each, HookNote):
         return replace(each, process=process, at_ns=each.at_ns % 10**15)
     each = replace(each, at_s=each.at_s % 1e6)
-    if isinstance(each, SourceRead):
+    if isinstance(each, SourceRead | WrittenErrors):
         return each
     if isinstance(each, TreeSample):
         samples = [

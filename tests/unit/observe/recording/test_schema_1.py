@@ -14,6 +14,7 @@ from mpwatch.model.events import (
     HookSlice,
     HookStatus,
     Input,
+    WrittenErrors,
 )
 from mpwatch.model.host import HostSample
 from mpwatch.model.ids import ProcessId
@@ -41,7 +42,7 @@ EVENTS = tuple(
 )
 
 
-LATER = {NcclStatus, SourceRead}
+LATER = {NcclStatus, SourceRead, WrittenErrors}
 """Kinds of inputs that were added to the schema after the file was written."""
 
 

@@ -19,6 +19,7 @@ from mpwatch.model.events import (
     HookSlice,
     HookStatus,
     Input,
+    WrittenErrors,
 )
 from mpwatch.model.history import Point
 from mpwatch.model.ids import ProcessId
@@ -38,7 +39,7 @@ def about_few(each: Input, process: ProcessId) -> Input:
     if isinstance(each, HookNote):
         return replace(each, process=process, at_ns=each.at_ns % 10**15)
     each = replace(each, at_s=each.at_s % 1e6)
-    if isinstance(each, SourceRead):
+    if isinstance(each, SourceRead | WrittenErrors):
         return each
     if isinstance(each, TreeSample):
         samples = [replace(one, process=process) for one in each.processes]
