@@ -103,11 +103,14 @@ MarkKind: TypeAlias = Literal[
     "backoff",
     "backward",
     "cache",
+    "cycle",
     "death-signal",
     "draw",
+    "futures",
     "gives-up",
     "kept",
     "kept-to-end",
+    "limit",
     "no-grad",
     "no-sync",
     "put",
@@ -117,18 +120,21 @@ MarkKind: TypeAlias = Literal[
     "submits",
     "unwrapped",
     "view",
+    "walks",
 ]
 """`alarm`: sets a timer that ends in a signal. `backoff`: makes each sleep longer than the one
 before, and nothing in the file sets it back. `backward`: a backward pass. `cache`: fills a cache
-that nothing in the file bounds. `death-signal`: asks for a signal at the end of the parent. `draw`:
-leaves items out, or takes as many, as the module `random` says. `gives-up`: raises after a loop
-that has caught other exceptions. `kept`: adds to a list, a set or a deque from which nothing in the
-file removes anything. `kept-to-end`: adds to a container of an object that only the end of that
-object empties. `no-grad`: switches autograd off. `no-sync`: leaves gradients unreduced for a while.
+that nothing in the file bounds. `cycle`: itertools.cycle of something. `death-signal`: asks for a
+signal at the end of the parent. `draw`: leaves items out, or takes as many, as the module `random`
+says. `futures`: goes through futures as they complete, of which nothing in the file lets go.
+`gives-up`: raises after a loop that has caught other exceptions. `kept`: adds to a list, a set or a
+deque from which nothing in the file removes anything. `kept-to-end`: adds to a container of an
+object that only the end of that object empties. `limit`: sets a limit of its process, such as
+RLIMIT_CPU. `no-grad`: switches autograd off. `no-sync`: leaves gradients unreduced for a while.
 `put`: puts an item into a queue. `reap`: takes the exit status of any child. `releases`: releases
 what its function has not taken. `seed`: seeds `random`. `submits`: submits a task. `unwrapped`:
 takes the module out of a wrapped model. `view`: keeps an element or a slice of something in a
-container."""
+container. `walks`: goes through what a list or deque holds to find or move one element."""
 
 
 class Mark(NamedTuple):
@@ -141,7 +147,8 @@ class Mark(NamedTuple):
     about: str
     """The cache, the queue, the variable of the sleep, the part that is kept, what is released, or
     the `except` clause whose exceptions came first, `except OSError: in line 51, logged in line
-    52`; of what is kept to the end also the functions that empty it, `self.items, clear() and
+    52`; of what walks the container and the expression, `deque self.rows, self.rows[i]`; of what is
+    kept to the end also the functions that empty it, `self.items, clear() and
     __exit__()`; of a timer the lines at which its function returns before it is cancelled, `39,
     45`."""
     statement: Statement

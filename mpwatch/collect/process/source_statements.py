@@ -10,7 +10,7 @@ import ast
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple, TypeAlias
 
@@ -134,11 +134,10 @@ _EXCHANGES_BARE = frozenset(("get", "get_nowait", "join", "poll", "result", "wai
 
 
 def endless(module: Module, inside: Sequence[ast.AST]) -> EndlessLoop | None:
-    """The innermost `while True` around the last statement."""
-    loops = [each for each in inside[:-1] if isinstance(each, ast.While) and _is_true(each.test)]
-    if not loops:
+    """The innermost `while True` around the last statement, or `for` over something endless."""
+    loop = next((each for each in reversed(inside[:-1]) if _is_endless(module, each)), None)
+    if not isinstance(loop, ast.While | ast.For):
         return None
-    loop = loops[-1]
     ends: list[Statement] = []
     is_left = False
     gives = given_in = None
@@ -158,6 +157,37 @@ def endless(module: Module, inside: Sequence[ast.AST]) -> EndlessLoop | None:
     calls = [each for each in ast.walk(loop) if isinstance(each, ast.Call)]
     is_exchange = any(map(_exchanges, calls))
     return EndlessLoop(quoted(module, loop), tuple(ends), is_left, gives, given_in, is_exchange)
+
+
+def _is_endless(module: Module, node: ast.AST) -> bool:
+    """Whether a statement is a loop that nothing ends from outside of it.
+
+    `for _ in itertools.count()`, also if a variable was bound to that before.
+    """
+    if isinstance(node, ast.While):
+        return _is_true(node.test)
+    if not isinstance(node, ast.For):
+        return False
+    if not isinstance(node.iter, ast.Name):
+        return _counts_on(node.iter)
+    before = [
+        each
+        for each in ast.walk(module.tree)
+        if isinstance(each, ast.Assign)
+        and each.lineno < node.lineno
+        and any(isinstance(t, ast.Name) and t.id == node.iter.id for t in each.targets)
+    ]
+    value = max(before, key=lambda each: each.lineno).value if before else None
+    either = (value.body, value.orelse) if isinstance(value, ast.IfExp) else (value,)
+    return any(each is not None and _counts_on(each) for each in either)
+
+
+def _counts_on(value: ast.expr) -> bool:
+    """`itertools.count(...)`, and `itertools.repeat(...)` without a number of times."""
+    if not isinstance(value, ast.Call):
+        return False
+    name = _text(value.func).removeprefix("itertools.")
+    return name == "count" or (name == "repeat" and len(value.args) == 1 and not value.keywords)
 
 
 def until_exits(module: Module, inside: Sequence[ast.AST]) -> Statement | None:
@@ -627,10 +657,12 @@ def marks(file: str, module: Module) -> Iterator[Mark]:
         for node in own_nodes(each)
         for name in _sets(node)
     )
-    emptied = frozenset(name.rpartition(".")[2] for name in (*_emptied(module.tree), *set_back))
+    dropped = {name for node in ast.walk(module.tree) for name in _dropped_from(node)}
+    emptied = frozenset(map(_container, (*_emptied(module.tree), *set_back)))
     at_end = _emptied_at_end(module.tree)
     uses_arrays = not _roots(module.tree).isdisjoint(("torch", "numpy"))
     unwrapping = frozenset(_unwrapping(module.tree))
+    sequences = _sequences(module.tree)
     for function in (module.tree, *(n for n in ast.walk(module.tree) if isinstance(n, FUNCTIONS))):
         name = function.name if isinstance(function, FUNCTIONS) else "<module>"
         nodes = list(own_nodes(function))
@@ -642,6 +674,8 @@ def marks(file: str, module: Module) -> Iterator[Mark]:
             *_gives_up(module, function),
             *_draws(nodes),
             *_releases(nodes),
+            *_walks(nodes, sequences),
+            *_held_futures(nodes, dropped),
             *(_kept(nodes, emptied) if name not in ("__init__", "<module>") else ()),
             *(_kept_to_end(nodes, at_end) if name not in ("__init__", "<module>") else ()),
         ]
@@ -701,6 +735,10 @@ def _calls_marked(nodes: Sequence[ast.AST]) -> Iterator[_Found]:
             yield "no-sync", "", node
         elif name == "backward" and isinstance(node.func, ast.Attribute):
             yield "backward", "", node
+        elif _is_cycle(node):
+            yield "cycle", _text(node.args[0]), node
+        elif name == "setrlimit" and len(node.args) > 1:
+            yield "limit", last_name(node.args[0]), node
         elif name in ("alarm", "setitimer") and node.args and not is_zero:
             yield "alarm", _left_before_cancelled(nodes, node, name), node
         elif _reaps_any(node, name):
@@ -711,6 +749,23 @@ def _calls_marked(nodes: Sequence[ast.AST]) -> Iterator[_Found]:
             yield "submits", "", node
         elif name in ("put", "put_nowait") and isinstance(node.func, ast.Attribute) and node.args:
             yield "put", _text(node.func.value), node
+
+
+def _is_cycle(call: ast.Call) -> bool:
+    """`itertools.cycle(rows)`, but not of elements that are written there."""
+    if _text(call.func) not in ("cycle", "itertools.cycle") or len(call.args) != 1:
+        return False
+    return not isinstance(call.args[0], ast.Constant | ast.List | ast.Tuple | ast.Set)
+
+
+def _held_futures(nodes: Iterable[ast.AST], dropped: Container[str]) -> Iterator[_Found]:
+    """`for each in as_completed(futures)` where nothing in the file takes one out of `futures`."""
+    for node in nodes:
+        for call in ast.walk(node.iter) if isinstance(node, ast.For) else ():
+            if isinstance(call, ast.Call) and last_name(call.func) == "as_completed" and call.args:
+                held = call.args[0]
+                if isinstance(held, ast.Name | ast.Attribute) and _text(held) not in dropped:
+                    yield "futures", _text(held), node
 
 
 def _unwrapped(nodes: Sequence[ast.AST], unwrapping: frozenset[str]) -> Iterator[_Found]:
@@ -854,6 +909,12 @@ def _emptied(tree: ast.Module) -> Iterator[str]:
     """Containers from which a file removes something, gives new values, or that have a bound."""
     for node in ast.walk(tree):
         yield from _dropped_from(node)
+        if isinstance(node, ast.For):  # each of several containers
+            inside = (part for each in node.body for part in ast.walk(each))
+            if any(True for each in inside for _ in _dropped_from(each)):
+                of = node.iter
+                is_call = isinstance(of, ast.Call) and isinstance(of.func, ast.Attribute)
+                yield _text(of.func.value if is_call else of)  # type: ignore[attr-defined]
         if isinstance(node, ast.Assign | ast.AnnAssign):
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                 if isinstance(target, ast.Subscript):
@@ -874,10 +935,16 @@ def _kept(nodes: Iterable[ast.AST], emptied: frozenset[str]) -> Iterator[_Found]
         if not (isinstance(call.func, ast.Attribute) and call.func.attr in _KEEPS and call.args):
             continue
         container = call.func.value
-        if not isinstance(container, ast.Attribute) or container.attr in emptied:
+        of = container.value if isinstance(container, ast.Subscript) else container
+        if not isinstance(of, ast.Attribute) or of.attr in emptied:
             continue
         if not _is_small(call.args[-1]):
             yield "kept", _text(container), node
+
+
+def _container(name: str) -> str:
+    """The last name of a container, or of the one that holds it: `rows` of `self.rows['train']`."""
+    return name.partition("[")[0].rpartition(".")[2]
 
 
 _ENDS: Final = frozenset(
@@ -936,6 +1003,53 @@ def _kept_to_end(nodes: Iterable[ast.AST], at_end: dict[str, str]) -> Iterator[_
         for each in kept:
             if isinstance(each, ast.Attribute) and each.attr in at_end:
                 yield "kept-to-end", f"{_text(each)}, {at_end[each.attr]}", node
+
+
+def _sequences(tree: ast.Module) -> dict[str, str]:
+    """The variables and attributes that a file binds to a new deque or list, and only to that.
+
+    Returns:
+        Last name of each, and `deque` or `list`.
+    """
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for node in ast.walk(tree):
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        if isinstance(node, ast.AnnAssign) and node.value is not None:
+            targets = [node.target]
+        value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
+        is_list = isinstance(value, ast.List | ast.ListComp)
+        made = last_name(value.func) if isinstance(value, ast.Call) else "list" if is_list else ""
+        for target in targets:
+            if isinstance(target, ast.Name | ast.Attribute):
+                found[last_name(target)].add(made)
+    return {
+        name: kind
+        for name, kinds in found.items()
+        if len(kinds) == 1 and (kind := next(iter(kinds))) in ("deque", "list")
+    }
+
+
+def _walks(nodes: Iterable[ast.AST], sequences: Mapping[str, str]) -> Iterator[_Found]:
+    """`self.buffer[j]` of a deque, `items.pop(0)` and `x in items` of a list.
+
+    Such a statement goes through all that the container holds, or half of it.
+    """
+    for node in nodes:
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+            is_end = isinstance(node.slice, ast.Constant | ast.UnaryOp | ast.Slice)
+            if not is_end and sequences.get(last_name(node.value)) == "deque":
+                yield "walks", f"deque {_text(node.value)}, {_text(node)}", node
+        elif isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn):
+            container = node.comparators[0]
+            if last_name(container) in sequences:
+                about = f"{sequences[last_name(container)]} {_text(container)}, {_text(node)}"
+                yield "walks", about, node
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
+            container, name = node.func.value, node.func.attr
+            kind = sequences.get(last_name(container))
+            is_first = getattr(node.args[0], "value", None) == 0 and name in ("pop", "insert")
+            if (kind == "list" and is_first) or (kind and name in ("index", "remove", "count")):
+                yield "walks", f"{kind} {_text(container)}, {_text(node)}", node
 
 
 _KEEPS: Final = frozenset(("append", "appendleft", "add", "extend"))

@@ -581,14 +581,86 @@ def _is_part(name: str, expression: str) -> bool:
     return re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.(\[])", expression) is not None
 
 
+class Kept(NamedTuple):
+    """What keeps memory, as the source shows."""
+
+    evidence: str
+    cause: str
+    advice: str
+
+
+def kept_by_cycle(index: Index) -> Kept | None:
+    """What itertools.cycle keeps, where the source has one call of it; `None` otherwise."""
+    found = marks(index, "cycle")
+    if len({each.statement for each in found}) != 1:
+        return None
+    words = mark_words(found[0])
+    return Kept(
+        f"{words} keeps what it gives",
+        f"Most likely {words}: itertools.cycle keeps a copy of every element of {found[0].about} "
+        "until its first pass has ended, and all of them from then on.",
+        f"Use a loop that begins anew: while True: yield from {found[0].about}. gc.collect() does "
+        "not help, and restarted workers begin to keep again.",
+    )
+
+
+class Walking(NamedTuple):
+    """A statement that goes through what a container holds to find or move one element."""
+
+    words: str
+    """`self.rows[i] steps through the deque self.rows from its nearer end`."""
+    advice: str
+
+
+_WALKED = re.compile(r"(deque|list) ([^,]+), (.+)", re.S)
+
+
+def walking(index: Index, place: str) -> Walking | None:
+    """What the statement at a place in words goes through each time; `None` if that is not seen."""
+    line = line_at(index, place)
+    if line is None:
+        return None
+    for mark in marks(index, "walks"):
+        found = _WALKED.fullmatch(mark.about)
+        if found is None or (mark.file, mark.statement) != (line.file, line.statement):
+            continue
+        kind, name, text = found.groups()
+        if text.startswith(f"{name}["):
+            return Walking(
+                f"{text} steps through the deque {name} from its nearer end",
+                f"Keep what {name} holds in a list with a position to write at (index modulo its "
+                "length) or in arrays made at full size: each element of these is found at once. "
+                "A deque is fast at its two ends only.",
+            )
+        if text.startswith((f"{name}.pop(", f"{name}.insert(")):
+            return Walking(
+                f"{text} moves all that the list {name} holds by one place",
+                f"Make {name} a collections.deque: popleft() and appendleft() move nothing.",
+            )
+        return Walking(
+            f"{text} goes through the {kind} {name} until it finds it",
+            f"Keep a set, or a dict of positions, beside {name}: it is found there at once.",
+        )
+    return None
+
+
+_LONGER = "the more that is, the longer each access takes."
 _COSTS_OF_COPIES = frozenset(("page-fault-cost", "bottleneck-process"))
 """Rules about memory that is given anew, and about items that take ever longer: numbers and arrays
 that are changed in place cost neither."""
 
 
 def with_copies(index: Index, finding: Finding) -> Finding:
-    """A finding about a line that takes time, with what that line copies again and again."""
+    """A finding about a line that takes time, with what it copies or goes through each time."""
     for place in dict.fromkeys(_places((finding.summary,))):
+        walked = walking(index, place)
+        if walked is not None and walked.words not in finding.summary:
+            return replace(
+                finding,
+                summary=f"{finding.summary}: {walked.words}",
+                cause=f"At that line, {walked.words}: {_LONGER} {finding.cause}",
+                advice=f"{walked.advice} {finding.advice}",
+            )
         found = copying(index, place)
         if found is None or not (found.is_sure or finding.rule in _COSTS_OF_COPIES):
             continue

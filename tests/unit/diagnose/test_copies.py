@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.source_code import copying, with_copies
+from mpwatch.diagnose.analysis.source_code import copying, walking, with_copies
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.source_code import Mark, SourceLine, Statement
 from tests.builders.snapshots import main, snapshot_of
@@ -84,3 +86,42 @@ def test_an_addition_is_told_only_where_memory_or_the_pace_shows_copies() -> Non
     assert with_copies(adds, finding("pipeline-bottleneck")) == finding("pipeline-bottleneck")
     told = with_copies(adds, finding("page-fault-cost"))
     assert told.cause.startswith("Likely: += copies all of data if that is bytes")
+
+
+@pytest.mark.parametrize(
+    ("about", "words", "advice"),
+    [
+        (
+            "deque self.rows, self.rows[j]",
+            "self.rows[j] steps through the deque self.rows from its nearer end",
+            "Keep what self.rows holds in a list with a position to write at",
+        ),
+        (
+            "list names, names.pop(0)",
+            "names.pop(0) moves all that the list names holds by one place",
+            "Make names a collections.deque",
+        ),
+        (
+            "list names, name in names",
+            "name in names goes through the list names until it finds it",
+            "Keep a set, or a dict of positions, beside names",
+        ),
+    ],
+)
+def test_a_line_that_goes_through_a_container_is_told(about: str, words: str, advice: str) -> None:
+    mark = Mark("walks", "/home/me/train.py", "add", about, Statement(12, "the(statement)"))
+    line = SourceLine("/home/me/train.py", 12, "<listcomp>", Statement(12, "the(statement)"))
+    other = replace(line, line=13, statement=Statement(13, "another(statement)"))
+    index = Index(snapshot_of(main(), source=(line, other), marks=(mark,)))
+
+    found = walking(index, "train.py:12 <listcomp>")
+    told = with_copies(
+        index, replace(finding("loader-starvation"), summary="at train.py:12 <listcomp>")
+    )
+
+    assert found is not None
+    assert found.words == words
+    assert found.advice.startswith(advice)
+    assert walking(index, "train.py:13 <listcomp>") is None
+    assert told.summary == f"at train.py:12 <listcomp>: {words}"
+    assert told.advice.startswith(advice)

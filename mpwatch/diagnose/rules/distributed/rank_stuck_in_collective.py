@@ -43,6 +43,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     called,
     family_head,
     is_stopped,
+    loader_owners,
 )
 from mpwatch.diagnose.analysis.shares import is_at_one_wait
 from mpwatch.diagnose.analysis.source_code import (
@@ -488,6 +489,20 @@ def _held_up(rank: Process, inside: Sequence[Process], index: Index) -> _Whereab
             cause=STANDING_STILL,
         )
     if main_shape(rank) == "waits-for-batch":
+        owned = (
+            workers for owner, workers in loader_owners(index) if owner.process == rank.process
+        )
+        for worker in next(owned, ()):
+            found = spin(index, worker) or kept_inside(index, worker)
+            if found is not None:
+                who, time = called(worker), seconds_text(index.snapshot.at_s - found.since_s)
+                return _Whereabouts(
+                    f"{name} waits for a batch of its DataLoader, whose {who} was inside of "
+                    f"{found.words} in each of its stacks for {time}. "
+                    f"{why_endless(found.loop, who)}.",
+                    f"Compare what the ranks and their workers get to iterate over there. "
+                    f"{end_of_loop(found.loop, worker)}",
+                )
         return _Whereabouts(
             f"{name} waits for a batch of its DataLoader.",
             "Look at the workers of that rank: what they wait for keeps all ranks waiting.",

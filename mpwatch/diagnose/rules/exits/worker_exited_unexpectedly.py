@@ -112,9 +112,37 @@ def check(index: Index) -> Iterator[Finding]:
             found = replace(found, **_with_a_content_parent(index.snapshot, exits))
         if ended.signal in _TIMERS:
             found = _with_timer(index, found)
+        if (limit := _LIMITS.get(ended.signal or 0)) is not None:
+            found = _with_limit(index, found, process, limit)
         yield found if ended.signal is None else _with_left_lock(index, found)
 
 
+def _with_limit(index: Index, found: Finding, process: Process, limit: str) -> Finding:
+    """The finding about a process that a limit has killed, with the line that sets that limit."""
+    setting = [each for each in marks(index, "limit") if each.about == limit]
+    if len(setting) != 1:
+        return found
+    words, name = mark_words(setting[0]), called(process)
+    head = family_head(index, process)
+    wait = f" {called(head)} is not told." if head is not None and not head.is_gone else ""
+    return replace(
+        found,
+        evidence=(*found.evidence, f"that limit is set by {words}"),
+        cause=(
+            f"{found.cause} Most likely it has set that limit itself: {words} sets it for the "
+            f"whole process that calls it, and for as long as that lives, whatever {name} does "
+            f"afterwards.{wait}"
+        ),
+        advice=(
+            "Set such a limit only in a process that is made for the one task and may die of it "
+            "(subprocess.run(..., preexec_fn=...), or a new Process for each task), not in a "
+            "worker that goes on; and replace workers that have ended: look at their sentinel or "
+            "exitcode where their answers are awaited. A higher limit only postpones it."
+        ),
+    )
+
+
+_LIMITS: Mapping[int, str] = {Signals.SIGXCPU: "RLIMIT_CPU", Signals.SIGXFSZ: "RLIMIT_FSIZE"}
 _TIMERS = (Signals.SIGALRM, Signals.SIGVTALRM, Signals.SIGPROF)
 
 

@@ -58,7 +58,9 @@ from mpwatch.diagnose.analysis.shares import (
     working_share,
 )
 from mpwatch.diagnose.analysis.source_code import (
+    Kept,
     cache_miss,
+    kept_by_cycle,
     loop_around,
     mark_words,
     marks,
@@ -626,11 +628,33 @@ def _of_kept(index: Index, process: Process, seen: list[str]) -> _Explanation:
     added = marks(index, "kept", process)
     added = added if len(added) <= SHOWN else ()
     seen += [f"nothing in its file removes what {mark_words(each)} adds" for each in added]
+    large = [each for each in added if _LARGE.search(each.statement.text)]
+    large.sort(key=lambda each: _REDUCED.search(each.statement.text) is not None)
+    containers = {each.about.partition("[")[0] for each in large}
     loop = loop_around(index, main.stack) if main is not None else None
     rounds = f" over the rounds of {_loop_words(*loop)}" if loop else ""
     # No DataLoader worker trains: its tensors have no graph.
     is_torch = process.sample.torch_loaded and process.role != "loader-worker"
     is_torch = is_torch and (_trains(index, process) or _may_have_graphs(index, process))
+    if len(containers) == 1:
+        name = containers.pop()
+        graphs = (
+            f" If it is not that: {_GRAPHS[:1].lower()}{_GRAPHS[1:]}."
+            if is_torch and _trains(index, process)
+            else ""
+        )
+        more = f" and {counted(len(large) - 1, 'more line')}" if len(large) > 1 else ""
+        return _Explanation(
+            "private memory",
+            tuple(seen),
+            f"Most likely it keeps in {name} what {mark_words(large[0])}{more} "
+            f"{'add' if more else 'adds'}{rounds}: nothing in that file takes anything out of it."
+            f"{graphs}",
+            f"Empty {name} at the end of each round, keep only numbers or the last items in it "
+            f"(collections.deque(maxlen=...)), or write them to a file."
+            f"{_NO_GRAPHS if graphs else ''}",
+            is_shown=False,
+        )
     example = f" (as {mark_words(added[0])})" if len(added) == 1 else ""
     lists = f"a list or dict that is only ever added to{example}, an unbounded cache{is_queue}"
     kept = f"It keeps what it allocates{rounds}: {lists}{_OR_GRAPHS if is_torch else ''}"
@@ -646,6 +670,11 @@ def _of_kept(index: Index, process: Process, seen: list[str]) -> _Explanation:
     )
 
 
+_LARGE = re.compile(r"\.(?:numpy|cpu|clone|detach|copy|tolist|to|tobytes)\(|\b(?:np|numpy|torch)\.")
+"""In a statement that adds an array, a tensor or a copy of one."""
+_REDUCED = re.compile(r"\.(?:mean|sum|max|min|norm|std|median)\(")
+
+
 def _of_source(index: Index, process: Process, seen: list[str]) -> _Explanation | None:
     """What the source of the files that the main thread is in shows to keep memory."""
     views = marks(index, "view", process) if process.sample.torch_loaded else ()
@@ -659,6 +688,24 @@ def _of_source(index: Index, process: Process, seen: list[str]) -> _Explanation 
             f"view: as long as it is kept, all of {whole} stays in memory, too.",
             f"Keep a copy of the part: {view.about}.clone() of a tensor, .copy() of an array, "
             ".item() of one number. If it is neither, bound the container.",
+        )
+    if (cycled := kept_by_cycle(index)) is not None:
+        return _Explanation("private memory", (*seen, cycled.evidence), cycled.cause, cycled.advice)
+    futures = marks(index, "futures", process)
+    inside = {(f.file, f.function) for each in process.threads[:1] for f in each.stack}
+    if len(futures) == 1 and (futures[0].file, futures[0].function) in inside:
+        name = futures[0].about
+        return _Explanation(
+            "private memory",
+            (*seen, f"{mark_words(futures[0])}: nothing in that file takes one out of {name}"),
+            f"Each call that has been submitted is one future, and a future that is done keeps its "
+            f"result. {name} refers to all of them, at {mark_words(futures[0])}: results stay in "
+            "this process from the moment that a worker has sent them, before and after they are "
+            "used.",
+            f"Take each future out of {name} when its result was used (futures.pop(future), "
+            "futures.remove(future)), and submit a bounded number ahead: wait(futures, "
+            "return_when=FIRST_COMPLETED), use what is done, then submit as many. "
+            "max_tasks_per_child and gc.collect() do not help.",
         )
     if (held := _kept_to_end(index, process)) is not None:
         return _Explanation(
@@ -678,13 +725,7 @@ def _of_source(index: Index, process: Process, seen: list[str]) -> _Explanation 
     return None
 
 
-class _KeptToEnd(NamedTuple):
-    evidence: str
-    cause: str
-    advice: str
-
-
-def _kept_to_end(index: Index, process: Process | None, site: str = "") -> _KeptToEnd | None:
+def _kept_to_end(index: Index, process: Process | None, site: str = "") -> Kept | None:
     """A container that only the end of its object empties, as the source shows.
 
     Args:
@@ -712,7 +753,7 @@ def _kept_to_end(index: Index, process: Process | None, site: str = "") -> _Kept
         f"that is emptied only in {empties}{until}. Until then each entry keeps all that it "
         "refers to."
     )
-    return _KeptToEnd(
+    return Kept(
         f"{container} is emptied only in {empties}",
         f"{likely}{cause}",
         f"Take the entry out of {container} as soon as it was used: at the end of each call or "

@@ -36,6 +36,7 @@ from mpwatch.diagnose.analysis.shares import (
     work_place,
     working_share,
 )
+from mpwatch.diagnose.analysis.source_code import walking
 from mpwatch.diagnose.analysis.stack_patterns import calls
 from mpwatch.diagnose.analysis.waits.blockages import without_progress_s
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
@@ -134,7 +135,35 @@ def check(index: Index) -> Iterator[Finding]:
     reported = {finding.process for finding in slower}
     for process in index.snapshot.living():
         if process.process not in reported and process.role not in SERVICE_ROLES:
-            yield from _slows_down(index, process)
+            dearer = list(_slows_down(index, process))
+            yield from dearer or _walks(index, process)
+
+
+def _walks(index: Index, process: Process) -> Iterator[Finding]:
+    """A process that spends its time at a line that goes through a container for each element."""
+    if _computing_share(index, process) < COMPUTES_SHARE:
+        return
+    place = work_place(index, (process,))
+    found = walking(index, place.words) if place is not None else None
+    if place is None or found is None or not place.is_main:
+        return
+    name = called(process)
+    yield Finding(
+        rule=RULE,
+        severity=Severity.INFO,
+        process=process.process,
+        subject="line",
+        summary=f"{name} spends its time at {place.words}: {found.words}",
+        evidence=(
+            f"{name}: {doing_words(index, process)}",
+            f"{place.part:.0%} of its computing whose line is known is in that function",
+        ),
+        cause=(
+            f"At that line, {found.words}: the more that is, the longer each access takes. A "
+            "container that still fills up makes the job slower and slower."
+        ),
+        advice=found.advice,
+    )
 
 
 def _slower_rounds(index: Index) -> Iterator[Finding]:

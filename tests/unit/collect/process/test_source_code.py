@@ -555,6 +555,102 @@ def test_what_is_only_ever_added_to_is_marked_unless_it_is_small(tmp_path: Path)
     ]
 
 
+COSTS = """\
+import collections, itertools, resource
+from itertools import cycle
+from concurrent.futures import as_completed
+
+class Buffer:
+    def __init__(self):
+        self.rows = collections.deque(maxlen=9)
+        self.names = []
+        self.table = {}
+        self.either = []
+        self.either = set()
+        self.sums = {"a": [], "b": []}
+
+    def walk(self, j, name):
+        first, last, part = self.rows[0], self.rows[-1], self.table[j]
+        at = self.rows[j]
+        if name in self.names:
+            self.names.pop(0)
+        if name in self.table or name in self.either:
+            self.names.pop()
+        self.names.insert(0, name)
+        return self.names.index(name), self.names[j]
+
+    def keep(self, x):
+        self.sums["a"].append(x.numpy())
+        resource.setrlimit(resource.RLIMIT_CPU, (9, 9))
+        again = cycle(Rows(self))
+        few = itertools.cycle([1, 2])
+
+def run(pool, rows):
+    futures = {pool.submit(work, row): row for row in rows}
+    for i, future in enumerate(as_completed(futures)):
+        future.result()
+    others = [pool.submit(work, row) for row in rows]
+    for future in as_completed(others):
+        others.remove(future)
+"""
+
+
+def test_what_costs_more_the_more_there_is_is_marked(tmp_path: Path) -> None:
+    file = tmp_path / "buffer.py"
+    file.write_text(COSTS)
+    cleared = tmp_path / "cleared.py"
+    cleared.write_text(
+        f"{COSTS}class Other:\n    def end(self):\n"
+        "        for each in self.sums.values():\n            each.clear()\n"
+    )
+
+    found = SourceCode().marks(OWN, str(file), time.time())
+    told = [(m.kind, m.about, m.statement.line) for m in found]
+
+    assert [each for each in told if each[0] == "walks"] == [
+        ("walks", "deque self.rows, self.rows[j]", 16),
+        ("walks", "list self.names, name in self.names", 17),
+        ("walks", "list self.names, self.names.pop(0)", 18),
+        ("walks", "list self.names, self.names.insert(0, name)", 21),
+        ("walks", "list self.names, self.names.index(name)", 22),
+        ("walks", "list others, others.remove(future)", 36),
+    ]
+    assert ("kept", "self.sums['a']", 25) in told
+    assert ("limit", "RLIMIT_CPU", 26) in told
+    assert [each for each in told if each[0] == "cycle"] == [("cycle", "Rows(self)", 27)]
+    assert [each for each in told if each[0] == "futures"] == [("futures", "futures", 32)]
+    others = SourceCode().marks(OWN, str(cleared), time.time())
+    assert [each for each in others if each.kind == "kept"] == []
+
+
+@pytest.mark.parametrize(
+    ("over", "is_endless"),
+    [
+        ("itertools.count()", True),
+        ("itertools.repeat(None)", True),
+        ("itertools.repeat(None, 3)", False),
+        ("epochs", True),
+        ("rounds", False),
+    ],
+)
+def test_a_loop_over_what_has_no_end_is_without_a_condition(
+    tmp_path: Path, over: str, is_endless: bool
+) -> None:
+    file = tmp_path / "wds.py"
+    file.write_text(
+        "def rows(n):\n    epochs = itertools.count() if n is None else range(n)\n"
+        f"    rounds = range(n)\n    for _ in {over}:\n        for row in run():\n"
+        "            yield row\n"
+    )
+
+    found = at(str(file), 5, "rows")
+
+    assert found is not None
+    assert (found.endless is not None) is is_endless
+    if found.endless is not None:
+        assert found.endless.gives == Statement(6, "yield row")
+
+
 REGISTRY = """\
 class Shared:
     def __init__(self):

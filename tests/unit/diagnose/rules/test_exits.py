@@ -14,10 +14,11 @@ from mpwatch.diagnose.rules.exits import (
     worker_oom_killed,
     worker_segfault,
 )
+from mpwatch.model.events import Raised, WrittenError
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import Point
 from mpwatch.model.ids import ProcessId, Role, SegmentId
-from mpwatch.model.samples import Ended, WaitedOn
+from mpwatch.model.samples import Ended, Frame, WaitedOn
 from mpwatch.model.snapshot import Hook, LogEntry, Process
 from mpwatch.model.source_code import Mark, SourceLine, Statement
 from tests.builders.snapshots import (
@@ -682,6 +683,70 @@ def test_a_worker_that_a_timer_has_killed_is_told_with_the_line_that_sets_it(lef
 
     assert "a timer is set by `signal.alarm(5)` at staging.py:37 fetch" in finding.evidence
     assert ("returns in line 39 before it is cancelled" in finding.cause) is bool(left)
+
+
+@pytest.mark.parametrize("limit", ["RLIMIT_CPU", "RLIMIT_AS"])
+def test_a_worker_that_its_own_limit_has_killed_is_told_with_the_line_that_sets_it(
+    limit: str,
+) -> None:
+    sets = Mark("limit", "/home/me/run.py", "apply", limit, Statement(33, "setrlimit(CPU, 2)"))
+    job = snapshot_of(main(), dead_worker(role="spawned", signal=24), marks=(sets,))
+
+    finding = only(worker_exited_unexpectedly.check, job)
+
+    is_told = "that limit is set by `setrlimit(CPU, 2)` at run.py:33 apply" in finding.evidence
+    assert is_told is (limit == "RLIMIT_CPU")
+    assert ("Most likely it has set that limit itself" in finding.cause) is is_told
+
+
+def test_an_exception_known_from_its_traceback_alone_is_most_likely_the_reason() -> None:
+    told = log(
+        "exception",
+        200,
+        "most likely its traceback in train.log: KeyError: 3",
+        type="KeyError",
+        text="3",
+        frames=[["load", "/app/load.py", 7]],
+        log="/tmp/train.log",
+        is_certain=False,
+    )
+    job = snapshot_of(main(), dead_worker(role="spawned", exit_code=1), log=(told,))
+
+    finding = only(worker_exited_unexpectedly.check, job)
+
+    assert finding.summary.endswith("exit code 1, most likely by KeyError at load.py:7 load")
+    assert finding.cause.startswith("Most likely KeyError at load.py:7 load ended it")
+    assert "train.log" in finding.cause
+
+
+WRITTEN = WrittenError(
+    "/tmp/train.log",
+    0,
+    Raised("KeyError", "3", (Frame("load", "/app/load.py", 7),)),
+    process_name="indexer-7",
+    is_of_job=True,
+)
+
+
+def test_a_child_that_is_gone_is_known_by_what_it_has_written() -> None:
+    waits = main()
+    job = snapshot_of(waits, written=(WRITTEN,))
+
+    finding = only(worker_exited_unexpectedly.check, job)
+
+    assert finding.severity is Severity.INFO  # nothing has come to a dead end
+    assert (
+        finding.summary == "indexer-7, a process that is gone, ended by KeyError at load.py:7 load"
+    )
+    old = replace(WRITTEN, is_of_job=False)
+    assert found(worker_exited_unexpectedly.check, snapshot_of(waits, written=(old,))) == []
+    ending = process(
+        200, "spawned", threads=[thread(200, "multiprocessing/util.py:_exit_function:1")]
+    )
+    assert (
+        found(worker_exited_unexpectedly.check, snapshot_of(waits, ending, written=(WRITTEN,)))
+        == []
+    )
 
 
 GIVES_UP = Mark(

@@ -175,6 +175,18 @@ def test_a_cache_without_a_bound_in_the_program_is_named_with_its_line() -> None
     assert finding.advice.startswith("Look at `self.cache[k] = f(k)` at safe.py:16 __call__ first")
 
 
+def test_what_itertools_cycle_keeps_is_named_with_its_line() -> None:
+    cycles = Mark(
+        "cycle", "/home/me/data.py", "__iter__", "Rows(self)", Statement(51, "return cycle(Rows())")
+    )
+    job = snapshot_of(main(), *forked(200, 201), marks=(cycles,))
+
+    finding = only(persistent_workers_leak.check, job, leaking(200, 201))
+
+    assert finding.cause.startswith("Most likely `return cycle(Rows())` at data.py:51 __iter__")
+    assert "while True: yield from Rows(self)" in finding.advice
+
+
 def test_workers_that_only_grow_are_named() -> None:
     job = snapshot_of(
         main(),

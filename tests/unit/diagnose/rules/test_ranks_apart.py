@@ -587,6 +587,34 @@ def test_a_rank_that_stays_in_a_generator_without_an_end_is_told_with_its_yield(
     assert "while True" not in outside.cause
 
 
+def test_the_endless_loop_of_a_worker_that_keeps_its_rank_waiting_is_told() -> None:
+    loop = EndlessLoop(
+        Statement(77, "for _ in epochs:"),
+        gives=Statement(79, "yield sample"),
+        given_in=Statement(78, "for sample in run():"),
+    )
+    source = SourceLine(
+        "/home/me/train.py", 77, "rows", Statement(77, "for _ in epochs:"), endless=loop
+    )
+    loads = rank(1, "torch/utils/data/dataloader.py:_try_get_data", "train.py:a:1")
+    worker = process(
+        400, "loader-worker", parent=301, threads=[thread(400, "train.py:rows:77", state="R")]
+    )
+    job = snapshot_of(main(), called(0, "all_reduce"), loads, worker, source=(source,))
+    job = with_shares(job, p400={Activity("computing"): 1.0})
+    account = job.account.processes[pid(400)]
+    callers = Callers(job.at_s - 40, job.at_s - 1, (Frame("rows", "/home/me/train.py", 0),), 12, 0)
+    own = account.uncounted[0]._replace(callers=(callers,))
+    processes = {**job.account.processes, pid(400): replace(account, uncounted=(own,))}
+    seen = replace(job, account=replace(job.account, processes=processes))
+
+    cause = only(rank_stuck_in_collective.check, seen).cause
+
+    assert "whose loader-worker 400 (400) was inside of the loop" in cause
+    assert "inside of the loop `for _ in epochs:` of line 77 in rows()" in cause
+    assert "what that iterates over is empty in" in cause
+
+
 @pytest.mark.parametrize(("elsewhere", "is_told"), [(0.1, True), (0.34, False)])
 def test_ranks_that_were_found_at_other_waits_meanwhile_take_steps(
     elsewhere: float, is_told: bool

@@ -21,7 +21,7 @@ from mpwatch.model.host import FilesKey, NewFiles
 from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.samples import FdLink, Frame, ThreadSample, WaitedOn
 from mpwatch.model.snapshot import FileLine, Process, Snapshot, WorkerLoad
-from mpwatch.model.source_code import Mark, SourceLine, Statement
+from mpwatch.model.source_code import Mark, MarkKind, SourceLine, Statement
 from tests.builders.accounts import (
     COMPUTES,
     IS_AHEAD,
@@ -191,6 +191,45 @@ def test_a_part_of_a_tensor_that_is_kept_is_named_with_its_line() -> None:
     assert not finding.is_doubtful
     assert "view" not in other.cause
     assert other.is_doubtful
+
+
+@pytest.mark.parametrize(
+    ("kind", "about", "text", "words", "advice"),
+    [
+        (
+            "futures",
+            "futures",
+            "for each in as_completed(futures):",
+            "futures refers to all of them, at `for each in as_completed(futures):`",
+            "Take each future out of futures",
+        ),
+        (
+            "cycle",
+            "rows",
+            "return cycle(rows)",
+            "itertools.cycle keeps a copy of every element of rows",
+            "Use a loop that begins anew: while True: yield from rows",
+        ),
+        (
+            "kept",
+            "self.results['vertices']",
+            "self.results['vertices'].append(pred.numpy())",
+            "Most likely it keeps in self.results what `self.results['vertices']",
+            "Empty self.results at the end of each round",
+        ),
+    ],
+)
+def test_the_container_that_keeps_what_a_process_makes_is_named(
+    kind: MarkKind, about: str, text: str, words: str, advice: str
+) -> None:
+    keeps = Mark(kind, "/home/me/train.py", "mine", about, Statement(33, text))
+    mines = main(threads=[thread(MAIN, "train.py:mine:51")])
+    past = history(rising("anon_bytes", 900 * MIB, 5 * MIB))
+
+    finding = only(check, snapshot_of(mines, marks=(keeps,)), past)
+
+    assert words in finding.cause
+    assert finding.advice.startswith(advice)
 
 
 def test_the_line_that_only_ever_adds_to_a_list_is_named() -> None:
