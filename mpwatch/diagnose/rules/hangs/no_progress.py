@@ -68,7 +68,7 @@ from mpwatch.diagnose.analysis.waits.blockages import (
     usual_pause_s,
 )
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
-from mpwatch.diagnose.analysis.waits.edges import semaphore_users
+from mpwatch.diagnose.analysis.waits.edges import semaphore_users, surroundings
 from mpwatch.diagnose.analysis.waits.file_locks import (
     LIKELY,
     LOCK_FILE,
@@ -96,7 +96,7 @@ from mpwatch.diagnose.analysis.waits.threads import (
 from mpwatch.diagnose.analysis.waits.verdicts import where
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId, SegmentId
-from mpwatch.model.samples import OPENS
+from mpwatch.model.samples import OPENS, inode_of
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import seconds_text
 from mpwatch.model.waits import WaitEdge, WaitLink
@@ -638,6 +638,8 @@ def _advice(index: Index, blockage: Blockage) -> str:
     found = spin(index, blockage.process) if blockage.reason == "computes" else None
     if blockage.reason == "computes" and found is None and _for_a_core(index, blockage):
         return _ADVICE_NO_CORE
+    if _left_outputs(index, blockage):
+        return _ADVICE_LEFT_OUTPUTS
     return _ADVICE[blockage.reason] if found is None else end_of_loop(found.loop, found.process)
 
 
@@ -977,6 +979,38 @@ def _cause_of_pipe(index: Index, blockage: Blockage) -> str | None:
     return None
 
 
+def _left_outputs(index: Index, blockage: Blockage) -> str:
+    """The pipes for which an event loop waits and to which no process of the job can write.
+
+    Without standard input, and empty where not all descriptors are known.
+    """
+    thread, around = blockage.thread, surroundings(index)
+    wait = thread.waits_on if thread is not None else None
+    if thread is None or wait is None or wait.kind != "poll" or not around.is_complete:
+        return ""
+    if not calls(own_frames(thread.stack), "asyncio/base_events.py:_run_once"):
+        return ""
+    fds = blockage.process.sample.fds
+    given = {link.inode for link in (fds.links if fds is not None else None) or () if link.fd == 0}
+    pipes = [
+        target
+        for target in wait.targets
+        if target.startswith("pipe:")
+        and (inode := inode_of(target)) not in given
+        and inode is not None
+        and not around.pipes.writers.get(inode)
+    ]
+    return " and ".join(around.pipes.words(inode_of(each) or 0) for each in pipes)
+
+
+_ADVICE_LEFT_OUTPUTS = (
+    "Find that process (ls -l /proc/*/fd, grep for the number of the pipe). Put the time limit "
+    "around communicate() itself, start commands in a session of their own (start_new_session="
+    "True) and end the whole group with os.killpg, or give what stays in the background an output "
+    "of its own (> file 2>&1 &). A longer limit for the exit of the command does not help."
+)
+
+
 def _for_a_core(index: Index, blockage: Blockage) -> float:
     """The share of the time in which the last process could run and got no core; 0 if that is low.
 
@@ -1031,6 +1065,14 @@ def _cause_of_reason(index: Index, blockage: Blockage) -> str:
             "No process of this job has the writing end of that pipe, and there is no end of file. "
             "So a process outside of the job has it open, such as one that an ended child has "
             "started and left behind."
+        )
+    if left := _left_outputs(index, blockage):
+        return (
+            f"{end} runs an event loop that waits for data on {left}, and no process of this job "
+            "has a writing end, nor is there an end of file. So a process outside of the job has "
+            "it open: most likely a command that has ended has left one in the background, such "
+            "as a server, which has inherited its outputs. communicate() and read() wait for the "
+            "end of that output, not for the exit of the command."
         )
     if blockage.reason == "socket":
         limit = "" if _has_timeout(thread) else " The system call has no timeout."

@@ -560,6 +560,24 @@ def test_a_pipe_that_no_process_of_the_job_writes_to_is_read_in_vain() -> None:
     assert found(no_progress.check, job("connection.py:_recv", "train.py:work:7")) == []
 
 
+@pytest.mark.parametrize(
+    ("more", "is_told"),
+    [((), True), ((pipe(9, 600, True),), False), ((pipe(0, 600, False),), False)],
+)
+def test_an_event_loop_that_reads_what_only_others_write_is_told(
+    more: tuple[FdLink, ...], is_told: bool
+) -> None:
+    loop = WaitedOn("poll", "epoll_wait", ("pipe:[600]", "socket:[77]"), (8, 7))
+    stack = ("selectors.py:select:468", "asyncio/base_events.py:_run_once:1898", "agent.py:main:42")
+    links = (socket(7, 77, 78), socket(6, 78, 77), *(more or (pipe(8, 600, False),)))
+    job = snapshot_of(waiting(40.0), child(loop, *stack, links=links))
+
+    finding = only(no_progress.check, job)
+
+    assert ("an event loop that waits for data on pipe 600" in finding.cause) is is_told
+    assert ("os.killpg" in finding.advice) is is_told
+
+
 def test_a_wait_for_an_end_of_file_names_the_holders_of_the_other_end() -> None:
     """A child has ended; what it has started has inherited its output."""
     ended = process(250, "other", label="build.sh", ended=exited(250, exit_code=0))
