@@ -9,6 +9,7 @@ once, so a thread without one runs no Python.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -385,6 +386,37 @@ def _calls(thread: Thread, pattern: str) -> bool:
 
 def _is_loop(thread: Thread) -> bool:
     return any(_calls(thread, way) for way in _LOOPS)
+
+
+class TakenPool(NamedTuple):
+    """A thread pool all of whose threads are blocked in calls, some of them for further calls."""
+
+    name: str
+    waiting: tuple[Thread, ...]
+    """Those that wait for the results of further calls."""
+    others: tuple[Thread, ...]
+
+
+def taken_pool(process: Process) -> TakenPool | None:
+    """The thread pool of a process that has no thread left for what its own threads wait for.
+
+    `None` if a thread of it is idle or runs, or if none waits for a further call. Where all of them
+    do, `abandoned` says it.
+    """
+    pools: defaultdict[str, list[Thread]] = defaultdict(list)
+    for thread in process.threads:
+        if _calls(thread, POOL_THREAD):
+            pools[thread.name.rpartition("_")[0]].append(thread)
+    for name, threads in pools.items():
+        idle = any(own_frames(each.stack)[0].function == "_worker" for each in threads)
+        blocked = all(
+            each.waits_on is not None and each.waits_on.timeout_s is None for each in threads
+        )
+        waiting = [each for each in threads if awaited_result(own_frames(each.stack)) == RESULT]
+        if blocked and not idle and 0 < len(waiting) < len(threads):
+            others = tuple(each for each in threads if each not in waiting)
+            return TakenPool(name, tuple(waiting), others)
+    return None
 
 
 def _all_wait(threads: Sequence[Thread]) -> Abandoned | None:

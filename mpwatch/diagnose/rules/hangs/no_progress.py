@@ -76,7 +76,7 @@ from mpwatch.diagnose.analysis.waits.file_locks import (
     inherited_lock,
     is_database,
 )
-from mpwatch.diagnose.analysis.waits.futures import may_set_a_result
+from mpwatch.diagnose.analysis.waits.futures import may_set_a_result, taken_pool
 from mpwatch.diagnose.analysis.waits.providers import (
     HeldLock,
     held_lock,
@@ -532,8 +532,12 @@ def _waits_for_own_threads(index: Index) -> Iterator[Finding]:
                 *_other_threads(index, process),
                 f"no process of the job has made progress for {time}",
             ),
-            cause=cause,
-            advice=ADVICE_AWAIT if is_loop else _ADVICE["thread"],
+            cause=_cause_of_taken_pool(process) or cause,
+            advice=ADVICE_AWAIT
+            if is_loop
+            else _ADVICE_TAKEN_POOL
+            if taken_pool(process) is not None
+            else _ADVICE["thread"],
         )
         return
 
@@ -640,6 +644,8 @@ def _advice(index: Index, blockage: Blockage) -> str:
         return _ADVICE_NO_CORE
     if _left_outputs(index, blockage):
         return _ADVICE_LEFT_OUTPUTS
+    if blockage.reason == "thread" and taken_pool(blockage.process) is not None:
+        return _ADVICE_TAKEN_POOL
     return _ADVICE[blockage.reason] if found is None else end_of_loop(found.loop, found.process)
 
 
@@ -979,6 +985,29 @@ def _cause_of_pipe(index: Index, blockage: Blockage) -> str | None:
     return None
 
 
+def _cause_of_taken_pool(process: Process) -> str:
+    """That no thread of a pool is left for the calls that its threads wait for; empty if one is."""
+    taken = taken_pool(process)
+    if taken is None:
+        return ""
+    count = len(taken.waiting) + len(taken.others)
+    these = "1 waits" if len(taken.waiting) == 1 else f"{len(taken.waiting)} wait"
+    return (
+        f"All {counted(count, 'thread')} of the thread pool {taken.name} of {called(process)} are "
+        f"blocked in calls, of which {these} for results of further calls"
+        f"{at_line(taken.waiting[0])}, and the others{at_line(taken.others[0])}. Most likely the "
+        "further calls were submitted to the same pool and stand in its queue: no thread is free "
+        "to run them, and what the others wait for comes from them."
+    )
+
+
+_ADVICE_TAKEN_POOL = (
+    "Do not wait inside of a pool for a call of the same pool: give calls that wait for others a "
+    "pool or threads of their own, do the inner work directly, or return the futures and let the "
+    "caller wait. More threads (max_workers) only move the limit to more calls at a time."
+)
+
+
 def _left_outputs(index: Index, blockage: Blockage) -> str:
     """The pipes for which an event loop waits and to which no process of the job can write.
 
@@ -1066,6 +1095,8 @@ def _cause_of_reason(index: Index, blockage: Blockage) -> str:
             "So a process outside of the job has it open, such as one that an ended child has "
             "started and left behind."
         )
+    if blockage.reason == "thread" and (taken := _cause_of_taken_pool(blockage.process)):
+        return taken
     if left := _left_outputs(index, blockage):
         return (
             f"{end} runs an event loop that waits for data on {left}, and no process of this job "

@@ -560,6 +560,31 @@ def test_a_pipe_that_no_process_of_the_job_writes_to_is_read_in_vain() -> None:
     assert found(no_progress.check, job("connection.py:_recv", "train.py:work:7")) == []
 
 
+@pytest.mark.parametrize(("rest", "is_told"), [("data.py:read:37", True), ("", False)])
+def test_a_pool_without_a_thread_for_what_its_threads_wait_for_is_told(
+    rest: str, is_told: bool
+) -> None:
+    """With a thread that waits for a call, the further calls would run."""
+    pool = "concurrent/futures/thread.py:_worker:83"
+    result = ("threading.py:wait:327", "concurrent/futures/_base.py:result:451", "data.py:both:55")
+    futex, reads = WaitedOn("futex", "futex"), WaitedOn("pipe-read", "read", ("pipe:[600]",))
+    calls = (rest, pool) if rest else (pool,)
+    threads = [
+        thread(CHILD, "queue.py:get:171", "train.py:work:9", waits=futex, still_s=60.0),
+        thread(CHILD + 1, *result, pool, waits=futex, still_s=60.0, name="flight_0"),
+        thread(CHILD + 2, *calls, waits=reads, still_s=60.0, name="flight_1"),
+    ]
+    stuck = replace(child(futex), threads=tuple(threads))
+
+    finding = only(no_progress.check, snapshot_of(waiting(40.0), stuck))
+
+    words = "All 2 threads of the thread pool flight of spawned (300) are blocked in calls"
+    assert (words in finding.cause) is is_told
+    assert ("1 waits for results of further calls at data.py:55 both" in finding.cause) is is_told
+    assert ("the others at data.py:37 read" in finding.cause) is is_told
+    assert ("the same pool" in finding.advice) is is_told
+
+
 @pytest.mark.parametrize(
     ("more", "is_told"),
     [((), True), ((pipe(9, 600, True),), False), ((pipe(0, 600, False),), False)],
