@@ -38,19 +38,22 @@ class Told(NamedTuple):
 
     @property
     def words(self) -> str:
-        """`most likely its traceback in train.log: ValueError: bad shard`."""
+        """`most likely its traceback in train.log, as loader-3: ValueError: bad shard`."""
         raised, sure = self.error.raised, "" if self.is_certain else "most likely "
         where = self.error.file.rpartition("/")[2]
         text = f"{raised.type}: {raised.text}" if raised.text else raised.type
         if self.kind == "thread-died":
             return f"{sure}its thread {self.error.thread_name}, by its traceback in {where}: {text}"
-        return f"{sure}its traceback in {where}: {text}"
+        name = f", as {self.error.process_name}" if self.error.process_name else ""
+        return f"{sure}its traceback in {where}{name}: {text}"
 
     @property
     def details(self) -> dict[str, object]:
         """The fields of the note that a hook would have made, and how sure it is."""
         error = self.error
         found = {**_fields(error.raised), "log": error.file, "is_certain": self.is_certain}
+        if error.process_name:
+            found["name"] = error.process_name
         if error.first is not None:
             found["first"] = {**_fields(error.first), "is_from": error.is_from}
         return found

@@ -54,7 +54,7 @@ def run(tmp_path: Path) -> Iterator[Run]:
         (
             "died",
             "worker-exited-unexpectedly",
-            "exit code 1, most likely by KeyError at written_errors.py:22 load",
+            "exit code 1, most likely indexer-7 by KeyError at written_errors.py:22 load",
         ),
         (
             "reaped",

@@ -299,7 +299,7 @@ def _of_collected(index: Index) -> Iterator[Finding]:
             f"1.{first} Its parent has read that since, or it would be there as a zombie; "
             "processes that wait for it are not notified."
         ),
-        advice=f"Fix the code at the line shown.{_PARENT_LOOKS}",
+        advice=f"Fix the code at the line shown.{_PARENT_CHECKS}",
     )
 
 
@@ -588,7 +588,8 @@ def _briefly(snapshot: Snapshot, process: Process) -> str:
     is_likely = entry.details.get("is_certain", True) is False
     if death_of(process.ended) != "failed" or place is None:
         return ""
-    return f", {'most likely ' if is_likely else ''}by {entry.details.get('type')} at {place}"
+    name = f"{entry.details['name']} " if "name" in entry.details else ""
+    return f", {'most likely ' if is_likely else ''}{name}by {entry.details.get('type')} at {place}"
 
 
 HANDLING = 3

@@ -64,7 +64,7 @@ def test_the_only_traceback_is_that_of_the_only_process_that_has_failed() -> Non
     (entry,) = after(fold_of(failed(WORKER_0)), written("indexer-7"))
 
     assert entry.process == WORKER_0
-    assert entry.words == "most likely its traceback in train.log: KeyError: 3"
+    assert entry.words == "most likely its traceback in train.log, as indexer-7: KeyError: 3"
     assert entry.details["frames"] == [["load", "/app/load.py", 7]]
     assert entry.details["is_certain"] is False
 
