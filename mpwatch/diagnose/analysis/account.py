@@ -190,7 +190,7 @@ def _pause(
     limited: Activity | None = None
     for process in snapshot.processes:
         account = processes.get(process.process)
-        if process.is_gone or account is None or not account.uncounted:
+        if process.is_gone or account is None or not (account.uncounted and process.threads):
             continue
         if process.role in SERVICE_ROLES:
             continue
@@ -298,6 +298,8 @@ def advanced_callers(
     if before and taken_s <= before[-1].taken_s:
         return before
     frames = tuple(reversed(own_frames(thread.stack)[-CALLERS_DEPTH:]))
+    if not frames:
+        return before
     is_installed = any(part in frames[-1].file for part in _INSTALLED)
     one = Callers(taken_s, taken_s, frames, 1, int(is_installed))
     if not before or taken_s - before[-1].taken_s > CALLERS_S:

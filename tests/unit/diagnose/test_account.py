@@ -552,3 +552,15 @@ def test_a_process_whose_threads_could_not_be_read_keeps_the_account_that_it_had
 
     assert account(first, later).processes[pid(300)].threads
     assert pid(300) not in account(snapshot_of(main(), ending)).processes
+
+
+def test_a_process_whose_threads_cannot_be_read_any_more_keeps_its_account() -> None:
+    """Between the end of its threads and its exit it is in the tree, and waits for nothing."""
+    waits = main(threads=[thread(MAIN, waits=OWN_LOCK)])
+    ends = replace(waits, threads=(), sample=replace(waits.sample, state="Z", threads=()))
+
+    before = snapshot_of(waits)
+    found = account(before, replace(snapshot_of(ends), at_s=before.at_s + EVERY_S))
+
+    assert found.readings == 2
+    assert found.processes[pid(MAIN)].threads[0].now.kind == "waiting"
