@@ -212,7 +212,7 @@ _ON_DATA = re.compile(
     re.IGNORECASE,
 )
 _SAME_FOR_ALL = re.compile(
-    r"%|\b(?:\w*(?:step|epoch|iter|batch|index|idx|round|turn)\w*|[ijkn])\b"
+    r"%|\b(?!return\b)(?:\w*(?:step|epoch|iter|batch|index|idx|round|turn)\w*|[ijkn])\b"
     r"|\b(?:args|opts?|cfg|conf|config|hparams|flags|environ)\b|\b(?:use|enable)_",
     re.IGNORECASE,
 )
@@ -225,7 +225,8 @@ def branch_of_one_side(
     """The condition on data under which one thread is where it is, and another is not.
 
     Both run the same functions down to one, in which they are at different lines. A condition on a
-    counter or on the rank is none, nor one that both are under.
+    counter or on the rank is none, nor one that both are under. One that no loop repeats need not
+    be on data: it was met once, by one of them.
 
     Args:
         index: The snapshot.
@@ -246,6 +247,7 @@ def branch_of_one_side(
         return None
     line = source_of(index, theirs[common - 1])
     shared = {*line.within, *line.after} if line is not None else set()
+    is_once = _are_run_once(index, own)
     for frame in reversed(own[common - 1 :]):
         line = source_of(index, frame)
         if line is None:
@@ -253,9 +255,24 @@ def branch_of_one_side(
         for statements, leaves in ((line.within, False), (line.after, True)):
             for statement in reversed(statements):
                 is_branch = leaves or statement.text.startswith(("if ", "elif ", "else of if "))
-                if is_branch and statement not in shared and _depends_on_data(statement.text):
+                if is_branch and statement not in shared and _is_own(statement.text, is_once):
                     return Guard(frame, statement, leaves)
     return None
+
+
+def _are_run_once(index: Index, frames: Sequence[Frame]) -> bool:
+    """Whether none of these lines is in a loop, as far as their functions show."""
+    lines = [source_of(index, frame) for frame in frames]
+    return all(
+        line is not None and not any(_is_in_loop((each,)) for each in line.within) for line in lines
+    )
+
+
+def _is_own(condition: str, is_once: bool) -> bool:
+    """Whether each rank may meet a condition differently."""
+    if _depends_on_data(condition):
+        return True
+    return is_once and not (_SAME_FOR_ALL.search(condition) or _ON_RANK.search(condition))
 
 
 def _depends_on_data(condition: str) -> bool:

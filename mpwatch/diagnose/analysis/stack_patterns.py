@@ -67,6 +67,11 @@ COLLECTIVES = frozenset(
         "send",
     )
 )
+SETUP = "the set-up of DistributedDataParallel"
+_SETUP = frozenset(("_verify_param_shape_across_processes", "_sync_module_states"))
+_UTILS = "torch/distributed/utils.py"
+"""Where a model is wrapped, all ranks compare its shapes and get the values of rank 0 (torch 2.1 to
+2.13)."""
 BUFFERS = "the broadcast of buffers in a forward pass"
 """DistributedDataParallel makes it at each forward pass in training (torch 2.13)."""
 _C10D = "distributed_c10d.py"
@@ -233,7 +238,7 @@ def collective_of(frames: Sequence[Frame]) -> str | None:
     """Name of the collective that a rank is in, as it was called; `None` if it is in none.
 
     `gather_object`, not the `all_gather` of sizes that it begins with; `BUFFERS` in the forward
-    pass of DistributedDataParallel.
+    pass of DistributedDataParallel, `SETUP` where it is made.
     """
     found = None
     for frame in frames:
@@ -243,6 +248,8 @@ def collective_of(frames: Sequence[Frame]) -> str | None:
             break
         elif frame.function == "_sync_buffers" and frame.file.endswith(_DDP):
             return BUFFERS
+        elif frame.function in _SETUP and frame.file.endswith(_UTILS):
+            return SETUP
     return found
 
 

@@ -231,7 +231,7 @@ def _explained(
     """Cause and advice, as far as it is known what differs."""
     places = dict(by_call)
     if BACKWARD in places:
-        return _one_in_backward(index, by_call)
+        return _one_in_backward(index, by_call, records)
     if BUFFERS in places:
         return _one_in_forward(by_call)
     if NEW_GROUP in places:
@@ -252,7 +252,9 @@ def _explained(
     return f"{left.cause} {why}", f"{left.advice} {COMPARE_CALLS}"
 
 
-def _one_in_backward(index: Index, by_call: Sequence[tuple[str, list[Process]]]) -> tuple[str, str]:
+def _one_in_backward(
+    index: Index, by_call: Sequence[tuple[str, list[Process]]], records: Sequence[Recorded]
+) -> tuple[str, str]:
     """Cause and advice where some ranks are in the backward pass of DDP and others are not."""
     name, others = next((n, group) for n, group in by_call if n != BACKWARD)
     averages = (
@@ -275,6 +277,9 @@ def _one_in_backward(index: Index, by_call: Sequence[tuple[str, list[Process]]])
         "Give all ranks the same number of batches (DistributedSampler with drop_last, or the "
         f"Join context), and call {name} on all ranks after the same batch."
     )
+    branched = _branched(index, by_call, records) if ended is None else None
+    if branched is not None:
+        return f"{averages} {branched[0]}", branched[1]
     if ended is None:
         return (
             f"{averages} The ranks have run a different number of batches, or a branch on the rank "
@@ -369,10 +374,10 @@ def _branched(
             if is_known
             else "Unless they have done a different number of rounds, "
         )
-        + "the condition was not the same for all: it tests a value that each rank computes from "
-        "its own data.",
+        + "the condition was not the same for all: it tests what each rank computes or finds for "
+        "itself, such as its own data or a file.",
         f"Let all ranks decide alike: reduce or broadcast the value that `{branch.statement.text}` "
-        "tests (all_reduce of a loss or flag, or broadcast of the decision of rank 0) before it, "
+        "tests (all_reduce of a loss or flag, or a broadcast of what rank 0 has found) before it, "
         f"or call {name} on all ranks outside of that condition.",
     )
 

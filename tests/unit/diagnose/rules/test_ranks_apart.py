@@ -957,6 +957,55 @@ def test_a_condition_that_both_sides_are_under_is_not_told() -> None:
     assert "parted" not in finding.cause
 
 
+DDP_INIT = ("torch/distributed/utils.py:_verify_param_shape_across_processes", "train.py:run:47")
+LOADS = (f"{C10D}:broadcast_object_list", "data.py:load:40", "train.py:run:45")
+
+
+@pytest.mark.parametrize("around", ["", "if args.resume:", "for stage in stages:"])
+@pytest.mark.parametrize("how", ["leaves", "is under"])
+def test_a_condition_that_no_loop_repeats_is_told_whatever_it_tests(how: str, around: str) -> None:
+    """Each rank finds for itself whether there is a checkpoint, once."""
+    within = (Statement(44, around),) if around else ()
+    tests = (Statement(34, "if not self.latest.exists(): return 0"),)
+    source = (
+        line("train.py", 45, "run", "step = load(net)", within=within),
+        line("train.py", 47, "run", "model = DistributedDataParallel(net)", within=within),
+        line(
+            "data.py",
+            40,
+            "load",
+            "dist.broadcast_object_list(state, src=0)",
+            **{"after" if how == "leaves" else "within": tests},
+        ),
+    )
+    ranks = rank(0, *LOADS), rank(1, *DDP_INIT), rank(2, *DDP_INIT)
+
+    finding = only(collective_mismatch.check, snapshot_of(main(), *ranks, source=source))
+
+    assert "1 in broadcast_object_list" in finding.summary
+    assert "2 in the set-up of DistributedDataParallel" in finding.summary
+    is_told = f"{'comes after' if how == 'leaves' else 'is inside'} `if not self.latest.exists()"
+    assert (is_told in finding.cause) is (around != "for stage in stages:")
+
+
+def test_a_condition_is_told_also_where_the_others_are_in_the_backward_pass() -> None:
+    source = (
+        line("train.py", 45, "run", "load()", within=(Statement(44, "if path is not None:"),)),
+        line("train.py", 60, "run", "loss.backward()"),
+        line("data.py", 40, "load", "dist.barrier()"),
+    )
+    ranks = (
+        rank(0, f"{C10D}:barrier", "data.py:load:40", "train.py:run:45"),
+        rank(1, "torch/autograd/graph.py:_engine_run_backward", "train.py:run:60"),
+    )
+
+    finding = only(collective_mismatch.check, snapshot_of(main(), *ranks, source=source))
+
+    assert finding.cause.startswith("The backward pass of DistributedDataParallel averages")
+    assert "train.py:45 run is inside `if path is not None:` of line 44" in finding.cause
+    assert finding.advice.startswith("Let all ranks decide alike")
+
+
 AVERAGES = line(
     "train.py",
     40,
