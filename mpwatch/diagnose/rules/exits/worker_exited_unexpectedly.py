@@ -812,9 +812,11 @@ def _in_a_row(
     seen = next((words for p, _ in reversed(exits) if (words := last_seen(p))), ())
     at = last_seen(head)
     what = "workers that end in their initializer" if is_first_thing else _UNEXPECTED
+    # A program that ends children which are over their time or their memory, and goes on.
+    is_supervised = ended.signal == Signals.SIGKILL and not is_pool
     return replace(
         found,
-        severity=max(found.severity, Severity.WARNING),
+        severity=found.severity if is_supervised else max(found.severity, Severity.WARNING),
         process=head.process,
         subject=ended.words,
         summary=f"{called(head)} keeps starting {what}: {ended.words}",

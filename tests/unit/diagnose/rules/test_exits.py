@@ -263,6 +263,31 @@ def test_a_parent_that_restarts_its_children_is_reported_once_and_stays_named() 
     assert late.evidence[0] == "12 recent processes ended this way; the last was spawned 219 (219)"
 
 
+@pytest.mark.parametrize(
+    ("signal", "exit_code", "severity"),
+    [(9, None, Severity.INFO), (None, 1, Severity.WARNING)],
+)
+def test_a_parent_that_goes_on_after_it_has_killed_its_children_is_a_supervisor(
+    signal: int | None, exit_code: int | None, severity: Severity
+) -> None:
+    """It ends programs that are over their time, again and again."""
+    ended = [
+        replace(
+            each,
+            ended=exited(each.pid, at_s=each.ended.at_s, signal=signal, exit_code=exit_code),
+        )
+        for each in in_a_row(12)
+        if each.ended is not None
+    ]
+
+    next_one = process(900, "spawned", start_method="fork")
+
+    finding = only(worker_exited_unexpectedly.check, snapshot_of(main(), *ended, next_one))
+
+    assert finding.summary.startswith("main (100) keeps starting processes that end unexpectedly")
+    assert finding.severity is severity
+
+
 def test_processes_that_ended_before_their_first_reading_do_not_hide_repeated_exits() -> None:
     unread = [
         process(n, "spawned", ended=exited(n, exit_code=1), born_wall_s=None)
