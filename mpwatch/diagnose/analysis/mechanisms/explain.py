@@ -624,6 +624,9 @@ def _all_read(case: Case) -> Mechanism | None:
         parent = joined[0]
         line = f"{called(parent.process)} is{at_line(parent.thread)}"
         return replace(_joins_a_reader(case, *joined), evidence=(line,))
+    buffered = _buffered_output(case)
+    if buffered is not None:
+        return buffered
     how = "in Queue.get for an item" if by_queue else "to receive something"
     is_stream = all(_reads_a_stream(each) for each in case.waiters)
     lost = "never sent, was lost, or was taken by another process"
@@ -674,6 +677,52 @@ def _standard_input(case: Case) -> str:
                 f"once {called(after.process)} closes the writing end."
             )
     return ""
+
+
+_READS_A_LINE = re.compile(r"\breadline\(|\binput\(|\bin (?:sys\.)?stdin\b")
+
+
+def _buffered_output(case: Case) -> Mechanism | None:
+    """A program that is asked line by line, and whose output the one that asks waits for.
+
+    Python writes what goes to a pipe in blocks, unless it is flushed, or PYTHONUNBUFFERED or `-u`
+    is given.
+    """
+    for each, after in zip(case.waiters, (*case.waiters[1:], case.waiters[0]), strict=True):
+        wait = each.thread.waits_on if each.thread is not None else None
+        theirs = after.thread.waits_on if after.thread is not None else None
+        if wait is None or theirs is None or wait.fds != (0,) or theirs.kind != "pipe-read":
+            continue
+        sample = each.process.sample
+        links = sample.fds.links if sample.fds is not None else None
+        writes = any(link.fd == 1 and link.target in theirs.targets for link in links or ())
+        is_unbuffered = "-u" in sample.cmdline[1:2] or bool(
+            sample.environment.get("PYTHONUNBUFFERED")
+        )
+        frame = user_frame(each.thread.stack) if each.thread is not None else None
+        line = source_of(case.index, frame) if frame is not None else None
+        by_line = line is not None and any(
+            _READS_A_LINE.search(one.text) for one in (line.statement, *line.within[-1:])
+        )
+        if not (writes and by_line and sample.is_python) or is_unbuffered:
+            continue
+        child, parent = called(each.process), called(after.process)
+        return Mechanism(
+            cause=(
+                f"{child} waits for a line of its standard input, which {parent} has to send, and "
+                f"{parent} waits for output of {child}. Most likely {child} has printed that, and "
+                "it is still in its buffer: Python writes what goes to a pipe in blocks of 8 KiB, "
+                f"and not line by line as to a terminal. Otherwise {child} prints it only after "
+                "the line that it waits for."
+            ),
+            advice=(
+                f"Flush what {child} prints: print(..., flush=True), sys.stdout.flush() or "
+                "sys.stdout.reconfigure(line_buffering=True), or start it with -u or "
+                "PYTHONUNBUFFERED=1. bufsize=1 of Popen concerns only what the parent writes."
+            ),
+            headline=f"{_names(case)} all wait to receive, and none of them sends.",
+        )
+    return None
 
 
 def _reads_a_stream(waiter: Waiter) -> bool:

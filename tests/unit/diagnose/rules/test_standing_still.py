@@ -17,6 +17,7 @@ from mpwatch.model.history import Point
 from mpwatch.model.ids import SegmentId
 from mpwatch.model.samples import FdLink, HeldLock, LockHolder, WaitedOn
 from mpwatch.model.snapshot import Process, Segment, Snapshot
+from mpwatch.model.source_code import SourceLine, Statement
 from tests.builders.accounts import with_shares
 from tests.builders.snapshots import (
     MAIN,
@@ -294,6 +295,48 @@ def test_processes_that_all_wait_to_receive_are_a_cycle_with_that_cause() -> Non
 
     assert "main (100) and actor 0 (300) all wait to receive" in finding.summary
     assert "in Queue.get for an item" in finding.cause
+
+
+def asked(statement: str, *, out: int = 1, **more: Any) -> Finding:
+    """A program that reads its standard input, and one that waits for what it prints."""
+    source = SourceLine("/home/me/train.py", 21, "serve", Statement(21, statement))
+    jobs = [
+        one(
+            MAIN,
+            WaitedOn("pipe-read", "read", ("pipe:[500]",), (7,)),
+            "data.py:wait_ready:30",
+            links=(pipe(7, 500, False), pipe(6, 600, True)),
+        ),
+        one(
+            300,
+            WaitedOn("pipe-read", "read", ("pipe:[600]",), (0,)),
+            "train.py:serve:21",
+            links=(pipe(0, 600, False), pipe(out, 500, True)),
+            **more,
+        ),
+    ]
+    return only(standing_still.check, snapshot_of(*jobs, source=(source,)))
+
+
+@pytest.mark.parametrize("statement", ["line = sys.stdin.readline()", "for line in sys.stdin:"])
+def test_what_a_program_has_printed_into_a_pipe_may_be_in_its_buffer(statement: str) -> None:
+    finding = asked(statement)
+
+    assert "Most likely actor 0 (300) has printed that, and it is still in its buffer" in (
+        finding.cause
+    )
+    assert finding.advice.startswith("Flush what actor 0 (300) prints: print(..., flush=True)")
+
+
+def test_output_that_is_not_buffered_or_not_asked_for_by_lines_is_not_called_so() -> None:
+    findings = (
+        asked("data = sys.stdin.read()"),
+        asked("line = sys.stdin.readline()", out=5),
+        asked("line = sys.stdin.readline()", environment={"PYTHONUNBUFFERED": "1"}),
+    )
+
+    assert not any("buffer" in each.cause for each in findings)
+    assert all("reads its standard input, and gets an end of file" in e.cause for e in findings)
 
 
 def test_the_finding_about_ranks_that_are_all_in_send_says_that_none_receives() -> None:
