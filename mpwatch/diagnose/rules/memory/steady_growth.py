@@ -633,6 +633,7 @@ def _of_kept(index: Index, process: Process, seen: list[str]) -> _Explanation:
     containers = {each.about.partition("[")[0] for each in large}
     loop = loop_around(index, main.stack) if main is not None else None
     rounds = f" over the rounds of {_loop_words(*loop)}" if loop else ""
+    slices = _SLICES if process.sample.torch_loaded else ""
     # No DataLoader worker trains: its tensors have no graph.
     is_torch = process.sample.torch_loaded and process.role != "loader-worker"
     is_torch = is_torch and (_trains(index, process) or _may_have_graphs(index, process))
@@ -652,7 +653,7 @@ def _of_kept(index: Index, process: Process, seen: list[str]) -> _Explanation:
             f"{graphs}",
             f"Empty {name} at the end of each round, keep only numbers or the last items in it "
             f"(collections.deque(maxlen=...)), or write them to a file."
-            f"{_NO_GRAPHS if graphs else ''}",
+            f"{_NO_GRAPHS if graphs else ''}{slices}",
             is_shown=False,
         )
     example = f" (as {mark_words(added[0])})" if len(added) == 1 else ""
@@ -664,8 +665,8 @@ def _of_kept(index: Index, process: Process, seen: list[str]) -> _Explanation:
         "private memory",
         tuple(seen),
         f"{kept}. A cache that is still filling looks the same; its growth slows down and ends.",
-        f"Bound or clear what is collected.{_NO_GRAPHS if is_torch else ''} To see the lines that "
-        "allocate, run it under tracemalloc or memray.",
+        f"Bound or clear what is collected.{_NO_GRAPHS if is_torch else ''}{slices} To see the "
+        "lines that allocate, run it under tracemalloc or memray.",
         is_shown=False,
     )
 
@@ -804,6 +805,12 @@ _GRAPHS = (
 _NO_GRAPHS = (
     " Of losses and outputs keep .item() or .detach(), and evaluate under torch.no_grad(): a "
     "tensor that is kept with its graph keeps all activations of its batch."
+)
+
+
+_SLICES = (
+    " A slice or view that is kept keeps the whole tensor or array that it was made of: keep a "
+    "clone() or copy() of it."
 )
 
 
