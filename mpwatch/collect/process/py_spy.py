@@ -222,9 +222,13 @@ class StackCollector:
         if nonblocking or must_not_stop:
             return self._take(process, [*command, "--nonblocking"], limit_s, stops)
         transfer = self._transfer(process)
+        if not transfer and not native:
+            waiting = self._take_waiting(process, command, limit_s, stops)
+            if waiting is not None:
+                return waiting
+            transfer = self._transfer(process)  # one may have begun meanwhile
         if not transfer:
-            waiting = None if native else self._take_waiting(process, command, limit_s, stops)
-            return waiting or self._take(process, command, limit_s, stops)
+            return self._take(process, command, limit_s, stops)
         if native:
             reason = f"{transfer}, and py-spy would end that early. Take them without --native."
             return self._failed(process, f"No native stacks of process {process.pid}: {reason}")

@@ -87,6 +87,7 @@ STANDARD = {
     "json",
     "mmap",
     "posixsubprocess",
+    "resource",
     "socket",
     "struct",
     "uuid",

@@ -246,6 +246,31 @@ def test_a_process_that_woke_meanwhile_is_stopped_if_the_thread_has_a_stack(
     assert is_stopped == ([False, True, True, False, True] if tid == 10 else [False] * 3)
 
 
+class Writing(PySpy):
+    """While it reads, a thread of the process that waited begins a transfer."""
+
+    def __init__(self, proc: FakeProc) -> None:
+        super().__init__(output=[thread(10, frame("f", "a.py"))])
+        self._proc = proc
+
+    def __call__(self, command: Sequence[str], limit_s: float) -> Finished:
+        self._proc.write("10/task/10/schedstat", "5 0 99\n")
+        self._proc.write("10/task/10/syscall", WRITE)
+        return super().__call__(command, limit_s)
+
+
+@on_x86
+def test_a_process_that_has_begun_a_transfer_meanwhile_is_not_stopped(proc: FakeProc) -> None:
+    proc.process(10)
+    proc.thread(10, 10, syscall=WAIT)
+    py_spy = Writing(proc)
+
+    taken = collector(proc, py_spy).take(TEN)
+
+    assert [command[-1] for command in py_spy.commands] == ["--nonblocking"] * 2
+    assert len(taken.stacks) == 1
+
+
 @on_x86
 def test_native_stacks_need_a_stop_also_if_all_threads_wait(proc: FakeProc) -> None:
     proc.process(10)
