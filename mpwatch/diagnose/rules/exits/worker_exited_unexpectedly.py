@@ -828,7 +828,10 @@ def _in_a_row(
             *((_TASKS_UNREAD,) if is_first_thing else ()),
         ),
         cause=_CAUSE_INITIALIZER if is_first_thing else _CAUSE_POOL if is_pool else found.cause,
-        advice=found.advice
+        advice=f"Nothing is wrong if {called(head)} ends them itself, for example when their time "
+        f"is over. Otherwise: {found.advice[:1].lower()}{found.advice[1:]}"
+        if is_supervised and found.advice != _ADVICE_SENDER
+        else found.advice
         if raised or not (is_pool or is_first_thing)
         else _ADVICE_INITIALIZER
         if is_first_thing

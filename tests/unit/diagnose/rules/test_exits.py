@@ -286,6 +286,8 @@ def test_a_parent_that_goes_on_after_it_has_killed_its_children_is_a_supervisor(
 
     assert finding.summary.startswith("main (100) keeps starting processes that end unexpectedly")
     assert finding.severity is severity
+    is_supervisor = finding.advice.startswith("Nothing is wrong if main (100) ends them itself")
+    assert is_supervisor is (signal is not None)
 
 
 def test_processes_that_ended_before_their_first_reading_do_not_hide_repeated_exits() -> None:
