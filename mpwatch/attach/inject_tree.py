@@ -68,8 +68,8 @@ _WITH_FILTERS = 2
 _CAP_SYS_ADMIN = 1 << 21
 _FILTERED = "it is sandboxed: a system-call filter (seccomp) that {than} does not have"
 _UNSEEN = (
-    "no hook is seen in it; if the process that it was forked from, which has exited, had one, it"
-    " has that too, which shows with its next event: then try again"
+    "no hook is seen in it; it was forked by a process that has exited: a hook inherited from that"
+    " one shows only with its next event, so detach it again then"
 )
 _MAYBE_FILTERED = (
     "it has system-call filters (seccomp), and this kernel does not say whether it has more of them"

@@ -27,7 +27,7 @@ from mpwatch.attach.payload import compiled_payload
 from mpwatch.attach.payload.exchange_dir import ExchangeDir
 from mpwatch.attach.target import Target, read_target
 from mpwatch.collect.host import ptrace_access
-from mpwatch.collect.process import procfs
+from mpwatch.collect.process import fds, procfs
 from mpwatch.hook import wire
 from mpwatch.model.cmdline import has_x_option
 from mpwatch.model.ids import ProcessId
@@ -41,7 +41,6 @@ PROC = "/proc"
 PASSES_WITHIN_S = 1.0
 """How long an injection, and a plan of one, wait for a temporary obstacle: a disk read, or
 py-spy taking a stack. A plan waits as long, so that it says what an injection would do."""
-_FILE_SIZE = b"Max file size "
 _ANSWER_BYTES = 1 << 16
 _SIGXFSZ = 1 << (signal.SIGXFSZ - 1)
 STARTED_WITHIN_S = 1.0
@@ -112,7 +111,7 @@ def require_usable(attempt: Attempt) -> None:
             tracer.start()  # it starts while the checks run
     target = attempt.target
     require_not_disabled(target)
-    require_room_for_answer(target)
+    require_file_size(target)
     require_stoppable(target)
     _require_rights(target)
     if target.has_shadow_stack:
@@ -252,21 +251,20 @@ def require_not_disabled(target: Target) -> None:
         raise Refused(f"it was started with {option}", f"start it without {option}")
 
 
-def require_room_for_answer(target: Target) -> None:
+def require_file_size(target: Target) -> None:
     """Refuse a process that writing the answer of the payload could end.
 
     A write beyond RLIMIT_FSIZE sends SIGXFSZ. Python ignores it; a program may have restored its
     default action or handle it. What the hook writes later, it does not try (`require_size`).
     """
     try:
-        limits = procfs.read(f"/proc/{target.pid}/limits")
-        ignored = procfs.parse_status(procfs.read(f"/proc/{target.pid}/status"))[b"SigIgn"]
-    except (OSError, KeyError):
+        limit = fds.limits("/proc", target.pid).others.get("file size")
+    except OSError:
         return
-    soft = next((row.split()[3] for row in limits.splitlines() if row.startswith(_FILE_SIZE)), b"")
-    if soft.isdigit() and int(soft) < _ANSWER_BYTES and not int(ignored, 16) & _SIGXFSZ:
+    ignored = procfs.read_status("/proc", target.pid).signals_ignored
+    if limit is not None and limit < _ANSWER_BYTES and not (ignored or 0) & _SIGXFSZ:
         raise Refused(
-            f"it may write no file beyond {int(soft)} bytes (ulimit -f), and what the hook writes"
+            f"it may write no file beyond {limit} bytes (ulimit -f), and what the hook writes"
             " would send it SIGXFSZ"
         )
 

@@ -222,8 +222,8 @@ class StackCollector:
         if nonblocking or must_not_stop:
             return self._take(process, [*command, "--nonblocking"], limit_s, stops)
         transfer = self._transfer(process)
-        if not transfer and not native:
-            waiting = self._take_waiting(process, command, limit_s, stops)
+        if not (transfer or native) and (before := self._calls_of_waiting(process)):
+            waiting = self._take_waiting(process, command, limit_s, stops, before)
             if waiting is not None:
                 return waiting
             transfer = self._transfer(process)  # one may have begun meanwhile
@@ -247,16 +247,22 @@ class StackCollector:
             return self._failed(process, self._why(process, finished, stops.state), finished.cpu_s)
         return self._taken(process, finished)
 
+    def _calls_of_waiting(self, process: ProcessId) -> dict[int, _Call]:
+        """The system calls of a process all of whose threads wait; empty for all others."""
+        if self._clock() < self._woke.get(process, -WAITS_AGAIN_S) + WAITS_AGAIN_S:
+            return {}
+        calls = self._calls(process.pid)
+        return calls if all(call.line for call in calls.values()) else {}
+
     def _take_waiting(
-        self, process: ProcessId, command: Sequence[str], limit_s: float, stops: Stops
+        self,
+        process: ProcessId,
+        command: Sequence[str],
+        limit_s: float,
+        stops: Stops,
+        before: dict[int, _Call],
     ) -> StacksTaken | None:
-        """Read a process all of whose threads wait, without a stop; `None` if one did not."""
-        began_s = self._clock()
-        if began_s < self._woke.get(process, -WAITS_AGAIN_S) + WAITS_AGAIN_S:
-            return None
-        before = self._calls(process.pid)
-        if not before or not all(call.line for call in before.values()):
-            return None
+        """Read a process whose threads waited before; `None` if one with a stack has run."""
         taken = self._take(process, [*command, "--nonblocking"], limit_s, stops)
         after = self._calls(process.pid)
         tids = {stack.tid for stack in taken.stacks if stack.tid is not None}

@@ -48,9 +48,9 @@ from mpwatch.nodes.wire.view_codec import VERSION
 SUMMARY_S = 1.0
 """Interval of summaries."""
 SAMPLE_S = 0.5
-"""Mean interval at which the main threads of the ranks are looked at: 0.04 ms for each."""
+"""Mean interval at which the main threads of the ranks are sampled: 0.06 ms for each."""
 SAMPLE_PATIENCE = 100
-"""A round of looks that took so long is followed by a pause of this many times that."""
+"""Samples of all ranks that took so long is followed by a pause of this many times that."""
 SILENCE_S = 120.0
 """An agent that has received nothing for so long ends: its head, or the network to it, has ended.
 A head sends a message every few seconds, so half a minute without a network ends no agent."""
@@ -147,7 +147,7 @@ class Agent:
         return self._input not in readable or self._read()
 
     def _sample(self) -> float:
-        """Look at the ranks if that is due; seconds until it is again."""
+        """Sample the ranks if that is due; seconds until it is again."""
         now_s = self._clock()
         if now_s >= self._sample_s:
             self._rows.sample()

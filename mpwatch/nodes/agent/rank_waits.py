@@ -45,7 +45,7 @@ CHANGE_PERCENT = 10
 CHANGE = 0.15
 """A step time, by this part."""
 LINES_KEPT = 16
-LOOKS_KEPT = 16
+SAMPLES_KEPT = 16
 """Within so many a stack that was taken has arrived."""
 STEPS_OVER_S = 60.0
 STEPS_LEAST = 5
@@ -55,7 +55,7 @@ _CALLS = names(os.uname().machine)
 _OWN, _SAME_WAIT, _NEW_WAIT = range(3)
 
 
-class Look(NamedTuple):
+class WaitSample(NamedTuple):
     """What a thread was doing at one moment."""
 
     waits: bool
@@ -64,7 +64,7 @@ class Look(NamedTuple):
     """Its cpu time so far."""
 
 
-def look_at(pid: int, tid: int, proc: str = "/proc") -> Look | None:
+def wait_sample(pid: int, tid: int, proc: str = "/proc") -> WaitSample | None:
     """What a thread does now; `None` where it is stopped, has ended, or nothing may be read.
 
     Without the right to see its system call, where the kernel lets it sleep is read.
@@ -76,15 +76,15 @@ def look_at(pid: int, tid: int, proc: str = "/proc") -> Look | None:
             return None
         ticks = stat.cpu_ticks
         if stat.state != "S":
-            return Look(False, ticks)
+            return WaitSample(False, ticks)
         try:
             call = parse_syscall(procfs.read(f"{folder}/syscall", 256))
         except PermissionError:
-            return Look(b"futex" in procfs.read(f"{folder}/wchan", 256), ticks)
+            return WaitSample(b"futex" in procfs.read(f"{folder}/wchan", 256), ticks)
     except (OSError, ValueError):
         return None
     is_futex = call is not None and _CALLS.get(call.number) == "futex"
-    return Look(call is not None and is_futex and not call.arguments[3], ticks)
+    return WaitSample(call is not None and is_futex and not call.arguments[3], ticks)
 
 
 @dataclass(slots=True)
@@ -102,9 +102,11 @@ class RankWaits:
     step_of: str = ""
     """`batch` or `collective`."""
     thread: tuple[int, int] | None = None
-    """The process and the thread to look at; `None` if it has ended or is not known."""
+    """The process and the thread to sample; `None` if it has ended or is not known."""
     _has_group: bool = False
-    _looks: deque[tuple[float, Look]] = field(default_factory=lambda: deque(maxlen=LOOKS_KEPT))
+    _samples: deque[tuple[float, WaitSample]] = field(
+        default_factory=lambda: deque(maxlen=SAMPLES_KEPT)
+    )
     """The last ones, with their times."""
     _readings: deque[int] = field(default_factory=lambda: deque(maxlen=READINGS_KEPT))
     _ticks: int | None = None
@@ -117,7 +119,7 @@ class RankWaits:
     def see(
         self, process: Process, snapshot: Snapshot, progress: Sequence[ProgressSource] = ()
     ) -> None:
-        """Note a snapshot: which thread to look at, and what stacks and the hook tell.
+        """Note a snapshot: which thread to sample, and what stacks and the hook tell.
 
         Args:
             process: The rank.
@@ -136,14 +138,14 @@ class RankWaits:
         self._note_share()
         self._note_step({each.kind: each for each in progress}, snapshot.at_s)
 
-    def add(self, look: Look, at_s: float) -> None:
+    def add(self, sample: WaitSample, at_s: float) -> None:
         """Add what the thread was found doing, at a time of CLOCK_MONOTONIC."""
-        self._looks.append((at_s, look))
-        is_inside = look.waits and self._has_group and not self._waits_elsewhere
+        self._samples.append((at_s, sample))
+        is_inside = sample.waits and self._has_group and not self._waits_elsewhere
         was_inside = bool(self._readings) and self._readings[-1] != _OWN
-        is_same = was_inside and look.ticks == self._ticks
+        is_same = was_inside and sample.ticks == self._ticks
         self._readings.append(_OWN if not is_inside else _SAME_WAIT if is_same else _NEW_WAIT)
-        self._ticks = look.ticks
+        self._ticks = sample.ticks
 
     def _note_stack(self, process: Process, thread: Thread) -> None:
         """Note whether a new stack shows another wait, and its line outside of collectives."""
@@ -168,8 +170,8 @@ class RankWaits:
 
     def _waited_at(self, at_s: float) -> bool:
         """Whether the thread was in one wait of the kind that collectives have at a moment."""
-        before = [look for look_s, look in self._looks if look_s <= at_s][-1:]
-        after = [look for look_s, look in self._looks if look_s > at_s][:1]
+        before = [sample for sample_s, sample in self._samples if sample_s <= at_s][-1:]
+        after = [sample for sample_s, sample in self._samples if sample_s > at_s][:1]
         both = [*before, *after]
         return len(both) == 2 and all(each.waits for each in both) and len(set(both)) == 1
 

@@ -32,7 +32,7 @@ from mpwatch.model.samples import Ended, FdLink, inode_of
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.units import bytes_text
 from mpwatch.model.waits import WaitEdge
-from mpwatch.nodes.agent.rank_waits import RankWaits, look_at
+from mpwatch.nodes.agent.rank_waits import RankWaits, wait_sample
 from mpwatch.nodes.agent.rights import stackless_words
 from mpwatch.nodes.wire.messages import Sections
 from mpwatch.nodes.wire.summary import (
@@ -173,10 +173,10 @@ class Rows:
         }
 
     def sample(self) -> None:
-        """Look once at what each rank does; to be called at random moments."""
+        """Sample what each rank does; to be called at random moments."""
         for waits in self._waits.values():
-            if waits.thread is not None and (look := look_at(*waits.thread)) is not None:
-                waits.add(look, time.monotonic())
+            if waits.thread is not None and (sample := wait_sample(*waits.thread)) is not None:
+                waits.add(sample, time.monotonic())
 
     def _rank_rows(self, index: Index) -> Iterator[tuple[ProcessId, RankRow]]:
         """The ranks of a job; without any, the busy workers of Ray, or else its root."""

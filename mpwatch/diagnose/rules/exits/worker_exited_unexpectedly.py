@@ -812,8 +812,16 @@ def _in_a_row(
     seen = next((words for p, _ in reversed(exits) if (words := last_seen(p))), ())
     at = last_seen(head)
     what = "workers that end in their initializer" if is_first_thing else _UNEXPECTED
+    advice = found.advice
+    if (is_pool or is_first_thing) and not raised:
+        advice = _ADVICE_INITIALIZER if is_first_thing else _ADVICE_POOL
     # A program that ends children which are over their time or their memory, and goes on.
     is_supervised = ended.signal == Signals.SIGKILL and not is_pool
+    if is_supervised and advice != _ADVICE_SENDER:
+        advice = (
+            f"Nothing is wrong if {called(head)} ends them itself, for example when their time is "
+            f"over. Otherwise: {advice[:1].lower()}{advice[1:]}"
+        )
     return replace(
         found,
         severity=found.severity if is_supervised else max(found.severity, Severity.WARNING),
@@ -828,14 +836,7 @@ def _in_a_row(
             *((_TASKS_UNREAD,) if is_first_thing else ()),
         ),
         cause=_CAUSE_INITIALIZER if is_first_thing else _CAUSE_POOL if is_pool else found.cause,
-        advice=f"Nothing is wrong if {called(head)} ends them itself, for example when their time "
-        f"is over. Otherwise: {found.advice[:1].lower()}{found.advice[1:]}"
-        if is_supervised and found.advice != _ADVICE_SENDER
-        else found.advice
-        if raised or not (is_pool or is_first_thing)
-        else _ADVICE_INITIALIZER
-        if is_first_thing
-        else _ADVICE_POOL,
+        advice=advice,
     )
 
 

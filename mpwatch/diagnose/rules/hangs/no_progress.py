@@ -1078,17 +1078,7 @@ def _cause_of_reason(index: Index, blockage: Blockage) -> str:
             f"does not end. {_others_continue(blockage)}"
         )
     if blockage.reason == "stopped":
-        words = (
-            f"A signal (SIGSTOP, SIGTSTP or SIGTTIN) has stopped {end}; only SIGCONT continues it."
-            f"{_stopper(index, blockage.process)}"
-        )
-        if _is_stopped_meanwhile(index, blockage):
-            words += (
-                " A program may stop a process on purpose while another one runs, and continue it "
-                "later: another process of this job works on, and the one that waits does so with "
-                "a time limit."
-            )
-        return words
+        return _cause_of_stop(index, blockage)
     if blockage.reason == "pipe":
         return (
             "No process of this job has the writing end of that pipe, and there is no end of file. "
@@ -1114,6 +1104,21 @@ def _cause_of_reason(index: Index, blockage: Blockage) -> str:
             "set, ends that; no process of this job is seen to be about to send one."
         )
     return f"{blockage.chain.conclusion} {_others_continue(blockage)}".strip()
+
+
+def _cause_of_stop(index: Index, blockage: Blockage) -> str:
+    """What has stopped the last process, and whether that may be on purpose."""
+    words = (
+        f"A signal (SIGSTOP, SIGTSTP or SIGTTIN) has stopped {called(blockage.process)}; only "
+        f"SIGCONT continues it.{_stopper(index, blockage.process)}"
+    )
+    if _is_stopped_meanwhile(index, blockage):
+        words += (
+            " A program may stop a process on purpose while another one runs, and continue it "
+            "later: another process of this job works on, and the one that waits does so with "
+            "a time limit."
+        )
+    return words
 
 
 def _cause_of_lock(blockage: Blockage, lock: HeldLock) -> str:

@@ -611,18 +611,7 @@ def _of_kept(index: Index, process: Process, seen: list[str]) -> _Explanation:
     main = main_thread(process)
     found = cache_miss(index, main.stack) if main is not None else None
     if found is not None:
-        frame, lookup = found
-        return _Explanation(
-            "private memory",
-            tuple(seen),
-            f"It fills a cache: {frame_words(frame)} makes what `{lookup.text}` in line "
-            f"{lookup.line} does not find. With a bound the growth ends when the cache is full; "
-            "without one it goes on for as long as there are new keys.",
-            "Look whether entries are dropped from that cache, and after how many bytes: each "
-            "process has one of its own. If none are, give it a bound "
-            "(functools.lru_cache(maxsize=...), or drop the oldest).",
-            is_shown=False,
-        )
+        return _of_cache(*found, seen)
     if (by_source := _of_source(index, process, seen)) is not None:
         return by_source
     added = marks(index, "kept", process)
@@ -667,6 +656,21 @@ def _of_kept(index: Index, process: Process, seen: list[str]) -> _Explanation:
         f"{kept}. A cache that is still filling looks the same; its growth slows down and ends.",
         f"Bound or clear what is collected.{_NO_GRAPHS if is_torch else ''}{slices} To see the "
         "lines that allocate, run it under tracemalloc or memray.",
+        is_shown=False,
+    )
+
+
+def _of_cache(frame: Frame, lookup: Statement, seen: Sequence[str]) -> _Explanation:
+    """A cache that is filled at a line below a lookup that finds nothing."""
+    return _Explanation(
+        "private memory",
+        tuple(seen),
+        f"It fills a cache: {frame_words(frame)} makes what `{lookup.text}` in line "
+        f"{lookup.line} does not find. With a bound the growth ends when the cache is full; "
+        "without one it goes on for as long as there are new keys.",
+        "Look whether entries are dropped from that cache, and after how many bytes: each "
+        "process has one of its own. If none are, give it a bound "
+        "(functools.lru_cache(maxsize=...), or drop the oldest).",
         is_shown=False,
     )
 

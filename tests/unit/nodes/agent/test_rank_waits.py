@@ -20,10 +20,10 @@ from mpwatch.nodes.across.ranks import PACE_PERCENT, WAITING_PERCENT
 from mpwatch.nodes.agent.rank_waits import (
     READINGS_KEPT,
     READINGS_LEAST,
-    Look,
     RankWaits,
-    look_at,
+    WaitSample,
     share_of,
+    wait_sample,
 )
 from mpwatch.nodes.wire.summary import WAITS_ENOUGH
 from tests.builders.progress import source
@@ -44,14 +44,14 @@ def rank(*calls: str, waits: WaitedOn | None = None, ticks: int = 0, **more: Any
 
 
 def read(known: RankWaits, ranks: Iterator[Process] | list[Process], **more: Any) -> RankWaits:
-    """The waits after snapshots, one each second, with a look before and one after each stack."""
+    """The waits after snapshots, one each second, with a sample before and one after each stack."""
     for second, each in enumerate(ranks):
         at_s = NOW_S + second
         main = next((t for t in each.threads if known.thread == (each.pid, t.tid)), None)
         ticks = {t.tid: t.cpu_ticks or 0 for t in each.sample.threads or ()}
         if main is not None:
-            for look_s in (at_s - 0.1, at_s + 0.1):
-                known.add(Look(main.waits_on is LOCK, ticks[main.tid]), look_s)
+            for sample_s in (at_s - 0.1, at_s + 0.1):
+                known.add(WaitSample(main.waits_on is LOCK, ticks[main.tid]), sample_s)
         stacks = tuple(replace(t, stack_at_s=at_s if t.stack else None) for t in each.threads)
         known.see(replace(each, threads=stacks), snapshot_of(each, at_s=at_s), **more)
     return known
@@ -82,7 +82,7 @@ def test_a_wait_that_a_stack_shows_to_be_another_one_does_not_count() -> None:
     shown = rank(*TAKES, waits=LOCK, stack_age_s=0.0)
     known = read(RankWaits(), steps(60, shown, rank(waits=LOCK), rank()))
 
-    assert (known.percent or 0) <= 10  # two looks, before the first stack
+    assert (known.percent or 0) <= 10  # two samples, before the first stack
     assert known.line == "train.py:12 load"
 
 
@@ -174,39 +174,39 @@ def test_a_thread_that_waits_for_a_lock_is_told_from_one_that_sleeps() -> None:
     ]
     for each in waiters:
         each.start()
-    while len(tids) < 2 or any(look_at(os.getpid(), tid) is None for tid in tids):
+    while len(tids) < 2 or any(wait_sample(os.getpid(), tid) is None for tid in tids):
         time.sleep(0.01)
     end_s = time.monotonic() + 30
-    found: list[Look | None] = []
-    while [look.waits for look in found if look] != [True, False]:
+    found: list[WaitSample | None] = []
+    while [sample.waits for sample in found if sample] != [True, False]:
         assert time.monotonic() < end_s
-        found = [look_at(os.getpid(), tid) for tid in tids]
+        found = [wait_sample(os.getpid(), tid) for tid in tids]
     lock.release()
 
 
 def test_nothing_is_seen_of_a_thread_that_has_ended() -> None:
-    assert look_at(os.getpid(), 1) is None
+    assert wait_sample(os.getpid(), 1) is None
 
 
 Own = Callable[[random.Random, int], float]
 """Seconds that a rank needs for a step."""
 
 
-def looks(ranks: int, own_s: Own, network_s: float, hours: float = 1.0) -> Iterator[set[int]]:
-    """The slow ranks at each look at a training in steps, empty where none is named."""
+def samples(ranks: int, own_s: Own, network_s: float, hours: float = 1.0) -> Iterator[set[int]]:
+    """The slow ranks at each sample of a training in steps, empty where none is named."""
     chance = random.Random(ranks)
     rings = [deque[int](maxlen=READINGS_KEPT) for _ in range(ranks)]
-    at_s = look_s = 0.0
+    at_s = sample_s = 0.0
     count = 0
     while at_s < hours * 3600:
         own = [own_s(chance, number) for number in range(ranks)]
         end_s, waiting = at_s + max(own) + network_s, [2] * ranks
-        while look_s < end_s:
+        while sample_s < end_s:
             for number, ring in enumerate(rings):
-                is_inside = look_s - at_s >= own[number]
+                is_inside = sample_s - at_s >= own[number]
                 ring.append(waiting[number] if is_inside else 0)
                 waiting[number] = 1 if is_inside else waiting[number]
-            look_s += chance.uniform(0.25, 0.75)
+            sample_s += chance.uniform(0.25, 0.75)
             count += 1
             if count >= READINGS_LEAST and count % 40 == 0:
                 yield _slow(rings)
@@ -228,14 +228,14 @@ def _slow(rings: list[deque[int]]) -> set[int]:
 @pytest.mark.parametrize("step_s", [0.3, 2.0, 10.0])
 def test_equal_ranks_whose_steps_differ_are_never_called_slow(ranks: int, step_s: float) -> None:
     for network in (0.05, 0.5):
-        found = looks(
+        found = samples(
             ranks, lambda chance, _: step_s * chance.lognormvariate(0, 0.7), step_s * network
         )
         assert all(slow == set() for slow in found)
 
 
 def test_equal_steps_as_long_as_the_mean_interval_show_as_they_are() -> None:
-    assert all(slow == set() for slow in looks(4, lambda *_: 0.25, 0.25))
+    assert all(slow == set() for slow in samples(4, lambda *_: 0.25, 0.25))
 
 
 @pytest.mark.parametrize("step_s", [0.3, 2.0, 10.0])
@@ -243,7 +243,7 @@ def test_a_slow_rank_is_named_from_some_minutes_on(step_s: float) -> None:
     def own_s(chance: random.Random, number: int) -> float:
         return step_s * chance.lognormvariate(0, 0.1) * (1.0 if number == 1 else 0.4)
 
-    found = list(looks(8, own_s, 0.03 * step_s, hours=0.5))
+    found = list(samples(8, own_s, 0.03 * step_s, hours=0.5))
 
     first = found.index({1})
     assert first < len(found) / 3
