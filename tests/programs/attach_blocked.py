@@ -14,6 +14,7 @@ import select
 import socket
 import struct
 import sys
+import threading
 import time
 from collections.abc import Callable
 
@@ -38,6 +39,12 @@ class PollFd(ctypes.Structure):
 def ready() -> None:
     """Print `ready`; only the call itself follows."""
     print("ready", flush=True)
+
+
+def compute() -> None:
+    """Run Python code for ever."""
+    while True:
+        sum(range(1000))
 
 
 def read_pipe() -> tuple[int, str]:
@@ -436,6 +443,8 @@ CALLS = (
 
 if __name__ == "__main__":
     call = {function.__name__: function for function in CALLS}[sys.argv[1]]
+    if sys.argv[2:] == ["busy"]:
+        threading.Thread(target=compute, daemon=True).start()
     started_s = time.monotonic()
     result, text = call()
     code = ctypes.get_errno() if result == -1 else 0

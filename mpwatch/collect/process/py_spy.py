@@ -5,11 +5,11 @@ socket with much data) with what was transferred until then, and Python hands th
 program; other calls (`epoll_wait`, `semop`) fail with EINTR. So these are read without a stop:
 
 - a process all of whose threads wait, as in most jobs that hang;
-- a process with a thread in a transfer.
+- a process with a thread in such a call, or that was in one a moment ago.
 
 What py-spy reads of a thread that runs meanwhile may be torn: parts of it are from different
-moments. A stack is used only if its thread was blocked in one system call before and after, or if
-two readings are equal.
+moments. A stack is used if its thread was blocked in one system call before and after. Of others,
+what two readings have in common from the outermost frame on is used.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, TypeAlias
 
 from mpwatch.collect.host import ptrace_access
 from mpwatch.collect.host.ptrace_access import Stops, resume_if_stopped, stops_of
 from mpwatch.collect.process import procfs
-from mpwatch.collect.process.syscall_waits import parse_syscall, transfer_of
+from mpwatch.collect.process.syscall_waits import parse_syscall, reports_eintr, transfer_of
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import FRAMES_LIMIT, Frame, StackSample, StacksTaken
 from mpwatch.model.sanitize import NAME_LIMIT, clean
@@ -140,8 +140,9 @@ READINGS = 3
 CALL_SAMPLES = 4
 CALL_SAMPLE_S = 0.0004
 """A thread in a transfer runs and waits in turn; while it runs its call cannot be seen."""
-TRANSFER_OVER_S = 5.0
-"""How long after a transfer was seen in a process it is still read without a stop."""
+CALL_OVER_S = 5.0
+"""How long after a call that a stop would change was seen in a process it is still read without a
+stop."""
 WAITS_AGAIN_S = 30.0
 """After a thread woke while a process was read without a stop, this long no such reading is tried:
 two readings cost twice as much."""
@@ -162,6 +163,8 @@ class _Call:
     """How many times the thread has been given a cpu; empty in a transfer."""
     transfer: str = ""
     """The transfer that a stop would end early, in words."""
+    failing: str = ""
+    """The call that may fail with EINTR after a stop, in words."""
 
 
 class StackCollector:
@@ -189,6 +192,8 @@ class StackCollector:
         self._machine = os.uname().machine
         self._transfers: dict[ProcessId, float] = {}
         """When a process was last seen in a transfer, by the clock."""
+        self._failing: dict[ProcessId, float] = {}
+        """When a process was last seen in a call that may fail after a stop, by the clock."""
         self._woke: dict[ProcessId, float] = {}
         """When a thread of a process last woke while it was read without a stop, by the clock."""
 
@@ -205,8 +210,9 @@ class StackCollector:
 
         The process is stopped for a few milliseconds, unless all of its threads wait, or it cannot
         or must not be stopped: then, or with `nonblocking`, py-spy reads while it runs, which fails
-        on busy processes. A process in a transfer is not stopped; stacks that are not certain are
-        left out, and there are no native ones.
+        on busy processes. A process in a call that a stop would change is not stopped either; what
+        is not certain of its stacks is left out. Native stacks need a stop: of a process in a
+        transfer there are none, other calls may fail with EINTR.
         """
         if self._program is None:
             return self._failed(process, "py-spy is not installed here: pip install py-spy.")
@@ -221,17 +227,18 @@ class StackCollector:
         limit_s = limit_s or (NATIVE_LIMIT_S if native else LIMIT_S)
         if nonblocking or must_not_stop:
             return self._take(process, [*command, "--nonblocking"], limit_s, stops)
-        transfer = self._transfer(process)
-        if not (transfer or native) and (before := self._calls_of_waiting(process)):
+        if native:
+            transfer, _ = self._changed_by_stop(process)
+            if not transfer:
+                return self._take(process, command, limit_s, stops)
+            reason = f"{transfer}, and py-spy would end that early. Take them without --native."
+            return self._failed(process, f"No native stacks of process {process.pid}: {reason}")
+        if before := self._calls_of_waiting(process):
             waiting = self._take_waiting(process, command, limit_s, stops, before)
             if waiting is not None:
                 return waiting
-            transfer = self._transfer(process)  # one may have begun meanwhile
-        if not transfer:
+        if not any(self._changed_by_stop(process)):
             return self._take(process, command, limit_s, stops)
-        if native:
-            reason = f"{transfer}, and py-spy would end that early. Take them without --native."
-            return self._failed(process, f"No native stacks of process {process.pid}: {reason}")
         return self._take_running(process, [*command, "--nonblocking"], limit_s, stops)
 
     def _take(
@@ -274,10 +281,10 @@ class StackCollector:
     def _take_running(
         self, process: ProcessId, command: Sequence[str], limit_s: float, stops: Stops
     ) -> StacksTaken:
-        """Read a process that is not stopped, several times, and keep the stacks that are certain.
+        """Read a process that is not stopped, several times, and keep what is certain.
 
-        Frames do not change while their thread is in a system call: that, or two equal readings,
-        makes a stack certain.
+        Frames do not change while their thread is in a system call; of another thread, those that
+        two readings have in common are certain.
         """
         certain: dict[int, StackSample] = {}
         previous: dict[int, StackSample] = {}
@@ -291,42 +298,51 @@ class StackCollector:
             found = {stack.tid: stack for stack in taken.stacks if stack.tid is not None}
             for tid, stack in found.items():
                 call = before.get(tid)
-                is_blocked = call is not None and call.line and call == after.get(tid)
-                if is_blocked or _has_frames_of(stack, previous.get(tid)):
+                if call is not None and call.line and call == after.get(tid):
                     certain[tid] = stack
+                elif common := _in_common(stack, previous.get(tid)):
+                    certain[tid] = common
             previous = found
             if (found and certain.keys() >= found.keys()) or self._clock() > began_s + limit_s:
                 break
         if not certain:
-            ran = f"Process {process.pid} ran while its stacks were read, and is in a transfer"
-            return self._failed(process, problem or f"{ran} that a stop would end early.", cost_s)
+            ran = f"Process {process.pid} ran while its stacks were read, and is in a system call"
+            return self._failed(process, problem or f"{ran} that a stop would change.", cost_s)
         stacks = tuple(certain[tid] for tid in sorted(certain))
         return StacksTaken(process, self._clock(), "py-spy", stacks, cost_s)
 
-    def _transfer(self, process: ProcessId) -> str:
-        """The transfer of a process that a stop would end early, in words; empty if there is none.
+    def _changed_by_stop(self, process: ProcessId) -> tuple[str, str]:
+        """What forbids a stop: a transfer that would end early, a call that may fail with EINTR.
 
-        Also one that was seen some seconds ago: the next may begin before py-spy stops the process.
+        Each in words, empty if there is none. Also one that was seen some seconds ago: the next may
+        begin before py-spy stops the process.
         """
-        now_s = self._clock()
         for sample in range(CALL_SAMPLES):
             if sample:
                 time.sleep(CALL_SAMPLE_S)
             calls = self._calls(process.pid)
             for tid, call in calls.items():
                 if call.transfer:
-                    _keep(self._transfers, process, now_s)
-                    return f"its thread {tid} is in {call.transfer}"
+                    _keep(self._transfers, process, self._clock())
+                    return f"its thread {tid} is in {call.transfer}", ""
+                if call.failing:
+                    _keep(self._failing, process, self._clock())
             if all(call.line for call in calls.values()):
                 break
         if not calls and not os.path.exists(
             f"{self._proc}/{process.pid}/task/{process.pid}/syscall"
         ):
-            return "the kernel does not show in which system calls its threads are"
-        seen_s = self._transfers.get(process)
-        if seen_s is not None and now_s - seen_s < TRANSFER_OVER_S:
-            return "one of its threads was in a transfer a moment ago"
-        return ""
+            return "the kernel does not show in which system calls its threads are", ""
+        transfer, failing = (
+            f"one of its threads was in {what} a moment ago"
+            if self._clock() < seen.get(process, -CALL_OVER_S) + CALL_OVER_S
+            else ""
+            for seen, what in (
+                (self._transfers, "a transfer"),
+                (self._failing, "a call that fails after a stop"),
+            )
+        )
+        return transfer, failing
 
     def _calls(self, pid: int) -> dict[int, _Call]:
         """The system call of each thread.
@@ -352,9 +368,10 @@ class StackCollector:
         if call is None or call.number < 0:
             return _Call()
         transfer = transfer_of(call, self._machine, folder) or ""
+        failing = reports_eintr(call, self._machine, folder) or ""
         # A thread is switched during a transfer, and Python frames do not change meanwhile.
         switches = b"" if transfer else procfs.read(f"{thread}/schedstat", _LINE_BYTES).split()[-1]
-        return _Call(line, switches, transfer)
+        return _Call(line, switches, transfer, failing)
 
     def _taken(self, process: ProcessId, finished: Finished) -> StacksTaken:
         """The output of py-spy as values."""
@@ -401,11 +418,20 @@ def _keep(moments: dict[ProcessId, float], process: ProcessId, at_s: float) -> N
     moments[process] = at_s
 
 
-def _has_frames_of(stack: StackSample, other: StackSample | None) -> bool:
-    """Whether two stacks have the same functions at the same lines."""
-    return other is not None and [each[:3] for each in stack.frames] == [
-        each[:3] for each in other.frames
-    ]
+def _in_common(stack: StackSample, other: StackSample | None) -> StackSample | None:
+    """A stack with the outer frames that another reading has, too; `None` if there is none.
+
+    The innermost of them may be at another line.
+    """
+    common: list[Frame] = []
+    earlier_frames = reversed(other.frames if other is not None else ())
+    for frame, earlier in zip(reversed(stack.frames), earlier_frames, strict=False):
+        if frame[:2] != earlier[:2]:
+            break
+        common.append(frame)
+        if frame.line != earlier.line:
+            break
+    return replace(stack, frames=tuple(reversed(common))) if common else None
 
 
 def find_py_spy() -> str | None:

@@ -41,6 +41,17 @@ _COUNTED = frozenset(("read", "recvfrom", "write", "sendto"))
 _TRANSFERS = frozenset(
     ("write", "writev", "sendto", "sendmsg", "sendmmsg", "sendfile", "splice", "tee", "vmsplice")
 )
+_REPORT_EINTR = frozenset(
+    (
+        "accept", "accept4", "connect", "epoll_pwait", "epoll_pwait2", "epoll_wait", "io_getevents",
+        "io_pgetevents", "io_uring_enter", "ppoll", "pselect6", "recvfrom", "recvmmsg", "recvmsg",
+        "rt_sigtimedwait", "semop", "semtimedop",
+    )
+)  # fmt: skip
+"""Calls that may fail with EINTR after a mere stop: those that signal(7) names, and two whose time
+limit may be in memory that cannot be written (poll_select_finish, fs/select.c of Linux 6)."""
+_WITH_TIME_LIMIT = frozenset(("read", "readv"))
+"""Calls that do so on a socket with SO_RCVTIMEO, which cannot be seen from outside."""
 _RECEIVES = {"recvfrom": 3, "recvmsg": 2, "recvmmsg": 3}
 """Calls that receive, with the index of their flags."""
 _MSG_WAITALL, _MSG_WAITFORONE = 0x100, 0x10000  # linux/socket.h
@@ -114,6 +125,29 @@ def transfer_of(call: BlockedCall, machine: str, folder: str) -> str | None:
         except OSError:
             pass  # not known to be a pipe
     return f"{name}({fd})"
+
+
+def reports_eintr(call: BlockedCall, machine: str, folder: str) -> str | None:
+    """The call, in words, if it may fail with EINTR after its thread was merely stopped.
+
+    Args:
+        call: The call in which the thread is blocked.
+        machine: As uname(2) calls it.
+        folder: Path of the process in procfs.
+
+    Returns:
+        The call in words, such as `epoll_wait`; `None` for all others.
+    """
+    name = names(machine).get(call.number, "")
+    if name in _REPORT_EINTR:
+        return name
+    if name not in _WITH_TIME_LIMIT or not call.arguments:
+        return None
+    try:
+        is_socket = os.readlink(f"{folder}/fd/{call.arguments[0]}").startswith("socket:")
+    except OSError:
+        return None  # closed meanwhile, or not readable: then py-spy may not stop it either
+    return f"{name} of a socket" if is_socket else None
 
 
 def waits_for_all(name: str, arguments: Sequence[int]) -> bool:
@@ -407,7 +441,8 @@ _X86_64: dict[int, str] = {
     232: "epoll_wait", 243: "mq_timedreceive", 247: "waitid", 257: "openat", 270: "pselect6",
     271: "ppoll", 275: "splice", 276: "tee", 277: "sync_file_range", 278: "vmsplice",
     281: "epoll_pwait", 288: "accept4", 299: "recvmmsg", 306: "syncfs", 307: "sendmmsg",
-    426: "io_uring_enter", 441: "epoll_pwait2", 449: "futex_waitv", 455: "futex_wait",
+    333: "io_pgetevents", 426: "io_uring_enter", 441: "epoll_pwait2", 449: "futex_waitv",
+    455: "futex_wait",
 }  # fmt: skip
 
 _AARCH64: dict[int, str] = {
@@ -420,7 +455,8 @@ _AARCH64: dict[int, str] = {
     189: "msgsnd", 192: "semtimedop", 193: "semop", 202: "accept", 203: "connect", 206: "sendto",
     207: "recvfrom", 211: "sendmsg", 212: "recvmsg", 220: "clone", 221: "execve", 227: "msync",
     242: "accept4", 243: "recvmmsg", 260: "wait4", 267: "syncfs", 269: "sendmmsg",
-    426: "io_uring_enter", 441: "epoll_pwait2", 449: "futex_waitv", 455: "futex_wait",
+    292: "io_pgetevents", 426: "io_uring_enter", 441: "epoll_pwait2", 449: "futex_waitv",
+    455: "futex_wait",
 }  # fmt: skip
 
 

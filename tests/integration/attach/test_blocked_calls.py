@@ -11,6 +11,7 @@ import pytest
 from mpwatch.attach.inject import inject
 from mpwatch.collect.process.py_spy import StackCollector
 from tests import procfs
+from tests.integration import on_demand
 from tests.integration.attach.conftest import Start
 from tests.procfs import eventually
 
@@ -57,6 +58,14 @@ TRANSFERS = {
     "recv_all": [8, "", "xxxhello"],
     "recvmmsg_all": [2, "", "xxxhello"],
 }
+FAILING_AFTER_A_STOP = (
+    "epoll_wait",
+    "recv_with_timeout",
+    "semop",
+    "sigtimedwait",
+    "pselect_with_constant",
+    "connect_tcp_with_timeout",
+)
 CONNECTIONS = {
     "connect_tcp_with_timeout": [0, "", ""],
     "connect_tcp_until_timeout": [-1, "EINPROGRESS", ""],
@@ -110,6 +119,25 @@ def test_stacks_are_taken_without_a_stop_that_a_blocked_call_would_report(
         taken = collector.take(running.process)
         assert taken.problem is None
         assert call in [frame.function for frame in taken.stacks[0].frames]
+    if call != "connect_tcp_until_timeout":
+        running.say(b"hello")
+    *seen, _ = json.loads(running.line())
+    assert seen == (WOKEN | TRANSFERS | CONNECTIONS)[call]
+
+
+@pytest.mark.parametrize(
+    "call", on_demand.cases([*WOKEN, *TRANSFERS, *CONNECTIONS], FAILING_AFTER_A_STOP)
+)
+def test_so_they_are_while_another_thread_computes(start: Start, call: str) -> None:
+    running = start("attach_blocked", call, "busy")
+    assert eventually(lambda: is_blocked(running.pid))
+    collector = StackCollector()
+    seen_functions = set()
+    for _ in range(3):
+        taken = collector.take(running.process)
+        assert taken.problem is None
+        seen_functions |= {frame.function for stack in taken.stacks for frame in stack.frames}
+    assert {call, "compute"} <= seen_functions
     if call != "connect_tcp_until_timeout":
         running.say(b"hello")
     *seen, _ = json.loads(running.line())

@@ -10,7 +10,7 @@ import pytest
 from mpwatch.collect.host import ptrace_access
 from mpwatch.collect.host.ptrace_access import Stops, stops_of
 from mpwatch.collect.process.py_spy import (
-    TRANSFER_OVER_S,
+    CALL_OVER_S,
     WAITS_AGAIN_S,
     Finished,
     StackCollector,
@@ -149,38 +149,58 @@ def test_a_process_in_a_transfer_is_read_while_it_runs(proc: FakeProc) -> None:
 
 
 @on_x86
-def test_stacks_of_threads_that_ran_are_used_only_if_two_readings_are_equal(proc: FakeProc) -> None:
+def test_of_a_thread_that_ran_the_outer_frames_of_two_readings_are_used(proc: FakeProc) -> None:
     proc.process(10)
     proc.thread(10, 11, syscall=WRITE)
-    proc.thread(10, 12)
     readings = [
         [
-            thread(10, frame("f", "a.py", line)),
+            thread(10, frame(inner, "b.py"), frame("step", "b.py", line), frame("main", "a.py", 9)),
             thread(11, frame("g", "a.py", line)),
-            thread(12, frame("h", "a.py", line // 2)),
         ]
-        for line in (1, 2, 3)
+        for inner, line in (("forward", 1), ("backward", 2))
     ]
     py_spy = Answers(*readings)
 
     taken = collector(proc, py_spy).take(TEN)
 
-    assert len(py_spy.commands) == 3
-    assert taken.cost_s == pytest.approx(0.06)
-    assert [stack.tid for stack in taken.stacks] == [11, 12]
+    assert taken.cost_s == pytest.approx(0.04)
+    places = [[each[:3] for each in stack.frames] for stack in taken.stacks]
+    assert places == [[("step", "b.py", 2), ("main", "a.py", 9)], [("g", "a.py", 2)]]
 
 
 @on_x86
 def test_without_any_certain_stack_there_is_a_problem(proc: FakeProc) -> None:
     proc.process(10)
     proc.thread(10, 11, syscall=WRITE)
-    py_spy = Answers(*[[thread(10, frame("f", "a.py", line))] for line in (1, 2, 3)])
+    py_spy = Answers(*[[thread(10, frame(name, "a.py"))] for name in "fgh"])
 
     taken = collector(proc, py_spy).take(TEN)
 
     assert taken.stacks == ()
     assert taken.problem is not None
-    assert "in a transfer that a stop would end early" in taken.problem
+    assert "in a system call that a stop would change" in taken.problem
+
+
+EPOLL = "232 0x5 0x7f00 0x10 0xffffffff 0x0 0x0 0x7ffe00 0x7f11\n"
+READ = "0 0x5 0x7f00 0x10 0x0 0x0 0x0 0x7ffe00 0x7f11\n"
+
+
+@on_x86
+@pytest.mark.parametrize(("syscall", "is_stopped"), [(EPOLL, False), (READ, False), (WAIT, True)])
+def test_a_process_that_runs_is_not_stopped_while_a_thread_would_get_eintr(
+    proc: FakeProc, syscall: str, is_stopped: bool
+) -> None:
+    proc.process(10)
+    proc.thread(10, 11, syscall=syscall)
+    proc.fd(10, 5, "socket:[1]")
+    py_spy = Answers([thread(10, frame("f", "a.py")), thread(11, frame("g", "a.py"))])
+
+    taken = collector(proc, py_spy).take(TEN)
+
+    assert ["--nonblocking" not in command for command in py_spy.commands] == (
+        [True] if is_stopped else [False] * 2
+    )
+    assert [stack.tid for stack in taken.stacks] == [10, 11]
 
 
 @on_x86
@@ -192,10 +212,10 @@ def test_a_process_seen_in_a_transfer_a_moment_ago_is_not_stopped(proc: FakeProc
     stacks = StackCollector(str(proc), lambda: now_s[0], py_spy, "/bin/py-spy")
     stacks.take(TEN)
     proc.thread(10, 10, syscall=WAIT)
-    now_s[0] += TRANSFER_OVER_S / 2
+    now_s[0] += CALL_OVER_S / 2
     stacks.take(TEN)
     proc.thread(10, 10)
-    now_s[0] += TRANSFER_OVER_S
+    now_s[0] += CALL_OVER_S
     stacks.take(TEN)
 
     assert ["--nonblocking" in command for command in py_spy.commands] == [True, True, False]
