@@ -102,7 +102,7 @@ class ObservationPlan:
     poll_s: float | None = None
     """Interval of polls; by how calm the job is if left out."""
     stack_threads: int = 1
-    """How many processes py-spy stops at the same time."""
+    """How many processes py-spy reads at the same time."""
     diagnoses: bool = True
     """Whether snapshots have findings, for which rules run at each reading."""
 

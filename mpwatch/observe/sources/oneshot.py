@@ -38,7 +38,7 @@ answers."""
 BETWEEN_S = 0.1
 """Between the two readings that a cpu percentage needs."""
 STACK_THREADS = 4
-"""How many processes py-spy stops at the same time for a dump."""
+"""How many processes py-spy reads at the same time for a dump."""
 PERIOD_S = 0.5
 
 

@@ -1,7 +1,7 @@
 """The schedule of stacks: when they are taken, and of which processes.
 
 Stacks cost a hundred times more than any other probe. A hook answers in microseconds; py-spy needs
-20 ms of cpu for each process and stops it for a moment. All requests go through `StackSchedule`:
+20 ms of cpu for each process. All requests go through `StackSchedule`:
 those of the user for one or all processes, of the dashboard's cursor, and of two automatic plans.
 
 `SelectedStacks` serves the dashboard. It takes the stacks of a process when the process is new, and
