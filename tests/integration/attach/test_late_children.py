@@ -47,7 +47,7 @@ def born_before(process: ProcessId, at_s: float) -> bool:
 def test_a_child_forked_before_its_parent_is_injected_is_injected_too(
     start: Start,
 ) -> None:
-    running = start("attach_short_children", "0.1", "20")
+    running = start("attach_short_children", "0.1", "60")
     listed = [sample(running.pid)]  # the children are not in the list that is injected
     assert eventually(lambda: len(children(running.pid)) >= 3)
     hooked_s: dict[ProcessId, float] = {}
@@ -76,7 +76,9 @@ def test_after_a_detach_no_child_started_meanwhile_keeps_the_hook(
     assert len(gone) > 3
     before = {*children(running.pid)}
     assert eventually(lambda: len({*children(running.pid)} - before) > 2)
-    assert list((runtime / "mpwatch").iterdir()) == []
+    # A child that was forked with the hook and has ended by `os._exit` meanwhile leaves its notes.
+    left = [path.name for path in (runtime / "mpwatch").iterdir()]
+    assert [name for name in left if procfs.is_alive(int(name.partition("-")[0]))] == []
 
 
 def test_children_without_python_are_excluded(start: Start) -> None:
