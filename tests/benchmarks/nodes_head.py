@@ -23,13 +23,20 @@ from mpwatch.nodes.wire.messages import (
     message_of_node,
     node_frame,
 )
-from mpwatch.nodes.wire.summary import NodeRow, RankRow, SummaryReader, SummaryWriter, row_of
+from mpwatch.nodes.wire.summary import (
+    WAITS_ENOUGH,
+    NodeRow,
+    RankRow,
+    SummaryReader,
+    SummaryWriter,
+    row_of,
+)
 
 RANKS = 64
 SECONDS = 5
 
 
-def sections(node, nodes):
+def sections(node, nodes, second):
     rows = {}
     for place in range(RANKS):
         row = RankRow(
@@ -43,6 +50,11 @@ def sections(node, nodes):
             line="train.py:48 forward",
             has_stack=True,
             cpu_percent=random.randrange(0, 110, 10),
+            waits_percent=random.randrange(0, 40, 10),
+            waits=min(WAITS_ENOUGH, second * 2),
+            works_at="train.py:48 forward",
+            step_ms=random.randrange(900, 1000),
+            step_of="batch",
         )
         rows[str(place)] = row_of(row)
     facts = {"torch": "2.13.0", "python": "3.11", "open files limit": "1024"}
@@ -58,7 +70,7 @@ def measure(nodes):
     sizes, costs = [], []
     for second in range(SECONDS):
         sent = [
-            node_frame(writer.next(float(second), sections(node, nodes)))
+            node_frame(writer.next(float(second), sections(node, nodes, second)))
             for node, writer in enumerate(writers)
         ]
         began_s = time.process_time()
