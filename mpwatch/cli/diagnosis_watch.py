@@ -24,6 +24,12 @@ LONGEST_S = 35.0
 nothing else is known counts as stalled (`rules.hangs.no_progress`), and than steady growth takes to
 differ from a warm-up (`diagnose.analysis.growing`)."""
 
+STANDS_S = 10.0
+"""How long a job is watched after a warning said why its ranks make no progress: the same warning
+turns critical only after minutes."""
+STANDSTILLS = frozenset(("rank-stuck-in-collective", "collective-mismatch"))
+"""Rules of such warnings."""
+
 TREND_ASKED_S = 3.0
 """So long before the end of the usual time it is decided whether to watch longer."""
 TREND_LIMIT_S = 60.0
@@ -41,8 +47,9 @@ class DiagnosisWatch:
     """Says how long to watch a job whose findings are asked for, and what it waits for meanwhile.
 
     With a time given by the user, that time. Otherwise until a critical finding says what is wrong,
-    at least `LEAST_S` and at most `LONGEST_S`: a stall, a growth and a slow job show only in time.
-    Where something rises by then and is not told, or reaches a limit soon, up to `TREND_LIMIT_S`.
+    or a warning why ranks stand still, at least `LEAST_S` and at most `LONGEST_S`: a stall, a
+    growth and a slow job show only in time. Where something rises by then and is not told, or
+    reaches a limit soon, up to `TREND_LIMIT_S`.
     """
 
     def __init__(
@@ -69,6 +76,7 @@ class DiagnosisWatch:
         self._began_s = clock()
         self._spent_s = spent_s
         self._certain_since_s: float | None = None
+        self._stands_since_s: float | None = None
         self.last: Snapshot | None = None
         """The job at its last reading."""
 
@@ -85,6 +93,11 @@ class DiagnosisWatch:
             self._certain_since_s = None
         elif self._certain_since_s is None:
             self._certain_since_s = self._clock()
+        stalled = stalled_words(snapshot)
+        if stalled is None or not any(map(_says_why_ranks_stand, findings)):
+            self._stands_since_s = None
+        elif self._stands_since_s is None:
+            self._stands_since_s = self._clock()
         words = f"{len(snapshot.living())} processes"
         if not self._is_fixed:
             rising = None
@@ -93,7 +106,7 @@ class DiagnosisWatch:
                 rising = None if is_told else rising_words(snapshot)
                 self.limit_s = LONGEST_S if rising is None else TREND_LIMIT_S
             self.limit_s = min(self.limit_s, self._affordable_s())
-            known = rising or stalled_words(snapshot) or f"{words}, {_count_of(findings)}"
+            known = rising or stalled or f"{words}, {_count_of(findings)}"
             words = f"{known}; watching up to {self.limit_s:.0f} s, ctrl-c to stop"
         self._show(words)
 
@@ -109,9 +122,19 @@ class DiagnosisWatch:
         """Whether the watch ends now, before its limit."""
         if self._is_fixed:
             return False
-        if self._certain_since_s is None:
-            return self._clock() - self._began_s >= self.limit_s
-        return self._clock() - self._certain_since_s >= LEAST_S
+        now_s = self._clock()
+        for since_s, length_s in (
+            (self._began_s, self.limit_s),
+            (self._certain_since_s, LEAST_S),
+            (self._stands_since_s, STANDS_S),
+        ):
+            if since_s is not None and now_s - since_s >= length_s:
+                return True
+        return False
+
+
+def _says_why_ranks_stand(finding: Finding) -> bool:
+    return finding.rule in STANDSTILLS and finding.severity > Severity.INFO
 
 
 def _is_told(finding: Finding) -> bool:

@@ -8,6 +8,7 @@ from mpwatch.cli.diagnosis_watch import (
     ANSWER_S,
     LEAST_S,
     LONGEST_S,
+    STANDS_S,
     TREND_LIMIT_S,
     DiagnosisWatch,
     stalled_words,
@@ -99,6 +100,23 @@ def test_the_watch_continues_where_a_critical_finding_did_not_last() -> None:
     assert not watched.is_enough(critical, 1.0)
     assert not watched.is_enough(job(READS), 2.0)
     assert not watched.is_enough(critical, 2.0 + LEAST_S)
+
+
+def test_the_watch_ends_a_while_after_a_warning_said_why_ranks_stand_still() -> None:
+    told = Finding("rank-stuck-in-collective", Severity.WARNING, "s", ("e",), "c", "a")
+    standing, watched = replace(job(READS), findings=(told,)), Watched()
+
+    assert not watched.is_enough(standing, 9.0)
+    assert not watched.is_enough(standing, 8.0 + STANDS_S)
+    assert watched.is_enough(standing, 9.0 + STANDS_S)
+
+
+def test_such_a_warning_about_a_job_that_makes_progress_does_not_end_the_watch() -> None:
+    told = Finding("rank-stuck-in-collective", Severity.WARNING, "s", ("e",), "c", "a")
+    working, watched = replace(job(READS, still_s=1.0), findings=(told,)), Watched()
+
+    assert not watched.is_enough(working, 9.0)
+    assert not watched.is_enough(working, 9.0 + STANDS_S)
 
 
 def test_a_time_that_the_user_gave_is_kept() -> None:
