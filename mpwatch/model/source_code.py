@@ -117,6 +117,7 @@ MarkKind: TypeAlias = Literal[
     "reap",
     "releases",
     "seed",
+    "slow",
     "submits",
     "unwrapped",
     "view",
@@ -132,9 +133,28 @@ deque from which nothing in the file removes anything. `kept-to-end`: adds to a 
 object that only the end of that object empties. `limit`: sets a limit of its process, such as
 RLIMIT_CPU. `no-grad`: switches autograd off. `no-sync`: leaves gradients unreduced for a while.
 `put`: puts an item into a queue. `reap`: takes the exit status of any child. `releases`: releases
-what its function has not taken. `seed`: seeds `random`. `submits`: submits a task. `unwrapped`:
-takes the module out of a wrapped model. `view`: keeps an element or a slice of something in a
-container. `walks`: goes through what a list or deque holds to find or move one element."""
+what its function has not taken. `seed`: seeds `random`. `slow`: takes long for what it does
+(`SlowKind`). `submits`: submits a task. `unwrapped`: takes the module out of a wrapped model.
+`view`: keeps an element or a slice of something in a container. `walks`: goes through what a list
+or deque holds to find or move one element."""
+
+
+SlowKind: TypeAlias = Literal[
+    "all-of",
+    "choice",
+    "collect",
+    "deepcopy",
+    "empty-cache",
+    "list-to-array",
+    "list-to-tensor",
+    "rows",
+    "single-values",
+]
+"""`all-of`: goes through all of a list that outlives the call. `choice`: goes through all weights
+or elements for each draw. `collect`: a garbage collection. `deepcopy`: copies object by object.
+`empty-cache`: gives cached GPU memory back. `list-to-array` and `list-to-tensor`: convert a list
+value by value. `rows`: makes an object of each row of a data frame. `single-values`: reads one
+number of a tensor or array a call."""
 
 
 class Mark(NamedTuple):
@@ -148,9 +168,9 @@ class Mark(NamedTuple):
     """The cache, the queue, the variable of the sleep, the part that is kept, what is released, or
     the `except` clause whose exceptions came first, `except OSError: in line 51, logged in line
     52`; of what walks the container and the expression, `deque self.rows, self.rows[i]`; of what is
-    kept to the end also the functions that empty it, `self.items, clear() and
-    __exit__()`; of a timer the lines at which its function returns before it is cancelled, `39,
-    45`."""
+    slow its kind and the expression, `deepcopy: copy.deepcopy(x)`; of what is kept to the end also
+    the functions that empty it, `self.items, clear() and __exit__()`; of a timer the lines at which
+    its function returns before it is cancelled, `39, 45`."""
     statement: Statement
 
 

@@ -14,6 +14,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple, TypeAlias
 
+from mpwatch.collect.process.slow_statements import slow
 from mpwatch.model.sanitize import clean
 from mpwatch.model.source_code import (
     DroppedResult,
@@ -675,6 +676,7 @@ def marks(file: str, module: Module) -> Iterator[Mark]:
             *_draws(nodes),
             *_releases(nodes),
             *_walks(nodes, sequences),
+            *_slow(nodes, sequences),
             *_held_futures(nodes, dropped),
             *(_kept(nodes, emptied) if name not in ("__init__", "<module>") else ()),
             *(_kept_to_end(nodes, at_end) if name not in ("__init__", "<module>") else ()),
@@ -1050,6 +1052,11 @@ def _walks(nodes: Iterable[ast.AST], sequences: Mapping[str, str]) -> Iterator[_
             is_first = getattr(node.args[0], "value", None) == 0 and name in ("pop", "insert")
             if (kind == "list" and is_first) or (kind and name in ("index", "remove", "count")):
                 yield "walks", f"{kind} {_text(container)}, {_text(node)}", node
+
+
+def _slow(nodes: Sequence[ast.AST], sequences: Mapping[str, str]) -> Iterator[_Found]:
+    for found in slow(nodes, sequences):
+        yield "slow", f"{found.kind}: {_text(found.node)}", found.node
 
 
 _KEEPS: Final = frozenset(("append", "appendleft", "add", "extend"))

@@ -14,7 +14,14 @@ from mpwatch.model.account import Callers
 from mpwatch.model.findings import Finding
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process
-from mpwatch.model.source_code import EndlessLoop, Mark, MarkKind, SourceLine, Statement
+from mpwatch.model.source_code import (
+    EndlessLoop,
+    Mark,
+    MarkKind,
+    SlowKind,
+    SourceLine,
+    Statement,
+)
 
 QUOTES = 3
 """Lines quoted in one finding."""
@@ -558,10 +565,30 @@ class Copying(NamedTuple):
     """`np.concatenate copies all of self.track each time`."""
     is_sure: bool
     """Whether it does so for every type that the variable may have."""
+    is_joined: bool = True
+    """Whether it joins the parts; it may do anything else with them."""
+
+    @property
+    def advice(self) -> str:
+        """What to do."""
+        if not self.is_joined:
+            return (
+                f"Keep the result up to date with each part that is added to {self.whole}, or "
+                "compute it once at the end."
+            )
+        return (
+            f"Collect the parts in a list, and join them once where {self.whole} is needed as a "
+            "whole; or write them into a buffer that is made larger by half when it is full (a "
+            "bytearray, an array with room at its end)."
+        )
 
 
 _JOINS = r"(?:concatenate|concat|cat|vstack|hstack|dstack|append|column_stack|row_stack|stack|join)"
 _JOINED = re.compile(rf"(?P<call>(?:[\w\"']+\.)*{_JOINS})\((?P<given>.*)")
+_GIVEN = re.compile(
+    r"(?<![\w.])(?P<call>(?:[\w\"']+\.)*(?!(?:len|append|appendleft|add|extend|insert|isinstance|id)\()\w+)"
+    r"\((?P<given>.*)"
+)
 _ASSIGNS = re.compile(r"(?P<whole>(?:\w+\.)*\w+) (?P<adds>\+?)= (?P<value>.+)")
 _MAY_BE_COPIED = "bytes, str or a tuple"
 
@@ -582,14 +609,17 @@ def copying(index: Index, place: str) -> Copying | None:
     if found is not None and found["value"].startswith(f"{whole} + "):
         words = f"+ copies all of {whole} if that is a list, {_MAY_BE_COPIED}"
         return Copying(whole, words, False)
-    if joined is None:
-        return None
-    if found is not None and _is_part(whole, joined["given"]):
+    if found is not None and joined is not None and _is_part(whole, joined["given"]):
         return Copying(whole, f"{joined['call']} copies all of {whole} each time", True)
     for mark in marks(index, "kept"):
-        if _is_part(mark.about, joined["given"]):
+        if joined is not None and _is_part(mark.about, joined["given"]):
             words = f"{joined['call']} copies all of {mark.about} each time, which only grows"
             return Copying(mark.about, words, True)
+        is_given = _GIVEN.search(text) if line is not None and mark.file == line.file else None
+        if is_given is not None and _is_part(mark.about, is_given["given"]):
+            call = is_given["call"]
+            words = f"{call} is given all of {mark.about} each time, which only grows"
+            return Copying(mark.about, words, False, is_joined=False)
     return None
 
 
@@ -621,47 +651,115 @@ def kept_by_cycle(index: Index) -> Kept | None:
     )
 
 
-class Walking(NamedTuple):
-    """A statement that goes through what a container holds to find or move one element."""
+class Costly(NamedTuple):
+    """A statement that takes long for what it does."""
 
     words: str
     """`self.rows[i] steps through the deque self.rows from its nearer end`."""
+    cause: str
+    """Why that takes long, as the rest of a sentence or another one."""
     advice: str
 
 
 _WALKED = re.compile(r"(deque|list) ([^,]+), (.+)", re.S)
 
 
-def walking(index: Index, place: str) -> Walking | None:
-    """What the statement at a place in words goes through each time; `None` if that is not seen."""
+_LONGER = (
+    ": the more that is, the longer each access takes, and a container that still fills up makes "
+    "the job slower and slower."
+)
+_SLOW: Mapping[SlowKind, tuple[str, str, str]] = {
+    "all-of": (
+        "goes through the whole list each time",
+        ": the longer the list, the longer each call takes.",
+        "Keep the result up to date with each element that is added (a running sum, a heap, a set "
+        "beside the list), or compute it once at the end.",
+    ),
+    "choice": (
+        "goes through all weights or elements for each draw",
+        ": each call takes a time that grows with their number.",
+        "Draw many at once (size=...), keep the cumulative sums and use numpy.searchsorted, or use "
+        "numpy.random.default_rng().choice(..., replace=False), which permutes only what it draws.",
+    ),
+    "collect": (
+        "goes through all objects of the process",
+        ". Without it, garbage in cycles is collected as soon as enough new objects were made.",
+        "Take gc.collect() out of the loop, or call it once in many rounds.",
+    ),
+    "deepcopy": (
+        "copies object by object, in Python",
+        ": all that the object refers to is copied, also what does not change.",
+        "Copy only what is changed (clone() of a tensor, copy() of a dict), or share what is not.",
+    ),
+    "empty-cache": (
+        "waits for the GPU and gives its cached memory back",
+        ": the allocations after it have to ask the driver for memory again.",
+        "Take empty_cache() out of the loop: memory in the cache is used again without it.",
+    ),
+    "list-to-array": (
+        "converts a list to an array value by value",
+        ": each element is looked at and copied by itself.",
+        "Fill one array of the final size (numpy.empty, then rows by index), or use numpy.stack "
+        "for a list of arrays of one shape. More workers or threads do not help.",
+    ),
+    "list-to-tensor": (
+        "converts a list to a tensor value by value",
+        ": of a list of arrays, each number becomes a Python object first.",
+        "Make one array first: torch.from_numpy(numpy.stack(list)), or torch.stack for a list of "
+        "tensors. More workers or threads do not help.",
+    ),
+    "rows": (
+        "makes a new object of each row of the data frame",
+        ": that costs far more than what is done with the row.",
+        "Take whole columns (to_numpy()), or itertuples() where rows are needed.",
+    ),
+    "single-values": (
+        "reads one number of a tensor or array a call",
+        ": each call costs many times what it reads.",
+        "Convert all of it once before the loop (tolist(), numpy()), or compute on whole tensors.",
+    ),
+}
+"""What a slow expression does, why that takes long, and what to do."""
+
+
+def costly(index: Index, place: str) -> Costly | None:
+    """Why the statement at a place in words takes long; `None` if that is not seen."""
     line = line_at(index, place)
     if line is None:
         return None
+    for mark in marks(index, "slow"):
+        kind, _, text = mark.about.partition(": ")
+        if (mark.file, mark.statement) == (line.file, line.statement) and text:
+            for known, (does, cause, advice) in _SLOW.items():
+                if known == kind:
+                    return Costly(f"{text} {does}", cause, advice)
     for mark in marks(index, "walks"):
         found = _WALKED.fullmatch(mark.about)
         if found is None or (mark.file, mark.statement) != (line.file, line.statement):
             continue
         kind, name, text = found.groups()
         if text.startswith(f"{name}["):
-            return Walking(
+            return Costly(
                 f"{text} steps through the deque {name} from its nearer end",
+                _LONGER,
                 f"Keep what {name} holds in a list with a position to write at (index modulo its "
                 "length) or in arrays made at full size: each element of these is found at once. "
                 "A deque is fast at its two ends only.",
             )
         if text.startswith((f"{name}.pop(", f"{name}.insert(")):
-            return Walking(
+            return Costly(
                 f"{text} moves all that the list {name} holds by one place",
+                _LONGER,
                 f"Make {name} a collections.deque: popleft() and appendleft() move nothing.",
             )
-        return Walking(
+        return Costly(
             f"{text} goes through the {kind} {name} until it finds it",
+            _LONGER,
             f"Keep a set, or a dict of positions, beside {name}: it is found there at once.",
         )
     return None
 
 
-_LONGER = "the more that is, the longer each access takes."
 _COSTS_OF_COPIES = frozenset(("page-fault-cost", "bottleneck-process"))
 """Rules about memory that is given anew, and about items that take ever longer: numbers and arrays
 that are changed in place cost neither."""
@@ -670,13 +768,13 @@ that are changed in place cost neither."""
 def with_copies(index: Index, finding: Finding) -> Finding:
     """A finding about a line that takes time, with what it copies or goes through each time."""
     for place in dict.fromkeys(_places((finding.summary,))):
-        walked = walking(index, place)
-        if walked is not None and walked.words not in finding.summary:
+        slow = costly(index, place)
+        if slow is not None and slow.words not in finding.summary:
             return replace(
                 finding,
-                summary=f"{finding.summary}: {walked.words}",
-                cause=f"At that line, {walked.words}: {_LONGER} {finding.cause}",
-                advice=f"{walked.advice} {finding.advice}",
+                summary=f"{finding.summary}: {slow.words}",
+                cause=f"At that line, {slow.words}{slow.cause} {finding.cause}",
+                advice=f"{slow.advice} {finding.advice}",
             )
         found = copying(index, place)
         if found is None or not (found.is_sure or finding.rule in _COSTS_OF_COPIES):
@@ -689,11 +787,7 @@ def with_copies(index: Index, finding: Finding) -> Finding:
                 "longer takes each part that is added, and all of them together take a time like "
                 f"the square of their number. {finding.cause}"
             ),
-            advice=(
-                f"Collect the parts in a list, and join them once where {found.whole} is needed as "
-                "a whole; or write them into a buffer that is made larger by half when it is full "
-                f"(a bytearray, an array with room at its end). {finding.advice}"
-            ),
+            advice=f"{found.advice} {finding.advice}",
         )
     return finding
 

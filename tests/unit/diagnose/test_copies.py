@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.source_code import copying, walking, with_copies
+from mpwatch.diagnose.analysis.source_code import copying, costly, with_copies
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.source_code import Mark, SourceLine, Statement
+from mpwatch.model.source_code import Mark, SlowKind, SourceLine, Statement
 from tests.builders.snapshots import main, snapshot_of
 
 KEEPS = Mark("kept", "/home/me/train.py", "add", "self.parts", Statement(3, "self.parts.append(x)"))
@@ -42,6 +43,13 @@ def index_of(text: str) -> Index:
             "+ copies all of log if that is a list, bytes, str or a tuple",
             False,
         ),
+        (
+            "bleu = corpus_bleu(self.parts, self.targets)",
+            "corpus_bleu is given all of self.parts each time, which only grows",
+            False,
+        ),
+        ("n = len(self.parts)", None, None),
+        ("n = score(self.parts[-1])", None, None),
         ("x = np.concatenate([a, b])", None, None),
         ("x = np.concatenate([x.head, b])", None, None),
         ("n = rate(n + 1)", None, None),
@@ -114,7 +122,7 @@ def test_a_line_that_goes_through_a_container_is_told(about: str, words: str, ad
     other = replace(line, line=13, statement=Statement(13, "another(statement)"))
     index = Index(snapshot_of(main(), source=(line, other), marks=(mark,)))
 
-    found = walking(index, "train.py:12 <listcomp>")
+    found = costly(index, "train.py:12 <listcomp>")
     told = with_copies(
         index, replace(finding("loader-starvation"), summary="at train.py:12 <listcomp>")
     )
@@ -122,6 +130,37 @@ def test_a_line_that_goes_through_a_container_is_told(about: str, words: str, ad
     assert found is not None
     assert found.words == words
     assert found.advice.startswith(advice)
-    assert walking(index, "train.py:13 <listcomp>") is None
+    assert costly(index, "train.py:13 <listcomp>") is None
     assert told.summary == f"at train.py:12 <listcomp>: {words}"
     assert told.advice.startswith(advice)
+
+
+def test_what_computes_on_all_parts_is_told_where_the_pace_shows_it() -> None:
+    given = index_of("bleu = corpus_bleu(self.parts)")
+
+    assert with_copies(given, finding("pipeline-bottleneck")) == finding("pipeline-bottleneck")
+    told = with_copies(given, finding("bottleneck-process"))
+    assert told.cause.startswith("Likely: corpus_bleu is given all of self.parts each time")
+    assert told.advice.startswith("Keep the result up to date with each part that is added to self")
+
+
+def test_every_kind_of_slow_expression_has_words() -> None:
+    for kind in get_args(SlowKind):
+        mark = Mark("slow", "/home/me/train.py", "add", f"{kind}: f(x)", Statement(12, "y = f(x)"))
+        line = SourceLine("/home/me/train.py", 12, "add", Statement(12, "y = f(x)"))
+        index = Index(snapshot_of(main(), source=(line,), marks=(mark,)))
+
+        told = with_copies(index, finding("pipeline-bottleneck"))
+
+        assert told.summary.startswith("main (100) works all the time at train.py:12 add: f(x) ")
+        assert told.cause.startswith("At that line, f(x) ")
+        assert told.advice.endswith("Do less.")
+
+
+def test_a_line_of_another_file_with_the_same_statement_is_not_slow() -> None:
+    mark = Mark("slow", "/home/me/other.py", "add", "rows: f(x)", Statement(12, "y = f(x)"))
+    line = SourceLine("/home/me/train.py", 12, "add", Statement(12, "y = f(x)"))
+
+    index = Index(snapshot_of(main(), source=(line,), marks=(mark,)))
+
+    assert costly(index, "train.py:12 add") is None

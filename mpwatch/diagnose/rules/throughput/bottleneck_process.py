@@ -36,7 +36,7 @@ from mpwatch.diagnose.analysis.shares import (
     work_place,
     working_share,
 )
-from mpwatch.diagnose.analysis.source_code import walking
+from mpwatch.diagnose.analysis.source_code import costly
 from mpwatch.diagnose.analysis.stack_patterns import calls
 from mpwatch.diagnose.analysis.waits.blockages import without_progress_s
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
@@ -136,15 +136,15 @@ def check(index: Index) -> Iterator[Finding]:
     for process in index.snapshot.living():
         if process.process not in reported and process.role not in SERVICE_ROLES:
             dearer = list(_slows_down(index, process))
-            yield from dearer or _walks(index, process)
+            yield from dearer or _at_costly_line(index, process)
 
 
-def _walks(index: Index, process: Process) -> Iterator[Finding]:
-    """A process that spends its time at a line that goes through a container for each element."""
+def _at_costly_line(index: Index, process: Process) -> Iterator[Finding]:
+    """A process that spends its time at a line that takes long for what it does."""
     if _computing_share(index, process) < COMPUTES_SHARE:
         return
     place = work_place(index, (process,))
-    found = walking(index, place.words) if place is not None else None
+    found = costly(index, place.words) if place is not None else None
     if place is None or found is None or not place.is_main:
         return
     name = called(process)
@@ -158,10 +158,7 @@ def _walks(index: Index, process: Process) -> Iterator[Finding]:
             f"{name}: {doing_words(index, process)}",
             f"{place.part:.0%} of its computing whose line is known is in that function",
         ),
-        cause=(
-            f"At that line, {found.words}: the more that is, the longer each access takes. A "
-            "container that still fills up makes the job slower and slower."
-        ),
+        cause=f"At that line, {found.words}{found.cause}",
         advice=found.advice,
     )
 

@@ -623,6 +623,67 @@ def test_what_costs_more_the_more_there_is_is_marked(tmp_path: Path) -> None:
     assert [each for each in others if each.kind == "kept"] == []
 
 
+SLOW = """import gc, random, torch, pandas as pd, numpy as np
+from copy import deepcopy
+
+class Buffer:
+    def __init__(self):
+        self.rows, self.scores = [], []
+        self.scores = []
+
+    def sample(self, frame, batch, weights):
+        states, actions = zip(*random.sample(batch, 32))
+        next_states, done = map(list, zip(*batch))
+        images = [load(each) for each in batch]
+        a = torch.as_tensor(states)
+        b = torch.FloatTensor(next_states)
+        c = np.array(images)
+        d = torch.tensor([1, 2, 3])
+        e = torch.from_numpy(np.stack(images))
+        for row in frame.iterrows():
+            total = sum(row)
+        f = frame.apply(score, axis=1)
+        g = frame.apply(score)
+        h = deepcopy(self.rows)
+        gc.collect()
+        i = sorted(self.scores)[-1]
+        j = max(images)
+        k = np.random.choice(len(weights), p=weights)
+        l = np.random.choice(len(weights), 4, replace=False)
+        m = np.random.choice(len(weights))
+        n = random.choices(batch, weights=weights)
+        o = [a[i, 0].item() for i in range(9)]
+        p = a[0, 0].item()
+        q = torch.tensor([load(each) for each in batch])
+        torch.cuda.empty_cache()
+        r = rng.choice(len(weights), 4, replace=False)
+"""
+
+
+def test_expressions_that_take_long_for_what_they_do_are_marked(tmp_path: Path) -> None:
+    file = tmp_path / "buffer.py"
+    file.write_text(SLOW)
+
+    found = SourceCode().marks(OWN, str(file), time.time())
+
+    assert sorted((m.about, m.statement.line) for m in found if m.kind == "slow") == [
+        ("all-of: sorted(self.scores)", 24),
+        ("choice: np.random.choice(len(weights), 4, replace=False)", 27),
+        ("choice: np.random.choice(len(weights), p=weights)", 26),
+        ("choice: random.choices(batch, weights=weights)", 29),
+        ("collect: gc.collect()", 23),
+        ("deepcopy: deepcopy(self.rows)", 22),
+        ("empty-cache: torch.cuda.empty_cache()", 33),
+        ("list-to-array: np.array(images)", 15),
+        ("list-to-tensor: torch.FloatTensor(next_states)", 14),
+        ("list-to-tensor: torch.as_tensor(states)", 13),
+        ("list-to-tensor: torch.tensor([load(each) for each in batch])", 32),
+        ("rows: frame.apply(score, axis=1)", 20),
+        ("rows: frame.iterrows()", 18),
+        ("single-values: a[i, 0].item()", 30),
+    ]
+
+
 @pytest.mark.parametrize(
     ("over", "is_endless"),
     [

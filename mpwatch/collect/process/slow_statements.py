@@ -1,0 +1,159 @@
+"""Expressions that take long for what they do, as their syntax shows."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Container, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from mpwatch.model.source_code import SlowKind
+
+_TENSORS: Final = frozenset(
+    ("tensor", "as_tensor", "Tensor", "FloatTensor", "DoubleTensor", "LongTensor", "IntTensor")
+)
+_ARRAYS: Final = frozenset(("array", "asarray"))
+_ALL_OF: Final = frozenset(("sorted", "sum", "min", "max", "any", "all", "set", "Counter"))
+_LOOPS: Final = (ast.For, ast.AsyncFor, ast.While)
+_COMPREHENSIONS: Final = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+class Slow(NamedTuple):
+    """One expression."""
+
+    kind: SlowKind
+    node: ast.expr
+
+
+def slow(nodes: Sequence[ast.AST], sequences: Container[str]) -> Iterator[Slow]:
+    """The slow expressions of one function.
+
+    Args:
+        nodes: The syntax of the function, without that of functions defined in it.
+        sequences: Last names of the variables and attributes of the file that are lists or deques.
+    """
+    unpacked = set(_from_zip(nodes))
+    own = {target.id for node in nodes for target in _targets(node) if isinstance(target, ast.Name)}
+    for node in nodes:
+        if not isinstance(node, ast.Call):
+            continue
+        given = node.args[0] if node.args else None
+        module, name = _called(node.func)
+        if name in _TENSORS and module == "torch" and _is_list(given, sequences, unpacked):
+            yield Slow("list-to-tensor", node)
+        elif name in _ARRAYS and module in ("np", "numpy") and _is_list(given, sequences, unpacked):
+            yield Slow("list-to-array", node)
+        elif (name == "iterrows" and given is None) or (
+            name == "apply" and any(_is(each, "axis", 1) for each in node.keywords)
+        ):
+            yield Slow("rows", node)
+        elif name == "deepcopy" and given is not None:
+            yield Slow("deepcopy", node)
+        elif (module, name) == ("gc", "collect"):
+            yield Slow("collect", node)
+        elif name == "empty_cache" and given is None:
+            yield Slow("empty-cache", node)
+        elif _draws_from_all(module, name, node):
+            yield Slow("choice", node)
+        elif name in _ALL_OF and given is not None and not module:
+            is_kept = isinstance(given, ast.Attribute) or (
+                isinstance(given, ast.Name) and given.id not in own
+            )
+            if is_kept and _last_name(given) in sequences:
+                yield Slow("all-of", node)
+    yield from _single_values(nodes)
+
+
+def _single_values(nodes: Sequence[ast.AST]) -> Iterator[Slow]:
+    """`x[i, j].item()` in a loop: one number a call."""
+    inside = {
+        id(each)
+        for node in nodes
+        if isinstance(node, (*_LOOPS, *_COMPREHENSIONS))
+        for each in ast.walk(node)
+    }
+    for node in nodes:
+        is_item = isinstance(node, ast.Call) and _called(node.func)[1] == "item" and not node.args
+        if not is_item or id(node) not in inside:
+            continue
+        assert isinstance(node, ast.Call)
+        receiver = node.func.value if isinstance(node.func, ast.Attribute) else None
+        if isinstance(receiver, ast.Subscript):
+            yield Slow("single-values", node)
+
+
+def _is_list(node: ast.expr | None, sequences: Container[str], unpacked: Container[str]) -> bool:
+    """Whether an argument is a list or tuple that is made or filled by a loop."""
+    if isinstance(node, ast.ListComp):
+        return True
+    if isinstance(node, ast.Call):
+        return _called(node.func)[1] in ("list", "tuple") and bool(node.args)
+    if isinstance(node, ast.Name) and node.id in unpacked:
+        return True
+    return node is not None and _last_name(node) in sequences
+
+
+def _from_zip(nodes: Sequence[ast.AST]) -> Iterator[str]:
+    """The variables of `a, b = zip(*rows)`, which are tuples."""
+    for node in nodes:
+        for target in _targets(node):
+            value = node.value if isinstance(node, ast.Assign) else None
+            if not isinstance(target, ast.Tuple) or not isinstance(value, ast.Call):
+                continue
+            given = value.args[-1] if value.args else None
+            is_mapped = _called(value.func)[1] == "map" and isinstance(given, ast.Call)
+            zipped = given if is_mapped and isinstance(given, ast.Call) else value
+            if _called(zipped.func)[1] == "zip" and any(
+                isinstance(each, ast.Starred) for each in zipped.args
+            ):
+                yield from (each.id for each in target.elts if isinstance(each, ast.Name))
+
+
+def _targets(node: ast.AST) -> Sequence[ast.expr]:
+    if isinstance(node, ast.Assign):
+        return node.targets
+    if isinstance(node, ast.AnnAssign | ast.AugAssign | ast.For | ast.AsyncFor):
+        return (node.target,)
+    return ()
+
+
+def _draws_from_all(module: str, name: str, call: ast.Call) -> bool:
+    """Whether all elements are gone through for each call.
+
+    `numpy.random.choice` sums all of `p`, and without replacement permutes all elements
+    (numpy 2; `Generator.choice` permutes as few as it can); `random.choices` sums all weights.
+    """
+    if (module, name) == ("random", "choices"):
+        return _has(call, "weights")
+    if name != "choice" or module not in ("np.random", "numpy.random"):
+        return False
+    return _has(call, "p") or any(_is(each, "replace", False) for each in call.keywords)
+
+
+def _has(call: ast.Call, keyword: str) -> bool:
+    return any(each.arg == keyword for each in call.keywords)
+
+
+def _is(keyword: ast.keyword, name: str, value: object) -> bool:
+    return keyword.arg == name and getattr(keyword.value, "value", None) is value
+
+
+def _called(function: ast.expr) -> tuple[str, str]:
+    """The words before the last dot of what is called, and the word after it."""
+    if isinstance(function, ast.Attribute):
+        return _dotted(function.value), function.attr
+    return "", function.id if isinstance(function, ast.Name) else ""
+
+
+def _dotted(node: ast.expr) -> str:
+    """`np.random`; empty for what has more in it than names."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute) and (before := _dotted(node.value)):
+        return f"{before}.{node.attr}"
+    return ""
+
+
+def _last_name(node: ast.expr) -> str:
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
