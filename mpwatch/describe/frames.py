@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 
 from mpwatch.model.samples import Frame
 
@@ -56,6 +57,22 @@ def short_path(file: str) -> str:
 def place_words(file: str, line: int) -> str:
     """Path and line of a frame: `torch/utils/data/dataloader.py:1328`; only the path for line 0."""
     return f"{short_path(file)}:{line}" if line else short_path(file)
+
+
+_TASK_LOOPS = frozenset(("_worker_loop", "_process_worker", "worker"))
+"""The functions in which workers of torch's DataLoader, of ProcessPoolExecutor and of Pool read
+their tasks (torch 2.6 to 2.14, CPython 3.10 to 3.14)."""
+
+
+def waits_for_task(stack: Sequence[Frame]) -> bool:
+    """Whether a worker, innermost frame first, waits for its next task."""
+    return any(
+        inner.function == "get"
+        and inner.file.endswith("/multiprocessing/queues.py")
+        and outer.function in _TASK_LOOPS
+        and is_library(outer)
+        for inner, outer in pairwise(own_frames(stack))
+    )
 
 
 RAY_WORKER_FILE = "/ray/_private/worker.py"

@@ -12,6 +12,7 @@ from mpwatch.describe.frames import (
     own_frames,
     trains_for_ray,
     waits_for_ray_call,
+    waits_for_task,
 )
 from mpwatch.describe.processes import role_name, state_explanation
 from mpwatch.model.cmdline import python_program
@@ -219,6 +220,9 @@ _WAIT_WORDS: Mapping[str, str] = {
 }
 
 
+WAITS_FOR_WORK = "waits for work"
+
+
 def doing(
     role: Role,
     state: str,
@@ -239,6 +243,8 @@ def doing(
     if role == "ray-worker" and main is not None and waits_for_ray_call(main.stack):
         return "waits to be called"
     stack = stack_words(main.stack) if main and _is_current(main) else ""
+    if stack and main is not None and waits_for_task(main.stack):
+        stack = WAITS_FOR_WORK
     if from_hook:
         return (
             f"{from_hook}  {stack}" if stack and worker and worker.task is not None else from_hook
@@ -270,7 +276,7 @@ def _is_current(thread: Thread) -> bool:
 def _from_hook(role: Role, worker: WorkerLoad | None, loaders: Sequence[Loader]) -> str:
     if role == "loader-worker" and worker is not None:
         if worker.task is None:
-            return "waits for work"
+            return WAITS_FOR_WORK
         since = f", {seconds_text(worker.task_since_s)}" if (worker.task_since_s or 0) >= 1 else ""
         index = f", index {worker.index}" if worker.index else ""
         return f"batch {worker.task}{index}{since}"

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from mpwatch.model.samples import Ended, Frame, WaitedOn
 from mpwatch.model.snapshot import Thread, WorkerLoad
 from mpwatch.observe.state.process_builder import doing, stack_words, wait_words
@@ -43,6 +45,35 @@ def test_a_stopped_or_exited_process_is_described_by_its_state() -> None:
 
 def test_without_stack_and_call_the_state_is_shown() -> None:
     assert doing("other", "R", [], None, [], None) == "running"
+
+
+LIBRARY = "/opt/x/lib/python3.11"
+GET = (
+    Frame("select", f"{LIBRARY}/selectors.py", 415),
+    Frame("get", f"{LIBRARY}/multiprocessing/queues.py", 113),
+)
+
+
+@pytest.mark.parametrize(
+    ("caller", "words"),
+    [
+        (
+            Frame("_worker_loop", f"{LIBRARY}/site-packages/torch/utils/data/_utils/worker.py", 1),
+            True,
+        ),
+        (Frame("worker", f"{LIBRARY}/multiprocessing/pool.py", 1), True),
+        (Frame("_process_worker", f"{LIBRARY}/concurrent/futures/process.py", 1), True),
+        (Frame("worker", "/home/u/serve.py", 7), False),
+    ],
+)
+def test_a_worker_without_a_hook_that_reads_its_next_task_waits_for_work(
+    caller: Frame, words: bool
+) -> None:
+    thread = Thread(1, "python", "S", stack=(*GET, caller))
+
+    told = doing("pool-worker", "S", [thread], None, [], None)
+
+    assert told == ("waits for work" if words else "serve.py:7 worker -> selectors.py:415 select")
 
 
 def test_the_file_that_is_waited_for_follows_the_line() -> None:
