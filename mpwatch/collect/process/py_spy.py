@@ -193,6 +193,8 @@ class StackCollector:
         """When a process was last seen in a transfer, by the clock."""
         self._failing: dict[ProcessId, float] = {}
         """When a process was last seen in a call that may fail after a stop, by the clock."""
+        self._unnumbered: dict[ProcessId, float] = {}
+        """When threads of a process had no numbers while it was not stopped, by the clock."""
 
     def take(
         self,
@@ -204,10 +206,11 @@ class StackCollector:
     ) -> StacksTaken:
         """Take the stacks of one process; a problem is in the result, nothing is raised.
 
-        py-spy reads the process while it runs. Only for native stacks, for locals, and if that
-        failed several times, the process is stopped for some milliseconds; not if it cannot be
-        stopped, or has a thread in a call that a stop would change. Native stacks cannot be had
-        without a stop: of a process in a transfer there are none, other calls may fail with EINTR.
+        py-spy reads the process while it runs. Only for native stacks, for locals, if that failed
+        several times, and for threads of Python 3.10, which have numbers only then, the process is
+        stopped for some milliseconds; not if it cannot be stopped, or has a thread in a call that a
+        stop would change. Native stacks cannot be had without a stop: of a process in a transfer
+        there are none, other calls may fail with EINTR.
         """
         if self._program is None:
             return self._failed(process, "py-spy is not installed here: pip install py-spy.")
@@ -228,8 +231,15 @@ class StackCollector:
             return self._failed(process, f"No native stacks of process {process.pid}: {reason}")
         if locals and can_stop and not any(self._changed_by_stop(process)):
             return self._run_once(process, command, limit_s, stops).taken
+        if process in self._unnumbered and can_stop and not any(self._changed_by_stop(process)):
+            return self._run_once(process, command, limit_s, stops).taken
         reading = self._read_running(process, command, limit_s, stops)
-        if not (reading.may_pass and can_stop) or any(self._changed_by_stop(process)):
+        is_unnumbered = any(stack.tid is None for stack in reading.taken.stacks)
+        if is_unnumbered:
+            _keep(self._unnumbered, process, self._clock())
+        if not (reading.may_pass or is_unnumbered) or not can_stop:
+            return reading.taken
+        if any(self._changed_by_stop(process)):
             return reading.taken
         stopped = self._run_once(process, command, limit_s, stops).taken
         cost_s = (reading.taken.cost_s or 0.0) + (stopped.cost_s or 0.0)
@@ -388,6 +398,10 @@ def parse_dump(process: ProcessId, at_s: float, output: bytes) -> tuple[StackSam
         ValueError, KeyError, TypeError, AttributeError, RecursionError: It is not such output.
     """
     threads = json.loads(output)
+    for thread in threads:
+        # Before Python 3.11 py-spy finds the number of a thread only by a stop.
+        if thread["os_thread_id"] is None and thread["thread_name"] == "MainThread":
+            thread["os_thread_id"] = thread["pid"]
     stacks = [_stack(process, at_s, thread) for thread in threads if thread["pid"] == process.pid]
     return tuple(sorted(stacks, key=lambda stack: stack.tid or 0))
 

@@ -124,6 +124,24 @@ def test_a_process_is_stopped_if_it_could_not_be_read_several_times(proc: FakePr
     assert taken.problem == "py-spy failed on process 10: Failed to get stack traces."
 
 
+def test_threads_that_have_numbers_only_after_a_stop_are_stopped_for_them(proc: FakeProc) -> None:
+    """Those of Python 3.10; the number of the main thread is that of its process."""
+    proc.process(10)
+    main, other = thread(10, frame("f", "a.py")), thread(11, frame("g", "a.py"), name="T")
+    main["os_thread_id"] = other["os_thread_id"] = None
+    numbered = PySpy(output=[main])
+    unnumbered = PySpy(output=[main, other])
+
+    taken = collector(proc, numbered).take(TEN)
+    stacks = collector(proc, unnumbered)
+    stacks.take(TEN)
+    stacks.take(TEN)
+
+    assert is_stopped(numbered) == [False]
+    assert [stack.tid for stack in taken.stacks] == [10]
+    assert is_stopped(unnumbered) == [False, True, True]
+
+
 @pytest.mark.parametrize(
     "errors", ["Error: Operation not permitted", "Error: Failed to find python version"]
 )
