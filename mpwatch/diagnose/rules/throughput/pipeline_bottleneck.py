@@ -64,8 +64,8 @@ LONGER = 1.5
 SLEEPS = 6
 """Sleeps of which something is known in each part of the time that is compared."""
 STARVES_SHARE = 0.85
-"""A parent that works, and children that wait for it, are usual: the parent has to work all the
-time, and the children hardly at all."""
+"""A parent that works, and children that wait for its items, are usual: the parent has to work all
+the time, and the children hardly at all."""
 LASTS_S = 10.0
 """A wait that has lasted this long may be the beginning of a hang."""
 LEAST_TIME = 0.05
@@ -152,7 +152,8 @@ def _is_understood(index: Index, found: _Stages) -> bool:
         return False
     if not _is_pool_of(working, found.others) and not _waits_are_for(index, found):
         return False
-    feeds = [each for each in working if any(p.parent == each.process for p in found.others)]
+    # Children that wait for room are ahead of their parent, which is never usual.
+    feeds = [each for each in working if any(p.parent == each.process for p in found.waiting)]
     is_starving = found.waits_with_core >= STARVES_SHARE
     return not feeds or (is_starving and all(working_share(index, p) >= FEEDS_SHARE for p in feeds))
 

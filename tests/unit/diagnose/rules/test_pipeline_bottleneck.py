@@ -314,6 +314,16 @@ def test_a_consumer_that_computes_while_its_queue_is_full_is_named() -> None:
     assert finding.advice.startswith("Faster or more producers change nothing")
 
 
+def test_children_that_are_ahead_of_a_parent_need_not_be_starving() -> None:
+    """They wait for room: of children that wait for items less than that is usual."""
+    short = {NO_CORE: 0.53, COMPUTES: 0.35, WAITS_IN_QUEUE: 0.12}
+
+    finding = only(check, *outrun(short, {IS_AHEAD: 0.8, SLEEPS: 0.2}))
+
+    assert finding.process == pid(100)
+    assert "for room in a full queue, for main (100)" in finding.summary
+
+
 def test_a_bottleneck_that_waits_for_a_core_is_named_with_the_share_of_that() -> None:
     short = {NO_CORE: 0.81, COMPUTES: 0.17, JOINS: 0.02}
 
