@@ -44,7 +44,7 @@ ProcessMetric: TypeAlias = Literal[
     # What a sleep of the main thread had left, in seconds, at readings that found it in another one
     # than before, or knew more of it: it lasts at least so long.
     "sleep_left_s",
-    "stack_stops",  # a point for each time py-spy took stacks, which stops and wakes the process
+    "stack_stops",  # a point for each time py-spy stopped and woke the process for its stacks
 ]
 HostMetric: TypeAlias = Literal[
     "shm_used_bytes",

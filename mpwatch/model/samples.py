@@ -342,6 +342,8 @@ class StacksTaken:
     stacks: tuple[StackSample, ...] = ()
     cost_s: float | None = None
     problem: str | None = None
+    has_stopped: bool = True
+    """Whether py-spy stopped and woke the process for them; it always did before version 0.3."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -265,11 +265,13 @@ class StackCollector:
             finished = self._run(command, limit_s)
         except OSError as error:
             return _Attempt(self._failed(process, f"py-spy cannot be started: {error.strerror}."))
+        has_stopped = "--nonblocking" not in command
         if finished.status == 0:
-            return _Attempt(self._taken(process, finished))
+            return _Attempt(replace(self._taken(process, finished), has_stopped=has_stopped))
         resume_if_stopped(self._proc, process, stops)
         problem, may_pass = self._why(process, finished, stops.state)
-        return _Attempt(self._failed(process, problem, finished.cpu_s), may_pass)
+        failed = self._failed(process, problem, finished.cpu_s)
+        return _Attempt(replace(failed, has_stopped=has_stopped), may_pass)
 
     def _changed_by_stop(self, process: ProcessId) -> tuple[str, str]:
         """What forbids a stop: a transfer that would end early, a call that may fail with EINTR.
@@ -366,7 +368,14 @@ class StackCollector:
 
     def _failed(self, process: ProcessId, problem: str, cost_s: float | None = None) -> StacksTaken:
         """No stacks, with the reason."""
-        return StacksTaken(process, self._clock(), "py-spy", cost_s=cost_s, problem=problem)
+        return StacksTaken(
+            process,
+            self._clock(),
+            "py-spy",
+            cost_s=cost_s,
+            problem=problem,
+            has_stopped=False,
+        )
 
 
 def _keep(moments: dict[ProcessId, float], process: ProcessId, at_s: float) -> None:

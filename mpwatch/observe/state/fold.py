@@ -215,7 +215,7 @@ class Fold:
         if record is None:
             return
         self._processes.changed(taken.process, self._at_s)
-        if taken.source != "hook":
+        if taken.source != "hook" and taken.has_stopped:
             self._history.add_point(taken.process, "stack_stops", taken.at_s, 1)
         record.stacks_problem, record.stacks_cost_s = taken.problem, taken.cost_s
         if taken.problem is None or taken.stacks:

@@ -111,6 +111,7 @@ def test_a_process_is_read_while_it_runs(proc: FakeProc) -> None:
 
     assert is_stopped(py_spy) == [False]
     assert len(taken.stacks) == 1
+    assert not taken.has_stopped
 
 
 def test_a_process_is_stopped_if_it_could_not_be_read_several_times(proc: FakeProc) -> None:
@@ -120,6 +121,7 @@ def test_a_process_is_stopped_if_it_could_not_be_read_several_times(proc: FakePr
     taken = collector(proc, py_spy).take(TEN)
 
     assert is_stopped(py_spy) == [False] * READINGS + [True]
+    assert taken.has_stopped
     assert taken.cost_s == pytest.approx(0.02 * (READINGS + 1))
     assert taken.problem == "py-spy failed on process 10: Failed to get stack traces."
 

@@ -52,6 +52,7 @@ def test_stops_by_py_spy_are_in_the_history_and_stacks_of_a_hook_are_not() -> No
     fold = Fold()
     fold.apply(tree(1.0, sample(MAIN, 1.0)))
     fold.apply(StacksTaken(MAIN, 1.2, "hook"))
+    fold.apply(StacksTaken(MAIN, 2.2, "py-spy", has_stopped=False))
     fold.apply(StacksTaken(MAIN, 3.2, "py-spy", problem="it was busy"))
 
     assert [point.at_s for point in fold.history().of(MAIN, "stack_stops")] == [3.2]
