@@ -55,6 +55,16 @@ class TakenLock(NamedTuple):
     """The class of the method that contains it; empty for a function of none."""
 
 
+class Guarded(NamedTuple):
+    """A call of a function of the program that only some processes make."""
+
+    condition: Statement
+    """`if rank == 0:`."""
+    call: Statement
+    name: str
+    """Of the function."""
+
+
 @dataclass(frozen=True, slots=True)
 class SourceLine:
     """The statement at one line of the program, and what decides whether it is reached."""
@@ -86,6 +96,12 @@ class SourceLine:
     until_exits: Statement | None = None
     """The condition that ends the innermost loop around it once children have exited, as far as it
     asks for that by is_alive(), poll(), exitcode or active_children()."""
+    connects: Statement | None = None
+    """The statement that connects to a server, where the line is reached when that has failed, in a
+    loop that then tries again."""
+    guarded: tuple[Guarded, ...] = ()
+    """Calls before it in its function that stand under a condition with a rank in it, as far as
+    words show."""
 
 
 class DroppedResult(NamedTuple):
@@ -100,43 +116,63 @@ class DroppedResult(NamedTuple):
 
 MarkKind: TypeAlias = Literal[
     "alarm",
+    "argument-kept",
     "backoff",
     "backward",
     "cache",
+    "collective",
     "cycle",
+    "dealt",
     "death-signal",
     "draw",
     "futures",
+    "gc-off",
+    "gc-on",
     "gives-up",
+    "graph-carried",
+    "graph-kept",
+    "graph-passed",
     "kept",
     "kept-to-end",
+    "kills",
     "limit",
     "no-grad",
     "no-sync",
+    "one-by-one",
     "put",
     "reap",
     "releases",
     "seed",
     "slow",
+    "self-reference",
     "submits",
     "unwrapped",
     "view",
     "walks",
 ]
-"""`alarm`: sets a timer that ends in a signal. `backoff`: makes each sleep longer than the one
-before, and nothing in the file sets it back. `backward`: a backward pass. `cache`: fills a cache
-that nothing in the file bounds. `cycle`: itertools.cycle of something. `death-signal`: asks for a
-signal at the end of the parent. `draw`: leaves items out, or takes as many, as the module `random`
-says. `futures`: goes through futures as they complete, of which nothing in the file lets go.
-`gives-up`: raises after a loop that has caught other exceptions. `kept`: adds to a list, a set or a
-deque from which nothing in the file removes anything. `kept-to-end`: adds to a container of an
-object that only the end of that object empties. `limit`: sets a limit of its process, such as
-RLIMIT_CPU. `no-grad`: switches autograd off. `no-sync`: leaves gradients unreduced for a while.
-`put`: puts an item into a queue. `reap`: takes the exit status of any child. `releases`: releases
-what its function has not taken. `seed`: seeds `random`. `slow`: takes long for what it does
-(`SlowKind`). `submits`: submits a task. `unwrapped`: takes the module out of a wrapped model.
-`view`: keeps an element or a slice of something in a container. `walks`: goes through what a list
-or deque holds to find or move one element."""
+"""`alarm`: sets a timer that ends in a signal. `argument-kept`: a method adds one of its arguments
+to a container of its object. `backoff`: makes each sleep longer than the one before, and nothing in
+the file sets it back. `backward`: a backward pass. `cache`: fills a cache that nothing in the file
+bounds. `collective`: calls a collective of torch.distributed, or a method of that name. `cycle`:
+itertools.cycle of something. `dealt`: takes every n-th element for a worker of n. `death-signal`:
+asks for a signal at the end of the parent. `draw`: leaves items out, or takes as many, as the
+module `random` says. `futures`: goes through futures as they complete, of which nothing in the file
+lets go. `gc-off`: keeps the garbage collector from running by itself. `gc-on`: lets it run again,
+or collects. `gives-up`: raises after a loop that has caught other exceptions. `graph-carried`:
+gives to a model what its call in the round before has returned, and nothing in the file detaches
+it. `graph-kept`: adds what a model has computed with autograd on to a container that outlives the
+round, in a function without a backward pass. `graph-passed`: gives such a value to a method of
+another object. `kept`: adds to a list, a set or a deque from which nothing in the file removes
+anything. `kept-to-end`: adds to a container of an object that only the end of that object empties.
+`kills`: sends SIGKILL to another process. `limit`: sets a limit of its process, such as RLIMIT_CPU.
+`no-grad`: switches autograd off. `no-sync`: leaves gradients unreduced for a while. `one-by-one`:
+lets a Pool or an executor of processes make a task of each item, as its chunksize is 1. `put`: puts
+an item into a queue. `reap`: takes the exit status of any child. `releases`: releases what its
+function has not taken. `seed`: seeds `random`. `self-reference`: defines, in a function, one that
+calls itself, which is a reference cycle. `slow`: takes long for what it does (`SlowKind`).
+`submits`: submits a task. `unwrapped`: takes the module out of a wrapped model. `view`: keeps an
+element or a slice of something in a container. `walks`: goes through what a list or deque holds to
+find or move one element."""
 
 
 SlowKind: TypeAlias = Literal[
@@ -169,8 +205,13 @@ class Mark(NamedTuple):
     the `except` clause whose exceptions came first, `except OSError: in line 51, logged in line
     52`; of what walks the container and the expression, `deque self.rows, self.rows[i]`; of what is
     slow its kind and the expression, `deepcopy: copy.deepcopy(x)`; of what is kept to the end also
-    the functions that empty it, `self.items, clear() and __exit__()`; of a timer the lines at which
-    its function returns before it is cancelled, `39, 45`."""
+    the functions that empty it, `self.items, clear() and __exit__()`; of a graph the state, or the
+    container, the line of the model's call and what empties the container, `self.outputs, 25,
+    reset()`; of what is passed the method, the position of the argument and that line, `update, 0,
+    25`; of a kept argument its position and the container, `0, self.outputs`; of what kills the
+    condition for it, `if used > limit: in line 50`; of a slice that was made before it is kept also
+    its line, `line 23: rows[:, 0]`; of a timer the lines at which its function returns before it is
+    cancelled, `39, 45`."""
     statement: Statement
 
 

@@ -664,6 +664,7 @@ def marks(file: str, module: Module) -> Iterator[Mark]:
     uses_arrays = not _roots(module.tree).isdisjoint(("torch", "numpy"))
     unwrapping = frozenset(_unwrapping(module.tree))
     sequences = _sequences(module.tree)
+    tensors = _tensors(module.tree)
     for function in (module.tree, *(n for n in ast.walk(module.tree) if isinstance(n, FUNCTIONS))):
         name = function.name if isinstance(function, FUNCTIONS) else "<module>"
         nodes = list(own_nodes(function))
@@ -678,6 +679,7 @@ def marks(file: str, module: Module) -> Iterator[Mark]:
             *_walks(nodes, sequences),
             *_slow(nodes, sequences),
             *_held_futures(nodes, dropped),
+            *_graphs(function, nodes, tensors),
             *(_kept(nodes, emptied) if name not in ("__init__", "<module>") else ()),
             *(_kept_to_end(nodes, at_end) if name not in ("__init__", "<module>") else ()),
         ]
@@ -874,6 +876,298 @@ def _views(nodes: Iterable[ast.AST]) -> Iterator[_Found]:
                 isinstance(each.slice, ast.Constant) and isinstance(each.slice.value, str)
             ):
                 yield "view", _text(each), node
+
+
+class _Tensors(NamedTuple):
+    """What a file shows of its models and of what keeps their outputs."""
+
+    models: frozenset[str]
+    """Last names of variables that the file binds to a module of torch."""
+    frozen: frozenset[str]
+    """Names of functions, and of models whose parameters it takes out of autograd."""
+    bounded: frozenset[str]
+    """Containers, as they are written, that are deques, which may have a bound."""
+    emptied: Mapping[str, str]
+    """Last names of the attributes that hold a container, and the function that empties it."""
+    detaches: bool
+    imports_torch: bool
+
+
+_MODELS = re.compile(
+    r"(?!(?:build|compile|create|eval|export|fit|get|init|load|make|new|prepare|run|save|setup|test"
+    r"|train|update|wrap)_)"
+    r"(?:.*_)?(?:model|net|network|module|encoder|decoder|generator|discriminator|critic|actor"
+    r"|policy|backbone|head|rnn|lstm|gru)",
+    re.IGNORECASE,
+)
+_LOSSES = re.compile(r"(?:.*_)?(?:criterion|loss|loss_fn|loss_func|objective)", re.IGNORECASE)
+_KEEP_GRAPH: Final = frozenset(
+    (
+        *("abs", "chunk", "clone", "contiguous", "cpu", "cuda", "double", "exp", "expand"),
+        *("flatten", "float", "half", "log", "log_prob", "log_softmax", "max", "mean", "min"),
+        *("norm", "permute", "pow", "relu", "reshape", "sigmoid", "softmax", "split", "sqrt"),
+        *("square", "squeeze", "std", "sum", "t", "tanh", "to", "transpose", "unbind"),
+        *("unsqueeze", "var", "view"),
+    )
+)
+"""Methods of a tensor whose result refers to its graph."""
+_NO_GRAPH: Final = frozenset(
+    (
+        *("all", "any", "argmax", "argmin", "argsort", "bincount", "eq", "from_numpy", "ge", "gt"),
+        *("isfinite", "isnan", "le", "lt", "ne", "no_grad", "ones_like", "tensor", "zeros_like"),
+    )
+)
+"""Functions of torch whose result has no graph."""
+
+
+def _tensors(tree: ast.Module) -> _Tensors:
+    """The models of a file, and the containers that may keep what they compute."""
+    every = list(ast.walk(tree))
+    imports_torch = "torch" in _roots(tree)
+    nodes = every if imports_torch else []
+    of_module = {
+        node.name
+        for node in nodes
+        if isinstance(node, ast.ClassDef)
+        and any(last_name(base) in ("Module", "LightningModule") for base in node.bases)
+    }
+    models: set[str] = set()
+    frozen = {name for node in nodes for name in _defined(node)}
+    emptied: dict[str, str] = {}
+    for node in nodes:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            made = node.value.func
+            is_model = last_name(made) in of_module or _text(made).startswith(("nn.", "torch.nn."))
+            names = {last_name(each) for each in node.targets}
+            if last_name(made) == "requires_grad_":
+                frozen |= names
+            elif is_model:
+                models |= names
+        elif isinstance(node, ast.Call) and last_name(node.func) == "requires_grad_":
+            frozen |= set(_receiver(node).split("."))
+        elif isinstance(node, ast.For) and _is_over_parameters(node):
+            frozen |= {last_name(e) for e in ast.walk(node.iter) if isinstance(e, ast.expr)}
+        elif isinstance(node, FUNCTIONS) and node.name != "__init__":
+            for inner in own_nodes(node):
+                for name in (*_dropped_from(inner), *_sets(inner)):
+                    emptied[_container(name)] = f"{node.name}()"
+    detaches = any(
+        isinstance(node, ast.Attribute) and node.attr in ("detach", "detach_", "data")
+        for node in nodes
+    )
+    bounded = {
+        _text(target)
+        for node in every
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
+        if last_name(node.value.func) == "deque"
+        for target in node.targets
+    }
+    return _Tensors(
+        frozenset(models),
+        frozenset(frozen),
+        frozenset(bounded),
+        emptied,
+        detaches,
+        imports_torch,
+    )
+
+
+def _defined(node: ast.AST) -> Iterator[str]:
+    """What a statement defines or imports: a function or a class, and no model."""
+    if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+        yield node.name
+    elif isinstance(node, ast.ImportFrom):
+        yield from (each.asname or each.name for each in node.names)
+
+
+def _is_over_parameters(node: ast.For) -> bool:
+    """`for each in model.parameters(): each.requires_grad = False`."""
+    names = {each.attr for each in ast.walk(node.iter) if isinstance(each, ast.Attribute)}
+    return not names.isdisjoint(("parameters", "named_parameters")) and any(
+        isinstance(each, ast.Attribute) and each.attr.startswith("requires_grad")
+        for part in node.body
+        for each in ast.walk(part)
+    )
+
+
+def _graphs(function: ast.AST, own: Sequence[ast.AST], file: _Tensors) -> Iterator[_Found]:
+    """Statements that keep the autograd graph of what a model has computed.
+
+    A backward pass in the same function frees what a graph refers to, and a carried state raises in
+    it: such functions are left out.
+    """
+    calls = [each for each in own if isinstance(each, ast.Call)]
+    if not isinstance(function, FUNCTIONS) or any(map(_ends_graphs, calls)):
+        return
+    if not file.imports_torch and not any(True for node in own for _ in _added(node)):
+        return
+    if any(last_name(getattr(e, "func", e)) in NO_GRAD for e in function.decorator_list):
+        return
+    given = [each.arg for each in function.args.args if each.arg not in ("self", "cls")]
+    computed = {name: _Computed(0, place) for place, name in enumerate(given)}
+    for node, parents in within([node for _, node in children(function)]):
+        if any(isinstance(each, ast.With) and _switches_off(each) for each in parents):
+            continue
+        loops = [each for each in parents if isinstance(each, LOOPS)]
+        yield from _kept_graphs(node, own, loops, computed, file)
+        call = node.value if isinstance(node, ast.Expr) else None
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+            for place, part in enumerate(call.args):
+                found = _computed(part, computed, file)
+                is_own = len(call.args) > 1 or call.func.attr not in _ADDS
+                if found is not None and found.line and is_own:
+                    yield "graph-passed", f"{call.func.attr}, {place}, {found.line}", node
+        if isinstance(node, ast.Assign):
+            yield from _carried(own, node, loops, file)
+            found = _computed(node.value, computed, file)
+            for name in (_text(e) for t in node.targets for e in _elements(t)):
+                computed.pop(name, None)
+                if found is not None:
+                    computed[name] = found
+
+
+class _Computed(NamedTuple):
+    """Where a value with a graph comes from."""
+
+    line: int
+    """Of the model's call; 0 for an argument of the function."""
+    argument: int = 0
+    """Its position."""
+
+
+def _kept_graphs(
+    node: ast.AST,
+    own: Sequence[ast.AST],
+    loops: Sequence[ast.AST],
+    computed: Mapping[str, _Computed],
+    file: _Tensors,
+) -> Iterator[_Found]:
+    """A statement that adds what a model has computed, or an argument, to what outlives it."""
+    for container, value in _added(node):
+        for part in _elements(value):
+            found = _computed(part, computed, file)
+            if found is None or not _outlives(own, container, loops, file):
+                continue
+            text, is_attribute = _text(container), isinstance(container, ast.Attribute)
+            if found.line and file.imports_torch:
+                ends = file.emptied.get(_container(text), "") if is_attribute else ""
+                yield "graph-kept", ", ".join(filter(None, (text, str(found.line), ends))), node
+            elif not found.line and is_attribute and not isinstance(node, ast.Assign):
+                # An assignment to an item may write into an array that is there already.
+                yield "argument-kept", f"{found.argument}, {text}", node
+
+
+def _ends_graphs(call: ast.Call) -> bool:
+    """A backward pass, or a call that switches autograd off for all that follows."""
+    return last_name(call.func) in ("backward", "manual_backward", "set_grad_enabled", "grad")
+
+
+def _switches_off(node: ast.With) -> bool:
+    return any(
+        last_name(getattr(each.context_expr, "func", each.context_expr)) in NO_GRAD
+        for each in node.items
+    )
+
+
+def _elements(value: ast.expr) -> Iterator[ast.expr]:
+    """The elements of a tuple, a list or a dict that is written there, else the value itself."""
+    if isinstance(value, ast.Tuple | ast.List):
+        for each in value.elts:
+            yield from _elements(each)
+    elif isinstance(value, ast.Dict):
+        yield from value.values
+    else:
+        yield value
+
+
+def _added(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """The container to which a statement adds, or the sum, and what it adds."""
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        call = node.value
+        if isinstance(call.func, ast.Attribute) and call.func.attr in _KEEPS and call.args:
+            yield call.func.value, call.args[-1]
+    elif isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
+        yield node.target, node.value
+    elif isinstance(node, ast.Assign):
+        target = node.targets[0]
+        if isinstance(target, ast.Subscript) and not isinstance(
+            target.slice, ast.Constant | ast.Slice
+        ):
+            yield target.value, node.value
+
+
+def _outlives(
+    own: Sequence[ast.AST], container: ast.expr, loops: Sequence[ast.AST], file: _Tensors
+) -> bool:
+    """Whether a container stays, with what it holds, from one round or call to the next."""
+    text = _text(container)
+    if text in file.bounded or any(text in _dropped_from(each) for each in own):
+        return False
+    outer = {id(node) for loop in loops[:1] for node in ast.walk(loop)}
+    made = [node for node in own if text in _sets(node)]
+    if any(id(each) in outer for each in made):
+        return False
+    return bool(loops and made) or (isinstance(container, ast.Attribute) and not made)
+
+
+def _computed(
+    value: ast.expr, computed: Mapping[str, _Computed], file: _Tensors
+) -> _Computed | None:
+    """Where what a value refers to was computed; `None` for none, as far as it shows."""
+    parts: Iterable[ast.expr] = ()
+    if isinstance(value, ast.Name | ast.Attribute) and _text(value) in computed:
+        return computed[_text(value)]
+    if isinstance(value, ast.Call):
+        name = last_name(value.func)
+        is_model = name in file.models or _MODELS.fullmatch(name) is not None
+        if is_model and name not in file.frozen and value.args:
+            return _Computed(value.lineno)
+        if isinstance(value.func, ast.Attribute) and name in _KEEP_GRAPH:
+            parts = (value.func.value, *value.args)
+        elif _LOSSES.fullmatch(name) or (
+            _text(value.func).startswith(("F.", "torch.")) and name not in _NO_GRAPH
+        ):
+            parts = value.args
+    elif isinstance(value, ast.Tuple | ast.List | ast.Dict):
+        parts = _elements(value)
+    elif isinstance(value, ast.BinOp):
+        parts = (value.left, value.right)
+    elif isinstance(value, ast.UnaryOp):
+        parts = (value.operand,)
+    elif isinstance(value, ast.Subscript | ast.Starred):
+        parts = (value.value,)
+    found = [each for part in parts if (each := _computed(part, computed, file)) is not None]
+    return max(found, default=None)
+
+
+def _carried(
+    own: Sequence[ast.AST], node: ast.Assign, loops: Sequence[ast.AST], file: _Tensors
+) -> Iterator[_Found]:
+    """`out, self.state = self.model(x, self.state)`: the state keeps the graphs of all rounds."""
+    call = node.value
+    if file.detaches or not isinstance(call, ast.Call) or not file.imports_torch:
+        return
+    name = last_name(call.func)
+    if name in file.frozen or not (name in file.models or _MODELS.fullmatch(name)):
+        return
+    states = {_text(each) for target in node.targets for each in _elements(target)}
+    given = [*call.args, *(each.value for each in call.keywords)]
+    for part in (part for each in given for part in _elements(each)):
+        text = _text(part)
+        others = [
+            each
+            for each in own
+            if each is not node and isinstance(each, ast.Assign)
+            for target in each.targets
+            if text in map(_text, _elements(target))
+        ]
+        if isinstance(part, ast.Name):
+            inside = {id(each) for loop in loops[-1:] for each in ast.walk(loop)}
+            is_kept = bool(loops) and not any(id(each) in inside for each in others)
+        else:
+            is_kept = isinstance(part, ast.Attribute) and not others
+        if text in states and is_kept:
+            yield "graph-carried", text, node
 
 
 def _is_unbounded_cache(decorator: ast.expr) -> bool:

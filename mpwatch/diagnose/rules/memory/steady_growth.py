@@ -61,6 +61,7 @@ from mpwatch.diagnose.analysis.source_code import (
     Kept,
     cache_miss,
     kept_by_cycle,
+    kept_graphs,
     loop_around,
     mark_words,
     marks,
@@ -682,6 +683,13 @@ _REDUCED = re.compile(r"\.(?:mean|sum|max|min|norm|std|median)\(")
 
 def _of_source(index: Index, process: Process, seen: list[str]) -> _Explanation | None:
     """What the source of the files that the main thread is in shows to keep memory."""
+    # No DataLoader worker trains: its tensors have no graph.
+    if process.sample.torch_loaded and process.role != "loader-worker":
+        graphs = kept_graphs(index, process, _inside(index, process))
+        if graphs is not None:
+            return _Explanation(
+                "private memory", (*seen, graphs.evidence), graphs.cause, graphs.advice
+            )
     views = marks(index, "view", process) if process.sample.torch_loaded else ()
     if len({each.statement for each in views}) == 1:
         view = views[0]

@@ -550,7 +550,9 @@ def test_what_is_only_ever_added_to_is_marked_unless_it_is_small(tmp_path: Path)
     found = SourceCode().marks(OWN, str(file), time.time())
 
     assert [(m.kind, m.about, m.statement) for m in found] == [
+        ("argument-kept", "0, self.losses", Statement(12, "self.losses.append(loss)")),
         ("kept", "self.losses", Statement(12, "self.losses.append(loss)")),
+        ("argument-kept", "1, self.open", Statement(15, "self.open.append(task)")),
         ("kept-to-end", "self.open, close()", Statement(15, "self.open.append(task)")),
     ]
 
@@ -766,7 +768,9 @@ def test_statements_that_can_be_a_reason_are_marked(tmp_path: Path) -> None:
         ("bank.py", "cache", "cache (for load)", 8),
         ("bank.py", "cache", "read", 16),
         ("bank.py", "view", "features[worst]", 26),
+        ("bank.py", "argument-kept", "0, self.entries", 26),
         ("bank.py", "kept", "self.entries", 26),
+        ("bank.py", "argument-kept", "2, self.names", 27),
         ("bank.py", "kept", "self.names", 27),
     ]
     assert code.marks(OWN, str(poller), time.time()) == ()
@@ -1093,3 +1097,91 @@ def test_calls_that_submit_tasks_are_read(tmp_path: Path) -> None:
     )
 
     assert marks_of(tmp_path / "sweep.py", text) == [("submits", 2, ""), ("submits", 3, "")]
+
+
+GRAPHS = """\
+import torch
+from torch import nn
+import torch.nn.functional as F
+from data import load_model
+
+
+class Scorer(nn.Module):
+    def __init__(self):
+        self.rnn, self.rows, self.sums = nn.LSTM(1, 8), [], {}
+        self.frozen = nn.Linear(8, 8).requires_grad_(False)
+
+    def score(self, chunk):
+        out, self.state = self.rnn(chunk, self.state)
+        return out.mean().item()
+
+    def anew(self, chunk):
+        self.state = None
+        out, self.state = self.rnn(chunk, self.state)
+
+    def keeps(self, x):
+        out = self.rnn(x)
+        loss = F.mse_loss(out.sigmoid(), x)
+        self.rows.append((loss.item(), float(loss), out.argmax(1), self.frozen(x)))
+        self.rows.append((x, loss))
+        self.total += loss
+
+    @torch.no_grad()
+    def off(self, x):
+        self.rows.append(self.rnn(x))
+
+    def train(self, x):
+        loss = self.rnn(x)
+        self.rows.append(loss)
+        loss.backward()
+
+    def also_off(self, x):
+        with torch.inference_mode():
+            self.rows.append(self.rnn(x))
+
+    def add(self, name, out, given):
+        out = out.cpu()
+        self.rows.append(out)
+        self.counts[name] = given
+
+
+def evaluate(model, rows, metric):
+    outs, whole = [], load_model(rows)
+    hidden = None
+    for row in rows:
+        part, found = [], model(row)
+        outs.append(found)
+        part.append(found)
+        metric.add("a", found)
+        metric.add("b", float(found.sum()), found.tolist())
+        found, hidden = model(row, hidden)
+        state = None
+        found, state = model(row, state)
+    outs.append(whole)
+    return torch.cat(outs)
+
+
+def reset(self):
+    self.rows.clear()
+"""
+
+
+def test_what_keeps_autograd_graphs_is_read(tmp_path: Path) -> None:
+    marks = marks_of(tmp_path / "score.py", GRAPHS)
+
+    assert [each for each in marks if "graph" in each[0] or each[0] == "argument-kept"] == [
+        ("graph-carried", 13, "self.state"),
+        ("argument-kept", 24, "0, self.rows"),
+        ("graph-kept", 24, "self.rows, 21, reset()"),
+        ("graph-kept", 25, "self.total, 21"),
+        ("argument-kept", 42, "1, self.rows"),
+        ("graph-kept", 51, "outs, 50"),
+        ("graph-passed", 53, "add, 1, 50"),
+        ("graph-carried", 55, "hidden"),
+    ]
+
+
+def test_no_state_is_carried_in_a_file_that_detaches(tmp_path: Path) -> None:
+    detached = GRAPHS.replace("    return torch.cat(outs)", "    return torch.cat(outs).detach()")
+
+    assert not [each for each in marks_of(tmp_path / "s.py", detached) if "carried" in each[0]]

@@ -289,6 +289,111 @@ def test_no_graphs_are_told_of_where_the_source_has_no_backward_pass() -> None:
     assert "autograd" in only(check, snapshot_of(mines), past).cause
 
 
+CARRIES = Mark(
+    "graph-carried",
+    "/home/me/train.py",
+    "score",
+    "self.state",
+    Statement(33, "pred, self.state = self.model(chunk, self.state)"),
+)
+PASSES = Mark(
+    "graph-passed",
+    "/home/me/train.py",
+    "mine",
+    "update, 0, 25",
+    Statement(27, "self.auroc.update(logits, y)"),
+)
+KEEPS = Mark(
+    "argument-kept",
+    "/home/me/metrics.py",
+    "update",
+    "0, self.preds",
+    Statement(19, "self.preds.append(preds)"),
+)
+
+
+def test_a_state_that_is_carried_with_its_graph_is_the_cause_of_a_growth() -> None:
+    mines = main(threads=[thread(MAIN, "train.py:mine:51")], torch_loaded=True)
+    past = history(rising("anon_bytes", 900 * MIB, 5 * MIB))
+
+    finding = only(check, snapshot_of(mines, marks=(CARRIES,)), past)
+
+    assert finding.cause.startswith(
+        "Most likely `pred, self.state = self.model(chunk, self.state)` at train.py:33 score keeps "
+        "autograd graphs: self.state of one call goes into the next one together with its graph"
+    )
+    assert "unbounded cache" not in finding.cause
+    assert "detach self.state" in finding.advice
+    assert not finding.is_doubtful
+
+
+def test_what_a_metric_keeps_of_a_model_is_named_with_the_line_that_computes_it() -> None:
+    mines = main(threads=[thread(MAIN, "train.py:mine:51")], torch_loaded=True)
+    past = history(rising("anon_bytes", 900 * MIB, 5 * MIB))
+
+    finding = only(check, snapshot_of(mines, marks=(PASSES, KEEPS)), past)
+
+    assert finding.cause.startswith(
+        "Most likely `self.preds.append(preds)` at metrics.py:19 update keeps autograd graphs: "
+        "what a model has computed at train.py:25 mine, and `self.auroc.update(logits, y)` at "
+        "train.py:27 mine passes to it, is kept without detach() in self.preds"
+    )
+
+
+@pytest.mark.parametrize(
+    "marks",
+    [
+        pytest.param(
+            (CARRIES, Mark("no-grad", "/home/me/train.py", "mine", "", Statement(9, "no_grad()"))),
+            id="its caller switches autograd off",
+        ),
+        pytest.param(
+            (
+                CARRIES,
+                Mark("no-grad", "/o.py", "main", "", Statement(9, "torch.set_grad_enabled(False)")),
+            ),
+            id="autograd is off for all that follows",
+        ),
+        pytest.param((CARRIES._replace(about="state"),), id="of a function that may have ended"),
+        pytest.param((CARRIES._replace(file="/o.py"),), id="another process"),
+        pytest.param((PASSES,), id="a method that is not known to keep it"),
+        pytest.param(
+            (PASSES, KEEPS, Mark("backward", PASSES.file, "mine", "", Statement(29, "backward()"))),
+            id="a backward pass frees it",
+        ),
+        pytest.param(
+            (CARRIES, CARRIES._replace(function="other")), id="two functions that may not run"
+        ),
+        pytest.param((PASSES, KEEPS._replace(about="1, self.target")), id="another argument"),
+        pytest.param((PASSES, KEEPS, KEEPS._replace(file="/o.py")), id="two methods of that name"),
+        pytest.param(
+            (
+                PASSES._replace(kind="graph-kept", about="self.rows, 25, reset()"),
+                PASSES._replace(kind="kept", about="self.all", statement=Statement(9, "")),
+            ),
+            id="it is emptied and another one is not",
+        ),
+    ],
+)
+def test_no_graph_is_named_where_the_source_does_not_decide(marks: tuple[Mark, ...]) -> None:
+    mines = main(threads=[thread(MAIN, "train.py:mine:51")], torch_loaded=True)
+    past = history(rising("anon_bytes", 900 * MIB, 5 * MIB))
+
+    assert "keeps autograd graphs" not in only(check, snapshot_of(mines, marks=marks), past).cause
+
+
+def test_no_graph_is_named_in_a_loader_worker() -> None:
+    seen = snapshot_of(
+        main(),
+        process(200, threads=[thread(200, "train.py:mine:51")], torch_loaded=True),
+        marks=(CARRIES,),
+    )
+
+    finding = only(check, seen, history(rising("anon_bytes", 900 * MIB, 5 * MIB, 200)))
+
+    assert "keeps autograd graphs" not in finding.cause
+
+
 def test_a_cache_without_a_bound_is_named_with_its_line() -> None:
     fills = Mark("cache", "/o.py", "call", "self.cache", Statement(16, "self.cache[k] = make(k)"))
     past = history(rising("anon_bytes", 900 * MIB, 5 * MIB))
