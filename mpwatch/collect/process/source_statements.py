@@ -680,6 +680,7 @@ def marks(file: str, module: Module) -> Iterator[Mark]:
             *_slow(nodes, sequences),
             *_held_futures(nodes, dropped),
             *_graphs(function, nodes, tensors),
+            *_collections(function, nodes),
             *(_kept(nodes, emptied) if name not in ("__init__", "<module>") else ()),
             *(_kept_to_end(nodes, at_end) if name not in ("__init__", "<module>") else ()),
         ]
@@ -753,6 +754,41 @@ def _calls_marked(nodes: Sequence[ast.AST]) -> Iterator[_Found]:
             yield "submits", "", node
         elif name in ("put", "put_nowait") and isinstance(node.func, ast.Attribute) and node.args:
             yield "put", _text(node.func.value), node
+
+
+_SELDOM: Final = 100_000
+"""Objects that are made between two collections; 700 to 2000 as CPython has it."""
+
+
+def _collections(function: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[_Found]:
+    """What switches the garbage collector off and on, and functions whose closure has a cycle.
+
+    `gc.disable()` under a condition may not have run, and is left out.
+    """
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
+    if any(_receiver(call) == "gc" for call in calls):
+        for node, parents in within([child for _, child in children(function)]):
+            call = node.value if isinstance(node, ast.Expr) else None
+            is_sure = not any(isinstance(p, _BRANCHES) and not _is_main(p) for p in parents)
+            if isinstance(call, ast.Call) and _receiver(call) == "gc" and is_sure:
+                first = getattr(call.args[0], "value", None) if call.args else None
+                is_seldom = isinstance(first, int) and (first == 0 or first >= _SELDOM)
+                if last_name(call.func) == "disable" or (
+                    last_name(call.func) == "set_threshold" and is_seldom
+                ):
+                    yield "gc-off", "", node
+                elif last_name(call.func) == "set_threshold":
+                    yield "gc-on", "set_threshold", node
+        for call in calls:
+            if _receiver(call) == "gc" and last_name(call.func) in ("enable", "collect"):
+                yield "gc-on", last_name(call.func), call
+    for node in nodes if isinstance(function, FUNCTIONS) else ():
+        if isinstance(node, FUNCTIONS) and node.name in _names(ast.Module(node.body, [])):
+            yield "self-reference", node.name, node
+
+
+def _is_main(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and "__name__" in _names(node.test)
 
 
 def _is_cycle(call: ast.Call) -> bool:

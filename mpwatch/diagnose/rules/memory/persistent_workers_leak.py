@@ -9,7 +9,7 @@ from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.newest import own_lines
 from mpwatch.diagnose.analysis.process_queries import age_s, called, counted, loader_owners
 from mpwatch.diagnose.analysis.shares import Place, work_place
-from mpwatch.diagnose.analysis.source_code import kept_by_cycle, mark_words, marks
+from mpwatch.diagnose.analysis.source_code import kept_by_cycle, mark_words, marks, uncollected
 from mpwatch.model.findings import Finding
 from mpwatch.model.history import History
 from mpwatch.model.snapshot import Process
@@ -95,9 +95,9 @@ def _finding(index: Index, owner: Process, grown: Sequence[tuple[Process, Growth
         f"{mark_words(each)} fills {each.about}, which nothing in that file bounds"
         for each in caches[:SHOWN]
     ]
-    cycled = kept_by_cycle(index)
-    if cycled is not None:
-        evidence.append(cycled.evidence)
+    kept = uncollected(index, worker) or kept_by_cycle(index)
+    if kept is not None:
+        evidence.append(kept.evidence)
         at = ""
     return Finding(
         rule=RULE,
@@ -109,15 +109,15 @@ def _finding(index: Index, owner: Process, grown: Sequence[tuple[Process, Growth
             f"{'frees' if len(grown) == 1 else 'free'} nothing{at}"
         ),
         evidence=tuple(evidence),
-        cause=cycled.cause
-        if cycled is not None
+        cause=kept.cause
+        if kept is not None
         else (
             "The workers keep what they allocate for earlier samples: in a dict, a list or a cache "
             "without a limit, of which each has its own. A bounded cache that is still filling "
             "looks the same; its growth slows down and ends."
         ),
-        advice=cycled.advice
-        if cycled is not None
+        advice=kept.advice
+        if kept is not None
         else (
             f"{_where(place, caches)}Bound the caches, or share "
             "one between workers (a shared tensor, a memory map). If the workers are persistent, "

@@ -66,6 +66,7 @@ from mpwatch.diagnose.analysis.source_code import (
     mark_words,
     marks,
     source_of,
+    uncollected,
 )
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, own_threads
 from mpwatch.model.findings import Finding, Severity
@@ -683,6 +684,8 @@ _REDUCED = re.compile(r"\.(?:mean|sum|max|min|norm|std|median)\(")
 
 def _of_source(index: Index, process: Process, seen: list[str]) -> _Explanation | None:
     """What the source of the files that the main thread is in shows to keep memory."""
+    if (cycles := uncollected(index, process)) is not None:
+        return _Explanation("private memory", (*seen, cycles.evidence), cycles.cause, cycles.advice)
     # No DataLoader worker trains: its tensors have no graph.
     if process.sample.torch_loaded and process.role != "loader-worker":
         graphs = kept_graphs(index, process, _inside(index, process))

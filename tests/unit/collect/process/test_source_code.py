@@ -1185,3 +1185,42 @@ def test_no_state_is_carried_in_a_file_that_detaches(tmp_path: Path) -> None:
     detached = GRAPHS.replace("    return torch.cat(outs)", "    return torch.cat(outs).detach()")
 
     assert not [each for each in marks_of(tmp_path / "s.py", detached) if "carried" in each[0]]
+
+
+COLLECTOR = """\
+import gc
+
+def fit(loader, slow):
+    gc.disable()
+    gc.set_threshold(0)
+    gc.set_threshold(900, 10, 10)
+    if slow:
+        gc.disable()
+    gc.collect()
+
+def flat(tree):
+    def walk(node):
+        return [walk(each) for each in node]
+    def leaf(node):
+        return node
+    return walk(tree)
+
+def walk(tree):
+    return [walk(each) for each in tree]
+
+if __name__ == "__main__":
+    gc.disable()
+"""
+
+
+def test_what_switches_the_collector_off_is_read_and_functions_in_a_cycle(tmp_path: Path) -> None:
+    found = marks_of(tmp_path / "collector.py", COLLECTOR)
+
+    assert [each for each in found if each[0] != "slow"] == [
+        ("gc-off", 4, ""),
+        ("gc-off", 5, ""),
+        ("gc-on", 6, "set_threshold"),
+        ("gc-on", 9, "collect"),
+        ("self-reference", 12, "walk"),
+        ("gc-off", 22, ""),
+    ]

@@ -187,6 +187,52 @@ def test_what_itertools_cycle_keeps_is_named_with_its_line() -> None:
     assert "while True: yield from Rows(self)" in finding.advice
 
 
+OFF = Mark("gc-off", "/home/me/train.py", "fit", "", Statement(35, "gc.disable()"))
+OF_MAIN = Mark("gc-on", "/home/me/train.py", "fit", "collect", Statement(50, "gc.collect()"))
+INNER = Mark(
+    "self-reference", "/home/me/trees.py", "flat", "walk", Statement(10, "def walk(node):")
+)
+
+
+def test_workers_that_inherit_a_collector_that_is_off_are_named_with_that_line() -> None:
+    trains = main(threads=[thread(MAIN, "train.py:fit:51")])
+    job = snapshot_of(trains, *forked(200, 201), marks=(OFF, OF_MAIN, INNER))
+
+    finding = only(persistent_workers_leak.check, job, leaking(200, 201))
+
+    assert finding.cause.startswith(
+        "Most likely objects in reference cycles are never freed there: `gc.disable()` at "
+        "train.py:35 fit was called before main (100) forked it, which it inherits. "
+        "`def walk(node):` at trees.py:10 flat makes such a cycle each time that flat() is called"
+    )
+    assert "make walk a function of its module" in finding.advice
+
+
+@pytest.mark.parametrize(
+    ("marks", "start_method"),
+    [
+        ((OFF,), "spawn"),
+        ((OFF, OF_MAIN._replace(about="enable")), "fork"),
+        ((OFF, OF_MAIN._replace(file="/o.py", function="__getitem__")), "fork"),
+        ((OFF._replace(file="/o.py"),), "fork"),
+        ((INNER,), "fork"),
+    ],
+)
+def test_a_collector_that_may_run_in_the_workers_is_not_the_cause(
+    marks: tuple[Mark, ...], start_method: str
+) -> None:
+    trains = main(threads=[thread(MAIN, "train.py:fit:51")])
+    workers = [replace(each, start_method=start_method) for each in forked(200, 201)]
+
+    finding = only(
+        persistent_workers_leak.check,
+        snapshot_of(trains, *workers, marks=marks),
+        leaking(200, 201),
+    )
+
+    assert "reference cycles" not in finding.cause
+
+
 def test_workers_that_only_grow_are_named() -> None:
     job = snapshot_of(
         main(),
