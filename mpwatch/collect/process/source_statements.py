@@ -12,6 +12,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from signal import Signals
 from typing import Final, NamedTuple, TypeAlias
 
 from mpwatch.collect.process.slow_statements import slow
@@ -681,6 +682,8 @@ def marks(file: str, module: Module) -> Iterator[Mark]:
             *_held_futures(nodes, dropped),
             *_graphs(function, nodes, tensors),
             *_collections(function, nodes),
+            *_dealt(nodes),
+            *_kills(module, function),
             *(_kept(nodes, emptied) if name not in ("__init__", "<module>") else ()),
             *(_kept_to_end(nodes, at_end) if name not in ("__init__", "<module>") else ()),
         ]
@@ -752,6 +755,8 @@ def _calls_marked(nodes: Sequence[ast.AST]) -> Iterator[_Found]:
             yield "death-signal", "", node
         elif name in _SUBMITS and isinstance(node.func, ast.Attribute) and node.args:
             yield "submits", "", node
+        elif name in _OF_CHUNKS and _is_chunk_of_one(node, name):
+            yield "one-by-one", name, node
         elif name in ("put", "put_nowait") and isinstance(node.func, ast.Attribute) and node.args:
             yield "put", _text(node.func.value), node
 
@@ -860,6 +865,41 @@ def _reaps_any(call: ast.Call, name: str) -> bool:
     if name == "signal" and len(call.args) == 2:
         return [last_name(each) for each in call.args] in (["SIGCHLD", "SIG_IGN"],)
     return False
+
+
+_OF_CHUNKS: Final = frozenset(("imap", "imap_unordered", "map", "starmap"))
+"""Methods with a chunksize that are not in `_SUBMITS`; map() and starmap() of a Pool choose one."""
+
+
+def _is_chunk_of_one(call: ast.Call, name: str) -> bool:
+    """`pool.imap(work, rows)`, and a chunksize that is written as 1."""
+    if not isinstance(call.func, ast.Attribute) or len(call.args) < 2:
+        return False
+    third = call.args[2] if len(call.args) > 2 and name != "map" else None
+    written = next((each.value for each in call.keywords if each.arg == "chunksize"), third)
+    if written is None:
+        return name.startswith("imap") and all(each.arg is not None for each in call.keywords)
+    return getattr(written, "value", None) == 1
+
+
+def _kills(module: Module, function: ast.AST) -> Iterator[_Found]:
+    """`os.kill(pid, signal.SIGKILL)`, `process.kill()` and the like, with the condition for it."""
+    for node, parents in within([child for _, child in children(function)]):
+        call = node.value if isinstance(node, ast.Expr) else None
+        if not isinstance(call, ast.Call):
+            continue
+        name, last = last_name(call.func), call.args[-1] if call.args else None
+        is_it = last is not None and (
+            last_name(last) == "SIGKILL" or getattr(last, "value", None) == Signals.SIGKILL
+        )
+        is_itself = bool(call.args) and "getpid" in _text(call.args[0])
+        is_sent = is_it and name in ("kill", "killpg", "send_signal") and not is_itself
+        is_own = name == "kill" and not call.args and isinstance(call.func, ast.Attribute)
+        if is_sent or is_own:
+            under = next((each for each in reversed(parents) if isinstance(each, ast.If)), None)
+            header = quoted(module, under) if under is not None else None
+            about = f"{header.text} in line {header.line}" if header is not None else ""
+            yield "kills", about, node
 
 
 def _is_death_signal(call: ast.Call) -> bool:
@@ -1014,6 +1054,18 @@ def _defined(node: ast.AST) -> Iterator[str]:
         yield node.name
     elif isinstance(node, ast.ImportFrom):
         yield from (each.asname or each.name for each in node.names)
+
+
+def _dealt(nodes: Iterable[ast.AST]) -> Iterator[_Found]:
+    """`urls[info.id::info.num_workers]`, and `islice(urls, worker, None, num_workers)`."""
+    for node in nodes:
+        steps: list[ast.expr | None] = []
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
+            steps = [node.slice.step]
+        elif isinstance(node, ast.Call) and last_name(node.func) == "islice":
+            steps = [*node.args[3:]]
+        if any(each is not None and "worker" in last_name(each) for each in steps):
+            yield "dealt", "", node
 
 
 def _is_over_parameters(node: ast.For) -> bool:

@@ -577,7 +577,7 @@ def asked(index: Index, server: Process, clients: Iterable[Process]) -> Sequence
                 at_place = found[activity.place]
                 at_place[client.process] = at_place.get(client.process, 0.0) + each.share
                 waits.update((activity.place,) if asks else ())
-    rates = {each: _switches_per_s(index, client) for each, client in known.items()}
+    rates = {each: switches_per_s(index, client) for each, client in known.items()}
     lines = []
     for place, of_each in found.items():
         if max(of_each.values()) < ASKED_SHARE or place not in waits:
@@ -590,7 +590,7 @@ def asked(index: Index, server: Process, clients: Iterable[Process]) -> Sequence
     return sorted(lines, key=lambda each: (-(each.per_s or 0.0), -each.share))[:ASKED_SHOWN]
 
 
-def _switches_per_s(index: Index, process: Process) -> float | None:
+def switches_per_s(index: Index, process: Process) -> float | None:
     """How often it gave up its core by itself in the last seconds, each second."""
     counts = index.history.of(process.process, "voluntary_switches")
     if len(counts) < 2 or counts[-1].at_s - counts[0].at_s < WATCHED_S:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
+from statistics import median
+from typing import NamedTuple
 
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.newest import own_lines
@@ -13,12 +16,18 @@ from mpwatch.diagnose.analysis.shares import (
     OVER_S,
     Loss,
     Speedup,
+    core_share,
+    doing_words,
+    is_work,
     losses,
+    shares,
     speedup_without,
+    switches_per_s,
     times_faster,
 )
+from mpwatch.diagnose.analysis.source_code import mark_words, marks
 from mpwatch.diagnose.analysis.stack_patterns import calls
-from mpwatch.model.account import COPYING, PICKLING, UNPICKLING, Activity
+from mpwatch.model.account import COPYING, NO_CORE, PICKLING, UNPICKLING, Activity
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import Series, first_at, rise
 from mpwatch.model.snapshot import Process, Thread
@@ -31,10 +40,16 @@ LOST_SHARE = 0.3
 FASTER = 1.4
 """A job that would not become this many times as fast has its time elsewhere."""
 SURE_SHARE, SURE_FASTER, SURE_READINGS = 0.6, 2.0, 40
+OWN_SHARE = 0.3
+"""Workers that are in the program's own code for less spend most of their time on tasks as such."""
 SHOWN = 4
 LATEST_S = 8.0
 """A count of bytes that is older does not show what a process transfers now."""
 LARGE_BYTES = 1 << 20
+TASKS_PER_S = 200
+"""Waits of a worker each second from which its tasks take less than 5 ms."""
+TINY_BYTES_PER_S = 10e6
+"""Messages of some 100 bytes; larger ones are passed on faster, whatever is in them."""
 SLOW_BYTES_PER_S, FAST_BYTES_PER_S = 60e6, 250e6
 """Bytes for a second of cpu time. To pickle and unpickle numbers in lists takes 0.1 s for some
 2 MB, arrays of numpy are copied at more than 500 MB/s (CPython 3.11)."""
@@ -44,11 +59,16 @@ _WORDS: Mapping[str, str] = {PICKLING: "pickling", UNPICKLING: "unpickling", COP
 def check(index: Index) -> Iterator[Finding]:
     """Yield a finding where a thread does little but pass objects on, and the job needs it."""
     found = losses(index, _is_transfer)
-    if not found or found[0].share < LOST_SHARE or found[0].readings < LOSS_READINGS:
-        return
-    faster = speedup_without(index, _is_transfer)
-    if faster.sure >= FASTER:
+    is_much = found and found[0].share >= LOST_SHARE and found[0].readings >= LOSS_READINGS
+    faster = speedup_without(index, _is_transfer) if is_much else None
+    if faster is not None and faster.sure >= FASTER:
         yield _finding(index, [each for each in found if each.share >= LOSS_SHOWN_SHARE], faster)
+        return
+    parents = {each.parent for each in index.snapshot.living() if each.role == "pool-worker"}
+    for owner in index.snapshot.living():
+        single = _single_tasks(index, owner) if owner.process in parents else None
+        if single is not None and single.waits_per_s >= TASKS_PER_S:
+            yield _finding_of_single_tasks(owner, single)
 
 
 def _is_transfer(activity: Activity) -> bool:
@@ -68,6 +88,10 @@ def _finding(index: Index, found: Sequence[Loss], faster: Speedup) -> Finding:
     )
     density = _bytes_per_cpu_s(index, found)
     others = {each.process.process for each in found} - {most.process.process}
+    is_tiny = density is not None and density <= TINY_BYTES_PER_S
+    single = _single_tasks(index, _owner(index, most.process)) if is_tiny else None
+    tasks = single.evidence if single is not None else _tasks(index)
+    ratio = times_faster(1 - 1 / faster.most)
     return Finding(
         rule=RULE,
         severity=Severity.WARNING if is_sure else Severity.INFO,
@@ -80,11 +104,94 @@ def _finding(index: Index, found: Sequence[Loss], faster: Speedup) -> Finding:
         evidence=(
             *(_words(each) for each in found[:SHOWN]),
             *_volumes(index, found),
-            *_tasks(index),
-            f"without it the job would be at most {times_faster(1 - 1 / faster.most)} as fast",
+            *tasks,
+            # Of single tasks the wake-ups of the threads that pass them on cost as much again.
+            *(() if single else (f"without it the job would be at most {ratio} as fast",)),
         ),
-        cause=_cause(density),
-        advice=_advice(most.process, thread, density),
+        cause=f"{single.cause} {_cause(density)}" if single else _cause(density),
+        advice=single.advice if single else _advice(most.process, thread, density),
+    )
+
+
+class _SingleTasks(NamedTuple):
+    """Items of a Pool or an executor that are tasks of their own, and take hardly any time."""
+
+    where: str
+    """The statement that hands them out, in words."""
+    own_share: float
+    """The share of the time for which a worker had a core in which it was in the program's code."""
+    waits_per_s: float
+    """How often a worker has waited."""
+    evidence: tuple[str, ...]
+    cause: str
+    advice: str
+
+
+def _owner(index: Index, process: Process) -> Process:
+    """The process that hands out tasks: a worker's parent."""
+    parent = index.snapshot.get(process.parent) if process.parent is not None else None
+    return process if parent is None or process.role != "pool-worker" else parent
+
+
+def _single_tasks(index: Index, owner: Process) -> _SingleTasks | None:
+    """Tasks of one item each, where the workers take so many that each is done at once."""
+    found = marks(index, "one-by-one", owner)
+    workers = [
+        each
+        for each in index.snapshot.living()
+        if each.parent == owner.process and each.role == "pool-worker"
+    ]
+    if len(found) != 1 or not workers:
+        return None
+    waits_per_s = median(switches_per_s(index, each) or 0.0 for each in workers)
+    own_share, worker = max(((_own_share(index, w), w) for w in workers), key=itemgetter(0))
+    if own_share > OWN_SHARE:
+        return None
+    method = found[0].about
+    doing = doing_words(index, worker)
+    return _SingleTasks(
+        mark_words(found[0]),
+        own_share,
+        waits_per_s,
+        (
+            f"{called(worker)} is in the code of the program for {own_share:.0%} of the time for "
+            "which it has a core, the other workers for less",
+            *([f"{called(worker)}: {doing}"] if doing else []),
+            *([f"a worker waits {waits_per_s:.0f} times a second"] if waits_per_s >= 1 else []),
+        ),
+        f"Each item of {mark_words(found[0])} is a task of its own, as the chunksize of {method} "
+        "is 1: one message to a worker, one back, and each wakes the threads and the worker that "
+        "pass it on. Tasks that are done at once cost more to hand over than to do.",
+        f"Pass a chunksize to {method}, such as 100 or more: then so many items go in one "
+        "message, and their results in one. Or let one task do a range of items. More workers do "
+        "not help; a plain loop without workers may be faster than this.",
+    )
+
+
+def _own_share(index: Index, worker: Process) -> float:
+    """See `_SingleTasks.own_share`; 1 where too little was seen."""
+    found = shares(index, worker)
+    own = sum(
+        each.share
+        for each in found
+        if each.activity.place and each.activity != NO_CORE and is_work(each.activity)
+        if each.activity.what not in _WORDS
+    )
+    return own / max(0.1, 1 - core_share(index, worker)) if found else 1.0
+
+
+def _finding_of_single_tasks(owner: Process, found: _SingleTasks) -> Finding:
+    return Finding(
+        rule=RULE,
+        severity=Severity.INFO,
+        process=owner.process,
+        summary=(
+            f"{called(owner)} hands tasks of one item each to its workers, which are in the code "
+            f"of the program for {found.own_share:.0%} of their time at most: {found.where}"
+        ),
+        evidence=found.evidence,
+        cause=found.cause,
+        advice=found.advice,
     )
 
 
@@ -180,7 +287,7 @@ def _cause(density: float | None) -> str:
     if density is None:
         return cause
     amount = f"{bytes_text(density)} for each second of cpu time"
-    if density <= SLOW_BYTES_PER_S:
+    if _is_small(density):
         return f"{cause} Here that is {amount}: many small Python objects, not large arrays."
     if density >= FAST_BYTES_PER_S:
         return f"{cause} Here that is {amount}: large blocks of data, such as arrays."
@@ -209,10 +316,14 @@ _LOADER = "Let collate_fn return few tensors: their data goes through shared mem
 _LESS = "Send only what the receiver uses, and do not send on what another process has already."
 
 
+def _is_small(density: float | None) -> bool:
+    return density is not None and density <= SLOW_BYTES_PER_S
+
+
 def _advice(process: Process, thread: Thread | None, density: float | None) -> str:
     """What fits the channel and the data that were observed."""
     stack = () if thread is None else thread.stack
-    is_small = density is not None and density <= SLOW_BYTES_PER_S
+    is_small = _is_small(density)
     is_large = density is not None and density >= FAST_BYTES_PER_S
     data = _SMALL if is_small else _LARGE if is_large else f"{_SMALL} {_LARGE}"
     if process.role == "loader-worker":

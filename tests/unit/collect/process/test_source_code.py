@@ -1224,3 +1224,49 @@ def test_what_switches_the_collector_off_is_read_and_functions_in_a_cycle(tmp_pa
         ("self-reference", 12, "walk"),
         ("gc-off", 22, ""),
     ]
+
+
+def test_tasks_of_one_item_each_are_read(tmp_path: Path) -> None:
+    text = (
+        "def fit(pool, rows, executor, options):\n"
+        "    for each in pool.imap(work, rows):\n"
+        "        pool.imap_unordered(work, rows, chunksize=99)\n"
+        "    pool.imap(work, rows, 1)\n"
+        "    pool.map(work, rows)\n"
+        "    executor.map(work, rows, rows, chunksize=1)\n"
+        "    pool.imap(work, rows, **options)\n"
+    )
+
+    assert marks_of(tmp_path / "pool.py", text) == [
+        ("one-by-one", 2, "imap"),
+        ("one-by-one", 4, "imap"),
+        ("one-by-one", 6, "map"),
+    ]
+
+
+def test_lines_that_deal_items_to_workers_are_read(tmp_path: Path) -> None:
+    text = (
+        "def mine(info, urls):\n"
+        "    few = urls[info.id :: info.num_workers]\n"
+        "    every, second = islice(urls, info.id, None, num_workers), urls[::2]\n"
+    )
+
+    assert marks_of(tmp_path / "shards.py", text) == [("dealt", 2, ""), ("dealt", 3, "")]
+
+
+def test_lines_that_kill_another_process_are_read_with_their_condition(tmp_path: Path) -> None:
+    text = (
+        "def watch(child, used):\n"
+        "    if used > 9:\n"
+        "        os.kill(child.pid, signal.SIGKILL)\n"
+        "    child.kill()\n"
+        "    child.send_signal(9)\n"
+        "    os.kill(child.pid, signal.SIGTERM)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+
+    assert marks_of(tmp_path / "watch.py", text) == [
+        ("kills", 3, "if used > 9: in line 2"),
+        ("kills", 4, ""),
+        ("kills", 5, ""),
+    ]

@@ -14,10 +14,13 @@ from mpwatch.diagnose.rules.throughput import (
     page_fault_cost,
     pickling_cost,
 )
+from mpwatch.model.account import NO_CORE
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import History
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Flow, Process, Snapshot, Thread
+from mpwatch.model.source_code import Mark, Statement
+from tests.builders.accounts import COMPUTES, WAITS_IN_QUEUE, with_shares
 from tests.builders.snapshots import (
     IDLE_FEEDER,
     MAIN,
@@ -151,6 +154,70 @@ def test_tasks_of_a_pool_that_carry_much_are_named_as_such(
     assert "a message of at least 22.0M is being sent at this moment" in finding.evidence
     assert "bound method" in finding.advice
     assert "initializer=" in finding.advice
+
+
+SINGLE = Mark(
+    "one-by-one",
+    "/home/me/train.py",
+    "fit",
+    "imap_unordered",
+    Statement(21, "for tile in pool.imap_unordered(render, tiles):"),
+)
+
+
+@pytest.mark.parametrize(
+    ("marks", "own", "bytes_per_s", "is_named"),
+    [
+        pytest.param((SINGLE,), 0.1, 1e6, True, id="tiny tasks"),
+        pytest.param((SINGLE,), 0.6, 1e6, False, id="tasks that take long"),
+        pytest.param((SINGLE,), 0.1, 20e6, False, id="large tasks"),
+        pytest.param((), 0.1, 1e6, False, id="a chunksize is given"),
+    ],
+)
+def test_tiny_tasks_that_are_handed_over_one_by_one_are_named(
+    marks: tuple[Mark, ...], own: float, bytes_per_s: float, is_named: bool
+) -> None:
+    def make(second: int) -> Snapshot:
+        sends = thread(101, *TASKS, name="Thread-2 (_handle_tasks)", **RUNS)
+        results = waits(MAIN, "threading.py:wait", "pool.py:wait", "train.py:fit:21")
+        owner = ticked(main(threads=[results, sends]), {101: 90 * second})
+        worker = process(200, "pool-worker", threads=[thread(200)])
+        return job(second, owner, worker, marks=marks)
+
+    seen = watched(make)
+    of_worker = with_shares(seen, p200={COMPUTES: own, WAITS_IN_QUEUE: 1 - own}).account
+    both = {**seen.account.processes, **of_worker.processes}
+    seen = replace(seen, account=replace(seen.account, processes=both))
+    past = history({(MAIN, "written_bytes"): line(1e9, per_s=bytes_per_s)})
+
+    finding = only(pickling_cost.check, seen, past)
+
+    says = (
+        "Each item of `for tile in pool.imap_unordered(render, tiles):` at train.py:21 fit is a "
+        "task of its own, as the chunksize of imap_unordered is 1"
+    )
+    assert finding.cause.startswith(says) is is_named
+    assert finding.advice.startswith("Pass a chunksize to imap_unordered") is is_named
+    assert ("without it the job" in finding.evidence[-1]) is not is_named
+
+
+@pytest.mark.parametrize(("own", "is_told"), [(0.1, True), (0.6, False)])
+def test_tiny_tasks_are_told_also_where_no_thread_pickles_most_of_the_time(
+    own: float, is_told: bool
+) -> None:
+    does = {COMPUTES: own, WAITS_IN_QUEUE: 0.5, NO_CORE: 0.1}
+    owner = main(threads=[thread(MAIN, "train.py:fit:21")])
+    seen = snapshot_of(owner, process(200, "pool-worker"), marks=(SINGLE,))
+    past = history({(200, "voluntary_switches"): line(1e6, per_s=900)})
+
+    findings = found(pickling_cost.check, with_shares(seen, p200=does), past)
+
+    assert bool(findings) is is_told
+    if is_told:
+        assert findings[0].summary.startswith(
+            "main (100) hands tasks of one item each to its workers, which are in the code of the "
+            "program for 12% of their time at most: `for tile in pool.imap_unordered("
+        )
 
 
 def test_a_receiver_that_unpickles_is_named_with_its_line() -> None:
