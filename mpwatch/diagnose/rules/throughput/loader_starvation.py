@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -31,14 +32,16 @@ from mpwatch.diagnose.analysis.shares import (
     is_computing,
     losses,
     shares,
+    switches_per_s,
     times_faster,
     work_place,
     working_share,
 )
-from mpwatch.diagnose.analysis.source_code import Reopened, reopened
+from mpwatch.diagnose.analysis.source_code import Reopened, mark_words, marks, reopened
 from mpwatch.diagnose.analysis.stack_merge import merge
-from mpwatch.diagnose.analysis.stack_patterns import main_thread
+from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
+from mpwatch.diagnose.analysis.waits.providers import ended_children
 from mpwatch.model.account import DECOMPRESSION, IMPORTS, SEEKING, Activity
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import Series, first_at
@@ -66,6 +69,11 @@ STALL_S, STALLED_S = 3.0, 5.0
 in the last seconds counts, and not how busy they were before."""
 IDLE_SHARE = 0.35
 """A worker that waits for work more than this part of the time has time to spare."""
+NO_WORK_SHARE = 0.9
+"""A worker that is idle for more has nothing to do at all."""
+WAITS_PER_S = 2.0
+ALONE_S = 10.0
+"""The last worker of an epoch is alone for less."""
 AHEAD_SHARE = 0.6
 """A worker that is idle for this part of the time has made its batches long before they are used.
 """
@@ -99,6 +107,10 @@ def check(index: Index) -> Iterator[Finding]:
     for owner, workers in loader_owners(index):
         if owner.process in reported:
             continue
+        left = _last_with_work(index, owner, workers)
+        if left is not None:
+            yield _finding_of_last(index, owner, left)
+            continue
         seeking = _seeking(index, workers)
         waited = _waited_for_batches(index, owner)
         is_needed = waited >= LITTLE_WAIT or core_share(index, owner) >= SHORT_OF_CORES
@@ -115,6 +127,113 @@ def check(index: Index) -> Iterator[Finding]:
                 yield _finding(index, owner, workers, share, measured)
         elif not measured and _seems_starved(owner, workers, index):
             yield _finding(index, owner, workers, None, ())
+
+
+class _LastWithWork(NamedTuple):
+    """The only worker of an IterableDataset that still has something to read."""
+
+    worker: Process
+    ended: int
+    """Workers that have exited, of which main keeps the objects, as the iterator of a DataLoader
+    does until its end."""
+    idle: tuple[Process, ...]
+    """Workers that live on, as persistent ones do, and have nothing to do."""
+    waited: float
+    """The share of the time for which main waits for batches."""
+
+
+def _last_with_work(
+    index: Index, owner: Process, workers: Sequence[Process]
+) -> _LastWithWork | None:
+    """The worker for which main waits while all others of its DataLoader have no work left.
+
+    Workers of a map-style dataset get batches in turn, and live until the last one: only those of
+    an IterableDataset exit before (`_try_put_index` and `_mark_worker_as_unavailable` of
+    torch/utils/data/dataloader.py, torch 1.13 to 2.13).
+    """
+    at_work = [each for each in workers if idle_share(index, each) < NO_WORK_SHARE]
+    worker = at_work[0] if len(at_work) == 1 else None
+    age = age_s(index.snapshot, worker) if worker is not None else None
+    if worker is None or age is None or age < WORKED_S or not shares(index, worker):
+        return None
+    if idle_share(index, worker) > IDLE_SHARE or not _goes_on(index, worker):
+        return None
+    just_ended = (
+        each.ended is not None and index.snapshot.at_s - each.ended.at_s < ALONE_S
+        for each in index.snapshot.processes
+        if each.role == "loader-worker" and each.parent == worker.parent
+    )
+    if any(just_ended):
+        return None
+    waited = _waited_for_batches(index, owner)
+    idle = tuple(each for each in workers if each is not worker)
+    if waited < WAIT_SHARE or not _iterates(worker):
+        return None
+    ended = ended_children(index, owner.process)
+    return _LastWithWork(worker, ended, idle, waited) if ended or idle else None
+
+
+def _goes_on(index: Index, worker: Process) -> bool:
+    """Whether a worker works, or begins one wait after the other."""
+    return (
+        working_share(index, worker) >= WORK_SHARE
+        or (switches_per_s(index, worker) or 0.0) >= WAITS_PER_S
+    )
+
+
+def _iterates(worker: Process) -> bool:
+    """Whether a worker is in the `__iter__` of its dataset, which its DataLoader calls."""
+    main = main_thread(worker)
+    stack = main.stack if main is not None else ()
+    return any(
+        inner.function.rpartition(".")[2] == "__iter__" and calls((outer,), "_utils/fetch.py:fetch")
+        for inner, outer in pairwise(stack)
+    )
+
+
+def _finding_of_last(index: Index, owner: Process, found: _LastWithWork) -> Finding:
+    """Describe a wait for the only worker that has something to read."""
+    ended = counted(found.ended, "other worker")
+    others = [
+        *([f"{ended} {'has' if found.ended == 1 else 'have'} exited"] if found.ended else []),
+        *([f"{all_called(found.idle)} {_is(found.idle)} idle"] if found.idle else []),
+    ]
+    place = work_place(index, [found.worker])
+    at = f", at {place.words}" if place is not None else ""
+    evidence = [f"{called(owner)} waits {found.waited:.0%} of the time for batches"]
+    if (doing := doing_words(index, found.worker)) is not None:
+        evidence.append(f"{called(found.worker)}: {doing}")
+    evidence.append("a worker of an IterableDataset has no work left once its part is at its end")
+    dealt = marks(index, "dealt")
+    if len(dealt) == 1:
+        evidence.append(f"{mark_words(dealt[0])} divides what there is among the workers")
+    return Finding(
+        rule=RULE,
+        severity=Severity.INFO,
+        process=owner.process,
+        others=(found.worker.process,),
+        summary=(
+            f"{called(owner)} waits for data {found.waited:.0%} of the time: of its workers only "
+            f"{called(found.worker)} still has something to read{at}; {' and '.join(others)}"
+        ),
+        evidence=tuple(evidence),
+        cause=(
+            "An IterableDataset divides the data among its workers itself, most of them by files "
+            "or shards, and these parts are uneven: the other workers are at the end of theirs, or "
+            "got none. From then on one worker reads alone, and main gets batches as fast as that "
+            "one makes them."
+        ),
+        advice=(
+            "Divide the data evenly: into many more files than workers, all of about the same "
+            "size; or inside of each file, each worker every n-th sample (itertools.islice("
+            "samples, info.id, None, info.num_workers)). More workers or a larger prefetch_factor "
+            "do not help while one file is the work of one worker."
+        ),
+    )
+
+
+def _is(several: Sequence[object]) -> str:
+    return "is" if len(several) == 1 else "are"
 
 
 def _waited_for_batches(index: Index, owner: Process) -> float:

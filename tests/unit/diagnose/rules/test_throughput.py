@@ -17,7 +17,7 @@ from mpwatch.model.history import History, Point, ProcessMetric
 from mpwatch.model.ids import ProcessId, SegmentId
 from mpwatch.model.samples import FdLink, MapSample, ThreadSample, WaitedOn
 from mpwatch.model.snapshot import Loader, Process, Snapshot, WorkerLoad
-from mpwatch.model.source_code import EndlessLoop, SourceLine, Statement
+from mpwatch.model.source_code import EndlessLoop, Mark, SourceLine, Statement
 from tests.builders.accounts import COMPUTES, answers_from, with_shares
 from tests.builders.snapshots import (
     FETCHING_WORKER,
@@ -65,6 +65,104 @@ def two(*stack: str, still_s: float | None = 60.0) -> tuple[Process, ...]:
     return tuple(
         process(n, worker_id=n - 200, threads=[thread(n, *stack, still_s=still_s)])
         for n in (200, 201)
+    )
+
+
+READS = Activity("sleeping", place="shards.py:41 samples")
+FOR_BATCHES = Activity("waiting", "batches", "batch")
+NO_WORK = Activity("idle", "work")
+ITERATES = (
+    "shards.py:samples:41",
+    "shards.py:__iter__:61",
+    "torch/utils/data/_utils/fetch.py:fetch:33",
+)
+DEALS = Mark("dealt", "/s.py", "mine", "", Statement(54, "urls = self.urls[i.id :: i.num_workers]"))
+
+
+def reading(number: int, **more: Any) -> Process:
+    return process(
+        200 + number,
+        worker_id=number,
+        threads=[thread(200 + number, *ITERATES)],
+        born_wall_s=WALL_S - 60,
+        fds=fds(3, links=()),
+        **more,
+    )
+
+
+EXITED = (pipe(7, 601, False), pipe(10, 602, True))
+"""What a parent has of a child that has ended: its sentinel and the pipe it watches main by."""
+
+
+def alone(
+    *workers: Process, waits: float = 0.9, exited: bool = True, **does: dict[Activity, float]
+) -> Snapshot:
+    owner = main(fds=fds(12, links=EXITED if exited else ()))
+    seen = snapshot_of(owner, *workers, marks=(DEALS,))
+    return with_shares(seen, p100={FOR_BATCHES: waits, COMPUTES: 1 - waits}, **does)
+
+
+def test_the_only_worker_that_still_has_something_to_read_is_named() -> None:
+    finding = only(loader_starvation.check, alone(reading(2), p202={READS: 1.0}))
+
+    assert finding.summary == (
+        "main (100) waits for data 90% of the time: of its workers only "
+        "loader-worker 202 (202) still has something to read, at shards.py:41 samples; 1 other "
+        "worker has exited"
+    )
+    assert any(
+        "`urls = self.urls[i.id :: i.num_workers]` at s.py:54 mine divides" in each
+        for each in finding.evidence
+    )
+    assert "one worker reads alone" in finding.cause
+
+
+def test_persistent_workers_that_have_nothing_left_are_idle() -> None:
+    seen = alone(reading(0), reading(1), exited=False, p200={READS: 1.0}, p201={NO_WORK: 1.0})
+
+    finding = only(loader_starvation.check, seen)
+
+    assert finding.summary.endswith(
+        "of its workers only loader-worker 200 (200) still has something to read, at shards.py:41 "
+        "samples; loader-worker 201 (201) is idle"
+    )
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        pytest.param(
+            alone(reading(0), exited=False, p200={READS: 1.0}), id="the only one of its loader"
+        ),
+        pytest.param(alone(reading(2), waits=0.2, p202={READS: 1.0}), id="main does not wait"),
+        pytest.param(
+            alone(reading(1), reading(2), p201={READS: 1.0}, p202={READS: 0.5, NO_WORK: 0.5}),
+            id="two have work",
+        ),
+        pytest.param(alone(reading(2), p202={NO_WORK: 0.6, READS: 0.4}), id="it waits for work"),
+        pytest.param(
+            alone(
+                reading(2),
+                reading(1, ended=exited(201, at_s=NOW_S - 3, exit_code=0)),
+                p202={READS: 1.0},
+            ),
+            id="the other one has just exited",
+        ),
+        pytest.param(
+            alone(
+                replace(reading(0), threads=(thread(200, *FETCHING_WORKER),)),
+                reading(1),
+                p200={READS: 1.0},
+                p201={NO_WORK: 1.0},
+            ),
+            id="batches in turn",
+        ),
+    ],
+)
+def test_workers_with_an_even_part_are_not_called_alone(seen: Snapshot) -> None:
+    assert not any(
+        "still has something to read" in each.summary
+        for each in found(loader_starvation.check, seen)
     )
 
 
