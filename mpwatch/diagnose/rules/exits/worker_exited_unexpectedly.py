@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from signal import Signals
-from typing import Any
+from typing import Any, NamedTuple
 
 from mpwatch.describe import processes
 from mpwatch.describe.frames import frame_words, is_library, own_frames
@@ -547,6 +547,9 @@ def _finding(
         evidence.append(limit)
     if (asks := _death_signal(index, process, ended)) is not None:
         evidence.append(f"a signal at the end of the parent is asked for by {mark_words(asks)}")
+    killer = _killer(index, ended) if sender is None else None
+    if killer is not None:
+        evidence.append(f"{killer.process} goes round in a loop with {killer.line}{killer.under}")
     evidence += last_seen(process)
     others = [called(other) for other, _ in alike[1:]]
     if others:
@@ -575,8 +578,53 @@ def _finding(
         cause=_cause(index, process, ended)
         if sender is None
         else f"{sender} ended it. Such a signal ends a process at any line. {_STAYS_LOCKED}",
-        advice=_advice(index, process, ended, raised=raised) if sender is None else _ADVICE_SENDER,
+        advice=_ADVICE_SENDER
+        if sender is not None
+        else f"Look at the condition for {killer.line} first. {_ADVICE_SENDER}"
+        if killer is not None
+        else _advice(index, process, ended, raised=raised),
     )
+
+
+def _is_below_in_loop(index: Index, frame: Frame, line: int) -> bool:
+    """Whether a frame is in a loop that has passed another line in each of its rounds."""
+    own = source_of(index, frame)
+    return own is not None and any(
+        header.line <= line <= frame.line and header.text.startswith(("while ", "for "))
+        for header in own.within
+    )
+
+
+class _Killer(NamedTuple):
+    """A process of the job that may have sent SIGKILL, as its source and its stacks show."""
+
+    process: str
+    """With its thread, in words."""
+    line: str
+    under: str
+    """The condition for it; empty for none."""
+
+
+def _killer(index: Index, ended: Ended) -> _Killer | None:
+    """Which process of the job is in a loop that sends SIGKILL, where it is only one."""
+    if ended.signal != Signals.SIGKILL:
+        return None
+    kills = marks(index, "kills")
+    found = [
+        (process, thread, mark)
+        for process in index.snapshot.living()
+        for thread in process.threads
+        for frame in own_frames(thread.stack)
+        for mark in kills
+        if (frame.file, frame.function) == (mark.file, mark.function)
+        if _is_below_in_loop(index, frame, mark.statement.line)
+    ]
+    if len({(process.process, mark) for process, _, mark in found}) != 1:
+        return None
+    process, thread, mark = found[0]
+    by = "" if thread.tid == process.pid else f", in its thread {thread.name},"
+    under = f", under `{mark.about.replace(' in line', '` in line')}" if mark.about else ""
+    return _Killer(f"{called(process)}{by}", mark_words(mark), under)
 
 
 def _briefly(snapshot: Snapshot, process: Process) -> str:
@@ -686,6 +734,11 @@ def _cause(index: Index, process: Process, ended: Ended) -> str:
     if ended.signal == Signals.SIGKILL and cpu_limit_evidence(index, process):
         return f"{processes.CPU_LIMIT.cause} {_STAYS_LOCKED}"
     cause = processes.signal_meaning(ended.signal).cause
+    if (killer := _killer(index, ended)) is not None:
+        return (
+            f"Most likely {killer.process} ended it: {killer.line} sends that signal"
+            f"{killer.under}. Otherwise: {cause} {_STAYS_LOCKED}"
+        )
     is_lost = _lost_a_thread(index, process, ended)
     if (asks := _death_signal(index, process, ended)) is not None:
         seen = "A thread of its parent ended at the same time. " if is_lost else ""

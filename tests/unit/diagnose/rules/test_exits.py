@@ -584,6 +584,51 @@ def test_a_kill_with_the_end_of_a_parents_thread_may_be_the_signal_at_its_end() 
     assert "PR_SET_PDEATHSIG" not in only(worker_exited_unexpectedly.check, job, kept).cause
 
 
+KILLS = Mark(
+    "kills",
+    "/home/me/train.py",
+    "run",
+    "if used > limit: in line 50",
+    Statement(51, "os.kill(child.pid, signal.SIGKILL)"),
+)
+
+
+ROUNDS = SourceLine(
+    "/home/me/train.py", 54, "run", Statement(54, "sleep(1)"), (Statement(47, "while True:"),)
+)
+
+
+def test_a_process_that_is_in_a_loop_that_kills_is_named_as_the_sender() -> None:
+    watches = main(threads=[thread(MAIN), thread(MAIN + 1, "train.py:run:54", name="monitor")])
+    dead = dead_worker(role="spawned", signal=9)
+
+    job = snapshot_of(watches, dead, marks=(KILLS,), source=(ROUNDS,))
+    finding = only(worker_exited_unexpectedly.check, job)
+
+    line = "`os.kill(child.pid, signal.SIGKILL)` at train.py:51 run"
+    assert finding.cause.startswith(
+        f"Most likely main (100), in its thread monitor, ended it: {line} sends that signal, under "
+        "`if used > limit:` in line 50. Otherwise: "
+    )
+    assert finding.advice.startswith(f"Look at the condition for {line} first.")
+
+
+@pytest.mark.parametrize(
+    ("place", "signal", "loop"),
+    [("train.py:start:9", 9, 47), ("train.py:run:54", 15, 47), ("train.py:run:54", 9, 52)],
+    ids=["away", "SIGTERM", "in a later loop"],
+)
+def test_a_process_that_is_elsewhere_is_not_the_sender(place: str, signal: int, loop: int) -> None:
+    watches = main(threads=[thread(MAIN, place)])
+    dead = dead_worker(role="spawned", signal=signal)
+    at = replace(ROUNDS, within=(Statement(loop, "while True:"),))
+    job = snapshot_of(watches, dead, marks=(KILLS,), source=(at,))
+
+    assert not any(
+        "train.py:51" in each.cause for each in found(worker_exited_unexpectedly.check, job)
+    )
+
+
 def test_a_signal_that_the_source_asks_for_at_the_end_of_the_parent_is_told_with_its_line() -> None:
     asks = Statement(19, "libc.prctl(PR_SET_PDEATHSIG, 9)")
     mark = Mark("death-signal", "/app/actor.py", "die_with_parent", "", asks)
