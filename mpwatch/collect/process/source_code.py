@@ -27,6 +27,7 @@ from mpwatch.collect.process.source_statements import (
     Module,
     children,
     condition,
+    connects,
     dropped,
     endless,
     first_line,
@@ -146,6 +147,7 @@ class SourceCode:
             may_send(module, function, frame.line),
             tuple(islice(held(module, function, inside), LOCKS)),
             until_exits(module, inside),
+            connects(module, inside),
         )
 
     def _module(self, process: ProcessId, file: str, since_s: float) -> Module | None:

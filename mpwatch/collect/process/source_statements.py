@@ -11,7 +11,7 @@ import re
 import sys
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import islice, pairwise
 from signal import Signals
 from typing import Final, NamedTuple, TypeAlias
 
@@ -237,6 +237,41 @@ def _asks_for_exit(value: ast.expr, told: set[str]) -> bool:
         if isinstance(node, ast.Name) and node.id in told:
             return True
     return False
+
+
+_CONNECTS: Final = frozenset(
+    ("Client", "connect", "create_connection", "open_connection", "open_unix_connection", "urlopen")
+)
+
+
+def connects(module: Module, inside: Sequence[ast.AST]) -> Statement | None:
+    """The statement that connects, where the last statement is reached once that has failed.
+
+    In an `except` clause of it, or below a `try` that leaves the loop when it has connected.
+    """
+    place = next((n for n in range(len(inside) - 1, -1, -1) if isinstance(inside[n], LOOPS)), None)
+    if place is None:
+        return None
+    loop, below = inside[place], inside[place + 1 :]
+    for outer, inner in pairwise(below):
+        if isinstance(outer, ast.Try) and isinstance(inner, ast.ExceptHandler):
+            return _connecting(module, outer)
+    start = first_line(below[0]) if below else 0
+    for node in (child for _, child in children(loop) if first_line(child) < start):
+        if isinstance(node, ast.Try) and any(
+            isinstance(each, ast.Break | ast.Return) for each, _ in within(node.body + node.orelse)
+        ):
+            return _connecting(module, node)
+    return None
+
+
+def _connecting(module: Module, tried: ast.Try) -> Statement | None:
+    """The first statement of a `try` that connects."""
+    for node, _ in within(tried.body):
+        calls = (each for each in _parts(node) if isinstance(each, ast.Call))
+        if any(last_name(each.func) in _CONNECTS for each in calls):
+            return quoted(module, node)
+    return None
 
 
 def _is_true(test: ast.expr) -> bool:
@@ -666,12 +701,13 @@ def marks(file: str, module: Module) -> Iterator[Mark]:
     unwrapping = frozenset(_unwrapping(module.tree))
     sequences = _sequences(module.tree)
     tensors = _tensors(module.tree)
+    returned = _returned_slices(module.tree) if uses_arrays else {}
     for function in (module.tree, *(n for n in ast.walk(module.tree) if isinstance(n, FUNCTIONS))):
         name = function.name if isinstance(function, FUNCTIONS) else "<module>"
         nodes = list(own_nodes(function))
         found = [
             *_calls_marked(nodes),
-            *((*_views(nodes), *_unwrapped(nodes, unwrapping)) if uses_arrays else ()),
+            *((*_views(nodes, returned), *_unwrapped(nodes, unwrapping)) if uses_arrays else ()),
             *_memo_fills(nodes, bounded),
             *_backoffs(function, nodes, set_back),
             *_gives_up(module, function),
@@ -932,8 +968,21 @@ def _left_before_cancelled(nodes: Sequence[ast.AST], timer: ast.Call, name: str)
     return ", ".join(str(line) for line in sorted(leaves) if timer.lineno < line < min(later))
 
 
-def _views(nodes: Iterable[ast.AST]) -> Iterator[_Found]:
-    """Elements and slices of something that are put into a container."""
+_SHARES: Final = frozenset(("detach", "numpy", "squeeze", "t", "transpose", "unsqueeze"))
+"""Methods of a tensor whose result refers to the same memory."""
+
+
+def _views(nodes: Iterable[ast.AST], returned: Mapping[str, ast.Subscript]) -> Iterator[_Found]:
+    """Elements and slices of something that are put into a container.
+
+    Also `rows.append(part)` below `part = whole[:, 0]`, and where a function of the file returns
+    such a part.
+
+    Args:
+        nodes: The syntax of a function.
+        returned: See `_returned_slices`.
+    """
+    slices = _slices(nodes)
     for node in nodes:
         kept: list[ast.expr] = []
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
@@ -941,9 +990,10 @@ def _views(nodes: Iterable[ast.AST]) -> Iterator[_Found]:
             if isinstance(call.func, ast.Attribute) and call.func.attr in _ADDS:
                 kept = [*call.args]
         elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
-            kept = [node.value]
+            into = node.targets[0].slice  # a slice of an array is written into, and keeps nothing
+            kept = [] if isinstance(into, ast.Slice | ast.Tuple) else [node.value]
         while kept:
-            each = kept.pop()
+            each = _shared(kept.pop())
             if isinstance(each, ast.Tuple | ast.List):
                 kept += each.elts
             elif isinstance(each, ast.Dict):
@@ -952,6 +1002,53 @@ def _views(nodes: Iterable[ast.AST]) -> Iterator[_Found]:
                 isinstance(each.slice, ast.Constant) and isinstance(each.slice.value, str)
             ):
                 yield "view", _text(each), node
+            else:
+                made = slices.get(_text(each))
+                if isinstance(each, ast.Call):
+                    made = returned.get(last_name(each.func))
+                if made is not None:
+                    yield "view", f"line {made.lineno}: {_text(made)}", node
+
+
+def _shared(value: ast.expr) -> ast.expr:
+    """The tensor of which an expression shares the memory: `part` of `part.detach().numpy()`."""
+    while (
+        isinstance(value, ast.Call)
+        and isinstance(value.func, ast.Attribute)
+        and value.func.attr in _SHARES
+    ):
+        value = value.func.value
+    return value
+
+
+def _slices(nodes: Iterable[ast.AST]) -> dict[str, ast.Subscript]:
+    """The variables that a function binds to a slice, `part = whole[:, 0]`, each with its last."""
+    found: dict[str, ast.Subscript] = {}
+    for node in sorted(nodes, key=first_line):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            value = _shared(node.value)
+            if isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Slice | ast.Tuple):
+                found[node.targets[0].id] = value
+    return found
+
+
+def _returned_slices(tree: ast.AST) -> dict[str, ast.Subscript]:
+    """The functions of a file that return a slice, under each name that only one of them has."""
+    found: dict[str, ast.Subscript] = {}
+    functions = [each for each in ast.walk(tree) if isinstance(each, FUNCTIONS)]
+    names = [each.name for each in functions]
+    for function in (each for each in functions if names.count(each.name) == 1):
+        nodes = list(own_nodes(function))
+        slices = _slices(nodes)
+        for node in nodes:
+            value = _shared(node.value) if isinstance(node, ast.Return) and node.value else None
+            if isinstance(value, ast.Name) and value.id in slices:
+                found[function.name] = slices[value.id]
+            elif isinstance(value, ast.Subscript) and isinstance(
+                value.slice, ast.Slice | ast.Tuple
+            ):
+                found[function.name] = value
+    return found
 
 
 class _Tensors(NamedTuple):

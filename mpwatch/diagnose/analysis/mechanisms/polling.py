@@ -218,6 +218,99 @@ def polls_in_vain(index: Index) -> InVain | None:
     return InVain(tuple(pollers), tuple(others), ended, forked, min(times), condition)
 
 
+class Connecting(NamedTuple):
+    """Processes that sleep between attempts to connect, and get no further."""
+
+    processes: tuple[Process, ...]
+    """All at one line."""
+    connects: Statement
+    for_s: float
+    """Seconds for which each of them has done nothing else."""
+    ended: tuple[Process, ...]
+    """Processes of the job whose exit was seen."""
+    kept: tuple[tuple[Process, int], ...]
+    """Parents that keep the objects of ended children, and of how many."""
+
+    @property
+    def summary(self) -> str:
+        """What is seen."""
+        names, verb = all_called(self.processes), "tries" if len(self.processes) == 1 else "try"
+        gone = f"; {all_called(self.ended[:NAMED])} has ended" if len(self.ended) == 1 else ""
+        return (
+            f"{names} {verb} to connect again and again{place(self.processes[0])}, for "
+            f"{seconds_text(self.for_s)}: no server answers{gone}"
+        )
+
+    @property
+    def evidence(self) -> Iterator[str]:
+        """Where they sleep, and which processes have ended."""
+        yield (
+            f"that line is reached when `{self.connects.text}` in line {self.connects.line} has "
+            "failed, in a loop that then tries again"
+        )
+        for process in self.ended[:NAMED]:
+            if process.ended is not None:
+                yield f"{called(process)} ended: {process.ended.words}"
+        for process, count in self.kept if not self.ended else ():
+            children = counted(count, "child", "children")
+            which = "object" if count == 1 else "objects"
+            yield f"{called(process)} keeps the {which} of {children} that ended before"
+
+    @property
+    def cause(self) -> str:
+        """Why they do not get further."""
+        if self.ended:
+            names, is_one = all_called(self.ended[:NAMED]), len(self.ended) == 1
+            return (
+                f"Most likely {names} {'was' if is_one else 'were'} the server, or had started it, "
+                f"and {'has' if is_one else 'have'} ended. Nothing starts it again, and nothing "
+                "ends the attempts."
+            )
+        gone = " A child of the job has ended before it was watched." if self.kept else ""
+        return (
+            "The server has ended, listens at another address, or has not begun to listen yet."
+            f"{gone} Nothing ends the attempts but a server that listens."
+        )
+
+    @property
+    def advice(self) -> str:
+        """What to change."""
+        return (
+            "Give the attempts an end (a number, or a time) after which they raise, and let the "
+            "process that starts the server watch it: end the job, or start it anew, when it has "
+            "ended. Look for the reason of its end in its output. Restarting those that try does "
+            "not help."
+        )
+
+
+def connecting_in_vain(index: Index) -> Iterator[Connecting]:
+    """The processes that have only slept between attempts to connect, those of one line as one."""
+    found: dict[Statement, list[Process]] = {}
+    for process in index.snapshot.living():
+        thread = main_thread(process)
+        frame = user_frame(thread.stack) if thread is not None else None
+        line = source_of(index, frame) if frame is not None else None
+        if line is None or line.connects is None:
+            continue
+        if at_one_line_s(index, process.process) >= POLLS_S:
+            found.setdefault(line.connects, []).append(process)
+    ended = tuple(
+        each
+        for each in index.snapshot.processes
+        if each.ended is not None and each.role not in SERVICE_ROLES
+    )
+    for statement, processes in found.items():
+        for_s = min(at_one_line_s(index, each.process) for each in processes)
+        # Forked ones have inherited these objects.
+        parents = {each.parent for each in processes}
+        kept = tuple(
+            (each, count)
+            for each in index.snapshot.living()
+            if each.process in parents and (count := ended_children(index, each.process))
+        )
+        yield Connecting(tuple(processes), statement, for_s, ended, kept)
+
+
 class Unseen(NamedTuple):
     """A process whose loop asks whether its children live, of which none is left."""
 

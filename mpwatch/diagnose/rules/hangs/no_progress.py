@@ -34,7 +34,11 @@ from mpwatch.diagnose.analysis.mechanisms.kept_locks import (
     left_lock,
     waiting_for_left_lock,
 )
-from mpwatch.diagnose.analysis.mechanisms.polling import polls_in_vain, polls_reaped_children
+from mpwatch.diagnose.analysis.mechanisms.polling import (
+    connecting_in_vain,
+    polls_in_vain,
+    polls_reaped_children,
+)
 from mpwatch.diagnose.analysis.mechanisms.servers import Accepting, accepting_in_vain
 from mpwatch.diagnose.analysis.pipes import channels_among, output_of
 from mpwatch.diagnose.analysis.process_queries import (
@@ -138,6 +142,20 @@ def check(index: Index) -> Iterator[Finding]:
             evidence=tuple(unseen.evidence),
             cause=unseen.cause,
             advice=unseen.advice,
+        )
+    for retried in connecting_in_vain(index):
+        first, *others = retried.processes
+        reported |= {each.process for each in retried.processes}
+        yield Finding(
+            rule=RULE,
+            severity=Severity.INFO,
+            process=first.process,
+            others=tuple(each.process for each in others),
+            subject="connects",
+            summary=retried.summary,
+            evidence=tuple(retried.evidence),
+            cause=retried.cause,
+            advice=retried.advice,
         )
     left = None
     quiet = (quiet_s(process, index) for process in index.snapshot.living())

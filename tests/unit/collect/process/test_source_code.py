@@ -1270,3 +1270,93 @@ def test_lines_that_kill_another_process_are_read_with_their_condition(tmp_path:
         ("kills", 4, ""),
         ("kills", 5, ""),
     ]
+
+
+SESSION = """\
+def inside(self):
+    while True:
+        try:
+            self.conn = Client(self.address)
+            return
+        except (ConnectionError, OSError):
+            time.sleep(1.0)
+
+def below(self):
+    for _ in range(9):
+        try:
+            link = socket.create_connection(self.address)
+            break
+        except OSError:
+            pass
+        time.sleep(1.1)
+
+def reads(self):
+    while True:
+        try:
+            return self.conn.recv()
+        except OSError:
+            time.sleep(1.2)
+
+def once(self):
+    try:
+        self.conn = Client(self.address)
+    except OSError:
+        time.sleep(1.3)
+
+def works(self):
+    while True:
+        try:
+            link = Client(self.address)
+        except OSError:
+            continue
+        time.sleep(1.4)
+"""
+
+
+def test_lines_between_two_attempts_to_connect_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "session.py"
+    path.write_text(SESSION)
+
+    def connects(number: int, function: str) -> Statement | None:
+        found = SourceCode().line(OWN, Frame(function, str(path), number), time.time() + 9.0)
+        assert found is not None
+        return found.connects
+
+    assert connects(7, "inside") == Statement(4, "self.conn = Client(self.address)")
+    assert connects(16, "below") == Statement(12, "link = socket.create_connection(self.address)")
+    others = ((23, "reads"), (29, "once"), (37, "works"), (4, "inside"))
+    assert [connects(number, function) for number, function in others] == [None] * 4
+
+
+VIEWS = """\
+import torch
+
+
+class Extractor:
+    def extract_batch(self, batch):
+        act = self.model(batch)
+        if self.token:
+            act = act[:, 0, :]
+        return act
+
+    def extract(self, loader, work):
+        features, rows, few = [], {}, []
+        for batch in loader:
+            features.append(self.extract_batch(batch).numpy())
+            part = batch[:9]
+            rows[batch.key] = part.detach()
+            few.append(part.clone())
+            work[:9] = part
+            first = self.items[batch.key]
+            few.append(first)
+        few.append(helper(batch))
+"""
+
+
+def test_slices_that_are_kept_through_a_variable_or_a_function_are_read(tmp_path: Path) -> None:
+    found = marks_of(tmp_path / "extract.py", VIEWS)
+
+    assert [each for each in found if each[0] == "view"] == [
+        ("view", 14, "line 8: act[:, 0, :]"),
+        ("view", 16, "line 15: batch[:9]"),
+    ]

@@ -545,6 +545,41 @@ def test_a_loop_that_sleeps_at_one_line_while_main_waits_is_a_warning() -> None:
     assert severity(20.0) is Severity.INFO
 
 
+CONNECTS = SourceLine(
+    "/home/me/data.py",
+    22,
+    "connect",
+    Statement(22, "time.sleep(1.0)"),
+    connects=Statement(18, "self.conn = Client(self.address)"),
+)
+
+
+def connecting(asleep_s: float, *others: Process) -> Snapshot:
+    tries = child(TRIES, "data.py:connect:22", still_s=0.1)
+    return replace(with_account(main(), tries, asleep_s, *others), source=(CONNECTS,))
+
+
+def test_a_process_that_only_tries_to_connect_is_named_with_what_has_ended() -> None:
+    server = process(400, "spawned", label="ps:0", ended=exited(400, signal=9))
+
+    alone = only(no_progress.check, connecting(30.0))
+    finding = only(no_progress.check, connecting(30.0, server))
+
+    assert alone.summary == (
+        "spawned (300) tries to connect again and again at data.py:22 connect, for 30 s: no server "
+        "answers"
+    )
+    assert alone.severity is Severity.INFO
+    assert "has not begun to listen yet" in alone.cause
+    assert finding.summary == f"{alone.summary}; ps:0 (400) has ended"
+    assert "ps:0 (400) ended: signal 9 (SIGKILL)" in finding.evidence
+    assert finding.cause.startswith("Most likely ps:0 (400) was the server, or had started it")
+
+
+def test_a_process_that_has_tried_to_connect_for_a_short_time_is_quiet() -> None:
+    assert found(no_progress.check, connecting(15.0)) == []
+
+
 def test_a_pipe_that_no_process_of_the_job_writes_to_is_read_in_vain() -> None:
     """What a shell has left behind has inherited its output, and is no child of the job now."""
 
