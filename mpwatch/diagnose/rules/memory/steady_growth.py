@@ -696,13 +696,15 @@ def _of_source(index: Index, process: Process, seen: list[str]) -> _Explanation 
     views = marks(index, "view", process) if process.sample.torch_loaded else ()
     if len({each.statement for each in views}) == 1:
         view = views[0]
-        whole = view.about.partition("[")[0]
+        made, _, part = view.about.partition(": ")
+        part, made = (part, f", made in {made}") if made.startswith("line ") else (view.about, "")
+        whole = part.partition("[")[0]
         return _Explanation(
             "private memory",
-            (*seen, f"{mark_words(view)} keeps {view.about}"),
-            f"{mark_words(view)} keeps {view.about}. If {whole} is a tensor or array, that is a "
+            (*seen, f"{mark_words(view)} keeps {part}{made}"),
+            f"{mark_words(view)} keeps {part}{made}. If {whole} is a tensor or array, that is a "
             f"view: as long as it is kept, all of {whole} stays in memory, too.",
-            f"Keep a copy of the part: {view.about}.clone() of a tensor, .copy() of an array, "
+            f"Keep a copy of the part: {part}.clone() of a tensor, .copy() of an array, "
             ".item() of one number. If it is neither, bound the container.",
         )
     if (cycled := kept_by_cycle(index)) is not None:

@@ -232,6 +232,21 @@ def test_the_container_that_keeps_what_a_process_makes_is_named(
     assert finding.advice.startswith(advice)
 
 
+def test_a_slice_that_was_made_before_it_is_kept_is_named_with_its_line() -> None:
+    keeps = Statement(31, "features.append(self.extract_batch(batch).numpy())")
+    mark = Mark("view", "/home/me/train.py", "extract", "line 23: act[:, 0, :]", keeps)
+    mines = main(threads=[thread(MAIN, "train.py:extract:30")], torch_loaded=True)
+    past = history(rising("anon_bytes", 900 * MIB, 5 * MIB))
+
+    finding = only(check, snapshot_of(mines, marks=(mark,)), past)
+
+    assert finding.cause.startswith(
+        "`features.append(self.extract_batch(batch).numpy())` at train.py:31 extract keeps "
+        "act[:, 0, :], made in line 23. If act is a tensor or array, that is a view"
+    )
+    assert "act[:, 0, :].clone()" in finding.advice
+
+
 def test_the_line_that_only_ever_adds_to_a_list_is_named() -> None:
     adds = Mark(
         "kept", "/home/me/train.py", "add", "self.losses", Statement(33, "self.losses.append(loss)")
