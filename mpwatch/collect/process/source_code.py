@@ -31,6 +31,7 @@ from mpwatch.collect.process.source_statements import (
     dropped,
     endless,
     first_line,
+    guarded,
     held,
     last_line,
     locks,
@@ -148,6 +149,7 @@ class SourceCode:
             tuple(islice(held(module, function, inside), LOCKS)),
             until_exits(module, inside),
             connects(module, inside),
+            tuple(islice(guarded(module, function, inside), NESTED)),
         )
 
     def _module(self, process: ProcessId, file: str, since_s: float) -> Module | None:

@@ -20,6 +20,7 @@ from mpwatch.model.sanitize import clean
 from mpwatch.model.source_code import (
     DroppedResult,
     EndlessLoop,
+    Guarded,
     Mark,
     MarkKind,
     Skip,
@@ -272,6 +273,35 @@ def _connecting(module: Module, tried: ast.Try) -> Statement | None:
         if any(last_name(each.func) in _CONNECTS for each in calls):
             return quoted(module, node)
     return None
+
+
+_OF_RANK = re.compile(r"rank|zero|main|master|chief|coordinator|first", re.IGNORECASE)
+
+
+def guarded(module: Module, function: ast.AST, inside: Sequence[ast.AST]) -> Iterator[Guarded]:
+    """The calls under a condition on the rank that come before a line, of the blocks it is in.
+
+    What is called in the `else` branch as well is called by all.
+    """
+    outer = function
+    for node in inside:
+        block = next((name for name, child in children(outer) if child is node), None)
+        for name, child in children(outer):
+            if child is node:
+                break
+            if name == block and isinstance(child, ast.If) and _OF_RANK.search(_text(child.test)):
+                others = {last_name(c.func) for part in child.orelse for c in _calls_in(part)}
+                header = quoted(module, child)
+                for each, _ in within(child.body):
+                    for call in _calls_in(each) if isinstance(each, ast.Expr | ast.Assign) else ():
+                        called = last_name(call.func)
+                        if called and called not in others and called not in _LOGS:
+                            yield Guarded(header, quoted(module, each), clean(called, QUOTE_LIMIT))
+        outer = node
+
+
+def _calls_in(node: ast.AST) -> Iterator[ast.Call]:
+    return (each for each in ast.walk(node) if isinstance(each, ast.Call))
 
 
 def _is_true(test: ast.expr) -> bool:
@@ -791,6 +821,9 @@ def _calls_marked(nodes: Sequence[ast.AST]) -> Iterator[_Found]:
             yield "death-signal", "", node
         elif name in _SUBMITS and isinstance(node.func, ast.Attribute) and node.args:
             yield "submits", "", node
+        elif _COLLECTIVES.fullmatch(name) and isinstance(node.func, ast.Attribute):
+            if name not in _OTHERS_TOO or last_name(node.func.value) in ("dist", "distributed"):
+                yield "collective", name, node
         elif name in _OF_CHUNKS and _is_chunk_of_one(node, name):
             yield "one-by-one", name, node
         elif name in ("put", "put_nowait") and isinstance(node.func, ast.Attribute) and node.args:
@@ -903,6 +936,12 @@ def _reaps_any(call: ast.Call, name: str) -> bool:
     return False
 
 
+_COLLECTIVES = re.compile(
+    r"(?:monitored_)?barrier|all_?reduce|all_?gather\w*|all_to_all\w*|broadcast\w*|gather"
+    r"|reduce_scatter\w*|reduce|scatter\w*|wait_for_everyone"
+)
+_OTHERS_TOO: Final = frozenset(("broadcast", "gather", "reduce", "scatter", "scatter_"))
+"""Names that tensors and arrays have for something else."""
 _OF_CHUNKS: Final = frozenset(("imap", "imap_unordered", "map", "starmap"))
 """Methods with a chunksize that are not in `_SUBMITS`; map() and starmap() of a Pool choose one."""
 

@@ -40,6 +40,7 @@ from mpwatch.diagnose.analysis.process_queries import all_called, called, family
 from mpwatch.diagnose.analysis.source_code import (
     begun_again,
     branch_of_one_side,
+    collective_under_rank,
     guard_on_rank,
     loop_ends,
     mark_words,
@@ -434,6 +435,16 @@ def _left_early(index: Index, by_call: Sequence[tuple[str, list[Process]]]) -> _
         return None
     function, at = left.line.function, f"{left.line.function}() ({frame_words(left.line)})"
     has = "has" if len(ahead) == 1 else "have"
+    if (alone := collective_under_rank(index, left.line)) is not None:
+        return _LeftEarly(
+            f"{all_called(inside)} {'calls' if len(inside) == 1 else 'call'} {call} in {at}, and "
+            f"{all_called(ahead)} {has} left {function}(). Most likely they are one collective "
+            f"apart: {alone.words}. So only the ranks for which that condition holds enter it, and "
+            "each later collective of theirs meets another one of the others.",
+            "Call what enters the collective on every rank, and leave under the condition only "
+            f"what one rank is to do alone: move {alone.call} out of it. One more barrier or a "
+            "longer timeout does not help: the numbers of calls still differ.",
+        )
     if len(inside) < len(ahead):
         return _LeftEarly(
             f"{all_called(inside)} {'calls' if len(inside) == 1 else 'call'} {call} in {at}. "

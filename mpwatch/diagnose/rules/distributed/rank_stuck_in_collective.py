@@ -47,6 +47,7 @@ from mpwatch.diagnose.analysis.process_queries import (
 )
 from mpwatch.diagnose.analysis.shares import is_at_one_wait
 from mpwatch.diagnose.analysis.source_code import (
+    collective_under_rank,
     end_of_loop,
     guard_on_rank,
     kept_inside,
@@ -587,6 +588,18 @@ def _has_left(rank: Process, waiter: Process, left: Left, index: Index) -> _Wher
     name, function, line = called(rank), left.line.function, frame_words(left.line)
     now, quiet = called_at(rank), quiet_s(rank, index) or 0.0
     waits = f"has made no progress for {seconds_text(quiet)}" if quiet >= STALLED_S else "waits"
+    if (alone := collective_under_rank(index, left.line)) is not None:
+        return _Whereabouts(
+            f"{name} is past {function}(), in which {called(waiter)} still is ({line}), and "
+            f"{waits} at {now}. Most likely they are one collective apart: {alone.words}. So only "
+            "the ranks for which that condition holds enter it, each later collective of theirs "
+            "meets another one of the others, and they wait at the end for one that the others "
+            "have passed.",
+            f"Call what enters the collective on every rank, and leave under the condition only "
+            f"what one rank is to do alone: move {alone.call} out of it. One more barrier or a "
+            "longer timeout does not help: the numbers of calls still differ.",
+            innocent_s=0.0 if quiet >= STALLED_S else PAUSE_S,
+        )
     return _Whereabouts(
         f"{name} is past {function}(), in which {called(waiter)} still is ({line}), and {waits} at "
         f"{now}. Unless {left.past.function}() calls both in one loop, {name} has left "

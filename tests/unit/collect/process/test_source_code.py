@@ -1360,3 +1360,40 @@ def test_slices_that_are_kept_through_a_variable_or_a_function_are_read(tmp_path
         ("view", 14, "line 8: act[:, 0, :]"),
         ("view", 16, "line 15: batch[:9]"),
     ]
+
+
+PHASES = """\
+def fit(trainer, model, rows):
+    if trainer.is_global_zero:
+        trainer.save(final)
+        log.info("saved")
+    if trainer.rank == 0:
+        trainer.report(rows)
+    else:
+        trainer.report([])
+    if model.done:
+        trainer.stop()
+    trainer.barrier("end")
+    if rank > 0:
+        trainer.load()
+
+def save(self):
+    dist.broadcast(self.x, 0)
+    self.barrier()
+    rows.gather(1, index)
+"""
+
+
+def test_calls_under_a_condition_on_the_rank_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "phases.py"
+
+    assert [each for each in marks_of(path, PHASES) if each[0] == "collective"] == [
+        ("collective", 11, "barrier"),
+        ("collective", 16, "broadcast"),
+        ("collective", 17, "barrier"),
+    ]
+    found = SourceCode().line(OWN, Frame("fit", str(path), 11), time.time() + 9.0)
+    assert found is not None
+    assert [(each.condition.line, each.call.line, each.name) for each in found.guarded] == [
+        (2, 3, "save")
+    ]

@@ -15,7 +15,7 @@ from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.progress import Counts, ProgressSource
 from mpwatch.model.samples import Frame, WaitedOn
 from mpwatch.model.snapshot import Process
-from mpwatch.model.source_code import EndlessLoop, Mark, SourceLine, Statement
+from mpwatch.model.source_code import EndlessLoop, Guarded, Mark, SourceLine, Statement
 from tests.builders.accounts import IN_A_CONDITION, IN_ALL_REDUCE, with_shares
 from tests.builders.snapshots import (
     MAIN,
@@ -387,6 +387,65 @@ def test_a_rank_that_has_left_the_loop_in_which_another_one_waits_is_told_as_tha
     works = replace(left, threads=(replace(left.threads[0], still_s=0.0), *left.threads[1:]))
     busy = only(rank_stuck_in_collective.check, snapshot_of(main(), waits, works), cpu(w301=90.0))
     assert "is past" not in busy.cause
+
+
+SAVES = Guarded(
+    Statement(42, "if trainer.is_global_zero:"), Statement(43, "trainer.save(final)"), "save"
+)
+BARRIER = Mark(
+    "collective", "/home/me/train.py", "save", "barrier", Statement(58, "dist.barrier()")
+)
+
+
+@pytest.mark.parametrize(
+    ("guarded", "mark", "is_named"),
+    [
+        pytest.param(SAVES, BARRIER, True, id="a collective under the condition"),
+        pytest.param(SAVES, BARRIER._replace(function="log"), False, id="no collective in it"),
+        pytest.param(
+            SAVES._replace(condition=Statement(42, "if args.firsthand:")),
+            BARRIER,
+            False,
+            id="no condition on the rank",
+        ),
+    ],
+)
+def test_a_collective_that_only_some_ranks_have_entered_before_is_why_they_are_apart(
+    guarded: Guarded, mark: Mark, is_named: bool
+) -> None:
+    waits = rank(0, f"{C10D}:barrier", "train.py:fit:45", "train.py:main:77")
+    left = rank(1, "train.py:wrap:57", "train.py:main:78")
+    at = line("train.py", 45, "fit", "dist.barrier()", guarded=(guarded,))
+
+    finding = only(
+        rank_stuck_in_collective.check,
+        snapshot_of(main(), waits, left, source=(at,), marks=(mark,)),
+    )
+
+    words = (
+        "Most likely they are one collective apart: `trainer.save(final)` at train.py:43 fit is "
+        "under `if trainer.is_global_zero:` of line 42, and save() enters barrier "
+        "(`dist.barrier()` at train.py:58 save)"
+    )
+    assert (words in finding.cause) is is_named
+    assert ("by a decision of its own" in finding.cause) is not is_named
+    assert ("move `trainer.save(final)` at train.py:43 fit out of it" in finding.advice) is is_named
+
+
+def test_ranks_in_different_collectives_after_one_that_only_some_have_entered() -> None:
+    waits = rank(0, f"{C10D}:barrier", "train.py:fit:45", "train.py:main:77")
+    others = [rank(n, f"{C10D}:all_reduce", "train.py:wrap:57", "train.py:main:78") for n in (1, 2)]
+    at = line("train.py", 45, "fit", "dist.barrier()", guarded=(SAVES,))
+
+    finding = only(
+        collective_mismatch.check,
+        snapshot_of(main(), waits, *others, source=(at,), marks=(BARRIER,)),
+    )
+
+    assert "one collective apart: `trainer.save(final)` at train.py:43 fit is under" in (
+        finding.cause
+    )
+    assert "move `trainer.save(final)` at train.py:43 fit out of it" in finding.advice
 
 
 SLEEPS = WaitedOn("timer", "clock_nanosleep")
