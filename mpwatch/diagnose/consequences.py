@@ -200,6 +200,8 @@ ONLY_ALONE = frozenset(("standing-still", "no-progress", GROWTH))
 
 DEATHS = frozenset(("worker-oom-killed", "worker-segfault", "worker-exited-unexpectedly"))
 """Rules about the end of a process, which do not say what waits for it."""
+CONNECTS = ("no-progress", "connects")
+"""The rule and the subject of processes that try to connect to one that has ended."""
 
 
 def with_causes(findings: Iterable[Finding]) -> dict[Finding, str]:

@@ -18,7 +18,7 @@ from mpwatch.diagnose.analysis.account import EVERY_S, MANY, advanced
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.source_code import quotes_for, with_copies
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
-from mpwatch.diagnose.consequences import DEATHS, GROWTH, ONLY_ALONE, with_causes
+from mpwatch.diagnose.consequences import CONNECTS, DEATHS, GROWTH, ONLY_ALONE, with_causes
 from mpwatch.diagnose.known_errors import KNOWN_ERRORS, KnownError, known_error
 from mpwatch.model.account import Account
 from mpwatch.model.findings import Finding, Severity
@@ -357,7 +357,9 @@ def _ordered(findings: Sequence[Finding]) -> tuple[Finding, ...]:
 
 def _shows(finding: Finding) -> frozenset[str]:
     """The causes under which a finding is shown that is otherwise left out beside its cause."""
-    return DEATHS if finding.rule == "standing-still" else frozenset()
+    if finding.rule == "standing-still" or (finding.rule, finding.subject) == CONNECTS:
+        return DEATHS
+    return frozenset()
 
 
 def _urgency(finding: Finding) -> tuple[float, ...]:

@@ -303,6 +303,14 @@ def test_a_stalled_job_is_one_finding_if_another_rule_explains_it() -> None:
     assert [f.rule for f in look(engine(both[:1]), 0)] == ["standing-still"]
 
 
+def test_processes_that_try_to_connect_to_one_that_has_ended_are_told_below_its_end() -> None:
+    ended = finding("worker-exited-unexpectedly")
+    waits, connects = finding("no-progress"), finding("no-progress", subject="connects")
+
+    assert [f.rule for f in look(engine([ended, waits]), 0)] == [ended.rule]
+    assert [f.subject for f in look(engine([ended, connects]), 0)] == ["", "connects"]
+
+
 def test_a_rule_may_name_the_cause_itself() -> None:
     watched = engine([finding("x"), finding("y", Severity.CRITICAL, effect_of="x")])
 
