@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from mpwatch.collect.job.reader import ReadRequest
-from mpwatch.collect.process.source_code import SourceReads
 from mpwatch.collect.process.written_errors import ErrorReads
+from mpwatch.collect.source.source_code import SourceReads
 from mpwatch.diagnose.engine import Engine
 from mpwatch.model.events import HookStatus, Input
 from mpwatch.model.ids import ProcessId

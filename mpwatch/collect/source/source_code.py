@@ -20,26 +20,28 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
-from mpwatch.collect.process.source_statements import (
-    FUNCTIONS,
-    LOOPS,
+from mpwatch.collect.source.control_flow import (
     NESTED,
-    Module,
-    children,
-    condition,
     connects,
     dropped,
     endless,
-    first_line,
     guarded,
     held,
-    last_line,
     locks,
-    marks,
     may_send,
-    quoted,
     skips,
     until_exits,
+)
+from mpwatch.collect.source.marks import marks
+from mpwatch.collect.source.syntax import (
+    FUNCTIONS,
+    LOOPS,
+    Module,
+    children,
+    condition,
+    first_line,
+    last_line,
+    quoted,
 )
 from mpwatch.describe.frames import is_library
 from mpwatch.model.ids import ProcessId

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.collect.process.source_code import FILE_BYTES, FILES, SourceCode, SourceReads
-from mpwatch.collect.process.source_statements import EXPRESSION_NODES, TAKEN
+from mpwatch.collect.source.control_flow import TAKEN
+from mpwatch.collect.source.source_code import FILE_BYTES, FILES, SourceCode, SourceReads
+from mpwatch.collect.source.syntax import EXPRESSION_NODES
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame, StackSample, StacksTaken
 from mpwatch.model.source_code import SourceLine, SourceRead, Statement

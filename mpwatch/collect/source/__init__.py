@@ -1,0 +1,1 @@
+"""Source files of the program: statements at the lines of its stacks, and what they show."""

@@ -1,0 +1,630 @@
+"""What keeps memory, as the source shows: containers that only grow, slices, autograd graphs."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from mpwatch.collect.source.syntax import (
+    FUNCTIONS,
+    LOOPS,
+    Found,
+    children,
+    expression_text,
+    first_line,
+    imported_roots,
+    last_name,
+    own_nodes,
+    receiver_of,
+    within,
+)
+
+NO_GRAD: Final = frozenset(("no_grad", "inference_mode"))
+ADDS: Final = frozenset(("append", "appendleft", "add", "insert", "extend", "setdefault"))
+_DROPS: Final = frozenset(("pop", "popitem", "popleft", "clear", "remove", "discard"))
+
+
+def is_cycle(call: ast.Call) -> bool:
+    """`itertools.cycle(rows)`, but not of elements that are written there."""
+    if expression_text(call.func) not in ("cycle", "itertools.cycle") or len(call.args) != 1:
+        return False
+    return not isinstance(call.args[0], ast.Constant | ast.List | ast.Tuple | ast.Set)
+
+
+def find_held_futures(nodes: Iterable[ast.AST], dropped: Container[str]) -> Iterator[Found]:
+    """`for each in as_completed(futures)` where nothing in the file takes one out of `futures`."""
+    for node in nodes:
+        for call in ast.walk(node.iter) if isinstance(node, ast.For) else ():
+            if isinstance(call, ast.Call) and last_name(call.func) == "as_completed" and call.args:
+                held = call.args[0]
+                if (
+                    isinstance(held, ast.Name | ast.Attribute)
+                    and expression_text(held) not in dropped
+                ):
+                    yield "futures", expression_text(held), node
+
+
+_SHARES: Final = frozenset(("detach", "numpy", "squeeze", "t", "transpose", "unsqueeze"))
+"""Methods of a tensor whose result refers to the same memory."""
+
+
+def find_views(nodes: Iterable[ast.AST], returned: Mapping[str, ast.Subscript]) -> Iterator[Found]:
+    """Elements and slices of something that are put into a container.
+
+    Also `rows.append(part)` below `part = whole[:, 0]`, and where a function of the file returns
+    such a part.
+
+    Args:
+        nodes: The syntax of a function.
+        returned: See `returned_slices_of`.
+    """
+    slices = _slices(nodes)
+    for node in nodes:
+        kept: list[ast.expr] = []
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            call = node.value
+            if isinstance(call.func, ast.Attribute) and call.func.attr in ADDS:
+                kept = [*call.args]
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
+            into = node.targets[0].slice  # a slice of an array is written into, and keeps nothing
+            kept = [] if isinstance(into, ast.Slice | ast.Tuple) else [node.value]
+        while kept:
+            each = _shared(kept.pop())
+            if isinstance(each, ast.Tuple | ast.List):
+                kept += each.elts
+            elif isinstance(each, ast.Dict):
+                kept += each.values
+            elif isinstance(each, ast.Subscript) and not (
+                isinstance(each.slice, ast.Constant) and isinstance(each.slice.value, str)
+            ):
+                yield "view", expression_text(each), node
+            else:
+                made = slices.get(expression_text(each))
+                if isinstance(each, ast.Call):
+                    made = returned.get(last_name(each.func))
+                if made is not None:
+                    yield "view", f"line {made.lineno}: {expression_text(made)}", node
+
+
+def _shared(value: ast.expr) -> ast.expr:
+    """The tensor of which an expression shares the memory: `part` of `part.detach().numpy()`."""
+    while (
+        isinstance(value, ast.Call)
+        and isinstance(value.func, ast.Attribute)
+        and value.func.attr in _SHARES
+    ):
+        value = value.func.value
+    return value
+
+
+def _slices(nodes: Iterable[ast.AST]) -> dict[str, ast.Subscript]:
+    """The variables that a function binds to a slice, `part = whole[:, 0]`, each with its last."""
+    found: dict[str, ast.Subscript] = {}
+    for node in sorted(nodes, key=first_line):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            value = _shared(node.value)
+            if isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Slice | ast.Tuple):
+                found[node.targets[0].id] = value
+    return found
+
+
+def returned_slices_of(tree: ast.AST) -> dict[str, ast.Subscript]:
+    """The functions of a file that return a slice, under each name that only one of them has."""
+    found: dict[str, ast.Subscript] = {}
+    functions = [each for each in ast.walk(tree) if isinstance(each, FUNCTIONS)]
+    names = [each.name for each in functions]
+    for function in (each for each in functions if names.count(each.name) == 1):
+        nodes = list(own_nodes(function))
+        slices = _slices(nodes)
+        for node in nodes:
+            value = _shared(node.value) if isinstance(node, ast.Return) and node.value else None
+            if isinstance(value, ast.Name) and value.id in slices:
+                found[function.name] = slices[value.id]
+            elif isinstance(value, ast.Subscript) and isinstance(
+                value.slice, ast.Slice | ast.Tuple
+            ):
+                found[function.name] = value
+    return found
+
+
+class _Tensors(NamedTuple):
+    """What a file shows of its models and of what keeps their outputs."""
+
+    models: frozenset[str]
+    """Last names of variables that the file binds to a module of torch."""
+    frozen: frozenset[str]
+    """Names of functions, and of models whose parameters it takes out of autograd."""
+    bounded: frozenset[str]
+    """Containers, as they are written, that are deques, which may have a bound."""
+    emptied: Mapping[str, str]
+    """Last names of the attributes that hold a container, and the function that empties it."""
+    detaches: bool
+    imports_torch: bool
+
+
+_MODELS = re.compile(
+    r"(?!(?:build|compile|create|eval|export|fit|get|init|load|make|new|prepare|run|save|setup|test"
+    r"|train|update|wrap)_)"
+    r"(?:.*_)?(?:model|net|network|module|encoder|decoder|generator|discriminator|critic|actor"
+    r"|policy|backbone|head|rnn|lstm|gru)",
+    re.IGNORECASE,
+)
+_LOSSES = re.compile(r"(?:.*_)?(?:criterion|loss|loss_fn|loss_func|objective)", re.IGNORECASE)
+_KEEP_GRAPH: Final = frozenset(
+    (
+        *("abs", "chunk", "clone", "contiguous", "cpu", "cuda", "double", "exp", "expand"),
+        *("flatten", "float", "half", "log", "log_prob", "log_softmax", "max", "mean", "min"),
+        *("norm", "permute", "pow", "relu", "reshape", "sigmoid", "softmax", "split", "sqrt"),
+        *("square", "squeeze", "std", "sum", "t", "tanh", "to", "transpose", "unbind"),
+        *("unsqueeze", "var", "view"),
+    )
+)
+"""Methods of a tensor whose result refers to its graph."""
+_NO_GRAPH: Final = frozenset(
+    (
+        *("all", "any", "argmax", "argmin", "argsort", "bincount", "eq", "from_numpy", "ge", "gt"),
+        *("isfinite", "isnan", "le", "lt", "ne", "no_grad", "ones_like", "tensor", "zeros_like"),
+    )
+)
+"""Functions of torch whose result has no graph."""
+
+
+def tensors_of(tree: ast.Module) -> _Tensors:
+    """The models of a file, and the containers that may keep what they compute."""
+    every = list(ast.walk(tree))
+    imports_torch = "torch" in imported_roots(tree)
+    nodes = every if imports_torch else []
+    of_module = {
+        node.name
+        for node in nodes
+        if isinstance(node, ast.ClassDef)
+        and any(last_name(base) in ("Module", "LightningModule") for base in node.bases)
+    }
+    models: set[str] = set()
+    frozen = {name for node in nodes for name in _defined(node)}
+    emptied: dict[str, str] = {}
+    for node in nodes:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            made = node.value.func
+            is_model = last_name(made) in of_module or expression_text(made).startswith(
+                ("nn.", "torch.nn.")
+            )
+            names = {last_name(each) for each in node.targets}
+            if last_name(made) == "requires_grad_":
+                frozen |= names
+            elif is_model:
+                models |= names
+        elif isinstance(node, ast.Call) and last_name(node.func) == "requires_grad_":
+            frozen |= set(receiver_of(node).split("."))
+        elif isinstance(node, ast.For) and _is_over_parameters(node):
+            frozen |= {last_name(e) for e in ast.walk(node.iter) if isinstance(e, ast.expr)}
+        elif isinstance(node, FUNCTIONS) and node.name != "__init__":
+            for inner in own_nodes(node):
+                for name in (*names_dropped_from(inner), *names_set(inner)):
+                    emptied[container_of(name)] = f"{node.name}()"
+    detaches = any(
+        isinstance(node, ast.Attribute) and node.attr in ("detach", "detach_", "data")
+        for node in nodes
+    )
+    bounded = {
+        expression_text(target)
+        for node in every
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
+        if last_name(node.value.func) == "deque"
+        for target in node.targets
+    }
+    return _Tensors(
+        frozenset(models),
+        frozenset(frozen),
+        frozenset(bounded),
+        emptied,
+        detaches,
+        imports_torch,
+    )
+
+
+def _defined(node: ast.AST) -> Iterator[str]:
+    """What a statement defines or imports: a function or a class, and no model."""
+    if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+        yield node.name
+    elif isinstance(node, ast.ImportFrom):
+        yield from (each.asname or each.name for each in node.names)
+
+
+def _is_over_parameters(node: ast.For) -> bool:
+    """`for each in model.parameters(): each.requires_grad = False`."""
+    names = {each.attr for each in ast.walk(node.iter) if isinstance(each, ast.Attribute)}
+    return not names.isdisjoint(("parameters", "named_parameters")) and any(
+        isinstance(each, ast.Attribute) and each.attr.startswith("requires_grad")
+        for part in node.body
+        for each in ast.walk(part)
+    )
+
+
+def find_graphs(function: ast.AST, own: Sequence[ast.AST], file: _Tensors) -> Iterator[Found]:
+    """Statements that keep the autograd graph of what a model has computed.
+
+    A backward pass in the same function frees what a graph refers to, and a carried state raises in
+    it: such functions are left out.
+    """
+    calls = [each for each in own if isinstance(each, ast.Call)]
+    if not isinstance(function, FUNCTIONS) or any(map(_ends_graphs, calls)):
+        return
+    if not file.imports_torch and not any(True for node in own for _ in _added(node)):
+        return
+    if any(last_name(getattr(e, "func", e)) in NO_GRAD for e in function.decorator_list):
+        return
+    given = [each.arg for each in function.args.args if each.arg not in ("self", "cls")]
+    computed = {name: _Computed(0, place) for place, name in enumerate(given)}
+    for node, parents in within([node for _, node in children(function)]):
+        if any(isinstance(each, ast.With) and _switches_off(each) for each in parents):
+            continue
+        loops = [each for each in parents if isinstance(each, LOOPS)]
+        yield from _kept_graphs(node, own, loops, computed, file)
+        call = node.value if isinstance(node, ast.Expr) else None
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+            for place, part in enumerate(call.args):
+                found = _computed(part, computed, file)
+                is_own = len(call.args) > 1 or call.func.attr not in ADDS
+                if found is not None and found.line and is_own:
+                    yield "graph-passed", f"{call.func.attr}, {place}, {found.line}", node
+        if isinstance(node, ast.Assign):
+            yield from _carried(own, node, loops, file)
+            found = _computed(node.value, computed, file)
+            for name in (expression_text(e) for t in node.targets for e in _elements(t)):
+                computed.pop(name, None)
+                if found is not None:
+                    computed[name] = found
+
+
+class _Computed(NamedTuple):
+    """Where a value with a graph comes from."""
+
+    line: int
+    """Of the model's call; 0 for an argument of the function."""
+    argument: int = 0
+    """Its position."""
+
+
+def _kept_graphs(
+    node: ast.AST,
+    own: Sequence[ast.AST],
+    loops: Sequence[ast.AST],
+    computed: Mapping[str, _Computed],
+    file: _Tensors,
+) -> Iterator[Found]:
+    """A statement that adds what a model has computed, or an argument, to what outlives it."""
+    for container, value in _added(node):
+        for part in _elements(value):
+            found = _computed(part, computed, file)
+            if found is None or not _outlives(own, container, loops, file):
+                continue
+            text, is_attribute = expression_text(container), isinstance(container, ast.Attribute)
+            if found.line and file.imports_torch:
+                ends = file.emptied.get(container_of(text), "") if is_attribute else ""
+                yield "graph-kept", ", ".join(filter(None, (text, str(found.line), ends))), node
+            elif not found.line and is_attribute and not isinstance(node, ast.Assign):
+                # An assignment to an item may write into an array that is there already.
+                yield "argument-kept", f"{found.argument}, {text}", node
+
+
+def _ends_graphs(call: ast.Call) -> bool:
+    """A backward pass, or a call that switches autograd off for all that follows."""
+    return last_name(call.func) in ("backward", "manual_backward", "set_grad_enabled", "grad")
+
+
+def _switches_off(node: ast.With) -> bool:
+    return any(
+        last_name(getattr(each.context_expr, "func", each.context_expr)) in NO_GRAD
+        for each in node.items
+    )
+
+
+def _elements(value: ast.expr) -> Iterator[ast.expr]:
+    """The elements of a tuple, a list or a dict that is written there, else the value itself."""
+    if isinstance(value, ast.Tuple | ast.List):
+        for each in value.elts:
+            yield from _elements(each)
+    elif isinstance(value, ast.Dict):
+        yield from value.values
+    else:
+        yield value
+
+
+def _added(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """The container to which a statement adds, or the sum, and what it adds."""
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        call = node.value
+        if isinstance(call.func, ast.Attribute) and call.func.attr in _KEEPS and call.args:
+            yield call.func.value, call.args[-1]
+    elif isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
+        yield node.target, node.value
+    elif isinstance(node, ast.Assign):
+        target = node.targets[0]
+        if isinstance(target, ast.Subscript) and not isinstance(
+            target.slice, ast.Constant | ast.Slice
+        ):
+            yield target.value, node.value
+
+
+def _outlives(
+    own: Sequence[ast.AST], container: ast.expr, loops: Sequence[ast.AST], file: _Tensors
+) -> bool:
+    """Whether a container stays, with what it holds, from one round or call to the next."""
+    text = expression_text(container)
+    if text in file.bounded or any(text in names_dropped_from(each) for each in own):
+        return False
+    outer = {id(node) for loop in loops[:1] for node in ast.walk(loop)}
+    made = [node for node in own if text in names_set(node)]
+    if any(id(each) in outer for each in made):
+        return False
+    return bool(loops and made) or (isinstance(container, ast.Attribute) and not made)
+
+
+def _computed(
+    value: ast.expr, computed: Mapping[str, _Computed], file: _Tensors
+) -> _Computed | None:
+    """Where what a value refers to was computed; `None` for none, as far as it shows."""
+    parts: Iterable[ast.expr] = ()
+    if isinstance(value, ast.Name | ast.Attribute) and expression_text(value) in computed:
+        return computed[expression_text(value)]
+    if isinstance(value, ast.Call):
+        name = last_name(value.func)
+        is_model = name in file.models or _MODELS.fullmatch(name) is not None
+        if is_model and name not in file.frozen and value.args:
+            return _Computed(value.lineno)
+        if isinstance(value.func, ast.Attribute) and name in _KEEP_GRAPH:
+            parts = (value.func.value, *value.args)
+        elif _LOSSES.fullmatch(name) or (
+            expression_text(value.func).startswith(("F.", "torch.")) and name not in _NO_GRAPH
+        ):
+            parts = value.args
+    elif isinstance(value, ast.Tuple | ast.List | ast.Dict):
+        parts = _elements(value)
+    elif isinstance(value, ast.BinOp):
+        parts = (value.left, value.right)
+    elif isinstance(value, ast.UnaryOp):
+        parts = (value.operand,)
+    elif isinstance(value, ast.Subscript | ast.Starred):
+        parts = (value.value,)
+    found = [each for part in parts if (each := _computed(part, computed, file)) is not None]
+    return max(found, default=None)
+
+
+def _carried(
+    own: Sequence[ast.AST], node: ast.Assign, loops: Sequence[ast.AST], file: _Tensors
+) -> Iterator[Found]:
+    """`out, self.state = self.model(x, self.state)`: the state keeps the graphs of all rounds."""
+    call = node.value
+    if file.detaches or not isinstance(call, ast.Call) or not file.imports_torch:
+        return
+    name = last_name(call.func)
+    if name in file.frozen or not (name in file.models or _MODELS.fullmatch(name)):
+        return
+    states = {expression_text(each) for target in node.targets for each in _elements(target)}
+    given = [*call.args, *(each.value for each in call.keywords)]
+    for part in (part for each in given for part in _elements(each)):
+        text = expression_text(part)
+        others = [
+            each
+            for each in own
+            if each is not node and isinstance(each, ast.Assign)
+            for target in each.targets
+            if text in map(expression_text, _elements(target))
+        ]
+        if isinstance(part, ast.Name):
+            inside = {id(each) for loop in loops[-1:] for each in ast.walk(loop)}
+            is_kept = bool(loops) and not any(id(each) in inside for each in others)
+        else:
+            is_kept = isinstance(part, ast.Attribute) and not others
+        if text in states and is_kept:
+            yield "graph-carried", text, node
+
+
+def is_unbounded_cache(decorator: ast.expr) -> bool:
+    """`@cache` of functools, or its `@lru_cache(maxsize=None)`."""
+    if not isinstance(decorator, ast.Call):
+        return expression_text(decorator) in ("cache", "functools.cache")
+    if last_name(decorator.func) != "lru_cache":
+        return False
+    sizes = [each.value for each in decorator.keywords if each.arg == "maxsize"]
+    return any(
+        isinstance(each, ast.Constant) and each.value is None
+        for each in (*decorator.args[:1], *sizes)
+    )
+
+
+def bounded_names(tree: ast.Module) -> Iterator[str]:
+    """Containers from which a file removes something, or of which it asks the length."""
+    for node in ast.walk(tree):
+        yield from names_dropped_from(node)
+        if isinstance(node, ast.Call) and last_name(node.func) == "len" and node.args:
+            yield expression_text(node.args[0])
+
+
+def names_dropped_from(node: ast.AST) -> Iterator[str]:
+    """The containers from which a call or a `del` removes something."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if node.func.attr in _DROPS:
+            yield expression_text(node.func.value)
+    elif isinstance(node, ast.Delete):
+        for each in node.targets:
+            yield expression_text(each.value if isinstance(each, ast.Subscript) else each)
+
+
+def emptied_names(tree: ast.Module) -> Iterator[str]:
+    """Containers from which a file removes something, gives new values, or that have a bound."""
+    for node in ast.walk(tree):
+        yield from names_dropped_from(node)
+        if isinstance(node, ast.For):  # each of several containers
+            inside = (part for each in node.body for part in ast.walk(each))
+            if any(True for each in inside for _ in names_dropped_from(each)):
+                of = node.iter
+                is_call = isinstance(of, ast.Call) and isinstance(of.func, ast.Attribute)
+                yield expression_text(of.func.value if is_call else of)  # type: ignore[attr-defined]
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                if isinstance(target, ast.Subscript):
+                    yield expression_text(target.value)
+                elif isinstance(node.value, ast.Call) and last_name(node.value.func) == "deque":
+                    yield expression_text(target)
+
+
+def find_kept(nodes: Iterable[ast.AST], emptied: frozenset[str]) -> Iterator[Found]:
+    """`self.losses.append(loss)` where nothing in the file removes anything from `losses`.
+
+    Numbers and texts are left out: they are too small to be why memory rises.
+    """
+    for node in nodes:
+        if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)):
+            continue
+        call = node.value
+        if not (isinstance(call.func, ast.Attribute) and call.func.attr in _KEEPS and call.args):
+            continue
+        container = call.func.value
+        of = container.value if isinstance(container, ast.Subscript) else container
+        if not isinstance(of, ast.Attribute) or of.attr in emptied:
+            continue
+        if not _is_small(call.args[-1]):
+            yield "kept", expression_text(container), node
+
+
+def container_of(name: str) -> str:
+    """The last name of a container, or of the one that holds it: `rows` of `self.rows['train']`."""
+    return name.partition("[")[0].rpartition(".")[2]
+
+
+_ENDS: Final = frozenset(
+    ("__aexit__", "__del__", "__exit__", "close", "shutdown", "terminate", "teardown")
+)
+"""Functions that end the use of an object."""
+
+
+def containers_emptied_at_end(tree: ast.Module) -> dict[str, str]:
+    """Attributes of a file that hold a container, which only the end of an object empties.
+
+    That is a function of `_ENDS`, or one that the file calls, and only from such functions.
+
+    Returns:
+        The last name of each attribute, and the functions that empty it, `clear() and __exit__()`.
+    """
+    functions = [each for each in ast.walk(tree) if isinstance(each, FUNCTIONS)]
+    callers: defaultdict[str, set[str]] = defaultdict(set)
+    for function in functions:
+        for node in own_nodes(function):
+            if isinstance(node, ast.Call) and last_name(node.func) != function.name:
+                callers[last_name(node.func)].add(function.name)
+    where: defaultdict[str, set[str]] = defaultdict(set)
+    for function in functions:
+        for node in own_nodes(function) if function.name != "__init__" else ():
+            for name in (*names_dropped_from(node), *names_set(node)):
+                where[name.rpartition(".")[2]].add(function.name)
+    return {
+        name: " and ".join(f"{each}()" for each in _with_ends(found, callers))
+        for name, found in where.items()
+        if all(each in _ENDS or (callers[each] and callers[each].issubset(_ENDS)) for each in found)
+    }
+
+
+def _with_ends(functions: set[str], callers: dict[str, set[str]]) -> list[str]:
+    """Functions and what calls them, each once."""
+    ends = {caller for each in functions if each not in _ENDS for caller in callers[each]}
+    return [*sorted(functions), *sorted(ends - functions)]
+
+
+def find_kept_to_end(nodes: Iterable[ast.AST], at_end: dict[str, str]) -> Iterator[Found]:
+    """`self.shared[id(array)] = copy` where only `__exit__` or `close` empties `shared`."""
+    for node in nodes:
+        kept: list[ast.expr] = []
+        if isinstance(node, ast.Assign) and not _is_small(node.value):
+            kept = [
+                each.value
+                for each in node.targets
+                if isinstance(each, ast.Subscript) and not isinstance(each.slice, ast.Constant)
+            ]
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            call = node.value
+            is_added = isinstance(call.func, ast.Attribute) and call.func.attr in _KEEPS
+            if is_added and call.args and not _is_small(call.args[-1]):
+                kept = [call.func.value] if isinstance(call.func, ast.Attribute) else []
+        for each in kept:
+            if isinstance(each, ast.Attribute) and each.attr in at_end:
+                yield "kept-to-end", f"{expression_text(each)}, {at_end[each.attr]}", node
+
+
+def sequences_of(tree: ast.Module) -> dict[str, str]:
+    """The variables and attributes that a file binds to a new deque or list, and only to that.
+
+    Returns:
+        Last name of each, and `deque` or `list`.
+    """
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for node in ast.walk(tree):
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        if isinstance(node, ast.AnnAssign) and node.value is not None:
+            targets = [node.target]
+        value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
+        is_list = isinstance(value, ast.List | ast.ListComp)
+        made = last_name(value.func) if isinstance(value, ast.Call) else "list" if is_list else ""
+        for target in targets:
+            if isinstance(target, ast.Name | ast.Attribute):
+                found[last_name(target)].add(made)
+    return {
+        name: kind
+        for name, kinds in found.items()
+        if len(kinds) == 1 and (kind := next(iter(kinds))) in ("deque", "list")
+    }
+
+
+_KEEPS: Final = frozenset(("append", "appendleft", "add", "extend"))
+_SMALL: Final = frozenset(
+    ("item", "float", "int", "len", "str", "round", "time", "monotonic", "perf_counter")
+)
+
+
+def _is_small(value: ast.expr) -> bool:
+    if isinstance(value, ast.Tuple):
+        return all(map(_is_small, value.elts))
+    is_call = isinstance(value, ast.Call) and last_name(value.func) in _SMALL
+    return is_call or isinstance(value, ast.Constant | ast.JoinedStr)
+
+
+def find_memo_fills(nodes: Sequence[ast.AST], bounded: set[str]) -> Iterator[Found]:
+    """`self.items[key] = make(key)` in a function that looks for the key in it before."""
+    looked: dict[str, set[str]] = defaultdict(set)
+    for node in nodes:
+        if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn):
+            looked[expression_text(node.comparators[0])].add(expression_text(node.left))
+        elif (
+            isinstance(node, ast.Call) and last_name(node.func) == "get" and len(node.args) == 1
+        ) and isinstance(node.func, ast.Attribute):
+            looked[expression_text(node.func.value)].add(expression_text(node.args[0]))
+    for node in nodes:
+        if not isinstance(node, ast.Assign):
+            continue
+        for target in node.targets:
+            if isinstance(target, ast.Subscript) and not isinstance(target.slice, ast.Constant):
+                name, key = expression_text(target.value), expression_text(target.slice)
+                if name and key and name not in bounded and key in looked[name]:
+                    yield "cache", name, node
+
+
+def names_set(node: ast.AST) -> Iterator[str]:
+    """The variables to which a statement gives a value that does not depend on their own."""
+    if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
+        return
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    used = variables_of(node.value)
+    for target in targets:
+        for part in target.elts if isinstance(target, ast.Tuple) else [target]:
+            name = expression_text(part)
+            if name and name not in used:
+                yield name
+
+
+def variables_of(value: ast.expr) -> set[str]:
+    """The names and attributes in an expression, as they are written."""
+    return {expression_text(n) for n in ast.walk(value) if isinstance(n, ast.Name | ast.Attribute)}

@@ -1,0 +1,538 @@
+"""Statements that can be the reason for what is observed, wherever they are in a file.
+
+Caches without a bound, delays that only grow, timers, limits, calls that end other processes,
+and the others that `MarkKind` lists.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from signal import Signals
+from typing import Final, TypeAlias
+
+from mpwatch.collect.source.control_flow import LOGS, STARTS_TASK
+from mpwatch.collect.source.kept import (
+    ADDS,
+    NO_GRAD,
+    bounded_names,
+    container_of,
+    containers_emptied_at_end,
+    emptied_names,
+    find_graphs,
+    find_held_futures,
+    find_kept,
+    find_kept_to_end,
+    find_memo_fills,
+    find_views,
+    is_cycle,
+    is_unbounded_cache,
+    names_dropped_from,
+    names_set,
+    returned_slices_of,
+    sequences_of,
+    tensors_of,
+    variables_of,
+)
+from mpwatch.collect.source.slow_statements import slow
+from mpwatch.collect.source.syntax import (
+    BRANCHES,
+    FUNCTIONS,
+    LOOPS,
+    QUOTE_LIMIT,
+    SHOWN,
+    Found,
+    Module,
+    children,
+    expression_text,
+    first_line,
+    imported_roots,
+    last_line,
+    last_name,
+    names_in,
+    own_nodes,
+    quoted,
+    receiver_of,
+    within,
+)
+from mpwatch.model.sanitize import clean
+from mpwatch.model.source_code import Mark, Statement
+
+_SUBMITS: Final = STARTS_TASK | {"remote"}
+"""`remote` is Ray's, and that of what imitates it."""
+
+
+def marks(file: str, module: Module) -> Iterator[Mark]:
+    """Statements that can be the reason for what is observed, in no order."""
+    bounded = set(bounded_names(module.tree))
+    named = [n for n in ast.walk(module.tree) if isinstance(n, (*FUNCTIONS, ast.ClassDef))]
+    set_back = frozenset(
+        name
+        for each in ast.walk(module.tree)
+        if isinstance(each, FUNCTIONS) and each.name != "__init__"
+        for node in own_nodes(each)
+        for name in names_set(node)
+    )
+    dropped = {name for node in ast.walk(module.tree) for name in names_dropped_from(node)}
+    emptied = frozenset(map(container_of, (*emptied_names(module.tree), *set_back)))
+    at_end = containers_emptied_at_end(module.tree)
+    uses_arrays = not imported_roots(module.tree).isdisjoint(("torch", "numpy"))
+    unwrapping = frozenset(_unwrapping(module.tree))
+    sequences = sequences_of(module.tree)
+    tensors = tensors_of(module.tree)
+    returned = returned_slices_of(module.tree) if uses_arrays else {}
+    for function in (module.tree, *(n for n in ast.walk(module.tree) if isinstance(n, FUNCTIONS))):
+        name = function.name if isinstance(function, FUNCTIONS) else "<module>"
+        nodes = list(own_nodes(function))
+        found = [
+            *_calls_marked(nodes),
+            *(
+                (*find_views(nodes, returned), *_unwrapped(nodes, unwrapping))
+                if uses_arrays
+                else ()
+            ),
+            *find_memo_fills(nodes, bounded),
+            *_backoffs(function, nodes, set_back),
+            *_gives_up(module, function),
+            *_draws(nodes),
+            *_releases(nodes),
+            *_walks(nodes, sequences),
+            *_slow(nodes, sequences),
+            *find_held_futures(nodes, dropped),
+            *find_graphs(function, nodes, tensors),
+            *_collections(function, nodes),
+            *_dealt(nodes),
+            *_kills(module, function),
+            *(find_kept(nodes, emptied) if name not in ("__init__", "<module>") else ()),
+            *(find_kept_to_end(nodes, at_end) if name not in ("__init__", "<module>") else ()),
+        ]
+        if isinstance(function, FUNCTIONS):
+            for each in function.decorator_list:
+                if is_unbounded_cache(each):
+                    text = clean(f"@{expression_text(each)}", QUOTE_LIMIT)
+                    yield Mark("cache", file, name, name, Statement(each.lineno, text))
+                elif last_name(each) in NO_GRAD or (
+                    isinstance(each, ast.Call) and last_name(each.func) in NO_GRAD
+                ):
+                    found.append(("no-grad", "", each))
+        for kind, about, node in found:
+            if kind == "cache" and (used := _decorated(named, function)):
+                about = f"{about} (for {', '.join(used[:SHOWN])})"
+            yield Mark(kind, file, name, clean(about, QUOTE_LIMIT), quoted(module, node))
+
+
+def _decorated(named: Sequence[_Named], function: ast.AST) -> list[str]:
+    """The functions of a file whose decorator is what contains a function, a class or another."""
+    first, last = first_line(function), last_line(function)
+    outer = {n.name for n in named if first_line(n) <= first and last <= last_line(n)}
+    return [
+        each.name
+        for each in named
+        if isinstance(each, FUNCTIONS) and outer.intersection(map(last_name, each.decorator_list))
+    ]
+
+
+_Named: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+def _calls_marked(nodes: Sequence[ast.AST]) -> Iterator[Found]:
+    for node in nodes:
+        if not isinstance(node, ast.Call):
+            continue
+        name = last_name(node.func)
+        is_zero = bool(node.args) and getattr(node.args[-1], "value", None) == 0
+        if name in NO_GRAD:
+            yield "no-grad", "", node
+        elif name == "no_sync":
+            yield "no-sync", "", node
+        elif name == "backward" and isinstance(node.func, ast.Attribute):
+            yield "backward", "", node
+        elif is_cycle(node):
+            yield "cycle", expression_text(node.args[0]), node
+        elif name == "setrlimit" and len(node.args) > 1:
+            yield "limit", last_name(node.args[0]), node
+        elif name in ("alarm", "setitimer") and node.args and not is_zero:
+            yield "alarm", _left_before_cancelled(nodes, node, name), node
+        elif _reaps_any(node, name):
+            yield "reap", "", node
+        elif name == "set_pdeathsig" or (name == "prctl" and _is_death_signal(node)):
+            yield "death-signal", "", node
+        elif name in _SUBMITS and isinstance(node.func, ast.Attribute) and node.args:
+            yield "submits", "", node
+        elif _COLLECTIVES.fullmatch(name) and isinstance(node.func, ast.Attribute):
+            if name not in _OTHERS_TOO or last_name(node.func.value) in ("dist", "distributed"):
+                yield "collective", name, node
+        elif name in _OF_CHUNKS and _is_chunk_of_one(node, name):
+            yield "one-by-one", name, node
+        elif name in ("put", "put_nowait") and isinstance(node.func, ast.Attribute) and node.args:
+            yield "put", expression_text(node.func.value), node
+
+
+_SELDOM: Final = 100_000
+"""Objects that are made between two collections; 700 to 2000 as CPython has it."""
+
+
+def _collections(function: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[Found]:
+    """What switches the garbage collector off and on, and functions whose closure has a cycle.
+
+    `gc.disable()` under a condition may not have run, and is left out.
+    """
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
+    if any(receiver_of(call) == "gc" for call in calls):
+        for node, parents in within([child for _, child in children(function)]):
+            call = node.value if isinstance(node, ast.Expr) else None
+            is_sure = not any(isinstance(p, BRANCHES) and not _is_main(p) for p in parents)
+            if isinstance(call, ast.Call) and receiver_of(call) == "gc" and is_sure:
+                first = getattr(call.args[0], "value", None) if call.args else None
+                is_seldom = isinstance(first, int) and (first == 0 or first >= _SELDOM)
+                if last_name(call.func) == "disable" or (
+                    last_name(call.func) == "set_threshold" and is_seldom
+                ):
+                    yield "gc-off", "", node
+                elif last_name(call.func) == "set_threshold":
+                    yield "gc-on", "set_threshold", node
+        for call in calls:
+            if receiver_of(call) == "gc" and last_name(call.func) in ("enable", "collect"):
+                yield "gc-on", last_name(call.func), call
+    for node in nodes if isinstance(function, FUNCTIONS) else ():
+        if isinstance(node, FUNCTIONS) and node.name in names_in(ast.Module(node.body, [])):
+            yield "self-reference", node.name, node
+
+
+def _is_main(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and "__name__" in names_in(node.test)
+
+
+def _unwrapped(nodes: Sequence[ast.AST], unwrapping: frozenset[str]) -> Iterator[Found]:
+    """`model.module` that is returned, kept, or called, but not to read or write its state.
+
+    Args:
+        nodes: The syntax of a function.
+        unwrapping: Functions that return it: calls of them count as well.
+    """
+    state = {
+        id(node.value)
+        for node in nodes
+        if isinstance(node, ast.Attribute) and node.attr in _OF_STATE
+    }
+    for node in nodes:
+        is_it = _is_module_of(node) or (
+            isinstance(node, ast.Call) and last_name(node.func) in unwrapping
+        )
+        if is_it and id(node) not in state:
+            yield "unwrapped", expression_text(node), node
+
+
+def _is_module_of(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load):
+        return False
+    return node.attr == "module"
+
+
+def _unwrapping(tree: ast.Module) -> Iterator[str]:
+    """Functions that return `model.module`."""
+    for function in ast.walk(tree):
+        if isinstance(function, FUNCTIONS) and any(
+            isinstance(node, ast.Return) and node.value and any(map(_is_module_of, ast.walk(node)))
+            for node in own_nodes(function)
+        ):
+            yield function.name
+
+
+_OF_STATE: Final = frozenset(
+    ("eval", "load_state_dict", "named_parameters", "parameters", "state_dict", "to", "train")
+)
+"""Methods of a module after which its forward pass is not what the line is for."""
+
+
+def _reaps_any(call: ast.Call, name: str) -> bool:
+    """`os.waitpid(-1, ...)`, `os.wait()`, `signal.signal(signal.SIGCHLD, signal.SIG_IGN)`."""
+    receiver = receiver_of(call)
+    if name == "waitpid" and call.args:
+        return expression_text(call.args[0]) == "-1"
+    if name in ("wait", "wait3"):
+        return receiver == "os"
+    if name == "signal" and len(call.args) == 2:
+        return [last_name(each) for each in call.args] in (["SIGCHLD", "SIG_IGN"],)
+    return False
+
+
+_COLLECTIVES = re.compile(
+    r"(?:monitored_)?barrier|all_?reduce|all_?gather\w*|all_to_all\w*|broadcast\w*|gather"
+    r"|reduce_scatter\w*|reduce|scatter\w*|wait_for_everyone"
+)
+_OTHERS_TOO: Final = frozenset(("broadcast", "gather", "reduce", "scatter", "scatter_"))
+"""Names that tensors and arrays have for something else."""
+_OF_CHUNKS: Final = frozenset(("imap", "imap_unordered", "map", "starmap"))
+"""Methods with a chunksize that are not in `_SUBMITS`; map() and starmap() of a Pool choose one."""
+
+
+def _is_chunk_of_one(call: ast.Call, name: str) -> bool:
+    """`pool.imap(work, rows)`, and a chunksize that is written as 1."""
+    if not isinstance(call.func, ast.Attribute) or len(call.args) < 2:
+        return False
+    third = call.args[2] if len(call.args) > 2 and name != "map" else None
+    written = next((each.value for each in call.keywords if each.arg == "chunksize"), third)
+    if written is None:
+        return name.startswith("imap") and all(each.arg is not None for each in call.keywords)
+    return getattr(written, "value", None) == 1
+
+
+def _kills(module: Module, function: ast.AST) -> Iterator[Found]:
+    """`os.kill(pid, signal.SIGKILL)`, `process.kill()` and the like, with the condition for it."""
+    for node, parents in within([child for _, child in children(function)]):
+        call = node.value if isinstance(node, ast.Expr) else None
+        if not isinstance(call, ast.Call):
+            continue
+        name, last = last_name(call.func), call.args[-1] if call.args else None
+        is_it = last is not None and (
+            last_name(last) == "SIGKILL" or getattr(last, "value", None) == Signals.SIGKILL
+        )
+        is_itself = bool(call.args) and "getpid" in expression_text(call.args[0])
+        is_sent = is_it and name in ("kill", "killpg", "send_signal") and not is_itself
+        is_own = name == "kill" and not call.args and isinstance(call.func, ast.Attribute)
+        if is_sent or is_own:
+            under = next((each for each in reversed(parents) if isinstance(each, ast.If)), None)
+            header = quoted(module, under) if under is not None else None
+            about = f"{header.text} in line {header.line}" if header is not None else ""
+            yield "kills", about, node
+
+
+def _is_death_signal(call: ast.Call) -> bool:
+    """`libc.prctl(PR_SET_PDEATHSIG, ...)`, which is 1 (prctl(2))."""
+    first = call.args[0] if call.args else None
+    return first is not None and (
+        last_name(first).endswith("PDEATHSIG") or getattr(first, "value", None) == 1
+    )
+
+
+def _left_before_cancelled(nodes: Sequence[ast.AST], timer: ast.Call, name: str) -> str:
+    """The lines of the `return` statements that leave a function with its timer set, as `39, 45`.
+
+    They stand between the call that sets it and the first one that cancels it. Empty if there are
+    none, if nothing here cancels it, or if a `finally` does.
+    """
+    calls = [n for n in nodes if isinstance(n, ast.Call) and last_name(n.func) == name and n.args]
+    ends = [n.lineno for n in calls if getattr(n.args[-1], "value", None) == 0]
+    in_finally = {
+        line
+        for node in nodes
+        if isinstance(node, ast.Try)
+        for each in node.finalbody
+        for line in range(each.lineno, last_line(each) + 1)
+    }
+    later = [line for line in ends if line > timer.lineno]
+    if not later or not in_finally.isdisjoint(ends):
+        return ""
+    leaves = (n.lineno for n in nodes if isinstance(n, ast.Return))
+    return ", ".join(str(line) for line in sorted(leaves) if timer.lineno < line < min(later))
+
+
+def _dealt(nodes: Iterable[ast.AST]) -> Iterator[Found]:
+    """`urls[info.id::info.num_workers]`, and `islice(urls, worker, None, num_workers)`."""
+    for node in nodes:
+        steps: list[ast.expr | None] = []
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
+            steps = [node.slice.step]
+        elif isinstance(node, ast.Call) and last_name(node.func) == "islice":
+            steps = [*node.args[3:]]
+        if any(each is not None and "worker" in last_name(each) for each in steps):
+            yield "dealt", "", node
+
+
+def _walks(nodes: Iterable[ast.AST], sequences: Mapping[str, str]) -> Iterator[Found]:
+    """`self.buffer[j]` of a deque, `items.pop(0)` and `x in items` of a list.
+
+    Such a statement goes through all that the container holds, or half of it.
+    """
+    for node in nodes:
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+            is_end = isinstance(node.slice, ast.Constant | ast.UnaryOp | ast.Slice)
+            if not is_end and sequences.get(last_name(node.value)) == "deque":
+                yield "walks", f"deque {expression_text(node.value)}, {expression_text(node)}", node
+        elif isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn):
+            container = node.comparators[0]
+            if last_name(container) in sequences:
+                name, text = expression_text(container), expression_text(node)
+                yield "walks", f"{sequences[last_name(container)]} {name}, {text}", node
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
+            container, name = node.func.value, node.func.attr
+            kind = sequences.get(last_name(container))
+            is_first = getattr(node.args[0], "value", None) == 0 and name in ("pop", "insert")
+            if (kind == "list" and is_first) or (kind and name in ("index", "remove", "count")):
+                yield "walks", f"{kind} {expression_text(container)}, {expression_text(node)}", node
+
+
+def _slow(nodes: Sequence[ast.AST], sequences: Mapping[str, str]) -> Iterator[Found]:
+    for found in slow(nodes, sequences):
+        yield "slow", f"{found.kind}: {expression_text(found.node)}", found.node
+
+
+def _backoffs(
+    function: ast.AST, nodes: Sequence[ast.AST], set_back: frozenset[str]
+) -> Iterator[Found]:
+    """Statements that make the next sleep longer where none in the file sets it back.
+
+    An attribute is set back by any other assignment outside of `__init__`. A name is set back by
+    one in a loop, and by leaving the function.
+
+    Args:
+        function: A function, or the file.
+        nodes: Its own syntax.
+        set_back: The attributes that the functions of the file set, see `names_set`.
+    """
+    slept = {
+        expression_text(part)
+        for node in nodes
+        if isinstance(node, ast.Call) and last_name(node.func) == "sleep" and node.args
+        for part in _slept(node.args[0])
+    } - {""}
+    if not slept:
+        return
+    in_loops = [part for each in nodes if isinstance(each, LOOPS) for part in own_nodes(each)]
+    leaves = any(isinstance(each, ast.Return | ast.Break) for each in in_loops)
+    set_here = {name for each in in_loops for name in names_set(each)}
+    for node in nodes:
+        for name in _grown(node):
+            is_attribute = "." in name
+            is_module = not isinstance(function, FUNCTIONS) and is_attribute
+            if name not in slept or is_module or (leaves and not is_attribute):
+                continue
+            if name not in (set_back if is_attribute else set_here):
+                yield "backoff", name, node
+
+
+def _gives_up(module: Module, function: ast.AST) -> Iterator[Found]:
+    """`raise` after a loop, or in its `else`, where the loop has caught exceptions and gone on.
+
+    Python keeps no link from that exception to those before it.
+    """
+    own = [node for _, node in children(function)]
+    for node, parents in within(own):
+        if isinstance(node, LOOPS):
+            handler = next(_swallows(node), None)
+            around = [child for _, child in children(parents[-1])] if parents else own
+            after = around[around.index(node) + 1 :][:1]
+            for each in (*node.orelse, *after):
+                is_new = isinstance(each, ast.Raise) and each.exc is not None and not each.cause
+                if is_new and handler is not None:
+                    yield "gives-up", _handler_words(module, handler), each
+
+
+def _swallows(loop: ast.AST) -> Iterator[ast.ExceptHandler]:
+    """The `except` clauses of a loop after which it goes on."""
+    for node, _ in within([child for block, child in children(loop) if block == "body"]):
+        if isinstance(node, ast.ExceptHandler) and not isinstance(
+            node.body[-1], ast.Raise | ast.Return | ast.Break
+        ):
+            yield node
+
+
+def _handler_words(module: Module, handler: ast.ExceptHandler) -> str:
+    """``` `except OSError as error:` in line 51, logged in line 52```."""
+    header = quoted(module, handler)
+    logged = next(
+        (
+            f", logged in line {each.lineno}"
+            for each in handler.body
+            if isinstance(each, ast.Expr)
+            and isinstance(each.value, ast.Call)
+            and last_name(each.value.func) in LOGS
+        ),
+        "",
+    )
+    return f"`{clean(header.text, QUOTE_LIMIT // 2)}` in line {header.line}{logged}"
+
+
+def _releases(nodes: Sequence[ast.AST]) -> Iterator[Found]:
+    """`slots.release()` in a function that has not taken it: it counts what others may take."""
+    taken = {
+        last_name(part)
+        for node in nodes
+        for part in (
+            [each.context_expr for each in node.items]
+            if isinstance(node, ast.With | ast.AsyncWith)
+            else [node.func.value]
+            if isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == "acquire"
+            else []
+        )
+    }
+    for node in nodes:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            name = last_name(node.func.value)
+            if node.func.attr == "release" and name and name not in taken:
+                yield "releases", name, node
+
+
+def _draws(nodes: Sequence[ast.AST]) -> Iterator[Found]:
+    """Statements that leave items out by chance, or take a number of them that is drawn.
+
+    `[each for each in items if random.random() < share]`, `range(random.randint(1, 9))`. Only of
+    the module `random`, which is seeded differently in each process, also in forked ones: numpy
+    and torch copy their state to these.
+    """
+    for node in nodes:
+        drawn: list[ast.expr] = []
+        if isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+            drawn = [test for each in node.generators for test in each.ifs]
+        elif isinstance(node, ast.If) and (_leaves_out(node) or _adds_item(node)):
+            drawn = [node.test]
+        elif isinstance(node, ast.Call) and last_name(node.func) == "range":
+            drawn = list(node.args)
+        if any(_is_random(each) for test in drawn for each in ast.walk(test)):
+            yield "draw", "", node
+        elif isinstance(node, ast.Call) and _seeds(node):
+            yield "seed", "", node
+
+
+def _seeds(call: ast.Call) -> bool:
+    """`random.seed()`, or what may call it, by its name; torch and numpy seed only their own."""
+    name, receiver = last_name(call.func).lower(), receiver_of(call)
+    is_other = name.startswith("manual_seed") or receiver in ("np.random", "numpy.random")
+    return "seed" in name and not is_other
+
+
+_DRAWN: Final = frozenset(
+    ("choice", "expovariate", "gauss", "getrandbits", "randint", "random", "randrange", "uniform")
+)
+
+
+def _is_random(node: ast.AST) -> bool:
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in _DRAWN
+        and expression_text(node.func.value) == "random"
+    )
+
+
+def _leaves_out(node: ast.If) -> bool:
+    return isinstance(node.body[-1], ast.Continue)
+
+
+def _adds_item(node: ast.If) -> bool:
+    calls = (each.value for each in node.body if isinstance(each, ast.Expr))
+    return any(isinstance(each, ast.Call) and last_name(each.func) in ADDS for each in calls)
+
+
+def _slept(time: ast.expr) -> Sequence[ast.expr]:
+    """The variables that a sleep lasts as long as: `x`, `min(x, limit)`, and not `x - now`."""
+    if isinstance(time, ast.Call) and last_name(time.func) in ("min", "max"):
+        return time.args
+    return [time]
+
+
+def _grown(node: ast.AST) -> Iterator[str]:
+    """The variable that a statement makes larger by its own value: `x = min(2 * x, limit)`."""
+    if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Mult | ast.Add | ast.LShift):
+        yield expression_text(node.target)
+    elif isinstance(node, ast.Assign) and len(node.targets) == 1:
+        name = expression_text(node.targets[0])
+        if name in variables_of(node.value) and any(
+            isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mult | ast.Add | ast.Pow)
+            for n in ast.walk(node.value)
+        ):
+            yield name

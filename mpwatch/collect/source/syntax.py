@@ -1,0 +1,135 @@
+"""Parsed source files: which statements are around a line, and statements as words."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Final, NamedTuple, TypeAlias
+
+from mpwatch.model.sanitize import clean
+from mpwatch.model.source_code import MarkKind, Statement
+
+QUOTE_LIMIT: Final = 100
+"""Characters of a quoted statement."""
+ROWS: Final = 8
+"""Lines of a quoted statement."""
+
+
+EXPRESSION_NODES: Final = 64
+"""A longer expression is not compared with others."""
+SHOWN: Final = 3
+Found: TypeAlias = tuple[MarkKind, str, ast.AST]
+"""A statement that can be a reason: its kind, what `Mark.about` says, and its syntax."""
+
+
+class Module(NamedTuple):
+    """A parsed file and its lines."""
+
+    rows: tuple[str, ...]
+    tree: ast.Module
+
+
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+BRANCHES = (ast.If, ast.ExceptHandler, ast.match_case)
+LOOPS = (ast.For, ast.While, ast.AsyncFor)
+BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+
+
+def children(node: ast.AST) -> Iterator[tuple[str, ast.stmt | ast.ExceptHandler | ast.match_case]]:
+    """The statements directly in a statement, each with the name of the block that it is in."""
+    for block in BLOCKS:
+        for child in getattr(node, block, ()):
+            if isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case):
+                yield block, child
+
+
+def last_line(node: ast.AST) -> int:
+    """The number of its last line."""
+    return getattr(node, "end_lineno", None) or first_line(node)
+
+
+def first_line(node: ast.AST) -> int:
+    """The number of its first line; 0 for what has none."""
+    if isinstance(node, ast.match_case):
+        return node.pattern.lineno
+    return getattr(node, "lineno", 0)
+
+
+def within(
+    body: Sequence[ast.AST], parents: tuple[ast.AST, ...] = ()
+) -> Iterator[tuple[ast.AST, tuple[ast.AST, ...]]]:
+    """The statements of a block and of those in it, in order, with the statements around each."""
+    for node in body:
+        yield node, parents
+        if not isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+            yield from within([child for _, child in children(node)], (*parents, node))
+
+
+def condition(module: Module, node: ast.If) -> Statement:
+    """`if step > 9: break`, with the statement that leaves."""
+    header, last = quoted(module, node), quoted(module, node.body[-1])
+    return Statement(header.line, clean(f"{header.text} {last.text}", QUOTE_LIMIT))
+
+
+def quoted(module: Module, node: ast.AST) -> Statement:
+    """A statement in one line; of a compound one its header."""
+    first, last = first_line(node), last_line(node)
+    body = getattr(node, "body", None)
+    rows = list(module.rows[first - 1 : first + ROWS - 1])
+    if isinstance(body, list) and body:
+        last = first_line(body[0]) - 1
+        if last < first:  # `if done: break`
+            rows[0] = rows[0].encode()[: body[0].col_offset].decode()
+            last = first
+    rows = [row.partition("  #")[0] for row in rows[: last - first + 1]]
+    return Statement(first, clean(" ".join(" ".join(rows).split()), QUOTE_LIMIT))
+
+
+def last_name(node: ast.expr) -> str:
+    """`pool` of `self.pool`; empty for what is no name."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def own_nodes(function: ast.AST) -> Iterator[ast.AST]:
+    """The syntax of a function, without that of functions defined in it."""
+    waiting = list(ast.iter_child_nodes(function))
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, FUNCTIONS):
+            waiting += ast.iter_child_nodes(node)
+
+
+def calls_in(node: ast.AST) -> Iterator[ast.Call]:
+    """The calls in a piece of syntax."""
+    return (each for each in ast.walk(node) if isinstance(each, ast.Call))
+
+
+def names_in(node: ast.AST) -> set[str]:
+    """The variables in a piece of syntax."""
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+
+
+def receiver_of(call: ast.Call) -> str:
+    """`self.free` of `self.free.put(slot)`."""
+    return expression_text(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+
+
+def imported_roots(tree: ast.Module) -> set[str]:
+    """The first names of the modules that a file imports."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {each.name.partition(".")[0] for each in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module.partition(".")[0])
+    return found
+
+
+def expression_text(node: ast.AST) -> str:
+    """An expression as it would be written; empty for a long one, which is hostile or no name."""
+    is_short = sum(1 for _ in islice(ast.walk(node), EXPRESSION_NODES)) < EXPRESSION_NODES
+    return ast.unparse(node) if is_short else ""
