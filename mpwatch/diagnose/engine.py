@@ -19,7 +19,12 @@ from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.source_code import quotes_for, with_copies
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.consequences import CONNECTS, DEATHS, GROWTH, ONLY_ALONE, with_causes
-from mpwatch.diagnose.known_errors import KNOWN_ERRORS, KnownError, known_error
+from mpwatch.diagnose.known_errors import (
+    KNOWN_ERRORS,
+    KnownError,
+    known_error,
+    with_explanation,
+)
 from mpwatch.model.account import Account
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
@@ -230,6 +235,7 @@ class Engine:
             try:
                 for found in rule.check(index):
                     finding = with_copies(index, found) if rule.is_of_shares else found
+                    finding = with_explanation(index, finding)
                     yield replace(
                         finding, evidence=(*finding.evidence, *quotes_for(index, finding))
                     )

@@ -4,17 +4,21 @@ A note of the hook is matched once, when it arrives: the fold writes the tags of
 contains into its log entry, and rules look entries up by tag. To recognise one more message of
 torch, CPython or a library, add a row to `KNOWN_ERRORS`, and an example to its test; a rule that
 needs more than the message to decide adds a row to `SYMPTOMS` and asks `tagged` for it. What a rule
-asks of an error that it has found in another way is a row of `REASONS`, for `gives`.
+asks of an error that it has found in another way is a row of `REASONS`, for `gives`. What the
+exception means that ended a process is a row of `EXPLAINED`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeGuard
 
 from mpwatch.describe.frames import frame_words, is_library
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called_if_known, counted
+from mpwatch.diagnose.analysis.source_code import mark_words, marks
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame
@@ -25,6 +29,7 @@ OWN_KINDS = frozenset(
 )
 """Entries that the observer wrote, or the hook about itself: never an error of the job."""
 EVIDENCE_LIMIT = 300
+STD_SHOWN = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -470,6 +475,141 @@ REASONS: Mapping[str, tuple[Message, ...]] = {
 }
 """What an error that a rule has found already says about its reason. No tags: alone, most of these
 texts name no failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """What an exception says about the mistake, which is not at the line that raised it."""
+
+    texts: tuple[str, ...]
+    """All of them occur in the message."""
+    cause: str
+    advice: str
+    is_nan: bool = False
+    """Whether a value was not a number."""
+
+
+EXPLAINED: tuple[Explained, ...] = (
+    Explained(  # torch/nn/functional.py, torch 1.13 to 2.13
+        ("Expected more than 1 value per channel when training",),
+        "BatchNorm cannot normalise a batch of one sample while it trains. Most likely the last "
+        "batch is that short: the number of samples is one more than a multiple of the batch size.",
+        "Use drop_last=True for the training loader (or leave batches of one sample out). The "
+        "model and the line that raises are right.",
+    ),
+    Explained(  # torch/distributions/distribution.py, torch 1.13 to 2.13
+        ("to satisfy the constraint", "nan"),
+        "The parameters of the distribution are NaN. They were computed from weights or inputs "
+        "that had become NaN before, in an earlier step: the line that raises only checks.",
+        "Find the first NaN: assert torch.isfinite(loss) before backward(), or "
+        "torch.autograd.set_detect_anomaly(True). Catching the exception does not help, the "
+        "weights stay NaN.",
+        is_nan=True,
+    ),
+    Explained(  # torch/csrc/autograd/python_engine.cpp and engine.cpp, torch 1.13 to 2.13
+        ("element 0 of tensors does not require grad",),
+        "The loss does not depend on a parameter that is trained: it was made under no_grad or "
+        "inference_mode, from detached tensors or numbers (item(), tolist(), a new tensor), or all "
+        "parameters are frozen.",
+        "Compute the loss from the outputs of the model with gradients on, and check "
+        "requires_grad of the parameters.",
+    ),
+    Explained(
+        ("Trying to backward through the graph a second time",),
+        "A tensor of an earlier step is part of this step's loss, with its graph, which was freed "
+        "by the backward pass of that step: a hidden state, a running loss, or targets that are "
+        "kept without detach().",
+        "Call detach() on what is carried from step to step. retain_graph=True hides it, and "
+        "memory grows.",
+    ),
+    Explained(
+        ("modified by an inplace operation",),
+        "A tensor that the backward pass needs was changed in place after the forward pass: by "
+        "an operation that ends in an underscore, +=, an index assignment, or a step of the "
+        "optimizer between forward and backward.",
+        "Use the operation that makes a new tensor (x = x + y), or clone() first; "
+        "torch.autograd.set_detect_anomaly(True) names the forward line.",
+    ),
+    Explained(  # aten/src/ATen/native/LossNLL.cpp, torch 1.13 to 2.13
+        ("Target", "is out of bounds"),
+        "A label is not below the number of classes that the model puts out, or is negative.",
+        "Compare labels.max() with the size of the last layer; map labels to 0 to classes - 1, or "
+        "set ignore_index for those that do not count.",
+    ),
+    Explained(  # aten/src/ATen/native/TensorAdvancedIndexing.cpp, torch 1.13 to 2.13
+        ("index out of range in self",),
+        "An index is not below the number of rows of the embedding or tensor it is looked up in: "
+        "most often a token or id that the vocabulary does not have, or a position beyond the "
+        "longest one.",
+        "Compare the largest index with num_embeddings, and cut or map what is beyond it.",
+    ),
+    Explained(
+        ("device-side assert triggered",),
+        "A kernel on the GPU met an index that is out of range, most often a label or a token id. "
+        "It is reported at a later call: the line shown need not be the one that launched it, and "
+        "the context of the process cannot be used any more.",
+        "Run once with CUDA_LAUNCH_BLOCKING=1, or on the CPU, to see the line and the index.",
+    ),
+    Explained(
+        ("Expected all tensors to be on the same device",),
+        "One of the tensors of that operation was not moved to the device of the others: often a "
+        "tensor made inside forward(), a buffer that is no register_buffer, or a batch in a "
+        "container that .to() does not go through.",
+        "Make new tensors with device=x.device, and register constants with register_buffer.",
+    ),
+    Explained(
+        ("Error(s) in loading state_dict",),
+        "The checkpoint and the model have other parameters. Names with `module.` in front are of "
+        "a model that was saved inside of DistributedDataParallel or DataParallel.",
+        "Save model.module.state_dict(), or remove that part of the names; load with the "
+        "settings that the checkpoint was made with.",
+    ),
+    Explained(
+        ("Default process group has not been initialized",),
+        "A collective, or a rank, was asked for before init_process_group() in this process: a "
+        "process that was spawned or forked has no process group of its own, whatever its parent "
+        "has.",
+        "Call init_process_group() in each process that communicates, before that line.",
+    ),
+    Explained(  # Objects/dictobject.c and setobject.c, CPython 3.10 to 3.14
+        ("changed size during iteration",),
+        "Another thread, or the body of the loop itself, adds to or removes from the container "
+        "while it is iterated over.",
+        "Iterate over a copy (list(...)), or hold one lock around the loop and each change.",
+    ),
+)
+"""Exceptions of torch and CPython that say what is wrong elsewhere. A row has its example in the
+test."""
+
+
+def explained(finding: Finding) -> Explained | None:
+    """What the exception that a finding quotes means; `None` for all others."""
+    whole = "\n".join((finding.summary, *finding.evidence))
+    return next((row for row in EXPLAINED if all(text in whole for text in row.texts)), None)
+
+
+_FIX_THERE = re.compile(r"^Fix the code at .*?\. (?=[A-Z])")
+_STD = (
+    "The standard deviation of a single element is NaN (std() divides by n - 1): if a batch or an "
+    "episode had one element,"
+)
+
+
+def with_explanation(index: Index, finding: Finding) -> Finding:
+    """A finding about an exception, with what that says about the mistake."""
+    row = explained(finding)
+    if row is None or row.cause in finding.cause:
+        return finding
+    of_one = marks(index, "std") if row.is_nan else ()
+    places = " and ".join(map(mark_words, of_one[:STD_SHOWN]))
+    reason = f" {_STD} {places} gave NaN." if of_one else ""
+    fix = " Use std(unbiased=False), or leave out what has one element." if of_one else ""
+    return replace(
+        finding,
+        cause=f"{row.cause}{reason} {finding.cause}",
+        advice=f"{row.advice}{fix} {_FIX_THERE.sub('', finding.advice)}",
+    )
+
 
 _MESSAGES: tuple[tuple[str, tuple[Message, ...]], ...] = (
     *((known.rule, known.messages) for known in KNOWN_ERRORS),

@@ -145,6 +145,7 @@ MarkKind: TypeAlias = Literal[
     "seed",
     "slow",
     "self-reference",
+    "std",
     "submits",
     "unwrapped",
     "view",
@@ -169,10 +170,10 @@ anything. `kept-to-end`: adds to a container of an object that only the end of t
 lets a Pool or an executor of processes make a task of each item, as its chunksize is 1. `put`: puts
 an item into a queue. `reap`: takes the exit status of any child. `releases`: releases what its
 function has not taken. `seed`: seeds `random`. `self-reference`: defines, in a function, one that
-calls itself, which is a reference cycle. `slow`: takes long for what it does (`SlowKind`).
-`submits`: submits a task. `unwrapped`: takes the module out of a wrapped model. `view`: keeps an
-element or a slice of something in a container. `walks`: goes through what a list or deque holds to
-find or move one element."""
+calls itself, which is a reference cycle. `slow`: takes long for what it does (`SlowKind`). `std`:
+takes the standard deviation of a tensor, dividing by n - 1. `submits`: submits a task. `unwrapped`:
+takes the module out of a wrapped model. `view`: keeps an element or a slice of something in a
+container. `walks`: goes through what a list or deque holds to find or move one element."""
 
 
 SlowKind: TypeAlias = Literal[

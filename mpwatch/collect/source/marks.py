@@ -146,6 +146,8 @@ def _calls_marked(nodes: Sequence[ast.AST]) -> Iterator[Found]:
             yield "no-grad", "", node
         elif name == "no_sync":
             yield "no-sync", "", node
+        elif name == "std" and isinstance(node.func, ast.Attribute) and _divides_by_less(node):
+            yield "std", "", node
         elif name == "backward" and isinstance(node.func, ast.Attribute):
             yield "backward", "", node
         elif is_cycle(node):
@@ -198,6 +200,13 @@ def _collections(function: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[Found]
     for node in nodes if isinstance(function, FUNCTIONS) else ():
         if isinstance(node, FUNCTIONS) and node.name in names_in(ast.Module(node.body, [])):
             yield "self-reference", node.name, node
+
+
+def _divides_by_less(call: ast.Call) -> bool:
+    """Whether `std()` divides by n - 1, as that of torch does if nothing else is said."""
+    if isinstance(call.func, ast.Attribute) and last_name(call.func.value) in ("np", "numpy"):
+        return False
+    return not any(each.arg in ("unbiased", "correction", "ddof") for each in call.keywords)
 
 
 def _is_main(node: ast.AST) -> bool:

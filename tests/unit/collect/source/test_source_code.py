@@ -663,6 +663,27 @@ class Buffer:
 """
 
 
+@pytest.mark.parametrize(
+    ("call", "is_marked"),
+    [
+        ("adv.std()", True),
+        ("torch.std(adv)", True),
+        ("adv.std(unbiased=False)", False),
+        ("torch.std(adv, correction=0)", False),
+        ("np.std(adv)", False),
+    ],
+)
+def test_deviations_that_are_not_defined_for_one_element_are_marked(
+    tmp_path: Path, call: str, is_marked: bool
+) -> None:
+    file = tmp_path / "ppo.py"
+    file.write_text(f"import torch\n\ndef learn(adv):\n    return adv / {call}\n")
+
+    found = SourceCode().marks(OWN, str(file), time.time())
+
+    assert [mark.statement.line for mark in found if mark.kind == "std"] == [4] * is_marked
+
+
 def test_expressions_that_take_long_for_what_they_do_are_marked(tmp_path: Path) -> None:
     file = tmp_path / "buffer.py"
     file.write_text(SLOW)

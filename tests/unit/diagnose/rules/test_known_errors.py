@@ -4,18 +4,24 @@ from dataclasses import replace
 
 import pytest
 
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.engine import RULES
 from mpwatch.diagnose.known_errors import (
+    EXPLAINED,
     KNOWN_ERRORS,
     OWN_KINDS,
     REASONS,
     contains,
     evidence_of,
+    explained,
     gives,
     number_of,
     tags_of,
+    with_explanation,
 )
+from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Hook, LogEntry
+from mpwatch.model.source_code import Mark, Statement
 from tests.builders.snapshots import (
     NO_HISTORY,
     exited,
@@ -473,3 +479,67 @@ def test_an_unknown_python_has_no_new_default() -> None:
 def test_an_empty_job_has_no_findings() -> None:
     for rule in RULES:
         assert found(rule.check, snapshot_of(), NO_HISTORY) == [], rule.id
+
+
+RAISED = (
+    "ValueError: Expected more than 1 value per channel when training, got input size [1, 128]",
+    "ValueError: Expected parameter probs (Tensor of shape (2,)) of distribution Categorical("
+    "probs: torch.Size([2])) to satisfy the constraint Simplex(), but found invalid values: "
+    "tensor([nan, nan])",
+    "RuntimeError: element 0 of tensors does not require grad and does not have a grad_fn",
+    "RuntimeError: Trying to backward through the graph a second time (or directly access saved "
+    "tensors after they have already been freed)",
+    "RuntimeError: one of the variables needed for gradient computation has been modified by an "
+    "inplace operation: [torch.FloatTensor [4]] is at version 1; expected version 0 instead",
+    "IndexError: Target 10 is out of bounds.",
+    "IndexError: index out of range in self",
+    "torch.AcceleratorError: CUDA error: device-side assert triggered",
+    "RuntimeError: Expected all tensors to be on the same device, but found at least two devices",
+    "RuntimeError: Error(s) in loading state_dict for Net: Missing key(s) in state_dict: weight",
+    "ValueError: Default process group has not been initialized, please make sure to call "
+    "init_process_group.",
+    "RuntimeError: dictionary changed size during iteration",
+)
+
+
+def ended_by(message: str) -> Finding:
+    return Finding(
+        rule="worker-exited-unexpectedly",
+        severity=Severity.CRITICAL,
+        summary="worker 0 (200) ended unexpectedly: exit code 1, by an error at model.py:21 loss",
+        evidence=("worker 0 (200) ended: exit code 1", f"exception: {message}"),
+        cause="Processes that wait for this one are not notified.",
+        advice="Fix the code at model.py:21 loss. Catch expected exceptions in the worker itself.",
+    )
+
+
+@pytest.mark.parametrize("message", RAISED)
+def test_an_exception_whose_mistake_is_elsewhere_is_explained(message: str) -> None:
+    row = explained(ended_by(message))
+    told = with_explanation(Index(snapshot_of(main())), ended_by(message))
+
+    assert row is not None
+    assert told.cause == f"{row.cause} Processes that wait for this one are not notified."
+    assert told.advice == f"{row.advice} Catch expected exceptions in the worker itself."
+
+
+def test_each_explanation_has_an_example() -> None:
+    assert {explained(ended_by(message)) for message in RAISED} == set(EXPLAINED)
+
+
+def test_other_exceptions_are_left_as_they_are() -> None:
+    finding = ended_by("KeyError: 'labels'")
+
+    assert with_explanation(Index(snapshot_of(main())), finding) == finding
+
+
+def test_values_that_are_no_numbers_may_come_from_the_deviation_of_one_element() -> None:
+    text = "adv = (adv - adv.mean()) / (adv.std() + 1e-8)"
+    mark = Mark("std", "/home/me/ppo.py", "learn", "", Statement(52, text))
+    index = Index(snapshot_of(main(), marks=(mark,)))
+
+    told = with_explanation(index, ended_by(RAISED[1]))
+
+    assert f"had one element, `{text}` at ppo.py:52 learn gave NaN." in told.cause
+    assert "Use std(unbiased=False)" in told.advice
+    assert "std()" not in with_explanation(index, ended_by(RAISED[0])).cause
