@@ -498,9 +498,10 @@ EXPLAINED: tuple[Explained, ...] = (
         "model and the line that raises are right.",
     ),
     Explained(  # torch/distributions/distribution.py, torch 1.13 to 2.13
-        ("to satisfy the constraint", "nan"),
-        "The parameters of the distribution are NaN. They were computed from weights or inputs "
-        "that had become NaN before, in an earlier step: the line that raises only checks.",
+        ("to satisfy the constraint", "found invalid values"),
+        "The parameters of the distribution are not valid, most often NaN. They were computed from "
+        "weights or inputs that had become NaN in an earlier step: the line that raises only "
+        "checks.",
         "Find the first NaN: assert torch.isfinite(loss) before backward(), or "
         "torch.autograd.set_detect_anomaly(True). Catching the exception does not help, the "
         "weights stay NaN.",
