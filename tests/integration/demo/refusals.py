@@ -14,8 +14,10 @@ import struct
 import sys
 
 FILES = ("/mem", "/syscall", "/stack")
-# ptrace and process_vm_readv, from asm/unistd_64.h and asm-generic/unistd.h
-_CALLS = (101, 310) if platform.machine() == "x86_64" else (117, 270)
+# ptrace, process_vm_readv and open, from asm/unistd_64.h, and the first two from
+# asm-generic/unistd.h. py-spy reads `/proc/PID/mem` where it may not call process_vm_readv, which
+# Yama would refuse as well. It is linked with musl, which calls open, where glibc calls openat.
+_CALLS = (101, 310, 2) if platform.machine() == "x86_64" else (117, 270)
 _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 38, 22, 2
 _RETURN_ERRNO, _ALLOW = 0x00050000, 0x7FFF0000
 
@@ -37,11 +39,11 @@ def _refuse_files(event: str, arguments: tuple[object, ...]) -> None:
 def _filter_calls() -> None:
     """Install a filter that answers EPERM (seccomp(2), mode filter)."""
     load, jump_equal, give = 0x20, 0x15, 0x06
-    first, second = _CALLS
+    *others, last = _CALLS
     instructions = (
         (load, 0, 0, 0),
-        (jump_equal, 1, 0, first),
-        (jump_equal, 0, 1, second),
+        *((jump_equal, len(_CALLS) - place, 0, call) for place, call in enumerate(others, 1)),
+        (jump_equal, 0, 1, last),
         (give, 0, 0, _RETURN_ERRNO | errno.EPERM),
         (give, 0, 0, _ALLOW),
     )
