@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from mpwatch.describe.frames import is_library, own_frames
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.process_queries import called
+from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import FdLink, inode_of
 from mpwatch.model.snapshot import Process, Snapshot
@@ -135,6 +137,7 @@ def channels_among(targets: Iterable[str]) -> tuple[int, ...]:
     return tuple(inode for target in targets if (inode := inode_of(target)) is not None)
 
 
+_GENERATIONS_LIMIT = 16
 _WAITS_FOR_DATA = frozenset(("pipe-read", "poll"))
 _STREAMS: Mapping[int, str] = {1: "standard output", 2: "standard error"}
 READ_BOTH = (
@@ -232,3 +235,74 @@ def _fds_of(process: Process, pipe: int) -> Iterator[int]:
     for link in (fds.links or ()) if fds is not None else ():
         if link.inode == pipe and link.kind == "pipe":
             yield link.fd
+
+
+@dataclass(frozen=True, slots=True)
+class KeptOutput:
+    """A process that reads the output of a command to its end, which others keep open."""
+
+    reader: Process
+    child: Process | None
+    """The command, a child of the reader that has ended; `None` if it is not known which it was."""
+    keepers: tuple[Process, ...]
+    """Those that have the writing ends: what the command has started and left behind."""
+    pipes: tuple[int, ...]
+
+
+@derived
+def kept_outputs(index: Index) -> tuple[KeptOutput, ...]:
+    """The processes that wait for the end of an output which only orphans can still write to."""
+    by_pid = {each.pid: each for each in index.snapshot.living() if each.sample.state != "Z"}
+    ends = pipe_ends(index)
+    found: list[KeptOutput] = []
+    for reader in by_pid.values():
+        channels = _read_to_the_end(reader)
+        writers = [set(ends.writers.get(each, ())) - {reader.process} for each in channels]
+        if not writers or not all(writers) or not ends.is_complete:
+            continue
+        keepers = [each for each in by_pid.values() if any(each.process in w for w in writers)]
+        if keepers and all(_is_orphan(each, by_pid, index.snapshot.root) for each in keepers):
+            child = _starter(index.snapshot, reader, keepers)
+            found.append(KeptOutput(reader, child, tuple(keepers), channels))
+    return tuple(found)
+
+
+def _read_to_the_end(process: Process) -> tuple[int, ...]:
+    """The pipes that a main thread reads as files, as communicate() does, but standard input."""
+    thread = main_thread(process)
+    wait = thread.waits_on if thread is not None else None
+    if thread is None or wait is None or wait.kind not in _WAITS_FOR_DATA or wait.fds == (0,):
+        return ()
+    own = own_frames(thread.stack)
+    is_file = wait.kind == "pipe-read" and bool(own) and not is_library(own[0])
+    if not is_file and not calls(own, "subprocess.py:"):
+        return ()
+    channels = pipes_among(wait.targets)
+    return channels if len(channels) == len(wait.targets) else ()
+
+
+def _is_orphan(process: Process, by_pid: Mapping[int, Process], root: ProcessId) -> bool:
+    """Whether the parent of a process, or of one above it, has ended, up to the root."""
+    above: Process | None = process
+    for _ in range(_GENERATIONS_LIMIT):
+        if above is None or above.process == root:
+            return above is None
+        above = by_pid.get(above.sample.parent_pid)
+    return False
+
+
+def _starter(snapshot: Snapshot, reader: Process, keepers: Sequence[Process]) -> Process | None:
+    """The ended child of a process that has started others, or the only one that has ended."""
+    ended = [
+        each
+        for each in snapshot.processes
+        if (each.is_gone or each.sample.state == "Z")
+        and reader.process in (each.parent, each.original_parent)
+    ]
+    starters = {each.original_parent for each in keepers}
+    known = [each for each in ended if each.process in starters]
+    if known or not starters <= {None}:
+        return known[0] if len(known) == 1 else None
+    first = min(each.process.start_ticks for each in keepers)
+    before = [each for each in ended if each.process.start_ticks <= first]
+    return before[0] if len(before) == 1 else None

@@ -9,6 +9,7 @@ from mpwatch.diagnose.analysis.exits import death_of
 from mpwatch.diagnose.analysis.forecast import growth
 from mpwatch.diagnose.analysis.idle_time import is_stalled, quiet_s
 from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.pipes import kept_outputs
 from mpwatch.diagnose.analysis.process_queries import all_called, called
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
@@ -71,11 +72,13 @@ def _unjoined(index: Index, parent: Process, children: Sequence[tuple[Process, E
     if has_stalled:
         quiet = seconds_text(quiet_s(parent, index) or 0.0)
         evidence.append(f"{called(parent)} has made no progress for {quiet}")
+    outputs = {each.child.process for each in kept_outputs(index) if each.child is not None}
     return Finding(
         rule=RULE,
         severity=Severity.WARNING if has_stalled else Severity.INFO,
         process=first.process,
         subject="failed",
+        effect_of="no-progress" if first.process in outputs else None,
         summary=f"{called(parent)} has not joined {names}: {ended.words}",
         evidence=tuple(evidence),
         cause=(

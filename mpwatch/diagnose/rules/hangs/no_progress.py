@@ -40,7 +40,7 @@ from mpwatch.diagnose.analysis.mechanisms.polling import (
     polls_reaped_children,
 )
 from mpwatch.diagnose.analysis.mechanisms.servers import Accepting, accepting_in_vain
-from mpwatch.diagnose.analysis.pipes import channels_among, output_of
+from mpwatch.diagnose.analysis.pipes import KeptOutput, channels_among, kept_outputs, output_of
 from mpwatch.diagnose.analysis.process_queries import (
     SERVICE_ROLES,
     all_called,
@@ -157,11 +157,19 @@ def check(index: Index) -> Iterator[Finding]:
             cause=retried.cause,
             advice=retried.advice,
         )
+    for kept in kept_outputs(index):
+        for_s = quiet_s(kept.reader, index) or 0.0
+        if for_s >= REPORTED_S:
+            reported.add(kept.reader.process)
+            yield _of_kept_output(index, kept, for_s)
     left = None
     quiet = (quiet_s(process, index) for process in index.snapshot.living())
     if any(each is not None and each >= REPORTED_S for each in quiet):
         left = left_lock(index)
         for blockage in blockages(index):
+            ends = {blockage.process.process, *(each.process for each in blockage.waiters)}
+            if any(each.reader.process in ends for each in kept_outputs(index)):
+                continue
             reported.add(blockage.process.process)
             if left is not None:
                 continue
@@ -194,6 +202,59 @@ def check(index: Index) -> Iterator[Finding]:
     for computation in lonely_computations(index, ALONE_COMPUTES_S):
         if computation.process.process not in reported:
             yield _of_computation(computation)
+
+
+def _of_kept_output(index: Index, kept: KeptOutput, for_s: float) -> Finding:
+    """The finding about a process that reads to the end of an output that orphans keep open."""
+    reader, child = kept.reader, kept.child
+    ended = child.ended if child is not None else None
+    is_killed = ended is not None and ended.signal is not None
+    works = any((quiet_s(each, index) or 0.0) < REPORTED_S for each in kept.keepers)
+    severity = Severity.CRITICAL if for_s >= HOPELESS_S else Severity.WARNING
+    if for_s < WARNED_S or (works and not is_killed):
+        severity = Severity.INFO
+    command = "a command" if child is None else called(child)
+    have = "has" if len(kept.keepers) == 1 else "have"
+    names = all_called(kept.keepers, SHOWN_WAITERS)
+    started = "it" if child is None else called(child)
+    pipes = " and ".join(f"pipe {each}" for each in kept.pipes)
+    return Finding(
+        rule=RULE,
+        severity=severity,
+        process=reader.process,
+        others=tuple(each.process for each in kept.keepers),
+        subject="output",
+        summary=(
+            f"{called(reader)} has waited {seconds_text(for_s)}{at_line(main_thread(reader))} for "
+            f"the end of the output of {command}, which has ended: {names} still {have} it open"
+        ),
+        evidence=(
+            *([f"{called(child)} ended: {ended.words}"] if child is not None and ended else ()),
+            f"{called(reader)} waits for the end of {pipes}, and no other process can write there",
+            *(
+                f"{called(each)} is{at_line(main_thread(each)) or ' still there'}"
+                for each in kept.keepers[:SHOWN_WAITERS]
+            ),
+        ),
+        cause=(
+            f"communicate() and read() wait for the end of the output, not for the exit of the "
+            f"command: until every process that has inherited it has closed it. {names}, which "
+            f"{started} has started, {'lives' if have == 'has' else 'live'} on"
+            + (
+                f": the signal that has ended {called(child)} ends only the process itself, and "
+                "none that it has started."
+                if child is not None and is_killed
+                else "."
+            )
+        ),
+        advice=(
+            "Start the command in a session of its own (start_new_session=True) and end the whole "
+            "group with os.killpg(proc.pid, signal.SIGKILL), not the command alone. Give "
+            "communicate() a timeout, so that the read ends too; a longer limit for the exit of "
+            "the command does not help. What is to stay in the background needs an output of its "
+            "own (> file 2>&1 &)."
+        ),
+    )
 
 
 def _waits_for_a_semaphore(index: Index) -> Iterator[Finding]:

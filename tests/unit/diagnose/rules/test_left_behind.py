@@ -5,7 +5,13 @@ from typing import Any
 
 import pytest
 
-from mpwatch.diagnose.rules.exits import main_killed, orphaned_workers, worker_oom_killed
+from mpwatch.diagnose.rules.exits import (
+    main_killed,
+    orphaned_workers,
+    worker_oom_killed,
+    zombie_processes,
+)
+from mpwatch.diagnose.rules.hangs import no_progress
 from mpwatch.model.findings import Severity
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import GpuUse, Process
@@ -23,6 +29,7 @@ from tests.builders.snapshots import (
     main,
     only,
     pid,
+    pipe,
     process,
     snapshot_of,
     thread,
@@ -169,3 +176,83 @@ def test_a_kill_with_the_cpu_time_used_up_is_put_down_to_the_limit() -> None:
     assert finding.summary == "main (100) was ended by SIGKILL at its limit of cpu time"
     assert "RLIMIT_CPU" in finding.evidence[1]
     assert "sender is unknown" in only(main_killed.check, snapshot_of(within)).summary
+
+
+COMMUNICATES = ("selectors.py:select", "subprocess.py:_communicate", "train.py:run_proc:72")
+
+
+def reader(still_s: float = 35.0) -> Process:
+    """Main in communicate(), for both outputs of a command."""
+    waits = WaitedOn("poll", "poll", ("pipe:[500]", "pipe:[501]"))
+    return main(
+        threads=[thread(MAIN, *COMMUNICATES, waits=waits, still_s=still_s)],
+        fds=fds(9, links=[pipe(5, 500, False), pipe(6, 501, False)]),
+        segments=(),
+    )
+
+
+def killed_shell(**how: Any) -> Process:
+    ended = exited(200, at_s=NOW_S - 40, **(how or {"signal": 9}))
+    return process(200, "other", label="sh", state="Z", ended=ended)
+
+
+def left_server(number: int = 300, parent: int | None = None, **keywords: Any) -> Process:
+    """A server that the shell has started, with the outputs of the shell."""
+    return process(
+        number,
+        "other",
+        parent=parent,
+        label="service.py",
+        fds=fds(5, links=[pipe(1, 500, True), pipe(2, 501, True)]),
+        segments=(),
+        threads=[thread(number, "data.py:serve:21", waits=WaitedOn("accept", "accept"))],
+        **keywords,
+    )
+
+
+@pytest.mark.parametrize("seen_below", [200, None])
+def test_those_that_keep_an_output_open_after_their_shell_was_killed_are_named(
+    seen_below: int | None,
+) -> None:
+    """Whether they were seen below the shell, or only after its end."""
+    solver = left_server(301, original_parent=seen_below)
+    job = snapshot_of(reader(), killed_shell(), left_server(original_parent=seen_below), solver)
+
+    finding = only(no_progress.check, job)
+
+    assert finding.severity is Severity.WARNING
+    assert finding.summary == (
+        "main (100) has waited 35 s at train.py:72 run_proc for the end of the output of sh (200), "
+        "which has ended: service.py (300) and service.py (301) still have it open"
+    )
+    assert any("sh (200) ended: signal 9 (SIGKILL)" in each for each in finding.evidence)
+    assert any("service.py (300) is at data.py:21 serve" in each for each in finding.evidence)
+    assert "ends only the process itself" in finding.cause
+    assert "os.killpg" in finding.advice
+
+    [zombie] = found(zombie_processes.check, job)
+    assert zombie.effect_of == "no-progress"
+
+
+def test_the_output_of_a_command_that_runs_is_kept_open_by_nobody_else() -> None:
+    shell = process(200, "other", label="sh", fds=fds(5, links=[pipe(1, 500, True)]), segments=())
+    below = left_server(parent=200)
+
+    for each in found(no_progress.check, snapshot_of(reader(), shell, below)):
+        assert "still ha" not in each.summary
+
+
+def test_a_short_wait_for_an_output_that_is_kept_open_is_no_finding() -> None:
+    job = snapshot_of(reader(6.0), killed_shell(), left_server())
+
+    assert found(no_progress.check, job) == []
+
+
+def test_one_in_the_background_that_works_on_is_information() -> None:
+    """`sh -c "train.py &"` has ended well, and its caller gets the output as it is meant."""
+    at_work = thread(300, "train.py:step:9", state="R", still_s=0.0)
+    worker = replace(left_server(), threads=(at_work,))
+
+    finding = only(no_progress.check, snapshot_of(reader(), killed_shell(exit_code=0), worker))
+
+    assert finding.severity is Severity.INFO

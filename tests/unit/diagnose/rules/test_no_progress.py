@@ -639,11 +639,12 @@ def test_an_event_loop_that_reads_what_only_others_write_is_told(
 
 
 def test_a_wait_for_an_end_of_file_names_the_holders_of_the_other_end() -> None:
-    """A child has ended; what it has started has inherited its output."""
+    """A child has ended; what it has started has inherited its output, which a loop waits for."""
+    polls = WaitedOn("poll", "epoll_wait", ("pipe:[500]",))
     ended = process(250, "other", label="build.sh", ended=exited(250, exit_code=0))
     daemon = child(still_s=200.0, parent=None, original_parent=250)
 
-    finding = only(no_progress.check, snapshot_of(waiting(40.0), ended, daemon))
+    finding = only(no_progress.check, snapshot_of(waiting(40.0, polls), ended, daemon))
 
     assert "build.sh (250) has ended. spawned (300), which it started, has inherited" in (
         finding.cause
