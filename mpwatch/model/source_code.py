@@ -102,6 +102,9 @@ class SourceLine:
     guarded: tuple[Guarded, ...] = ()
     """Calls before it in its function that stand under a condition with a rank in it, as far as
     words show."""
+    cleared: Statement | None = None
+    """Where the line waits for an event: the statement right before it that clears the same event,
+    with nothing in between that could check what was set before."""
 
 
 class DroppedResult(NamedTuple):

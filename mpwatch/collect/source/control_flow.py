@@ -227,6 +227,35 @@ def guarded(module: Module, function: ast.AST, inside: Sequence[ast.AST]) -> Ite
         outer = node
 
 
+def cleared(module: Module, function: ast.AST, inside: Sequence[ast.AST]) -> Statement | None:
+    """The statement right before a wait for an event that clears it; `None` without one.
+
+    A call in between may check what was set before, or ask for what sets it anew.
+    """
+    outer = inside[-2] if len(inside) > 1 else function
+    node = inside[-1]
+    waits = {
+        receiver_of(part)
+        for part in _parts(node)
+        if isinstance(part, ast.Call) and last_name(part.func) == "wait"
+    }
+    block = next((name for name, child in children(outer) if child is node), None)
+    before = []
+    for name, child in children(outer):
+        if child is node:
+            break
+        if name == block:
+            before.append(child)
+    for child in reversed(before):
+        called = [each for each in calls_in(child) if last_name(each.func) not in LOGS]
+        is_clear = isinstance(child, ast.Expr) and [last_name(c.func) for c in called] == ["clear"]
+        if is_clear and receiver_of(called[0]) in waits - {""}:
+            return quoted(module, child)
+        if called or not isinstance(child, ast.Expr | ast.Assign | ast.AugAssign | ast.AnnAssign):
+            return None
+    return None
+
+
 def _is_true(test: ast.expr) -> bool:
     return isinstance(test, ast.Constant) and bool(test.value)
 

@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 
 from mpwatch.collect.source.control_flow import (
     NESTED,
+    cleared,
     connects,
     dropped,
     endless,
@@ -152,6 +153,7 @@ class SourceCode:
             until_exits(module, inside),
             connects(module, inside),
             tuple(islice(guarded(module, function, inside), NESTED)),
+            cleared(module, function, inside),
         )
 
     def _module(self, process: ProcessId, file: str, since_s: float) -> Module | None:

@@ -11,11 +11,13 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.describe.processes import wait_verb
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.mechanisms.cases import NAMED, Case, Mechanism, at_line
 from mpwatch.diagnose.analysis.process_queries import (
     SERVICE_ROLES,
@@ -23,6 +25,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     called,
     children_started_by,
 )
+from mpwatch.diagnose.analysis.source_code import source_of
 from mpwatch.diagnose.analysis.stack_patterns import calls, user_frame
 from mpwatch.diagnose.analysis.waits.edges import surroundings
 from mpwatch.diagnose.analysis.waits.futures import forked_without_executor
@@ -88,6 +91,9 @@ def waits_for_own_threads(case: Case) -> Mechanism | None:
                 else ""
             ),
         )
+    lost = next(filter(None, (_lost_signal(case.index, process, each) for each in waiting)), None)
+    if lost is not None:
+        return replace(lost, cause=f"{cause}{lost.cause}")
     if len(waiting) == 1:
         return _one_thread(case, process, waiting[0], cause)
     cause += (
@@ -296,14 +302,21 @@ def only_a_callback(case: Case) -> Mechanism | None:
     thread = next((each for each in process.threads if each.tid == process.pid), None)
     words = sentence(process, thread) if thread is not None else "the main thread waits"
     name = called(process)
+    cause = (
+        f"In {name}, {words}. Besides the threads of its Pool, no thread is there that could end "
+        "that wait, and the Pool has nothing to do: all its workers are idle."
+    )
+    not_called = (
+        "apply_async calls callback only for a task that returns, and error_callback for one that "
+        "raises, of which nothing shows without it; a callback that raises ends the thread for "
+        "results."
+    )
+    lost = _lost_signal(case.index, process, thread) if thread is not None else None
+    if lost is not None:
+        rare = f"If a callback was not called at all, that is another reason: {not_called}"
+        return replace(lost, cause=f"{cause} {lost.cause} {rare}")
     return Mechanism(
-        cause=(
-            f"In {name}, {words}. Besides the threads of its Pool, no thread is there that could "
-            "end that wait, and the Pool has nothing to do: all its workers are idle. A callback "
-            "that was to do it was not called: apply_async calls callback only for a task that "
-            "returns, and error_callback for one that raises, of which nothing shows without it; "
-            "a callback that raises ends the thread for results."
-        ),
+        cause=f"{cause} A callback that was to do it was not called: {not_called}",
         advice=(
             "Pass error_callback, and let it count the failed task too (or note the error and set "
             "the event). Or keep what apply_async returns and call get() on each, which raises "
@@ -311,6 +324,33 @@ def only_a_callback(case: Case) -> Mechanism | None:
         ),
         headline=f"{name} waits for what a callback of its Pool was to do, and the Pool has no "
         "work left.",
+    )
+
+
+def _lost_signal(index: Index, process: Process, thread: Thread) -> Mechanism | None:
+    """Why a thread waits for an event that was set before it was cleared."""
+    frame = user_frame(thread.stack)
+    line = source_of(index, frame) if frame is not None else None
+    if frame is None or line is None or line.cleared is None or purpose(thread) != FOR_EVENT:
+        return None
+    at, clear = frame_words(frame), line.cleared
+    return Mechanism(
+        cause=(
+            f"`{clear.text}` of line {clear.line} stands right before the wait for the same event "
+            f"in line {line.statement.line}: what was set after the program had last looked what "
+            f"there is to do and before line {clear.line} is lost, and the wait is for one more. "
+            "Likely the last one came in between."
+        ),
+        advice=(
+            f"Clear the event first, then look what has come, then wait: move `{clear.text}` up, "
+            "before what collects or checks the results. Or use a queue.Queue, or "
+            "threading.Condition.wait_for() with what is waited for: they lose nothing. A timeout "
+            "of the wait makes the loop look again."
+        ),
+        headline=(
+            f"{called(process)} waits at {at} for an event that it clears right before, in line "
+            f"{clear.line}: likely it was set before that, and that is lost."
+        ),
     )
 
 

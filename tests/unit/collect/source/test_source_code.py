@@ -1419,3 +1419,59 @@ def test_calls_under_a_condition_on_the_rank_are_read(tmp_path: Path) -> None:
     assert [(each.condition.line, each.call.line, each.name) for each in found.guarded] == [
         (2, 3, "save")
     ]
+
+
+EVENTS = """\
+class Runner:
+    def run(self):
+        while not self.is_done:
+            self.collect()
+            self.event.clear()
+            # nothing may come in between
+            log.info("waiting")
+            self.event.wait()  # lost
+
+    def first(self):
+        while True:
+            self.event.clear()
+            self.collect()
+            self.event.wait()  # safe
+
+    def asks(self):
+        self.answered.clear()
+        self.requests.put(1)
+        self.answered.wait()  # asked
+
+    def other(self):
+        self.started.clear()
+        self.event.wait()  # another
+
+    def again(self):
+        while True:
+            self.event.wait()  # after
+            self.event.clear()
+            self.collect()
+"""
+
+
+@pytest.mark.parametrize(
+    ("note", "function", "cleared"),
+    [
+        ("lost", "run", (5, "self.event.clear()")),
+        ("safe", "first", None),
+        ("asked", "asks", None),
+        ("another", "other", None),
+        ("after", "again", None),
+    ],
+)
+def test_an_event_that_is_cleared_right_before_its_wait_is_read(
+    tmp_path: Path, note: str, function: str, cleared: tuple[int, str] | None
+) -> None:
+    file = tmp_path / "events.py"
+    file.write_text(EVENTS)
+    rows = enumerate(EVENTS.splitlines(), 1)
+
+    found = at(str(file), next(n for n, row in rows if row.endswith(f"# {note}")), function)
+
+    assert found is not None
+    assert found.cleared == cleared

@@ -245,6 +245,32 @@ def test_an_event_that_only_a_callback_of_an_idle_pool_could_set_is_told() -> No
     assert "error_callback" in finding.advice
 
 
+def test_an_event_that_is_cleared_right_before_the_wait_loses_what_was_set_before() -> None:
+    line = SourceLine(
+        "/home/me/train.py",
+        20,
+        "main",
+        Statement(20, "self.event.wait()"),
+        within=(Statement(15, "while not self.is_done:"),),
+        cleared=Statement(19, "self.event.clear()"),
+    )
+
+    by_pool = only(standing_still.check, replace(with_pool(*IDLE), source=(line,)))
+    alone = thread(MAIN, "threading.py:wait", "threading.py:wait", OWN, waits=LOCK)
+    by_none = only(
+        standing_still.check, replace(snapshot_of(one(MAIN, None, threads=[alone])), source=(line,))
+    )
+
+    assert by_pool.summary == (
+        "main (100) waits at train.py:20 main for an event that it clears right before, in line "
+        "19: likely it was set before that, and that is lost"
+    )
+    assert "error_callback" in by_pool.cause
+    assert "`self.event.clear()`" in by_pool.cause
+    assert "Clear the event first" in by_pool.advice
+    assert by_none.summary == by_pool.summary
+
+
 @pytest.mark.parametrize(
     "job",
     [
