@@ -476,6 +476,8 @@ def _skips_after(
     taken = _taken(node)
     if taken is not None:
         for number, later in enumerate(rest):
+            if _is_message(later, taken) and isinstance(later, ast.If) and _leaves(later.body):
+                continue  # it gives back the message that says to end
             back = next((each for each, _ in within([later]) if _gives(each, taken)), None)
             if back is not None:
                 yield from _left_between(module, node, rest[: number + 1], taken, back)
@@ -509,6 +511,10 @@ def _left_between(
             each, parents[-1] if parents else None, taken, back
         ):
             yield _skip(module, node, each, None, back)
+
+
+def _leaves(body: Sequence[ast.stmt]) -> bool:
+    return isinstance(body[-1], ast.Return | ast.Break | ast.Continue | ast.Raise)
 
 
 def _is_message(around: ast.AST, taken: _Taken) -> bool:

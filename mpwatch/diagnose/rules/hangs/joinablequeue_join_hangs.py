@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
-from mpwatch.describe.frames import frame_words, own_frames
+from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.diagnose.analysis.idle_time import STUCK_S, are_stalled, quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called, children_started_by, counted
+from mpwatch.diagnose.analysis.source_code import source_of
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, threads_calling, user_frame
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process
+from mpwatch.model.source_code import Skip
 from mpwatch.model.units import seconds_text
 
 RULE = "joinablequeue-join-hangs"
@@ -31,13 +34,17 @@ def check(index: Index) -> Iterator[Finding]:
             continue
         user = user_frame(frames)
         at = "" if user is None else f", at {frame_words(user)}"
+        skipped = next(filter(None, (_skipped(index, each) for each in living)), None)
         gone = [f"{called(p)} ended: {p.ended.words}" for p in children if p.ended][:3]
         yield Finding(
             rule=RULE,
             severity=Severity.CRITICAL,
             process=process.process,
             tid=thread.tid,
-            summary=f"{called(process)} joins a queue whose tasks no process works on",
+            summary=(
+                f"{called(process)} joins a queue whose tasks no process works on"
+                + (f": likely {skipped.words}" if skipped is not None else "")
+            ),
             evidence=(
                 f"in JoinableQueue.join for {seconds_text(quiet)}{at}",
                 *gone,
@@ -47,17 +54,72 @@ def check(index: Index) -> Iterator[Finding]:
                 "JoinableQueue.join() returns once task_done() was called for every item that was "
                 "put. "
                 + (
-                    "A consumer exited before it called it."
+                    _cause_of_skip(skipped)
+                    if skipped is not None
+                    else "A consumer exited before it called it."
                     if gone
                     else "No consumer exited: one took an item and did not call it, for example "
                     "because of an exception, or items are left that no consumer takes."
                 )
             ),
-            advice=(
-                "Call task_done() in a finally block, and check the exit codes of the consumers "
-                "instead of waiting for ever. This join will not return: restart the process."
-            ),
+            advice=_ADVICE if skipped is None else _advice_of_skip(skipped),
         )
+
+
+class _Skipped(NamedTuple):
+    """A way through the loop of a consumer that skips task_done()."""
+
+    consumer: Process
+    skip: Skip
+    at: str
+    """`runner.py:41`, where it takes an item."""
+
+    @property
+    def words(self) -> str:
+        """What skips it: `continue`, a `return`, or an `except` block that goes on."""
+        skip, file = self.skip, self.at.partition(":")[0]
+        return (
+            f"`{skip.leaves.text}` at {file}:{skip.leaves.line} skips `{skip.back.text}` of line "
+            f"{skip.back.line}"
+        )
+
+
+def _skipped(index: Index, consumer: Process) -> _Skipped | None:
+    """The way past task_done() in the functions that a consumer is in; `None` without one."""
+    thread = main_thread(consumer)
+    for frame in own_frames(thread.stack) if thread is not None else ():
+        line = source_of(index, frame) if not is_library(frame) else None
+        for skip in line.skips if line is not None else ():
+            if not skip.by_error and ".task_done(" in skip.back.text:
+                file = frame.file.rpartition("/")[2]
+                return _Skipped(consumer, skip, f"{file}:{skip.taken.line}")
+    return None
+
+
+def _cause_of_skip(skipped: _Skipped) -> str:
+    """That a consumer goes on to its next item without task_done()."""
+    skip = skipped.skip
+    under = f", under `{skip.under.text}` of line {skip.under.line}" if skip.under else ""
+    return (
+        f"{called(skipped.consumer)} takes items by `{skip.taken.text}` ({skipped.at}), and "
+        f"{skipped.words}{under}: each item on that way stays counted as unfinished for ever, and "
+        "the consumers live and wait for more."
+    )
+
+
+def _advice_of_skip(skipped: _Skipped) -> str:
+    return (
+        f"Call {skipped.skip.back.text} on each way through the loop at {skipped.at}: in a finally "
+        "block around what is done with an item, which also covers an exception. Read the log of "
+        "the consumers for the task that failed. More consumers or a restart of them do not help. "
+        "This join will not return: restart the process."
+    )
+
+
+_ADVICE = (
+    "Call task_done() in a finally block, and check the exit codes of the consumers instead of "
+    "waiting for ever. This join will not return: restart the process."
+)
 
 
 def _wakes_by_itself(consumer: Process) -> bool:

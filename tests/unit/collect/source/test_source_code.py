@@ -162,6 +162,21 @@ def swallows(ring):
             log("lost")
 
 
+def runs(jobs, results):
+    while True:
+        job = jobs.get()
+        if job is None:
+            jobs.task_done()
+            break
+        try:
+            outcome = run(job)
+        except Exception as exc:
+            log(exc)
+            continue
+        results.put(outcome)
+        jobs.task_done()
+
+
 def build(path, baton):
     if baton.try_acquire():
         vocab = make(path)
@@ -220,6 +235,16 @@ def test_a_way_past_the_line_that_gives_back_what_was_taken_is_read(tmp_path: Pa
     assert swallowed.leaves.text == "except ValueError:"
     assert read_loops(tmp_path, "use(slot)", "steady").skips == ()
     assert read_loops(tmp_path, "if ring.valid[slot]:", "hands_on").skips == ()
+
+
+def test_a_way_past_task_done_is_read_also_behind_the_end_mark(tmp_path: Path) -> None:
+    """The `task_done()` of the item that ends the loop is not that of the others."""
+    (skip,) = read_loops(tmp_path, "job = jobs.get()", "runs").skips
+
+    assert skip.leaves.text == "continue"
+    assert skip.under is not None
+    assert skip.under.text == "except Exception as exc:"
+    assert skip.back.line == skip.leaves.line + 2
 
 
 def test_what_may_raise_between_taking_and_releasing_a_lock_is_read(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from mpwatch.model.history import Point
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot, Thread
+from mpwatch.model.source_code import Skip, SourceLine, Statement
 from tests.builders.snapshots import (
     MAIN,
     NOW_S,
@@ -195,6 +196,32 @@ def test_a_joinable_queue_no_process_works_on_is_named() -> None:
     finding = only(joinablequeue_join_hangs.check, job)
 
     assert "train.py:34 end" in finding.evidence[0]
+
+
+def test_the_way_past_task_done_in_the_loop_of_the_consumers_is_named() -> None:
+    gets = Statement(41, "node = jobs.get()")
+    skip = Skip(
+        gets,
+        Statement(50, "continue"),
+        Statement(48, "except Exception as exc:"),
+        Statement(52, "jobs.task_done()"),
+    )
+    line = SourceLine("/home/me/data.py", 41, "work", gets, skips=(skip,))
+    stack = ("multiprocessing/queues.py:get", "data.py:work:41")
+    consumers = [
+        process(n, "spawned", threads=[thread(n, *stack, still_s=STILL)]) for n in (300, 301)
+    ]
+    job = snapshot_of(main(threads=[thread(MAIN, *JOIN, still_s=STILL)]), *consumers)
+
+    finding = only(joinablequeue_join_hangs.check, replace(job, source=(line,)))
+
+    assert finding.summary == (
+        "main (100) joins a queue whose tasks no process works on: likely `continue` at data.py:50 "
+        "skips `jobs.task_done()` of line 52"
+    )
+    assert "under `except Exception as exc:` of line 48" in finding.cause
+    assert "spawned 300 (300)" in finding.cause
+    assert "data.py" in finding.advice
 
 
 def test_a_joinable_queue_with_a_busy_consumer_is_quiet() -> None:
