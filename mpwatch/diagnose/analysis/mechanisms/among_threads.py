@@ -94,6 +94,9 @@ def waits_for_own_threads(case: Case) -> Mechanism | None:
     lost = next(filter(None, (_lost_signal(case.index, process, each) for each in waiting)), None)
     if lost is not None:
         return replace(lost, cause=f"{cause}{lost.cause}")
+    skipped = _skipped_release(case.index, process, waiting)
+    if skipped is not None:
+        return replace(skipped, cause=f"{cause}{skipped.cause}")
     if len(waiting) == 1:
         return _one_thread(case, process, waiting[0], cause)
     cause += (
@@ -324,6 +327,58 @@ def only_a_callback(case: Case) -> Mechanism | None:
         ),
         headline=f"{name} waits for what a callback of its Pool was to do, and the Pool has no "
         "work left.",
+    )
+
+
+def _skipped_release(index: Index, process: Process, waiting: Sequence[Thread]) -> Mechanism | None:
+    """Why threads wait for a lock of which no thread is at a line where it is held.
+
+    Only where the function that takes it has a call between acquire() and release() that may raise.
+    """
+    for first in waiting:
+        frame = user_frame(first.stack)
+        line = source_of(index, frame) if frame is not None and waits_for_lock(first) else None
+        if frame is None or line is None:
+            continue
+        for skip in line.skips:
+            if not skip.by_error or skip.taken.line != line.statement.line:
+                continue
+            held = range(skip.taken.line + 1, skip.back.line + 1)
+            if any(_is_in(each, frame, held) for each in process.threads):
+                continue
+            here = [each for each in waiting if user_frame(each.stack) == frame]
+            these = f"{len(here)} threads of {called(process)} wait"
+            if len(here) == 1:
+                these = f"thread {first.name} of {called(process)} waits"
+            lock = skip.back.text.rpartition(".")[0]
+            return Mechanism(
+                cause=(
+                    f"`{skip.taken.text}` (line {skip.taken.line}) takes the lock and "
+                    f"`{skip.back.text}` (line {skip.back.line}) releases it, which is in no "
+                    f"finally block. No thread is between the two, so likely an exception from "
+                    f"`{skip.leaves.text}` (line {skip.leaves.line}) or a line after it has left "
+                    "the function with the lock held, and a caller has caught it. Each thread that "
+                    "comes to the lock stays there."
+                ),
+                advice=(
+                    f"Write `with {lock}:` in place of the two calls, or put `{skip.back.text}` "
+                    "into a finally block. The log has the exception, where the caller writes it: "
+                    "that was the moment at which the lock was lost. More threads, or a longer "
+                    "timeout of those that wait for them, do not help."
+                ),
+                headline=(
+                    f"{these} at {frame_words(frame)} for a lock that no thread is past: likely an "
+                    f"exception has skipped `{skip.back.text}` of line {skip.back.line}."
+                ),
+            )
+    return None
+
+
+def _is_in(thread: Thread, where: Frame, lines: range) -> bool:
+    """Whether a thread is at some lines of a function, or further down from them."""
+    return any(
+        (each.file, each.function) == (where.file, where.function) and each.line in lines
+        for each in thread.stack
     )
 
 

@@ -17,7 +17,7 @@ from mpwatch.model.history import History, Point
 from mpwatch.model.ids import SegmentId, SegmentUse
 from mpwatch.model.samples import FdLink, ThreadSample, WaitedOn
 from mpwatch.model.snapshot import Process, Segment, Snapshot, Thread
-from mpwatch.model.source_code import SourceLine, Statement
+from mpwatch.model.source_code import Skip, SourceLine, Statement
 from tests.builders.snapshots import (
     MAIN,
     NOW_S,
@@ -997,6 +997,49 @@ def test_threads_that_wait_for_a_semaphore_are_told_to_release_it_on_every_way_o
     )
     assert "waits for a semaphore at data.py:6 fetch" in finding.cause
     assert "between acquire() and release() keeps a slot" in finding.advice
+
+
+SCORES = "data.py:compute_score:47"
+
+
+def scorers(*more: Thread, by_error: bool = True) -> Snapshot:
+    """Threads that wait for a lock which their function releases, but for an exception."""
+    takes = Statement(47, "self.lock.acquire()")
+    skip = Skip(
+        takes,
+        Statement(48, "self.helper.stdin.write(line)"),
+        None,
+        Statement(51, "self.lock.release()"),
+        by_error=by_error,
+    )
+    line = SourceLine("/home/me/data.py", 47, "compute_score", takes, skips=(skip,))
+    threads = [
+        thread(MAIN, "threading.py:wait", "queue.py:get", "train.py:run:15", waits=LOCK),
+        *(thread(n, SCORES, waits=LOCK, name=f"score-{n}") for n in (101, 102)),
+        *more,
+    ]
+    return replace(snapshot_of(one(MAIN, None, threads=threads)), source=(line,))
+
+
+def test_a_lock_whose_release_an_exception_skips_is_told_with_both_lines() -> None:
+    finding = only(standing_still.check, scorers())
+
+    assert finding.summary == (
+        "2 threads of main (100) wait at data.py:47 compute_score for a lock that no thread is "
+        "past: likely an exception has skipped `self.lock.release()` of line 51"
+    )
+    assert "`self.helper.stdin.write(line)` (line 48)" in finding.cause
+    assert "with self.lock:" in finding.advice
+    assert "same order" not in finding.advice
+
+
+def test_a_lock_that_a_thread_further_down_has_is_not_told_as_left() -> None:
+    """Two of them wait for a further lock there: each object has a lock of its own."""
+    stack = ("data.py:other:90", "data.py:compute_score:49")
+    inside = [thread(n, *stack, waits=LOCK) for n in (103, 104)]
+
+    assert "likely an exception" not in only(standing_still.check, scorers(*inside)).summary
+    assert "likely an exception" not in only(standing_still.check, scorers(by_error=False)).summary
 
 
 def test_output_that_a_process_outside_of_the_job_keeps_open_is_told() -> None:
