@@ -28,6 +28,7 @@ _STALLS = (
     "no-main-guard",
     "worker-oom-killed",
     "worker-segfault",
+    "shm-full-sigbus",
     "worker-exited-unexpectedly",
 )
 """What explains that processes wait for each other, or for one that makes no progress."""
@@ -90,6 +91,7 @@ CAUSES_OF: Mapping[str, tuple[str, ...]] = {
     "queue-lock-held-by-dead": (
         "worker-oom-killed",
         "worker-segfault",
+        "shm-full-sigbus",
         "worker-exited-unexpectedly",
     ),
     "pool-hang-after-worker-death": (
@@ -97,9 +99,15 @@ CAUSES_OF: Mapping[str, tuple[str, ...]] = {
         "no-main-guard",
         "worker-oom-killed",
         "worker-segfault",
+        "shm-full-sigbus",
         "worker-exited-unexpectedly",
     ),
-    "event-set-hangs": ("worker-oom-killed", "worker-segfault", "worker-exited-unexpectedly"),
+    "event-set-hangs": (
+        "worker-oom-killed",
+        "worker-segfault",
+        "shm-full-sigbus",
+        "worker-exited-unexpectedly",
+    ),
     "rank-stuck-in-collective": (
         "collective-mismatch",
         "stuck-worker-io",
@@ -141,10 +149,16 @@ CAUSES_OF: Mapping[str, tuple[str, ...]] = {
         "loader-starvation",
         *_STALLS,
     ),
-    "half-message": ("worker-oom-killed", "worker-segfault", "worker-exited-unexpectedly"),
+    "half-message": (
+        "worker-oom-killed",
+        "worker-segfault",
+        "shm-full-sigbus",
+        "worker-exited-unexpectedly",
+    ),
     "joinablequeue-join-hangs": (
         "worker-oom-killed",
         "worker-segfault",
+        "shm-full-sigbus",
         "worker-exited-unexpectedly",
     ),
     "sigchld-raises-anywhere": (

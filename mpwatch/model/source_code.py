@@ -150,6 +150,7 @@ MarkKind: TypeAlias = Literal[
     "self-reference",
     "std",
     "submits",
+    "truncates",
     "unwrapped",
     "view",
     "walks",
@@ -174,9 +175,10 @@ lets a Pool or an executor of processes make a task of each item, as its chunksi
 an item into a queue. `reap`: takes the exit status of any child. `releases`: releases what its
 function has not taken. `seed`: seeds `random`. `self-reference`: defines, in a function, one that
 calls itself, which is a reference cycle. `slow`: takes long for what it does (`SlowKind`). `std`:
-takes the standard deviation of a tensor, dividing by n - 1. `submits`: submits a task. `unwrapped`:
-takes the module out of a wrapped model. `view`: keeps an element or a slice of something in a
-container. `walks`: goes through what a list or deque holds to find or move one element."""
+takes the standard deviation of a tensor, dividing by n - 1. `submits`: submits a task. `truncates`:
+opens a file of data so that it is empty first. `unwrapped`: takes the module out of a wrapped
+model. `view`: keeps an element or a slice of something in a container. `walks`: goes through what a
+list or deque holds to find or move one element."""
 
 
 SlowKind: TypeAlias = Literal[
@@ -215,7 +217,8 @@ class Mark(NamedTuple):
     25`; of a kept argument its position and the container, `0, self.outputs`; of what kills the
     condition for it, `if used > limit: in line 50`; of a slice that was made before it is kept also
     its line, `line 23: rows[:, 0]`; of a timer the lines at which its function returns before it is
-    cancelled, `39, 45`."""
+    cancelled, `39, 45`; of a file that is emptied the part of its name that is written out, and the
+    lines of the condition and of the loop around, `features.npy, 30, 27`, with 0 for none."""
     statement: Statement
 
 

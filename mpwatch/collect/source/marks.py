@@ -82,6 +82,7 @@ def marks(file: str, module: Module) -> Iterator[Mark]:
     sequences = sequences_of(module.tree)
     tensors = tensors_of(module.tree)
     returned = returned_slices_of(module.tree) if uses_arrays else {}
+    assigned = _assigned(module.tree)
     for function in (module.tree, *(n for n in ast.walk(module.tree) if isinstance(n, FUNCTIONS))):
         name = function.name if isinstance(function, FUNCTIONS) else "<module>"
         nodes = list(own_nodes(function))
@@ -104,6 +105,7 @@ def marks(file: str, module: Module) -> Iterator[Mark]:
             *_collections(function, nodes),
             *_dealt(nodes),
             *_kills(module, function),
+            *_truncates(nodes, assigned),
             *(find_kept(nodes, emptied) if name not in ("__init__", "<module>") else ()),
             *(find_kept_to_end(nodes, at_end) if name not in ("__init__", "<module>") else ()),
         ]
@@ -306,6 +308,68 @@ def _kills(module: Module, function: ast.AST) -> Iterator[Found]:
             header = quoted(module, under) if under is not None else None
             about = f"{header.text} in line {header.line}" if header is not None else ""
             yield "kills", about, node
+
+
+def _assigned(tree: ast.Module) -> dict[str, ast.expr]:
+    """What a file gives to its variables and attributes, the last of each."""
+    return {
+        expression_text(target): node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name | ast.Attribute)
+    }
+
+
+def _truncates(nodes: Sequence[ast.AST], assigned: Mapping[str, ast.expr]) -> Iterator[Found]:
+    """`open_memmap(path, mode="w+")`, `open(path, "wb")` and the like, of a file with a known name.
+
+    The path is written out where it is opened, or where its variable is set.
+    """
+    for node in nodes:
+        path = _emptied_path(node) if isinstance(node, ast.Call) else None
+        name = _file_name(path, assigned) if path is not None else ""
+        if name:
+            around = [each for each in nodes if _is_inside(node, each)]
+            under = max((first_line(n) for n in around if isinstance(n, ast.If)), default=0)
+            loop = max((first_line(n) for n in around if isinstance(n, LOOPS)), default=0)
+            yield "truncates", f"{name}, {under}, {loop}", node
+
+
+def _is_inside(node: ast.AST, outer: ast.AST) -> bool:
+    """Whether a piece of syntax is in the body of a loop or an `if`."""
+    body = outer.body if isinstance(outer, (ast.If, *LOOPS)) else []
+    return bool(body) and first_line(body[0]) <= first_line(node) <= last_line(body[-1])
+
+
+_MODE_AT: Final = {"open": 1, "open_memmap": 1, "memmap": 2}
+"""The position of the mode among the arguments."""
+
+
+def _emptied_path(call: ast.Call) -> ast.expr | None:
+    """The path of a file of data that a call empties before it writes; `None` for other calls."""
+    name = last_name(call.func)
+    if name == "save" and receiver_of(call) in ("np", "numpy") and call.args:
+        return call.args[0]
+    if name not in _MODE_AT or not call.args:
+        return None
+    given = call.args[_MODE_AT[name]] if len(call.args) > _MODE_AT[name] else None
+    mode = next((each.value for each in call.keywords if each.arg == "mode"), given)
+    text = mode.value if isinstance(mode, ast.Constant) else None
+    is_emptied = isinstance(text, str) and text.startswith("w") and text not in ("w", "wt")
+    return call.args[0] if is_emptied else None
+
+
+def _file_name(path: ast.expr, assigned: Mapping[str, ast.expr]) -> str:
+    """The last part of a path as far as it is written out: `part_` of `f"{folder}/part_{rank}"`."""
+    path = assigned.get(expression_text(path), path)
+    texts = [n.value for n in ast.walk(path) if isinstance(n, ast.Constant)]
+    names = [each.rpartition("/")[2] for each in texts if isinstance(each, str)]
+    return max((each for each in names if len(each) >= LEAST_NAME), key=len, default="")
+
+
+LEAST_NAME: Final = 5
+"""Letters of a file's name that tell it from others, `.npy` is in many."""
 
 
 def _is_death_signal(call: ast.Call) -> bool:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from signal import Signals
+from typing import NamedTuple
 
 from mpwatch.diagnose.analysis.exits import ended_python
 from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.mechanisms.cases import at_line
 from mpwatch.diagnose.analysis.process_queries import called, counted
 from mpwatch.diagnose.analysis.resources import sparse_bytes
+from mpwatch.diagnose.analysis.source_code import mark_words, marks
+from mpwatch.diagnose.analysis.stack_patterns import main_thread
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.host import FileSystemSample
 from mpwatch.model.snapshot import Process, Segment, Snapshot
+from mpwatch.model.source_code import Mark
 from mpwatch.model.units import bytes_text
 
 RULE = "shm-full-sigbus"
@@ -27,12 +32,13 @@ def check(index: Index) -> Iterator[Finding]:
     """
     for process, ended in ended_python(index.snapshot):
         if ended.signal == Signals.SIGBUS:
-            yield _exit(index.snapshot, process)
+            yield _exit(index, process)
     yield from _overcommitted(index.snapshot)
 
 
-def _exit(snapshot: Snapshot, process: Process) -> Finding:
+def _exit(index: Index, process: Process) -> Finding:
     """The finding for a process that SIGBUS ended."""
+    snapshot = index.snapshot
     evidence = [f"{called(process)} ended by signal 7 (SIGBUS)"]
     shm = snapshot.host.shm
     if shm is not None:
@@ -42,6 +48,9 @@ def _exit(snapshot: Snapshot, process: Process) -> Finding:
     if missing:
         evidence.append(f"{bytes_text(missing)} of segments are not yet allocated")
     is_short = shm is not None and (missing > shm.free_bytes or _is_full(shm))
+    truncation = None if is_short else _truncation(index, process)
+    if truncation is not None:
+        return _truncated(process, truncation, evidence)
     return Finding(
         rule=RULE,
         severity=Severity.CRITICAL,
@@ -50,6 +59,88 @@ def _exit(snapshot: Snapshot, process: Process) -> Finding:
         evidence=tuple(evidence),
         cause=_CAUSE_FULL if is_short else _CAUSE_UNKNOWN,
         advice=_ADVICE_FULL if is_short else _ADVICE_UNKNOWN,
+    )
+
+
+class _Truncation(NamedTuple):
+    """A statement that empties a file which a dead process had mapped, and others still map."""
+
+    mark: Mark
+    path: str
+    others: tuple[Process, ...]
+    is_seen: bool
+    """Whether it was read that the dead one had it mapped; it may have ended before."""
+
+
+def _truncation(index: Index, dead: Process) -> _Truncation | None:
+    """The statement that has most likely truncated a mapped file; `None` where none is known.
+
+    It is in a loop: a file that is made once is filled by storage, which may be full as well.
+    """
+    living = index.snapshot.living()
+    beside = [each for each in living if each.parent == dead.parent and each.role == dead.role]
+    is_seen = dead.sample.maps is not None
+    paths = _mapped(dead) if is_seen else [path for each in beside for path in _mapped(each)]
+    for mark in marks(index, "truncates"):
+        name, _, loop = mark.about.rsplit(", ", 2)
+        for path in paths if name and loop != "0" else ():
+            others = tuple(each for each in living if path in _mapped(each))
+            is_told = is_seen or any(_is_in(each, mark) for each in others)
+            if name in path.rpartition("/")[2] and others and is_told:
+                return _Truncation(mark, path, others, is_seen)
+    return None
+
+
+def _is_in(process: Process, mark: Mark) -> bool:
+    """Whether the main thread of a process is in the function of a mark."""
+    thread = main_thread(process)
+    places = [(each.file, each.function) for each in thread.stack] if thread is not None else []
+    return (mark.file, mark.function) in places
+
+
+def _mapped(process: Process) -> tuple[str, ...]:
+    maps = process.sample.maps
+    return maps.files if maps is not None else ()
+
+
+def _truncated(process: Process, found: _Truncation, evidence: Sequence[str]) -> Finding:
+    """The finding for a process whose mapped file another one has made anew."""
+    mark, path, others, is_seen = found
+    name, line = mark.file.rpartition("/")[2], mark.statement.line
+    _, under, loop = mark.about.rsplit(", ", 2)
+    where = f" under the condition of line {under}" if under != "0" else ""
+    had = "had" if is_seen else "most likely had"
+    return Finding(
+        rule=RULE,
+        severity=Severity.CRITICAL,
+        process=process.process,
+        summary=(
+            f"{called(process)} was ended by a bus error (SIGBUS): likely {name}:{line} "
+            f"{mark.function} has truncated {path}, which it {had} mapped"
+        ),
+        evidence=(
+            *evidence,
+            f"{called(process)} {had} {path} mapped",
+            *(
+                f"{called(each)} has it mapped, and is{at}"
+                for each in others
+                if (at := at_line(main_thread(each)))
+            ),
+            f"{name}:{line} is `{mark.statement.text}`",
+        ),
+        cause=(
+            f"{mark_words(mark)},{where} in the loop of line {loop}, opens a file of that name "
+            "anew in each round, which sets its size to 0 first. Pages of an older map that are "
+            "beyond the new end are gone: a process that still uses that map, as a slower one "
+            "does, is ended by its next access. No except clause can catch that, and it is no "
+            "shortage of memory or of /dev/shm."
+        ),
+        advice=(
+            "Give each round, or each process, a file of its own; or write the new file under "
+            "another name and rename it, which leaves older maps as they are. Or let all processes "
+            "wait for each other after the last use of the old map, before one of them makes the "
+            "file anew. Check the exit codes of the children, so that one such end ends the job."
+        ),
     )
 
 

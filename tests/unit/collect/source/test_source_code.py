@@ -1500,3 +1500,36 @@ def test_an_event_that_is_cleared_right_before_its_wait_is_read(
 
     assert found is not None
     assert found.cleared == cleared
+
+
+TRUNCATES = """\
+import numpy as np
+PATH = "/data/all.idx"
+
+def embed(rank, rounds, folder):
+    features = os.path.join(folder, "features.npy")
+    for number in range(rounds):
+        if rank == 0:
+            out = np.lib.format.open_memmap(features, mode="w+", shape=(number, 4))
+        out = np.lib.format.open_memmap(features, mode="r+")
+        log = np.memmap(f"{folder}/part_{rank}.bin", np.int32, "w+", shape=(9,))
+    with open(PATH, "wb") as file, open("notes.txt", "w") as notes:
+        file.truncate()
+    os.ftruncate(fd, 0)
+    np.save(features, out)
+    open(PATH, "rb")
+"""
+
+
+def test_what_sets_the_size_of_a_file_to_nothing_is_marked(tmp_path: Path) -> None:
+    file = tmp_path / "embed.py"
+    file.write_text(TRUNCATES)
+
+    found = SourceCode().marks(OWN, str(file), time.time())
+
+    assert [(m.statement.line, m.about) for m in found if m.kind == "truncates"] == [
+        (8, "features.npy, 7, 6"),
+        (10, "part_, 0, 6"),
+        (11, "all.idx, 0, 0"),
+        (14, "features.npy, 0, 0"),
+    ]

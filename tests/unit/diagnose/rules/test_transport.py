@@ -15,7 +15,9 @@ from mpwatch.diagnose.rules.transport import (
 )
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import Point
+from mpwatch.model.samples import MapSample
 from mpwatch.model.snapshot import Flow, Hook, Process, Segment, Snapshot
+from mpwatch.model.source_code import Mark, Statement
 from tests.builders.snapshots import (
     IDLE_WORKER,
     MAIN,
@@ -78,6 +80,75 @@ def test_a_bus_error_is_named_where_nothing_else_is_known() -> None:
     dead = process(200, ended=exited(200, signal=7))
 
     assert len(only(shm_full_sigbus.check, snapshot_of(main(), dead)).evidence) == 1
+
+
+MAPPED = MapSample(4, None, files=("/data/a/features.npy", "/data/a/train.idx"))
+
+
+def truncated(
+    about: str = "features.npy, 30, 27",
+    maps: MapSample | None = MAPPED,
+    of_dead: MapSample | None = MAPPED,
+    stack: str = "data.py:embed:33",
+) -> Snapshot:
+    """A rank that a bus error has ended, and one that may have made its file anew."""
+    mark = Mark(
+        "truncates",
+        "/home/me/data.py",
+        "embed",
+        about,
+        Statement(31, 'out = open_memmap(path, mode="w+")'),
+    )
+    dead = process(200, "spawned", label="embed-1", maps=of_dead, ended=exited(200, signal=7))
+    alive = process(
+        201,
+        "spawned",
+        label="embed-0",
+        maps=maps,
+        threads=[thread(201, "threading.py:wait", stack)],
+    )
+    return snapshot_of(main(), dead, alive, marks=(mark,))
+
+
+def test_a_mapped_file_that_another_process_makes_anew_is_named_with_the_line() -> None:
+    finding = only(shm_full_sigbus.check, truncated())
+
+    assert finding.summary == (
+        "embed-1 (200) was ended by a bus error (SIGBUS): likely data.py:31 embed has truncated "
+        "/data/a/features.npy, which it had mapped"
+    )
+    assert "embed-0 (201) has it mapped, and is at data.py:33 embed" in finding.evidence
+    assert "under the condition of line 30" in finding.cause
+    assert "in the loop of line 27" in finding.cause
+    assert "No except clause" in finding.cause
+    assert "a file of its own" in finding.advice
+
+
+def test_the_mappings_of_its_siblings_tell_those_of_one_that_ended_before_it_was_read() -> None:
+    finding = only(shm_full_sigbus.check, truncated(of_dead=None))
+
+    assert "has truncated /data/a/features.npy, which it most likely had mapped" in finding.summary
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        truncated(of_dead=None, stack="train.py:main:3"),
+        truncated("labels.npy, 30, 27"),
+        truncated("features.npy, 30, 0"),
+        truncated(maps=MapSample(4, None)),
+        truncated(", 0, 27"),
+    ],
+    ids=[
+        "unread, and elsewhere",
+        "another file",
+        "once, which may be a full disk",
+        "no other maps it",
+        "name unknown",
+    ],
+)
+def test_a_truncated_file_is_not_blamed_on_less(job: Snapshot) -> None:
+    assert "truncated /data" not in only(shm_full_sigbus.check, job).summary
 
 
 def test_sparse_segments_larger_than_the_free_space_are_named_before_they_are_used() -> None:
