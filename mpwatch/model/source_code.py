@@ -128,6 +128,8 @@ MarkKind: TypeAlias = Literal[
     "dealt",
     "death-signal",
     "draw",
+    "empty-on-ranks",
+    "fresh-loss",
     "futures",
     "gc-off",
     "gc-on",
@@ -161,24 +163,26 @@ the file sets it back. `backward`: a backward pass. `cache`: fills a cache that 
 bounds. `collective`: calls a collective of torch.distributed, or a method of that name. `cycle`:
 itertools.cycle of something. `dealt`: takes every n-th element for a worker of n. `death-signal`:
 asks for a signal at the end of the parent. `draw`: leaves items out, or takes as many, as the
-module `random` says. `futures`: goes through futures as they complete, of which nothing in the file
-lets go. `gc-off`: keeps the garbage collector from running by itself. `gc-on`: lets it run again,
-or collects. `gives-up`: raises after a loop that has caught other exceptions. `graph-carried`:
-gives to a model what its call in the round before has returned, and nothing in the file detaches
-it. `graph-kept`: adds what a model has computed with autograd on to a container that outlives the
-round, in a function without a backward pass. `graph-passed`: gives such a value to a method of
-another object. `kept`: adds to a list, a set or a deque from which nothing in the file removes
-anything. `kept-to-end`: adds to a container of an object that only the end of that object empties.
-`kills`: sends SIGKILL to another process. `limit`: sets a limit of its process, such as RLIMIT_CPU.
-`no-grad`: switches autograd off. `no-sync`: leaves gradients unreduced for a while. `one-by-one`:
-lets a Pool or an executor of processes make a task of each item, as its chunksize is 1. `put`: puts
-an item into a queue. `reap`: takes the exit status of any child. `releases`: releases what its
-function has not taken. `seed`: seeds `random`. `self-reference`: defines, in a function, one that
-calls itself, which is a reference cycle. `slow`: takes long for what it does (`SlowKind`). `std`:
-takes the standard deviation of a tensor, dividing by n - 1. `submits`: submits a task. `truncates`:
-opens a file of data so that it is empty first. `unwrapped`: takes the module out of a wrapped
-model. `view`: keeps an element or a slice of something in a container. `walks`: goes through what a
-list or deque holds to find or move one element."""
+module `random` says. `empty-on-ranks`: returns an empty container on some ranks only, of a function
+that returns more on others. `fresh-loss`: under a condition, makes or returns a loss of a new
+tensor, into which no parameter has gone. `futures`: goes through futures as they complete, of which
+nothing in the file lets go. `gc-off`: keeps the garbage collector from running by itself. `gc-on`:
+lets it run again, or collects. `gives-up`: raises after a loop that has caught other exceptions.
+`graph-carried`: gives to a model what its call in the round before has returned, and nothing in the
+file detaches it. `graph-kept`: adds what a model has computed with autograd on to a container that
+outlives the round, in a function without a backward pass. `graph-passed`: gives such a value to a
+method of another object. `kept`: adds to a list, a set or a deque from which nothing in the file
+removes anything. `kept-to-end`: adds to a container of an object that only the end of that object
+empties. `kills`: sends SIGKILL to another process. `limit`: sets a limit of its process, such as
+RLIMIT_CPU. `no-grad`: switches autograd off. `no-sync`: leaves gradients unreduced for a while.
+`one-by-one`: lets a Pool or an executor of processes make a task of each item, as its chunksize is
+1. `put`: puts an item into a queue. `reap`: takes the exit status of any child. `releases`:
+releases what its function has not taken. `seed`: seeds `random`. `self-reference`: defines, in a
+function, one that calls itself, which is a reference cycle. `slow`: takes long for what it does
+(`SlowKind`). `std`: takes the standard deviation of a tensor, dividing by n - 1. `submits`: submits
+a task. `truncates`: opens a file of data so that it is empty first. `unwrapped`: takes the module
+out of a wrapped model. `view`: keeps an element or a slice of something in a container. `walks`:
+goes through what a list or deque holds to find or move one element."""
 
 
 SlowKind: TypeAlias = Literal[
@@ -214,11 +218,12 @@ class Mark(NamedTuple):
     the functions that empty it, `self.items, clear() and __exit__()`; of a graph the state, or the
     container, the line of the model's call and what empties the container, `self.outputs, 25,
     reset()`; of what is passed the method, the position of the argument and that line, `update, 0,
-    25`; of a kept argument its position and the container, `0, self.outputs`; of what kills the
-    condition for it, `if used > limit: in line 50`; of a slice that was made before it is kept also
-    its line, `line 23: rows[:, 0]`; of a timer the lines at which its function returns before it is
-    cancelled, `39, 45`; of a file that is emptied the part of its name that is written out, and the
-    lines of the condition and of the loop around, `features.npy, 30, 27`, with 0 for none."""
+    25`; of a kept argument its position and the container, `0, self.outputs`; of what kills, of a
+    loss and of an empty result the condition for it, `if used > limit: in line 50`; of a slice that
+    was made before it is kept also its line, `line 23: rows[:, 0]`; of a timer the lines at which
+    its function returns before it is cancelled, `39, 45`; of a file that is emptied the part of its
+    name that is written out, and the lines of the condition and of the loop around, `features.npy,
+    30, 27`, with 0 for none."""
     statement: Statement
 
 

@@ -89,7 +89,11 @@ def marks(file: str, module: Module) -> Iterator[Mark]:
         found = [
             *_calls_marked(nodes),
             *(
-                (*find_views(nodes, returned), *_unwrapped(nodes, unwrapping))
+                (
+                    *find_views(nodes, returned),
+                    *_unwrapped(nodes, unwrapping),
+                    *_fresh_losses(module, nodes),
+                )
                 if uses_arrays
                 else ()
             ),
@@ -106,6 +110,7 @@ def marks(file: str, module: Module) -> Iterator[Mark]:
             *_dealt(nodes),
             *_kills(module, function),
             *_truncates(nodes, assigned),
+            *_empty_on_ranks(module, nodes),
             *(find_kept(nodes, emptied) if name not in ("__init__", "<module>") else ()),
             *(find_kept_to_end(nodes, at_end) if name not in ("__init__", "<module>") else ()),
         ]
@@ -370,6 +375,66 @@ def _file_name(path: ast.expr, assigned: Mapping[str, ast.expr]) -> str:
 
 LEAST_NAME: Final = 5
 """Letters of a file's name that tell it from others, `.npy` is in many."""
+
+
+def _under(module: Module, node: ast.AST, nodes: Sequence[ast.AST]) -> tuple[ast.If | None, str]:
+    """The innermost `if` around a statement of a function, and its header and line in words."""
+    ifs = [each for each in nodes if isinstance(each, ast.If) and _is_inside(node, each)]
+    if not ifs:
+        return None, ""
+    header = quoted(module, one := max(ifs, key=first_line))
+    return one, f"{header.text} in line {header.line}"
+
+
+def _fresh_losses(module: Module, nodes: Sequence[ast.AST]) -> Iterator[Found]:
+    """`return torch.zeros(1, requires_grad=True)` under a condition: a loss of no parameter."""
+    for node in nodes:
+        if isinstance(node, ast.Assign):
+            is_loss = any("loss" in expression_text(target) for target in node.targets)
+        else:
+            is_loss = isinstance(node, ast.Return)
+        if is_loss and any(map(_is_leaf, ast.walk(node))):
+            _, about = _under(module, node, nodes)
+            if about:
+                yield "fresh-loss", about, node
+
+
+def _is_leaf(node: ast.AST) -> bool:
+    """Whether it is a new tensor that asks for a gradient of itself."""
+    if not isinstance(node, ast.Call):
+        return False
+    name = last_name(node.func)
+    made = node.func.value if isinstance(node.func, ast.Attribute) else None
+    if name == "requires_grad_":
+        return isinstance(made, ast.Call) and last_name(made.func) in _MAKES
+    asks = (each.value for each in node.keywords if each.arg == "requires_grad")
+    return name in _MAKES and any(getattr(each, "value", None) is True for each in asks)
+
+
+_MAKES: Final = frozenset(("empty", "full", "ones", "tensor", "zeros", "zeros_like", "ones_like"))
+_RANK = re.compile(
+    r"(?<![a-z])rank(?![a-z])|\bis_(?:main|master|first|chief|(?:global_|local_)?zero)",
+    re.IGNORECASE,
+)
+_CONTAINERS: Final = frozenset(("dict", "list", "set", "tuple", "OrderedDict", "defaultdict"))
+
+
+def _empty_on_ranks(module: Module, nodes: Sequence[ast.AST]) -> Iterator[Found]:
+    """`if rank != 0: return {}` in a function that returns something to other ranks."""
+    returns = [each for each in nodes if isinstance(each, ast.Return) and each.value is not None]
+    empty = [each for each in returns if each.value is not None and _is_empty(each.value)]
+    for node in empty if len(empty) < len(returns) else ():
+        under, about = _under(module, node, nodes)
+        if under is not None and _RANK.search(expression_text(under.test)):
+            yield "empty-on-ranks", about, node
+
+
+def _is_empty(value: ast.expr) -> bool:
+    if isinstance(value, ast.Call):
+        return last_name(value.func) in _CONTAINERS and not value.args and not value.keywords
+    return isinstance(value, ast.Dict | ast.List | ast.Tuple) and not any(
+        isinstance(each, ast.expr) for each in ast.iter_child_nodes(value)
+    )
 
 
 def _is_death_signal(call: ast.Call) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -44,10 +45,12 @@ from mpwatch.diagnose.analysis.source_code import (
     guard_on_rank,
     loop_ends,
     mark_words,
+    marks,
+    source_of,
     uneven_draw,
 )
 from mpwatch.diagnose.analysis.stack_merge import merge
-from mpwatch.diagnose.analysis.stack_patterns import BUFFERS, main_thread
+from mpwatch.diagnose.analysis.stack_patterns import BUFFERS, main_thread, user_frame
 from mpwatch.model.collectives import Recorded
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import Frame
@@ -231,6 +234,9 @@ def _explained(
 ) -> tuple[str, str]:
     """Cause and advice, as far as it is known what differs."""
     places = dict(by_call)
+    unequal = _unequal_loop(index, by_call)
+    if unequal is not None:
+        return unequal
     if BACKWARD in places:
         return _one_in_backward(index, by_call, records)
     if BUFFERS in places:
@@ -251,6 +257,76 @@ def _explained(
     if left is None:
         return why, COMPARE_CALLS
     return f"{left.cause} {why}", f"{left.advice} {COMPARE_CALLS}"
+
+
+_OVER_OWN = re.compile(
+    r"^(?:async )?for .+ in "
+    r"(?:(?:sorted|list|tuple|set)\((?!range)[\w.]+(?:\.(?:items|keys|values)\(\))?\)"
+    r"|[\w.]+\.(?:items|keys|values)\(\)|[\w.]+):"
+)
+"""A loop over what a variable holds; not over a range, a loader, or what a model has."""
+_ALIKE = re.compile(r"loader|param|buffer|module|model|layer|group|batch|range|bucket|dataset")
+
+
+def _unequal_loop(
+    index: Index, by_call: Sequence[tuple[str, list[Process]]]
+) -> tuple[str, str] | None:
+    """Cause and advice where a rank calls a collective for each element of what it has itself.
+
+    The others have left that function: theirs had fewer elements, or none.
+    """
+    for name, group in by_call:
+        frame = user_frame(_stack(group[0]))
+        if frame is None or name in (BACKWARD, BUFFERS, NEW_GROUP):
+            continue
+        others = [rank for other, ranks in by_call if other != name for rank in ranks]
+        line = source_of(index, frame)
+        loops = [each for each in line.within if _OVER_OWN.match(each.text)] if line else []
+        is_own = bool(loops) and not _ALIKE.search(loops[-1].text.lower())
+        theirs = [(each.file, each.function) for rank in others for each in _stack(rank)]
+        if not is_own or (frame.file, frame.function) in theirs:
+            continue
+        if guard_on_rank(index, group[0]) is not None:
+            continue
+        loop = f"`{loops[-1].text}` of line {loops[-1].line}"
+        empty = next(iter(marks(index, "empty-on-ranks")), None)
+        why = (
+            ""
+            if empty is None
+            else f" {mark_words(empty)}, under `{empty.about.partition(' in line ')[0]}`, gives an "
+            "empty result on some ranks and more on others, which may be what it goes through."
+        )
+        return (
+            f"{all_called(group)} {_are(group)} in {name} at {frame_words(frame)}, which {loop} "
+            f"calls once for each element, and {all_called(others)} {_have(others)} left "
+            f"{frame.function}() or not come to it. Likely the ranks go through different numbers "
+            f"of elements there, as each has its own, and some have none.{why}",
+            "Let all ranks go through the same keys: send what one rank has to the others first "
+            "(broadcast_object_list), or reduce one tensor that holds all. Or let the one rank "
+            f"that has the values use them without {name}. A longer timeout or another backend "
+            "does not help.",
+        )
+    return None
+
+
+def _fresh_loss(index: Index, others: Sequence[Process]) -> tuple[str, str] | None:
+    """Cause and advice where the source makes a loss under a condition that no parameter is in."""
+    found = marks(index, "fresh-loss")
+    if not found:
+        return None
+    condition, _, line = found[0].about.rpartition(" in line ")
+    depend = "depends" if len(others) == 1 else "depend"
+    return (
+        f"Likely the loss of {all_called(others)} {depend} on no parameter: "
+        f"{mark_words(found[0])}, under `{condition}` in line {line}, is a new tensor. "
+        "Its backward pass calls no hook of DistributedDataParallel, so it takes no part in "
+        "averaging the gradients, and goes on to the next batch.",
+        "Let that loss depend on the parameters: multiply what the model has computed by zero "
+        "(features.sum() * 0, with the sum of the outputs of each head), or run the heads on a "
+        "dummy input, so that each rank reduces in each step; or leave out such samples alike on "
+        "all ranks. find_unused_parameters=True does not help: it needs at least one parameter in "
+        "the loss. Nor does a longer timeout or another backend.",
+    )
 
 
 def _one_in_backward(
@@ -278,6 +354,9 @@ def _one_in_backward(
         "Give all ranks the same number of batches (DistributedSampler with drop_last, or the "
         f"Join context), and call {name} on all ranks after the same batch."
     )
+    fresh = _fresh_loss(index, others) if ended is None and name == BUFFERS else None
+    if fresh is not None:
+        return f"{averages} {fresh[0]}", fresh[1]
     branched = _branched(index, by_call, records) if ended is None else None
     if branched is not None:
         return f"{averages} {branched[0]}", branched[1]

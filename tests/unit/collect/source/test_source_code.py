@@ -1533,3 +1533,37 @@ def test_what_sets_the_size_of_a_file_to_nothing_is_marked(tmp_path: Path) -> No
         (11, "all.idx, 0, 0"),
         (14, "features.npy, 0, 0"),
     ]
+
+
+APART = """\
+import torch
+
+def forward(self, rois):
+    if rois is None:
+        return {"loss": torch.zeros(1, requires_grad=True).sum(), "n": 0}
+    start = torch.zeros(1, requires_grad=True)
+    return {"loss": self.head(rois).sum() + start}
+
+def evaluate(self):
+    if self.rank != 0:
+        return OrderedDict()
+    return {"iou": 1.0}
+
+def save(self):
+    if self.rank != 0:
+        return
+    write(self)
+
+def load(self):
+    if not self.path:
+        return {}
+    return read(self.path)
+"""
+
+
+def test_results_that_set_a_rank_apart_from_the_others_are_marked(tmp_path: Path) -> None:
+    """A loss of no parameter in one case, and a result that only one rank has."""
+    assert marks_of(tmp_path / "apart.py", APART) == [
+        ("fresh-loss", 5, "if rois is None: in line 4"),
+        ("empty-on-ranks", 11, "if self.rank != 0: in line 10"),
+    ]

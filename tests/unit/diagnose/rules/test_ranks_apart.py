@@ -1158,3 +1158,80 @@ def test_one_group_and_one_that_is_not_known_are_not_told_as_two(text: str) -> N
     job = snapshot_of(main(), *two_groups(), source=(TWO_GROUPS[0], other, *TWO_GROUPS[2:]))
 
     assert "group" not in only(standing_still.check, job).summary
+
+
+DDP = "torch/nn/parallel/distributed.py"
+IN_FORWARD = (f"{DDP}:_distributed_broadcast_coalesced", f"{DDP}:_sync_buffers", f"{DDP}:forward")
+
+
+def test_a_loss_of_no_parameter_is_told_where_a_rank_has_run_past_its_backward_pass() -> None:
+    ranks = (
+        rank(0, BACKWARD, "train.py:fit:51"),
+        rank(1, BACKWARD, "train.py:fit:51"),
+        rank(2, *IN_FORWARD, "train.py:fit:48"),
+    )
+    fresh = Mark(
+        "fresh-loss",
+        "/home/me/data.py",
+        "forward",
+        "if rois is None: in line 34",
+        Statement(35, 'return {"loss": torch.zeros(1, requires_grad=True).sum()}'),
+    )
+
+    told = only(collective_mismatch.check, snapshot_of(main(), *ranks, marks=(fresh,)))
+    without = only(collective_mismatch.check, snapshot_of(main(), *ranks))
+
+    assert "Likely the loss of rank 2 (302) depends on no parameter" in told.cause
+    assert "data.py:35 forward, under `if rois is None:` in line 34" in told.cause
+    assert "find_unused_parameters" in told.advice
+    assert "depends on no parameter" not in without.cause
+
+
+@pytest.mark.parametrize(
+    ("header", "is_told"),
+    [
+        ("for key in sorted(metrics):", True),
+        ("for key, value in self.metrics.items():", True),
+        ("for _ in range(rounds):", False),
+        ("for parameter in model.parameters():", False),
+        ("while self.metrics:", False),
+    ],
+)
+def test_a_loop_with_a_collective_over_what_each_rank_has_is_told(
+    header: str, is_told: bool
+) -> None:
+    ranks = (
+        rank(0, f"{C10D}:all_gather", "data.py:log_dict:20", "train.py:fit:47"),
+        rank(1, *IN_FORWARD, "train.py:fit:38"),
+        rank(2, *IN_FORWARD, "train.py:fit:38"),
+    )
+    source = line(
+        "data.py", 20, "log_dict", "dist.all_gather(x, y)", within=(Statement(16, header),)
+    )
+    empty = Mark(
+        "empty-on-ranks",
+        "/home/me/data.py",
+        "evaluate",
+        "if self.rank != 0: in line 24",
+        Statement(25, "return OrderedDict()"),
+    )
+
+    job = snapshot_of(main(), *ranks, source=(source,), marks=(empty,))
+    finding = only(collective_mismatch.check, job)
+
+    assert (f"`{header}` of line 16" in finding.cause) is is_told
+    assert ("`return OrderedDict()` at data.py:25 evaluate" in finding.cause) is is_told
+    assert ("broadcast_object_list" in finding.advice) is is_told
+
+
+def test_a_loop_in_which_the_other_ranks_are_as_well_is_not_told_as_of_one_rank() -> None:
+    ranks = (
+        rank(0, f"{C10D}:all_gather", "data.py:log_dict:20", "train.py:fit:47"),
+        rank(1, f"{C10D}:barrier", "data.py:log_dict:22", "train.py:fit:47"),
+    )
+    header = Statement(16, "for key in sorted(metrics):")
+    source = line("data.py", 20, "log_dict", "dist.all_gather(x, y)", within=(header,))
+
+    finding = only(collective_mismatch.check, snapshot_of(main(), *ranks, source=(source,)))
+
+    assert "`for key in sorted(metrics):` of line 16" not in finding.cause
