@@ -263,8 +263,15 @@ def kept_outputs(index: Index) -> tuple[KeptOutput, ...]:
         keepers = [each for each in by_pid.values() if any(each.process in w for w in writers)]
         if keepers and all(_is_orphan(each, by_pid, index.snapshot.root) for each in keepers):
             child = _starter(index.snapshot, reader, keepers)
+            if child is None and not _communicates(reader):
+                continue  # it may read messages of a process that has detached itself
             found.append(KeptOutput(reader, child, tuple(keepers), channels))
     return tuple(found)
+
+
+def _communicates(process: Process) -> bool:
+    thread = main_thread(process)
+    return thread is not None and calls(own_frames(thread.stack), "subprocess.py:_communicate")
 
 
 def _read_to_the_end(process: Process) -> tuple[int, ...]:

@@ -73,12 +73,13 @@ def _unjoined(index: Index, parent: Process, children: Sequence[tuple[Process, E
         quiet = seconds_text(quiet_s(parent, index) or 0.0)
         evidence.append(f"{called(parent)} has made no progress for {quiet}")
     outputs = {each.child.process for each in kept_outputs(index) if each.child is not None}
+    is_effect = first.process in outputs
     return Finding(
         rule=RULE,
-        severity=Severity.WARNING if has_stalled else Severity.INFO,
+        severity=Severity.WARNING if has_stalled and not is_effect else Severity.INFO,
         process=first.process,
         subject="failed",
-        effect_of="no-progress" if first.process in outputs else None,
+        effect_of="no-progress" if is_effect else None,
         summary=f"{called(parent)} has not joined {names}: {ended.words}",
         evidence=tuple(evidence),
         cause=(

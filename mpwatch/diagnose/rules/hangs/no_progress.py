@@ -211,7 +211,7 @@ def _of_kept_output(index: Index, kept: KeptOutput, for_s: float) -> Finding:
     is_killed = ended is not None and ended.signal is not None
     works = any((quiet_s(each, index) or 0.0) < REPORTED_S for each in kept.keepers)
     severity = Severity.CRITICAL if for_s >= HOPELESS_S else Severity.WARNING
-    if for_s < WARNED_S or (works and not is_killed):
+    if not is_killed and (for_s < WARNED_S or works):
         severity = Severity.INFO
     command = "a command" if child is None else called(child)
     have = "has" if len(kept.keepers) == 1 else "have"

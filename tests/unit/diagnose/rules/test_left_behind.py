@@ -232,6 +232,21 @@ def test_those_that_keep_an_output_open_after_their_shell_was_killed_are_named(
 
     [zombie] = found(zombie_processes.check, job)
     assert zombie.effect_of == "no-progress"
+    assert zombie.severity is Severity.INFO
+
+
+@pytest.mark.parametrize(
+    ("how", "severity"),
+    [({"signal": 9}, Severity.WARNING), ({"exit_code": 0}, Severity.INFO)],
+    ids=["killed", "ended by itself"],
+)
+def test_an_output_of_a_killed_command_that_is_kept_open_is_a_warning_early(
+    how: dict[str, int], severity: Severity
+) -> None:
+    """What a command has left by itself may be meant to end soon."""
+    finding = only(no_progress.check, snapshot_of(reader(12.0), killed_shell(**how), left_server()))
+
+    assert finding.severity is severity
 
 
 def test_the_output_of_a_command_that_runs_is_kept_open_by_nobody_else() -> None:
@@ -256,3 +271,16 @@ def test_one_in_the_background_that_works_on_is_information() -> None:
     finding = only(no_progress.check, snapshot_of(reader(), killed_shell(exit_code=0), worker))
 
     assert finding.severity is Severity.INFO
+
+
+def test_messages_of_a_process_that_has_detached_itself_are_not_read_to_their_end() -> None:
+    """No child is known to have ended, and the main thread is not in communicate()."""
+    reads = WaitedOn("pipe-read", "read", ("pipe:[500]",))
+    own = thread(MAIN, "train.py:next_message:72", waits=reads, still_s=35.0)
+    receiver = replace(reader(), threads=(own,))
+
+    job = snapshot_of(receiver, left_server())
+
+    assert not any("still ha" in each.summary for each in found(no_progress.check, job))
+    with_child = snapshot_of(receiver, killed_shell(), left_server())
+    assert any("still ha" in each.summary for each in found(no_progress.check, with_child))
