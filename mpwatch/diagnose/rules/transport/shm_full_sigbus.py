@@ -69,7 +69,7 @@ class _Truncation(NamedTuple):
     path: str
     others: tuple[Process, ...]
     is_seen: bool
-    """Whether it was read that the dead one had it mapped; it may have ended before."""
+    """Whether it was read that the dead one had it mapped: mappings are read now and then."""
 
 
 def _truncation(index: Index, dead: Process) -> _Truncation | None:
@@ -79,15 +79,16 @@ def _truncation(index: Index, dead: Process) -> _Truncation | None:
     """
     living = index.snapshot.living()
     beside = [each for each in living if each.parent == dead.parent and each.role == dead.role]
-    is_seen = dead.sample.maps is not None
-    paths = _mapped(dead) if is_seen else [path for each in beside for path in _mapped(each)]
+    own = _mapped(dead)
     for mark in marks(index, "truncates"):
         name, _, loop = mark.about.rsplit(", ", 2)
-        for path in paths if name and loop != "0" else ():
+        for path in (*own, *(path for each in beside for path in _mapped(each))):
             others = tuple(each for each in living if path in _mapped(each))
-            is_told = is_seen or any(_is_in(each, mark) for each in others)
-            if name in path.rpartition("/")[2] and others and is_told:
-                return _Truncation(mark, path, others, is_seen)
+            is_told = path in own or any(_is_in(each, mark) for each in others)
+            if not name or loop == "0" or name not in path.rpartition("/")[2]:
+                continue
+            if others and is_told:
+                return _Truncation(mark, path, others, path in own)
     return None
 
 

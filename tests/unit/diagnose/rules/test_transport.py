@@ -124,8 +124,11 @@ def test_a_mapped_file_that_another_process_makes_anew_is_named_with_the_line() 
     assert "a file of its own" in finding.advice
 
 
-def test_the_mappings_of_its_siblings_tell_those_of_one_that_ended_before_it_was_read() -> None:
-    finding = only(shm_full_sigbus.check, truncated(of_dead=None))
+@pytest.mark.parametrize("of_dead", [None, MapSample(4, None, files=("/data/a/train.idx",))])
+def test_the_mappings_of_its_siblings_tell_those_of_one_that_ended_before_it_was_read(
+    of_dead: MapSample | None,
+) -> None:
+    finding = only(shm_full_sigbus.check, truncated(of_dead=of_dead))
 
     assert "has truncated /data/a/features.npy, which it most likely had mapped" in finding.summary
 
