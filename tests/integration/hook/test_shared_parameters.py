@@ -11,7 +11,11 @@ import pytest
 from tests.conftest import PROGRAMS
 
 # One worker of xdist runs all of them, because two programs make all mistakes.
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("handed")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.xdist_group("handed"),
+    pytest.mark.timeout(600),  # each run takes 20 s of cpu
+]
 
 TRAINED_APART = ("on_self", "by_a_method", "by_a_partial")
 TRAINED_WELL = (
@@ -37,7 +41,7 @@ def lines_of_all(mistakes: tuple[str, ...]) -> dict[str, list[str]]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=240,
+        timeout=500,
         check=True,
     )
     parts = done.stdout.split("mistake ")[1:]
