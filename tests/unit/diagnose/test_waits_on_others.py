@@ -12,6 +12,7 @@ from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.model.ids import SegmentId, SegmentUse
 from mpwatch.model.samples import FdLink, HeldLock, LockHolder, WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot, Thread
+from mpwatch.model.source_code import SourceLine, Statement
 from tests.builders.snapshots import (
     MAIN,
     exited,
@@ -422,9 +423,20 @@ def test_a_connection_that_waits_for_a_database_is_known_by_its_short_sleeps() -
         301, POLLS, "train.py:report:7", lock=HeldLock(path, "fcntl", True, 301), path=path
     )
 
-    found = chain_of(snapshot_of(main(state="R"), tries, holder), "packer 300")
+    job = snapshot_of(main(state="R"), tries, holder)
+
+    found = chain_of(
+        replace(job, source=(claims("row = db.execute(SQL).fetchone()"),)), "packer 300"
+    )
+    asleep = chain_of(replace(job, source=(claims("time.sleep(0.036)"),)), "packer 300")
+    unread = chain_of(job, "packer 300")
 
     assert found.startswith("packer 300 waits for the lock on /data/jobs.db <- packer 301 sleeps")
+    assert asleep == unread == "packer 300 sleeps, train.py:5 claim"
+
+
+def claims(text: str) -> SourceLine:
+    return SourceLine("/home/me/train.py", 5, "claim", Statement(5, text))
 
 
 def test_a_blocked_process_waits_for_the_process_that_inherited_the_lock() -> None:

@@ -3,7 +3,7 @@
 The kernel shows a process that is blocked in flock(2) or fcntl(2). Most programs do not block:
 they try, sleep, and try again. Such a process has the file open and holds no lock on it, another
 process holds one, and its stack says that it takes a lock; or the file is a database of SQLite,
-which sleeps by itself between its attempts.
+which sleeps by itself between its attempts, inside of a statement that uses the database.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import NamedTuple
 from mpwatch.describe.frames import is_library, own_frames
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.process_queries import called
+from mpwatch.diagnose.analysis.source_code import source_of
 from mpwatch.diagnose.analysis.stack_patterns import calls
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import HeldLock
@@ -39,6 +40,12 @@ DATABASES = (".db", ".sqlite", ".sqlite3")
 _DATABASES = (*DATABASES, "-wal", "-shm", "-journal")
 TAKES = re.compile(r"acquire|(?<!c)(?<!b)(?<!un)lock")
 """In the name of a function or file that takes a lock; not in `clock`, `block`, or `unlock`."""
+USES_DATABASE = re.compile(r"\.(?:execute\w*|commit|fetch\w+|backup|iterdump)\(")
+"""In a statement of the program that calls sqlite3, and does not sleep by itself."""
+_COMMITS_AT_END = re.compile(r"(?:async )?with ")
+"""`with connection:` commits at its end, where a stack shows this line again."""
+_PAUSES = re.compile(r"sleep|pause|wait")
+"""In the name of a function of a library that sleeps for its caller."""
 
 
 class Holder(NamedTuple):
@@ -89,7 +96,11 @@ def retried_lock(index: Index, process: Process, thread: Thread) -> tuple[str, s
     if wait.timeout_s is not None and wait.timeout_s > _SLEEP_LIMIT_S:
         return None
     takes = _takes_a_lock(thread)
-    is_short = wait.timeout_s is not None and wait.timeout_s <= _DATABASE_SLEEP_S
+    is_short = (
+        wait.timeout_s is not None
+        and wait.timeout_s <= _DATABASE_SLEEP_S
+        and _uses_database(index, thread)
+    )
     for path in dict.fromkeys(link.target for link in process.sample.fds.links or ()):
         if path not in held:
             continue
@@ -113,6 +124,22 @@ def _takes_a_lock(thread: Thread) -> bool:
         if not is_library(frame):
             return False
     return False
+
+
+def _uses_database(index: Index, thread: Thread) -> bool:
+    """Whether a sleep may be SQLite's own, by the innermost line of a stack.
+
+    A forked process has the database of its parent open, whatever it sleeps for. What a line of the
+    program does is known from its source only.
+    """
+    frame = next(iter(own_frames(thread.stack)), None)
+    if frame is None:
+        return False
+    if is_library(frame):
+        return not _PAUSES.search(frame.function.lower())
+    line = source_of(index, frame)
+    text = line.statement.text if line is not None else ""
+    return bool(USES_DATABASE.search(text) or _COMMITS_AT_END.match(text))
 
 
 def _has_lock(index: Index, process: Process, path: str) -> bool:

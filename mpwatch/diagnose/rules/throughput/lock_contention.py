@@ -22,7 +22,7 @@ from mpwatch.diagnose.analysis.shares import (
 from mpwatch.diagnose.analysis.source_code import source_of
 from mpwatch.diagnose.analysis.stack_patterns import main_thread
 from mpwatch.diagnose.analysis.waits.blockages import without_progress_s
-from mpwatch.diagnose.analysis.waits.file_locks import DATABASES, LOCK_ON, holders
+from mpwatch.diagnose.analysis.waits.file_locks import DATABASES, LOCK_ON, USES_DATABASE, holders
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame
@@ -157,7 +157,7 @@ def _holding(index: Index, lock: str, holder: Process) -> _Holding:
     )
     own = [f for f in own_frames(thread.stack) if not is_library(f)] if thread and has_it else []
     line = source_of(index, own[0]) if own else None
-    is_statement = line is not None and _STATEMENT.search(line.statement.text) is not None
+    is_statement = line is not None and USES_DATABASE.search(line.statement.text) is not None
     statement = line.statement if line is not None and is_statement else None
     return _Holding(own, _block(index, own), statement)
 
@@ -209,7 +209,6 @@ def _finding_of_holder(
     )
 
 
-_STATEMENT = re.compile(r"\.(?:execute\w*|commit|fetch\w+|backup|iterdump)\(")
 _TRANSACTION = re.compile(
     r"^(?:async )?with .*(?:session|transaction|atomic|begin|connect|conn\b|cursor|lock|\bdb\b)",
     re.IGNORECASE,

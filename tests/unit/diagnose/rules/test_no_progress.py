@@ -777,7 +777,8 @@ def of_database(*stack: str, timeout_s: float = 0.1) -> Snapshot:
         "waiting", f"the lock on {DATABASE}", "lock", (holder.process,), "data.py:26 finish"
     )
     waiter = worker(301, timer(0.1), "data.py:finish:26", locks=())
-    return with_account(own, waiter, 60.0, holder, doing=tries)
+    writes = SourceLine("/home/me/data.py", 26, "finish", Statement(26, "db.execute(SQL, row)"))
+    return replace(with_account(own, waiter, 60.0, holder, doing=tries), source=(writes,))
 
 
 def test_a_transaction_that_waits_for_its_own_database_is_distinguished() -> None:

@@ -502,7 +502,11 @@ def test_attempts_for_a_lock_that_is_kept_are_one_wait_however_short_their_pause
     """SQLite sleeps for a tenth of a second between two attempts."""
     file = "/tmp/trials.db"
     tries = Activity("waiting", f"the lock on {file}", "lock", (pid(300),))
-    job = snapshot_of(*sweep(file, tries_s=0.1))
+    source = [
+        SourceLine("/home/me/data.py", line, function, Statement(line, "self.db.commit()"))
+        for line, function in ((38, "report"), (30, "start"))
+    ]
+    job = snapshot_of(*sweep(file, tries_s=0.1), source=tuple(source))
 
     finding = only(standing_still.check, with_shares(job, p299={tries: 1.0}, p301={tries: 1.0}))
 
