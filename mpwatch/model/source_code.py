@@ -148,11 +148,13 @@ MarkKind: TypeAlias = Literal[
     "reap",
     "releases",
     "seed",
-    "slow",
     "self-reference",
+    "slow",
     "std",
     "submits",
+    "takes",
     "truncates",
+    "unbounded",
     "unwrapped",
     "view",
     "walks",
@@ -180,9 +182,10 @@ RLIMIT_CPU. `no-grad`: switches autograd off. `no-sync`: leaves gradients unredu
 releases what its function has not taken. `seed`: seeds `random`. `self-reference`: defines, in a
 function, one that calls itself, which is a reference cycle. `slow`: takes long for what it does
 (`SlowKind`). `std`: takes the standard deviation of a tensor, dividing by n - 1. `submits`: submits
-a task. `truncates`: opens a file of data so that it is empty first. `unwrapped`: takes the module
-out of a wrapped model. `view`: keeps an element or a slice of something in a container. `walks`:
-goes through what a list or deque holds to find or move one element."""
+a task. `takes`: takes an item out of a queue. `truncates`: opens a file of data so that it is empty
+first. `unbounded`: makes a queue without a bound. `unwrapped`: takes the module out of a wrapped
+model. `view`: keeps an element or a slice of something in a container. `walks`: goes through what a
+list or deque holds to find or move one element."""
 
 
 SlowKind: TypeAlias = Literal[

@@ -108,6 +108,7 @@ def marks(file: str, module: Module) -> Iterator[Mark]:
             *find_graphs(function, nodes, tensors),
             *_collections(function, nodes),
             *_dealt(nodes),
+            *_unbounded(nodes),
             *_kills(module, function),
             *_truncates(nodes, assigned),
             *_empty_on_ranks(module, nodes),
@@ -176,6 +177,29 @@ def _calls_marked(nodes: Sequence[ast.AST]) -> Iterator[Found]:
             yield "one-by-one", name, node
         elif name in ("put", "put_nowait") and isinstance(node.func, ast.Attribute) and node.args:
             yield "put", expression_text(node.func.value), node
+        elif _takes_item(node, name):
+            yield "takes", receiver_of(node), node
+
+
+_QUEUES: Final = frozenset(("Queue", "SimpleQueue", "LifoQueue", "PriorityQueue"))
+
+
+def _takes_item(call: ast.Call, name: str) -> bool:
+    """`queue.get()` and `get(timeout=1)`; get() of a dict has a key."""
+    if name not in ("get", "get_nowait") or not isinstance(call.func, ast.Attribute):
+        return False
+    return not call.args and all(each.arg in ("timeout", "block") for each in call.keywords)
+
+
+def _unbounded(nodes: Sequence[ast.AST]) -> Iterator[Found]:
+    """`self.results = queue.Queue()`: queues of threads or processes that take any number."""
+    for node in nodes:
+        call = node.value if isinstance(node, ast.Assign) else None
+        if not isinstance(node, ast.Assign) or not isinstance(call, ast.Call):
+            continue
+        is_queue = last_name(call.func) in _QUEUES and receiver_of(call) != "asyncio"
+        if is_queue and not call.args and not call.keywords and len(node.targets) == 1:
+            yield "unbounded", expression_text(node.targets[0]), node
 
 
 _SELDOM: Final = 100_000

@@ -68,14 +68,14 @@ from mpwatch.diagnose.analysis.source_code import (
     source_of,
     uncollected,
 )
-from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, own_threads
+from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, own_threads, user_frame
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import rise
 from mpwatch.model.host import NewFiles
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import FdKind, Frame, inode_of
 from mpwatch.model.snapshot import Process, Thread
-from mpwatch.model.source_code import Statement
+from mpwatch.model.source_code import Mark, Statement
 from mpwatch.model.units import bytes_text, count_text, rate_text, seconds_text
 
 RULE = "steady-growth"
@@ -843,6 +843,8 @@ def _kept_messages(index: Index, found: Growing) -> _Explanation | None:
     read = rise(index.history.of(process.process, "read_bytes"), within_s=growth.span_s)
     if receiver is None or not KEPT[0] * read <= growth.gained <= KEPT[1] * read:
         return None
+    if (handed := _handed_to_main(index, process, receiver, read, growth.gained)) is not None:
+        return handed
     at = f"at {own_place(receiver)}"
     reader = "its main thread" if receiver.tid == process.pid else f"its thread {receiver.name}"
     capital = f"{reader[0].upper()}{reader[1:]}"
@@ -882,6 +884,88 @@ def _kept_messages(index: Index, found: Growing) -> _Explanation | None:
         ),
         f"{called(process)} keeps what {reader} receives {at}",
     )
+
+
+def _handed_to_main(
+    index: Index, process: Process, receiver: Thread, read: float, gained: float
+) -> _Explanation | None:
+    """A thread that puts what it receives into a queue without a bound, which main empties.
+
+    The source shows the queue, and main has hardly ever to wait for an item of it.
+    """
+    main, reader = main_thread(process), user_frame(receiver.stack)
+    if main is None or reader is None or main.tid == receiver.tid:
+        return None
+    inside = {(each.file, each.function) for each in own_frames(main.stack)}
+    takes = [each for each in marks(index, "takes") if (each.file, each.function) in inside]
+    puts = [
+        each
+        for each in marks(index, "put")
+        if (each.file, each.function) == (reader.file, reader.function)
+    ]
+    unbounded = {_last_part(each.about): each for each in marks(index, "unbounded")}
+    taken = {_last_part(each.about): each for each in takes}
+    put = next((each for each in puts if _last_part(each.about) in taken.keys() & unbounded), None)
+    if put is None:
+        return None
+    take, made = taken[_last_part(put.about)], unbounded[_last_part(put.about)]
+    at_take = sum(
+        each.share
+        for each in shares(index, process)
+        if each.activity.kind == "waiting" and each.activity.place == _place_of(take)
+    )
+    works = working_share(index, process) - at_take
+    if works < AHEAD_SHARE:
+        return None
+    source = unbounded.get(_received_from(index, reader))
+    place = work_place(index, [process])
+    at = f", mostly at {place.words}" if place is not None else ""
+    by = f"its thread {receiver.name}"
+    from_others = (
+        f" Nor has the queue between the processes ({mark_words(source)}): nothing holds back "
+        "those that send."
+        if source is not None
+        else ""
+    )
+    bound = put.about if source is None else f"both queues, {put.about} and {source.about},"
+    return _Explanation(
+        "private memory",
+        (
+            f"it has read {bytes_text(read)} in that time, and keeps {bytes_text(gained)}",
+            f"{by} puts what it receives at {frame_words(reader)} into a queue: {mark_words(put)}",
+            f"that queue has no bound: {mark_words(made)}",
+            f"its main thread takes items out: {mark_words(take)}, and works or sleeps "
+            f"{works:.0%} of the time{at}",
+            *((f"its main thread: {words}",) if (words := doing_words(index, process)) else ()),
+        ),
+        f"{by[0].upper()}{by[1:]} receives items from other processes and puts them into "
+        f"{put.about} faster than the main thread takes them out, which has something to do for "
+        f"each{at}. That queue has no maxsize, so it grows.{from_others}",
+        f"Bound {bound} with maxsize=..., so that those that send wait, and send only what is "
+        "needed of each item. Less to do for each item in the main thread (one commit or request "
+        "for many) makes the queue shorter; gc.collect() does not help, as all of it is referred "
+        "to.",
+        f"{called(process)} takes items out of a queue more slowly than {by} fills it at "
+        f"{frame_words(reader)}",
+    )
+
+
+def _received_from(index: Index, frame: Frame) -> str:
+    """The last name of the queue that a function takes items out of; empty if not one."""
+    found = {
+        _last_part(each.about)
+        for each in marks(index, "takes")
+        if (each.file, each.function) == (frame.file, frame.function)
+    }
+    return found.pop() if len(found) == 1 else ""
+
+
+def _last_part(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+def _place_of(mark: Mark) -> str:
+    return f"{mark.file.rpartition('/')[2]}:{mark.statement.line} {mark.function}"
 
 
 def _receives(thread: Thread) -> bool:

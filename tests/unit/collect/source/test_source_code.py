@@ -810,6 +810,7 @@ def test_statements_that_can_be_a_reason_are_marked(tmp_path: Path) -> None:
     marks = code.marks(OWN, str(poller), time.time())
 
     assert [(os.path.basename(m.file), m.kind, m.about, m.statement.line) for m in marks] == [
+        ("poller.py", "takes", "self.tasks", 14),
         ("poller.py", "backoff", "self.delay", 17),
         ("poller.py", "alarm", "34", 32),
         ("bank.py", "cache", "cache (for load)", 8),
@@ -1097,6 +1098,23 @@ def choose(items, share):
     count = range(random.randint(1, 5))
     return random.sample(chosen, 3), rng.random() < 1
 """
+
+
+def test_queues_without_a_bound_and_what_is_taken_out_of_queues_are_marked(tmp_path: Path) -> None:
+    text = """
+import queue
+class Collector:
+    def __init__(self):
+        self.results = queue.Queue()
+        self.few = queue.Queue(maxsize=9)
+    def run(self, names):
+        self.results.get(timeout=0.5)
+        names.get("key")
+"""
+
+    found = marks_of(tmp_path / "collector.py", text)
+
+    assert found == [("unbounded", 5, "self.results"), ("takes", 8, "self.results")]
 
 
 def marks_of(path: Path, text: str) -> list[tuple[str, int, str]]:

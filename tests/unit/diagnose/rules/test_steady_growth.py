@@ -1392,6 +1392,64 @@ def test_items_that_a_thread_receives_faster_than_another_uses_them_are_kept_bet
     assert "holds back those that send" in finding.advice
 
 
+def hands_on(waits: float, *queues: str) -> Finding:
+    """A thread puts what it receives into a queue that main empties, slowly or not."""
+    gets = ("multiprocessing/queues.py:get", "data.py:run:56")
+    own = [thread(MAIN, "store.py:record:22", "data.py:collect:70")]
+    own.append(thread(101, *gets, name="receiver"))
+    marked = [
+        Mark(
+            "takes",
+            "/home/me/data.py",
+            "run",
+            "self.upstream",
+            Statement(56, "m = self.upstream.get()"),
+        ),
+        Mark(
+            "put", "/home/me/data.py", "run", "self.results", Statement(57, "self.results.put(m)")
+        ),
+        Mark(
+            "takes",
+            "/home/me/data.py",
+            "collect",
+            "c.results",
+            Statement(69, "x = c.results.get()"),
+        ),
+        *(
+            Mark(
+                "unbounded", "/home/me/data.py", "__init__", each, Statement(9, f"{each} = Queue()")
+            )
+            for each in queues
+        ),
+    ]
+    asleep = Activity("sleeping", place="store.py:22 record")
+    idle = Activity("waiting", "an item of a queue", "queue", (), "data.py:69 collect")
+    job = with_shares(snapshot_of(main(threads=own)), p100={asleep: 1 - waits, idle: waits})
+    series = rising("anon_bytes", 4 * GIB, 5 * MIB)
+    past = history({**series, (MAIN, "read_bytes"): line(0.0, 6 * MIB, 60)})
+    return only(check, replace(job, marks=tuple(marked)), past)
+
+
+def test_a_queue_without_a_bound_that_main_empties_too_slowly_is_named() -> None:
+    finding = hands_on(0.05, "self.results", "upstream")
+
+    assert finding.summary.startswith(
+        "main (100) takes items out of a queue more slowly than its thread receiver fills it at "
+        "data.py:56 run: +5.0M/s"
+    )
+    assert "that queue has no bound: `self.results = Queue()` at data.py:9" in finding.evidence[3]
+    assert "mostly at store.py:22 record. That queue has no maxsize" in finding.cause
+    assert "nothing holds back those that send" in finding.cause
+    assert "Bound both queues, self.results and upstream, with maxsize" in finding.advice
+    assert "between the processes" not in hands_on(0.05, "self.results").cause
+    assert not hands_on(0.05, "self.results").is_doubtful
+
+
+@pytest.mark.parametrize(("waits", "queue"), [(0.6, "self.results"), (0.05, "other")])
+def test_a_queue_that_is_emptied_or_bounded_is_not_named(waits: float, queue: str) -> None:
+    assert "about as much as it receives is kept" in hands_on(waits, queue).cause
+
+
 @pytest.mark.parametrize(
     ("read_per_s", "consumer", "says"),
     [
