@@ -1,17 +1,34 @@
-"""Far more threads compute than there are cpus."""
+"""Far more threads compute than there are cpus, or processes poll without a pause on these."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from mpwatch.diagnose.analysis.forecast import median, slope
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import WORK_ROLES, all_called, called, counted
-from mpwatch.diagnose.analysis.shares import core_share, shares, work_place
+from mpwatch.diagnose.analysis.process_queries import (
+    SERVICE_ROLES,
+    WORK_ROLES,
+    all_called,
+    called,
+    counted,
+)
+from mpwatch.diagnose.analysis.shares import (
+    KNOWN,
+    SHORT_OF_CORES,
+    core_share,
+    doing_words,
+    shares,
+    work_place,
+)
+from mpwatch.diagnose.analysis.source_code import line_at
 from mpwatch.diagnose.analysis.stack_patterns import HOOK_THREAD, main_thread
-from mpwatch.model.account import NO_CORE
+from mpwatch.model.account import NO_CORE, RUNNING_KINDS, TRANSFERS
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process, Thread
+from mpwatch.model.source_code import SourceLine
 from mpwatch.model.units import rate_text
 
 RULE = "cpu-oversubscription"
@@ -32,6 +49,15 @@ SMALL_POOL_WORKS = 0.5
 """A process with a small pool counts if its main thread computes, or waits for a core to, for this
 part of the time."""
 SUSTAINED_S = 5.0
+POLLS_SHARE = 0.85
+"""Of its time, in which a process that only polls has a core or waits for one."""
+POLLS_CPU = 0.05
+"""Of a core, all that poll at one line together: with less they take nothing from others."""
+POLLS_PART = 0.9
+"""Of the computing whose line is known, so much is at the polls."""
+POLLS_MOST = 0.5
+"""Of the cpu time of the job's main threads."""
+SHOWN = 4
 _TRANSPORT_NAMES = ("QueueFeeder", "gloo_", "pt_gloo", "pt_nccl", "pt_elastic", "grpc", HOOK_THREAD)
 """Beginnings of names of threads that send and receive (CPython 3.14, torch 2.13, gRPC)."""
 _TRANSPORT_FUNCTIONS = ("_feed", "_serve", "_pin_memory_loop")
@@ -41,7 +67,13 @@ _TARGET = slice(-5, -3)
 
 
 def check(index: Index) -> Iterator[Finding]:
-    """Yield a finding where workers run several computing threads each, more than cpus in all.
+    """Yield a finding where threads or polls take the cpus that others need."""
+    yield from _polls(index)
+    yield from _crowds(index)
+
+
+def _crowds(index: Index) -> Iterator[Finding]:
+    """Workers that run several computing threads each, more than cpus in all.
 
     One busy thread in each of many workers is just many workers, and other jobs may load the
     machine. Threads that send and receive do not count: on a loaded machine they are often runnable
@@ -65,6 +97,146 @@ def check(index: Index) -> Iterator[Finding]:
     if len(counts) < 2 or threads < max(THREADS_PER_CPU * cpus, cpus + 4):
         return
     yield _finding(index, counts, threads, cpus, median(recent))
+
+
+class _Poller(NamedTuple):
+    """A process that asks again and again whether there is something, without a pause."""
+
+    process: Process
+    line: SourceLine
+    cpu: float
+    """The cores that its main thread takes for that, 0 to 1."""
+    for_core: float
+    """The share of its time in which it waits for a core."""
+
+
+_RETURNS_AT_ONCE = re.compile(
+    r"([\w.\[\]]+)\.(?:get_nowait\(\)|get\((?:False|block=False|(?:True, |block=True, )?"
+    r"(?:timeout=)?0(?:\.0*)?)\)|poll\((?:0(?:\.0*)?)?\)|empty\(\)|is_set\(\)|is_alive\(\))"
+)
+"""Calls of queues, connections, events and processes that do not wait, as a program writes them."""
+
+
+def _polls(index: Index) -> Iterator[Finding]:
+    """Processes whose polls return nothing nearly always, while others wait for a core.
+
+    Several on few cores get a part of one each: what they do with the time with a core counts.
+    """
+    pollers = [each for p in index.snapshot.living() if (each := _poller(index, p)) is not None]
+    found = {each.process.process for each in pollers}
+    others = [
+        (process, core_share(index, process))
+        for process in index.snapshot.living()
+        if process.process not in found and process.role not in SERVICE_ROLES
+    ]
+    held_up = [(process, share) for process, share in others if share >= SHORT_OF_CORES]
+    by_line: dict[SourceLine, list[_Poller]] = {}
+    for each in pollers if held_up else ():
+        by_line.setdefault(each.line, []).append(each)
+    for line, group in by_line.items():
+        if sum(each.cpu for each in group) >= POLLS_CPU:
+            yield _finding_of_polls(index, line, group, held_up)
+
+
+def _poller(index: Index, process: Process) -> _Poller | None:
+    """What a main thread polls; `None` if it does anything else for a tenth of its time.
+
+    Stacks at the line alone could be of a loop that takes one item after another. What looks like
+    unpickling there is most often a call of get() that returns (its frame is the same), but must
+    not be the larger part.
+    """
+    if process.role in SERVICE_ROLES:
+        return None
+    found, waits = shares(index, process), core_share(index, process)
+    running = [each for each in found if each.activity.kind in RUNNING_KINDS]
+    cpu = sum(each.share for each in running)
+    if cpu + waits < POLLS_SHARE:
+        return None
+    at_lines: dict[SourceLine, float] = {}
+    other = taken = 0.0
+    for each in running:
+        line = line_at(index, each.activity.place) if each.activity.place else None
+        if line is None or not _asks_in_loop(line):
+            other += each.share if each.activity.place else 0.0
+        elif each.activity.what in TRANSFERS:
+            taken += each.share
+        else:
+            at_lines[line] = at_lines.get(line, 0.0) + each.share
+    polls = sum(at_lines.values())
+    if not polls or polls < max(KNOWN * cpu, taken) or polls < POLLS_PART * (polls + other):
+        return None
+    part = polls / (polls + other + taken)
+    return _Poller(process, max(at_lines, key=at_lines.__getitem__), cpu * part, waits)
+
+
+def _asks_in_loop(line: SourceLine) -> bool:
+    """Whether a statement polls, as the condition of a `while` loop or inside of one."""
+    return _RETURNS_AT_ONCE.search(line.statement.text) is not None and any(
+        each.text.startswith("while ") for each in (line.statement, *line.within)
+    )
+
+
+def _finding_of_polls(
+    index: Index,
+    line: SourceLine,
+    pollers: list[_Poller],
+    held_up: list[tuple[Process, float]],
+) -> Finding:
+    processes = [each.process for each in pollers]
+    names, is_one = all_called(processes), len(pollers) == 1
+    at = f"{line.file.rpartition('/')[2]}:{line.line} {line.function}"
+    called_on = _RETURNS_AT_ONCE.search(line.statement.text)
+    what = called_on[1] if called_on is not None else ""
+    cpu = sum(each.cpu for each in pollers)
+    total = sum(
+        each.share
+        for process in index.snapshot.living()
+        for each in shares(index, process)
+        if each.activity.kind in RUNNING_KINDS
+    )
+    part = cpu / total if total else 0.0
+    cores = counted(index.snapshot.host.usable_cpus or 1, "usable core")
+    waiting = [process for process, _ in held_up]
+    most = max(share for _, share in held_up)
+    verb = "waits" if len(waiting) == 1 else "wait"
+    evidence = [
+        f"{called(each.process)}: {each.cpu:.0%} of a core for polls at {at}, and "
+        f"{each.for_core:.0%} of the time waiting for one"
+        for each in pollers[:SHOWN]
+    ]
+    evidence.append(
+        f"these polls take {cpu:.1f} of {cores}, {part:.0%} of the cpu time of the main threads of "
+        "this job"
+    )
+    evidence += [
+        f"{called(process)}: {words}"
+        for process in waiting[:SHOWN]
+        if (words := doing_words(index, process))
+    ]
+    return Finding(
+        rule=RULE,
+        severity=Severity.WARNING if part >= POLLS_MOST else Severity.INFO,
+        process=processes[0].process,
+        others=tuple(each.process for each in processes[1:]),
+        subject="polls",
+        summary=(
+            f"{names} {'polls' if is_one else 'poll'} {what} without a pause at {at}, while "
+            f"{all_called(waiting)} {verb} up to {most:.0%} of the time for a free core"
+        ),
+        evidence=tuple(evidence),
+        cause=(
+            f"`{line.statement.text}` returns at once, also where there is nothing, and the loop "
+            f"asks again: {'it uses' if is_one else 'each of them uses'} as much of a core as it "
+            "gets, and has nothing to do. That cpu time is lost to those that compute, whatever "
+            "other programs use besides."
+        ),
+        advice=(
+            f"Wait at {at} without using a core: get() that blocks, with a sentinel that ends the "
+            "loop, or with a timeout of a second where the loop has to check something else, too "
+            "(poll(timeout), Event.wait(timeout), Process.join(timeout) in the same way). More "
+            "processes of that kind make it worse."
+        ),
+    )
 
 
 def _has_small_pool(index: Index, process: Process, cpus: int) -> bool:

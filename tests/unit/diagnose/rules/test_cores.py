@@ -11,10 +11,12 @@ from mpwatch.diagnose.rules.throughput import (
     gil_bound_threads,
 )
 from mpwatch.model.account import NO_CORE, Activity
+from mpwatch.model.findings import Severity
 from mpwatch.model.history import History
 from mpwatch.model.ids import Role
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.source_code import SourceLine, Statement
 from tests.builders.accounts import COMPUTES, IN_A_CONDITION, with_shares
 from tests.builders.snapshots import (
     MAIN,
@@ -356,3 +358,64 @@ def test_on_a_loaded_machine_threads_that_take_turns_are_known_by_what_they_want
     assert f"4 threads of main ({MAIN}) share one core" in finding.summary
     assert found(gil_bound_threads.check, wanting(3.0, state="S")) == []
     assert found(gil_bound_threads.check, wanting(90.0)) == []
+
+
+POLL = Activity("computing", "Python code", place="train.py:33 work")
+UNPICKLES = POLL._replace(what="unpickling")
+ASKS = SourceLine(
+    "/home/me/train.py",
+    33,
+    "work",
+    Statement(33, "index = index_queue.get(timeout=0)"),
+    within=(Statement(31, "while True:"),),
+)
+
+
+def polling(
+    doing: dict[Activity, float], main_waits: float = 0.8, source: SourceLine = ASKS
+) -> Snapshot:
+    """Main that computes, and two processes that take its cores."""
+    numbers = (300, 301)
+    seen = {**doing, NO_CORE: 1 - sum(doing.values())}
+    job = with_shares(
+        snapshot_of(main(), *(process(n, "spawned") for n in numbers), usable_cpus=2),
+        p100={COMPUTES: 1 - main_waits, NO_CORE: main_waits},
+        **{f"p{n}": seen for n in numbers},
+    )
+    return replace(job, source=(source,))
+
+
+def test_processes_that_poll_on_a_part_of_a_core_each_are_named_with_whom_they_hold_up() -> None:
+    finding = only(cpu_oversubscription.check, polling({POLL: 0.3, UNPICKLES: 0.05}))
+
+    assert finding.severity is Severity.WARNING
+    assert finding.process == pid(300)
+    assert finding.summary == (
+        "spawned 300 (300) and spawned 301 (301) poll index_queue without a pause at train.py:33 "
+        "work, while main (100) waits up to 80% of the time for a free core"
+    )
+    assert "these polls take 0.6 of 2 usable cores, 67% of the cpu time" in finding.evidence[2]
+    assert "`index = index_queue.get(timeout=0)` returns at once" in finding.cause
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        polling({POLL: 0.3}, main_waits=0.1),
+        polling({POLL: 0.1, UNPICKLES: 0.2}),
+        polling({POLL: 0.2, COMPUTES: 0.1}),
+        polling({}),
+        polling({POLL: 0.3}, source=replace(ASKS, statement=Statement(33, "q.get(timeout=1)"))),
+        polling({POLL: 0.3}, source=replace(ASKS, within=())),
+    ],
+    ids=[
+        "no one waits",
+        "it takes items",
+        "it computes",
+        "it gets no core",
+        "it waits in get",
+        "no loop",
+    ],
+)
+def test_what_takes_items_or_holds_up_no_one_is_no_polling(job: Snapshot) -> None:
+    assert found(cpu_oversubscription.check, job) == []
