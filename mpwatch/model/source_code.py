@@ -150,6 +150,7 @@ MarkKind: TypeAlias = Literal[
     "seed",
     "self-reference",
     "slow",
+    "starts",
     "std",
     "submits",
     "takes",
@@ -181,11 +182,12 @@ RLIMIT_CPU. `no-grad`: switches autograd off. `no-sync`: leaves gradients unredu
 1. `put`: puts an item into a queue. `reap`: takes the exit status of any child. `releases`:
 releases what its function has not taken. `seed`: seeds `random`. `self-reference`: defines, in a
 function, one that calls itself, which is a reference cycle. `slow`: takes long for what it does
-(`SlowKind`). `std`: takes the standard deviation of a tensor, dividing by n - 1. `submits`: submits
-a task. `takes`: takes an item out of a queue. `truncates`: opens a file of data so that it is empty
-first. `unbounded`: makes a queue without a bound. `unwrapped`: takes the module out of a wrapped
-model. `view`: keeps an element or a slice of something in a container. `walks`: goes through what a
-list or deque holds to find or move one element."""
+(`SlowKind`). `starts`: starts a process, or makes a Pool, in a loop. `std`: takes the standard
+deviation of a tensor, dividing by n - 1. `submits`: submits a task. `takes`: takes an item out of a
+queue. `truncates`: opens a file of data so that it is empty first. `unbounded`: makes a queue
+without a bound. `unwrapped`: takes the module out of a wrapped model. `view`: keeps an element or a
+slice of something in a container. `walks`: goes through what a list or deque holds to find or move
+one element."""
 
 
 SlowKind: TypeAlias = Literal[

@@ -109,6 +109,7 @@ def marks(file: str, module: Module) -> Iterator[Mark]:
             *_collections(function, nodes),
             *_dealt(nodes),
             *_unbounded(nodes),
+            *_starts(nodes),
             *_kills(module, function),
             *_truncates(nodes, assigned),
             *_empty_on_ranks(module, nodes),
@@ -189,6 +190,30 @@ def _takes_item(call: ast.Call, name: str) -> bool:
     if name not in ("get", "get_nowait") or not isinstance(call.func, ast.Attribute):
         return False
     return not call.args and all(each.arg in ("timeout", "block") for each in call.keywords)
+
+
+_POOLS: Final = frozenset(("Pool", "ProcessPoolExecutor"))
+
+
+def _starts(nodes: Sequence[ast.AST]) -> Iterator[Found]:
+    """`worker.start()` of what the function makes as a Process, and a Pool, in a loop."""
+    made = {
+        expression_text(target)
+        for node in nodes
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
+        for target in node.targets
+        if last_name(node.value.func) == "Process"
+    }
+    seen: set[int] = set()
+    for loop in nodes:
+        for node in own_nodes(loop) if isinstance(loop, LOOPS) else ():
+            if not isinstance(node, ast.Call) or id(node) in seen:
+                continue
+            seen.add(id(node))
+            if last_name(node.func) in _POOLS:
+                yield "starts", "pool", node
+            elif last_name(node.func) == "start" and receiver_of(node) in made and not node.args:
+                yield "starts", "process", node
 
 
 def _unbounded(nodes: Sequence[ast.AST]) -> Iterator[Found]:

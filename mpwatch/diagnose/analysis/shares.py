@@ -457,6 +457,29 @@ def work_place(
     return Place(f"{file}:{line} {function}", most / known)
 
 
+def starting_part(index: Index, processes: Iterable[Process]) -> float | None:
+    """The part of the time of main threads that went into imports, 0 to 1.
+
+    Of the time of which it is known what they did: waits for a core, and computing without a
+    stack, count on neither side. Also of processes that have ended, up to their exit.
+
+    Returns:
+        The part, `None` where less than `OBSERVED_S` is known of all of them together.
+    """
+    imports = known = 0.0
+    for process in processes:
+        account = main_account(index, process.process)
+        for each, weight in account.last_minute().seen.items() if account is not None else ():
+            if each.kind in ("unknown", "stopped") or each == NO_CORE:
+                continue
+            if each.kind in RUNNING_KINDS and not each.place and not each.what:
+                continue
+            known += weight
+            if each.what == IMPORTS or each.place.endswith(" <module>"):
+                imports += weight
+    return imports / known if known >= OBSERVED_S else None
+
+
 def imported_until_s(index: Index, process: Process) -> float | None:
     """When the main thread was last found in an import, monotonic; `None` if it never was.
 

@@ -1,21 +1,33 @@
-"""New workers are started again and again by spawn or forkserver, which takes seconds."""
+"""New processes are started again and again by spawn or forkserver, which takes seconds."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
+from mpwatch.describe.frames import is_library, own_frames
 from mpwatch.diagnose.analysis.idle_time import watched_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.newest import iterated_at, own_lines
-from mpwatch.diagnose.analysis.process_queries import called, children_started_by, generations
-from mpwatch.diagnose.analysis.shares import shares
-from mpwatch.model.account import STARTING
+from mpwatch.diagnose.analysis.process_queries import (
+    called,
+    children_started_by,
+    counted,
+    generations,
+)
+from mpwatch.diagnose.analysis.shares import doing_words, shares, starting_part
+from mpwatch.diagnose.analysis.source_code import mark_words, marks, source_of
+from mpwatch.diagnose.analysis.stack_patterns import main_thread
+from mpwatch.model.account import STARTING, Target
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.source_code import Mark, Statement
 from mpwatch.model.units import seconds_text
 
 RULE = "spawn-startup-cost"
 STARTS = 3
+SHOWN_STARTS = 2
+"""Sets, where the source shows that a loop starts them."""
 RECENT_S = 300.0
 SHORT_S = 30.0
 """Where sets live no longer than this on average, waits for batches are mostly waits for starts."""
@@ -29,6 +41,7 @@ def check(index: Index) -> Iterator[Finding]:
     for process in index.snapshot.living():
         if process.role == "loader-worker":
             continue
+        yield from _of_rounds(index, process)
         spawned = [
             child
             for child in children_started_by(index, process)
@@ -77,6 +90,101 @@ def check(index: Index) -> Iterator[Finding]:
                 'set_forkserver_preload(["torch"]) makes starts nearly as quick as with fork.'
             ),
         )
+
+
+def _of_rounds(index: Index, process: Process) -> Iterator[Finding]:
+    """A process that starts a set of processes or a Pool for each round, and waits for them.
+
+    Most of what is known of the time of those that have ended has to be imports.
+    """
+    spawned = [
+        child
+        for child in children_started_by(index, process)
+        if child.role in ("spawned", "pool-worker") and _is_costly(index.snapshot, child)
+    ]
+    sets = generations(spawned)
+    ended = [child for child in spawned if child.is_gone]
+    waits = _waits_for_children(index, process)
+    shown = _started_in_rounds(index, process)
+    if len(sets) < (STARTS if shown is None else SHOWN_STARTS) or not ended or waits < MOST:
+        return
+    lives = [_lived_s(index.snapshot, group) for group in sets[:-1]]
+    mean_s = sum(lives) / len(lives)
+    part = starting_part(index, ended)
+    if part is None or part < MOST:
+        return
+    at = f": {mark_words(shown.starts)}" if shown is not None else ""
+    rounds = f"`{shown.loop.text}` of line {shown.loop.line}" if shown is not None else "its work"
+    name, method = called(process), spawned[0].sample.start_method
+    yield Finding(
+        rule=RULE,
+        severity=Severity.WARNING,
+        process=process.process,
+        subject="rounds",
+        summary=(
+            f"{name} starts new processes by {method} for each round and waits for them "
+            f"{waits:.0%} of the time; {part:.0%} of their time is their start{at}"
+        ),
+        evidence=(
+            f"{counted(len(spawned), 'process', 'processes')} in {len(sets)} sets within "
+            f"{seconds_text(min(RECENT_S, watched_s(index)))}; a set lived {seconds_text(mean_s)} "
+            "on average",
+            f"{part:.0%} of what stacks of the {len(ended)} ended ones show is imports",
+            *((f"{name}: {words}",) if (words := doing_words(index, process)) else ()),
+            *((f"{name} is at {lines}",) if (lines := own_lines(process)) else ()),
+        ),
+        cause=(
+            f"A process started by {method} begins with a new interpreter and imports torch and "
+            f"the program again, which takes seconds of cpu time. {name} starts them anew in each "
+            f"round of {rounds}, and they end after it: the job mostly imports."
+        ),
+        advice=(
+            "Start the processes once, before that loop, and keep them: a Pool or "
+            "ProcessPoolExecutor for the whole run, or workers that take the input of each round "
+            "(state, seeds) from a queue. More processes would import as well, and less work for "
+            'each round does not help. With forkserver, set_forkserver_preload(["torch"]) makes '
+            "starts nearly as quick as with fork."
+        ),
+    )
+
+
+class _Rounds(NamedTuple):
+    """What a source file shows of starts in rounds."""
+
+    starts: Mark
+    loop: Statement
+    """The header of the loop around both that statement and the line at which main is later."""
+
+
+def _started_in_rounds(index: Index, process: Process) -> _Rounds | None:
+    """The statement that starts processes in a loop that the main thread has not left since."""
+    thread = main_thread(process)
+    for frame in own_frames(thread.stack) if thread is not None else ():
+        line = source_of(index, frame) if not is_library(frame) else None
+        for starts in marks(index, "starts") if line is not None else ():
+            if line is None or (frame.file, frame.function) != (starts.file, starts.function):
+                continue
+            around = [
+                each
+                for each in line.within
+                if each.text.startswith(("for ", "while ")) and each.line < starts.statement.line
+            ]
+            if around and frame.line > starts.statement.line:
+                return _Rounds(starts, around[-1])
+    return None
+
+
+def _waits_for_children(index: Index, process: Process) -> float:
+    """The share of the time in which a process waits for what children send, or for their exit."""
+    return sum(
+        each.share
+        for each in shares(index, process)
+        if each.activity.kind == "waiting"
+        and (each.activity.target in _OF_CHILDREN or each.activity.what == STARTING)
+    )
+
+
+_OF_CHILDREN: frozenset[Target] = frozenset(("child", "event", "pipe", "queue", "socket"))
 
 
 def _waits(index: Index, process: Process) -> tuple[float, float]:

@@ -27,6 +27,7 @@ from mpwatch.diagnose.analysis.shares import (
     core_share,
     doing_words,
     shares,
+    starting_part,
     times_faster,
     uses_queue,
     waiting_share,
@@ -71,6 +72,8 @@ LASTS_S = 10.0
 LEAST_TIME = 0.05
 """With less time that was not a wait for a core, a share of it means nothing: a tenth of sixty
 readings are six."""
+STARTS_PART = 0.5
+"""Processes whose time has gone into imports for this part are starting, and no stage yet."""
 SHOWN = 3
 
 
@@ -148,6 +151,8 @@ def _stages(index: Index) -> _Stages | None:
 def _is_understood(index: Index, found: _Stages) -> bool:
     """Whether those that wait do so for the ones that work, and not just for a usual while."""
     working = found.working
+    if (starting_part(index, working) or 0.0) >= STARTS_PART:
+        return False  # they make no items yet: `spawn-startup-cost` names starts in each round
     if _is_one_of_equals(index, working, found.others):
         return False
     if not _is_pool_of(working, found.others) and not _waits_are_for(index, found):

@@ -1117,6 +1117,26 @@ class Collector:
     assert found == [("unbounded", 5, "self.results"), ("takes", 8, "self.results")]
 
 
+def test_processes_and_pools_that_a_loop_starts_are_marked(tmp_path: Path) -> None:
+    text = """
+def fit(ctx, steps):
+    watcher = ctx.Process(target=watch)
+    watcher.start()
+    timer.start()
+    for step in steps:
+        for n in range(3):
+            p = ctx.Process(target=play)
+            p.start()
+        timer.start()
+        with ctx.Pool(2) as pool:
+            pool.map(play, steps)
+"""
+
+    found = [each for each in marks_of(tmp_path / "fit.py", text) if each[0] == "starts"]
+
+    assert sorted(found) == [("starts", 9, "process"), ("starts", 11, "pool")]
+
+
 def marks_of(path: Path, text: str) -> list[tuple[str, int, str]]:
     path.write_text(text)
     marks = SourceCode().marks(OWN, str(path), time.time() + 9.0)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from mpwatch.diagnose.analysis.process_queries import generations
@@ -13,9 +15,11 @@ from mpwatch.diagnose.rules.starting import (
 from mpwatch.model.account import STARTING, Activity
 from mpwatch.model.findings import Severity
 from mpwatch.model.samples import Ended
-from mpwatch.model.snapshot import Process
-from tests.builders.accounts import COMPUTES, with_shares
+from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.source_code import Mark, SourceLine, Statement
+from tests.builders.accounts import COMPUTES, WAITS_IN_QUEUE, with_shares
 from tests.builders.snapshots import (
+    MAIN,
     NOW_S,
     WALL_S,
     exited,
@@ -147,6 +151,61 @@ def test_starts_that_take_most_of_the_time_are_a_warning(
 
     assert finding.severity is severity
     assert f"waits {starts:.0%} of the time until a worker has started" in finding.evidence[2]
+
+
+def rounds_of_children(imports: float, count: int = 4, *, shows: bool = True) -> Snapshot:
+    """Main that waits for two spawned processes a round, which import and then play."""
+    jobs = [replace(each, role="spawned") for each in workers_of_epochs(count)]
+    own = main(threads=[thread(MAIN, "train.py:fit:66")])
+    in_imports = Activity("computing", "imports", place="train.py:5 <module>")
+    seen = {in_imports: imports, COMPUTES: 1 - imports}
+    line = SourceLine(
+        "/home/me/train.py",
+        66,
+        "fit",
+        Statement(66, "rows = [queue.get() for _ in jobs]"),
+        within=(Statement(56, "for step in range(steps):"),),
+    )
+    starts = Mark("starts", line.file, "fit", "process", Statement(64, "p.start()"))
+    return replace(
+        with_shares(
+            snapshot_of(own, *jobs),
+            p100={WAITS_IN_QUEUE: 0.8, COMPUTES: 0.2},
+            **{f"p{each.pid}": seen for each in jobs},
+        ),
+        source=(line,),
+        marks=(starts,) * shows,
+    )
+
+
+def test_processes_that_are_started_for_each_round_and_mostly_import_are_named() -> None:
+    finding = only(spawn_startup_cost.check, rounds_of_children(0.8), history())
+
+    assert finding.severity is Severity.WARNING
+    assert finding.summary == (
+        "main (100) starts new processes by spawn for each round and waits for them 80% of the "
+        "time; 80% of their time is their start: `p.start()` at train.py:64 fit"
+    )
+    assert "8 processes in 4 sets" in finding.evidence[0]
+    assert "each round of `for step in range(steps):` of line 56" in finding.cause
+    assert "Start the processes once, before that loop" in finding.advice
+
+
+def test_processes_that_work_longer_than_they_start_may_be_new_in_each_round() -> None:
+    assert found(spawn_startup_cost.check, rounds_of_children(0.3), history()) == []
+    assert found(spawn_startup_cost.check, rounds_of_children(0.8, count=1), history()) == []
+
+
+def test_two_sets_are_enough_where_the_source_shows_that_a_loop_starts_them() -> None:
+    two = rounds_of_children(0.8, count=2)
+    unread = rounds_of_children(0.8, count=2, shows=False)
+
+    assert "4 processes in 2 sets" in only(spawn_startup_cost.check, two, history()).evidence[0]
+    assert found(spawn_startup_cost.check, unread, history()) == []
+    assert (
+        "each round of its work"
+        in only(spawn_startup_cost.check, rounds_of_children(0.8, shows=False), history()).cause
+    )
 
 
 def test_forked_or_persistent_workers_cost_little() -> None:
