@@ -69,6 +69,8 @@ TURN_SHARE = 0.005
 """A sibling that works less has done nothing: perhaps it has no task at all."""
 HELD = 0.2
 """The least part of the time in which what holds a process up counts."""
+LEAST_TIME = 0.3
+"""With less time with a core, a share of it means nothing."""
 STRETCH_S, STRETCHES = 5.0, 4
 FELL = 2.0
 """A process that reads so many times less than before has become slower. What it reads are the
@@ -180,7 +182,10 @@ def _among_ranks(index: Index) -> Iterator[Finding]:
     others = [each for each in ranks if each not in slow]
     if len(slow) != 1 or not others or min(waits[each.process] for each in others) < OWNER_WAITS:
         return
-    works = [working_share(index, each) for each in others]
+    works = [
+        _with_a_core(index, each, working_share(index, each) - core_share(index, each))
+        for each in others
+    ]
     if all(_is_in_one_wait(index, each) for each in others) or spin(index, slow[0]) is not None:
         return
     if TURN_SHARE <= max(works) <= SLOW_SHARE / FACTOR:
@@ -195,19 +200,26 @@ def _is_in_one_wait(index: Index, rank: Process) -> bool:
 
 
 def _collective_share(index: Index, rank: Process) -> float:
-    """The share of the time that a rank waits in collectives.
+    """The share of the time that a rank waits in collectives, of that with a core.
 
     Such a wait is one for a condition of its own process (gloo), and few stacks are taken: where
     those that were show a collective, or the last one does, the waits without a stack count as
-    well.
+    well. On a loaded machine a few stacks are of a line shortly before.
     """
     waits = [each for each in shares(index, rank) if each.activity.kind == "waiting"]
     seen = sum(each.share for each in waits if each.activity.target == "collective")
     alike = [each for each in waits if each.activity.target == "lock"]
     is_shown = seen > 0 or in_collective(rank) is not None or is_in_backward(rank)
-    if not is_shown or any(each.activity.place for each in alike):
-        return seen
-    return seen + sum(each.share for each in alike)
+    placed = sum(each.share for each in alike if each.activity.place)
+    if is_shown and placed <= seen:
+        seen += sum(each.share for each in alike if not each.activity.place)
+    return _with_a_core(index, rank, seen)
+
+
+def _with_a_core(index: Index, rank: Process, share: float) -> float:
+    """A share of the time without waits for a free core; 0 where little is left of it."""
+    rest = 1 - core_share(index, rank)
+    return 0.0 if rest < LEAST_TIME else min(1.0, share / rest)
 
 
 def _finding_of_ranks(

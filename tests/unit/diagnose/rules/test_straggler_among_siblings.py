@@ -217,6 +217,21 @@ def test_waits_of_ranks_without_a_stack_count_where_those_with_one_are_in_a_coll
     assert told({**waits, SLEEPS: 0.05}) == 0
 
 
+def test_ranks_that_wait_for_a_core_between_two_collectives_wait_for_the_slow_one() -> None:
+    """On a loaded machine some stacks are of a line before the wait."""
+    old = IN_A_CONDITION._replace(place="train.py:30 step")
+    first = {IN_ALL_REDUCE: 0.45, NO_CORE: 0.3, COMPUTES: 0.1, IN_A_CONDITION: 0.1, old: 0.05}
+    second = {IN_ALL_REDUCE: 0.1, NO_CORE: 0.3, COMPUTES: 0.1, IN_A_CONDITION: 0.45, old: 0.05}
+
+    def told(**more: dict[Activity, float]) -> int:
+        shares = {"p200": {SAVES: 0.5, NO_CORE: 0.45}, "p201": first, "p202": second, **more}
+        return len(found(check, with_shares(ranks(), **shares)))
+
+    assert told() == 1
+    assert told(p202={**second, NO_CORE: 0.8, IN_A_CONDITION: 0.0, IN_ALL_REDUCE: 0.05}) == 0
+    assert told(p202={**second, IN_ALL_REDUCE: 0.02}) == 0
+
+
 def test_ranks_of_mp_spawn_are_known_by_their_group_and_their_last_stack() -> None:
     backward = ("torch/autograd/graph.py:_engine_run_backward", "train.py:step:33")
 
