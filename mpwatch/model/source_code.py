@@ -144,6 +144,7 @@ MarkKind: TypeAlias = Literal[
     "no-grad",
     "no-sync",
     "one-by-one",
+    "passed-over",
     "put",
     "reap",
     "releases",
@@ -179,7 +180,8 @@ removes anything. `kept-to-end`: adds to a container of an object that only the 
 empties. `kills`: sends SIGKILL to another process. `limit`: sets a limit of its process, such as
 RLIMIT_CPU. `no-grad`: switches autograd off. `no-sync`: leaves gradients unreduced for a while.
 `one-by-one`: lets a Pool or an executor of processes make a task of each item, as its chunksize is
-1. `put`: puts an item into a queue. `reap`: takes the exit status of any child. `releases`:
+1. `passed-over`: goes on to the next item at the beginning of a loop, by a condition that is not on
+the item. `put`: puts an item into a queue. `reap`: takes the exit status of any child. `releases`:
 releases what its function has not taken. `seed`: seeds `random`. `self-reference`: defines, in a
 function, one that calls itself, which is a reference cycle. `slow`: takes long for what it does
 (`SlowKind`). `starts`: starts a process, or makes a Pool, in a loop. `std`: takes the standard
@@ -228,7 +230,8 @@ class Mark(NamedTuple):
     was made before it is kept also its line, `line 23: rows[:, 0]`; of a timer the lines at which
     its function returns before it is cancelled, `39, 45`; of a file that is emptied the part of its
     name that is written out, and the lines of the condition and of the loop around, `features.npy,
-    30, 27`, with 0 for none."""
+    30, 27`, with 0 for none; of what passes items over
+    the lines from the loop's header to its end, `54-57`."""
     statement: Statement
 
 

@@ -110,6 +110,7 @@ def marks(file: str, module: Module) -> Iterator[Mark]:
             *_dealt(nodes),
             *_unbounded(nodes),
             *_starts(nodes),
+            *_passed_over(nodes),
             *_kills(module, function),
             *_truncates(nodes, assigned),
             *_empty_on_ranks(module, nodes),
@@ -190,6 +191,27 @@ def _takes_item(call: ast.Call, name: str) -> bool:
     if name not in ("get", "get_nowait") or not isinstance(call.func, ast.Attribute):
         return False
     return not call.args and all(each.arg in ("timeout", "block") for each in call.keywords)
+
+
+def _passed_over(nodes: Sequence[ast.AST]) -> Iterator[Found]:
+    """`if skipped < first_step: continue` at the beginning of a loop, before any use of its item.
+
+    A condition on the item itself chooses items. One on a counter drops what was fetched.
+    """
+    for loop in nodes:
+        if not isinstance(loop, ast.For):
+            continue
+        target = loop.target
+        is_numbered = isinstance(loop.iter, ast.Call) and last_name(loop.iter.func) == "enumerate"
+        if is_numbered and isinstance(target, ast.Tuple) and len(target.elts) > 1:
+            target = ast.Tuple(target.elts[1:])
+        items = names_in(target)
+        first = loop.body[0]
+        if not isinstance(first, ast.If) or first.orelse or not items or items & names_in(first):
+            continue
+        is_skip = isinstance(first.body[-1], ast.Continue)
+        if is_skip and isinstance(first.test, ast.Compare | ast.Name | ast.Attribute):
+            yield "passed-over", f"{loop.lineno}-{last_line(first)}", first
 
 
 _POOLS: Final = frozenset(("Pool", "ProcessPoolExecutor"))

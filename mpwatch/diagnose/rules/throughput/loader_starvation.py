@@ -31,6 +31,7 @@ from mpwatch.diagnose.analysis.shares import (
     imported_until_s,
     is_computing,
     losses,
+    main_account,
     shares,
     switches_per_s,
     times_faster,
@@ -39,14 +40,15 @@ from mpwatch.diagnose.analysis.shares import (
 )
 from mpwatch.diagnose.analysis.source_code import Reopened, mark_words, marks, reopened
 from mpwatch.diagnose.analysis.stack_merge import merge
-from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread
+from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, user_frame
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.analysis.waits.providers import ended_children
-from mpwatch.model.account import DECOMPRESSION, IMPORTS, SEEKING, Activity
+from mpwatch.model.account import DECOMPRESSION, IMPORTS, SEEKING, Activity, Tally
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import Series, first_at
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Loader, Process
+from mpwatch.model.source_code import Mark
 from mpwatch.model.units import seconds_text
 
 RULE = "loader-starvation"
@@ -84,6 +86,9 @@ STARTS = 2
 SEEK_SHARE = 0.4
 LITTLE_WAIT = 0.1
 """A main process that waits less than this for batches has them as soon as it needs them."""
+SKIPS_READINGS = 30
+"""So many readings at a skip, and none elsewhere: of a loop whose steps take a tenth of the time,
+one in 24 would look like that."""
 SHOWN = 2
 """Workers whose time is shown."""
 IMPORTING_PART = 0.5
@@ -127,6 +132,91 @@ def check(index: Index) -> Iterator[Finding]:
                 yield _finding(index, owner, workers, share, measured)
         elif not measured and _seems_starved(owner, workers, index):
             yield _finding(index, owner, workers, None, ())
+
+
+class _Dropped(NamedTuple):
+    """Batches that main fetches and does not use."""
+
+    skip: Mark
+    """`if step < first_step:`, whose body goes on to the next batch."""
+    readings: float
+    """How many have found main at the header of the loop or at the skip, and none elsewhere."""
+    function: str
+    """`trainer.py:54 train`, with the line of the header."""
+
+
+def _dropped(index: Index, owner: Process) -> _Dropped | None:
+    """The skip at the beginning of the loop over a DataLoader in which main is, and nowhere else.
+
+    Training would show now and then at another line; imports are those of its start.
+    """
+    thread, account = main_thread(owner), main_account(index, owner.process)
+    frame = user_frame(thread.stack) if thread is not None else None
+    if frame is None or account is None:
+        return None
+    for skip in marks(index, "passed-over"):
+        if (skip.file, skip.function) != (frame.file, frame.function):
+            continue
+        first, last = map(int, skip.about.split("-"))
+        file = frame.file.rpartition("/")[2]
+        inside = {f"{file}:{number} {skip.function}" for number in range(first, last + 1)}
+        header = f"{file}:{first} {skip.function}"
+        seen = [_readings_at(each.tally, header) for each in account.buckets]
+        began = next((n for n, each in enumerate(seen) if inside & each.keys()), len(seen))
+        after = seen[began + 1 :]  # the bucket before may be of the start as well
+        is_elsewhere = any(each.keys() - inside for each in after)
+        readings = sum(sum(each.values()) for each in after)
+        if first <= frame.line <= last and not is_elsewhere and readings >= SKIPS_READINGS:
+            return _Dropped(skip, readings, header)
+    return None
+
+
+def _readings_at(tally: Tally, header: str) -> Mapping[str, float]:
+    """How many readings found a thread at each line of the program, past its imports.
+
+    A wait for a batch has no line in an account: it is at the header of the loop.
+    """
+    found: defaultdict[str, float] = defaultdict(float)
+    total = sum(tally.seen.values())
+    for activity, weight in tally.seen.items():
+        place = activity.place or (header if activity.target == "batch" else "")
+        if place and activity.what != IMPORTS:
+            found[place] += weight / total * tally.readings
+    return found
+
+
+def _finding_of_dropped(
+    owner: Process, found: _Dropped, evidence: tuple[str, ...], share: float | None
+) -> Finding:
+    """Describe batches that are fetched to be passed over."""
+    waits = "waits for data" if share is None else f"waits for data {share:.0%} of the time"
+    skip = mark_words(found.skip)
+    return Finding(
+        rule=RULE,
+        severity=Severity.INFO,
+        is_doubtful=True,
+        process=owner.process,
+        subject="dropped",
+        summary=f"{called(owner)} {waits} that it likely does not use: {skip} drops batches",
+        evidence=(
+            f"{found.readings:.0f} readings have found main in the loop at {found.function}, all "
+            f"of them at its header or at {skip}; none after it, in a step",
+            *evidence,
+        ),
+        cause=(
+            f"{skip} goes on to the next batch before anything is done with this one, as a run "
+            "does that is resumed and passes over what it has trained before. Each of these "
+            "batches is read, prepared and sent all the same, so that this takes as long as the "
+            "data of the steps that are passed over did. Nothing hangs, and no step was seen "
+            "meanwhile. If the log shows steps that are made, the loader is just too slow for them."
+        ),
+        advice=(
+            "Skip indices in place of batches: give the sampler or batch sampler the place to "
+            "begin at (with the same seed), as accelerate's skip_first_batches or torchdata's "
+            "StatefulDataLoader do; or begin with a new order of the data. More workers only "
+            "shorten it."
+        ),
+    )
 
 
 class _LastWithWork(NamedTuple):
@@ -359,6 +449,8 @@ def _finding(
     imports = [line for each in workers if (line := _is_importing(index, each))]
     if 2 * len(imports) > len(workers):
         return _finding_of_imports(owner, workers, tuple(evidence), share, imports[0])
+    if (dropped := _dropped(index, owner)) is not None:
+        return _finding_of_dropped(owner, dropped, tuple(evidence), share)
     ahead = _ahead(index, workers)
     behind = [each for each in workers if each not in ahead]
     limit = _limit_of_order(behind, ahead) if ahead else _limit(index, owner, workers, loads)

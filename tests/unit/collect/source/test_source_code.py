@@ -1137,6 +1137,28 @@ def fit(ctx, steps):
     assert sorted(found) == [("starts", 9, "process"), ("starts", 11, "pool")]
 
 
+def test_items_of_a_loop_that_are_passed_over_by_a_counter_are_marked(tmp_path: Path) -> None:
+    text = """
+def train(self, loader, left):
+    for step, batch in enumerate(loader):
+        if left > 0:
+            left -= 1
+            continue
+        self.step(batch)
+    for batch in loader:
+        if batch is None:
+            continue
+    for step, batch in enumerate(loader):
+        self.step(batch)
+        if step % 9:
+            continue
+"""
+
+    found = [each for each in marks_of(tmp_path / "fit.py", text) if each[0] == "passed-over"]
+
+    assert found == [("passed-over", 4, "3-6")]
+
+
 def marks_of(path: Path, text: str) -> list[tuple[str, int, str]]:
     path.write_text(text)
     marks = SourceCode().marks(OWN, str(path), time.time() + 9.0)

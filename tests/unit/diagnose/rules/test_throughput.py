@@ -202,6 +202,37 @@ def test_without_the_hook_busy_workers_and_an_idle_main_are_evidence() -> None:
     assert finding.evidence == ("main was waiting for a batch in 90% of the samples",)
 
 
+def skips_batches(elsewhere: float = 0.0, at: int = 54) -> Snapshot:
+    """Main that waits at the loop over its loader, which begins with a skip in lines 55 to 57."""
+    own = main(threads=[thread(100, "torch/data.py:__next__", f"train.py:fit:{at}")])
+    job = snapshot_of(own, *two(*FETCHING_WORKER), loaders=(loader(outstanding=4, parked=0),))
+    seen = {
+        Activity("waiting", "batches", "batch"): 0.7 - elsewhere,
+        Activity("computing", "unpickling", place="train.py:54 fit"): 0.2,
+        Activity("computing", "imports", place="train.py:3 <module>"): 0.1,
+        Activity("computing", "native code", place="model.py:9 forward"): elsewhere,
+    }
+    skip = Mark("passed-over", "/home/me/train.py", "fit", "54-57", Statement(55, "if left > 0:"))
+    shown = with_shares(job, p100={each: share for each, share in seen.items() if share})
+    return replace(shown, marks=(skip,))
+
+
+def test_batches_that_are_fetched_and_passed_over_are_told_first() -> None:
+    finding = only(loader_starvation.check, skips_batches(), BUSY)
+
+    assert finding.summary == (
+        "main (100) waits for data 89% of the time that it likely does not use: `if left > 0:` at "
+        "train.py:55 fit drops batches"
+    )
+    assert finding.evidence[0].startswith("50 readings have found main in the loop at train.py:54")
+    assert "Skip indices in place of batches" in finding.advice
+
+
+@pytest.mark.parametrize("job", [skips_batches(elsewhere=0.02), skips_batches(at=61)])
+def test_batches_that_are_used_now_and_then_are_not_dropped(job: Snapshot) -> None:
+    assert "drops batches" not in only(loader_starvation.check, job, BUSY).summary
+
+
 def short_of_cores(*calls: str) -> Account:
     """Two workers that were ready to run at each of 20 readings and got half a core each."""
     found = Account()
