@@ -14,6 +14,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     all_called,
     called,
     counted,
+    is_sibling,
 )
 from mpwatch.diagnose.analysis.shares import (
     KNOWN,
@@ -23,7 +24,7 @@ from mpwatch.diagnose.analysis.shares import (
     shares,
     work_place,
 )
-from mpwatch.diagnose.analysis.source_code import line_at
+from mpwatch.diagnose.analysis.source_code import line_at, polls_for_item
 from mpwatch.diagnose.analysis.stack_patterns import HOOK_THREAD, main_thread
 from mpwatch.model.account import NO_CORE, RUNNING_KINDS, TRANSFERS
 from mpwatch.model.findings import Finding, Severity
@@ -117,6 +118,10 @@ _RETURNS_AT_ONCE = re.compile(
 """Calls of queues, connections, events and processes that do not wait, as a program writes them."""
 
 
+_GOES_ON = ("continue", "pass")
+"""What a loop does where a poll has returned nothing."""
+
+
 def _polls(index: Index) -> Iterator[Finding]:
     """Processes whose polls return nothing nearly always, while others wait for a core.
 
@@ -127,7 +132,9 @@ def _polls(index: Index) -> Iterator[Finding]:
     others = [
         (process, core_share(index, process))
         for process in index.snapshot.living()
-        if process.process not in found and process.role not in SERVICE_ROLES
+        if process.process not in found
+        and process.role not in SERVICE_ROLES
+        and not any(is_sibling(index, each.process, process) for each in pollers)
     ]
     held_up = [(process, share) for process, share in others if share >= SHORT_OF_CORES]
     by_line: dict[SourceLine, list[_Poller]] = {}
@@ -153,17 +160,19 @@ def _poller(index: Index, process: Process) -> _Poller | None:
     if cpu + waits < POLLS_SHARE:
         return None
     at_lines: dict[SourceLine, float] = {}
-    other = taken = 0.0
+    other = taken = in_vain = 0.0
     for each in running:
         line = line_at(index, each.activity.place) if each.activity.place else None
-        if line is None or not _asks_in_loop(line):
+        if line is not None and polls_for_item(line) and line.statement.text in _GOES_ON:
+            in_vain += each.share
+        elif line is None or not _asks_in_loop(line):
             other += each.share if each.activity.place else 0.0
         elif each.activity.what in TRANSFERS:
             taken += each.share
         else:
             at_lines[line] = at_lines.get(line, 0.0) + each.share
-    polls = sum(at_lines.values())
-    if not polls or polls < max(KNOWN * cpu, taken) or polls < POLLS_PART * (polls + other):
+    polls = sum(at_lines.values()) + in_vain
+    if not at_lines or polls < max(KNOWN * cpu, taken) or polls < POLLS_PART * (polls + other):
         return None
     part = polls / (polls + other + taken)
     return _Poller(process, max(at_lines, key=at_lines.__getitem__), cpu * part, waits)

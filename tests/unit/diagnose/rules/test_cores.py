@@ -398,6 +398,25 @@ def test_processes_that_poll_on_a_part_of_a_core_each_are_named_with_whom_they_h
     assert "`index = index_queue.get(timeout=0)` returns at once" in finding.cause
 
 
+def test_the_clause_in_which_a_poll_has_found_nothing_is_part_of_it() -> None:
+    goes_on = replace(
+        ASKS,
+        line=35,
+        statement=Statement(35, "continue"),
+        within=(*ASKS.within, Statement(34, "except queue.Empty:")),
+    )
+    job = polling({POLL: 0.1, POLL._replace(place="train.py:35 work"): 0.05})
+    seen = replace(job, source=(*job.source, goes_on))
+    starts = with_shares(job, p301={NO_CORE: 1.0}).account.processes
+    accounts = {**job.account.processes, pid(301): starts[pid(301)]}  # it polls as well, later
+    less = replace(seen, account=replace(job.account, processes=accounts))
+
+    both = only(cpu_oversubscription.check, seen)
+    assert both.others == (pid(301),)
+    assert "15% of a core for polls at train.py:33 work" in both.evidence[0]
+    assert "while main (100) waits" in only(cpu_oversubscription.check, less).summary
+
+
 @pytest.mark.parametrize(
     "job",
     [
