@@ -8,7 +8,7 @@ from itertools import pairwise
 from operator import itemgetter
 from typing import NamedTuple
 
-from mpwatch.describe.frames import frame_words
+from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.diagnose.analysis.idle_time import are_stalled, mean_cpu_percent, wait_share, waiting_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.newest import iterated_at, own_lines, own_place
@@ -47,6 +47,7 @@ from mpwatch.model.account import DECOMPRESSION, IMPORTS, SEEKING, Activity, Tal
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import Series, first_at
 from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Loader, Process
 from mpwatch.model.source_code import Mark
 from mpwatch.model.units import seconds_text
@@ -467,6 +468,9 @@ def _finding(
     is_one_file = again is not None and again.rounds.text.startswith("while ")
     if limit is not None:
         evidence.append(limit.evidence)
+    collate = _own_collate(behind)
+    if collate is not None:
+        evidence.append(f"they are in the collate_fn, {frame_words(collate)}, when they were seen")
     return Finding(
         rule=RULE,
         severity=Severity.INFO,
@@ -489,7 +493,8 @@ def _finding(
             + (" Main gives the GPU no work meanwhile." if owner.gpus else "")
         ),
         advice=(_READ_ONCE if is_one_file else "")
-        + _advice(limit, place.words if is_at_place and place else "", unpacks=unpacks),
+        + _advice(limit, place.words if is_at_place and place else "", unpacks=unpacks)
+        + (_COLLATES.format(place=frame_words(collate)) if collate is not None else ""),
     )
 
 
@@ -641,6 +646,19 @@ def _advice(limit: _Limit | None, place: str, *, unpacks: bool) -> str:
         return _UNPACK_ONCE.format(place=place)
     less_work = _LESS_WORK_AT.format(place=place) if place else _LESS_WORK
     return f"{_MORE_WORKERS} {less_work}" if limit is None else limit.advice or less_work
+
+
+def _own_collate(workers: Sequence[Process]) -> Frame | None:
+    """The program's function that makes a batch of the items, if all workers are in it."""
+    found = [
+        inner
+        for worker in workers
+        if (main := main_thread(worker)) is not None
+        for inner, outer in pairwise(own_frames(main.stack))
+        if calls((outer,), "_utils/fetch.py:fetch") and not is_library(inner)
+        if inner.function.rpartition(".")[2] not in _GETS_ITEMS
+    ]
+    return found[0] if found and len(found) == len(workers) else None
 
 
 def _decompress(index: Index, workers: Sequence[Process]) -> bool:
@@ -975,7 +993,7 @@ _MORE_WORKERS = (
     "Use more workers (num_workers), up to the number of cpus; each takes memory of its own."
 )
 _LESS_WORK = (
-    "Move work out of __getitem__ (decode and resize once, offline), or read larger blocks. The "
+    "Move work out of the workers (decode and resize once, offline), or read larger blocks. The "
     "workers' stacks show where they spend their time."
 )
 _UNPACKS = (
@@ -996,6 +1014,12 @@ _UNPACK_ONCE = (
     "Convert the data once to files without compression, mapped at {place}: an .npy file with "
     "numpy.load(path, mmap_mode='r') reads only the part that is used. Or keep what was "
     "decompressed last in the worker, and let items of one file follow each other."
+)
+_GETS_ITEMS = frozenset(("__getitem__", "__getitems__", "__iter__", "__next__", "<listcomp>"))
+"""What `fetch` calls for the items; what else it calls is the collate_fn (torch 2.6 to 2.14)."""
+_COLLATES = (
+    " The collate_fn is at {place}: compute what depends on single items once, and keep it in "
+    "files or in the dataset; do the rest in one operation for the whole batch."
 )
 _LESS_WORK_AT = (
     "Do less for each item at {place}: what several items share (a file, an index, a table) is "

@@ -191,7 +191,23 @@ def test_workers_that_were_last_seen_at_different_lines_have_none_in_common() ->
     )
 
     assert finding.summary.endswith("of the time")
-    assert "Move work out of __getitem__" in finding.advice
+    assert "Move work out of the workers" in finding.advice
+
+
+@pytest.mark.parametrize(
+    ("called", "is_told"), [("data.py:collate:33", True), ("data.py:__getitem__:12", False)]
+)
+def test_workers_that_are_in_the_collate_fn_of_the_program_are_told(
+    called: str, is_told: bool
+) -> None:
+    fetch = "/x/lib/python3.11/site-packages/torch/utils/data/_utils/fetch.py:fetch:54"
+    seen = snapshot_of(main(), *two("audio.py:mel:44", called, fetch), loaders=(loader(),))
+
+    finding = only(loader_starvation.check, seen, BUSY)
+
+    in_collate = "they are in the collate_fn, data.py:33 collate, when they were seen"
+    assert (in_collate in finding.evidence) == is_told
+    assert ("The collate_fn is at data.py:33 collate" in finding.advice) == is_told
 
 
 def test_without_the_hook_busy_workers_and_an_idle_main_are_evidence() -> None:
