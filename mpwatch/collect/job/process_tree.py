@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
-from typing import Final, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from mpwatch.collect.job import roles
 from mpwatch.collect.process import procfs
@@ -22,8 +21,6 @@ SCAN_INTERVAL_S = 10.0
 """How often the children of every process, and orphans on the machine, are looked up. In between
 only the pids that the kernel has given out since are read."""
 PROCESSES_LIMIT = 10_000
-OUTPUTS: Final = (1, 2)
-"""Descriptors of standard output and standard error."""
 NEW_PIDS_LIMIT = 256
 """With more new pids than this, reading the children of every process is cheaper."""
 
@@ -42,8 +39,7 @@ class ProcessTree:
     A process whose parent started it and exited between two readings was never seen below the root.
     Such an orphan is recognised by a slow scan: its parent is init or a subreaper above the root,
     it has the root's process group, and it is a multiprocessing helper or has the command line of a
-    process of the job; or it is a `torch_shm_manager` in the root's working directory; or its
-    output is a pipe of the job, as that of a server which a command has left in the background.
+    process of the job; or it is a `torch_shm_manager` in the root's working directory.
 
     Where this process is itself below the root, as an agent on a Ray node is, it is left out with
     all between it and the root: an observer is no part of the job.
@@ -241,7 +237,6 @@ class ProcessTree:
         self._scanned = (now_s, current)
         adopting = self._adopting_pids(root)
         commands: set[tuple[str, ...]] | None = None
-        own_pipes: frozenset[str] | None = None
         for pid in current - before - living.keys():
             stat = procfs.read_stat(self._proc, pid)
             if stat is None or stat.parent_pid not in adopting:
@@ -250,21 +245,10 @@ class ProcessTree:
                 continue
             if commands is None:
                 commands = {self._cmdline(pid) for pid in living}
-            outputs = _pipes_of(self._proc, pid, OUTPUTS)
-            if outputs and own_pipes is None:
-                own_pipes = self._own_pipes(root.pid, living, adopting)
-            is_left = own_pipes is not None and not own_pipes.isdisjoint(outputs)
-            if is_left or self._belongs_to_job(stat, root, commands):
+            if self._belongs_to_job(stat, root, commands):
                 living[pid] = stat
                 self._add(stat.process, None)
                 self._descend([stat], living)
-
-    def _own_pipes(self, root: int, living: Iterable[int], above: Iterable[int]) -> frozenset[str]:
-        """The pipes that the job has made itself, without what it was started with."""
-        given = set(_pipes_of(self._proc, root, (0, *OUTPUTS)))
-        for pid in above:
-            given.update(_pipes_of(self._proc, pid))
-        return frozenset(each for pid in living for each in _pipes_of(self._proc, pid)) - given
 
     def _belongs_to_job(self, orphan: Stat, root: Stat, commands: set[tuple[str, ...]]) -> bool:
         """Whether an orphan that was never seen below the root was started by the job."""
@@ -310,17 +294,6 @@ class ProcessTree:
         if parents != self._sorted[0]:
             self._sorted = parents, _sorted(parents, self._root)
         return [TreeEntry(by_process[process], parents[process]) for process in self._sorted[1]]
-
-
-def _pipes_of(proc: str, pid: int, fds: Iterable[int] | None = None) -> list[str]:
-    """The pipes among some descriptors of a process, or among all; empty if they are hidden."""
-    folder = f"{proc}/{pid}/fd"
-    found: list[str] = []
-    with suppress(OSError):
-        for fd in os.listdir(folder) if fds is None else map(str, fds):
-            with suppress(OSError):  # closed meanwhile
-                found.append(os.readlink(f"{folder}/{fd}"))
-    return [target for target in found if target.startswith("pipe:[")]
 
 
 def _own_branch(root: ProcessId, proc: str) -> frozenset[int]:

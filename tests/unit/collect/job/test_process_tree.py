@@ -214,31 +214,3 @@ def test_an_observer_below_the_root_is_no_part_of_the_job(proc: FakeProc) -> Non
 
     assert pids(ProcessTree(ProcessId(10, 10), str(proc))) == [10, 11]
     assert pids(ProcessTree(ProcessId(own, own), str(proc))) == [own, own + 1]
-
-
-def test_an_orphan_with_an_output_that_the_job_reads_is_part_of_the_job(proc: FakeProc) -> None:
-    """A command left a server behind, which has inherited the pipe of `subprocess.PIPE`."""
-    proc.process(10)
-    proc.fd(10, 1, "pipe:[70]")
-    proc.fd(10, 7, "pipe:[71]")
-    proc.process(21, start=21, cmdline=("python", "service.py"))
-    proc.fd(21, 1, "pipe:[71]")
-    proc.process(22, parent=21, start=22, cmdline=("sleep", "1"))
-    proc.process(23, start=23, cmdline=("python", "other.py"))
-    proc.fd(23, 1, "pipe:[70]")  # the terminal's, of all that a script starts
-    proc.process(24, start=4, cmdline=("python", "older.py"))
-    proc.fd(24, 1, "pipe:[71]")
-
-    assert pids(ProcessTree(ProcessId(10, 10), str(proc))) == [10, 21, 22]
-
-
-def test_a_pipe_of_the_jobs_own_parent_makes_no_orphan_part_of_the_job(proc: FakeProc) -> None:
-    """All that a runner has started inherits what it does not close."""
-    proc.process(5)
-    proc.process(10, parent=5)
-    for pid in (5, 10):
-        proc.fd(pid, 7, "pipe:[71]")
-    proc.process(21, start=21, cmdline=("python", "service.py"))
-    proc.fd(21, 7, "pipe:[71]")
-
-    assert pids(ProcessTree(ProcessId(10, 10), str(proc))) == [10]
