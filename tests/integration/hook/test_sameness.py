@@ -93,7 +93,8 @@ def test_a_program_prints_raises_and_ends_the_same_with_the_hook_and_without(
     assert not left or case in (*UNTIDY, *CRASHES)
 
 
-@pytest.mark.parametrize("case", TORCH_CASES)
+# Signals are also among the cases without torch.
+@pytest.mark.parametrize("case", on_demand.cases(TORCH_CASES, {*TORCH_CASES} - {"interrupted"}))
 def test_a_torch_program_prints_raises_and_exits_the_same_with_the_hook(
     case: str,
 ) -> None:
