@@ -27,8 +27,6 @@ differ from a warm-up (`diagnose.analysis.growing`)."""
 STANDS_S = 10.0
 """How long a job is watched after a warning said why its ranks make no progress: the same warning
 turns critical only after minutes."""
-STANDSTILLS = frozenset(("rank-stuck-in-collective", "collective-mismatch"))
-"""Rules of such warnings."""
 
 TREND_ASKED_S = 3.0
 """So long before the end of the usual time it is decided whether to watch longer."""
@@ -93,7 +91,7 @@ class DiagnosisWatch:
             self._certain_since_s = None
         elif self._certain_since_s is None:
             self._certain_since_s = self._clock()
-        stalled = stalled_words(snapshot)
+        stalled = None if self._is_fixed else stalled_words(snapshot)
         if stalled is None or not any(map(_says_why_ranks_stand, findings)):
             self._stands_since_s = None
         elif self._stands_since_s is None:
@@ -134,7 +132,9 @@ class DiagnosisWatch:
 
 
 def _says_why_ranks_stand(finding: Finding) -> bool:
-    return finding.rule in STANDSTILLS and finding.severity > Severity.INFO
+    from mpwatch.diagnose.analysis.distributed.flight_recorder import MISMATCH, STUCK
+
+    return finding.rule in (STUCK, MISMATCH) and finding.severity > Severity.INFO
 
 
 def _is_told(finding: Finding) -> bool:

@@ -599,7 +599,7 @@ _STD = (
 def with_explanation(index: Index, finding: Finding) -> Finding:
     """A finding about an exception, with what that says about the mistake."""
     row = explained(finding)
-    if row is None or row.cause in finding.cause:
+    if row is None:
         return finding
     of_one = marks(index, "std") if row.is_nan else ()
     places = " and ".join(map(mark_words, of_one[:STD_SHOWN]))

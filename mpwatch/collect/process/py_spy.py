@@ -140,7 +140,7 @@ CALL_SAMPLE_S = 0.0004
 CALL_OVER_S = 5.0
 """How long after a call that a stop would change was seen in a process it is not stopped."""
 _KEPT = 256
-"""Processes of which such a moment is kept."""
+"""Processes of which such a thing is kept."""
 _LINE_BYTES = 512
 
 _CANNOT_STOP = {"D": "it is in uninterruptible sleep", "T": "it is stopped", "t": "it is traced"}
@@ -193,8 +193,8 @@ class StackCollector:
         """When a process was last seen in a transfer, by the clock."""
         self._failing: dict[ProcessId, float] = {}
         """When a process was last seen in a call that may fail after a stop, by the clock."""
-        self._unnumbered: dict[ProcessId, float] = {}
-        """When threads of a process had no numbers while it was not stopped, by the clock."""
+        self._unnumbered: set[ProcessId] = set()
+        """Processes whose threads had no numbers without a stop."""
 
     def take(
         self,
@@ -229,14 +229,14 @@ class StackCollector:
                 return self._run_once(process, command, limit_s, stops).taken
             reason = f"{transfer}, and py-spy would end that early. Take them without --native."
             return self._failed(process, f"No native stacks of process {process.pid}: {reason}")
-        if locals and can_stop and not any(self._changed_by_stop(process)):
-            return self._run_once(process, command, limit_s, stops).taken
-        if process in self._unnumbered and can_stop and not any(self._changed_by_stop(process)):
+        needs_stop = locals or process in self._unnumbered
+        if needs_stop and can_stop and not any(self._changed_by_stop(process)):
             return self._run_once(process, command, limit_s, stops).taken
         reading = self._read_running(process, command, limit_s, stops)
         is_unnumbered = any(stack.tid is None for stack in reading.taken.stacks)
         if is_unnumbered:
-            _keep(self._unnumbered, process, self._clock())
+            _make_room(self._unnumbered)
+            self._unnumbered.add(process)
         if not (reading.may_pass or is_unnumbered) or not can_stop:
             return reading.taken
         if any(self._changed_by_stop(process)):
@@ -380,9 +380,13 @@ class StackCollector:
 
 def _keep(moments: dict[ProcessId, float], process: ProcessId, at_s: float) -> None:
     """Keep a moment of a process; the table stays bounded."""
-    if len(moments) >= _KEPT:
-        moments.clear()
+    _make_room(moments)
     moments[process] = at_s
+
+
+def _make_room(kept: dict[ProcessId, float] | set[ProcessId]) -> None:
+    if len(kept) >= _KEPT:
+        kept.clear()
 
 
 def find_py_spy() -> str | None:

@@ -21,6 +21,7 @@ from mpwatch.collect.source.syntax import (
     LOOPS,
     QUOTE_LIMIT,
     Module,
+    before,
     calls_in,
     children,
     condition,
@@ -206,25 +207,16 @@ def guarded(module: Module, function: ast.AST, inside: Sequence[ast.AST]) -> Ite
 
     What is called in the `else` branch as well is called by all.
     """
-    outer = function
-    for node in inside:
-        block = next((name for name, child in children(outer) if child is node), None)
-        for name, child in children(outer):
-            if child is node:
-                break
-            if (
-                name == block
-                and isinstance(child, ast.If)
-                and _OF_RANK.search(expression_text(child.test))
-            ):
-                others = {last_name(c.func) for part in child.orelse for c in calls_in(part)}
-                header = quoted(module, child)
-                for each, _ in within(child.body):
-                    for call in calls_in(each) if isinstance(each, ast.Expr | ast.Assign) else ():
-                        called = last_name(call.func)
-                        if called and called not in others and called not in LOGS:
-                            yield Guarded(header, quoted(module, each), clean(called, QUOTE_LIMIT))
-        outer = node
+    for branch in before(function, inside):
+        if not isinstance(branch, ast.If) or not _OF_RANK.search(expression_text(branch.test)):
+            continue
+        others = {last_name(c.func) for part in branch.orelse for c in calls_in(part)}
+        header = quoted(module, branch)
+        for each, _ in within(branch.body):
+            for call in calls_in(each) if isinstance(each, ast.Expr | ast.Assign) else ():
+                called = last_name(call.func)
+                if called and called not in others and called not in LOGS:
+                    yield Guarded(header, quoted(module, each), clean(called, QUOTE_LIMIT))
 
 
 def cleared(module: Module, function: ast.AST, inside: Sequence[ast.AST]) -> Statement | None:

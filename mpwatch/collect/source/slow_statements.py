@@ -6,6 +6,7 @@ import ast
 from collections.abc import Container, Iterator, Sequence
 from typing import Final, NamedTuple
 
+from mpwatch.collect.source.syntax import LOOPS, last_name
 from mpwatch.model.source_code import SlowKind
 
 _TENSORS: Final = frozenset(
@@ -13,7 +14,6 @@ _TENSORS: Final = frozenset(
 )
 _ARRAYS: Final = frozenset(("array", "asarray"))
 _ALL_OF: Final = frozenset(("sorted", "sum", "min", "max", "any", "all", "set", "Counter"))
-_LOOPS: Final = (ast.For, ast.AsyncFor, ast.While)
 _COMPREHENSIONS: Final = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
@@ -58,7 +58,7 @@ def slow(nodes: Sequence[ast.AST], sequences: Container[str]) -> Iterator[Slow]:
             is_kept = isinstance(given, ast.Attribute) or (
                 isinstance(given, ast.Name) and given.id not in own
             )
-            if is_kept and _last_name(given) in sequences:
+            if is_kept and last_name(given) in sequences:
                 yield Slow("all-of", node)
     yield from _single_values(nodes)
 
@@ -68,7 +68,7 @@ def _single_values(nodes: Sequence[ast.AST]) -> Iterator[Slow]:
     inside = {
         id(each)
         for node in nodes
-        if isinstance(node, (*_LOOPS, *_COMPREHENSIONS))
+        if isinstance(node, (*LOOPS, *_COMPREHENSIONS))
         for each in ast.walk(node)
     }
     for node in nodes:
@@ -89,7 +89,7 @@ def _is_list(node: ast.expr | None, sequences: Container[str], unpacked: Contain
         return _called(node.func)[1] in ("list", "tuple") and bool(node.args)
     if isinstance(node, ast.Name) and node.id in unpacked:
         return True
-    return node is not None and _last_name(node) in sequences
+    return node is not None and last_name(node) in sequences
 
 
 def _from_zip(nodes: Sequence[ast.AST]) -> Iterator[str]:
@@ -151,9 +151,3 @@ def _dotted(node: ast.expr) -> str:
     if isinstance(node, ast.Attribute) and (before := _dotted(node.value)):
         return f"{before}.{node.attr}"
     return ""
-
-
-def _last_name(node: ast.expr) -> str:
-    if isinstance(node, ast.Attribute):
-        return node.attr
-    return node.id if isinstance(node, ast.Name) else ""

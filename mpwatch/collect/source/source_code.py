@@ -38,6 +38,7 @@ from mpwatch.collect.source.syntax import (
     FUNCTIONS,
     LOOPS,
     Module,
+    before,
     children,
     condition,
     first_line,
@@ -261,15 +262,9 @@ def _around(module: Module, inside: Sequence[ast.AST]) -> Iterator[Statement]:
 
 def _before(module: Module, function: ast.AST, inside: Sequence[ast.AST]) -> Iterator[Statement]:
     """The conditions under which the last statement is not reached, of the blocks that it is in."""
-    outer = function
-    for node in inside:
-        block = next((name for name, child in children(outer) if child is node), None)
-        for name, child in children(outer):
-            if child is node:
-                break
-            if name == block and isinstance(child, ast.If) and _leaves(child.body):
-                yield condition(module, child)
-        outer = node
+    for each in before(function, inside):
+        if isinstance(each, ast.If) and _leaves(each.body):
+            yield condition(module, each)
 
 
 def _ends(module: Module, inside: Sequence[ast.AST]) -> Iterator[Statement]:

@@ -66,6 +66,24 @@ def within(
             yield from within([child for _, child in children(node)], (*parents, node))
 
 
+def before(function: ast.AST, inside: Sequence[ast.AST]) -> Iterator[ast.AST]:
+    """The statements that come before the last one of `inside`, of the blocks that it is in.
+
+    Args:
+        function: The function, or the file.
+        inside: The statements around the last one, outermost first, and that one.
+    """
+    outer = function
+    for node in inside:
+        block = next((name for name, child in children(outer) if child is node), None)
+        for name, child in children(outer):
+            if child is node:
+                break
+            if name == block:
+                yield child
+        outer = node
+
+
 def condition(module: Module, node: ast.If) -> Statement:
     """`if step > 9: break`, with the statement that leaves."""
     header, last = quoted(module, node), quoted(module, node.body[-1])

@@ -184,6 +184,15 @@ def idle_share(index: Index, process: Process) -> float:
     return sum(each.share for each in shares(index, process) if each.activity.kind == "idle")
 
 
+def with_a_core(index: Index, process: Process, share: float, least: float) -> float:
+    """A share of the time without waits for a free core, 0 to 1; 0 with less than `least` left.
+
+    On a loaded machine all processes wait for a core most of the time, whatever they do next.
+    """
+    rest = 1 - core_share(index, process)
+    return 0.0 if rest < least else min(1.0, share / rest)
+
+
 def working_share(index: Index, process: Process) -> float:
     """The share of the time in which it computed, could have computed, slept, or used a file."""
     return sum(each.share for each in shares(index, process) if is_work(each.activity))

@@ -160,10 +160,14 @@ def marks(index: Index, kind: MarkKind, process: Process | None = None) -> Seque
     return sorted(found, key=lambda mark: (mark.file, mark.statement.line, mark.about))
 
 
+def mark_place(mark: Mark) -> str:
+    """The place of a mark as in findings: `consumer.py:26 next`."""
+    return f"{mark.file.rpartition('/')[2]}:{mark.statement.line} {mark.function}"
+
+
 def mark_words(mark: Mark) -> str:
     """``` `self.delay *= 2` at consumer.py:26 next ```, with the statement quoted."""
-    name = mark.file.rpartition("/")[2]
-    return f"`{mark.statement.text}` at {name}:{mark.statement.line} {mark.function}"
+    return f"`{mark.statement.text}` at {mark_place(mark)}"
 
 
 _OF_ONE_SAMPLE = ("__call__", "__getitem__", "forward")

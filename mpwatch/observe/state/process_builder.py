@@ -243,12 +243,12 @@ def doing(
     if role == "ray-worker" and main is not None and waits_for_ray_call(main.stack):
         return "waits to be called"
     stack = stack_words(main.stack) if main and _is_current(main) else ""
-    if stack and main is not None and waits_for_task(main.stack):
-        stack = WAITS_FOR_WORK
     if from_hook:
         return (
             f"{from_hook}  {stack}" if stack and worker and worker.task is not None else from_hook
         )
+    if stack and main is not None and waits_for_task(main.stack):
+        return WAITS_FOR_WORK
     if stack and main is not None:
         named = _named_wait(main.waits_on) if state != "R" else ""
         return f"{stack}, waits for {named}" if named else stack

@@ -44,7 +44,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     children_started_by,
     family_head,
 )
-from mpwatch.diagnose.analysis.source_code import mark_words, marks, source_of
+from mpwatch.diagnose.analysis.source_code import mark_place, mark_words, marks, source_of
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_shape, main_thread, user_frame
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.analysis.waits.edges import blocked_for_s
@@ -800,7 +800,7 @@ def _gives_up(index: Index, process: Process, entry: LogEntry | None) -> Mark | 
     found = marks(index, "gives-up")
     if entry is not None:
         place = place_of(entry.details) or ""
-        return next((each for each in found if place == _place_of_mark(each)), None)
+        return next((each for each in found if place == mark_place(each)), None)
     thread = main_thread(process)
     stack = own_frames(thread.stack) if thread is not None else ()
     inside = {(frame.file, frame.function) for frame in stack}
@@ -809,10 +809,6 @@ def _gives_up(index: Index, process: Process, entry: LogEntry | None) -> Mark | 
     if len(found) != 1 or (inside and (found[0].file, found[0].function) not in inside):
         return None
     return found[0]
-
-
-def _place_of_mark(mark: Mark) -> str:
-    return f"{mark.file.rpartition('/')[2]}:{mark.statement.line} {mark.function}"
 
 
 def _death_signal(index: Index, process: Process, ended: Ended) -> Mark | None:

@@ -63,6 +63,7 @@ from mpwatch.diagnose.analysis.source_code import (
     kept_by_cycle,
     kept_graphs,
     loop_around,
+    mark_place,
     mark_words,
     marks,
     source_of,
@@ -75,7 +76,7 @@ from mpwatch.model.host import NewFiles
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import FdKind, Frame, inode_of
 from mpwatch.model.snapshot import Process, Thread
-from mpwatch.model.source_code import Mark, Statement
+from mpwatch.model.source_code import Statement
 from mpwatch.model.units import bytes_text, count_text, rate_text, seconds_text
 
 RULE = "steady-growth"
@@ -912,7 +913,7 @@ def _handed_to_main(
     at_take = sum(
         each.share
         for each in shares(index, process)
-        if each.activity.kind == "waiting" and each.activity.place == _place_of(take)
+        if each.activity.kind == "waiting" and each.activity.place == mark_place(take)
     )
     works = working_share(index, process) - at_take
     if works < AHEAD_SHARE:
@@ -962,10 +963,6 @@ def _received_from(index: Index, frame: Frame) -> str:
 
 def _last_part(name: str) -> str:
     return name.rpartition(".")[2]
-
-
-def _place_of(mark: Mark) -> str:
-    return f"{mark.file.rpartition('/')[2]}:{mark.statement.line} {mark.function}"
 
 
 def _receives(thread: Thread) -> bool:

@@ -31,6 +31,7 @@ from mpwatch.diagnose.analysis.shares import (
     times_faster,
     uses_queue,
     waiting_share,
+    with_a_core,
     work_place,
     working_share,
 )
@@ -137,7 +138,9 @@ def _stages(index: Index) -> _Stages | None:
     if not working or not (waiting or ahead):
         return None
     living, waits = index.snapshot.living(), {**waiting, **ahead}
-    with_core = [_with_a_core(index, p, waits[p.process]) for p in living if p.process in waits]
+    with_core = [
+        with_a_core(index, p, waits[p.process], LEAST_TIME) for p in living if p.process in waits
+    ]
     found = _Stages(
         working,
         [each for each in living if each.process in waiting],
@@ -165,16 +168,7 @@ def _is_understood(index: Index, found: _Stages) -> bool:
 
 def _is_most(index: Index, process: Process, share: float) -> bool:
     """Whether a wait is most of what a process does."""
-    return share >= LEAST_WAITS and _with_a_core(index, process, share) >= WAITS_SHARE
-
-
-def _with_a_core(index: Index, process: Process, share: float) -> float:
-    """A share of the time without waits for a free core, 0 to 1.
-
-    On a loaded machine all processes wait for a core most of the time, whatever they do next.
-    """
-    rest = 1 - core_share(index, process)
-    return 0.0 if rest < LEAST_TIME else min(1.0, share / rest)
+    return share >= LEAST_WAITS and with_a_core(index, process, share, LEAST_TIME) >= WAITS_SHARE
 
 
 def _waits(index: Index, process: Process) -> float:
@@ -216,7 +210,7 @@ def _sleeps_while_full(index: Index) -> Iterator[Finding]:
             if other is not process
             and not writes_output(other)
             and process.process in ends_of_waits(index).get(other.process, ())
-            and _with_a_core(index, other, _share_of_room(index, other)) >= WORKS_SHARE
+            and with_a_core(index, other, _share_of_room(index, other), LEAST_TIME) >= WORKS_SHARE
         ]
         if not ahead:
             continue

@@ -29,6 +29,7 @@ from mpwatch.diagnose.analysis.shares import (
     shares,
     times_faster,
     waiting_share,
+    with_a_core,
     work_place,
     working_share,
 )
@@ -183,7 +184,7 @@ def _among_ranks(index: Index) -> Iterator[Finding]:
     if len(slow) != 1 or not others or min(waits[each.process] for each in others) < OWNER_WAITS:
         return
     works = [
-        _with_a_core(index, each, working_share(index, each) - core_share(index, each))
+        with_a_core(index, each, working_share(index, each) - core_share(index, each), LEAST_TIME)
         for each in others
     ]
     if all(_is_in_one_wait(index, each) for each in others) or spin(index, slow[0]) is not None:
@@ -213,13 +214,7 @@ def _collective_share(index: Index, rank: Process) -> float:
     placed = sum(each.share for each in alike if each.activity.place)
     if is_shown and placed <= seen:
         seen += sum(each.share for each in alike if not each.activity.place)
-    return _with_a_core(index, rank, seen)
-
-
-def _with_a_core(index: Index, rank: Process, share: float) -> float:
-    """A share of the time without waits for a free core; 0 where little is left of it."""
-    rest = 1 - core_share(index, rank)
-    return 0.0 if rest < LEAST_TIME else min(1.0, share / rest)
+    return with_a_core(index, rank, seen, LEAST_TIME)
 
 
 def _finding_of_ranks(

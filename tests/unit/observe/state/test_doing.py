@@ -76,6 +76,17 @@ def test_a_worker_without_a_hook_that_reads_its_next_task_waits_for_work(
     assert told == ("waits for work" if words else "serve.py:7 worker -> selectors.py:415 select")
 
 
+def test_a_batch_that_the_hook_reports_is_not_called_a_wait_for_work() -> None:
+    caller = Frame("_worker_loop", f"{LIBRARY}/site-packages/torch/utils/data/_utils/worker.py", 1)
+    thread = Thread(1, "python", "S", stack=(*GET, caller))
+    load = WorkerLoad(worker_id=0, task=12)
+
+    told = doing("loader-worker", "S", [thread], load, [], None)
+
+    assert told.startswith("batch 12")
+    assert "waits for work" not in told
+
+
 def test_the_file_that_is_waited_for_follows_the_line() -> None:
     frames = (Frame("decode", "/home/u/data.py", 31),)
     opens = WaitedOn("unknown", "openat", ("a process that opens /run/orders for writing",))
