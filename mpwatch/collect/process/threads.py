@@ -89,7 +89,7 @@ def without_unsure(known: dict[int, ThreadReading]) -> dict[int, ThreadReading]:
 def tracer_wakes(pid: int, before: dict[int, ThreadReading], now: dict[int, ThreadReading]) -> int:
     """How often a tracer has woken each thread between two readings; 0 if that is not certain.
 
-    To take stacks, py-spy stops all threads and wakes them again, also those that wait for what
+    A tracer that takes stacks stops all threads and wakes them again, also those that wait for what
     never comes: two switches of 7 microseconds each (py-spy 0.4, Linux 6.18). Two threads besides
     the main one have to agree, give or take one switch that is counted while they are stopped. They
     must not have run for longer, nor wait in a call that ends by itself: threads that poll, and

@@ -126,8 +126,8 @@ def _idle_s(cpu_percent: Series, enough_s: float | None) -> float:
 def _rarely_woken_s(switches: Series, stack_stops: Series, tracer_wakes: Series) -> float:
     """Seconds for which the main thread woke up no more often than a poll every few seconds.
 
-    Each time py-spy takes its stacks, the process is stopped, which counts as five to ten switches
-    (measured with py-spy 0.4). That many are subtracted, and no more: otherwise a process whose
+    Each stop of the process for its stacks counts as five to ten switches (measured with py-spy
+    0.4). That many are subtracted, and no more: otherwise a process whose
     stacks are taken all the time would seem stalled. Switches that the other threads of the process
     show to be the work of a tracer are subtracted, too: another observer may take its stacks.
     """

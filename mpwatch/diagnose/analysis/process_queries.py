@@ -96,7 +96,7 @@ YOUNG_S = 60.0
 """A younger process may still be starting: a child of spawn imports torch, on a loaded machine for
 longer than elsewhere, and 64 workers started by spawn take half a minute."""
 TRACED_S = 3.0
-"""py-spy stops a process for less than this; a shorter stop is not the program's own time."""
+"""A stop of a process for its stacks is shorter than this, and not the program's own time."""
 
 
 def is_stopped(state: str, thread: Thread | None) -> bool:
