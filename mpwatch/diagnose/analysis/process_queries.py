@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from mpwatch.describe.processes import full_name
 from mpwatch.diagnose.analysis.index import Index, derived
+from mpwatch.model.history import first_at
 from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.snapshot import Process, Snapshot, Thread
 
@@ -139,6 +140,57 @@ def loader_owners(index: Index) -> tuple[tuple[Process, tuple[Process, ...]], ..
         for process in index.snapshot.processes
         if process.process in owned
     )
+
+
+@derived
+def started_workers(index: Index) -> Sequence[tuple[Process, Sequence[Process]]]:
+    """Each living process and the DataLoader workers it started, those that ended included.
+
+    Workers that spawn or forkserver started are named `spawned` until they have imported. A set of
+    which no sample found a worker after that counts if its parent waited for a batch meanwhile.
+    """
+    found: dict[ProcessId, list[Process]] = {}
+    for each in index.snapshot.processes:
+        head = family_head(index, each)
+        if head is None or head.is_gone:
+            continue
+        if each.role == "loader-worker" or _is_starting(each):
+            found.setdefault(head.process, []).append(each)
+    owners = []
+    for process in index.snapshot.processes:
+        sets = generations(found.get(process.process, ()))
+        known = [each for group in sets if _are_workers(index, process, group) for each in group]
+        if known:
+            owners.append((process, known))
+    return owners
+
+
+def _is_starting(process: Process) -> bool:
+    """Whether a child may be a DataLoader worker that still imports: it is named after that."""
+    return (
+        process.role == "spawned"
+        and process.start_method in ("spawn", "forkserver")
+        and process.label.startswith("spawned")
+    )
+
+
+def _are_workers(index: Index, owner: Process, group: Sequence[Process]) -> bool:
+    """Whether children that were started together are the workers of a DataLoader.
+
+    One of them is known as such, or their parent waited for a batch for most of their life.
+    """
+    if any(each.role == "loader-worker" for each in group):
+        return True
+    snapshot = index.snapshot
+    born_s = group[0].sample.born_wall_s
+    if born_s is None:
+        return False
+    ends = [snapshot.at_s if each.ended is None else each.ended.at_s for each in group]
+    polls = index.history.of(owner.process, "loader_wait")
+    lived = polls[
+        first_at(polls, snapshot.at_s - (snapshot.wall_s - born_s)) : first_at(polls, max(ends))
+    ]
+    return bool(lived) and sum(point.value for point in lived) > len(lived) / 2
 
 
 def of_role(snapshot: Snapshot, *roles: Role) -> Iterator[Process]:

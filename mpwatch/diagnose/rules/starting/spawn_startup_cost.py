@@ -14,6 +14,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     children_started_by,
     counted,
     generations,
+    started_workers,
 )
 from mpwatch.diagnose.analysis.shares import doing_words, shares, starting_part
 from mpwatch.diagnose.analysis.source_code import mark_words, marks, source_of
@@ -42,11 +43,8 @@ def check(index: Index) -> Iterator[Finding]:
         if process.role == "loader-worker":
             continue
         yield from _of_rounds(index, process)
-        spawned = [
-            child
-            for child in children_started_by(index, process)
-            if child.role == "loader-worker" and _is_costly(index.snapshot, child)
-        ]
+    for process, workers in started_workers(index):
+        spawned = [child for child in workers if _is_costly(index.snapshot, child)]
         sets = generations(spawned)
         # The first set has to be started; starting the others again is the waste.
         if len(sets) < STARTS or not any(child.is_gone for child in spawned):

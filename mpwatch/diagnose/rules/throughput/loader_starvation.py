@@ -19,6 +19,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     counted,
     generations,
     loader_owners,
+    started_workers,
 )
 from mpwatch.diagnose.analysis.shares import (
     LOSS_READINGS,
@@ -105,7 +106,9 @@ def check(index: Index) -> Iterator[Finding]:
     as a DataLoader does.
     """
     reported = set()
-    for owner, started in _started_workers(index):
+    for owner, started in started_workers(index):
+        if not any(each.is_gone and each.role == "loader-worker" for each in started):
+            continue
         starts = _start_ups(index, owner, started)
         if starts is not None and starts.share >= START_SHARE:
             yield _finding_of_starts(owner, starts)
@@ -729,48 +732,6 @@ class _Starts(NamedTuple):
     """... within so many seconds."""
     imports: str
     """The line at which workers were found importing; empty if none was."""
-
-
-def _started_workers(index: Index) -> Iterator[tuple[Process, Sequence[Process]]]:
-    """Each living process some of whose DataLoader workers have exited, and all of its workers."""
-    found: dict[ProcessId, list[Process]] = {}
-    for each in index.snapshot.processes:
-        owner = each.parent or each.original_parent
-        if owner is not None and (each.role == "loader-worker" or _is_starting(each)):
-            found.setdefault(owner, []).append(each)
-    for identity, workers in found.items():
-        process = index.snapshot.get(identity)
-        if process is None or process.is_gone:
-            continue
-        waits = index.history.of(identity, "loader_wait")[-1:]
-        is_waiting = any(point.value >= 1 for point in waits)
-        known = [
-            each
-            for group in generations(workers)
-            if _are_workers(group, is_waiting=is_waiting)
-            for each in group
-        ]
-        if any(each.is_gone and each.role == "loader-worker" for each in known):
-            yield process, known
-
-
-def _is_starting(process: Process) -> bool:
-    """Whether a child may be a DataLoader worker that still imports: it is named after that."""
-    return (
-        process.role == "spawned"
-        and process.start_method in ("spawn", "forkserver")
-        and process.label.startswith("spawned")
-    )
-
-
-def _are_workers(group: Sequence[Process], *, is_waiting: bool) -> bool:
-    """Whether children that were started together are the workers of a DataLoader.
-
-    One of them is known as such, or they still start while their parent waits for a batch.
-    """
-    if any(each.role == "loader-worker" for each in group):
-        return True
-    return is_waiting and not any(each.is_gone for each in group)
 
 
 def _start_ups(index: Index, owner: Process, workers: Sequence[Process]) -> _Starts | None:

@@ -14,6 +14,7 @@ from mpwatch.diagnose.rules.starting import (
 )
 from mpwatch.model.account import STARTING, Activity
 from mpwatch.model.findings import Severity
+from mpwatch.model.history import Point
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.source_code import Mark, SourceLine, Statement
@@ -131,6 +132,26 @@ def test_spawned_workers_made_anew_each_epoch_are_counted() -> None:
     assert "Make each DataLoader once" in finding.advice
     assert "8 workers in 4 sets" in finding.summary
     assert "lived 9.0 s on average" in finding.evidence[1]
+
+
+def test_sets_whose_workers_were_only_seen_importing_count_where_main_waited_for_them() -> None:
+    seen = workers_of_epochs(4)
+    job = snapshot_of(
+        main(),
+        *(
+            replace(each, role="spawned", label="spawned", start_method="spawn")
+            for each in seen[:6]
+        ),
+        *seen[6:],
+    )
+    waits = [Point(NOW_S - 40 + i, float(i % 10 < 8)) for i in range(41)]
+    computes = [Point(NOW_S - 40 + i, float(i % 10 < 3)) for i in range(41)]
+
+    finding = only(spawn_startup_cost.check, job, history({(MAIN, "loader_wait"): waits}))
+
+    assert "8 workers in 4 sets" in finding.summary
+    assert not found(spawn_startup_cost.check, job, history({(MAIN, "loader_wait"): computes}))
+    assert not found(spawn_startup_cost.check, job, history())
 
 
 @pytest.mark.parametrize(
