@@ -22,6 +22,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from mpwatch.attach.arch import Context, Frame, Machine
 from mpwatch.attach.native import gil_syscalls
@@ -30,7 +31,7 @@ from mpwatch.attach.native.cpython_symbols import Interpreter
 from mpwatch.attach.native.elf import Mapping
 from mpwatch.attach.native.ptrace import NotStopping, Tracee
 from mpwatch.attach.outcomes import Refused
-from mpwatch.collect.process.procfs import age_s
+from mpwatch.collect.process import procfs
 from mpwatch.collect.process.syscall_waits import names, waits_for_all
 
 STOP_WITHIN_S = 0.25
@@ -57,8 +58,12 @@ _places: dict[tuple[str, int, int, int, bytes], int] = {}
 
 SAMPLES = 6
 """How often the system call of a running thread is read at least before it is stopped."""
-RUNS_WITHIN_S = 0.1
-"""How long a runnable thread is given to get a cpu meanwhile."""
+RUNS_WITHIN_S = 0.3
+"""How long a running thread is watched at most until it has computed outside the kernel, ..."""
+RUNS_TICKS = 2
+"""... for so many ticks of 1/100 s."""
+IN_KERNEL_RATIO = 3
+"""A thread with more times the time in the kernel than outside may be in one long call."""
 _SAMPLE_PAUSE_S = 0.0004
 TRANSFER_OVER_S = 0.3
 """How long a thread must not have been seen in a transfer before it is stopped while it runs."""
@@ -191,7 +196,7 @@ def _require_started(plan: CallPlan, memory: TargetMemory) -> None:
     if plan.started_at is not None:
         is_started = any(memory.read(plan.started_at, 4))
     else:
-        is_started = age_s(plan.interpreter.pid) > SURELY_STARTED_S
+        is_started = procfs.age_s(plan.interpreter.pid) > SURELY_STARTED_S
     if not is_started:
         raise NotReady
 
@@ -244,21 +249,31 @@ def require_no_transfer(pid: int, machine: Machine, memory: TargetMemory) -> Non
     """Refuse a thread that seems to be in a transfer between two moments of waiting.
 
     While it runs, nothing shows from outside which system call it is in, if any: a thread that
-    writes much to a pipe or socket runs and waits in turn within one call, and a stop ends that
-    call in either state. So a running thread is looked at several times, until it has had a cpu
-    in between, and one that was seen in a transfer is stopped only in another call, or some time
-    later.
+    writes much to a pipe or socket runs and waits in turn within one call, and one that copies
+    (`sendfile` between files, `getrandom`) never waits; a stop ends these calls in either state.
+    So a running thread is watched until it has computed outside the kernel, and one that was seen
+    in a transfer is stopped only in another call, or some time later.
 
     Raises:
-        Refused: As `_require_repeatable`.
+        Refused: As `_require_repeatable`; or it was only in the kernel, or on no cpu.
     """
-    before, deadline_s = time_on_cpu(pid), time.monotonic() + RUNS_WITHIN_S
+    before = cpu_time(pid)
+    deadline_s = time.monotonic() + RUNS_WITHIN_S
     for number in itertools.count(1):
-        is_enough = number >= SAMPLES and (
-            time_on_cpu(pid) != before or time.monotonic() > deadline_s
-        )
+        is_over = time.monotonic() > deadline_s
+        now = cpu_time(pid)
+        user, system = now.user - before.user, now.system - before.system
         blocked = blocked_call(pid)
-        if not blocked and is_enough:
+        computes = user >= RUNS_TICKS and user > system
+        if not blocked and number >= SAMPLES and (computes or is_over):
+            if now.is_running and system > IN_KERNEL_RATIO * user:
+                raise Refused(
+                    "its main thread was in the kernel all the time, possibly in a system call "
+                    "that a stop would end early with part of the data transferred",
+                    passes=True,
+                )
+            if now.is_running and not user + system:
+                raise Refused("its main thread has not been on a cpu", passes=True)
             break
         if not blocked:
             time.sleep(_SAMPLE_PAUSE_S)
@@ -277,18 +292,22 @@ def require_no_transfer(pid: int, machine: Machine, memory: TargetMemory) -> Non
         raise Refused(seen[1].reason, passes=True)
 
 
-def time_on_cpu(pid: int) -> bytes | int:
-    """What changes whenever the main thread has had a cpu; something new each time if unknown.
+class CpuTime(NamedTuple):
+    """What the kernel says of the main thread; times in ticks of 1/100 s."""
 
-    Nanoseconds on a cpu, brought up to date by the kernel at each tick of its clock, those of
-    waiting for one, and turns (sched_info, Linux 6).
-    """
+    is_running: bool
+    """It is on a cpu, or waits for one."""
+    user: int
+    system: int
+
+
+def cpu_time(pid: int) -> CpuTime:
+    """The cpu time of the main thread; not running if it cannot be read."""
     try:
-        with open(f"/proc/{pid}/task/{pid}/schedstat", "rb") as file:
-            ran_ns, _, turns = file.read(128).split()
-            return ran_ns + b" " + turns
+        stat = procfs.parse_stat(procfs.read(f"/proc/{pid}/task/{pid}/stat"))
     except (OSError, ValueError):
-        return time.monotonic_ns()
+        return CpuTime(is_running=False, user=0, system=0)
+    return CpuTime(stat.state == "R", stat.cpu_ticks - stat.system_ticks, stat.system_ticks)
 
 
 def _require_repeatable(machine: Machine, blocked: tuple[int, ...], memory: TargetMemory) -> None:

@@ -302,6 +302,9 @@ class Files:
                 self._open_ring_in_memory()
             self.copy.path = path
             self.copy.save(self.ring)
+        if self.is_on_disk:
+            self._link = stem + wire.CHECK_SUFFIX
+            runtime_dir.make_link(self._system, self._link, kind)
         try:
             listen(stem + wire.SOCKET_SUFFIX)
         except OSError as error:
@@ -312,9 +315,6 @@ class Files:
         if kind in runtime_dir.OWN_MACHINE:
             self.sweeper.directory, self.sweeper.may_block = directory, not is_in_memory
         self.sweeper.begin_as(self._identity.started_by, self._identity.pid)
-        if self.is_on_disk:
-            self._link = stem + wire.CHECK_SUFFIX
-            runtime_dir.make_link(self._system, self._link, kind)
 
     def _open_ring_file(self, path: str, device: int) -> bool:
         """Put the ring into a file on a file system in memory; `False` if that failed."""

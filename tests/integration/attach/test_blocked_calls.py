@@ -156,6 +156,23 @@ def test_no_write_of_a_thread_that_streams_returns_early(start: Start) -> None:
     assert (short, count > 0) == (0, True)
 
 
+@pytest.mark.parametrize("call", ["sendfile", "copy_file_range", "getrandom", "read"])
+def test_no_call_of_a_thread_that_copies_within_the_kernel_returns_early(
+    start: Start, call: str
+) -> None:
+    """It never waits, so that nothing shows from outside which call it is in."""
+    running = start("attach_copying", call)
+    for _ in range(3):
+        attached = inject(running.process, timeout_s=0.05)
+        assert (attached.state, attached.passes) == ("absent", True), attached
+        assert "in the kernel all the time" in attached.reason
+        assert attached.stopped_s is None
+    running.say(b"?")
+    short, count = map(int, running.line().split())
+    assert (short, count > 0) == (0, True)
+    assert eventually(lambda: inject(running.process).state == "ready")
+
+
 @pytest.mark.parametrize("call", TIMED)
 def test_a_call_with_a_timeout_ends_when_it_would_have_ended_anyway(
     start: Start, call: str

@@ -38,6 +38,7 @@ CASES = (
     "abrupt_end",
 )
 TORCH_CASES = ("loaders", "carried", "warned", "worker_deaths", "sharing", "interrupted")
+USUAL_TORCH_CASES = ("loaders", "warned", "worker_deaths", "sharing")
 CRASHES = ("last_words",)
 USUAL_ELSEWHERE = ("forks", "ends", "registered")
 UNTIDY = ("ends", "pools", "forks", "fork_errors", "registered", "crash", "stuck_end", "abrupt_end")
@@ -94,7 +95,7 @@ def test_a_program_prints_raises_and_ends_the_same_with_the_hook_and_without(
 
 
 # Signals are also among the cases without torch.
-@pytest.mark.parametrize("case", on_demand.cases(TORCH_CASES, {*TORCH_CASES} - {"interrupted"}))
+@pytest.mark.parametrize("case", on_demand.cases(TORCH_CASES, USUAL_TORCH_CASES))
 def test_a_torch_program_prints_raises_and_exits_the_same_with_the_hook(
     case: str,
 ) -> None:

@@ -110,9 +110,9 @@ def test_each_worker_has_the_hook_and_its_tensors_are_followed_to_main(
 @pytest.mark.parametrize(
     ("method", "strategy"),
     [
-        pytest.param("fork", "file_descriptor", marks=ON_DEMAND),
+        ("fork", "file_descriptor"),
         ("fork", "file_system"),
-        ("spawn", "file_descriptor"),
+        pytest.param("spawn", "file_descriptor", marks=ON_DEMAND),
         pytest.param("forkserver", "file_system", marks=ON_DEMAND),
     ],
 )
