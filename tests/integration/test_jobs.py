@@ -74,7 +74,10 @@ def test_an_unprepared_job_is_shown_completely_from_outside(start: Start, method
     workers = by_role(seen, "loader-worker")
     assert main["pid"] == seen["root"] == job.pid
     assert len(workers) == 2
-    assert all("_worker_loop" in functions(worker) for worker in workers)
+    assert all("_worker_loop" in functions(worker) for worker in workers), (
+        [worker["threads"] for worker in workers],
+        seen["problems"],
+    )
     assert all("main" not in functions(worker) for worker in workers if method == "fork")
     assert {worker["loader"]["worker_id"] for worker in workers} == {0, 1}
     assert all(worker["fds"]["soft_limit"] for worker in workers)
