@@ -323,17 +323,32 @@ def sigtimedwait() -> tuple[int, str]:
 
 
 def io_getevents() -> tuple[int, str]:
-    """An asynchronous poll of standard input (linux/aio_abi.h, IOCB_CMD_POLL)."""
+    return asynchronous_polls([0])
+
+
+def io_getevents_two() -> tuple[int, str]:
+    """One event is there already."""
+    reader, writer = os.pipe()
+    os.write(writer, b"x")
+    return asynchronous_polls([reader, 0])
+
+
+def asynchronous_polls(fds: list[int]) -> tuple[int, str]:
+    """Wait until all these descriptors can be read (linux/aio_abi.h, IOCB_CMD_POLL)."""
     setup, submit, get = {"x86_64": (206, 209, 208), "aarch64": (0, 2, 4)}[os.uname().machine]
     context = ctypes.c_ulong()
     assert libc.syscall(setup, 4, ctypes.byref(context)) == 0
-    block = ctypes.create_string_buffer(
-        struct.pack("<QIiHhIQQqQII", 0, 0, 0, 5, 0, 0, select.POLLIN, 0, 0, 0, 0, 0), 64
-    )
-    blocks = (ctypes.c_void_p * 1)(ctypes.addressof(block))
-    assert libc.syscall(submit, context, 1, blocks) == 1
+    polls = [
+        ctypes.create_string_buffer(
+            struct.pack("<QIiHhIQQqQII", 0, 0, 0, 5, 0, fd, select.POLLIN, 0, 0, 0, 0, 0), 64
+        )
+        for fd in fds
+    ]
+    blocks = (ctypes.c_void_p * len(fds))(*map(ctypes.addressof, polls))
+    assert libc.syscall(submit, context, len(fds), blocks) == len(fds)
+    events = ctypes.create_string_buffer(32 * len(fds))
     ready()
-    return libc.syscall(get, context, 1, 1, ctypes.create_string_buffer(32), None), ""
+    return libc.syscall(get, context, len(fds), len(fds), events, None), ""
 
 
 def epoll_wait() -> tuple[int, str]:
@@ -420,6 +435,49 @@ def sem_wait() -> tuple[int, str]:
     return libc.sem_wait(semaphore), ""
 
 
+def recv_with_low_water() -> tuple[int, str]:
+    """It waits for eight bytes, of which three are there."""
+    here, there = socket.socketpair()
+    here.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 8)
+    there.send(b"xxx")
+    hand_over(there)
+    buffer = ctypes.create_string_buffer(16)
+    ready()
+    count = libc.recv(here.fileno(), buffer, 8, 0)
+    return count, buffer.raw[: max(count, 0)].decode()
+
+
+def read_raw_terminal() -> tuple[int, str]:
+    """It waits for eight bytes, of which three are there."""
+    import pty
+    import termios
+    import tty
+
+    master, terminal = pty.openpty()
+    tty.setraw(terminal)
+    attributes = termios.tcgetattr(terminal)
+    attributes[6][termios.VMIN], attributes[6][termios.VTIME] = 8, 0
+    termios.tcsetattr(terminal, termios.TCSANOW, attributes)
+    os.write(master, b"xxx")
+    on_input(lambda text: os.write(master, text))
+    buffer = ctypes.create_string_buffer(16)
+    ready()
+    count = libc.read(terminal, buffer, 8)
+    return count, buffer.raw[: max(count, 0)].decode()
+
+
+def read_terminal() -> tuple[int, str]:
+    """A line of a terminal in its usual mode, as `input()` waits for it."""
+    import pty
+
+    master, terminal = pty.openpty()
+    on_input(lambda text: os.write(master, text + b"\n"))
+    buffer = ctypes.create_string_buffer(16)
+    ready()
+    count = libc.read(terminal, buffer, 8)
+    return count, buffer.raw[: max(count, 0)].decode().rstrip()
+
+
 def hand_over(sock: socket.socket) -> None:
     """Write to this socket what arrives on standard input."""
     on_input(sock.sendall)
@@ -433,6 +491,7 @@ def on_input(act: Callable[[bytes], object]) -> None:
 
 
 CALLS = (
+    recv_with_low_water, read_raw_terminal, read_terminal, io_getevents_two,
     read_pipe, recv, recv_with_timeout, epoll_wait, poll, poll_with_timeout, select_with_timeout,
     nanosleep, futex_with_timeout, sem_wait, read_with_timeout, readv_with_timeout,
     recvmsg_with_timeout, splice_with_timeout, recv_all, accept_with_timeout, connect_with_timeout,

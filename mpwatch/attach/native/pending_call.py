@@ -234,7 +234,7 @@ def _stop_safely(plan: CallPlan, tracee: Tracee, memory: TargetMemory) -> Contex
     pause_s = _STOP_PAUSE_S
     for _ in range(STOPS):
         blocked = blocked_call(plan.interpreter.pid)
-        _require_repeatable(plan.machine, blocked, memory)
+        _require_repeatable(plan.interpreter.pid, plan.machine, blocked, memory)
         tracee.interrupt(STOP_WITHIN_S)
         context = plan.machine.capture(tracee, blocked)
         if not _may_hold_lock(plan, context, tracee, memory):
@@ -279,7 +279,7 @@ def require_no_transfer(pid: int, machine: Machine, memory: TargetMemory) -> Non
             time.sleep(_SAMPLE_PAUSE_S)
             continue
         try:
-            _require_repeatable(machine, blocked, memory)
+            _require_repeatable(pid, machine, blocked, memory)
         except Refused as refusal:
             if len(_transfers) >= _TRANSFERS_KEPT:
                 _transfers.clear()
@@ -310,12 +310,14 @@ def cpu_time(pid: int) -> CpuTime:
     return CpuTime(stat.state == "R", stat.cpu_ticks - stat.system_ticks, stat.system_ticks)
 
 
-def _require_repeatable(machine: Machine, blocked: tuple[int, ...], memory: TargetMemory) -> None:
+def _require_repeatable(
+    pid: int, machine: Machine, blocked: tuple[int, ...], memory: TargetMemory
+) -> None:
     """Refuse a thread that is blocked in a call which cannot be repeated as it was.
 
     - A transfer that may be partly done: a stop ends it with the number of bytes transferred so
-      far, as a signal would (write(2), "NOTES"; recv(2), MSG_WAITALL; recvmmsg(2)), and the
-      observer cannot continue the transfer.
+      far, as a signal would (write(2), "NOTES"; `waits_for_all`), and the observer cannot
+      continue the transfer.
     - A connection over the internet protocols: where SO_SNDTIMEO ends a repeated call, it reports
       EALREADY instead of EINPROGRESS (inet_stream_connect, Linux 6.18).
 
@@ -326,7 +328,7 @@ def _require_repeatable(machine: Machine, blocked: tuple[int, ...], memory: Targ
         return
     number, arguments = blocked[0], blocked[1:]
     name = names(os.uname().machine).get(number, f"system call {number}")
-    if number in machine.sending or waits_for_all(name, arguments):
+    if number in machine.sending or waits_for_all(name, arguments, pid):
         change = "end early with part of the data transferred"
     elif number == machine.connect and _is_internet_address(memory, arguments[1]):
         change = "make fail with another error where a time limit ends it"

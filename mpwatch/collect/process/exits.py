@@ -69,6 +69,14 @@ class ExitWatch:
         self._reported.update(end.process for end in ended)
         return ended
 
+    def is_about_to_report(self) -> bool:
+        """Whether a watched process is exiting: it is reported once the kernel has finished."""
+        for process in self._pidfds:
+            stat = procfs.read_stat(self._proc, process.pid)
+            if stat is None or stat.process != process or stat.has_ended:
+                return True
+        return False
+
     def close(self) -> None:
         """Close every descriptor."""
         for fd in self._by_fd:

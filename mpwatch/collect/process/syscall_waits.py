@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import socket
 import struct
 import termios
 from collections.abc import Callable, Mapping, Sequence
@@ -54,6 +55,8 @@ _WITH_TIME_LIMIT = frozenset(("read", "readv"))
 """Calls that do so on a socket with SO_RCVTIMEO, which cannot be seen from outside."""
 _RECEIVES = {"recvfrom": 3, "recvmsg": 2, "recvmmsg": 3}
 """Calls that receive, with the index of their flags."""
+_GET_EVENTS = frozenset(("io_getevents", "io_pgetevents"))
+_PIDFD_GETFD = 438  # of every processor, since Linux 5.6
 _MSG_WAITALL, _MSG_WAITFORONE = 0x100, 0x10000  # linux/socket.h
 _PIPE_BUF = 4096  # linux/limits.h: a write of so many bytes to a pipe is done whole or not at all
 _SYNCS = frozenset(("fsync", "fdatasync", "syncfs", "sync_file_range"))
@@ -115,9 +118,9 @@ def transfer_of(call: BlockedCall, machine: str, folder: str) -> str | None:
     name = names(machine).get(call.number, "")
     if len(call.arguments) < 6:
         return None
-    if name not in _TRANSFERS and not waits_for_all(name, call.arguments):
+    fd, pid = call.arguments[0], int(os.path.basename(folder))
+    if name not in _TRANSFERS and not waits_for_all(name, call.arguments, pid):
         return None
-    fd = call.arguments[0]
     if name == "write" and call.arguments[2] <= _PIPE_BUF:
         try:
             if os.readlink(f"{folder}/fd/{fd}").startswith("pipe:"):
@@ -150,19 +153,76 @@ def reports_eintr(call: BlockedCall, machine: str, folder: str) -> str | None:
     return f"{name} of a socket" if is_socket else None
 
 
-def waits_for_all(name: str, arguments: Sequence[int]) -> bool:
-    """Whether a call receives until all that was asked for is there, and less after a signal.
+def waits_for_all(name: str, arguments: Sequence[int], pid: int) -> bool:
+    """Whether a call waits until all that was asked for is there, and gives less after a signal.
 
-    With MSG_WAITALL all bytes (recv(2)); `recvmmsg` all messages, unless the first is to be the
-    only one that it waits for (recvmmsg(2)).
+    - With MSG_WAITALL all bytes (recv(2)); `recvmmsg` all messages, unless the first is to be the
+      only one that it waits for (recvmmsg(2)).
+    - Several bytes: see `_waits_for_several`.
+    - Several events (io_getevents(2)); where it has submitted some itself, `io_uring_enter` returns
+      their number (io_uring_enter(2)).
+
+    Args:
+        name: Of the call.
+        arguments: All six.
+        pid: The process, of which a descriptor may be looked at.
     """
+    if name in _GET_EVENTS:
+        return arguments[1] > 1
+    if name == "io_uring_enter":
+        return arguments[1] > 0
     flags_at = _RECEIVES.get(name)
-    if flags_at is None:
+    if flags_at is not None:
+        flags = arguments[flags_at]
+        if name == "recvmmsg" and arguments[2] > 1 and not flags & _MSG_WAITFORONE:
+            return True
+        if flags & _MSG_WAITALL:
+            return True
+    return name in _READS and _waits_for_several(pid, arguments[0])
+
+
+def _waits_for_several(pid: int, fd: int) -> bool:
+    """Whether readers of a descriptor wait for more than one byte, and get less after a signal.
+
+    A socket with SO_RCVLOWAT (socket(7)), or a terminal in raw mode with VMIN (termios(3)); both
+    can be set at any other time, and are read from a duplicate of the descriptor. `False` where
+    there is none: before Linux 5.6, or without the right to trace the process.
+    """
+    try:
+        kind = os.readlink(f"/proc/{pid}/fd/{fd}")
+    except OSError:
         return False
-    flags = arguments[flags_at]
-    if name == "recvmmsg" and arguments[2] > 1 and not flags & _MSG_WAITFORONE:
-        return True
-    return bool(flags & _MSG_WAITALL)
+    if not kind.startswith(("socket:", "/dev/")):
+        return False
+    copy = _duplicate(pid, fd)
+    if copy is None:
+        return False
+    try:
+        if kind.startswith("/dev/"):
+            _, _, _, local, _, _, characters = termios.tcgetattr(copy)
+            least = 1 if local & termios.ICANON else characters[termios.VMIN]
+            return isinstance(least, int) and least > 1
+        with socket.socket(fileno=os.dup(copy)) as end:
+            return end.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT) > 1
+    except (OSError, termios.error):
+        return False  # no terminal, or no such option
+    finally:
+        os.close(copy)
+
+
+def _duplicate(pid: int, fd: int) -> int | None:
+    """A duplicate of a process's descriptor (pidfd_getfd(2)); `None` where that is refused."""
+    import ctypes  # few calls need it, and loading it takes milliseconds
+
+    try:
+        process = os.pidfd_open(pid)
+    except OSError:
+        return None
+    try:
+        copy: int = ctypes.CDLL(None).syscall(_PIDFD_GETFD, process, fd, 0)
+    finally:
+        os.close(process)
+    return copy if copy >= 0 else None
 
 
 def may_lie_in_a_mapping(line: bytes) -> bool:

@@ -38,6 +38,8 @@ CALM_S = 30.0
 costs a tenth of a millisecond of cpu, however little is done then."""
 PATIENCE = 20
 """A reading that took t seconds of cpu is followed by an early one after this many times t."""
+EXITS_S, EXITS_POLL_S = 2.0, 0.02
+"""How long to wait for the last exits of a job: the kernel has to free the memory first."""
 ENDED_PERIOD_S = 1.0
 """Shortest interval of snapshots once the job has ended."""
 
@@ -184,7 +186,11 @@ class Observer:
         """
         tree = self._collectors.read(replace(request, followed=self.stacks.followed))
         if tree is None:
+            # A process counts as gone once its exit has begun; its status comes with the end of it.
+            end_s = self._clock() + EXITS_S
             self.poll(0.0)
+            while self._collectors.exits.is_about_to_report() and self._clock() < end_s:
+                self.poll(EXITS_POLL_S)
             self.is_ended = True
             self.interval.period_s = max(self.interval.period_s, ENDED_PERIOD_S)
             return None

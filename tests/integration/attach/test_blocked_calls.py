@@ -46,6 +46,7 @@ WOKEN = {
     "pselect_with_constant": [1, "", ""],
     "recvmmsg_one": [1, "", "hello"],
     "epoll_pwait2": [1, "", ""],
+    "read_terminal": [6, "", "hello"],
 }
 SENT_BYTES = 1 << 22
 TRANSFERS = {
@@ -57,6 +58,9 @@ TRANSFERS = {
     "splice_with_timeout": [5, "", "hello"],
     "recv_all": [8, "", "xxxhello"],
     "recvmmsg_all": [2, "", "xxxhello"],
+    "recv_with_low_water": [8, "", "xxxhello"],
+    "read_raw_terminal": [8, "", "xxxhello"],
+    "io_getevents_two": [2, "", ""],
 }
 FAILING_AFTER_A_STOP = (
     "epoll_wait",

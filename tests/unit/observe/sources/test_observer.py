@@ -12,10 +12,10 @@ import pytest
 from mpwatch.collect.job.reader import ReadRequest
 from mpwatch.model.events import HookStatus, Input
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.samples import Frame, StackSample, StacksTaken, ThreadSample, TreeSample
+from mpwatch.model.samples import Ended, Frame, StackSample, StacksTaken, ThreadSample, TreeSample
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.observe.sources.attach_schedule import Injection
-from mpwatch.observe.sources.observer import ObservationPlan, Observer
+from mpwatch.observe.sources.observer import EXITS_S, ObservationPlan, Observer
 from mpwatch.observe.sources.source import TakeStacks
 from mpwatch.observe.sources.stack_schedule import StackSchedule
 from tests.builders.samples import MAIN, WORKER_0, sample, tree
@@ -45,6 +45,8 @@ class World:
     has_hooks: bool = False
     caught_up_s: float = float("-inf")
     """When hooks have sent all that they had made at their hello."""
+    exited_s: float = float("-inf")
+    """When the kernel has finished the exits of the processes that have ended."""
     is_closed: bool = False
 
     def __post_init__(self) -> None:
@@ -62,6 +64,16 @@ class World:
         self.now_s += timeout_s + 1e-6
         arrived, self.arriving = self.arriving, []
         return arrived
+
+    @property
+    def exits(self) -> World:
+        return self
+
+    def is_about_to_report(self) -> bool:
+        if self.now_s < self.exited_s:
+            return True
+        self.arriving.append(Ended(MAIN, self.now_s, signal=9))
+        return False
 
     def ask_hook(self, process: ProcessId, what: str) -> None:
         self.asked.append((process, what))
@@ -99,6 +111,22 @@ def test_readings_settle_to_the_period_and_each_has_a_snapshot() -> None:
 
     gaps = [round(b.at_s - a.at_s, 1) for a, b in pairwise(shown)]
     assert gaps == [0.1, 0.2, 0.4, 0.8, *[1.0] * 8]
+
+
+@pytest.mark.parametrize("exiting_s", [0.0, 0.5, 60.0])
+def test_the_exits_of_the_last_processes_are_awaited_for_a_bounded_time(exiting_s: float) -> None:
+    world = World(ends_s=101.0)
+    world.exited_s = world.ends_s + exiting_s
+    observer = observing(world)
+
+    while not observer.is_ended:
+        observer.step()
+
+    ended = observer.snapshot().processes[0].ended
+    if exiting_s < EXITS_S:
+        assert ended is not None
+        assert ended.signal == 9
+    assert world.now_s < world.ends_s + min(exiting_s, EXITS_S) + 2.0
 
 
 def test_every_input_is_kept_before_it_is_folded() -> None:
