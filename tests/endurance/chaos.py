@@ -4,9 +4,10 @@
     python -m tests.endurance.chaos --rounds 1 --seed 4711     # a round that failed, once more
 
 A round runs `tests/programs/chaos_job.py` twice with one seed: alone, and with everything below
-done to it at random moments. Its output and its exit code must be the same, it must end in time,
-and no process and no file may be left but those of processes that were killed. Of a round that does
-not end, the stacks, the output and the hooks' files are kept.
+done to it at random moments. Its output, errors and exit code must be the same, it must end in
+time, and no process, segment or file may be left but those of processes that were killed. Of a
+round that does not end, the stacks, the output and the hooks' files are kept. The seed fixes what
+is done and in which order; at which step of the job it is done depends on the machine.
 
 - mpwatch injects the hook, dumps, diagnoses, records and detaches; it is left alone, stopped for a
   while, or killed by SIGTERM or SIGKILL.
@@ -34,6 +35,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import random
@@ -67,6 +69,8 @@ FEW_DESCRIPTORS = 96
 METHODS = ["fork"] * 6 + ["forkserver"] * 2 + ["spawn"]
 STRATEGIES = ["file_descriptor", "file_system"]
 RUNTIME = Path("/run/chaos")
+SPARE_RUNTIME = Path("/tmp/mpwatch-0")
+"""Where hooks have their files while the runtime directory takes none."""
 HOLD = Path("/run/chaos-hold")
 HELD_WITHIN_S = 5.0
 LIMITED_WITHIN_S = 20.0
@@ -134,6 +138,7 @@ class Round:
         """Run the job alone and under chaos, and compare."""
         expected = self._job_alone()
         self.signals = signals_in(expected[1])
+        segments = os.listdir("/dev/shm")
         job = self._start(self.method, self.is_hooked)
         output: list[bytes] = []
         if self.has_jumping_clock:
@@ -142,10 +147,13 @@ class Round:
         reader = threading.Thread(target=lambda: output.extend(job.communicate()))
         reader.start()
         deadline_s = time.monotonic() + JOB_WITHIN_S
-        while reader.is_alive() and time.monotonic() < deadline_s:
+        for number in itertools.count():
+            # Dice of its own for each: what one of them finds changes nothing in the next.
+            self.dice = random.Random(f"{self.seed} {number}")
             reader.join(self.dice.random() * 0.4)
-            if reader.is_alive():
-                self._disturb(job.pid)
+            if not reader.is_alive() or time.monotonic() > deadline_s:
+                break
+            self._disturb(job.pid)
         if reader.is_alive():
             stacks = stacks_of(job.pid)
             kill_all_but(os.getpid())
@@ -155,7 +163,7 @@ class Round:
                 f"it did not end within {JOB_WITHIN_S:.0f} s; more in {kept}: {stacks}"
             )
             return
-        found = (job.returncode, output[0])
+        found = (job.returncode, output[0], said(output[1]))
         if found != expected:
             errors = output[1][-2000:]
             self.faults.append(
@@ -164,6 +172,10 @@ class Round:
             )
         self._wait_for_observers()
         self._look_for_remains(output[1])
+        # Workers that died leave segments also in the run alone, and as many of them.
+        left = [name for name in os.listdir("/dev/shm") if name not in segments]
+        if len(left) > len(segments):
+            self.faults.append(f"/dev/shm has {left} more, and {segments} of the run alone")
 
     def _keep(self, stacks: str, output: list[bytes]) -> Path:
         """Keep what there is of a round that failed; the folder it is in."""
@@ -176,11 +188,11 @@ class Round:
         )
         return folder
 
-    def _job_alone(self) -> tuple[int, bytes]:
-        """Exit code and output without any disturbance: the same under every start method."""
+    def _job_alone(self) -> tuple[int, bytes, bytes]:
+        """Exit code, output and errors undisturbed: the same under every start method."""
         job = self._start("fork", is_hooked=False)
-        output, _ = job.communicate(timeout=JOB_WITHIN_S)
-        return job.returncode, output
+        output, errors = job.communicate(timeout=JOB_WITHIN_S)
+        return job.returncode, output, said(errors)
 
     def _start(self, method: str, is_hooked: bool) -> subprocess.Popen[bytes]:
         runner = ["-m", "mpwatch", "run", "--headless"] if is_hooked else []
@@ -418,7 +430,7 @@ class Round:
         killed = {
             line.split()[1] for line in errors.decode().splitlines() if line.startswith("dies")
         }
-        for path in RUNTIME.glob("mpwatch/*"):
+        for path in (*RUNTIME.glob("mpwatch/*"), *SPARE_RUNTIME.glob("*")):
             if self.has_killed and path.name.startswith(("attach-", ".attach-", ".hook-")):
                 continue  # of an observer that was killed: a later one removes it
             if path.name.startswith("attach-") and (path / "unattended").exists():
@@ -429,6 +441,13 @@ class Round:
                 notes = path.with_suffix(".notes")
                 text = notes.read_text(errors="replace")[-1000:] if notes.exists() else ""
                 self.faults.append(f"{path.name} is left by a process that nobody killed: {text}")
+
+
+def said(errors: bytes) -> bytes:
+    """What a job wrote to standard error, without the numbers of the processes that exited."""
+    return b"".join(
+        line for line in errors.splitlines(keepends=True) if not line.startswith(b"dies ")
+    )
 
 
 def signals_in(output: bytes) -> list[int]:
@@ -546,8 +565,10 @@ def kill_all_but(pid: int) -> None:
 def inside(seed: int) -> int:
     """One round, as the first process of its namespaces: print what was found as JSON."""
     RUNTIME.parent.mkdir(exist_ok=True)
-    for target, size in ((Path("/dev/shm"), SHM_BYTES), (RUNTIME.parent, RUNTIME_BYTES)):
-        options = f"size={size}"
+    SPARE_RUNTIME.mkdir(mode=0o700, exist_ok=True)
+    sizes = {Path("/dev/shm"): SHM_BYTES, RUNTIME.parent: RUNTIME_BYTES}
+    for target, size in {**sizes, SPARE_RUNTIME: RUNTIME_BYTES}.items():
+        options = f"size={size},mode={target.stat().st_mode & 0o7777:o}"
         subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(target)], check=True)
     RUNTIME.mkdir(mode=0o700)
     os.environ["XDG_RUNTIME_DIR"] = str(RUNTIME)

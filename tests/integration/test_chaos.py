@@ -16,10 +16,14 @@ from tests.procfs import eventually
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).parents[2]
+FORKSERVER, SPAWN = 9, 17
+"""Seeds of other start methods than that of the first one, fork."""
 
 
 @pytest.mark.skipif(not can_run(), reason="this container may not mount")
-@pytest.mark.parametrize("seed", [4, pytest.param(109, marks=ON_DEMAND)])
+@pytest.mark.parametrize(
+    "seed", [4, *(pytest.param(seed, marks=ON_DEMAND) for seed in (109, FORKSERVER, SPAWN))]
+)
 def test_a_job_among_observers_that_are_stopped_and_killed_gives_what_it_gives_alone(
     seed: int,
 ) -> None:

@@ -321,10 +321,21 @@ class SourceReads:
 
     def start_due(self, snapshot: Snapshot) -> None:
         """Begin to read the lines that were noted."""
-        if not self._new:
+        requests: list[_Request] = []
+        waiting: list[tuple[ProcessId, Frame]] = []
+        for process, frame in self._new:
+            known = snapshot.get(process)
+            started_s = known.sample.born_wall_s if known is not None else None
+            if started_s is not None:
+                requests.append(_Request(process, frame, started_s))
+            elif known is None or known.is_gone:
+                # Another process may stand at the same line later.
+                self._known.discard((frame.file, frame.line, frame.function))
+            else:
+                waiting.append((process, frame))
+        self._new = waiting
+        if not requests:
             return
-        requests = list(_with_start(snapshot, self._new))
-        self._new = []
         self._under_way += 1
         self._requests.put(requests)
         if not self._has_started:
@@ -361,14 +372,6 @@ class SourceReads:
                 dropped += self._code.dropped(process, frame.file, since_s)
                 marks += self._code.marks(process, frame.file, since_s)
         return SourceRead(time.monotonic(), tuple(lines), tuple(dropped), tuple(marks))
-
-
-def _with_start(snapshot: Snapshot, frames: list[tuple[ProcessId, Frame]]) -> Iterator[_Request]:
-    for process, frame in frames:
-        known = snapshot.get(process)
-        started_s = known.sample.born_wall_s if known is not None else None
-        if started_s is not None:
-            yield _Request(process, frame, started_s)
 
 
 def _imported(file: str, tree: ast.Module) -> Iterator[str]:

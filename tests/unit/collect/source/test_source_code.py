@@ -16,7 +16,7 @@ from mpwatch.collect.source.syntax import EXPRESSION_NODES
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame, StackSample, StacksTaken
 from mpwatch.model.source_code import SourceLine, SourceRead, Statement
-from tests.builders.snapshots import process, snapshot_of
+from tests.builders.snapshots import exited, process, snapshot_of
 
 OWN = ProcessId(os.getpid(), 5000 + os.getpid())
 TRAINER = """\
@@ -462,6 +462,27 @@ def test_each_line_of_the_program_is_read_once(tmp_path: Path) -> None:
     assert len(found) == 1
     assert [line.statement.text for line in found[0].lines] == ["wait()"]
     assert [each.line for each in found[0].dropped] == [2]
+
+
+def test_a_line_is_read_once_the_start_of_its_process_is_known(tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    file.write_text("def step():\n    wait()\n")
+    frame = Frame("step", str(file), 2)
+    gone = snapshot_of(process(OWN.pid, born_wall_s=None, ended=exited(OWN.pid)))
+    starting = snapshot_of(process(OWN.pid, born_wall_s=None))
+    known = snapshot_of(process(OWN.pid, born_wall_s=time.time()))
+    found: list[SourceRead] = []
+    reads = SourceReads(found.append)
+    try:
+        for job in (gone, starting, known):
+            if job is not known:
+                reads.received(taken(frame))
+            reads.start_due(job)
+            reads.wait(10)
+    finally:
+        reads.stop()
+
+    assert [line.statement.text for each in found for line in each.lines] == ["wait()"]
 
 
 POLLER = """\
