@@ -292,6 +292,39 @@ def _unread_output(case: Case) -> Mechanism | None:
     return Mechanism(unread.cause, READ_BOTH, (unread.evidence,))
 
 
+def _blocked_output(case: Case) -> Mechanism | None:
+    """A process is blocked writing to its output, and who should read it waits for its answer."""
+    found = next(((each, out) for each in case.waiters if (out := _output(each))), None)
+    if found is None or len(case.waiters) < 2:
+        return None
+    writer, stream = found
+    reader = next((e for e in case.waiters if e.process.process in writer.edge.providers), None)
+    if reader is None:
+        return None
+    name, parent = called(writer.process), called(reader.process)
+    return Mechanism(
+        cause=(
+            f"{name} writes to its {stream}, a pipe that {parent} has to read and does not read. "
+            f"The pipe is full, so {name} waits there, and does not come to what {parent} waits "
+            f"for: {awaited(case, reader)}."
+        ),
+        advice=_ADVICE_OUTPUT.format(stream=stream),
+        headline=(
+            f"{name} is blocked writing to its {stream}, which {parent} does not read, and "
+            f"{parent} waits for it"
+        ),
+        is_certain=True,
+    )
+
+
+_ADVICE_OUTPUT = (
+    "Send its {stream} to a file or to subprocess.DEVNULL, or let it inherit that of its parent "
+    "(no subprocess.PIPE), or read it in a thread of its own for as long as the subprocess runs. "
+    "communicate() reads it, but only to the end of the subprocess. Fewer messages only make it "
+    "happen later."
+)
+
+
 def _too_few_parties(case: Case) -> Mechanism | None:
     """All processes that run the same have reached a barrier, and it still waits."""
     first = next((each for each in case.waiters if each.edge.what.startswith(BARRIER)), None)
@@ -1398,6 +1431,7 @@ _OF_CYCLES: Sequence[_Way] = (
     unreleased,
     _all_at_one_call,
     _at_different_groups,
+    _blocked_output,
     _step_by_step,
 )
 _OF_DEAD_ENDS: Sequence[_Way] = (

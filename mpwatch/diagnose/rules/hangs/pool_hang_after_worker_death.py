@@ -6,10 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, own_frames
-from mpwatch.diagnose.analysis.exits import death_of
+from mpwatch.diagnose.analysis.exits import death_of, last_seen
 from mpwatch.diagnose.analysis.idle_time import STUCK_S, is_stalled, quiet_s
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import called, children_started_by, counted
+from mpwatch.diagnose.analysis.process_queries import (
+    all_called,
+    called,
+    children_started_by,
+    counted,
+)
 from mpwatch.diagnose.analysis.stack_patterns import (
     calls,
     shape_in,
@@ -35,8 +40,9 @@ def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each process that waits for a Pool's result that cannot arrive.
 
     Either the Pool has replaced a worker, and all its workers are idle. While any of them is
-    running, the result may still arrive. A death that was not observed shows as a worker that is
-    younger than the others. Or the thread that receives the results has ended.
+    running, the result may still arrive, unless a worker was seen to die in its task. A death that
+    was not observed shows as a worker that is younger than the others. Or the thread that receives
+    the results has ended.
     """
     for process in index.snapshot.living():
         waits = [t for t in process.threads if shape_in(index, t.stack) == "pool-result"]
@@ -54,9 +60,12 @@ def check(index: Index) -> Iterator[Finding]:
         lost = list(_lost(pools or (), living))
         seen = list(_seen_deaths(children))
         deaths = [*seen, *_replaced(living), *lost]
-        if not deaths or not all(is_stalled(p, index, STUCK_S / 2) for p in living):
+        if not deaths:
             continue
-        yield _of_lost_task(index, process, waits[0], quiet, living, seen, deaths, len(lost))
+        if all(is_stalled(p, index, STUCK_S / 2) for p in living):
+            yield _of_lost_task(index, process, waits[0], quiet, living, seen, deaths, len(lost))
+        elif at_work := [each for each in children if _ended_in_a_task(each)]:
+            yield _of_one_of_several(process, waits[0], quiet, living, at_work)
 
 
 def _of_lost_task(
@@ -115,6 +124,57 @@ def _of_lost_task(
             + "Use concurrent.futures.ProcessPoolExecutor, which raises BrokenProcessPool; or "
             "wait with a timeout (get, or next of imap) and submit the task again, if it may "
             "run twice."
+        ),
+    )
+
+
+def _ended_in_a_task(worker: Process) -> bool:
+    """Whether a Pool's worker was killed, crashed or failed while it ran code of the program."""
+    if worker.ended is None or death_of(worker.ended) not in ("killed", "crash", "failed"):
+        return False
+    stack = next((each.stack for each in worker.threads if each.stack), ())
+    return calls(stack, "multiprocessing/pool.py:worker") and user_frame(stack) is not None
+
+
+def _of_one_of_several(
+    process: Process,
+    waits: Thread,
+    quiet_for_s: float,
+    living: Sequence[Process],
+    ended: Sequence[Process],
+) -> Finding:
+    """The finding about a task that was lost while workers still run others."""
+    frame = user_frame(own_frames(waits.stack))
+    at = "" if frame is None else f" at {frame_words(frame)}"
+    name, names = called(process), all_called(ended)
+    return Finding(
+        rule=RULE,
+        severity=Severity.WARNING,
+        process=process.process,
+        summary=(
+            f"{name} waits{at} for the results of a Pool, one of which was lost with {names}: it "
+            "never arrives"
+        ),
+        evidence=(
+            f"waiting for a result for {seconds_text(quiet_for_s)}{at}",
+            *(
+                f"{called(each)} ended in a task: {each.ended.words}"
+                for each in ended
+                if each.ended
+            ),
+            *(words for each in ended for words in last_seen(each)),
+            f"{counted(len(living), 'living worker')}, of which some still work",
+        ),
+        cause=(
+            "A Pool replaces a worker that ended, but does not run its task again: the task of "
+            f"{names} is lost, and the new worker takes the next one, if there is any. {name} "
+            "still waits when all others are done, and is not told."
+        ),
+        advice=(
+            "Find out first what ended the worker (see the evidence and other findings). Use "
+            "concurrent.futures.ProcessPoolExecutor, which raises BrokenProcessPool; or wait with "
+            "a timeout (get, or next of imap) and submit the task again, if it may run twice. A "
+            "loop that runs for ever belongs into a Process that is watched, not into a Pool."
         ),
     )
 

@@ -12,6 +12,7 @@ from mpwatch.diagnose.rules.hangs import (
     pool_hang_after_worker_death,
     queue_join_feeder_deadlock,
 )
+from mpwatch.model.findings import Severity
 from mpwatch.model.history import Point
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import WaitedOn
@@ -77,6 +78,21 @@ def test_a_pool_that_may_still_answer_is_quiet(others: tuple[Process, ...]) -> N
     job = snapshot_of(main(threads=[thread(MAIN, *POOL, still_s=STILL)]), *others)
 
     assert found(pool_hang_after_worker_death.check, job) == []
+
+
+def test_a_worker_that_was_killed_in_its_task_loses_it_while_others_still_work() -> None:
+    in_task = ("data.py:nmap:25", "multiprocessing/pool.py:worker", "process.py:run")
+    own = main(threads=[thread(MAIN, *POOL, still_s=STILL)])
+    at_work = pool_worker(300, still_s=1.0)
+    killed = replace(KILLED, threads=(thread(400, *in_task),))
+    ended_idle = replace(KILLED, threads=(thread(400, *POOL_IDLE),))
+
+    finding = only(pool_hang_after_worker_death.check, snapshot_of(own, at_work, killed))
+
+    assert "one of which was lost with spawned 400 (400): it never arrives" in finding.summary
+    assert finding.severity is Severity.WARNING
+    assert "last seen at data.py:25 nmap" in finding.evidence
+    assert not found(pool_hang_after_worker_death.check, snapshot_of(own, at_work, ended_idle))
 
 
 POOL_IDLE = (

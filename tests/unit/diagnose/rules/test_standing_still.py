@@ -405,6 +405,23 @@ def test_a_subprocess_whose_errors_nobody_reads_is_named_with_that_output() -> N
     assert "subprocess.DEVNULL" in finding.advice
 
 
+def test_a_subprocess_whose_output_nobody_reads_while_its_answer_is_awaited_is_named() -> None:
+    writes = WaitedOn("pipe-write", "write", ("pipe:[500]",), (1,))
+    asks = WaitedOn("socket-read", "recvfrom", ("socket:[700]",), (5,))
+    ours, theirs = socket(5, 700, 701), socket(4, 701, 700)
+    jobs = [
+        one(MAIN, asks, "server.py:recv_exact:23", links=(pipe(6, 500, False), ours)),
+        one(300, writes, "worker.py:main:61", links=(pipe(1, 500, True), theirs)),
+    ]
+
+    finding = only(standing_still.check, snapshot_of(*jobs))
+
+    assert "actor 0 (300) is blocked writing to its standard output" in finding.summary
+    assert "which main (100) does not read, and main (100) waits for it" in finding.summary
+    assert "does not come to what main (100) waits for" in finding.cause
+    assert "no subprocess.PIPE" in finding.advice
+
+
 def test_a_child_waits_for_its_sibling_rather_than_for_the_parent_that_joins_it() -> None:
     """The parent made the pair for them, keeps both ends open, and only joins."""
     asks = WaitedOn("socket-read", "read", ("socket:[700]",))
