@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -60,6 +61,8 @@ from mpwatch.model.waits import is_loader_poll
 RULE = "worker-exited-unexpectedly"
 IN_A_ROW = 4
 """This many processes started after the first such exit are not the workers of the next epoch."""
+WORKED_S = 6.0
+"""Processes that live this long before they end again do more than to fail at their start."""
 FIRST_S = 1.5
 """Processes that exit together can be found in two samples, a second apart."""
 COLLECTED_S = 3.0
@@ -849,6 +852,16 @@ def _keeps_replacing(index: Index, exits: Sequence[tuple[Process, Ended]]) -> Pr
     return head if head is not None and not head.is_gone and is_in_a_row else None
 
 
+def _have_worked(snapshot: Snapshot, exits: Sequence[tuple[Process, Ended]]) -> bool:
+    """Whether processes that end again and again have lived long enough to have done something."""
+    lives = [
+        snapshot.wall_s + ended.at_s - snapshot.at_s - process.sample.born_wall_s
+        for process, ended in exits
+        if process.sample.born_wall_s is not None
+    ]
+    return bool(lives) and statistics.median(lives) >= WORKED_S
+
+
 def _in_a_row(
     snapshot: Snapshot, found: Finding, head: Process, exits: Sequence[tuple[Process, Ended]]
 ) -> Finding:
@@ -865,15 +878,24 @@ def _in_a_row(
     if (is_pool or is_first_thing) and not raised:
         advice = _ADVICE_INITIALIZER if is_first_thing else _ADVICE_POOL
     # A program that ends children which are over their time or their memory, and goes on.
-    is_supervised = ended.signal == Signals.SIGKILL and not is_pool
-    if is_supervised and advice != _ADVICE_SENDER:
+    is_killed = ended.signal == Signals.SIGKILL and not is_pool
+    is_program = ended.signal is None and not (is_pool or is_first_thing)
+    is_replaced = is_program and _have_worked(snapshot, exits)
+    least = Severity.INFO if is_killed else Severity.WARNING
+    if is_replaced:
+        advice = (
+            f"Nothing is wrong if {called(head)} starts a new process for each that has ended, and "
+            "nothing is lost with it: sessions, leases and limits of tasks end processes so. "
+            f"Otherwise: {advice[:1].lower()}{advice[1:]}"
+        )
+    elif is_killed and advice != _ADVICE_SENDER:
         advice = (
             f"Nothing is wrong if {called(head)} ends them itself, for example when their time is "
             f"over. Otherwise: {advice[:1].lower()}{advice[1:]}"
         )
     return replace(
         found,
-        severity=found.severity if is_supervised else max(found.severity, Severity.WARNING),
+        severity=Severity.INFO if is_replaced else max(found.severity, least),
         process=head.process,
         subject=ended.words,
         summary=f"{called(head)} keeps starting {what}: {ended.words}",

@@ -290,6 +290,23 @@ def test_a_parent_that_goes_on_after_it_has_killed_its_children_is_a_supervisor(
     assert is_supervisor is (signal is not None)
 
 
+@pytest.mark.parametrize(("lived_s", "severity"), [(1.0, Severity.CRITICAL), (8.0, Severity.INFO)])
+def test_a_parent_that_replaces_children_that_have_worked_for_a_while_is_a_supervisor(
+    lived_s: float, severity: Severity
+) -> None:
+    """A session that is over, a lease that has expired: the next process goes on."""
+    ended = [
+        replace(each, sample=replace(each.sample, born_wall_s=born_s - lived_s + 1.0))
+        for each in in_a_row(12)
+        if (born_s := each.sample.born_wall_s) is not None
+    ]
+
+    finding = only(worker_exited_unexpectedly.check, snapshot_of(main(), *ended))
+
+    assert finding.severity is severity
+    assert ("starts a new process for each" in finding.advice) is (severity is Severity.INFO)
+
+
 def test_processes_that_ended_before_their_first_reading_do_not_hide_repeated_exits() -> None:
     unread = [
         process(n, "spawned", ended=exited(n, exit_code=1), born_wall_s=None)
