@@ -13,6 +13,7 @@ from mpwatch.diagnose.analysis.process_queries import WORK_ROLES, called, family
 from mpwatch.diagnose.analysis.stack_patterns import main_thread, user_frame
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.known_errors import place_of
+from mpwatch.model.events import WrittenError
 from mpwatch.model.history import Series
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import LogEntry, Process, Snapshot
@@ -104,6 +105,16 @@ def _raised_itself(index: Index, parent: Process, ended: Ended) -> bool:
         and not reports_a_loss(entry)
         and entry.details.get("type") not in _MAY_REPORT_A_LOSS
         for entry in index.entries("exception")
+    )
+
+
+def could_not_receive(error: WrittenError) -> bool:
+    """Whether a traceback is of a process that received a tensor whose sender had ended.
+
+    The sharer of multiprocessing hands out descriptors for as long as the sender lives.
+    """
+    return error.raised.type in ("FileNotFoundError", "ConnectionRefusedError") and any(
+        frame.file.endswith("multiprocessing/resource_sharer.py") for frame in error.raised.frames
     )
 
 

@@ -23,6 +23,7 @@ from mpwatch.diagnose.analysis.distributed.rank_exits import (
 from mpwatch.diagnose.analysis.exits import (
     TOGETHER_S,
     ParentFate,
+    could_not_receive,
     cpu_limit_evidence,
     death_of,
     died_with_parent,
@@ -59,6 +60,7 @@ from mpwatch.model.units import seconds_text
 from mpwatch.model.waits import is_loader_poll
 
 RULE = "worker-exited-unexpectedly"
+NOT_RECEIVED = "producer-exits-before-get"
 IN_A_ROW = 4
 """This many processes started after the first such exit are not the workers of the next epoch."""
 WORKED_S = 6.0
@@ -111,6 +113,9 @@ def check(index: Index) -> Iterator[Finding]:
             found = _left_by(found, left, exits)
         elif (head := _keeps_replacing(index, exits)) is not None:
             found = _in_a_row(index.snapshot, found, head, exits)
+        entry = _last_exception(index.snapshot, process)
+        if entry is not None and NOT_RECEIVED in entry.tags:
+            found = replace(found, effect_of=NOT_RECEIVED)  # it did not end the sender
         if is_doubtful and _ended_well(index, process):
             found = replace(found, **_with_a_content_parent(index.snapshot, exits))
         if ended.signal in _TIMERS:
@@ -284,6 +289,7 @@ def _of_collected(index: Index) -> Iterator[Finding]:
         severity=Severity.CRITICAL if at_dead_end else Severity.INFO,
         process=root.process,
         subject="collected",
+        effect_of=NOT_RECEIVED if could_not_receive(newest) else None,
         summary=(
             f"{newest.process_name}, a process that is gone, ended by {what}"
             f"{f'; so did {len(others)} more' if others else ''}"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mpwatch.diagnose.analysis.exits import TOGETHER_S, death_of
+from mpwatch.describe.frames import frame_words, is_library
+from mpwatch.diagnose.analysis.exits import TOGETHER_S, could_not_receive, death_of
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called, called_if_known, family_head
 from mpwatch.diagnose.analysis.stack_patterns import main_shape
 from mpwatch.diagnose.known_errors import evidence_of, gives, tagged
+from mpwatch.model.events import WrittenError
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
 from mpwatch.model.ids import SegmentId
@@ -33,7 +35,10 @@ def check(index: Index) -> Iterator[Finding]:
     entries = [e for e in tagged(index.snapshot, RULE) if not _is_shutdown(index, e)]
     for entry in entries:
         yield _not_received(index.snapshot, entry)
-    if not entries:
+    written = [e for e in index.snapshot.written if e.is_of_job and could_not_receive(e)]
+    if not entries and written:
+        yield _written(index.snapshot, written[-1])
+    elif not entries:
         yield from _unfetched(index)
 
 
@@ -139,14 +144,37 @@ def _not_received(snapshot: Snapshot, entry: LogEntry) -> Finding:
             "exited"
         ),
         evidence=evidence,
-        cause=f"{_CAUSE} {_how_it_ended(entry)}",
+        cause=f"{_CAUSE} {_how_it_ended(is_refused=gives(entry, 'refused'))}",
         advice=_ADVICE,
     )
 
 
-def _how_it_ended(entry: LogEntry) -> str:
+def _written(snapshot: Snapshot, error: WrittenError) -> Finding:
+    """The finding for a receiver of which only the traceback in the job's output is known."""
+    raised = error.raised
+    own = next((frame for frame in raised.frames if not is_library(frame)), raised.frames[-1])
+    name = error.process_name or "a process of the job"
+    return Finding(
+        rule=RULE,
+        severity=Severity.CRITICAL,
+        process=snapshot.root,
+        subject="written",
+        summary=(
+            f"{name} could not receive a tensor at {frame_words(own).strip()}: the process that "
+            "sent it had exited"
+        ),
+        evidence=(
+            f"its traceback in {error.file.rpartition('/')[2]}: {raised.type}: {raised.text}, "
+            f"raised at {frame_words(raised.frames[0]).strip()}",
+        ),
+        cause=f"{_CAUSE} {_how_it_ended(is_refused=raised.type == 'ConnectionRefusedError')}",
+        advice=_ADVICE,
+    )
+
+
+def _how_it_ended(*, is_refused: bool) -> str:
     """What the error says about the end of the sender."""
-    if gives(entry, "refused"):
+    if is_refused:
         return "ConnectionRefusedError means that it was killed or crashed: its socket is left."
     return (
         "FileNotFoundError means that it removed its socket in a normal exit, or that its pymp-* "

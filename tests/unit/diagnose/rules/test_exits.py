@@ -8,12 +8,14 @@ import pytest
 
 from mpwatch.diagnose.analysis.exits import death_of
 from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.consequences import with_causes
 from mpwatch.diagnose.rules.exits import (
     orphaned_workers,
     worker_exited_unexpectedly,
     worker_oom_killed,
     worker_segfault,
 )
+from mpwatch.diagnose.rules.transport import producer_exits_before_get
 from mpwatch.model.events import Raised, WrittenError
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import Point
@@ -836,6 +838,27 @@ def test_a_child_that_is_gone_is_known_by_what_it_has_written() -> None:
         found(worker_exited_unexpectedly.check, snapshot_of(waits, ending, written=(WRITTEN,)))
         == []
     )
+
+
+def test_a_receiver_whose_sender_had_gone_is_told_by_its_traceback() -> None:
+    frames = (
+        Frame("SocketClient", "/usr/lib/python3.11/multiprocessing/connection.py", 646),
+        Frame("detach", "/usr/lib/python3.11/multiprocessing/resource_sharer.py", 57),
+        Frame("index_writer", "/app/index_writer.py", 24),
+    )
+    raised = Raised("FileNotFoundError", "[Errno 2] No such file or directory", frames)
+    job = snapshot_of(main(), written=(replace(WRITTEN, raised=raised),))
+
+    cause = only(producer_exits_before_get.check, job)
+    effect = only(worker_exited_unexpectedly.check, job)
+
+    assert "indexer-7 could not receive a tensor at index_writer.py:24 index_writer" in (
+        cause.summary
+    )
+    assert "removed its socket in a normal exit" in cause.cause
+    assert with_causes([effect, cause]) == {effect: producer_exits_before_get.RULE}
+    other = snapshot_of(main(), written=(WRITTEN,))
+    assert found(producer_exits_before_get.check, other) == []
 
 
 GIVES_UP = Mark(
