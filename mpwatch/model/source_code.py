@@ -137,6 +137,7 @@ MarkKind: TypeAlias = Literal[
     "graph-carried",
     "graph-kept",
     "graph-passed",
+    "graph-running",
     "kept",
     "kept-to-end",
     "kills",
@@ -144,6 +145,7 @@ MarkKind: TypeAlias = Literal[
     "no-grad",
     "no-sync",
     "one-by-one",
+    "outputs-kept",
     "passed-over",
     "put",
     "reap",
@@ -157,6 +159,7 @@ MarkKind: TypeAlias = Literal[
     "takes",
     "truncates",
     "unbounded",
+    "unflushed",
     "unwrapped",
     "view",
     "walks",
@@ -175,21 +178,24 @@ lets it run again, or collects. `gives-up`: raises after a loop that has caught 
 `graph-carried`: gives to a model what its call in the round before has returned, and nothing in the
 file detaches it. `graph-kept`: adds what a model has computed with autograd on to a container that
 outlives the round, in a function without a backward pass. `graph-passed`: gives such a value to a
-method of another object. `kept`: adds to a list, a set or a deque from which nothing in the file
-removes anything. `kept-to-end`: adds to a container of an object that only the end of that object
-empties. `kills`: sends SIGKILL to another process. `limit`: sets a limit of its process, such as
-RLIMIT_CPU. `no-grad`: switches autograd off. `no-sync`: leaves gradients unreduced for a while.
-`one-by-one`: lets a Pool or an executor of processes make a task of each item, as its chunksize is
-1. `passed-over`: goes on to the next item at the beginning of a loop, by a condition that is not on
-the item. `put`: puts an item into a queue. `reap`: takes the exit status of any child. `releases`:
-releases what its function has not taken. `seed`: seeds `random`. `self-reference`: defines, in a
-function, one that calls itself, which is a reference cycle. `slow`: takes long for what it does
-(`SlowKind`). `starts`: starts a process, or makes a Pool, in a loop. `std`: takes the standard
-deviation of a tensor, dividing by n - 1. `submits`: submits a task. `takes`: takes an item out of a
-queue. `truncates`: opens a file of data so that it is empty first. `unbounded`: makes a queue
-without a bound. `unwrapped`: takes the module out of a wrapped model. `view`: keeps an element or a
-slice of something in a container. `walks`: goes through what a list or deque holds to find or move
-one element."""
+method of another object. `graph-running`: in the forward pass of a model, computes an attribute
+from itself and from tensors of the batch, with their graph. `kept`: adds to a list, a set or a
+deque from which nothing in the file removes anything. `kept-to-end`: adds to a container of an
+object that only the end of that object empties. `kills`: sends SIGKILL to another process. `limit`:
+sets a limit of its process, such as RLIMIT_CPU. `no-grad`: switches autograd off. `no-sync`: leaves
+gradients unreduced for a while. `one-by-one`: lets a Pool or an executor of processes make a task
+of each item, as its chunksize is 1. `outputs-kept`: adds the result of a training step, of which a
+part is differentiated, to a variable that lives as long as the loop. `passed-over`: goes on to the
+next item at the beginning of a loop, by a condition that is not on the item. `put`: puts an item
+into a queue. `reap`: takes the exit status of any child. `releases`: releases what its function has
+not taken. `seed`: seeds `random`. `self-reference`: defines, in a function, one that calls itself,
+which is a reference cycle. `slow`: takes long for what it does (`SlowKind`). `starts`: starts a
+process, or makes a Pool, in a loop. `std`: takes the standard deviation of a tensor, dividing by n
+- 1. `submits`: submits a task. `takes`: takes an item out of a queue. `truncates`: opens a file of
+data so that it is empty first. `unbounded`: makes a queue without a bound. `unflushed`: writes to
+the standard input of another program, and nothing in the file flushes it. `unwrapped`: takes the
+module out of a wrapped model. `view`: keeps an element or a slice of something in a container.
+`walks`: goes through what a list or deque holds to find or move one element."""
 
 
 SlowKind: TypeAlias = Literal[
@@ -230,8 +236,8 @@ class Mark(NamedTuple):
     was made before it is kept also its line, `line 23: rows[:, 0]`; of a timer the lines at which
     its function returns before it is cancelled, `39, 45`; of a file that is emptied the part of its
     name that is written out, and the lines of the condition and of the loop around, `features.npy,
-    30, 27`, with 0 for none; of what passes items over
-    the lines from the loop's header to its end, `54-57`."""
+    30, 27`, with 0 for none; of what passes items over the lines from the loop's header to its end,
+    `54-57`."""
     statement: Statement
 
 

@@ -17,6 +17,7 @@ from mpwatch.collect.source.syntax import (
     first_line,
     imported_roots,
     last_name,
+    names_in,
     own_nodes,
     receiver_of,
     within,
@@ -422,6 +423,90 @@ def _carried(
             is_kept = isinstance(part, ast.Attribute) and not others
         if text in states and is_kept:
             yield "graph-carried", text, node
+
+
+_REDUCTIONS: Final = frozenset(
+    ("abs", "amax", "amin", "max", "mean", "min", "norm", "std", "sum", "var")
+)
+"""Methods that give a tensor with the graph of theirs."""
+_WITHOUT_GRAPH: Final = frozenset(("data", "detach", "item", "tolist"))
+
+
+def forward_passes(tree: ast.Module) -> Iterator[ast.AST]:
+    """The `forward` functions of the modules of torch that a file defines."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.ClassDef):
+            continue
+        if any(
+            last_name(base) == "Module" or expression_text(base).startswith(("nn.", "torch.nn."))
+            for base in node.bases
+        ):
+            yield from (
+                each for each in node.body if isinstance(each, FUNCTIONS) and each.name == "forward"
+            )
+
+
+def find_running(forward: ast.AST) -> Iterator[Found]:
+    """`self.running_mean = 0.9 * self.running_mean + 0.1 * mean`, with gradients on.
+
+    Each value then refers to the one before, and so to the graphs of all batches.
+    """
+    graphs: set[str] = set()
+    for node, parents in within([node for _, node in children(forward)]):
+        if any(isinstance(each, ast.With) and _switches_off(each) for each in parents):
+            continue
+        if not isinstance(node, ast.Assign):
+            continue
+        parts = [each for each in ast.walk(node.value) if isinstance(each, ast.expr)]
+        has_graph = any(
+            (isinstance(each, ast.Call) and last_name(each.func) in _REDUCTIONS)
+            or (isinstance(each, ast.Name) and each.id in graphs)
+            for each in parts
+        ) and not any(last_name(each) in _WITHOUT_GRAPH for each in parts)
+        for target in node.targets:
+            text = expression_text(target)
+            graphs.discard(text)
+            if has_graph and isinstance(target, ast.Name):
+                graphs.add(text)
+            is_own = isinstance(target, ast.Attribute) and text.startswith("self.")
+            if has_graph and is_own and text in map(expression_text, parts):
+                yield "graph-running", text, node
+
+
+def find_outputs(function: ast.AST) -> Iterator[Found]:
+    """`outputs.append(output)` in a loop that also calls `output["loss"].backward()`."""
+    for node, parents in within([node for _, node in children(function)]):
+        loop = next((each for each in parents if isinstance(each, LOOPS)), None)
+        if loop is None or not isinstance(node, ast.Expr):
+            continue
+        for container, value in _added(node):
+            if not (isinstance(container, ast.Name) and isinstance(value, ast.Name)):
+                continue
+            inside = list(ast.walk(loop))
+            made = [
+                each
+                for each in inside
+                if isinstance(each, ast.Assign) and isinstance(each.value, ast.Call)
+                if value.id in map(expression_text, each.targets)
+            ]
+            is_differentiated = any(
+                isinstance(each, ast.Call)
+                and last_name(each.func) == "backward"
+                and value.id in names_in(each.func)
+                for each in inside
+            )
+            changed = {name for each in inside for name in names_dropped_from(each)} | {
+                expression_text(target)
+                for each in inside
+                if isinstance(each, ast.Assign)
+                for target in each.targets
+            }
+            if made and is_differentiated and container.id not in changed:
+                yield (
+                    "outputs-kept",
+                    f"{container.id}, {first_line(made[-1])}, {first_line(loop)}",
+                    node,
+                )
 
 
 def is_unbounded_cache(decorator: ast.expr) -> bool:

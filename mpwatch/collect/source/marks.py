@@ -25,7 +25,10 @@ from mpwatch.collect.source.kept import (
     find_kept,
     find_kept_to_end,
     find_memo_fills,
+    find_outputs,
+    find_running,
     find_views,
+    forward_passes,
     is_cycle,
     is_unbounded_cache,
     names_dropped_from,
@@ -83,6 +86,8 @@ def marks(file: str, module: Module) -> Iterator[Mark]:
     tensors = tensors_of(module.tree)
     returned = returned_slices_of(module.tree) if uses_arrays else {}
     assigned = _assigned(module.tree)
+    is_flushed = _flushes_input(module.tree)
+    forwards = {id(each) for each in forward_passes(module.tree)} if uses_arrays else set()
     for function in (module.tree, *(n for n in ast.walk(module.tree) if isinstance(n, FUNCTIONS))):
         name = function.name if isinstance(function, FUNCTIONS) else "<module>"
         nodes = list(own_nodes(function))
@@ -114,6 +119,9 @@ def marks(file: str, module: Module) -> Iterator[Mark]:
             *_kills(module, function),
             *_truncates(nodes, assigned),
             *_empty_on_ranks(module, nodes),
+            *(() if is_flushed else _unflushed(nodes)),
+            *(find_running(function) if id(function) in forwards else ()),
+            *(find_outputs(function) if uses_arrays else ()),
             *(find_kept(nodes, emptied) if name not in ("__init__", "<module>") else ()),
             *(find_kept_to_end(nodes, at_end) if name not in ("__init__", "<module>") else ()),
         ]
@@ -410,6 +418,32 @@ def _truncates(nodes: Sequence[ast.AST], assigned: Mapping[str, ast.expr]) -> It
             under = max((first_line(n) for n in around if isinstance(n, ast.If)), default=0)
             loop = max((first_line(n) for n in around if isinstance(n, LOOPS)), default=0)
             yield "truncates", f"{name}, {under}, {loop}", node
+
+
+def _flushes_input(tree: ast.Module) -> bool:
+    """Whether a file flushes what it writes to the input of other programs, or has no buffer."""
+    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+        if last_name(call.func) in ("flush", "communicate", "reconfigure"):
+            return True
+        for each in call.keywords:
+            value = getattr(each.value, "value", None)
+            if each.arg in ("flush", "line_buffering", "write_through") and value is not False:
+                return True
+            if each.arg == "bufsize" and expression_text(each.value) != "-1":
+                return True
+    return False
+
+
+def _unflushed(nodes: Sequence[ast.AST]) -> Iterator[Found]:
+    """`process.stdin.write(line)`, or `print(line, file=process.stdin)`."""
+    for node in nodes:
+        if not isinstance(node, ast.Call):
+            continue
+        name, to = last_name(node.func), receiver_of(node)
+        if name == "print":
+            to = next((expression_text(e.value) for e in node.keywords if e.arg == "file"), "")
+        if name in ("print", "write", "writelines") and to.endswith(".stdin") and to != "sys.stdin":
+            yield "unflushed", to, node
 
 
 def _is_inside(node: ast.AST, outer: ast.AST) -> bool:

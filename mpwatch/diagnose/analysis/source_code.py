@@ -766,12 +766,13 @@ def kept_graphs(index: Index, process: Process, inside: Sequence[Frame]) -> Kept
         for mark, kept in _graphs_kept(index, process, running)
         if (mark.file, mark.function) not in off
         # A variable of a function stays only as long as the function does.
-        if "." in mark.about.partition(",")[0] or (mark.file, mark.function) in staying
+        if "." in mark.about.partition(",")[0]
+        or (mark.file, mark.function) in (running if mark.kind == "outputs-kept" else staying)
     ]
     at_work = [kept for mark, kept in found if (mark.file, mark.function) in running]
     if at_work:
         return at_work[0]
-    return found[0][1] if len({mark for mark, _ in found}) == 1 else None
+    return found[0][1] if len({(mark.file, mark.function) for mark, _ in found}) == 1 else None
 
 
 def _graphs_kept(
@@ -780,6 +781,10 @@ def _graphs_kept(
     """The statements that keep graphs in the files that a main thread is in."""
     for mark in marks(index, "graph-carried", process):
         yield mark, _carried_graph(mark)
+    for mark in marks(index, "outputs-kept", process):
+        yield mark, _kept_outputs(mark)
+    for mark in marks(index, "graph-running"):
+        yield mark, _running_graph(mark)
     if any((each.file, each.function) in running for each in marks(index, "backward")):
         return  # a backward pass frees what the graphs of its process refer to
     others = [*marks(index, "kept", process), *marks(index, "cache", process)]
@@ -813,6 +818,30 @@ def _carried_graph(mark: Mark) -> Kept:
         "memory.",
         f"Call it {_UNDER_NO_GRAD}; else detach {state} after each call ({state}.detach(), of a "
         "tuple each tensor). gc.collect(), shorter queues or clearing other lists do not help.",
+    )
+
+
+def _running_graph(mark: Mark) -> Kept:
+    state = mark.about
+    return Kept(
+        f"{mark_words(mark)} computes {state} from itself and from the batch, and detaches nothing",
+        f"Most likely {mark_words(mark)} keeps autograd graphs: each value of {state} is computed "
+        "from the one before and from tensors of the batch, with gradients on. So the graphs of "
+        "all batches hang on it, one more with each step.",
+        f"Update {state} under torch.no_grad(), or from detached tensors (mean.detach()). "
+        "gc.collect() or clearing other lists does not help.",
+    )
+
+
+def _kept_outputs(mark: Mark) -> Kept:
+    container, line, loop = mark.about.split(", ")
+    return Kept(
+        f"{mark_words(mark)} keeps what line {line} has returned in each round of line {loop}",
+        f"Most likely {mark_words(mark)} keeps the whole result of each step in {container} until "
+        f"the loop of line {loop} ends: all tensors in it, with what is left of their graphs. "
+        "Memory rises with each step, and falls at the end of that loop.",
+        f"Add only what is needed after the loop to {container}: loss.item(), or detach() of small "
+        "tensors. gc.collect() does not help while they are kept.",
     )
 
 

@@ -657,7 +657,7 @@ def _all_read(case: Case) -> Mechanism | None:
         parent = joined[0]
         line = f"{called(parent.process)} is{at_line(parent.thread)}"
         return replace(_joins_a_reader(case, *joined), evidence=(line,))
-    buffered = _buffered_output(case)
+    buffered = _unflushed_input(case) or _buffered_output(case)
     if buffered is not None:
         return buffered
     how = "in Queue.get for an item" if by_queue else "to receive something"
@@ -713,6 +713,31 @@ def _standard_input(case: Case) -> str:
 
 
 _READS_A_LINE = re.compile(r"\breadline\(|\binput\(|\bin (?:sys\.)?stdin\b")
+
+
+def _unflushed_input(case: Case) -> Mechanism | None:
+    """A program whose input another one writes, by the source, without ever flushing it."""
+    for each, after in zip(case.waiters, (*case.waiters[1:], case.waiters[0]), strict=True):
+        wait = each.thread.waits_on if each.thread is not None else None
+        written = marks(case.index, "unflushed", after.process)
+        if wait is None or wait.fds != (0,) or each.edge.kind != "pipe-read" or not written:
+            continue
+        child, parent, mark = called(each.process), called(after.process), written[0]
+        return Mechanism(
+            cause=(
+                f"{child} waits for input, and {parent} for the answer to it. Most likely what "
+                f"{parent} has written is still in its own buffer: {mark_words(mark)} writes to a "
+                f"pipe in blocks, and nothing in {mark.file.rpartition('/')[2]} flushes it."
+            ),
+            advice=(
+                f"Call {mark.about}.flush() after each message, or start it with bufsize=1 "
+                "and text=True (each line is sent), or bufsize=0 for bytes. Closing the input "
+                "would send it as well, but nothing after it. Flushing the output of the other "
+                "program does not help: it has received nothing yet."
+            ),
+            headline=f"{_names(case)} all wait to receive, and none of them sends.",
+        )
+    return None
 
 
 def _buffered_output(case: Case) -> Mechanism | None:

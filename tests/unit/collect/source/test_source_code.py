@@ -1616,6 +1616,82 @@ def test_what_sets_the_size_of_a_file_to_nothing_is_marked(tmp_path: Path) -> No
     ]
 
 
+KEEPS_STEPS = """\
+import torch
+from torch import nn
+
+class Norm(nn.BatchNorm2d):
+    def forward(self, x):
+        mean, n = x.mean([0, 2]), x.numel()
+        var = x.var([0, 2])
+        self.seen = self.seen + n
+        self.running_var = 0.9 * self.running_var + 0.1 * var
+        self.last = var
+        self.calm = 0.9 * self.calm + 0.1 * var.detach()
+        with torch.no_grad():
+            self.running_var = 0.9 * self.running_var + var
+
+class Meter:
+    def forward(self, x):
+        self.total = self.total + x.sum()
+
+def train(self, loader, model):
+    outputs, recent = [], []
+    for batch in loader:
+        output = model.training_step(batch)
+        output["loss"].backward()
+        outputs.append(output)
+        recent.append(output)
+        recent = recent[-10:]
+        self.seen.append(output)
+
+def validate(self, loader, model):
+    outputs = []
+    for batch in loader:
+        output = model.validation_step(batch)
+        outputs.append(output)
+"""
+
+
+def test_what_keeps_the_graphs_of_training_steps_is_marked(tmp_path: Path) -> None:
+    file = tmp_path / "norm.py"
+    file.write_text(KEEPS_STEPS)
+
+    found = SourceCode().marks(OWN, str(file), time.time())
+
+    assert [(m.statement.line, m.about) for m in found if m.kind == "graph-running"] == [
+        (9, "self.running_var")
+    ]
+    assert [(m.statement.line, m.about) for m in found if m.kind == "outputs-kept"] == [
+        (24, "outputs, 22, 21")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("more", "lines"),
+    [
+        ("", [2, 3]),
+        ("self.proc.stdin.flush()", []),
+        ("Popen(command, stdin=PIPE, text=True, bufsize=1)", []),
+        ("Popen(command, stdin=PIPE, bufsize=-1)", [2, 3]),
+        ("print(line, file=self.proc.stdin, flush=True)", []),
+        ("self.proc.stdin.close()", [2, 3]),
+    ],
+)
+def test_input_of_another_program_that_nothing_flushes_is_marked(
+    more: str, lines: list[int], tmp_path: Path
+) -> None:
+    file = tmp_path / "protocol.py"
+    file.write_text(
+        "def send(self, command):\n    self.proc.stdin.write(command)\n"
+        f"    print(command, file=proc.stdin)\n    sys.stdin.write(command)\n    {more}\n"
+    )
+
+    found = SourceCode().marks(OWN, str(file), time.time())
+
+    assert [mark.statement.line for mark in found if mark.kind == "unflushed"] == lines
+
+
 APART = """\
 import torch
 

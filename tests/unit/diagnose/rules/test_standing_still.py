@@ -17,7 +17,7 @@ from mpwatch.model.history import Point
 from mpwatch.model.ids import SegmentId
 from mpwatch.model.samples import FdLink, HeldLock, LockHolder, WaitedOn
 from mpwatch.model.snapshot import Process, Segment, Snapshot
-from mpwatch.model.source_code import SourceLine, Statement
+from mpwatch.model.source_code import Mark, SourceLine, Statement
 from tests.builders.accounts import with_shares
 from tests.builders.snapshots import (
     MAIN,
@@ -297,7 +297,7 @@ def test_processes_that_all_wait_to_receive_are_a_cycle_with_that_cause() -> Non
     assert "in Queue.get for an item" in finding.cause
 
 
-def asked(statement: str, *, out: int = 1, **more: Any) -> Finding:
+def asked(statement: str, *, out: int = 1, marks: tuple[Mark, ...] = (), **more: Any) -> Finding:
     """A program that reads its standard input, and one that waits for what it prints."""
     source = SourceLine("/home/me/train.py", 21, "serve", Statement(21, statement))
     jobs = [
@@ -315,7 +315,7 @@ def asked(statement: str, *, out: int = 1, **more: Any) -> Finding:
             **more,
         ),
     ]
-    return only(standing_still.check, snapshot_of(*jobs, source=(source,)))
+    return only(standing_still.check, snapshot_of(*jobs, source=(source,), marks=marks))
 
 
 @pytest.mark.parametrize("statement", ["line = sys.stdin.readline()", "for line in sys.stdin:"])
@@ -326,6 +326,21 @@ def test_what_a_program_has_printed_into_a_pipe_may_be_in_its_buffer(statement: 
         finding.cause
     )
     assert finding.advice.startswith("Flush what actor 0 (300) prints: print(..., flush=True)")
+
+
+def test_input_that_the_asking_program_never_flushes_is_named_with_its_line() -> None:
+    writes = Mark(
+        "unflushed",
+        "/home/me/data.py",
+        "send",
+        "proc.stdin",
+        Statement(26, "proc.stdin.write(line)"),
+    )
+
+    finding = asked("for line in sys.stdin:", marks=(writes,))
+
+    assert "`proc.stdin.write(line)` at data.py:26 send writes to a pipe in blocks" in finding.cause
+    assert finding.advice.startswith("Call proc.stdin.flush() after each message")
 
 
 def test_output_that_is_not_buffered_or_not_asked_for_by_lines_is_not_called_so() -> None:

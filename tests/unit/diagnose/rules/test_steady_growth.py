@@ -397,6 +397,35 @@ def test_no_graph_is_named_where_the_source_does_not_decide(marks: tuple[Mark, .
     assert "keeps autograd graphs" not in only(check, snapshot_of(mines, marks=marks), past).cause
 
 
+def test_outputs_of_training_steps_that_are_kept_are_named() -> None:
+    fit = "/home/me/train.py"
+    keeps = Mark("outputs-kept", fit, "fit", "outputs, 23, 22", Statement(27, "outputs.append(o)"))
+    passes_back = Mark("backward", fit, "fit", "", Statement(25, "loss.backward()"))
+    trains = main(threads=[thread(MAIN, "train.py:fit:25")], torch_loaded=True)
+    past = history(rising("anon_bytes", 900 * MIB, 5 * MIB))
+
+    finding = only(check, snapshot_of(trains, marks=(keeps, passes_back)), past)
+
+    assert finding.cause.startswith(
+        "Most likely `outputs.append(o)` at train.py:27 fit keeps the whole result of each step in "
+        "outputs until the loop of line 22 ends"
+    )
+
+
+def test_statistics_that_a_forward_pass_computes_from_themselves_are_named() -> None:
+    mean, var = (
+        Mark("graph-running", "/app/layers.py", "forward", name, Statement(line, f"{name} = ..."))
+        for name, line in (("self.running_mean", 24), ("self.running_var", 25))
+    )
+    trains = main(threads=[thread(MAIN, "train.py:fit:25")], torch_loaded=True)
+    past = history(rising("anon_bytes", 900 * MIB, 5 * MIB))
+
+    finding = only(check, snapshot_of(trains, marks=(mean, var)), past)
+
+    assert "at layers.py:24 forward keeps autograd graphs" in finding.cause
+    assert finding.advice.startswith("Update self.running_mean under torch.no_grad()")
+
+
 def test_no_graph_is_named_in_a_loader_worker() -> None:
     seen = snapshot_of(
         main(),
