@@ -147,6 +147,7 @@ MarkKind: TypeAlias = Literal[
     "one-by-one",
     "outputs-kept",
     "passed-over",
+    "pool-block",
     "put",
     "reap",
     "releases",
@@ -236,8 +237,8 @@ class Mark(NamedTuple):
     was made before it is kept also its line, `line 23: rows[:, 0]`; of a timer the lines at which
     its function returns before it is cancelled, `39, 45`; of a file that is emptied the part of its
     name that is written out, and the lines of the condition and of the loop around, `features.npy,
-    30, 27`, with 0 for none; of what passes items over the lines from the loop's header to its end,
-    `54-57`."""
+    30, 27`, with 0 for none; of the block of a Pool its lines, `31-38`; of what passes items over
+    the lines from the loop's header to its end, `54-57`."""
     statement: Statement
 
 

@@ -115,6 +115,7 @@ def marks(file: str, module: Module) -> Iterator[Mark]:
             *_dealt(nodes),
             *_unbounded(nodes),
             *_starts(nodes),
+            *_pool_blocks(nodes),
             *_passed_over(nodes),
             *_kills(module, function),
             *_truncates(nodes, assigned),
@@ -244,6 +245,17 @@ def _starts(nodes: Sequence[ast.AST]) -> Iterator[Found]:
                 yield "starts", "pool", node
             elif last_name(node.func) == "start" and receiver_of(node) in made and not node.args:
                 yield "starts", "process", node
+
+
+def _pool_blocks(nodes: Sequence[ast.AST]) -> Iterator[Found]:
+    """`with mp.Pool(4) as pool:`; the end of the block calls terminate()."""
+    for node in nodes:
+        if isinstance(node, ast.With) and any(
+            isinstance(each.context_expr, ast.Call)
+            and last_name(each.context_expr.func) in ("Pool", "ThreadPool")
+            for each in node.items
+        ):
+            yield "pool-block", f"{first_line(node)}-{last_line(node)}", node
 
 
 def _unbounded(nodes: Sequence[ast.AST]) -> Iterator[Found]:

@@ -89,6 +89,27 @@ def test_a_process_pool_without_a_manager_brings_no_result() -> None:
     assert "traceback of that thread" in finding.advice
 
 
+@pytest.mark.parametrize(("lines", "is_left"), [("31-38", True), ("40-50", False)])
+def test_a_result_of_a_pool_whose_block_was_left_is_lost(lines: str, is_left: bool) -> None:
+    waits = thread(
+        MAIN,
+        "threading.py:wait",
+        "multiprocessing/pool.py:wait",
+        "multiprocessing/pool.py:get",
+        "train.py:collect:46",
+        still_s=60.0,
+        waits=LOCKS,
+    )
+    header = Statement(31, "with mp.Pool(3) as pool:")
+    block = Mark("pool-block", "/home/me/train.py", "submit", lines, header)
+    job = replace(snapshot_of(with_threads(waits, thread(105))), marks=(block,))
+
+    finding = only(standing_still.check, job)
+
+    assert ("a Pool whose with block it has left" in finding.summary) is is_left
+    assert ("`with mp.Pool(3) as pool:` at train.py:31 submit" in finding.cause) is is_left
+
+
 def test_a_thread_that_is_newer_than_the_stacks_may_bring_the_result() -> None:
     """Times of threads count from the start of the machine, as the clock of the readings does."""
     parent = with_threads(WAITS, thread(105))

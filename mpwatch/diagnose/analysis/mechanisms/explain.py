@@ -1030,6 +1030,10 @@ def _no_result(case: Case) -> Mechanism | None:
         return None
     if found.kind == "no-worker" and at_end is not None:
         return _without_workers(case.index, at_end)
+    if found.kind == "no-thread" and at_end is not None:
+        ended = _left_pool(case.index, at_end)
+        if ended is not None:
+            return ended
     cause, advice = _NO_RESULT[found.kind]
     nested = nested_calls(case.index, at_end.process) if at_end is not None else None
     if nested is not None:
@@ -1089,6 +1093,33 @@ def _module(frame: Frame) -> str:
 _RECYCLES = (3, 11), (3, 15)
 """The first release in which ProcessPoolExecutor has max_tasks_per_child, and the first of which
 every final release replaces such workers: gh-115634, fixed in 3.14.7 and in 3.13 in July 2026."""
+
+
+def _left_pool(index: Index, process: Process) -> Mechanism | None:
+    """A result that is awaited after the `with` block of its Pool, which has ended the Pool."""
+    thread = main_thread(process)
+    frames = own_frames(thread.stack) if thread is not None else ()
+    for mark in marks(index, "pool-block", process):
+        first, _, last = mark.about.partition("-")
+        if any(f.file == mark.file and int(first) <= f.line <= int(last) for f in frames):
+            return None  # it is in the block still
+    blocks = marks(index, "pool-block", process)
+    if len(blocks) != 1 or main_shape(process) != "pool-result":
+        return None
+    block = mark_words(blocks[0])
+    return Mechanism(
+        cause=(
+            f"Most likely the Pool has ended with its block: at the end of {block}, which "
+            f"{called(process)} has left, terminate() kills the workers and ends the thread that "
+            "receives results. What had not arrived by then is lost, and nothing is raised."
+        ),
+        advice=(
+            "Take all results inside of that block: call get() there, or pool.close() and "
+            "pool.join() as its last lines. A longer wait or more workers do not help. An executor "
+            "of concurrent.futures waits for its tasks at the end of its block."
+        ),
+        headline=f"{called(process)} waits for a result of a Pool whose with block it has left.",
+    )
 
 
 def _without_workers(index: Index, process: Process) -> Mechanism:
