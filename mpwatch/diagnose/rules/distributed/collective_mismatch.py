@@ -55,6 +55,7 @@ from mpwatch.model.collectives import Recorded
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process
+from mpwatch.model.source_code import Statement
 from mpwatch.model.units import seconds_text
 
 RULE = "collective-mismatch"
@@ -329,6 +330,14 @@ def _fresh_loss(index: Index, others: Sequence[Process]) -> tuple[str, str] | No
     )
 
 
+def _passes_over_backward(index: Index, rank: Process) -> Statement | None:
+    """The `if` with a `continue` before the backward pass in which a rank is, if there is one."""
+    frame = user_frame(_stack(rank))
+    line = source_of(index, frame) if frame is not None else None
+    skips = [each for each in line.after if each.text.endswith("continue")] if line else []
+    return skips[-1] if skips else None
+
+
 def _one_in_backward(
     index: Index, by_call: Sequence[tuple[str, list[Process]]], records: Sequence[Recorded]
 ) -> tuple[str, str]:
@@ -370,6 +379,18 @@ def _one_in_backward(
         f"{averages} {all_called(others)} {_have(others)} ended {ended.words}, in which the "
         "others still are, most likely after fewer batches"
     )
+    skip = _passes_over_backward(index, dict(by_call)[BACKWARD][0])
+    if skip is not None:
+        return (
+            f"{averages} {all_called(others)} {_have(others)} ended {ended.words}, in which the "
+            f"others still are: one backward pass behind. Most likely `{skip.text}` of line "
+            f"{skip.line} has passed over one there: each rank decides that by its own batch. "
+            "Otherwise there were fewer batches.",
+            f"A rank must not skip a backward pass alone: combine what `{skip.text}` tests on all "
+            "ranks (all_reduce of a flag, with MAX) so that all skip the same batch, or run it on "
+            "a loss of zero that uses the outputs (outputs.sum() * 0). The same number of batches "
+            "for all ranks does not help by itself.",
+        )
     drawn = uneven_draw(index)
     if drawn is None:
         return f"{why}.", same

@@ -846,6 +846,26 @@ def test_a_rank_that_has_ended_a_round_of_batches_is_told_with_what_ends_it(
     assert ("all_reduce of a flag" in finding.advice) is is_named
 
 
+@pytest.mark.parametrize(
+    ("before", "is_named"), [("if loss is None: continue", True), ("if done: return", False)]
+)
+def test_a_backward_pass_that_a_rank_may_have_passed_over_is_named(
+    before: str, is_named: bool
+) -> None:
+    source = (
+        replace(line("train.py", 53, "fit", "loss.backward()"), after=(Statement(44, before),)),
+    )
+    ranks = (
+        rank(0, BACKWARD, "train.py:fit:53", "train.py:run:63"),
+        rank(1, f"{C10D}:barrier", "train.py:run:66"),
+    )
+
+    finding = only(collective_mismatch.check, snapshot_of(main(), *ranks, source=source))
+
+    assert (f"`{before}` of line 44 has passed over one there" in finding.cause) is is_named
+    assert finding.advice.startswith("A rank must not skip a backward pass alone") is is_named
+
+
 DRAW = Mark("draw", "/app/data.py", "load", "", Statement(13, "items = [i for i in all if p()]"))
 
 
