@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
@@ -111,6 +111,9 @@ _SLOWS_DOWN = frozenset(rule.id for rule in RULES if rule.slows_down)
 _OF_RESULTS = frozenset(rule.id for rule in RULES if rule.is_of_results)
 
 
+_NOT_MEMORY = ("_rules", "_derive_waits")
+
+
 @dataclass(slots=True)
 class _Tracked:
     """A finding with the times of its detection."""
@@ -149,6 +152,15 @@ class Engine:
         self._ran_at_s = float("-inf")
         self._ran_on: tuple[int, tuple[LogEntry, ...]] = 0, ()
         """The number of processes and the last log entry when the rules ran."""
+
+    @property
+    def memory(self) -> Mapping[str, object]:
+        """All that this engine remembers, to be pickled; the rules are not part of it."""
+        return {name: value for name, value in vars(self).items() if name not in _NOT_MEMORY}
+
+    def restore(self, memory: Mapping[str, object]) -> None:
+        """Remember what `memory` was, which this engine may change from now on."""
+        vars(self).update(memory)
 
     def copy(self) -> Engine:
         """An independent engine in the same state."""
@@ -213,8 +225,8 @@ class Engine:
         if self._is_due(snapshot):
             for tracked in self._tracked.values():
                 tracked.misses += is_later
-            for finding in self._run(index):
-                self._track(finding, snapshot.at_s)
+            detected = {id(self._track(each, snapshot.at_s)) for each in self._run(index)}
+            self._drop_unshown(snapshot, detected)
         for finding in failures:
             self._track(finding, snapshot.at_s)
         self._settle(snapshot.at_s)
@@ -242,15 +254,30 @@ class Engine:
             except Exception as error:  # noqa: BLE001 - one broken rule must not silence the others
                 yield _failure_of(rule.id, error)
 
-    def _track(self, finding: Finding, at_s: float) -> None:
+    def _track(self, finding: Finding, at_s: float) -> _Tracked:
         """Note the detection of a finding, new or known."""
         tracked = self._tracked.get(finding.key) or self._renamed(finding, at_s)
         if tracked is None or tracked.resolved_s is not None:
-            self._tracked[finding.key] = _begun(finding, at_s, tracked)
-            return
+            tracked = self._tracked[finding.key] = _begun(finding, at_s, tracked)
+            return tracked
         tracked.finding, tracked.last_seen_s, tracked.misses = finding, at_s, 0
         if finding.severity >= tracked.worst or at_s - tracked.worst_at_s > CALM_S:
             tracked.worst, tracked.worst_at_s = finding.severity, at_s
+        return tracked
+
+    def _drop_unshown(self, snapshot: Snapshot, detected: Collection[int]) -> None:
+        """Drop findings that were not detected about processes that the snapshot has dropped.
+
+        Args:
+            snapshot: On which the rules have run.
+            detected: What they have found, by its `id`.
+        """
+        for key, tracked in list(self._tracked.items()):
+            finding = tracked.finding
+            concerned = (finding.process, *finding.others)
+            is_shown = finding.process is None or any(map(snapshot.get, concerned))
+            if not is_shown and id(tracked) not in detected:
+                del self._tracked[key]
 
     def _renamed(self, finding: Finding, at_s: float) -> _Tracked | None:
         """The same finding about fewer or more processes, kept under the new key."""

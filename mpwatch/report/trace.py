@@ -79,15 +79,17 @@ class _Tracer:
 
     def __init__(self, began_s: float) -> None:
         self._began_us = began_s * 1e6
-        self._named: set[tuple[ProcessId, int]] = set()
+        self._named: dict[ProcessId, frozenset[int]] = {}
+        """The processes of the last reading with those of their threads that were named."""
         self._arrows = 0
         self._sent: dict[tuple[int, int], deque[int]] = {}
         self._received: dict[tuple[int, int], deque[int]] = {}
 
     def tree(self, tree: TreeSample) -> Iterator[TraceEvent]:
         """Names of new processes and threads, and counters."""
+        before, self._named = self._named, {}
         for sample in tree.processes:
-            yield from self._names(sample)
+            yield from self._names(sample, before.get(sample.process))
             yield from self._counters(sample)
         if tree.host.shm is not None:
             used = tree.host.shm.total_bytes - tree.host.shm.free_bytes
@@ -131,16 +133,23 @@ class _Tracer:
             "ts": self._us(ended.at_s * 1e9),
         }
 
-    def _names(self, sample: ProcSample) -> Iterator[TraceEvent]:
+    def _names(self, sample: ProcSample, named: frozenset[int] | None) -> Iterator[TraceEvent]:
+        """The names of a process and of those of its threads that have none yet.
+
+        Args:
+            sample: Of the process.
+            named: Its threads that were named; `None` if it is new.
+        """
         process = sample.process
-        if (process, 0) not in self._named:
-            self._named.add((process, 0))
+        if named is None:
             role = role_name(sample.role, sample.worker_id, sample.rank)
             yield _name("process_name", process.pid, f"{role} {sample.name}")
+            named = frozenset()
         for thread in sample.threads or ():
-            if (process, thread.tid) not in self._named:
-                self._named.add((process, thread.tid))
+            if thread.tid not in named:
                 yield _name("thread_name", process.pid, thread.name, thread.tid)
+        threads = sample.threads
+        self._named[process] = named if threads is None else frozenset(t.tid for t in threads)
 
     def _counters(self, sample: ProcSample) -> Iterator[TraceEvent]:
         pid, at_s = sample.process.pid, sample.at_s

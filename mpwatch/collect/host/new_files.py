@@ -61,6 +61,8 @@ LINKS_LIMIT = 256
 """Descriptors of a process, the newest, whose folders are noted."""
 NOTED_LIMIT = 256
 """Folders in which files were open for writing."""
+MAKERS_LIMIT = 256
+"""Processes that were seen to write files of one kind; beyond that, half of them are kept."""
 WRITTEN_LIMIT = 16
 """Of these, the last ones are listed."""
 PLACES_S = 30.0
@@ -181,7 +183,10 @@ class NewFilesReader:
             if key is not None:
                 self._written.pop(key.folder, None)
                 self._written[key.folder] = None
-                self._makers.setdefault(key, Counter())[pid] += 1
+                makers = self._makers.setdefault(key, Counter())
+                makers[pid] += 1
+                if len(makers) > MAKERS_LIMIT:
+                    self._makers[key] = Counter(dict(makers.most_common(MAKERS_LIMIT // 2)))
         while len(self._written) > NOTED_LIMIT:
             del self._written[next(iter(self._written))]
         while len(self._makers) > NOTED_LIMIT:

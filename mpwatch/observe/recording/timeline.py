@@ -15,18 +15,19 @@ import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
+from operator import itemgetter
 from typing import NamedTuple, TypeVar
 
 from mpwatch.diagnose.engine import Engine
 from mpwatch.model.events import Input
-from mpwatch.model.findings import Finding
+from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History, Point
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import TreeSample
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.observe.recording.codec import moment_of
 from mpwatch.observe.recording.file import NotARecording, Recording
-from mpwatch.observe.state.fold import Fold
+from mpwatch.observe.state.fold import ENDED_KEPT, Fold
 
 KEEP_S = 30.0
 """Folds are kept at least this many seconds of recording apart."""
@@ -48,10 +49,9 @@ class Kept(NamedTuple):
 
     at_s: float
     member: int
-    fold: bytes
-    """The fold and the snapshot of the last reading, pickled and deflated. They never leave this
-    process, so unpickling them is safe."""
-    engine: Engine
+    state: bytes
+    """The fold, the snapshot of the last reading and the memory of the engine, pickled and
+    deflated. They never leave this process, so unpickling them is safe."""
 
 
 class Timeline:
@@ -146,8 +146,9 @@ class Timeline:
         kept = self._kept[index]
         if self.at_s <= to_s and kept.at_s < self.at_s + JUMP_S:
             return
-        self._fold, self._last, self._is_at_reading = pickle.loads(zlib.decompress(kept.fold))
-        self._engine = kept.engine.copy()
+        state = pickle.loads(zlib.decompress(kept.state))
+        self._fold, memory, self._last, self._is_at_reading = state
+        self._engine.restore(memory)
         self._inputs = self._recording.numbered_inputs(kept.member)
         self._next = next(self._inputs, None)
         self._member = kept.member
@@ -224,16 +225,16 @@ class Timeline:
         if not self._recording.members[member].is_key or at_s < self._keep_from_s:
             return
         self._kept.append(self._state(at_s, member))
-        if sum(len(kept.fold) for kept in self._kept) > KEPT_BYTES_LIMIT:
+        if sum(len(kept.state) for kept in self._kept) > KEPT_BYTES_LIMIT:
             self._kept = self._kept[::2]
             self._keep_s *= 2
         self._keep_from_s = at_s + self._keep_s
 
     def _state(self, at_s: float, member: int) -> Kept:
         """The present state, to be restored."""
-        state = self._fold, self._last, self._is_at_reading
-        pickled = zlib.compress(pickle.dumps(state, pickle.HIGHEST_PROTOCOL), 1)
-        return Kept(at_s, member, pickled, self._engine.copy())
+        # In one pickle: the account that the engine remembers is that of the snapshot.
+        state = self._fold, self._engine.memory, self._last, self._is_at_reading
+        return Kept(at_s, member, zlib.compress(pickle.dumps(state, pickle.HIGHEST_PROTOCOL), 1))
 
 
 def _at(kept: Kept) -> float:
@@ -263,20 +264,33 @@ class Curve:
 
 
 class Course:
-    """Adds up the snapshots after each reading, in order."""
+    """Adds up the snapshots after each reading, in order.
+
+    Curves are kept of the processes that the snapshots still have, see `ENDED_KEPT`. Findings are
+    kept of these as well, and of the other processes together the `ENDED_KEPT` most severe ones.
+    """
 
     def __init__(self) -> None:
         self.processes: dict[tuple[ProcessId, str], Curve] = {}
         """By process and name of the number: `fds`, `private_bytes`, `shm_bytes`, `maps`."""
         self.host: dict[str, Curve] = {}
         """By name of the number: `/dev/shm bytes`, `cgroup memory bytes`."""
+        self.left_out = 0
+        """Earlier findings that are not kept."""
         self._seen: dict[object, tuple[Finding, float]] = {}
+        self._prune_at = 2 * ENDED_KEPT
+        """When so many findings are kept, those of processes that were dropped are counted."""
 
     def take(self, snapshot: Snapshot) -> None:
         """Add one snapshot."""
         for finding in snapshot.findings:
             if finding.resolved_s is None:
                 self._seen[finding.key] = (finding, snapshot.at_s)
+        if len(self._seen) > self._prune_at:
+            self._prune(snapshot)
+            self._prune_at = 2 * max(ENDED_KEPT, len(self._seen))
+        for key in [key for key in self.processes if snapshot.get(key[0]) is None]:
+            del self.processes[key]
         for process in snapshot.living():
             for name, read in _NUMBERS.items():
                 key = (process.process, name)
@@ -287,8 +301,26 @@ class Course:
         memory = cgroup.memory_bytes if cgroup else None
         self.host.setdefault("cgroup memory bytes", Curve()).add(snapshot.at_s, memory)
 
+    def _prune(self, snapshot: Snapshot) -> None:
+        """Drop earlier findings: the least severe ones, and of those the ones longest ago.
+
+        `ENDED_KEPT` are kept of each process that the snapshot has, and of all others together.
+        """
+        groups: dict[ProcessId | None, list[tuple[Severity, float, object]]] = {}
+        for key, (finding, last_s) in self._seen.items():
+            if last_s < snapshot.at_s:
+                concerned = (finding.process, *finding.others)
+                group = next((each for each in concerned if snapshot.get(each) is not None), None)
+                groups.setdefault(group, []).append((finding.severity, last_s, key))
+        for ranked in groups.values():
+            ranked.sort(key=itemgetter(0, 1))
+            for _, _, key in ranked[: max(0, len(ranked) - ENDED_KEPT)]:
+                del self._seen[key]
+                self.left_out += 1
+
     def findings(self, end: Snapshot) -> tuple[Finding, ...]:
         """Every finding: present at the end or at the exit of the process first, then resolved."""
+        self._prune(end)
         present = [finding for finding in end.findings if finding.resolved_s is None]
         keys = {finding.key for finding in present}
         held, passed = [], []

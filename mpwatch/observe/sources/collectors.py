@@ -87,11 +87,13 @@ class Collectors:
         tree = self.tree.collect(request)
         if tree is None:
             return None
+        before = self._present
         present = self._present = tuple(sample.process for sample in tree.processes)
         self.exits.watch(present)
         self.exits.forget_collected(present)
         if self.hooks is not None:
             self.hooks.watch(tree.processes)
+            self._post_mortem.keep({*before, *present})
         return tree
 
     @property
@@ -214,6 +216,16 @@ class PostMortem:
             case HookNote():
                 received = self._received.setdefault(input.process, _Received())
                 received.notes.add(input)
+
+    def keep(self, present: Collection[ProcessId]) -> None:
+        """Drop what was received from other processes: some of it arrives after `of` was called.
+
+        Args:
+            present: The processes of this reading and of the one before, since when the exit of any
+                other one was reported.
+        """
+        for process in self._received.keys() - present:
+            del self._received[process]
 
     def of(self, ended: Ended) -> Iterator[Input]:
         """The inputs of an exited process that were not received; none if it left no files."""

@@ -273,11 +273,13 @@ class Observer:
     def ask_gauges(self) -> None:
         """Ask the hooks that answer for their gauges, at the interval of the plan."""
         snapshot = self._fold.snapshot()
+        before, self._gauges_asked_s = self._gauges_asked_s, {}
         for process in snapshot.living():
-            last_s = self._gauges_asked_s.get(process.process, float("-inf"))
+            last_s = before.get(process.process, float("-inf"))
             if process.hook.state == "ready" and snapshot.at_s - last_s >= self._plan.gauges_s:
-                self._gauges_asked_s[process.process] = snapshot.at_s
+                last_s = snapshot.at_s
                 self._collectors.ask_hook(process.process, "gauges")
+            self._gauges_asked_s[process.process] = last_s
 
     def read_allocators(self, processes: Sequence[ProcessId]) -> str | None:
         """Ask these hooks once for the figures of torch's allocator; may be called by any thread.

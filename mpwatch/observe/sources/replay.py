@@ -171,9 +171,10 @@ OnPart: TypeAlias = Callable[[float], None]
 
 
 def replay_to_end(path: str, on_part: OnPart | None = None) -> Snapshot:
-    """The job at the end of the recording, with every finding that was ever present.
+    """The job at the end of the recording, with the findings that were ever present.
 
-    A finding that was present when its process exited is present; earlier ones are resolved.
+    A finding that was present when its process exited is present; earlier ones are resolved. Which
+    ones are kept: see `Course`.
 
     Raises:
         OSError: The file cannot be opened.
@@ -197,7 +198,11 @@ def replay_course(path: str, on_part: OnPart | None = None) -> tuple[Snapshot, C
         position = Playback(timeline.at_s, timeline.length_s, is_paused=True)
         end = replayed(timeline.conclusion(), timeline, recording, position)
         course.take(end)
-    return replace(end, findings=course.findings(end)), course
+    findings = course.findings(end)
+    if course.left_out:
+        problem = f"Only the most severe earlier findings are kept; left out: {course.left_out}."
+        end = replace(end, problems=(*end.problems, problem))
+    return replace(end, findings=findings), course
 
 
 def replayed(

@@ -131,6 +131,8 @@ def _target(module: str, function: str) -> ChildTarget | None:
     return ChildTarget(clean(name, NAME_CHARACTERS))
 
 
+_Group: TypeAlias = tuple[ProcessId | None, str]
+"""Children with this parent and a target of this name."""
 Task: TypeAlias = tuple[ChildTarget, int | None]
 """What a child runs, and its number among those that run the same."""
 
@@ -142,7 +144,8 @@ class TargetTable:
         self._targets: dict[ProcessId, ChildTarget] = {}
         self._searched: dict[ProcessId, object] = {}
         """The last stack or description by the parent that did not show the target."""
-        self._groups: dict[tuple[ProcessId | None, str], list[ProcessId]] = {}
+        self._groups: dict[_Group, list[ProcessId]] = {}
+        self._group_of: dict[ProcessId, _Group] = {}
         self._numbers: dict[ProcessId, int | None] = {}
 
     def get(self, process: ProcessId) -> Task | None:
@@ -164,7 +167,7 @@ class TargetTable:
         Returns:
             The processes whose label has changed.
         """
-        grown: dict[tuple[ProcessId | None, str], None] = {}
+        grown: dict[_Group, None] = {}
         for process, record in records.items():
             if not _may_have_target(record) or record.ended is not None or process in self._targets:
                 continue
@@ -178,10 +181,14 @@ class TargetTable:
         return [each for key in grown if key in self._groups for each in self._number(key, records)]
 
     def forget(self, process: ProcessId) -> None:
-        """Drop a process that is no longer shown."""
+        """Drop a process that is no longer shown, and its group once all of that are dropped."""
         self._targets.pop(process, None)
         self._searched.pop(process, None)
         self._numbers.pop(process, None)
+        group = self._group_of.pop(process, None)
+        members = self._groups.get(group, ()) if group is not None else ()
+        if group is not None and not any(each in self._group_of for each in reversed(members)):
+            self._groups.pop(group, None)
 
     def _search(
         self, process: ProcessId, records: Mapping[ProcessId, ProcessRecord], birth: object
@@ -209,9 +216,10 @@ class TargetTable:
         if all(records[each].ended is not None for each in group):
             group = []
         self._groups[key] = _newest(sorted((*group, process), key=_start), records)
+        self._group_of[process] = key
 
     def _number(
-        self, key: tuple[ProcessId | None, str], records: Mapping[ProcessId, ProcessRecord]
+        self, key: _Group, records: Mapping[ProcessId, ProcessRecord]
     ) -> Iterator[ProcessId]:
         """Number a group by start; yields the processes that are new or numbered anew.
 

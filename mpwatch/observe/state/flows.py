@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeAlias
 
 from mpwatch.hook import wire
@@ -18,6 +19,12 @@ OPEN_LIMIT = 16_384
 SETTLED_LIMIT = 16_384
 """Further segments, the most recently used, to tell reused buffers from new ones. Every batch
 is a new one, so there are soon that many: some 150 bytes each."""
+SENDS_LIMIT = 1024
+"""Sends of one segment that are not joined: one that is sent to each new process, where receivers
+have no hook, is sent without end."""
+KNOWN_TO_LIMIT = 2
+"""Of the processes that knew a segment before their hooks were injected: one that may have sent it,
+and another one, of which each receipt needs the one that is not its receiver."""
 LATE_S = 3.0
 """Hooks send ten times a second; a receipt without a send by then has a sender without a hook."""
 LATENCIES_KEPT = 512
@@ -127,6 +134,8 @@ class FlowTable:
             # is a reused buffer.
             is_copy = bool(event.flags & wire.FLAG_COPIED) or entry.is_new
             entry.sends.append(_Send(event.at_ns, process, event.bytes, is_copy))
+            if len(entry.sends) > SENDS_LIMIT:
+                del entry.sends[0]
             entry.last_sender = process
         elif event.kind in RECEIPTS:
             entry = self._entry(event)
@@ -134,7 +143,9 @@ class FlowTable:
             if not entry.sends:
                 self._unmatched.append((event.at_ns, (event.key, event.key2)))
         elif event.kind == wire.KNOWN:
-            self._entry(event).known_to += (process,)
+            entry = self._entry(event)
+            if len(entry.known_to) < KNOWN_TO_LIMIT and process not in entry.known_to:
+                entry.known_to += (process,)
             return
         else:
             return
@@ -142,7 +153,7 @@ class FlowTable:
         self._join(entry)
         self._close((event.key, event.key2), entry)
 
-    def settle(self, at_s: float, creators: dict[Key, ProcessId]) -> None:
+    def settle(self, at_s: float, creators: Mapping[Key, ProcessId]) -> None:
         """Count receipts older than `LATE_S` for the segment's creator, and mark the rates.
 
         Called at each reading of the job, so that rates do not depend on how often `flows` is.
@@ -163,6 +174,14 @@ class FlowTable:
             self._close(key, entry)
         for tally in self._tallies.values():
             tally.mark(at_s)
+
+    def keep(self, is_kept: Callable[[ProcessId], bool]) -> None:
+        """Drop the flows of processes that are no longer shown.
+
+        Called at each reading: a tensor may be received long after its sender was dropped.
+        """
+        for pair in [pair for pair in self._tallies if not all(map(is_kept, pair))]:
+            del self._tallies[pair]
 
     def flows(self) -> tuple[Flow, ...]:
         """All flows so far, the largest first."""
@@ -190,11 +209,6 @@ class FlowTable:
             )
         flows.sort(key=lambda flow: (-flow.bytes, flow.sender, flow.receiver))
         return tuple(flows)
-
-    def forget(self, process: ProcessId) -> None:
-        """Drop a process that is no longer shown."""
-        for pair in [pair for pair in self._tallies if process in pair]:
-            del self._tallies[pair]
 
     def _entry(self, event: HookEvent) -> _Open:
         key = (event.key, event.key2)

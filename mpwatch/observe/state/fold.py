@@ -36,7 +36,13 @@ from mpwatch.observe.state.segments import CallSites, FileLines, SegmentTable
 from mpwatch.observe.state.written_errors import WrittenErrorTable
 
 ENDED_KEPT = 256
-"""Exited processes shown at most: a job that starts workers at every epoch has thousands."""
+"""Exited processes kept at most: a job that starts workers at every epoch has thousands.
+
+This is the one rule by which processes are dropped: the living ones are kept, those that the last
+reading still has (zombies), and of the exited ones the last `ENDED_KEPT`. Of the processes that
+were only heard of by their hooks the last `ENDED_KEPT` are kept. Whatever else remembers something
+for each process drops it with them.
+"""
 
 
 class NothingObserved(LookupError):
@@ -124,7 +130,7 @@ class Fold:
         for process in self._targets.update(self._processes.records, self._hooks.birth):
             self._processes.changed(process, self._processes.records[process].changed_s)
         self._settle_written(tree.at_s)
-        self._forget_oldest()
+        self._forget_oldest(tree)
         self._join_segments(tree)
         self._history.add(tree, self._segments, self._processes.numbers(tree))
         self._hook_log.add_silences(tree.at_s, self._log)
@@ -168,13 +174,18 @@ class Fold:
             if segment.creator is not None
         }
         self._flows.settle(tree.at_s, creators)
+        self._flows.keep(self._is_kept)
 
-    def _forget_oldest(self) -> None:
-        """Drop the oldest exited processes, so that memory is bounded."""
+    def _is_kept(self, process: ProcessId) -> bool:
+        """Whether anything is kept of a process; see `ENDED_KEPT`."""
+        return process in self._processes.records or self._hooks.get(process) is not None
+
+    def _forget_oldest(self, tree: TreeSample) -> None:
+        """Drop the oldest exited processes, so that memory is bounded; see `ENDED_KEPT`."""
         unknown = self._hooks.without(self._processes.records)
         for process in unknown[: max(0, len(unknown) - ENDED_KEPT)]:
             self._forget(process)
-        for process in self._processes.oldest_ended(ENDED_KEPT):
+        for process in self._processes.oldest_ended(tree, ENDED_KEPT):
             self._forget(process)
 
     def _forget(self, process: ProcessId) -> None:
@@ -182,9 +193,9 @@ class Fold:
         self._hooks.forget(process)
         self._history.forget(process)
         self._targets.forget(process)
-        self._flows.forget(process)
         self._progress.forget(process)
         self._hook_log.forget(process)
+        self._written.forget(process)
 
     # --- exits and stacks ------------------------------------------------------------------------
 

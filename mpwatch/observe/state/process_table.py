@@ -235,12 +235,16 @@ class ProcessTable:
             for sample in tree.processes
         }
 
-    def oldest_ended(self, kept: int) -> list[ProcessId]:
-        """The exited processes beyond the number to keep, oldest first."""
+    def oldest_ended(self, tree: TreeSample, kept: int) -> list[ProcessId]:
+        """The exited processes beyond the number to keep, oldest first.
+
+        Those that a reading still has are kept: zombies that nobody reaps.
+        """
+        present = {sample.process for sample in tree.processes}
         ended = [
             (record.ended.at_s, process)
             for process, record in self.records.items()
-            if record.ended is not None
+            if record.ended is not None and process not in present
         ]
         if len(ended) <= kept:
             return []

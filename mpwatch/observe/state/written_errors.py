@@ -90,6 +90,10 @@ class WrittenErrorTable:
         """Note that the hook of a process has told its exception."""
         self._known.add(process)
 
+    def forget(self, process: ProcessId) -> None:
+        """Drop a process that is no longer shown."""
+        self._known.discard(process)
+
     def settle(self, records: Records, birth_of: Callable[[ProcessId], object]) -> Iterator[Told]:
         """Whose tracebacks are, as far as that is known now; each once.
 

@@ -98,6 +98,15 @@ def test_a_finding_that_is_gone_is_resolved_then_dropped() -> None:
     assert look(watched, LINGER_S + SHOWN_RESOLVED_S) == ()
 
 
+def test_a_finding_about_a_process_that_is_no_longer_kept_goes_with_it() -> None:
+    found = finding("scripted", process=pid(200))
+    whose = engine([found], [], [found])
+
+    findings(whose, snapshot_of(main(), process(200)))
+    assert findings(whose, snapshot_of(main(), at_s=NOW_S + 1)) == ()
+    assert len(findings(whose, snapshot_of(main(), at_s=NOW_S + 2))) == 1
+
+
 def test_a_finding_that_one_late_reading_misses_is_not_resolved() -> None:
     watched = engine([finding("a")], [])
     look(watched, 0)

@@ -94,3 +94,16 @@ def test_a_trace_without_events_is_valid_json() -> None:
 
     assert json.loads(empty.getvalue())["traceEvents"] == []
     assert len(json.loads(full.getvalue())["traceEvents"]) == count > 0
+
+
+def test_a_process_and_its_threads_are_named_once_while_they_live() -> None:
+    alone = small_job(START_S + 1, processes=(MAIN,))
+
+    named = phase(traced(small_job(START_S), small_job(START_S + 0.5), alone, alone), "M")
+
+    assert [(each["name"], each["pid"]) for each in named] == [
+        ("process_name", MAIN.pid),
+        ("thread_name", MAIN.pid),
+        ("process_name", WORKER_0.pid),
+        ("thread_name", WORKER_0.pid),
+    ]

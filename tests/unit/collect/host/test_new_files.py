@@ -12,10 +12,19 @@ from pathlib import Path
 import pytest
 
 from mpwatch.collect.host import new_files as module
-from mpwatch.collect.host.new_files import LISTING_S, PAUSE_S, PLACES_S, SHM, NewFilesReader
+from mpwatch.collect.host.new_files import (
+    LISTING_S,
+    MAKERS_LIMIT,
+    PAUSE_S,
+    PLACES_S,
+    SHM,
+    NewFilesReader,
+)
 from mpwatch.model.host import FilesKey, NewFiles
+from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import FdKind, FdLink, FdSample, ProcSample
 from tests.builders.samples import MAIN, sample
+from tests.builders.short_lived import peak_bytes
 from tests.unit.collect.conftest import FakeProc
 
 UID = os.geteuid()
@@ -73,9 +82,9 @@ class Job:
         self.reader.note([with_links(links)])
 
 
-def with_links(links: Sequence[FdLink]) -> ProcSample:
+def with_links(links: Sequence[FdLink], process: ProcessId = MAIN) -> ProcSample:
     fds = FdSample(len(links), 1024, 1024, {}, tuple(links), 0.0)
-    return replace(sample(MAIN, 0.0), fds=fds)
+    return replace(sample(process, 0.0), fds=fds)
 
 
 @pytest.fixture(autouse=True)
@@ -313,3 +322,19 @@ def test_numbers_that_several_names_hold_are_told(proc: FakeProc) -> None:
     # Each count is in the names of both cameras.
     assert {4827, 4830} <= set(found.numbers)
     assert found.pattern == "cam*"
+
+
+def test_of_very_many_makers_those_that_made_most_are_kept(job: Job) -> None:
+    job.make("/dev/shm/log_1")
+    link = FdLink(1, "file", "/dev/shm/log_1", None, True)
+
+    def note() -> None:
+        for number in range(20 * MAKERS_LIMIT):
+            short_lived = with_links([link], ProcessId(1000 + number, 1000 + number))
+            job.reader.note([with_links([link]), short_lived])
+
+    taken = peak_bytes(note)
+    (found,) = job.look() or ()
+
+    assert found.makers[0] == (MAIN.pid, 20 * MAKERS_LIMIT)
+    assert taken < 20 * MAKERS_LIMIT * 20

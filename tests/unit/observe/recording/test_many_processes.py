@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId, Role
+from mpwatch.model.snapshot import Snapshot
 from mpwatch.observe.recording.codec import SCHEMA, Header, LineEncoder
-from mpwatch.observe.recording.file import pack
+from mpwatch.observe.recording.file import Recording, pack
+from mpwatch.observe.recording.timeline import Course, Timeline
+from mpwatch.observe.state.fold import ENDED_KEPT
 from tests.builders.samples import MAIN, START_S, sample, small_job
+from tests.builders.short_lived import AT_ONCE, peak_bytes, short_lived
+from tests.builders.snapshots import process, snapshot_of
+from tests.unit.observe.recording.conftest import Recorded
 
 COUNT = 3000
 SAMPLES = 2
@@ -61,3 +70,66 @@ def test_a_recording_of_very_many_processes_is_read_to_its_end(family: str, tmp_
     count, memory_bytes = map(int, done.stdout.split())
     assert count > COUNT
     assert memory_bytes < MEMORY_BYTES_LIMIT
+
+
+FEW, MANY = 300, 1200
+"""Short-lived processes; with the fewer ones all limits are reached."""
+KEPT_OF_EACH_BYTES = 60
+"""Less than anything that is kept of each takes: its identity alone takes more."""
+
+
+def test_reading_four_times_the_short_lived_processes_takes_no_more_memory(
+    recorded: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mpwatch.observe.state.fold.ENDED_KEPT", 32)
+    monkeypatch.setattr("mpwatch.observe.recording.timeline.ENDED_KEPT", 4)
+    monkeypatch.setattr("mpwatch.observe.state.event_log.KEPT", 256)
+    path = recorded(list(short_lived(MANY)))
+
+    def read(count: int) -> None:
+        course = Course()
+
+        def take(snapshot: Snapshot) -> None:
+            course.take(snapshot)
+            gc.collect()
+
+        with Recording(path) as recording:
+            timeline = Timeline(recording, keeps=False, on_reading=take)
+            timeline.advance(count / AT_ONCE)
+        course.findings(timeline.conclusion())
+
+    read(FEW)  # what is made once
+    few, many = (peak_bytes(partial(read, count)) for count in (FEW, MANY))
+
+    assert many - few < KEPT_OF_EACH_BYTES * (MANY - FEW)
+
+
+def about(number: int, severity: Severity = Severity.WARNING) -> Finding:
+    process = ProcessId(1000 + number, 1000 + number)
+    return Finding("odd", severity, "odd", ("seen",), "why", "do", process)
+
+
+def test_of_processes_that_are_no_longer_kept_the_most_severe_findings_are_kept() -> None:
+    course, main = Course(), process(100, "main")
+    kept = process(999, state="S")
+    of_kept = replace(about(0), process=kept.process)
+    for number in range(3 * ENDED_KEPT):
+        severity = Severity.CRITICAL if number == 5 else Severity.WARNING
+        present = [about(number, severity), *([of_kept] if number == 0 else [])]
+        course.take(snapshot_of(main, kept, at_s=float(number), findings=tuple(present)))
+
+    found = course.findings(snapshot_of(main, kept, at_s=4.0 * ENDED_KEPT))
+
+    assert len(found) == ENDED_KEPT + 1
+    assert of_kept.key in [each.key for each in found]
+    assert about(5).key in [each.key for each in found]
+    assert about(3 * ENDED_KEPT - 1).key in [each.key for each in found]
+    assert course.left_out == 2 * ENDED_KEPT
+
+
+def test_curves_are_kept_of_the_processes_that_are_kept() -> None:
+    course, main = Course(), process(100, "main")
+    for number in range(10):
+        course.take(snapshot_of(main, process(200 + number), at_s=float(number)))
+
+    assert {key.pid for key, _ in course.processes} == {100, 209}

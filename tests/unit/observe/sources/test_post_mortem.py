@@ -130,3 +130,13 @@ def test_files_of_processes_of_other_jobs_and_of_present_ones_are_not_read(tmp_p
     write_hook_files(tmp_path, DEAD, [], notes, origin=(*PARENT, b""))
 
     assert earlier(tmp_path, PARENT, DEAD) == []
+
+
+def test_what_arrives_after_an_exit_was_reported_is_dropped_with_the_process(folder: Path) -> None:
+    words = last_words(folder)
+    told(words)
+    words.received(HookNote(DEAD, MADE_NS + 1_000_000, "exception", {"text": "no 1"}))
+    words.keep({DEAD})
+    words.keep(set())
+
+    assert told(words) == ([0, 1, 2], ["no 1", "no 3"])

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import gc
+from functools import partial
 
 import pytest
 
+from mpwatch.diagnose.engine import Engine
 from mpwatch.hook import wire
 from mpwatch.model.events import HookHello, HookStatus
 from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import Ended, TreeSample
 from mpwatch.observe.state.fold import ENDED_KEPT, Fold
 from tests.builders.samples import MAIN, event, hook_slice, rebuilt, sample, shared, tree
+from tests.builders.short_lived import peak_bytes, short_lived
 
 WORKERS = 4
 SETTLED_EPOCHS = ENDED_KEPT + 20
@@ -53,3 +57,45 @@ def test_nothing_is_kept_of_the_workers_of_earlier_epochs() -> None:
 
     assert living_objects() < settled + EPOCHS - SETTLED_EPOCHS
     assert len(fold.snapshot().flows) <= ENDED_KEPT + 2 * WORKERS
+
+
+FEW, MANY = 300, 1200
+"""Short-lived processes; with the fewer ones all limits are reached."""
+KEPT_OF_EACH_BYTES = 40
+"""Less than anything that is kept of each takes: its identity alone takes more."""
+
+
+def fold_to_the_end(count: int) -> None:
+    fold, engine = Fold(), Engine(rules=())
+    for each in short_lived(count):
+        fold.apply(each)
+        if isinstance(each, TreeSample):
+            engine.diagnosed(fold.snapshot(), fold.history())
+            gc.collect()
+
+
+def test_folding_four_times_the_short_lived_processes_takes_no_more_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("mpwatch.observe.state.fold.ENDED_KEPT", 32)
+    monkeypatch.setattr("mpwatch.observe.state.event_log.KEPT", 256)
+    fold_to_the_end(FEW)  # what is made once
+    few, many = (peak_bytes(partial(fold_to_the_end, count)) for count in (FEW, MANY))
+
+    assert many - few < KEPT_OF_EACH_BYTES * (MANY - FEW)
+
+
+def test_children_that_nobody_reaps_are_kept_while_they_are_in_the_job() -> None:
+    fold = Fold()
+    zombies = [ProcessId(1_000 + n, 1_000 + n) for n in range(ENDED_KEPT + 10)]
+    for at_s in (1.0, 2.0, 3.0):
+        state = "S" if at_s == 1.0 else "Z"
+        children = (sample(each, at_s, parent=100, state=state) for each in zombies)
+        fold.apply(tree(at_s, sample(MAIN, at_s, role="main"), *children))
+        if at_s == 1.0:
+            for each in zombies:
+                fold.apply(Ended(each, 1.5, 0))
+
+    snapshot = fold.snapshot()
+    assert len(snapshot.processes) == len(zombies) + 1
+    assert not [entry for entry in snapshot.log if entry.kind == "started"]
