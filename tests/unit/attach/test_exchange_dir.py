@@ -66,6 +66,26 @@ def test_the_directory_of_a_target_that_has_just_ended_is_removed_where_both_see
     assert len(list((tmp_path / "root" / made.runtime.lstrip("/")).iterdir())) == left
 
 
+@pytest.mark.parametrize("name", ["handed-over", "result"])
+def test_a_fifo_of_the_targets_user_in_the_directory_is_not_waited_for(
+    proc: str, tmp_path: Path, name: str
+) -> None:
+    made = create(proc)
+    fifo = tmp_path / "root" / made.path.lstrip("/") / name
+    os.mkfifo(fifo)
+
+    def use() -> None:
+        made.mark("handed-over", 1)
+        made.answer()
+
+    user = threading.Thread(target=use, daemon=True)
+    user.start()
+    user.join(60)
+
+    assert not user.is_alive()
+    assert fifo.is_fifo()
+
+
 def test_the_answer_is_read_from_the_directory_and_a_removed_directory_is_success(
     proc: str, tmp_path: Path
 ) -> None:
