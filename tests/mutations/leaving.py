@@ -168,6 +168,18 @@ LEAVING = (
     ),
     Mutation(
         8,
+        "a process with the rights of several users gets the hook",
+        HOOK + "__init__.py",
+        "_refusal",
+        "wire.has_several_users(os)",
+        "False",
+        (
+            "tests/integration/hook/test_privileges.py::"
+            "test_a_process_with_the_rights_of_several_users_does_not_get_the_hook",
+        ),
+    ),
+    Mutation(
+        8,
         "a frame of four gigabytes is waited for",
         HOOK + "transport/connection.py",
         "Connection._next_request",
