@@ -17,8 +17,8 @@ def instrument() -> bool:
 
     Returns:
         Whether the hook is attached. It is not in a free-threaded Python that runs without the GIL,
-        nor in a process with `MPWATCH_DISABLE=1` or `PYTHON_DISABLE_REMOTE_DEBUG=1` in its
-        environment.
+        nor in a process whose real, effective and saved user or group ids differ, nor with
+        `MPWATCH_DISABLE=1` or `PYTHON_DISABLE_REMOTE_DEBUG=1` in the environment.
     """
     from mpwatch import hook
 

@@ -111,6 +111,8 @@ def require_usable(attempt: Attempt) -> None:
             tracer.start()  # it starts while the checks run
     target = attempt.target
     require_not_disabled(target)
+    if target.privileges:
+        raise Refused(target.privileges)
     require_file_size(target)
     require_stoppable(target)
     _require_rights(target)

@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 
 from mpwatch.attach.outcomes import Refused
+from mpwatch.collect.host import ptrace_access
 from mpwatch.collect.process.identify import uid_inside
 from mpwatch.collect.process.procfs import stat_of
 from mpwatch.hook import wire
@@ -14,6 +15,8 @@ from mpwatch.model.samples import ProcSample
 
 _ENVIRONMENT_BYTES = 8 << 20
 """More than the kernel takes of arguments and environment: 6 MiB (bprm_stack_limits, Linux 6)."""
+_KINDS = ("real", "effective", "saved", "for files")
+"""The ids in a line of `/proc/PID/status`, see proc(5)."""
 _WANTED = (b"XDG_RUNTIME_DIR", b"LD_LIBRARY_PATH", *map(os.fsencode, wire.DISABLING))
 
 
@@ -27,10 +30,11 @@ class Target:
     """One letter, as in `/proc/PID/stat`."""
     tracer_pid: int
     uid: int
-    """Real user id, as seen from here."""
+    """Real user id, as seen from here. Nothing is injected where the effective one differs."""
     gid: int
+    """Real group id."""
     groups: frozenset[int]
-    """Effective and supplementary groups, which decide the files it may read."""
+    """The group and the supplementary groups, which decide the files it may read."""
     uid_inside: int
     """The real user id as the process itself sees it."""
     pid_inside: int
@@ -42,6 +46,8 @@ class Target:
     has_shadow_stack: bool
     turns: int = 0
     """Context switches of the main thread, voluntary and not."""
+    privileges: str = ""
+    """Which rights it has that other processes of its user do not have; see `_privileges`."""
 
     @property
     def pid(self) -> int:
@@ -86,7 +92,8 @@ def read_target(process: ProcessId, proc: str = "/proc") -> Target:
         if stat.process != process or stat.has_ended:
             raise Refused("the process has ended")
         status = _status(pid, proc)
-        uids, gids = status["Uid"].split(), status["Gid"].split()
+        uid, gid = int(status["Uid"].split()[0]), int(status["Gid"].split()[0])
+        inside = uid_inside(uid, pid, proc)
         exe = os.readlink(f"{proc}/{pid}/exe")
         environment = _environment(pid, proc)
         shares_files = _same(f"{proc}/self/root", f"{proc}/{pid}/root") and _same_link(
@@ -98,8 +105,6 @@ def read_target(process: ProcessId, proc: str = "/proc") -> Target:
             raise Refused("it is a kernel thread") from None
         raise Refused("the process has ended") from None
     except PermissionError:
-        from mpwatch.collect.host import ptrace_access
-
         found = ptrace_access.check(pid, proc)
         raise Refused(found.reason or "the kernel hides it from mpwatch", found.fix) from None
     except (OSError, ValueError, KeyError, IndexError) as error:
@@ -109,10 +114,10 @@ def read_target(process: ProcessId, proc: str = "/proc") -> Target:
         name=stat.name,
         state=stat.state,
         tracer_pid=int(status.get("TracerPid", "0")),
-        uid=int(uids[0]),
-        gid=int(gids[1]),
-        groups=frozenset(map(int, (gids[1], *status.get("Groups", "").split()))),
-        uid_inside=uid_inside(int(uids[0]), pid, proc),
+        uid=uid,
+        gid=gid,
+        groups=frozenset((gid, *map(int, status.get("Groups", "").split()))),
+        uid_inside=inside,
         pid_inside=int(status.get("NSpid", str(pid)).split()[-1]),
         exe=exe,
         environment=environment,
@@ -121,7 +126,41 @@ def read_target(process: ProcessId, proc: str = "/proc") -> Target:
         turns=int(status.get("voluntary_ctxt_switches", "0"))
         + int(status.get("nonvoluntary_ctxt_switches", "0")),
         has_shadow_stack="shstk" in status.get("x86_Thread_features", "").split(),
+        privileges=_privileges(status, pid, inside, proc),
     )
+
+
+def _privileges(status: dict[str, str], pid: int, inside: int, proc: str) -> str:
+    """Which rights a process has that other processes of its user do not have; empty if none.
+
+    What it loads lies in a directory of its user, so by an injection these processes would gain
+    those rights. The conditions are those under which the kernel lets them trace it
+    (`__ptrace_may_access`, Linux's kernel/ptrace.c). Where this process is of the same user, the
+    kernel decides by itself whether its capabilities are enough.
+
+    Args:
+        status: Fields of its status file.
+        pid: The process.
+        inside: Its user id in its own user namespace; root's capabilities are those of all
+            processes of root there.
+        proc: Path of procfs.
+    """
+    for key, whose in (("Uid", "user"), ("Gid", "group")):
+        ids = status[key].split()
+        if len(set(ids)) > 1:
+            named = ", ".join(map(" ".join, zip(_KINDS, ids, strict=True)))
+            return f"it has the rights of several {whose}s: its {whose} ids differ ({named})"
+    uid = int(status["Uid"].split()[0])
+    if uid == os.geteuid():
+        return ""
+    if inside and int(status.get("CapPrm", "0"), 16):
+        return "it has capabilities, which other processes of its user would gain by an injection"
+    if not ptrace_access.is_dumpable(f"{proc}/{pid}", (uid, uid)):
+        return (
+            "it is closed to other processes of its user (undumpable, as after giving up root's"
+            " rights, or by PR_SET_DUMPABLE)"
+        )
+    return ""
 
 
 def _status(pid: int, proc: str) -> dict[str, str]:

@@ -40,8 +40,9 @@ def instrument() -> bool:
 
     Returns:
         Whether it is attached. It refuses a forkserver, whose children load their own, an
-        interpreter that runs without the GIL, and a process whose environment or interpreter's
-        option forbids it (`wire.DISABLING`, `wire.DISABLING_OPTION`).
+        interpreter that runs without the GIL, a process with the rights of several users
+        (`wire.has_several_users`), and one whose environment or interpreter's option forbids it
+        (`wire.DISABLING`, `wire.DISABLING_OPTION`).
     """
     return enter("instrument")
 
@@ -224,6 +225,8 @@ def _refusal() -> str:
         return f"{disabling} is set in the process"
     if any(name in sys._xoptions for name in wire.DISABLING_OPTION):
         return f"it was started with -X {wire.DISABLING_OPTION[0]}"
+    if wire.has_several_users(os):
+        return wire.SEVERAL_USERS
     if _is_forkserver():
         return "the process is a forkserver"
     return "" if _has_gil() else "the interpreter runs without the GIL"

@@ -23,6 +23,7 @@ import struct
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any
 
 PROTOCOL = 1
 
@@ -375,3 +376,15 @@ def disabled_by(environment: Mapping[str, str]) -> str | None:
         if value and (name, value) != ("MPWATCH_DISABLE", "0"):
             return name
     return None
+
+
+SEVERAL_USERS = "the process has the rights of several users or groups"
+
+
+def has_several_users(os: Any) -> bool:
+    """Whether the real, effective and saved user ids of this process differ, or its group ids.
+
+    Then no directory is private to it (set-uid programs, `seteuid`): what one of these users can
+    replace there is used with the rights of another. `os` has `getresuid` and `getresgid`.
+    """
+    return len({*os.getresuid()}) > 1 or len({*os.getresgid()}) > 1

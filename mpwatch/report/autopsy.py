@@ -10,7 +10,13 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from mpwatch.collect.hook.left_files import BlackBox, folders_of_user, has_box, read_boxes
+from mpwatch.collect.hook.left_files import (
+    BlackBox,
+    folders_of_user,
+    has_box,
+    own_folders,
+    read_boxes,
+)
 from mpwatch.collect.process import procfs
 from mpwatch.describe.findings import effects_below_causes, unresolved
 from mpwatch.diagnose.engine import Engine
@@ -133,13 +139,13 @@ def ended(dead: Dead) -> Ended:
 
 
 def _of_process(pid: int, proc: str) -> tuple[Autopsy, ...]:
-    folders = folders_of_user(os.geteuid(), os.environ.get("XDG_RUNTIME_DIR"))
-    boxes = read_boxes(folders, proc)
+    boxes = read_boxes(own_folders(), proc)
     parents = _parents(boxes, _starts(boxes))
     lines = {box.process: _line(box.process, parents) for box in boxes}
     # A process without a file is known as the parent of others.
     candidates = [process for line in lines.values() for process in line if process.pid == pid]
     if not candidates:
+        folders = folders_of_user(os.geteuid(), os.environ.get("XDG_RUNTIME_DIR"))
         raise NothingLeft(
             f"Process {pid} left no hook file in {' or '.join(folders)}: it had no hook, exited"
             " normally, or died more than a day ago."

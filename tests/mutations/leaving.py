@@ -153,7 +153,7 @@ LEAVING = (
         "the credentials of peers are not checked",
         HOOK + "transport/server.py",
         "Server._accept",
-        "not may_connect(sock, self._session.system.os.getuid())",
+        "not may_connect(sock, self._session.system.os.getresuid())",
         "False",
         (BAD + "test_another_user_gets_no_data_even_if_the_socket_is_open_to_all",),
     ),
@@ -162,9 +162,21 @@ LEAVING = (
         "every user may connect",
         HOOK + "transport/connection.py",
         "may_connect",
-        "peer_uid in (uid, 0)",
+        "{*uids} == {peer_uid}",
         "True",
         (UNIT + "transport/test_connection.py",),
+    ),
+    Mutation(
+        8,
+        "a process with the rights of several users gets the hook",
+        HOOK + "__init__.py",
+        "_refusal",
+        "wire.has_several_users(os)",
+        "False",
+        (
+            "tests/integration/hook/test_privileges.py::"
+            "test_a_process_with_the_rights_of_several_users_does_not_get_the_hook",
+        ),
     ),
     Mutation(
         8,

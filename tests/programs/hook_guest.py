@@ -260,7 +260,7 @@ def mocked_late() -> None:
     assert session is not None
     fork, leave, wait = os.fork, os._exit, os.waitpid
     refuse = mock.Mock(side_effect=AssertionError("the hook used a replaced function"))
-    names = ("open", "close", "stat", "lstat", "unlink", "getpid", "getuid", "mkdir", "chmod")
+    names = ("open", "close", "stat", "lstat", "unlink", "getpid", "geteuid", "getresuid", "mkdir")
     patches = [mock.patch.object(os, name, refuse) for name in names]
     patches += [mock.patch.object(time, name, refuse) for name in ("monotonic_ns", "time_ns")]
     patches += [mock.patch.object(time, "sleep", refuse), mock.patch("select.poll", refuse)]

@@ -1,4 +1,7 @@
-"""Calls that the kernel applies to all threads: `hook_privileges.py unshare|setuid`."""
+"""A program that changes users or namespaces: `hook_privileges.py MODE`, a function of this file.
+
+Calls that the kernel applies to all threads, and processes with the rights of several users.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import multiprocessing
 import os
 import sys
 import time
+from typing import Any
 
 import mpwatch
 
@@ -43,6 +47,50 @@ def setuid() -> None:
     print(process.exitcode)
 
 
-assert mpwatch.instrument()
-wait_for_thread()
+def several() -> None:
+    """Some of the ids are those of another user before the hook is attached."""
+    for users, groups in (((65534, 0, 0), (0, 0, 0)), ((0, 0, 0), (65534, 0, 0))):
+        os.setresgid(*groups)
+        os.setresuid(*users)
+        print(mpwatch.instrument(), sys.modules["mpwatch.hook"].refusal)
+        os.setresuid(0, 0, 0)
+        os.setresgid(0, 0, 0)
+    print(mpwatch.instrument())
+
+
+def loaded() -> None:
+    """Under `mpwatch run`."""
+    hook = sys.modules.get("_mpwatch_hook")
+    print(os.getresuid(), hook is not None and hook.current() is not None)
+
+
+def child() -> None:
+    """A child is forked while the process has given up root for a moment."""
+    session = attached()
+    os.seteuid(65534)
+    pid = os.fork()
+    if not pid:
+        session.wake()
+        print(session.state, session.server.path, session.ring.path, *session.problems)
+        sys.stdout.flush()
+        os._exit(0)
+    os.waitpid(pid, 0)
+
+
+def changed() -> None:
+    """One of the ids becomes that of another user once the hook is attached."""
+    attached()
+    os.setresuid(65534, 0, 0)
+    print("ready", flush=True)
+    sys.stdin.readline()
+
+
+def attached() -> Any:
+    assert mpwatch.instrument()
+    wait_for_thread()
+    return sys.modules["mpwatch.hook"].current()
+
+
+if sys.argv[1] in ("unshare", "setuid"):
+    attached()
 globals()[sys.argv[1]]()

@@ -36,6 +36,7 @@ from mpwatch.attach.native import gil_syscalls, pending_call
 from mpwatch.attach.native.code_cave import TargetMemory
 from mpwatch.attach.native.pending_call import CallPlan, NotReady
 from mpwatch.attach.outcomes import Refused
+from mpwatch.collect.host import isolated
 from mpwatch.collect.process.procfs import CAP_SYS_PTRACE, stat_of
 from mpwatch.model.ids import ProcessId
 
@@ -200,17 +201,8 @@ def _spawn() -> Tracer:
         " from mpwatch.attach.native import tracer; tracer.serve()"
     )
     try:
-        pid = os.posix_spawn(
-            sys.executable,
-            [sys.executable, "-I", "-S", "-c", code, root, str(WITHIN_S), NAME],
-            {},
-            file_actions=[
-                (os.POSIX_SPAWN_DUP2, its.fileno(), 0),
-                (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
-                (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
-            ],
-            setsigmask=(),
-        )
+        command = [sys.executable, "-I", "-S", "-c", code, root, str(WITHIN_S), NAME]
+        pid = isolated.start(command, stdin=its.fileno())
     except OSError:
         ours.close()
         raise
@@ -221,8 +213,7 @@ def _spawn() -> Tracer:
 
 def serve() -> None:
     """Main loop of the tracer, with its socket on descriptor 0."""
-    os.setsid()
-    os.chdir("/")
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # of the thread that started it
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
     with contextlib.suppress(OSError), open("/proc/self/comm", "w", encoding="ascii") as file:

@@ -21,8 +21,10 @@ The file is a marshalled dict, in a version of the format that every supported P
 What a target runs first is a text (`bootstrap_text`) that opens its exchange directory and runs
 that file. The text names the directory that the observer made, and the process that it was made
 for; nothing is found by convention or in the environment. However the path was resolved, the
-directory is accepted only if it belongs to the user of the process and is closed to others, and
-the payload only if it is a regular file of that user, opened within that directory without
+directory is accepted only if it belongs to the effective user of the process, with whose rights
+the code runs, and is closed to others; no directory is if the process has the rights of several
+users or groups, so that what one of them can write would run with the rights of another. And the
+payload only if it is a regular file of that user, opened within that directory without
 following links. Both are checked on open descriptors, so names cannot be swapped between check and
 use. Other users than root can therefore not supply any part of the code. It runs on a thread of its
 own (`native_call`), in a namespace of its own.
@@ -51,7 +53,8 @@ import marshal,posix as p
 n=p.O_NOFOLLOW|p.O_CLOEXEC|p.O_NONBLOCK
 d=p.open(%(path)a,n|p.O_DIRECTORY)
 try:
- u=p.getuid();s=p.fstat(d)
+ u=p.geteuid();s=p.fstat(d)
+ if {*p.getresuid()}!={u} or len({*p.getresgid()})>1:raise OSError(1)
  if (p.getpid(),s.st_uid,s.st_mode&63)!=(%(pid)d,u,0):raise OSError(1)
  f=p.open("payload",n,dir_fd=d)
  try:

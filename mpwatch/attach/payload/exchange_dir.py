@@ -15,7 +15,6 @@ import contextlib
 import ctypes
 import errno
 import os
-import re
 import stat
 import threading
 import time
@@ -31,7 +30,7 @@ from mpwatch.hook import wire
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_MARK_FILE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+_MARK_FILE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _ANSWER_BYTES = 1 << 16
 _POLL_S = 0.001
 _LONGEST_POLL_S = 0.03
@@ -225,7 +224,7 @@ def takes_writes(target: Target, path: str, proc: str = "/proc") -> bool:
     """
     for folder in (path, path.rpartition("/")[0]):
         try:
-            with opened(target.pid, folder, proc) as found:
+            with opened(target, folder, proc) as found:
                 asked = os.dup(found)
         except OSError:
             continue
@@ -252,7 +251,7 @@ def opened_runtime(
         Refused: It belongs to another user, or is open to others.
         OSError: It cannot be opened without following links.
     """
-    with opened(target.pid if pid is None else pid, path, proc) as folder:
+    with opened(target, path, proc, pid) as folder:
         found = os.fstat(folder)
         if found.st_uid != target.uid:
             raise Refused(f"{path} belongs to uid {found.st_uid}", f"rm -r {path}")
@@ -319,7 +318,7 @@ def _write_folder(parent: int, name: str, contents: dict[str, bytes], target: Ta
 
 def _make_runtime(target: Target, path: str, proc: str) -> None:
     above, _, name = path.rpartition("/")
-    with opened(target.pid, above, proc) as parent, contextlib.suppress(FileExistsError):
+    with opened(target, above, proc) as parent, contextlib.suppress(FileExistsError):
         os.mkdir(name, 0o700, dir_fd=parent)
         made = os.open(name, _DIRECTORY, dir_fd=parent)
         try:
@@ -344,7 +343,7 @@ def _examine_runtime(target: Target, path: str, proc: str) -> None:
         with opened_runtime(target, path, proc) as folder:
             is_writable = _is_writable(folder)
     except FileNotFoundError:
-        with opened(target.pid, path.rpartition("/")[0], proc) as above:
+        with opened(target, path.rpartition("/")[0], proc) as above:
             is_writable = _is_writable(above)
     if not is_writable:
         raise Refused(f"{path} cannot be written")
@@ -356,14 +355,21 @@ def _is_writable(folder: int) -> bool:
 
 
 @contextlib.contextmanager
-def opened(pid: int, path: str, proc: str) -> Iterator[int]:
+def opened(target: Target, path: str, proc: str, pid: int | None = None) -> Iterator[int]:
     """Open a directory in the target's view, step by step and without following links.
 
     The context runs with the file rights of the target's user, see `acting_as`.
+
+    Args:
+        target: The process.
+        path: Of the directory.
+        proc: Path of procfs.
+        pid: The process in whose view the path is; the target if not given.
     """
-    fd = os.open(f"{proc}/{pid}/root", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    root = f"{proc}/{target.pid if pid is None else pid}/root"
+    fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        with acting_as(pid, proc):
+        with acting_as(target.uid, target.gid):
             for part in filter(None, path.split("/")):
                 inner = os.open(part, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=fd)
                 os.close(fd)
@@ -477,20 +483,16 @@ def remove_tree(parent: int, name: str, depth: int = _DEPTH) -> None:
     os.rmdir(name, dir_fd=parent)
 
 
-_OWNER = re.compile(rb"^Uid:\t(\d+).*\nGid:\t\d+\t(\d+)", re.MULTILINE)
-
-
 @contextlib.contextmanager
-def acting_as(pid: int, proc: str = "/proc") -> Iterator[None]:
-    """Access files on this thread as a process's real user and effective group.
+def acting_as(uid: int, gid: int) -> Iterator[None]:
+    """Access files on this thread as a target's user and group were when its facts were read.
+
+    They are not read again: a program that the target has started in its place since may have the
+    rights of another user (set-uid), and the directory would still be that of its first one.
 
     setfsuid(2) affects one thread, drops only the file capabilities, and restores them at the end.
     If this process is not root, nothing changes.
-
-    Raises:
-        OSError: The process is gone.
     """
-    uid, gid = _owner(pid, proc)
     own_uid, own_gid = os.geteuid(), os.getegid()
     if own_uid != 0 or (uid, gid) == (own_uid, own_gid):
         yield
@@ -503,12 +505,3 @@ def acting_as(pid: int, proc: str = "/proc") -> Iterator[None]:
     finally:
         libc.setfsuid(own_uid)
         libc.setfsgid(own_gid)
-
-
-def _owner(pid: int, proc: str) -> tuple[int, int]:
-    """Real user and effective group."""
-    with open(f"{proc}/{pid}/status", "rb") as file:
-        found = _OWNER.search(file.read(4096))
-    if found is None:
-        raise ProcessLookupError(f"process {pid} has ended")
-    return int(found[1]), int(found[2])

@@ -71,6 +71,21 @@ def folders_of_user(uid: int, xdg_runtime_dir: str | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*known, *usual)))
 
 
+def own_folders() -> tuple[str, ...]:
+    """Those of `folders_of_user` for this user whose files nobody else can have put there.
+
+    In /tmp, or in a shared XDG_RUNTIME_DIR, another user may have made a folder of that name.
+    """
+    found = []
+    for folder in folders_of_user(os.geteuid(), os.environ.get("XDG_RUNTIME_DIR")):
+        with suppress(OSError):
+            status = os.lstat(folder)
+            is_private = stat.S_ISDIR(status.st_mode) and not status.st_mode & 0o077
+            if is_private and status.st_uid == os.geteuid():
+                found.append(folder)
+    return tuple(found)
+
+
 def read_boxes(folders: Iterable[str], proc: str = "/proc") -> tuple[BlackBox, ...]:
     """All black boxes in some folders, oldest process first; folders that are missing are empty."""
     boxes = []

@@ -13,6 +13,7 @@ from seeing it.
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import select
 import struct
@@ -20,6 +21,7 @@ import sys
 import threading
 import time
 
+from mpwatch.collect.host import isolated
 from mpwatch.collect.process.procfs import read_stat
 
 WITHIN_S = 3.0
@@ -35,16 +37,14 @@ _REMEMBERED = 64
 IN_MEMORY = (0x01021994, 0x858458F6)  # TMPFS_MAGIC, RAMFS_MAGIC of linux/magic.h
 _CODE = f"""
 import os, sys
-os.setsid()
-os.chdir("/")
-uid, gid = int(sys.argv[1]), int(sys.argv[2])
+uid, gid, folder = map(int, sys.argv[1:])
 if uid != os.geteuid():
     os.setgroups([])
     os.setresgid(gid, gid, gid)
     os.setresuid(uid, uid, uid)
 os.write(1, b"b")
-os.mkdir({PROBE!r}, 0o700, dir_fd=3)
-os.rmdir({PROBE!r}, dir_fd=3)
+os.mkdir({PROBE!r}, 0o700, dir_fd=folder)
+os.rmdir({PROBE!r}, dir_fd=folder)
 """
 _lock = threading.Lock()
 written_s: dict[int, float] = {}
@@ -121,18 +121,12 @@ def _started(folder: int, writer: int, uid: int, gid: int) -> int:
     Raises:
         OSError: It cannot be started.
     """
-    return os.posix_spawn(
-        sys.executable,
-        [sys.executable, "-I", "-S", "-c", _CODE, str(uid), str(gid)],
-        {},
-        file_actions=[
-            (os.POSIX_SPAWN_DUP2, writer, 1),
-            (os.POSIX_SPAWN_DUP2, folder, 3),
-            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-            (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
-        ],
-        setsigmask=(),
-    )
+    kept = fcntl.fcntl(folder, fcntl.F_DUPFD_CLOEXEC, 3)
+    try:
+        command = [sys.executable, "-I", "-S", "-c", _CODE, *map(str, (uid, gid, kept))]
+        return isolated.start(command, stdout=writer, kept=(kept,))
+    finally:
+        os.close(kept)
 
 
 def _reads(reader: int, wanted: bytes, within_s: float) -> bool:

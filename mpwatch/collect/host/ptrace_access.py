@@ -396,7 +396,7 @@ def read_facts(
         is_ptrace_filtered=(is_filtered or is_ptrace_filtered)(),
         is_same_user_namespace=_is_same_namespace(proc, pid, own_map, its_map),
         is_confined=bool(own_map) and own_map.split() != ["0", "0", "4294967295"],
-        is_dumpable=_is_dumpable(f"{proc}/{pid}", uids),
+        is_dumpable=is_dumpable(f"{proc}/{pid}", uids),
         may_open=_may_open(f"{proc}/{pid}/mem"),
         in_container=_is_container(proc),
         in_kubernetes=_KUBERNETES in (os.environ if environ is None else environ),
@@ -434,7 +434,7 @@ def _mask(status: dict[str, str], name: str, default: int = 0) -> int:
     return default if text is None else int(text, 16)
 
 
-def _is_dumpable(folder: str, uids: tuple[int, ...]) -> bool:
+def is_dumpable(folder: str, uids: tuple[int, ...]) -> bool:
     """Whether the files of a process belong to its user; where that is not known, yes.
 
     Its directory is exempt (fs/proc/base.c, task_dump_owner).

@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, TypeAlias
 
-from mpwatch.collect.host import ptrace_access
+from mpwatch.collect.host import isolated, ptrace_access
 from mpwatch.collect.host.ptrace_access import Stops, resume_if_stopped, stops_of
 from mpwatch.collect.process import procfs
 from mpwatch.collect.process.syscall_waits import parse_syscall, reports_eintr, transfer_of
@@ -34,6 +34,9 @@ from mpwatch.model.sanitize import NAME_LIMIT, clean
 
 OUTPUT_LIMIT = 64 << 20
 ERRORS_LIMIT = 64 << 10
+_VARIABLES = ("PATH", "LD_LIBRARY_PATH")
+"""What py-spy gets of the environment: it may be a script, or need a library, of the installation.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +59,8 @@ Runner: TypeAlias = Callable[[Sequence[str], float], Finished]
 def run(command: Sequence[str], limit_s: float) -> Finished:
     """Run a command; at the limit it is killed.
 
-    It gets a session of its own: Ctrl-C in the terminal is for mpwatch, and a tracer that it kills
-    at the wrong moment would leave its tracee stopped.
+    It gets a session of its own, see `isolated`: Ctrl-C in the terminal is for mpwatch, too, and a
+    tracer that it kills at the wrong moment would leave its tracee stopped.
 
     Raises:
         OSError: It cannot be started.
@@ -65,17 +68,8 @@ def run(command: Sequence[str], limit_s: float) -> Finished:
     out_read, out_write = os.pipe2(os.O_CLOEXEC)
     err_read, err_write = os.pipe2(os.O_CLOEXEC)
     try:
-        pid = os.posix_spawn(
-            command[0],
-            list(command),
-            os.environ,
-            file_actions=[
-                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-                (os.POSIX_SPAWN_DUP2, out_write, 1),
-                (os.POSIX_SPAWN_DUP2, err_write, 2),
-            ],
-            setsid=True,
-        )
+        kept = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
+        pid = isolated.start(command, stdout=out_write, stderr=err_write, environment=kept)
     except OSError:
         os.close(out_read)
         os.close(err_read)
@@ -400,8 +394,9 @@ def find_py_spy() -> str | None:
     for folder in (os.path.dirname(sys.executable), os.path.join(sys.prefix, "bin"), beside):
         path = os.path.join(folder, "py-spy")
         if os.access(path, os.X_OK):
-            return path
-    return shutil.which("py-spy")
+            return os.path.abspath(path)
+    found = shutil.which("py-spy")
+    return found and os.path.abspath(found)
 
 
 def parse_dump(process: ProcessId, at_s: float, output: bytes) -> tuple[StackSample, ...]:

@@ -241,14 +241,21 @@ def _shown(value: Any) -> str:
     return f"<{class_name(type(value))}>"
 
 
-def may_connect(sock: Any, uid: int) -> bool:
+def may_connect(sock: Any, uids: tuple[int, ...]) -> bool:
     """Whether the peer is this user or root, also root of the host of this container.
+
+    If the process has the rights of several users by now, only root: none of them may look into it
+    with the rights of another one, as the kernel lets none of them trace it (ptrace(2)).
 
     Users outside of this user namespace appear as nobody. Of these, only users with privileges over
     the namespace can open a socket in a directory that is closed to others (user_namespaces(7)).
+
+    Args:
+        sock: Connected to the peer.
+        uids: Real, effective and saved user id of this process.
     """
     _, peer_uid, _ = _PEER.unpack(sock.getsockopt(_SOL_SOCKET, _SO_PEERCRED, _PEER.size))
-    return peer_uid in (uid, 0) or (peer_uid == _OVERFLOW_UID and is_nested())
+    return peer_uid == 0 or {*uids} == {peer_uid} or (peer_uid == _OVERFLOW_UID and is_nested())
 
 
 def is_nested() -> bool:

@@ -75,7 +75,9 @@ def find_directory(
     may_block: bool = True,
     parent: str = "",
 ) -> tuple[str | None, str]:
-    """Find or make the directory for this user's hooks.
+    """Find or make the directory for the hooks of this user.
+
+    Of the effective one, with whose rights this process writes there.
 
     Args:
         system: The operating system.
@@ -92,7 +94,9 @@ def find_directory(
         MightBlock: The next candidate is on a disk, which may not be accessed or is frozen.
     """
     problems: list[str] = []
-    uid = system.os.getuid()
+    if wire.has_several_users(system.os):  # since the hook was attached
+        return None, wire.SEVERAL_USERS
+    uid = system.os.geteuid()
     for path in wire.runtime_candidates(uid, environ.get("XDG_RUNTIME_DIR")):
         if not mounts.get(path, _UNKNOWN)[0]:
             mounts[path] = mount_of(system, path)
@@ -285,15 +289,16 @@ def require_open(system: System, fd: int, path: str | bytes) -> None:
 def require_own(system: System, fd: int, path: str | bytes) -> None:
     """As `require_open`, for a file that existed: it must be a regular file of this user.
 
-    Where others can rename in the directory above, they can put theirs in its place. To be opened
-    with O_NONBLOCK, since that could be a FIFO.
+    Of the effective one, who owns what this process makes. Where others can rename in the directory
+    above, they can put theirs in its place. To be opened with O_NONBLOCK, since that could be a
+    FIFO.
 
     Raises:
         OSError: It is not.
     """
     require_open(system, fd, path)
     found = system.os.fstat(fd)
-    if not stat.S_ISREG(found.st_mode) or found.st_uid != system.os.getuid():
+    if not stat.S_ISREG(found.st_mode) or found.st_uid != system.os.geteuid():
         raise OSError(errno.EPERM, "a file of another user is in its place")
 
 

@@ -472,7 +472,7 @@ class Server:
         sock.setblocking(False)
         connection = Connection(sock, self._session)
         try:
-            if not may_connect(sock, self._session.system.os.getuid()):
+            if not may_connect(sock, self._session.system.os.getresuid()):
                 raise PermissionError("another user")
             connection.send_hello()
         except OSError:

@@ -13,9 +13,9 @@ from typing import Literal, TypeAlias
 from mpwatch.collect.hook.client import HookClients
 from mpwatch.collect.hook.left_files import (
     BlackBox,
-    folders_of_user,
     has_box,
     last_boxes,
+    own_folders,
     read_box,
 )
 from mpwatch.collect.job.reader import ReadRequest, TreeCollector
@@ -195,7 +195,7 @@ class PostMortem:
         Args:
             folders: Directories for files of processes whose hello was never received.
         """
-        self._folders = folders or _own_folders
+        self._folders = folders or own_folders
         self._received: dict[ProcessId, _Received] = {}
 
     def received(self, input: Input) -> None:
@@ -265,8 +265,3 @@ def _missing(box: BlackBox, received: _Received, ended: Ended) -> Iterator[Input
     yield from (replace(note, process=process) for note in notes)
     if events or notes:
         yield HookStatus(process, ended.at_s, "gone", READ_AFTER_EXIT)
-
-
-def _own_folders() -> tuple[str, ...]:
-    """Directories for files of the hooks of this user."""
-    return folders_of_user(os.geteuid(), os.environ.get("XDG_RUNTIME_DIR"))

@@ -14,7 +14,8 @@ from mpwatch.attach.outcomes import Attached
 from mpwatch.collect.process.procfs import stat_of
 from mpwatch.hook import run as hook_run
 from mpwatch.hook.wire import DISABLING
-from tests import procfs
+from tests import interpreters, procfs
+from tests.integration.on_demand import cases
 
 from .conftest import Start
 
@@ -52,13 +53,21 @@ if __name__ == "__main__":
     context = multiprocessing.get_context(sys.argv[1])
     for value in (None, "1"):
         if value:
-            os.environ["MPWATCH_DISABLE"] = value
+            os.environ[sys.argv[2]] = value
         queue = context.Queue()
         process = context.Process(target=child, args=(queue,))
         process.start()
         print(queue.get())
         process.join()
 """
+
+
+CHILD_CASES = [
+    f"{name} {method}" for name in DISABLING for method in ("fork", "spawn", "forkserver")
+]
+OTHER_PYTHONS = [
+    f"{python} {by}" for by in (*DISABLING, "-X") for python in interpreters.other_versions()
+]
 
 
 @pytest.mark.parametrize("name", DISABLING)
@@ -88,6 +97,22 @@ def test_nothing_is_injected_where_the_interpreters_option_forbids_it(options: l
     assert "-X disable-remote-debug" in attached.reason
 
 
+@pytest.mark.parametrize("case", cases(OTHER_PYTHONS, OTHER_PYTHONS[-1:]))
+def test_nothing_is_injected_into_another_version_of_python_where_it_is_forbidden(
+    runtime: Path, case: str
+) -> None:
+    python, by = case.split()
+    options = ["-X", "disable-remote-debug"] if by == "-X" else []
+    variables = {} if by == "-X" else {by: "1"}
+    environment = {"XDG_RUNTIME_DIR": str(runtime), **variables}
+
+    attached = _injected_into(options, IDLE, environment, python)
+
+    assert (attached.state, attached.method) == ("absent", "")
+    assert by in attached.reason
+    assert list(runtime.iterdir()) == []
+
+
 def test_the_environment_is_read_to_its_end(runtime: Path) -> None:
     """The kernel takes 2 MiB of arguments and environment, or more (execve(2))."""
     filling = {f"FILLING_{number}": "x" * 100_000 for number in range(12)}
@@ -115,9 +140,11 @@ def test_no_hook_is_loaded_where_a_new_title_hides_from_outside_that_it_is_forbi
     assert ("-X disable-remote-debug" if options else DISABLING[1]) in attached.reason
 
 
-def _injected_into(options: list[str], program: str, environment: dict[str, str]) -> Attached:
+def _injected_into(
+    options: list[str], program: str, environment: dict[str, str], python: str = sys.executable
+) -> Attached:
     """The result of an injection into a program with these options of the interpreter."""
-    arguments = [sys.executable, *options, "-c", program]
+    arguments = [python, *options, "-c", program]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, env=environment) as popen:
         try:
             assert popen.stdout is not None
@@ -160,10 +187,11 @@ def test_a_program_that_would_load_the_hook_itself_runs_without_it(
         assert printed({**usual, forbids: "1"}) == "False"
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize("case", cases(CHILD_CASES, CHILD_CASES[:4]))
 def test_children_started_after_the_program_forbade_it_have_no_hook(
-    tmp_path: Path, method: str
+    tmp_path: Path, case: str
 ) -> None:
+    name, method = case.split()
     program = tmp_path / "program.py"
     program.write_text(CHILDREN)
     environment = {
@@ -173,7 +201,7 @@ def test_children_started_after_the_program_forbade_it_have_no_hook(
     }
 
     done = subprocess.run(
-        [sys.executable, str(program), method],
+        [sys.executable, str(program), method, name],
         env=environment, capture_output=True, text=True, check=True, timeout=60,
     )  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import marshal
 import os
 import shutil
 import subprocess
@@ -16,6 +17,7 @@ import pytest
 from mpwatch.attach.inject import detach, inject
 from mpwatch.attach.native import tracer
 from mpwatch.attach.outcomes import Attached, Detached
+from mpwatch.attach.payload import compiled_payload
 from mpwatch.attach.plan import plan_injection
 from mpwatch.collect.host.frozen_disk import PROBE
 from mpwatch.collect.job.reader import ReadRequest, TreeCollector
@@ -77,6 +79,42 @@ print("swapped", flush=True)
 time.sleep(600)
 """
 
+# Replaces the payload in a directory of its own as soon as that is there.
+REPLACE = """
+import importlib.util, marshal, os, sys, time
+runtime, pid, ticks, proof = sys.argv[1:]
+text = f"import os; os.close(os.open({proof!r}, os.O_CREAT | os.O_WRONLY, 0o666))"
+evil = marshal.dumps(compile(text, "x", "exec"))
+payload = marshal.dumps({"text": text, "code": evil, "magic": importlib.util.MAGIC_NUMBER}, 2)
+folder = f"{runtime}/mpwatch/attach-{pid}-{ticks}"
+print("planted", flush=True)
+while not os.path.exists(folder + "/payload"): pass
+with open(folder + "/new", "wb") as file: file.write(payload)
+os.chmod(folder + "/new", 0o600)
+os.rename(folder + "/new", folder + "/payload")
+time.sleep(600)
+"""
+# What makes a process have more rights than other processes of its user, and the reason shown.
+MORE_RIGHTS = {
+    "real user": (["--ruid=61002"], "pass", "user ids differ"),
+    "effective user": ([], "os.setresuid(0, 61002, 0)", "user ids differ"),
+    "saved user": ([], "os.setresuid(61002, 61002, 0)", "user ids differ"),
+    "user for files": ([], "ctypes.CDLL(None).setfsuid(61002)", "user ids differ"),
+    "effective group": (["--reuid=61002", "--rgid=61002"], "pass", "group ids differ"),
+    "saved group": ([], "os.setresgid(61002, 61002, 0)", "group ids differ"),
+    "capability": (
+        ["--reuid=61002", "--regid=61002", "--inh-caps=+net_raw", "--ambient-caps=+net_raw"],
+        "pass",
+        "capabilities",
+    ),
+    "undumpable": (
+        ["--reuid=61002", "--regid=61002"],
+        "ctypes.CDLL(None).prctl(4, 0)",
+        "undumpable",
+    ),
+    "gave up root": ([], "os.setgid(61002); os.setuid(61002)", "undumpable"),
+}
+
 Start = Callable[..., subprocess.Popen[str]]
 
 
@@ -95,10 +133,12 @@ def start_as() -> Iterator[Start]:
     """Starts a program as a user, and ends it afterwards."""
     started: list[subprocess.Popen[str]] = []
 
-    def start(uid: int, code: str, *arguments: str, runtime: str = "") -> subprocess.Popen[str]:
-        user = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
+    def start(
+        uid: int | list[str], code: str, *arguments: str, runtime: str = ""
+    ) -> subprocess.Popen[str]:
+        user = uid if isinstance(uid, list) else [f"--reuid={uid}", f"--regid={uid}"]
         popen = subprocess.Popen(
-            [*user, PYTHON, "-c", code, *arguments],
+            ["setpriv", *user, "--clear-groups", PYTHON, "-c", code, *arguments],
             stdout=subprocess.PIPE,
             text=True,
             cwd="/",
@@ -206,6 +246,87 @@ def test_a_root_process_loads_nothing_from_a_runtime_directory_of_a_user(
     runtime.mkdir(mode=0o700)
     os.chown(runtime, ATTACKER, ATTACKER)
     require_unharmed_by_a_swap(start_as, 0, runtime, shared / "proof")
+
+
+@pytest.mark.skipif(not PYTHON, reason="needs a Python that every user can run")
+def test_a_user_whose_program_runs_with_the_rights_of_root_gets_no_code_into_it(
+    shared: Path, start_as: Start
+) -> None:
+    """As a set-uid program: the directory of its real user is not one of its effective user."""
+    runtime = shared / "user"
+    runtime.mkdir(mode=0o700)
+    os.chown(runtime, ATTACKER, ATTACKER)
+    code = TARGET.replace("sleep(0.01)", "sleep(0.5)")
+    victim = start_as([f"--ruid={ATTACKER}"], code, runtime=str(runtime))
+    ticks, proof = stat_of(victim.pid).start_ticks, shared / "proof"
+    start_as(ATTACKER, REPLACE, str(runtime), str(victim.pid), str(ticks), str(proof))
+
+    attached = inject_into(victim)
+
+    before = switches(victim.pid)
+    assert eventually(lambda: switches(victim.pid) >= before + 4)
+    assert not proof.exists()
+    assert (attached.state, attached.method) == ("absent", "")
+    assert victim.poll() is None
+
+
+@pytest.mark.skipif(not PYTHON, reason="needs a Python that every user can run")
+@pytest.mark.parametrize("more", MORE_RIGHTS)
+def test_a_process_with_more_rights_than_its_user_is_left_out(
+    shared: Path, start_as: Start, more: str
+) -> None:
+    ids, statement, reason = MORE_RIGHTS[more]
+    code = TARGET.replace("pass", statement).replace("import os", "import ctypes, os")
+    victim = start_as(ids or ["--reuid=0"], code, runtime=str(shared))
+
+    attached, plan = inject_into(victim), planned(stat_of(victim.pid).process)
+
+    assert (attached.state, attached.method, list(shared.iterdir())) == ("absent", "", [])
+    assert reason in attached.reason
+    assert (plan.method, plan.reason, plan.fix) == ("", attached.reason, attached.fix)
+
+
+BOOTSTRAP = """
+import ctypes, os, sys
+folder, text, ids = sys.argv[1], sys.argv[2], list(map(int, sys.argv[3:]))
+os.setresgid(*ids[3:])
+os.setresuid(*ids[:3])
+print("ready", flush=True)
+try: exec(text.replace("PID", str(os.getpid())), {})
+except OSError: print("refused", flush=True)
+else: print("ran", flush=True)
+"""
+
+
+@pytest.mark.skipif(not PYTHON, reason="needs a Python that every user can run")
+@pytest.mark.parametrize(
+    ("owner", "ids", "said"),
+    [
+        (ATTACKER, [ATTACKER] * 6, "ran"),
+        (ATTACKER, [ATTACKER, 0, 0, 0, 0, 0], "refused"),
+        (ATTACKER, [0, ATTACKER, 0, 0, 0, 0], "refused"),
+        (ATTACKER, [ATTACKER, ATTACKER, 0, 0, 0, 0], "refused"),
+        (0, [ATTACKER, 0, 0, 0, 0, 0], "refused"),
+        (ATTACKER, [*[ATTACKER] * 3, ATTACKER, 0, ATTACKER], "refused"),
+    ],
+)
+def test_the_bootstrap_code_examines_itself_whose_rights_the_process_has(
+    shared: Path, start_as: Start, owner: int, ids: list[int], said: str
+) -> None:
+    """They may have changed since the observer examined the process."""
+    folder = shared / "attach"
+    folder.mkdir(mode=0o700)
+    payload = folder / "payload"
+    payload.write_bytes(marshal.dumps({"text": "pass", "magic": b""}, 2))
+    payload.chmod(0o600)
+    for path in (folder, payload):
+        os.chown(path, owner, owner)
+    text = compiled_payload.bootstrap_text(str(folder), 4711).decode().replace("4711", "PID")
+
+    popen = start_as(["--reuid=0"], BOOTSTRAP, str(folder), text, *map(str, ids))
+
+    assert popen.stdout is not None
+    assert popen.stdout.readline() == said + "\n"
 
 
 _started: list[str] = []

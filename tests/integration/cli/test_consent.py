@@ -516,7 +516,16 @@ def test_the_doctor_shows_the_hook_of_a_process(
     assert during["threads"]["value"] == "1 beside the main thread"
     assert " inject " in during["attach log"]["meaning"]
 
-    assert mpwatch("detach", str(job.pid), variables=variables).returncode == 0
+    gone = mpwatch("detach", str(job.pid), variables=variables)
+    assert (gone.returncode, gone.stdout.splitlines()) == (
+        0,
+        [
+            f"{job.pid}: the hook is detached",
+            "The hook's modules remain imported, but unused, until a process exits.",
+        ],
+    )
+    again = mpwatch("detach", str(job.pid), variables=variables)
+    assert again.stdout == f"{job.pid}: there is no hook in it\n"
     after = doctor()
     assert after["hook"]["value"] == "absent"
     assert after["hook socket"]["value"] == "none"

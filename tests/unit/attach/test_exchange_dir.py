@@ -26,9 +26,6 @@ def proc(tmp_path: Path) -> str:
     (tmp_path / "root" / "run").mkdir(parents=True)
     (tmp_path / "root" / "tmp").mkdir()
     (tmp_path / PROC / "42" / "root").symlink_to(tmp_path / "root")
-    uid, gid = os.getuid(), os.getgid()
-    status = f"Uid:\t{uid}\t{uid}\t{uid}\t{uid}\nGid:\t{gid}\t{gid}\t{gid}\t{gid}\n"
-    (tmp_path / PROC / "42" / "status").write_text(status)
     return str(tmp_path / PROC)
 
 
@@ -67,6 +64,26 @@ def test_the_directory_of_a_target_that_has_just_ended_is_removed_where_both_see
     made.remove()
 
     assert len(list((tmp_path / "root" / made.runtime.lstrip("/")).iterdir())) == left
+
+
+@pytest.mark.parametrize("name", ["handed-over", "result"])
+def test_a_fifo_of_the_targets_user_in_the_directory_is_not_waited_for(
+    proc: str, tmp_path: Path, name: str
+) -> None:
+    made = create(proc)
+    fifo = tmp_path / "root" / made.path.lstrip("/") / name
+    os.mkfifo(fifo)
+
+    def use() -> None:
+        made.mark("handed-over", 1)
+        made.answer()
+
+    user = threading.Thread(target=use, daemon=True)
+    user.start()
+    user.join(60)
+
+    assert not user.is_alive()
+    assert fifo.is_fifo()
 
 
 def test_the_answer_is_read_from_the_directory_and_a_removed_directory_is_success(
@@ -258,8 +275,6 @@ def test_an_installation_that_a_third_user_can_change_is_not_used(
         monkeypatch.setattr(install, "installed", lambda: str(base / "hook"))
         target = replace(TARGET, shares_files=True, uid=4242, gid=4242, groups=frozenset((4242,)))
         monkeypatch.setattr(exchange_dir, "runtime_directory", lambda *_: "/nowhere")
-        status = (Path(proc) / "42" / "status").read_text().replace("Uid:\t0", "Uid:\t4242")
-        (Path(proc) / "42" / "status").write_text(status)
         if is_used:
             assert install.directory_for(target, proc) == str(base / "hook")
         else:

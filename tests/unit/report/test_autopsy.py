@@ -34,9 +34,9 @@ OTHER = ProcessId(5_000_003, 30)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     made = tmp_path / "mpwatch"
-    made.mkdir()
+    made.mkdir(mode=0o700)
     # Other folders of the user may hold any number of files of real jobs.
-    monkeypatch.setattr("mpwatch.report.autopsy.folders_of_user", lambda *_: (str(made),))
+    monkeypatch.setattr("mpwatch.collect.hook.left_files.folders_of_user", lambda *_: (str(made),))
     return made
 
 
@@ -208,6 +208,25 @@ def test_a_running_process_is_not_examined(folder: Path) -> None:
         autopsies(str(folder))
     with pytest.raises(NothingLeft, match="and its descendants still run"):
         autopsies(str(os.getpid()))
+
+
+@pytest.mark.parametrize("by", ["another user", "others may write", "link"])
+def test_files_that_another_user_can_have_put_there_are_not_examined(folder: Path, by: str) -> None:
+    """In a folder by the name of one of this user, as anybody can make it in /tmp."""
+    leave_a_job(folder)
+    assert autopsies(str(MAIN.pid))
+    if by == "another user":
+        if os.getuid():
+            pytest.skip("only root can give a folder away")
+        os.chown(folder, 4242, 4242)
+    elif by == "others may write":
+        folder.chmod(0o733)
+    else:
+        folder.rename(folder.parent / "other")
+        folder.symlink_to(folder.parent / "other")
+
+    with pytest.raises(NothingLeft, match=f"^Process {MAIN.pid} left no hook file"):
+        autopsies(str(MAIN.pid))
 
 
 @pytest.mark.parametrize("subject", ["5000009", "/nowhere/at/all", ""])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.collect.host import frozen_disk
+from mpwatch.collect.host import frozen_disk, isolated
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +57,7 @@ def test_without_a_child_it_is_not_known(folder: int, monkeypatch: pytest.Monkey
     def refuse(*_: object, **__: object) -> int:
         raise OSError(11, "Resource temporarily unavailable")
 
-    monkeypatch.setattr(os, "posix_spawn", refuse)
+    monkeypatch.setattr(isolated, "start", refuse)
 
     assert not frozen_disk.blocks_writes(folder)
 
@@ -65,7 +65,7 @@ def test_without_a_child_it_is_not_known(folder: int, monkeypatch: pytest.Monkey
 def test_in_memory_no_child_is_started(
     runtime_in_memory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(os, "posix_spawn", lambda *_, **__: pytest.fail("it started a child"))
+    monkeypatch.setattr(isolated, "start", lambda *_, **__: pytest.fail("it started a child"))
     fd = os.open(runtime_in_memory, os.O_PATH)
     try:
         assert not frozen_disk.blocks_writes(fd)

@@ -41,6 +41,43 @@ def test_a_generator_is_compared_by_its_state_alone(session: Session, make: Any)
     assert state_of(session, one) != state_of(session, other)
 
 
+class Device:
+    def __init__(self, kind: str) -> None:
+        self.type = kind
+
+
+class State:
+    """A stand-in for the tensor of a generator's state."""
+
+    def numpy(self) -> State:
+        return self
+
+    def tobytes(self) -> bytes:
+        return b"state"
+
+
+@pytest.mark.parametrize(("device", "reads"), [("cpu", 1), ("cuda", 0), ("xpu", 0)])
+def test_the_state_of_a_generator_of_a_gpu_is_not_read(
+    session: Session, device: str, reads: int
+) -> None:
+    """Reading it waits for the GPU; a stand-in, since one of CUDA cannot be made without a GPU."""
+    read: list[str] = []
+
+    class Generator:
+        def __init__(self) -> None:
+            self.device = Device(device)
+
+        def get_state(self) -> State:
+            read.append(device)
+            return State()
+
+    Generator.__module__, Generator.__qualname__ = "torch._C", "Generator"
+    note_states(session, Dataset(Generator()), 0)
+
+    hashes = json.loads(session.notes.since(0)[-1][1])["hashes"]
+    assert (len(read), "dataset.generator" in hashes) == (reads, bool(reads))
+
+
 def test_a_drawn_number_and_a_cached_one_change_the_state(
     session: Session,
 ) -> None:

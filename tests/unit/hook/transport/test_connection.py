@@ -23,20 +23,32 @@ class Peer:
         return struct.pack("3i", 4242, self.uid, 1000)
 
 
-@pytest.mark.parametrize(("uid", "is_let_in"), [(1000, True), (0, True), (1001, False)])
+@pytest.mark.parametrize(
+    ("uid", "own", "is_let_in"),
+    [
+        (1000, (1000, 1000, 1000), True),
+        (0, (1000, 1000, 1000), True),
+        (1001, (1000, 1000, 1000), False),
+        # None of several users looks into what has the rights of another.
+        (1000, (1000, 0, 0), False),
+        (1000, (0, 1000, 0), False),
+        (1000, (1000, 1000, 0), False),
+        (0, (1000, 0, 0), True),
+    ],
+)
 def test_only_the_same_user_and_root_may_connect(
-    uid: int, is_let_in: bool, monkeypatch: pytest.MonkeyPatch
+    uid: int, own: tuple[int, int, int], is_let_in: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "is_nested", lambda: False)
 
-    assert may_connect(Peer(uid), 1000) is is_let_in
+    assert may_connect(Peer(uid), own) is is_let_in
 
 
 def test_the_credentials_of_a_peer_come_from_the_kernel() -> None:
     here, there = socket.socketpair()
     with here, there:
-        assert may_connect(here, os.getuid())
-        assert may_connect(here, os.getuid() + 1) is (os.getuid() == 0)
+        assert may_connect(here, os.getresuid())
+        assert may_connect(here, (os.getuid() + 1,) * 3) is (os.getuid() == 0)
 
 
 @pytest.mark.parametrize("kind", ["hello", "hello with a ring", "goodbye"])

@@ -153,7 +153,7 @@ def test_new_notes_of_all_kinds_are_in_the_order_of_their_numbers() -> None:
 
 def test_a_file_that_another_user_put_there_gets_no_note(tmp_path: Path) -> None:
     system = System()
-    system.os = Os(getuid=lambda: os.getuid() + 1)
+    system.os = Os(geteuid=lambda: os.geteuid() + 1)
     made = Notes(system)
     made.save(str(tmp_path / "n"))
     made.add("exception", {"text": "secret"})

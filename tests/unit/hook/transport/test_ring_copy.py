@@ -142,7 +142,7 @@ def test_a_file_that_another_user_put_there_is_not_written(world: World) -> None
     world.write(1)
     world.copy.save(world.ring)
     before = world.path.read_bytes()
-    world.system.os = Os(getuid=lambda: os.getuid() + 1)
+    world.system.os = Os(geteuid=lambda: os.geteuid() + 1)
     world.write(1)
     world.copy.save(world.ring)
 

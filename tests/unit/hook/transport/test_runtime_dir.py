@@ -78,12 +78,12 @@ def test_a_link_is_not_followed_even_to_a_directory_of_ours(tmp_path: Path) -> N
 
 def test_a_directory_of_another_user_is_not_used(tmp_path: Path) -> None:
     (tmp_path / "mpwatch").mkdir(mode=0o700)
-    other = os.getuid() + 1
+    other = os.geteuid() + 1
 
-    path, problem = find(tmp_path, getuid=lambda: other, mkdir=refuse_others(tmp_path))
+    path, problem = find(tmp_path, geteuid=lambda: other, mkdir=refuse_others(tmp_path))
 
     assert path is None
-    assert f"{tmp_path}/mpwatch belongs to user {os.getuid()}; " in problem
+    assert f"{tmp_path}/mpwatch belongs to user {os.geteuid()}; " in problem
     assert problem.endswith(f"/tmp/mpwatch-{other}: Permission denied")
 
 
