@@ -12,6 +12,10 @@ be waited for under that lock except the GIL: the import system is only entered 
 thread is importing a module that the hook needs, and finders of the program are not asked
 (`path_loader`).
 
+An injection may be called off while it runs, by the removal of its payload (`exchange_dir`). So it
+is asked before the hook is loaded, and afterwards, still under the import lock: then the hook is
+unloaded again. A hook that stays was there, to be seen, before the payload was removed.
+
 The main thread waits for 0.1 s only. If it comes to the end of the program after that, an exit
 function lets it wait here: a daemon thread that is ended with the interpreter keeps its locks.
 """
@@ -45,13 +49,13 @@ def run(folder: int, contents: dict[str, Any]) -> None:
         contents: See `compiled_payload`.
     """
     try:
-        result = _exclusively(contents)
+        result = _exclusively(folder, contents)
     except BaseException as error:  # noqa: BLE001 - it is in the answer; no caller could catch it
         result = {"state": "failed", "reason": f"{type(error).__name__}: {error}"}
     answer(folder, result)
 
 
-def _exclusively(contents: dict[str, Any]) -> dict[str, Any]:
+def _exclusively(folder: int, contents: dict[str, Any]) -> dict[str, Any]:
     """Do it while no other thread imports or forks; `LATER` if one does.
 
     If the lock is held, this does not wait for it: the holder could be the main thread, interrupted
@@ -63,7 +67,7 @@ def _exclusively(contents: dict[str, Any]) -> dict[str, Any]:
     try:
         if is_importing():
             return {"state": LATER}
-        return _before_exit(ACTIONS[contents["action"]], contents)
+        return _before_exit(folder, contents)
     finally:
         _imp.release_lock()
 
@@ -84,7 +88,7 @@ def is_importing() -> bool:
     return False
 
 
-def _before_exit(action: Any, contents: dict[str, Any]) -> dict[str, Any]:
+def _before_exit(folder: int, contents: dict[str, Any]) -> dict[str, Any]:
     """Run the action; the interpreter's exit waits for its end, at most `_EXIT_WITHIN_S`.
 
     One lock serves all injections of a process, and its exit callback is registered once: in
@@ -100,7 +104,7 @@ def _before_exit(action: Any, contents: dict[str, Any]) -> dict[str, Any]:
         atexit.register(lock.acquire, True, _EXIT_WITHIN_S)
     lock.acquire(False)  # it may be held already in a child that was forked during an injection
     try:
-        return _uncollected(action, contents)
+        return _uncollected(folder, contents)
     finally:
         lock.release()
         package = sys.modules.get("_mpwatch_hook")
@@ -110,7 +114,7 @@ def _before_exit(action: Any, contents: dict[str, Any]) -> dict[str, Any]:
             atexit.unregister(lock.acquire)
 
 
-def _uncollected(action: Any, contents: dict[str, Any]) -> dict[str, Any]:
+def _uncollected(folder: int, contents: dict[str, Any]) -> dict[str, Any]:
     """Collect no garbage meanwhile.
 
     Thousands of new objects would cause a collection of all generations, which takes a
@@ -119,11 +123,34 @@ def _uncollected(action: Any, contents: dict[str, Any]) -> dict[str, Any]:
     was_enabled = gc.isenabled()
     gc.disable()
     try:
-        result: dict[str, Any] = action(contents)
-        return result
+        return unload() if contents["action"] == "unload" else _load_if_wanted(folder, contents)
     finally:
         if was_enabled:
             gc.enable()
+
+
+def _load_if_wanted(folder: int, contents: dict[str, Any]) -> dict[str, Any]:
+    """Load the hook, unless the injection is called off before or meanwhile.
+
+    A hook that was attached before, by another injection or by the program, stays.
+    """
+    was_attached = getattr(sys.modules.get("_mpwatch_hook"), "current", bool)()
+    if not is_called_off(folder):
+        result = load(contents)
+        if not is_called_off(folder):
+            return result
+        if not was_attached:
+            unload()
+    return {"state": "failed", "reason": "it was called off"}
+
+
+def is_called_off(folder: int) -> bool:
+    """Whether the payload was removed, or the whole directory."""
+    try:
+        posix.stat("payload", dir_fd=folder)
+    except OSError:
+        return True
+    return False
 
 
 def load(contents: dict[str, Any]) -> dict[str, Any]:
@@ -145,7 +172,7 @@ def load(contents: dict[str, Any]) -> dict[str, Any]:
     return described("loaded", package)
 
 
-def unload(_contents: dict[str, Any]) -> dict[str, Any]:
+def unload() -> dict[str, Any]:
     """Unload the hook; also a success when it was not there."""
     package = sys.modules.get("_mpwatch_hook")
     session = None if package is None else package.current()
@@ -154,9 +181,6 @@ def unload(_contents: dict[str, Any]) -> dict[str, Any]:
     if package.uninstrument():
         return {**described("unloaded", package), "left": _left(session)}
     return {**described("failed", package), "reason": "the hook did not leave"}
-
-
-ACTIONS = {"load": load, "unload": unload}
 
 
 def described(state: str, package: Any) -> dict[str, Any]:
