@@ -159,7 +159,7 @@ def deliver(attempt: Attempt, action: str, timeout_s: float) -> tuple[Answer | N
         later = exchange if exchange.is_ours else None
         try:
             if time.monotonic() > began_s + timeout_s + IMPORT_WITHIN_S:
-                reason = "it is in the middle of importing modules; try again in a moment"
+                reason = "it imports modules, or an audit hook of it waits; try again in a moment"
                 raise Refused(reason, passes=True)
             time.sleep(_IMPORT_PAUSE_S)
         except BaseException:
