@@ -12,6 +12,7 @@ from mpwatch.attach.inject import detach, inject
 from mpwatch.attach.inject_tree import (
     GENERATIONS,
     MAX_DETACHING,
+    NOT_WANTED,
     Root,
     detach_inherited,
     inheriting,
@@ -19,7 +20,7 @@ from mpwatch.attach.inject_tree import (
     why_not,
 )
 from mpwatch.attach.injection_log import InjectionLog
-from mpwatch.attach.outcomes import Attached, Detached
+from mpwatch.attach.outcomes import CALLED_OFF, Attached, Detached, Refused
 from mpwatch.attach.plan import plan_injection
 from mpwatch.collect.hook.discovery import has_files
 from mpwatch.collect.job.reader import ReadRequest, TreeCollector
@@ -29,7 +30,7 @@ from mpwatch.model.injection import InjectionPlan
 from mpwatch.model.samples import ProcSample
 
 FINISH_S = 10.0
-"""How long injections that have begun are waited for before their hooks are detached."""
+"""How long injections that have begun are waited for before they are called off."""
 _INJECTED = ("ready", "pending", "silent")
 
 
@@ -116,14 +117,21 @@ class AttachSession:
         self, samples: Sequence[ProcSample], report: Callable[[HookStatus], None], again: bool
     ) -> None:
         known = {sample.process: sample for sample in samples}
-        unreported = dict(known)
+
+        def begun(process: ProcessId, method: str, hook: str) -> None:
+            with self._changed:
+                if self._is_closed:
+                    raise Refused(NOT_WANTED)
+                self._injected[process] = known.get(process)
+            self.log.injecting(process, method, hook)
 
         def report_one(attached: Attached) -> None:
-            unreported.pop(attached.process, None)
             sample = known.get(attached.process)
-            if attached.state in _INJECTED and attached.method not in ("", "already there"):
-                with self._changed:
+            with self._changed:
+                if attached.state in _INJECTED and attached.method not in ("", "already there"):
                     self._injected[attached.process] = sample
+                elif attached.state == "absent" and not again:
+                    self._injected.pop(attached.process, None)
             self.log.injected(attached, sample.cmdline if sample else None)
             reason = f"{attached.reason} {attached.fix}".strip()
             report(
@@ -136,25 +144,24 @@ class AttachSession:
                 )
             )
 
-        try:
-            if not self._only:
-                inject_tree(
-                    samples, report_one, again=again, begun=self.log.injecting, root=self._root
-                )
-                return
-            # Not by `inject_tree`, which also injects children.
-            chosen = [s for s in samples if s.process.pid in self._only and why_not(s) is None]
-            confined = self._root.confined(chosen)
-            for process in (sample.process for sample in chosen):
-                if process in confined:
-                    report_one(Attached(process, "absent", reason=confined[process]))
-                else:
-                    report_one(inject(process, again=again, begun=self.log.injecting))
-        except BaseException:
-            # Interrupted by ctrl-c or a signal: a hook may have been loaded without a report.
-            with self._changed:
-                self._injected |= unreported
-            raise
+        if not self._only:
+            inject_tree(
+                samples,
+                report_one,
+                again=again,
+                begun=begun,
+                root=self._root,
+                is_wanted=lambda: not self._is_closed,
+            )
+            return
+        # Not by `inject_tree`, which also injects children.
+        chosen = [s for s in samples if s.process.pid in self._only and why_not(s) is None]
+        confined = self._root.confined(chosen)
+        for process in (sample.process for sample in chosen):
+            if process in confined:
+                report_one(Attached(process, "absent", reason=confined[process]))
+            else:
+                report_one(inject(process, again=again, begun=begun))
 
     def _remember_hooks(self) -> None:
         """Remember once, before the first injection, which processes have a hook already."""
@@ -194,10 +201,15 @@ class AttachSession:
         pending = sum(each.state == "pending" for each in outcomes)
         staying = [each for each in outcomes if each.is_attached and each.state != "pending"]
         done = sum(
-            each.state == "absent" and bool(each.method) and each.had_hook for each in outcomes
+            each.state == "absent" and each.method not in ("", CALLED_OFF) and each.had_hook
+            for each in outcomes
         )
+        off = sum(each.state == "absent" and each.method == CALLED_OFF for each in outcomes)
         words = f"The hook was detached from {_processes(done)}."
-        if not done and not staying and not pending:
+        if off:
+            words = f"{words} " if done else ""
+            words += f"The injection into {_processes(off)} was called off."
+        elif not done and not staying and not pending:
             words = "The processes that had the hook have ended, or it was detached before."
         if pending:
             words += (

@@ -18,6 +18,7 @@ from mpwatch.attach.methods import (
     Attempt,
     Waiting,
     call_failure,
+    call_is_under_way,
     cancel_call,
     queue_call,
     require_same_clocks,
@@ -25,6 +26,9 @@ from mpwatch.attach.methods import (
 )
 from mpwatch.attach.native.tracer import Step, no_step
 from mpwatch.attach.outcomes import (
+    CALLED_OFF,
+    DONE,
+    SOCKET,
     Answer,
     Attached,
     Begun,
@@ -45,12 +49,13 @@ from mpwatch.hook import wire
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.sanitize import clean
 
-SOCKET, CALLED_OFF = "socket", "called off"
-"""How a hook was detached without the interpreter: at its request, or before it was loaded."""
 LOST_AFTER_SWITCHES = 8
 """Context switches of the main thread after which a queued call that has not run counts as lost."""
 IMPORT_WITHIN_S = 2.0
 """Extra time for a program that is importing modules."""
+BEGUN_WITHIN_S = 2.0
+"""Extra time for an injection that has begun when it is called off."""
+_WAS_CALLED_OFF = "it was called off"
 _IMPORT_PAUSE_S = 0.02
 _SOCKET_POLL_S = 0.01
 _FAILURE_POLL_S = 0.1
@@ -58,6 +63,9 @@ _FAILURE_POLL_S = 0.1
 _PASSES_PAUSE_S = 0.02
 _DETACH_POLL_S = 0.005
 _LEFT_LIMIT = 64
+_UNDER_WAY = (
+    "an injection has begun in it and has not ended; it was called off, so try again in a moment"
+)
 
 
 def inject(
@@ -102,7 +110,7 @@ def inject(
         target = read_target(process)
         already = _already_there(target)
         if already is None and again and exchange_dir.find(target) is None:
-            already = Attached(process, "absent", reason="it was called off")
+            already = Attached(process, "absent", reason=_WAS_CALLED_OFF)
         if already is None:
             require_same_clocks(target)
             already = _inject(Attempt(target, step, waiting, begun), timeout_s)
@@ -134,10 +142,12 @@ def deliver(attempt: Attempt, action: str, timeout_s: float) -> tuple[Answer | N
         Refused: It cannot be done; where the reason is temporary, after `methods.PASSES_WITHIN_S`.
     """
     began_s = time.monotonic()
+    later: ExchangeDir | None = None
     while True:
         try:
-            answer, stopped_s = deliver_once(attempt, action, timeout_s)
+            answer, stopped_s, exchange = deliver_once(attempt, action, timeout_s, later)
         except Refused as refusal:
+            later = None
             if not refusal.passes or time.monotonic() > began_s + methods.PASSES_WITHIN_S:
                 raise
             with attempt.waiting():
@@ -146,25 +156,54 @@ def deliver(attempt: Attempt, action: str, timeout_s: float) -> tuple[Answer | N
             continue
         if answer is None or answer.state != LATER:
             return answer, stopped_s
-        if time.monotonic() > began_s + timeout_s + IMPORT_WITHIN_S:
-            reason = "it is in the middle of importing modules; try again in a moment"
-            raise Refused(reason, passes=True)
-        time.sleep(_IMPORT_PAUSE_S)
+        later = exchange if exchange.is_ours else None
+        try:
+            if time.monotonic() > began_s + timeout_s + IMPORT_WITHIN_S:
+                reason = "it imports modules, or an audit hook of it waits; try again in a moment"
+                raise Refused(reason, passes=True)
+            time.sleep(_IMPORT_PAUSE_S)
+        except BaseException:
+            if later is not None:
+                later.remove()
+            raise
 
 
 def deliver_once(
-    attempt: Attempt, action: str, timeout_s: float
-) -> tuple[Answer | None, float | None]:
-    """Make the target run the payload once; the answer may be `LATER`."""
-    require_usable(attempt)
+    attempt: Attempt, action: str, timeout_s: float, later: ExchangeDir | None = None
+) -> tuple[Answer | None, float | None, ExchangeDir]:
+    """Make the target run the payload once.
+
+    Args:
+        attempt: The attempt and its target.
+        action: `load` or `unload`.
+        timeout_s: How long to wait for the answer.
+        later: The directory of a call that answered `LATER`. It stays while the call is repeated,
+            so that the action can be called off in between.
+
+    Returns:
+        As `deliver`, and the exchange directory, which is gone unless the answer is `LATER`.
+
+    Raises:
+        Refused: As `deliver`.
+    """
+    try:
+        require_usable(attempt)
+        exchange = later or _create_exchange(attempt, action)
+        if later is not None and not later.renew():
+            raise Refused(_WAS_CALLED_OFF)
+    except BaseException:
+        if later is not None:
+            later.remove()
+        raise
     target = attempt.target
-    exchange = _create_exchange(attempt, action)
     attempt.step("exchange made")
-    if not exchange.is_ours and _is_lost(exchange, target):
+    if not exchange.is_ours and _is_lost(exchange, attempt):
         exchange.remove()
         exchange = _create_exchange(attempt, action)
     if not exchange.is_ours:
-        return _wait(attempt, exchange, timeout_s), None
+        if exchange.unloads != (action == "unload"):
+            raise Refused("an injection or a detach has not finished in it", passes=True)
+        return _wait(attempt, exchange, timeout_s), None, exchange
     try:
         attempt.begin()
         stopped_s = queue_call(attempt, exchange)
@@ -184,10 +223,11 @@ def deliver_once(
         if answer is None and failure:
             answer = Answer("failed", failure)
     if answer is not None:
-        exchange.remove()
+        if answer.state != LATER:
+            exchange.remove()
         if attempt.block_at is not None:
             cancel_call(target, attempt.block_at)
-    return answer, stopped_s
+    return answer, stopped_s, exchange
 
 
 def _create_exchange(attempt: Attempt, action: str) -> ExchangeDir:
@@ -198,7 +238,7 @@ def _create_exchange(attempt: Attempt, action: str) -> ExchangeDir:
     name = exchange_dir.name_for(target)
     version = attempt.interpreter.version
     payload = compiled_payload.payload_for(version, action, directory, name)
-    return exchange_dir.create(target, runtime, payload)
+    return exchange_dir.create(target, runtime, payload, unloads=action == "unload")
 
 
 def _wait(attempt: Attempt, exchange: ExchangeDir, timeout_s: float) -> Answer | None:
@@ -214,24 +254,30 @@ def _wait(attempt: Attempt, exchange: ExchangeDir, timeout_s: float) -> Answer |
                 return exchange.answer()
 
 
-def _is_lost(exchange: ExchangeDir, target: Target) -> bool:
+def _is_lost(exchange: ExchangeDir, attempt: Attempt) -> bool:
     """Whether the payload in an existing directory has been run already, or never will be.
 
     A call that was queued before the interpreter had initialised itself is lost. The sign of that:
-    the main thread has run since, and the directory has no answer.
+    the main thread has run since, and the directory has no answer, although no call is under way.
+    An answer that its observer still waits for is not lost.
     """
     if exchange.answer() is not None:
-        return True
+        return exchange.is_unattended()
     turns = exchange.handed_over_at()
     if turns is None:
         return exchange.is_stale()
-    return target.turns > turns + LOST_AFTER_SWITCHES
+    has_run = attempt.target.turns > turns + LOST_AFTER_SWITCHES
+    return has_run and not call_is_under_way(attempt.target)
 
 
 def _inject(attempt: Attempt, timeout_s: float) -> Attached:
     """Inject the hook and describe the result."""
     process = attempt.target.process
     answer, stopped_s = deliver(attempt, "load", timeout_s)
+    if answer is not None and answer.state == DONE:
+        is_under_way = cancel_call(attempt.target, attempt.block_at, BEGUN_WITHIN_S)
+        if is_under_way or not _remains(attempt.target, 0.0):
+            return Attached(process, "absent", PENDING_CALL, _WAS_CALLED_OFF, stopped_s=stopped_s)
     if answer is not None and answer.is_success:
         if not answer.socket:
             _wait_for_socket(attempt, timeout_s)
@@ -247,7 +293,9 @@ def _inject(attempt: Attempt, timeout_s: float) -> Attached:
     if answer is not None:
         reason = f"the hook could not be loaded: {answer.reason}"
         return Attached(process, "absent", PENDING_CALL, reason, stopped_s=stopped_s)
-    reason = f"{blocked_words(attempt.target)}; the hook arrives when it comes back to Python"
+    reason = "an injection has begun in it and has not ended"
+    if not call_is_under_way(attempt.target):
+        reason = f"{blocked_words(attempt.target)}; the hook arrives when it comes back to Python"
     return Attached(process, "pending", PENDING_CALL, reason, stopped_s=stopped_s)
 
 
@@ -281,6 +329,8 @@ def _already_there(target: Target) -> Attached | None:
         return Attached(target.process, "silent", "already there", reason)
     left = exchange_dir.find(target)
     if left is not None:
+        if call_is_under_way(target):
+            return None  # its answer says what becomes of the hook
         left.remove()
         cancel_call(target)
     return Attached(target.process, "ready", "already there")
@@ -321,6 +371,10 @@ def detach(
 ) -> Detached:
     """Detach the hook from one process: by a request to the hook, else by its interpreter.
 
+    An injection that is not completed is called off first. If it has begun, its end is waited for,
+    so that no hook arrives after it was found that there is none; the result is `pending` if that
+    takes longer than `timeout_s` and `BEGUN_WITHIN_S`.
+
     Args:
         process: The target.
         timeout_s: How long each of the two may take.
@@ -329,18 +383,24 @@ def detach(
         begun: Called before the target is changed.
     """
     started_s = time.monotonic()
+    is_called_off = is_under_way = False
     try:
         target = read_target(process)
+        is_called_off, is_under_way = _call_off(target, timeout_s, begun)
         before = discovery.find(target.sample())
         outcome = _detach(target, before, timeout_s, may_be_asleep, begun)
-        if outcome.state == "absent":
-            if _called_off(target, begun) and not outcome.method:
-                outcome = replace(outcome, method=CALLED_OFF)
+        if outcome.state == "absent" and not is_under_way:
+            _call_off_unload(target)
             outcome = replace(outcome, left=(*outcome.left, *_tidy(target, before)))
     except Refused as refusal:
         outcome = Detached(process, "silent", refusal.reason, refusal.fix)
+        is_under_way = refusal.reason == methods.NOT_FINISHED
     except OSError as error:
         outcome = Detached(process, "silent", f"it could not be examined: {error}")
+    if is_under_way:
+        outcome = replace(outcome, state="pending", reason=_UNDER_WAY, method=CALLED_OFF)
+    elif is_called_off and not outcome.method:
+        outcome = replace(outcome, method=CALLED_OFF)
     if has_ended(process):
         # What fails because the process ends meanwhile looks like many other failures.
         outcome = replace(outcome, state="absent", reason="the process has ended", fix="")
@@ -432,15 +492,29 @@ def _left(goodbye: dict[str, object]) -> tuple[str, ...]:
     return tuple(clean(f"{name}: {reason}", 300) for name, reason in entries)
 
 
-def _called_off(target: Target, begun: Begun) -> bool:
-    """Call off an injection that had not been completed; whether there was one."""
+def _call_off(target: Target, timeout_s: float, begun: Begun) -> tuple[bool, bool]:
+    """Call off an injection that is not completed, and wait for its end if it has begun.
+
+    Returns:
+        Whether there was one, and whether it is still under way. An injection that was called off
+        earlier has no directory, but may be under way.
+    """
     left = exchange_dir.find(target)
-    if left is None:
-        return False
-    begun(target.process, CALLED_OFF, "")
-    left.remove()
-    cancel_call(target)
-    return True
+    if left is not None and left.unloads:
+        return False, False
+    if left is not None:
+        begun(target.process, CALLED_OFF, "")
+        left.remove()
+    is_under_way = cancel_call(target, within_s=timeout_s + BEGUN_WITHIN_S)
+    return left is not None or is_under_way, is_under_way
+
+
+def _call_off_unload(target: Target) -> None:
+    """Call off an `unload` that is not needed any more."""
+    left = exchange_dir.find(target)
+    if left is not None and left.unloads:
+        left.remove()
+        cancel_call(target)
 
 
 def _tidy(target: Target, before: Presence) -> tuple[str, ...]:

@@ -58,6 +58,8 @@ _EXCLUDED: dict[Role, str] = {
 _OBSERVERS = ("mpwatch", "-m mpwatch")
 """Program names of mpwatch; a program that it runs has its own name."""
 
+NOT_WANTED = "mpwatch is ending"
+"""Why an injection does not begin once its session ends."""
 R = TypeVar("R", Attached, Detached)
 Sleep = Callable[[float], None]
 _SEPARATING = ("user", "pid", "mnt")
@@ -85,6 +87,7 @@ def inject_tree(
     again: bool = False,
     begun: Begun = not_logged,
     root: Root | None = None,
+    is_wanted: Callable[[], bool] = lambda: True,
 ) -> tuple[Attached, ...]:
     """Inject the hook into every Python process of a job; a refusal does not affect the others.
 
@@ -98,6 +101,8 @@ def inject_tree(
         again: Only repeat pending injections, see `inject`.
         begun: Called before a target is changed, on any thread.
         root: The root process of the job; by default, the first of the processes.
+        is_wanted: Asked before each injection, on any thread; `begun` may refuse those that are
+            further.
 
     Returns:
         All outcomes, in the order of the processes, then those of new children.
@@ -108,8 +113,9 @@ def inject_tree(
         return ()
     root = root or Root(samples[0].process)
     for _ in range(GENERATIONS):
-        outcomes |= _inject_all(samples, root, progress, timeout_s, again, begun)
-        samples = [] if again else late_children(outcomes)
+        inject_one = partial(inject, timeout_s=timeout_s, again=again, begun=begun)
+        outcomes |= _inject_all(samples, root, progress, inject_one, is_wanted)
+        samples = [] if again or not is_wanted() else late_children(outcomes)
         if not samples:
             break
     return tuple(outcomes.values())
@@ -251,9 +257,8 @@ def _inject_all(
     samples: list[ProcSample],
     root: Root,
     progress: Callable[[Attached], None],
-    timeout_s: float,
-    again: bool,
-    begun: Begun,
+    inject_one: Callable[..., Attached],
+    is_wanted: Callable[[], bool],
 ) -> dict[ProcessId, Attached]:
     """Inject into each process that is not excluded, several at a time."""
     confined = root.confined(samples)
@@ -272,11 +277,13 @@ def _inject_all(
         finally:
             turns.acquire()
 
-    def inject_one(process: ProcessId) -> Attached:
+    def inject_if_wanted(process: ProcessId) -> Attached:
         with turns:
-            return inject(process, timeout_s=timeout_s, again=again, waiting=waiting, begun=begun)
+            if not is_wanted():
+                return Attached(process, "absent", reason=NOT_WANTED)
+            return inject_one(process, waiting=waiting)
 
-    outcomes |= _in_parallel(inject_one, wanted, progress, MAX_WAITING)
+    outcomes |= _in_parallel(inject_if_wanted, wanted, progress, MAX_WAITING)
     return {sample.process: outcomes[sample.process] for sample in samples}
 
 

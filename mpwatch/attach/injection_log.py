@@ -80,9 +80,9 @@ class InjectionLog:
         return os.path.join(self._folder, NAME)
 
     def injecting(self, process: ProcessId, method: str, _hook: str = "") -> None:
-        """Log an injection that is about to change its target."""
-        self._begun.add(("inject", process))
-        self._note("injecting", process, None, method, self._own_hook)
+        """Log an injection that is about to change its target; the first time that it is."""
+        if self._begins("inject", process):
+            self._note("injecting", process, None, method, self._own_hook)
 
     def injected(self, attached: Attached, command: Iterable[str] | None) -> None:
         """Log the result of an injection that was begun.
@@ -108,9 +108,9 @@ class InjectionLog:
         )
 
     def detaching(self, process: ProcessId, method: str, hook: str = "") -> None:
-        """Log a detach that is about to change its target."""
-        self._begun.add(("detach", process))
-        self._note("detaching", process, None, method, hook)
+        """Log a detach that is about to change its target; the first time that it is."""
+        if self._begins("detach", process):
+            self._note("detaching", process, None, method, hook)
 
     def detached(self, detached: Detached, command: Iterable[str] | None) -> None:
         """Log the result of a detach; a process in which there was nothing to detach has no line.
@@ -133,6 +133,12 @@ class InjectionLog:
             {"stopped_ms": _milliseconds(detached.stopped_s)},
             result,
         )
+
+    def _begins(self, action: str, process: ProcessId) -> bool:
+        """Whether the first line of an action is not written yet."""
+        has_begun = (action, process) in self._begun
+        self._begun.add((action, process))
+        return not has_begun
 
     def _has_ended(self, action: str, process: ProcessId) -> bool:
         """Whether the first line of an action was written; the action is over now."""

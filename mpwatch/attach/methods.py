@@ -36,6 +36,8 @@ Waiting = Callable[[], contextlib.AbstractContextManager[None]]
 
 PENDING_CALL = "pending call"
 """The method of an injection, in plans, results and the log."""
+NOT_FINISHED = "an earlier injection has not finished in it"
+"""Why a call is refused while another one is under way."""
 PROC = "/proc"
 """Directory of the kernel's settings and of what decides on rights; replaced in tests."""
 PASSES_WITHIN_S = 1.0
@@ -45,6 +47,7 @@ _ANSWER_BYTES = 1 << 16
 _SIGXFSZ = 1 << (signal.SIGXFSZ - 1)
 STARTED_WITHIN_S = 1.0
 _STARTING_S = 0.02
+_ENDING_S = 0.02
 # One target is stopped at a time: a stopped target must not wait for another thread.
 _STOPPING = threading.Lock()
 
@@ -60,7 +63,6 @@ class Attempt:
         begun: Begun = not_logged,
     ) -> None:
         self._begun = begun
-        self._has_begun = False
         self.target = target
         self.step = step
         self.waiting = waiting
@@ -68,10 +70,12 @@ class Attempt:
         """Address of the pending call's block in the target's memory, see `native_call`."""
 
     def begin(self) -> None:
-        """Report that the target is about to be changed; once."""
-        if not self._has_begun:
-            self._has_begun = True
-            self._begun(self.target.process, PENDING_CALL, "")
+        """Report that the target is about to be changed, each time that it is.
+
+        Raises:
+            Refused: It is not wanted any more.
+        """
+        self._begun(self.target.process, PENDING_CALL, "")
 
     def read_again(self) -> None:
         """Read the facts about the target again.
@@ -163,23 +167,47 @@ def queue_call(attempt: Attempt, exchange: ExchangeDir) -> float:
         memory.close()
 
 
-def cancel_call(target: Target, block_at: int | None = None) -> None:
+def cancel_call(target: Target, block_at: int | None = None, within_s: float = 0.0) -> bool:
     """Cancel a queued call, or clear the block of a finished one, where possible.
 
     Args:
         target: The process.
         block_at: Address of the block; `None` to search for it.
+        within_s: How long to wait for the end of a call that has begun.
+
+    Returns:
+        Whether a call has begun and not ended; `False` if the memory cannot be read.
     """
+    deadline_s = time.monotonic() + within_s
     try:
         memory = code_cave.TargetMemory(target.pid)
     except OSError:
-        return
+        return False
     try:
-        code_cave.cancel_call(target.pid, target.process.start_ticks, memory, block_at)
+        while code_cave.cancel_call(target.pid, target.process.start_ticks, memory, block_at):
+            if time.monotonic() > deadline_s:
+                return True
+            time.sleep(_ENDING_S)
+        return False
     except OSError:
-        return
+        return False
     finally:
         memory.close()
+
+
+def call_is_under_way(target: Target) -> bool:
+    """Whether a call has begun and not ended; `False` if the memory cannot be read."""
+    try:
+        memory = code_cave.TargetMemory(target.pid)
+    except OSError:
+        return False
+    try:
+        found = code_cave.find_call(target.pid, memory)
+    except OSError:
+        return False
+    finally:
+        memory.close()
+    return found is not None and found[1].is_running(target.process.start_ticks)
 
 
 def call_failure(target: Target, block_at: int | None) -> str:
@@ -215,7 +243,7 @@ def _install(
     block_at = code_cave.find_data(pid, found.modules, memory)
     present = native_call.parse(memory.read(block_at, native_call.BLOCK_BYTES))
     if present is not None and present.is_running(ticks):
-        raise Refused("an earlier injection has not finished in it", passes=True)
+        raise Refused(NOT_FINISHED, passes=True)
     text = compiled_payload.bootstrap_text(exchange.path, attempt.target.pid_inside)
     block = native_call.block(code_at, text, ticks, found.address)
     native_call.store(memory.write, block_at, block)

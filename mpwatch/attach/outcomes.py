@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields
 from typing import TypeAlias
 
 from mpwatch.model.ids import HookState, ProcessId
 from mpwatch.model.sanitize import clean
 
+SOCKET, CALLED_OFF = "socket", "called off"
+"""How a hook was detached without the interpreter: at its request, or before it was loaded."""
+DONE = "done"
+"""State of an answer where the exchange directory is gone: the action was done, or called off."""
 _MAX_CHARACTERS = 1000
 
 
@@ -18,7 +22,7 @@ class Answer:
     """The payload's answer, cleaned because it comes from another process."""
 
     state: str
-    """`loaded`, `unloaded`, `failed`, `later` (it was importing), or `done` without details."""
+    """`loaded`, `unloaded`, `failed`, `later` (it was importing), or `done` (see `DONE`)."""
     reason: str = ""
     """Why the action failed; after success, the problems that the hook reports, if any."""
     version: str = ""
@@ -35,7 +39,7 @@ class Answer:
     @property
     def is_success(self) -> bool:
         """Whether the requested action was done."""
-        return self.state in ("loaded", "unloaded", "done")
+        return self.state in ("loaded", "unloaded", DONE)
 
     @classmethod
     def parse(cls, raw: bytes) -> Answer:
@@ -112,7 +116,7 @@ class Detached:
 
 Begun: TypeAlias = Callable[[ProcessId, str, str], None]
 """Called before a target is changed: with the process, the method, and the hook that is to be
-detached (see `hook_words`; empty if not known, and for an injection)."""
+detached (see `hook_words`; empty if not known, and for an injection). May raise `Refused`."""
 
 
 def not_logged(_process: ProcessId, _method: str, _hook: str) -> None:
@@ -143,6 +147,9 @@ class Refused(Exception):
         self.passes = passes
 
 
-def still_attached(count: int, total: int) -> str:
+def still_attached(staying: Collection[Detached], total: int) -> str:
     """The result of a detach that failed in some processes, without full stop."""
-    return f"The hook is still attached in {count} of {total} processes"
+    words = f"in {len(staying)} of {total} processes"
+    if all(each.method == CALLED_OFF for each in staying):
+        return f"An injection is still under way {words}"
+    return f"The hook is still attached {words}"

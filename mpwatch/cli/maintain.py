@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from mpwatch.attach.outcomes import still_attached
+from mpwatch.attach.outcomes import CALLED_OFF, still_attached
 from mpwatch.cli.failures import EXIT_NOT_PERMITTED, Failure
 from mpwatch.cli.targets import ended_meanwhile, target
 
@@ -40,7 +40,7 @@ def detach(arguments: argparse.Namespace) -> int:
         print(f"mpwatch: the log of detaches is not complete: {log.problem}", file=sys.stderr)
     if staying:
         raise Failure(
-            f"{still_attached(len(staying), len(tree.processes))}.",
+            f"{still_attached(staying, len(tree.processes))}.",
             staying[0].fix or f"mpwatch doctor {staying[0].process.pid}",
             EXIT_NOT_PERMITTED,
         )
@@ -52,6 +52,8 @@ def _outcome_words(detached: Detached) -> str:
         return detached.reason
     if detached.state != "absent":
         return detached.state
+    if detached.method == CALLED_OFF:
+        return "the injection was called off"
     return "the hook is detached" if detached.had_hook else "there is no hook in it"
 
 

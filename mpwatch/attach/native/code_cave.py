@@ -138,6 +138,29 @@ def install_code(
     raise Refused("no loaded file has unused bytes for the code of the call")
 
 
+def find_call(
+    pid: int, memory: TargetMemory, block_at: int | None = None, proc: str = "/proc"
+) -> tuple[int, native_call.CallState] | None:
+    """The address and the state of the block of a call; `None` if there is none.
+
+    Args:
+        pid: The target.
+        memory: Memory of the target.
+        block_at: Address of the block; `None` to search for it.
+        proc: Path of procfs.
+
+    Raises:
+        OSError: The process has exited, or the address is not mapped any more.
+    """
+    if block_at is None:
+        try:
+            block_at = find_data(pid, elf.modules(elf.read_mappings(pid, proc)), memory, proc)
+        except Refused:
+            return None
+    found = native_call.parse(memory.read(block_at, native_call.BLOCK_BYTES))
+    return None if found is None else (block_at, found)
+
+
 def cancel_call(
     pid: int,
     start_ticks: int,
@@ -155,25 +178,23 @@ def cancel_call(
         proc: Path of procfs.
 
     Returns:
-        Whether a block was found and is not in use any more.
+        Whether a call has begun and not ended, and so was not cancelled.
 
     Raises:
         OSError: The process has exited, or the address is not mapped any more.
     """
-    if block_at is None:
-        try:
-            block_at = find_data(pid, elf.modules(elf.read_mappings(pid, proc)), memory, proc)
-        except Refused:
-            return False
-    found = native_call.parse(memory.read(block_at, native_call.BLOCK_BYTES))
-    if found is None or found.is_running(start_ticks):
+    call = find_call(pid, memory, block_at, proc)
+    if call is None:
         return False
+    block_at, found = call
+    if found.is_running(start_ticks):
+        return True
     if found.state == native_call.READY:
         offset, content = native_call.cancelled_state()
         memory.write(block_at + offset, content)
     elif found.state == native_call.RETURNED:
         memory.write(block_at, bytes(native_call.BLOCK_BYTES))
-    return True
+    return False
 
 
 def mapping_at(mappings: Iterable[Mapping], address: int) -> Mapping | None:

@@ -189,8 +189,10 @@ class CallState:
 
         Neither exists in a forked child that has inherited the block.
         """
-        is_entered = self.state == WAITING or (
-            self.state == RETURNED and self.progress in (NOT_STARTED, RUNNING)
+        is_entered = (
+            self.state == WAITING
+            or self.progress == RUNNING  # also where it was entered just before it was cancelled
+            or (self.state == RETURNED and self.progress == NOT_STARTED)
         )
         return is_entered and self.start_ticks == start_ticks
 

@@ -7,6 +7,9 @@ runtime directory are checked on the open descriptor, and everything else is don
 descriptor, so names cannot be swapped between check and use. A rename creates the directory with
 all of its files, once: a second observer finds it and waits for the answer. Nothing is written to a
 disk that is frozen, see `frozen_disk`.
+
+An injection is wanted for as long as its payload is there. Whoever removes it calls the injection
+off, also one that has begun: see `program.is_called_off`.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from mpwatch.attach.outcomes import Answer, Refused
+from mpwatch.attach.outcomes import DONE, Answer, Refused
 from mpwatch.attach.payload import compiled_payload
 from mpwatch.attach.target import Target
 from mpwatch.collect.host import frozen_disk
@@ -37,6 +40,8 @@ _LONGEST_POLL_S = 0.03
 _SWEEP_EVERY_S = 10.0
 _REMEMBERED = 64
 PREFIX = "attach-"
+_UNLOAD = "unload"
+"""An empty file that says that the payload unloads the hook."""
 COPY_PREFIX = "hook-"
 """Of copies of the hook's package in the same runtime directory, see `install`."""
 HIDDEN_STALE_S = 60.0
@@ -65,16 +70,24 @@ class ExchangeDir:
         """The path as the target names it."""
         return f"{self.runtime}/{self.name}"
 
+    @property
+    def unloads(self) -> bool:
+        """Whether its payload unloads the hook; not if the directory is gone."""
+        with contextlib.suppress(OSError, Refused), self._opened() as folder:
+            return _UNLOAD in os.listdir(folder)
+        return False
+
     def answer(self) -> Answer | None:
         """The target's answer; `None` if there is none yet.
 
-        A directory that was removed counts as success: the target removes it only then.
+        That of a directory that was removed is `done`: the target removes it after a success, and
+        an observer that calls the action off.
         """
         try:
             with self._opened() as folder:
                 raw = _read(folder, "result")
         except FileNotFoundError:
-            return Answer("done")
+            return Answer(DONE)
         except (OSError, Refused):
             return None
         return None if raw is None else Answer.parse(raw)
@@ -100,6 +113,12 @@ class ExchangeDir:
             return None
         return int(raw) if raw is not None and raw.isdigit() else None
 
+    def is_unattended(self) -> bool:
+        """Whether its observer has given up waiting for the answer, or was probably killed."""
+        with contextlib.suppress(OSError, Refused), self._opened() as folder:
+            return "unattended" in os.listdir(folder) or self.is_stale()
+        return True
+
     def is_stale(self) -> bool:
         """Whether its observer was probably killed before it queued the call."""
         try:
@@ -118,6 +137,18 @@ class ExchangeDir:
                 os.write(fd, b"%d" % number)
             finally:
                 os.close(fd)
+
+    def renew(self) -> bool:
+        """Remove the answer, so that the call can be repeated; `False` if it was called off.
+
+        Raises:
+            Refused: The directory is on a frozen disk.
+        """
+        _require_writes(self.target, self.runtime, self.proc)
+        with contextlib.suppress(OSError, Refused), self._opened() as folder:
+            os.unlink("result", dir_fd=folder)
+            return compiled_payload.PAYLOAD_NAME in os.listdir(folder)
+        return False
 
     def remove(self) -> None:
         """Remove the directory, unless it is gone or on a frozen disk.
@@ -152,7 +183,9 @@ class ExchangeDir:
                 os.close(folder)
 
 
-def create(target: Target, runtime: str, payload: bytes, proc: str = "/proc") -> ExchangeDir:
+def create(
+    target: Target, runtime: str, payload: bytes, proc: str = "/proc", *, unloads: bool = False
+) -> ExchangeDir:
     """Create the exchange directory of a target, or find the existing one.
 
     Args:
@@ -160,12 +193,13 @@ def create(target: Target, runtime: str, payload: bytes, proc: str = "/proc") ->
         runtime: The runtime directory as the target names it.
         payload: See `compiled_payload`.
         proc: Path of procfs.
+        unloads: Whether the payload unloads the hook.
 
     Raises:
         Refused: The directory is not safe or not writable.
     """
     name = name_for(target)
-    contents = {compiled_payload.PAYLOAD_NAME: payload}
+    contents = {compiled_payload.PAYLOAD_NAME: payload, **({_UNLOAD: b""} if unloads else {})}
     try:
         with opened_runtime(target, runtime, proc) as parent:
             if _is_time_to_sweep(parent):
@@ -201,12 +235,8 @@ def runtime_directory(target: Target, proc: str = "/proc", *, make: bool = True)
     """
     reasons = []
     for path in _candidates(target):
-        if make and not takes_writes(target, path, proc):
-            raise Refused(
-                f"nothing can be written to {path}: {frozen_disk.SENTENCE}",
-                "try again after the thaw, or start the job with XDG_RUNTIME_DIR on tmpfs",
-                passes=True,
-            )
+        if make:
+            _require_writes(target, path, proc)
         try:
             (_make_runtime if make else _examine_runtime)(target, path, proc)
             return path
@@ -215,6 +245,16 @@ def runtime_directory(target: Target, proc: str = "/proc", *, make: bool = True)
         except OSError as error:
             reasons.append(f"{path}: {error.strerror}")
     raise Refused("it has no usable runtime directory: " + "; ".join(reasons))
+
+
+def _require_writes(target: Target, path: str, proc: str) -> None:
+    """Refuse a runtime directory on a frozen disk."""
+    if not takes_writes(target, path, proc):
+        raise Refused(
+            f"nothing can be written to {path}: {frozen_disk.SENTENCE}",
+            "try again after the thaw, or start the job with XDG_RUNTIME_DIR on tmpfs",
+            passes=True,
+        )
 
 
 def takes_writes(target: Target, path: str, proc: str = "/proc") -> bool:

@@ -12,8 +12,13 @@ be waited for under that lock except the GIL: the import system is only entered 
 thread is importing a module that the hook needs, and finders of the program are not asked
 (`path_loader`).
 
+An injection may be called off while it runs, by the removal of its payload (`exchange_dir`). So it
+is asked before the hook is loaded, and afterwards, still under the import lock: then the hook is
+unloaded again. A hook that stays was there, to be seen, before the payload was removed.
+
 The main thread waits for 0.1 s only. If it comes to the end of the program after that, an exit
-function lets it wait here: a daemon thread that is ended with the interpreter keeps its locks.
+function lets it wait here: a daemon thread that is ended with the interpreter keeps its locks, also
+one of the program that an audit hook takes.
 """
 
 from __future__ import annotations
@@ -24,6 +29,7 @@ import gc
 import marshal
 import posix
 import sys
+import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,6 +38,7 @@ if TYPE_CHECKING:
 LATER = "later"
 """The state in the answer of a program that is in the middle of an import."""
 _ANSWER_CHARACTERS = 1000
+_AUDITED_WITHIN_S = 0.1
 _EXIT_WITHIN_S = 5.0
 EXIT_LOCK = "payload_exit_lock"
 """Attribute of the hook's package with the lock for which the interpreter's exit waits."""
@@ -45,27 +52,39 @@ def run(folder: int, contents: dict[str, Any]) -> None:
         contents: See `compiled_payload`.
     """
     try:
-        result = _exclusively(contents)
+        result = _before_exit(folder, contents)
     except BaseException as error:  # noqa: BLE001 - it is in the answer; no caller could catch it
         result = {"state": "failed", "reason": f"{type(error).__name__}: {error}"}
     answer(folder, result)
 
 
-def _exclusively(contents: dict[str, Any]) -> dict[str, Any]:
+def _exclusively(folder: int, contents: dict[str, Any]) -> dict[str, Any]:
     """Do it while no other thread imports or forks; `LATER` if one does.
 
     If the lock is held, this does not wait for it: the holder could be the main thread, interrupted
     between two bytecodes of the import system, and it waits for this thread.
     """
-    if _imp.lock_held():
+    if _audit_hooks_wait() or _imp.lock_held():
         return {"state": LATER}
     _imp.acquire_lock()
     try:
         if is_importing():
             return {"state": LATER}
-        return _before_exit(ACTIONS[contents["action"]], contents)
+        return _uncollected(folder, contents)
     finally:
         _imp.release_lock()
+
+
+def _audit_hooks_wait() -> bool:
+    """Whether an audit hook of the program waits for something when a module is imported.
+
+    It may take a lock of the program. Under the import lock, to wait for that could be for ever:
+    its holder may fork, or import a module. So audit hooks are asked before. Those that do not wait
+    will hardly do so within the next 0.1 s, in which the main thread waits and takes no lock.
+    """
+    began_s = time.monotonic()
+    sys.audit("import", "_mpwatch_hook", None, sys.path, sys.meta_path, sys.path_hooks)
+    return time.monotonic() - began_s > _AUDITED_WITHIN_S
 
 
 def is_importing() -> bool:
@@ -84,15 +103,14 @@ def is_importing() -> bool:
     return False
 
 
-def _before_exit(action: Any, contents: dict[str, Any]) -> dict[str, Any]:
-    """Run the action; the interpreter's exit waits for its end, at most `_EXIT_WITHIN_S`.
+def _before_exit(folder: int, contents: dict[str, Any]) -> dict[str, Any]:
+    """Do it; the interpreter's exit waits for its end, at most `_EXIT_WITHIN_S`.
 
     One lock serves all injections of a process, and its exit callback is registered once: in
     CPython 3.10 to 3.13 `atexit.unregister` leaves an empty entry behind, and it compares the
     function with every callback of the program, which may call the program's `__eq__`.
     """
-    import atexit
-
+    atexit = _exit_functions()
     lock: Any = getattr(sys.modules.get("_mpwatch_hook"), EXIT_LOCK, None)
     is_new = lock is None
     if is_new:
@@ -100,7 +118,7 @@ def _before_exit(action: Any, contents: dict[str, Any]) -> dict[str, Any]:
         atexit.register(lock.acquire, True, _EXIT_WITHIN_S)
     lock.acquire(False)  # it may be held already in a child that was forked during an injection
     try:
-        return _uncollected(action, contents)
+        return _exclusively(folder, contents)
     finally:
         lock.release()
         package = sys.modules.get("_mpwatch_hook")
@@ -110,7 +128,16 @@ def _before_exit(action: Any, contents: dict[str, Any]) -> dict[str, Any]:
             atexit.unregister(lock.acquire)
 
 
-def _uncollected(action: Any, contents: dict[str, Any]) -> dict[str, Any]:
+def _exit_functions() -> Any:
+    """The module `atexit`, without an import: audit hooks would see it, and other threads wait."""
+    found: Any = sys.modules.get("atexit")
+    if found is None:
+        found = _imp.create_builtin(sys.modules["_frozen_importlib"].ModuleSpec("atexit", None))
+        _imp.exec_builtin(found)
+    return found
+
+
+def _uncollected(folder: int, contents: dict[str, Any]) -> dict[str, Any]:
     """Collect no garbage meanwhile.
 
     Thousands of new objects would cause a collection of all generations, which takes a
@@ -119,11 +146,34 @@ def _uncollected(action: Any, contents: dict[str, Any]) -> dict[str, Any]:
     was_enabled = gc.isenabled()
     gc.disable()
     try:
-        result: dict[str, Any] = action(contents)
-        return result
+        return unload() if contents["action"] == "unload" else _load_if_wanted(folder, contents)
     finally:
         if was_enabled:
             gc.enable()
+
+
+def _load_if_wanted(folder: int, contents: dict[str, Any]) -> dict[str, Any]:
+    """Load the hook, unless the injection is called off before or meanwhile.
+
+    A hook that was attached before, by another injection or by the program, stays.
+    """
+    was_attached = getattr(sys.modules.get("_mpwatch_hook"), "current", bool)()
+    if not is_called_off(folder):
+        result = load(contents)
+        if not is_called_off(folder):
+            return result
+        if not was_attached:
+            unload()
+    return {"state": "failed", "reason": "it was called off"}
+
+
+def is_called_off(folder: int) -> bool:
+    """Whether the payload was removed, or the whole directory."""
+    try:
+        posix.stat("payload", dir_fd=folder)
+    except OSError:
+        return True
+    return False
 
 
 def load(contents: dict[str, Any]) -> dict[str, Any]:
@@ -145,7 +195,7 @@ def load(contents: dict[str, Any]) -> dict[str, Any]:
     return described("loaded", package)
 
 
-def unload(_contents: dict[str, Any]) -> dict[str, Any]:
+def unload() -> dict[str, Any]:
     """Unload the hook; also a success when it was not there."""
     package = sys.modules.get("_mpwatch_hook")
     session = None if package is None else package.current()
@@ -154,9 +204,6 @@ def unload(_contents: dict[str, Any]) -> dict[str, Any]:
     if package.uninstrument():
         return {**described("unloaded", package), "left": _left(session)}
     return {**described("failed", package), "reason": "the hook did not leave"}
-
-
-ACTIONS = {"load": load, "unload": unload}
 
 
 def described(state: str, package: Any) -> dict[str, Any]:

@@ -81,7 +81,7 @@ def _detach_hooks(processes: Sequence[ProcSample]) -> str:
     stayed = [found for found in outcomes if found.is_attached]
     if stayed:
         reason = stayed[0].reason or stayed[0].state
-        return f"{still_attached(len(stayed), len(outcomes))}: {reason}"
+        return f"{still_attached(stayed, len(outcomes))}: {reason}"
     return "The hook was detached from every process."
 
 

@@ -240,6 +240,42 @@ def test_an_audit_hook_that_waits_for_a_lock_of_the_main_thread_delays_it_briefl
     assert ended(popen) == (0, "ends as it should\n", "")
 
 
+HOLDING = (
+    LOOP
+    + """
+import os, threading
+lock = threading.RLock()
+def log(event, args):
+    if event == {event!r}:
+        with lock: seen.append(event)
+seen = []
+sys.addaudithook(log)
+def fork():
+    child = os.fork()
+    if not child: os._exit(0)
+    os.waitpid(child, 0)
+print("ready", flush=True)
+with lock:
+    loop()
+    {then}
+print("ends as it should")
+"""
+)
+
+
+@each_python
+@pytest.mark.parametrize("event", ["import", "exec"])
+@pytest.mark.parametrize("then", ["fork()", "import wave", "pass"])
+def test_an_audit_hook_that_waits_for_a_lock_does_not_wait_for_ever(
+    program: Program, python: str, event: str, then: str
+) -> None:
+    """The holder forks or imports, for which it needs the import lock, or the program ends."""
+    # Python 3.12 and later warn of the injection's thread where a program forks during it.
+    popen = program(HOLDING.format(event=event, then=then), python, "-W", "ignore")
+    assert inject_into(popen, 0.5).state == "pending"
+    assert ended(popen) == (0, "ends as it should\n", "")
+
+
 WATCHED = (
     LOOP
     + """

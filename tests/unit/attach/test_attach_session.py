@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from mpwatch.attach import attach_session
 from mpwatch.attach.attach_session import AttachSession, descended
 from mpwatch.attach.injection_log import InjectionLog
-from mpwatch.attach.outcomes import Detached
+from mpwatch.attach.outcomes import Begun, Detached, Refused
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ProcSample
 
@@ -67,7 +68,8 @@ def test_hooks_injected_before_ctrl_c_are_detached(
 ) -> None:
     detached: list[ProcessId] = []
 
-    def interrupted(*_: object, **__: object) -> None:
+    def interrupted(*_: object, begun: Begun, **__: object) -> None:
+        begun(process(2**22 + 1), "pending call", "")
         raise KeyboardInterrupt
 
     def detach(target: ProcessId, **_: object) -> Detached:
@@ -83,3 +85,30 @@ def test_hooks_injected_before_ctrl_c_are_detached(
 
     assert session.end() == "The hook was detached from 1 process."
     assert detached == [process(2**22 + 1)]
+
+
+def test_no_injection_begins_once_the_session_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = process(2**22 + 1), process(2**22 + 2)
+    detached: list[ProcessId] = []
+
+    def inject_tree(*_: object, begun: Begun, is_wanted: Callable[[], bool], **__: object) -> None:
+        assert is_wanted()
+        begun(first, "pending call", "")
+        assert session.end() == "The injection into 1 process was called off."
+        assert not is_wanted()
+        with pytest.raises(Refused, match="mpwatch is ending"):
+            begun(second, "pending call", "")
+
+    def detach(target: ProcessId, **_: object) -> Detached:
+        detached.append(target)
+        return Detached(target, "absent", method="called off", had_hook=False)
+
+    monkeypatch.setattr(attach_session, "inject_tree", inject_tree)
+    monkeypatch.setattr(attach_session, "detach", detach)
+    monkeypatch.setattr(attach_session, "FINISH_S", 0.01)
+    session = AttachSession(first, log=InjectionLog(str(tmp_path / "log")))
+    session.inject([sample(first.pid, 0), sample(second.pid, first.pid)], lambda status: None)
+
+    assert detached == [first]

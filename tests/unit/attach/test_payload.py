@@ -36,7 +36,15 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-def run(folder: Path, body: str) -> dict[str, Any]:
+SESSION: Any = types.SimpleNamespace(
+    patcher=types.SimpleNamespace(left={}),
+    server=types.SimpleNamespace(path=None),
+    ring=types.SimpleNamespace(path=None),
+    problems=(),
+)
+
+
+def run(folder: Path, body: str, *, is_wanted: bool = True) -> dict[str, Any]:
     """Run the payload with this loader; its answer."""
     source = STOWAWAY.format(body=body).encode()
     contents = {
@@ -47,6 +55,8 @@ def run(folder: Path, body: str) -> dict[str, Any]:
         "modules": {"lifecycle.path_loader": ("/hook/lifecycle/path_loader.py", False, source)},
     }
     (folder / "result").unlink(missing_ok=True)
+    if is_wanted:
+        (folder / "payload").touch()
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         program.run(fd, contents)
@@ -89,6 +99,30 @@ def test_an_answer_is_bounded_json_whatever_its_texts_are(text: str) -> None:
     assert len(found) == min(len(text), 1000)
     if text.isprintable() and len(text) < 1000 and max(text) < "\U00010000":
         assert found == text
+
+
+@pytest.mark.parametrize("was_attached", [False, True])
+def test_an_injection_that_is_called_off_meanwhile_unloads_the_hook_that_it_has_loaded(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, was_attached: bool
+) -> None:
+    package = types.SimpleNamespace(session=SESSION if was_attached else None, version=str)
+    package.current = lambda: package.session
+    package.uninstrument = lambda: not vars(package).update(session=None)
+    monkeypatch.setitem(sys.modules, "_mpwatch_hook", package)
+    monkeypatch.setattr(SESSION, "package", package, raising=False)
+    monkeypatch.setitem(sys.modules, "its_session", SESSION)
+    body = (
+        f"import os, its_session; os.unlink({str(folder / 'payload')!r});"
+        " its_session.package.session = its_session; return its_session.package"
+    )
+    answer = run(folder, body)
+    assert answer == {"state": "failed", "reason": "it was called off"}
+    assert package.session is (SESSION if was_attached else None)
+
+
+def test_an_injection_that_was_called_off_before_loads_nothing(folder: Path) -> None:
+    answer = run(folder, "raise ValueError('it was loaded')", is_wanted=False)
+    assert answer == {"state": "failed", "reason": "it was called off"}
 
 
 def test_while_it_runs_no_other_thread_can_fork(folder: Path) -> None:
@@ -289,7 +323,7 @@ def test_what_could_not_be_undone_is_answered_as_far_as_there_is_room(
     )
     monkeypatch.setitem(sys.modules, "_mpwatch_hook", package)
 
-    found = Answer.parse(program.as_json(program.unload({})))
+    found = Answer.parse(program.as_json(program.unload()))
 
     assert found.is_success
     assert list(found.left[:told]) == [f"{name}: {why}" for name, why in list(left.items())[:told]]
