@@ -59,8 +59,17 @@ _POLL_S = 0.01
 _TOLD_BYTES = 4096
 
 BRING_IT = "mpwatch job SPEC --agent 'python3 /shared/mpwatch.pyz'"
-_NOT_INSTALLED = re.compile(r"\bmpwatch: (?:command )?not found|not found: mpwatch\b")
-"""What shells say of a command that is not on PATH: dash and bash, busybox, and zsh."""
+_NOT_INSTALLED = re.compile(
+    r"\b(?:mpwatch|python[0-9.]*)\W{1,3}(?:command |executable file )?not found"
+    r"|\b(?:mpwatch|python[0-9.]*)\W{1,3}(?:cannot execute: )?No such file"
+    r"|not found: (?:mpwatch|\S*python[0-9.]*)\b"
+    r"|No module named '?mpwatch\b"
+)
+"""What shells say of a command that is not there (dash and bash, busybox, and zsh), env, slurmstepd
+and runtimes of containers; and what a Python says that has no mpwatch."""
+_ONLY_STATUS = re.compile(r"\b(?:exited|terminated) with exit code [0-9]+\.?$", re.IGNORECASE)
+"""How a line of srun (Slurm 22.05) or kubectl (1.32) ends that is printed after what the command on
+the node has said."""
 
 NodeState: TypeAlias = Literal["waiting", "starting", "live", "silent", "ended", "failed"]
 """`waiting` to be started; `failed`: no agent could be reached, or it is not understood; `ended`:
@@ -100,7 +109,9 @@ class NodeView:
     @property
     def fix(self) -> str:
         """A command that helps where it cannot be read."""
-        return BRING_IT if _NOT_INSTALLED.search(self.problem) else self.check
+        is_brought = ".pyz" in self.check
+        is_missing = _NOT_INSTALLED.search(self.problem) is not None
+        return BRING_IT if is_missing and not is_brought else self.check
 
     @property
     def clock_problem(self) -> str:
@@ -265,11 +276,14 @@ class Link:
 def last_line(*texts: str) -> str:
     """The last line of the first text that has one, sanitized, without a full stop.
 
-    The command that mpwatch on the node suggests is left out: the sentence above it says why.
+    The command that mpwatch on the node suggests is left out: the sentence above it says why. So is
+    what an engine adds about the exit code.
     """
     for text in texts:
         lines = [line for line in text.splitlines() if line.strip()]
-        if len(lines) > 1 and lines[-1].startswith("  try: "):
+        while len(lines) > 1 and (
+            lines[-1].startswith("  try: ") or _ONLY_STATUS.search(lines[-1].rstrip())
+        ):
             del lines[-1]
         if lines:
             return clean(lines[-1].strip()).rstrip(".")
