@@ -104,7 +104,7 @@ def serve(arguments: argparse.Namespace) -> int:
         server = _server_class()
     except ImportError:
         sentence = "Serving the dashboard to a browser needs the package textual-serve."
-        raise Failure(sentence, f"{sys.executable} -m pip install 'mpwatch[serve]'") from None
+        raise Failure(sentence, f"{sys.executable} -m pip install textual-serve") from None
     command = f"{shlex.quote(sys.executable)} -m mpwatch attach {arguments.pid} --readonly"
     # The page shows command lines and stacks, so it is served to this machine only.
     server(command, host="127.0.0.1", port=arguments.port, title=f"mpwatch {arguments.pid}").serve()
