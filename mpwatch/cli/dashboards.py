@@ -87,13 +87,17 @@ def replay(arguments: argparse.Namespace) -> int:
     from mpwatch.observe.recording.file import is_of_several_nodes
     from mpwatch.observe.sources.replay import ReplaySource
 
-    need_terminal(f"mpwatch diagnose {arguments.file}")
     with reading(arguments.file):
         if is_of_several_nodes(arguments.file):
             from mpwatch.cli import nodes
 
             return nodes.replay(arguments)
         source = ReplaySource(arguments.file)
+    try:
+        need_terminal(f"mpwatch diagnose {arguments.file}")
+    except Failure:
+        source.stop()
+        raise
     return show(source, title=arguments.file, refresh_hz=4.0, readonly=True)
 
 

@@ -390,6 +390,7 @@ def replay(arguments: argparse.Namespace) -> int:
 
     source = ReplayJobSource(arguments.file)
     try:
+        need_terminal(f"mpwatch diagnose {arguments.file}")
         return run_job(source, source.spec)
     finally:
         source.stop()

@@ -680,6 +680,7 @@ def test_a_recording_of_several_nodes_is_read_as_one_job(
 
     found = mpwatch("diagnose", path, "--json")
     report = mpwatch("report", path, "-o", str(page))
+    replay = mpwatch("replay", path)
     trace = mpwatch("trace", path, "-o", str(tmp_path / "trace.json"))
 
     assert (found.returncode, found.stderr) == (0, "")
@@ -691,6 +692,10 @@ def test_a_recording_of_several_nodes_is_read_as_one_job(
     assert sorted(pid for node in nodes for pid in node["roots"]) == sorted(sleepers)
     assert report.returncode == 0, report.stderr
     assert all(str(pid) in page.read_text() for pid in sleepers)
+    assert replay.returncode == 2
+    assert replay.stderr.endswith(
+        f"needs a terminal, and there is none here.\n  try: mpwatch diagnose {path}\n"
+    )
     assert trace.returncode == 2
     assert "a recording of a job on several machines" in trace.stderr
     assert agents(mark) == []
