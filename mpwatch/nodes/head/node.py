@@ -52,8 +52,9 @@ REFUSED_S = 1.0
 HELD_UP_S = 5.0
 """A node that has not answered after so long is waited for beside the others: hosts that hang keep
 no other host from being started."""
-EXIT_S = 0.3
-"""How long the exit status of a launcher whose output has ended is waited for."""
+EXIT_S = 1.0
+"""How long the exit status of a launcher whose output has ended is waited for; meanwhile the others
+are read."""
 UNSENT_BYTES_LIMIT = 1 << 16
 _POLL_S = 0.01
 _TOLD_BYTES = 4096
@@ -182,10 +183,15 @@ class Link:
             with contextlib.suppress(OSError):
                 self._process.stdin.close()
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the launcher has ended, or none was started."""
+        return self._process is None or self._process.has_ended()
+
     def wait(self, seconds: float) -> None:
         """Wait for the end of the launcher; its exit status stays available."""
         end_s = time.monotonic() + seconds
-        while self._process is not None and not self._process.has_ended():
+        while not self.has_ended:
             if time.monotonic() >= end_s:
                 return
             time.sleep(_POLL_S)
@@ -261,8 +267,7 @@ class Link:
         return None
 
     def read_last_words(self) -> None:
-        """Wait a moment for the end of the launcher, and read what it still has to tell."""
-        self.wait(EXIT_S)
+        """Read what the launcher has told before its end."""
         if self._process is not None and self._process.stderr is not None:
             with contextlib.suppress(OSError):
                 self.told += os.read(self._process.stderr.fileno(), _TOLD_BYTES) or b""
@@ -348,6 +353,7 @@ class Node:
         self._frames = FrameReader(NODE_LIMIT_BYTES)
         self._answers: list[Answer] = []
         self._parts: list[Part | Refusal] = []
+        self._output_ended_s: float | None = None
 
     # --- state -----------------------------------------------------------------------------------
 
@@ -453,6 +459,10 @@ class Node:
         if not self._link.is_open:
             return
         now_s = self._clock()
+        if self._output_ended_s is not None:
+            if self._link.has_ended or now_s - self._output_ended_s >= EXIT_S:
+                self._output_ended()
+            return
         if self.is_starting and now_s - self._started_s > self.start_s:
             self.kill()
             told = last_line(self._link.told_text, self._frames.text)
@@ -480,7 +490,7 @@ class Node:
             self._received_bytes += len(data)
             self._serve(self._frames.feed(data))
         elif data is not None:
-            self._output_ended()
+            self._output_ended_s = self._clock()
 
     def take_answers(self) -> list[Answer]:
         """The answers received since the last call."""

@@ -270,6 +270,20 @@ def test_a_single_file_is_not_replaced_by_itself() -> None:
     assert view.fix == check
 
 
+def test_a_launcher_that_stays_after_its_output_holds_nothing_up(
+    monkeypatch: pytest.MonkeyPatch, agents_are_killed_soon: None
+) -> None:
+    monkeypatch.setattr(node_module, "EXIT_S", 3 * LIMIT_S)
+    stays = ("sh", "-c", "echo 'out of quota' >&2; exec >&- 2>&-; sleep 600")
+    with job(stays=stays, serves="time.sleep(1.0); say(hello + full); until_eof()") as head:
+        until(head, lambda: head.views()[1].state == "live")
+        assert head.views()[0].state == "starting"
+
+        monkeypatch.setattr(node_module, "EXIT_S", 0.0)
+        until(head, lambda: head.views()[0].state == "failed")
+        assert head.views()[0].problem == "sh ended with signal 9: out of quota."
+
+
 def test_a_node_whose_agent_exits_has_ended_and_one_that_stops_is_silent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
