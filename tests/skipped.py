@@ -33,7 +33,7 @@ REMEDIES = (
     ("no IPv6", "a loopback interface with IPv6"),
     ("gdb", "apt install gdb"),
     ("MPWATCH_SLURM", "MPWATCH_SLURM=DIR, see tests/integration/nodes/test_slurm.py"),
-    ("MPWATCH_PYZ", "MPWATCH_PYZ=PATH of a single file, built as in README"),
+    ("MPWATCH_PYZ", "MPWATCH_PYZ=PATH of a single file, or MPWATCH_ALL_DEMOS=1 and shiv"),
     ("sshd", "apt install openssh-server, or MPWATCH_SSHD=PATH"),
     ("/proc/PID/timers", "a kernel with CONFIG_CHECKPOINT_RESTORE and CONFIG_POSIX_TIMERS"),
     ("musl has", "a system with glibc"),

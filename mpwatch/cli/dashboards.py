@@ -87,13 +87,17 @@ def replay(arguments: argparse.Namespace) -> int:
     from mpwatch.observe.recording.file import is_of_several_nodes
     from mpwatch.observe.sources.replay import ReplaySource
 
-    need_terminal(f"mpwatch diagnose {arguments.file}")
     with reading(arguments.file):
         if is_of_several_nodes(arguments.file):
             from mpwatch.cli import nodes
 
             return nodes.replay(arguments)
         source = ReplaySource(arguments.file)
+    try:
+        need_terminal(f"mpwatch diagnose {arguments.file}")
+    except Failure:
+        source.stop()
+        raise
     return show(source, title=arguments.file, refresh_hz=4.0, readonly=True)
 
 
@@ -104,7 +108,7 @@ def serve(arguments: argparse.Namespace) -> int:
         server = _server_class()
     except ImportError:
         sentence = "Serving the dashboard to a browser needs the package textual-serve."
-        raise Failure(sentence, f"{sys.executable} -m pip install 'mpwatch[serve]'") from None
+        raise Failure(sentence, f"{sys.executable} -m pip install textual-serve") from None
     command = f"{shlex.quote(sys.executable)} -m mpwatch attach {arguments.pid} --readonly"
     # The page shows command lines and stacks, so it is served to this machine only.
     server(command, host="127.0.0.1", port=arguments.port, title=f"mpwatch {arguments.pid}").serve()

@@ -88,31 +88,38 @@ def _read_again(snapshots: Sequence[Snapshot], ask: Ask) -> list[Snapshot]:
 def job(arguments: argparse.Namespace) -> int:
     """Open the dashboard on a job on several machines."""
     spec = arguments.job or _own_allocation()
-    need_terminal(f"mpwatch dump --job {spec}")
     launches = job_launches(spec, arguments)
+    try:
+        need_terminal(f"mpwatch dump --job {spec}")
+    except Failure:
+        _close(launches)
+        raise
     from mpwatch.nodes.job_source import LiveJobSource
     from mpwatch.tui.job_app import run_job
 
-    source = LiveJobSource(spec, launches)
+    shown = spec if spec != _OWN_ALLOCATION else f"{spec}{os.environ['SLURM_JOB_ID']}"
+    source = LiveJobSource(shown, launches)
     try:
-        return run_job(source, spec)
+        return run_job(source, shown)
     finally:
         source.stop()
 
 
+_OWN_ALLOCATION = "slurm:"
+
+
 def _own_allocation() -> str:
-    """The job of the Slurm allocation that this command runs in.
+    """The SPEC of the Slurm allocation that this command runs in.
 
     Raises:
         Failure: It runs in none.
     """
-    number = os.environ.get("SLURM_JOB_ID")
-    if not number:
+    if not os.environ.get("SLURM_JOB_ID"):
         raise Failure(
             "Which job? SPEC may be left out inside a Slurm allocation only.",
             "mpwatch job ssh:HOST,HOST",
         )
-    return f"slurm:{number}"
+    return _OWN_ALLOCATION
 
 
 # --- reports of a whole job ----------------------------------------------------------------------
@@ -208,7 +215,11 @@ def _connected(
 
 def _require_job(arguments: argparse.Namespace) -> None:
     """Fail now where a SPEC is wrong or its engine is not there."""
-    launches = job_launches(arguments.job, arguments)
+    _close(job_launches(arguments.job, arguments))
+
+
+def _close(launches: Sequence[Launch] | ChangingNodes) -> None:
+    """End what was started to know the nodes."""
     if not isinstance(launches, Sequence):
         launches.close()
 
@@ -379,6 +390,7 @@ def replay(arguments: argparse.Namespace) -> int:
 
     source = ReplayJobSource(arguments.file)
     try:
+        need_terminal(f"mpwatch diagnose {arguments.file}")
         return run_job(source, source.spec)
     finally:
         source.stop()

@@ -52,15 +52,25 @@ REFUSED_S = 1.0
 HELD_UP_S = 5.0
 """A node that has not answered after so long is waited for beside the others: hosts that hang keep
 no other host from being started."""
-EXIT_S = 0.3
-"""How long the exit status of a launcher whose output has ended is waited for."""
+EXIT_S = 1.0
+"""How long the exit status of a launcher whose output has ended is waited for; meanwhile the others
+are read."""
 UNSENT_BYTES_LIMIT = 1 << 16
 _POLL_S = 0.01
 _TOLD_BYTES = 4096
 
 BRING_IT = "mpwatch job SPEC --agent 'python3 /shared/mpwatch.pyz'"
-_NOT_INSTALLED = re.compile(r"\bmpwatch: (?:command )?not found|not found: mpwatch\b")
-"""What shells say of a command that is not on PATH: dash and bash, busybox, and zsh."""
+_NOT_INSTALLED = re.compile(
+    r"\b(?:mpwatch|python[0-9.]*)\W{1,3}(?:command |executable file )?not found"
+    r"|\b(?:mpwatch|python[0-9.]*)\W{1,3}(?:cannot execute: )?No such file"
+    r"|not found: (?:mpwatch|\S*python[0-9.]*)\b"
+    r"|No module named '?mpwatch\b"
+)
+"""What shells say of a command that is not there (dash and bash, busybox, and zsh), env, slurmstepd
+and runtimes of containers; and what a Python says that has no mpwatch."""
+_ONLY_STATUS = re.compile(r"\b(?:exited|terminated) with exit code [0-9]+\.?$", re.IGNORECASE)
+"""How a line of srun (Slurm 22.05) or kubectl (1.32) ends that is printed after what the command on
+the node has said."""
 
 NodeState: TypeAlias = Literal["waiting", "starting", "live", "silent", "ended", "failed"]
 """`waiting` to be started; `failed`: no agent could be reached, or it is not understood; `ended`:
@@ -100,7 +110,9 @@ class NodeView:
     @property
     def fix(self) -> str:
         """A command that helps where it cannot be read."""
-        return BRING_IT if _NOT_INSTALLED.search(self.problem) else self.check
+        is_brought = ".pyz" in self.check
+        is_missing = _NOT_INSTALLED.search(self.problem) is not None
+        return BRING_IT if is_missing and not is_brought else self.check
 
     @property
     def clock_problem(self) -> str:
@@ -171,10 +183,15 @@ class Link:
             with contextlib.suppress(OSError):
                 self._process.stdin.close()
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the launcher has ended, or none was started."""
+        return self._process is None or self._process.has_ended()
+
     def wait(self, seconds: float) -> None:
         """Wait for the end of the launcher; its exit status stays available."""
         end_s = time.monotonic() + seconds
-        while self._process is not None and not self._process.has_ended():
+        while not self.has_ended:
             if time.monotonic() >= end_s:
                 return
             time.sleep(_POLL_S)
@@ -250,8 +267,7 @@ class Link:
         return None
 
     def read_last_words(self) -> None:
-        """Wait a moment for the end of the launcher, and read what it still has to tell."""
-        self.wait(EXIT_S)
+        """Read what the launcher has told before its end."""
         if self._process is not None and self._process.stderr is not None:
             with contextlib.suppress(OSError):
                 self.told += os.read(self._process.stderr.fileno(), _TOLD_BYTES) or b""
@@ -265,11 +281,14 @@ class Link:
 def last_line(*texts: str) -> str:
     """The last line of the first text that has one, sanitized, without a full stop.
 
-    The command that mpwatch on the node suggests is left out: the sentence above it says why.
+    The command that mpwatch on the node suggests is left out: the sentence above it says why. So is
+    what an engine adds about the exit code.
     """
     for text in texts:
         lines = [line for line in text.splitlines() if line.strip()]
-        if len(lines) > 1 and lines[-1].startswith("  try: "):
+        while len(lines) > 1 and (
+            lines[-1].startswith("  try: ") or _ONLY_STATUS.search(lines[-1].rstrip())
+        ):
             del lines[-1]
         if lines:
             return clean(lines[-1].strip()).rstrip(".")
@@ -334,6 +353,7 @@ class Node:
         self._frames = FrameReader(NODE_LIMIT_BYTES)
         self._answers: list[Answer] = []
         self._parts: list[Part | Refusal] = []
+        self._output_ended_s: float | None = None
 
     # --- state -----------------------------------------------------------------------------------
 
@@ -439,6 +459,10 @@ class Node:
         if not self._link.is_open:
             return
         now_s = self._clock()
+        if self._output_ended_s is not None:
+            if self._link.has_ended or now_s - self._output_ended_s >= EXIT_S:
+                self._output_ended()
+            return
         if self.is_starting and now_s - self._started_s > self.start_s:
             self.kill()
             told = last_line(self._link.told_text, self._frames.text)
@@ -466,7 +490,7 @@ class Node:
             self._received_bytes += len(data)
             self._serve(self._frames.feed(data))
         elif data is not None:
-            self._output_ended()
+            self._output_ended_s = self._clock()
 
     def take_answers(self) -> list[Answer]:
         """The answers received since the last call."""

@@ -12,7 +12,9 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import itemgetter
 from types import MappingProxyType
+from typing import NamedTuple
 
 from mpwatch.model.sanitize import clean
 from mpwatch.nodes.launchers import ray
@@ -48,7 +50,10 @@ _NO_ADDRESS = " by UNKNOWN port 65535"
 ssh_config(5), OpenSSH 9.2)."""
 _HOST_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@:%\[\]-]{0,252}")
 _INSTALL_SLURM = "apt-get install slurm-client"
-_SLURM_JOB = re.compile(r"[0-9]{1,18}(?:[_+][0-9]{1,9})?")
+_SLURM_JOB = re.compile(r"([0-9]{1,18})(?:([_+])([0-9]{1,9}))?")
+"""The number of a job; `123_4` is a task of an array, `123+1` one of the components of a job."""
+_OF_SLURM = ("SLURM_", "SRUN_", "SQUEUE_")
+_WHICH_CLUSTER = frozenset(("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_CLUSTERS", "SLURM_JWT"))
 _CANCELLED = re.compile(r"\*\*\* STEP \S+ ON \S+ CANCELLED AT \S+(?: DUE TO ([^*\n]+?))? \*\*\*")
 """What slurmstepd prints about a step that ends with its job, whether the job has ended by itself,
 by scancel(1) or at its time limit (seen with Slurm 22.05)."""
@@ -147,53 +152,126 @@ def _hosts_of_file(path: str) -> list[str]:
     return [words[0] for words in lines if words]
 
 
+class _SlurmJob(NamedTuple):
+    """One job of Slurm, one running task of an array, or one component of a heterogeneous job."""
+
+    shown: str
+    """`123`, `123_4` or `123+1`."""
+    number: str
+    """As srun takes it and as all processes have it in SLURM_JOB_ID: of a task its own number, of a
+    component that of the first one (seen with Slurm 22.05)."""
+    component: str
+    """The number of the component; empty if the job is not heterogeneous."""
+    nodes: str
+    """`node[7-8]`."""
+
+
 def _by_slurm(rest: str, agent: AgentCommand) -> list[Launch]:
     """`slurm:JOBID`: one step in the job's own allocation for each node, beside the running ones.
 
-    Inside an allocation the number may be left out.
+    Inside an allocation the number may be left out. All running tasks of an array and all
+    components of a heterogeneous job are read; `123_4` and `123+1` name one of them.
 
-    `--overlap` shares the cpus of the running steps (Slurm 20.11 and later), `--gres=none` and
-    `--mem=0` ask for nothing that they hold. Only processes of this job are observed.
+    `--overlap` shares the cpus of the running steps (Slurm 20.11 and later; memory and generic
+    resources from 22.05 on), `--gres=none` and `--mem=0` ask for nothing that they hold. Only
+    processes of this job are observed.
 
     Raises:
         CannotLaunch: Slurm is not installed, or does not know the job.
     """
-    job = rest or os.environ.get("SLURM_JOB_ID", "")
-    if not _SLURM_JOB.fullmatch(job):
+    asked = rest or os.environ.get("SLURM_JOB_ID", "")
+    if not _SLURM_JOB.fullmatch(asked):
         words = "No number of a Slurm job is given, and this is not inside an allocation."
         raise CannotLaunch(
-            f"{job!r} is not the number of a Slurm job." if job else words,
+            f"{asked!r} is not the number of a Slurm job." if asked else words,
             "squeue --me; mpwatch job slurm:JOBID",
         )
     srun = engine("srun", _INSTALL_SLURM)
-    squeue = engine("squeue", _INSTALL_SLURM)
+    jobs = _slurm_jobs(asked)
+    if not rest:  # the last task of an array has the number of the array
+        jobs = [job for job in jobs if job.number == asked]
+    if not jobs:
+        raise CannotLaunch(f"Slurm has no running job {asked}.", "squeue --me")
+    hosts = {nodes: _slurm_hosts(nodes) for nodes in {job.nodes for job in jobs}}
+    # Two components on one node have their processes under one number: one agent reads them.
+    steps: dict[tuple[str, str], _SlurmJob] = {}
+    for job in jobs:
+        for host in hosts[job.nodes]:
+            steps.setdefault((job.number, host), job)
+    has_several = len({job.number for job in jobs}) > 1
+    return [
+        _slurm_step(srun, job, host, f"{host}-{job.shown}" if has_several else host, agent)
+        for (_, host), job in steps.items()
+    ]
+
+
+def _slurm_step(srun: str, job: _SlurmJob, host: str, name: str, agent: AgentCommand) -> Launch:
+    """A step of one task on one node of a job."""
+    own = replace(agent, environment={"SLURM_JOB_ID": job.number, **agent.environment})
+    where = [f"--jobid={job.number}", *([f"--het-group={job.component}"] if job.component else [])]
+    options = ("--overlap", *where, "-N1", "-n1", "--gres=none", "--mem=0", "--quiet")
+    return Launch(
+        name,
+        (srun, *options, "-w", host, "sh", "-c", own.shell_line()),
+        " ".join(["srun --overlap", *where, "-w", host, own.check]),
+        explain=partial(_why_ended, job.shown),
+        environment=_without_own_allocation(),
+    )
+
+
+def _slurm_jobs(asked: str) -> list[_SlurmJob]:
+    """The running jobs that a number stands for.
+
+    Raises:
+        CannotLaunch: squeue is not installed, or fails.
+    """
+    command = [engine("squeue", _INSTALL_SLURM), "-h", "-j", asked, "-t", "RUNNING"]
     try:
-        found = lines_of([squeue, "-h", "-j", job, "-t", "RUNNING", "-o", "%A %N"])
+        found = lines_of([*command, "-o", "%A %i %N"], _without_own_allocation())
     except CannotLaunch as error:
         if not _EXPIRED.search(str(error)):
             raise
-        found = []
-    fields = [line.split() for line in found]
-    lists = [words for words in fields if len(words) == 2]
-    if not lists:
-        raise CannotLaunch(f"Slurm has no running job {job}.", "squeue --me")
-    scontrol = engine("scontrol", _INSTALL_SLURM)
-    number = lists[0][0]
-    names = lines_of([scontrol, "show", "hostnames", lists[0][1]])
+        return []
+    jobs: list[tuple[int, _SlurmJob]] = []
+    for words in map(str.split, found):
+        parts = _SLURM_JOB.fullmatch(words[1]) if len(words) == 3 else None
+        if parts is None:
+            continue
+        first, kind, index = parts.groups("")
+        number, component = (first, index) if kind == "+" else (words[0], "")
+        jobs.append((int(index or 0), _SlurmJob(words[1], number, component, words[2])))
+    jobs.sort(key=itemgetter(0))  # squeue begins with the task that was started last
+    # Slurm 22.05 prints all components where one is named.
+    return [job for _, job in jobs if "+" not in asked or job.shown == asked]
+
+
+def _slurm_hosts(nodes: str) -> list[str]:
+    """The names in `node[7-8]`.
+
+    Raises:
+        CannotLaunch: scontrol is not installed, fails, or prints something else.
+    """
+    names = [nodes]
+    if not _SLURM_NODE.fullmatch(nodes):
+        scontrol = engine("scontrol", _INSTALL_SLURM)
+        names = lines_of([scontrol, "show", "hostnames", nodes], _without_own_allocation())
     wrong = next((name for name in names if not _SLURM_NODE.fullmatch(name)), None)
     if wrong is not None:
         raise CannotLaunch(f"Slurm named a node {wrong!r}, which is no name of a host.")
-    own = replace(agent, environment={"SLURM_JOB_ID": number, **agent.environment})
-    options = ("--overlap", f"--jobid={job}", "-N1", "-n1", "--gres=none", "--mem=0", "--quiet")
-    return [
-        Launch(
-            name,
-            (srun, *options, "-w", name, "sh", "-c", own.shell_line()),
-            f"srun --overlap --jobid={job} -w {name} {own.check}",
-            explain=partial(_why_ended, number),
-        )
-        for name in names
-    ]
+    return names
+
+
+def _without_own_allocation() -> dict[str, str]:
+    """The environment without the variables that are options of Slurm's commands.
+
+    Inside an allocation they describe that one, and a step in another would ask for its GPUs, its
+    memory or its components, or put a label before each line.
+    """
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name in _WHICH_CLUSTER or not name.startswith(_OF_SLURM)
+    }
 
 
 def _why_ended(job: str, told: str) -> str:

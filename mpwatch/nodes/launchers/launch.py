@@ -17,6 +17,9 @@ from mpwatch.model.sanitize import clean
 QUERY_S = 20.0
 """How long an engine may take to list the nodes of a job."""
 OUTPUT_BYTES_LIMIT = 1 << 20
+_HAS_MPWATCH = (
+    "import importlib.util, sys; sys.exit(importlib.util.find_spec('mpwatch.__main__') is None)"
+)
 START_S = 45.0
 """How long a node may take from the start of its launcher to its first message."""
 
@@ -63,9 +66,12 @@ class ChildPipes(subprocess.Popen[bytes]):
     engine's program that hangs is killed with all that it has started.
     """
 
-    def __init__(self, command: Sequence[str]) -> None:
+    def __init__(
+        self, command: Sequence[str], environment: Mapping[str, str] | None = None
+    ) -> None:
         super().__init__(
             command,
+            env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -106,6 +112,8 @@ class Launch(NamedTuple):
     is_refused: Callable[[str], bool] | None = None
     """Says, by what the engine's program has printed to standard error, whether the way was only
     refused for the moment, so that another attempt may succeed."""
+    environment: Mapping[str, str] | None = None
+    """Of the command, if it is not that of this process."""
 
     def start(self) -> Pipes:
         """Make the pipes to an agent.
@@ -114,7 +122,7 @@ class Launch(NamedTuple):
             OSError: The command cannot be started.
             CannotLaunch: The node is gone.
         """
-        return self.open() if self.open is not None else ChildPipes(self.command)
+        return self.open() if self.open is not None else ChildPipes(self.command, self.environment)
 
 
 class ChangingNodes(Protocol):
@@ -149,7 +157,8 @@ class AgentCommand:
     """Variables of the processes to observe; see `mpwatch.nodes.agent.find.Selection`."""
     program: str = ""
     """The command of mpwatch on the nodes, for a shell: `python3 /shared/mpwatch.pyz`. If empty,
-    this Python where it exists on the node, else `mpwatch` from PATH."""
+    this Python where it has mpwatch on the node, else `mpwatch` from PATH; from a single file, this
+    file where it can be read there, by this Python or else by `python3` from PATH."""
 
     @property
     def check(self) -> str:
@@ -168,12 +177,22 @@ class AgentCommand:
     def shell_line(self, *more: str) -> str:
         """The command for the login shell of another machine, whichever shell that is."""
         arguments = shlex.join(self.arguments(*more))
+        python = shlex.quote(sys.executable)
         if self.program:
             script = f"exec {self.program} {arguments}"
+        elif is_archive():
+            file = shlex.quote(own_program()[-1])
+            script = (
+                f"if [ -r {file} ]; then "
+                f"if [ -x {python} ]; then exec {python} {file} {arguments}; fi; "
+                f"exec python3 {file} {arguments}; fi; exec mpwatch {arguments}"
+            )
         else:
-            here = shlex.join(own_program())
-            path = shlex.quote(own_program()[-1] if is_archive() else sys.executable)
-            script = f"if [ -r {path} ]; then exec {here} {arguments}; fi; exec mpwatch {arguments}"
+            # That the interpreter is there does not say that mpwatch is, nor that it runs there.
+            script = (
+                f"if {python} -c {shlex.quote(_HAS_MPWATCH)} < /dev/null > /dev/null 2>&1; "
+                f"then exec {python} -m mpwatch {arguments}; fi; exec mpwatch {arguments}"
+            )
         return f"exec sh -c {shlex.quote(script)}"
 
 
@@ -205,8 +224,12 @@ def engine(name: str, install: str) -> str:
     return path
 
 
-def lines_of(command: Sequence[str]) -> list[str]:
+def lines_of(command: Sequence[str], environment: Mapping[str, str] | None = None) -> list[str]:
     """The lines that a command of an engine prints, sanitized.
+
+    Args:
+        command: The command.
+        environment: Its variables, if they are not those of this process.
 
     Raises:
         CannotLaunch: It fails, or does not end in `QUERY_S`.
@@ -214,7 +237,12 @@ def lines_of(command: Sequence[str]) -> list[str]:
     name = os.path.basename(command[0])
     try:
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=QUERY_S, check=False
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=QUERY_S,
+            check=False,
+            env=environment,
         )
     except subprocess.TimeoutExpired:
         raise CannotLaunch(

@@ -28,7 +28,7 @@ from mpwatch.model.sanitize import clean
 from mpwatch.nodes.agent.find import RAYLET
 from mpwatch.nodes.launchers.launch import AgentCommand, CannotLaunch, Launch
 
-INSTALL = "pip install 'mpwatch[ray]'"
+INSTALL = f"{sys.executable} -m pip install ray"
 CONNECT_S = 45.0
 """How long the connection to a cluster may take; on an idle machine it takes three seconds."""
 START_S = 100.0

@@ -680,6 +680,7 @@ def test_a_recording_of_several_nodes_is_read_as_one_job(
 
     found = mpwatch("diagnose", path, "--json")
     report = mpwatch("report", path, "-o", str(page))
+    replay = mpwatch("replay", path)
     trace = mpwatch("trace", path, "-o", str(tmp_path / "trace.json"))
 
     assert (found.returncode, found.stderr) == (0, "")
@@ -691,6 +692,10 @@ def test_a_recording_of_several_nodes_is_read_as_one_job(
     assert sorted(pid for node in nodes for pid in node["roots"]) == sorted(sleepers)
     assert report.returncode == 0, report.stderr
     assert all(str(pid) in page.read_text() for pid in sleepers)
+    assert replay.returncode == 2
+    assert replay.stderr.endswith(
+        f"needs a terminal, and there is none here.\n  try: mpwatch diagnose {path}\n"
+    )
     assert trace.returncode == 2
     assert "a recording of a job on several machines" in trace.stderr
     assert agents(mark) == []
@@ -744,6 +749,10 @@ def read(url: str) -> str:
         (("record", "-o", "x.mpw"), 2, "needs one of PID and --job SPEC"),
         (("record", "--job", "mars:1", "-o", "x.mpw"), 2, "is not a job"),
         (("export", "--prometheus", ":0"), 2, "needs one of PID and --job SPEC"),
+        (("job", "mars:3"), 2, "is not a job"),
+        (("job", "local"), 2, "is not a job"),
+        (("job", "slurm:abc"), 2, "is not the number of a Slurm job"),
+        (("job", "local:1"), 2, "needs a terminal"),
         (("dump",), 2, "needs one of PID and --job SPEC"),
         (("dump", "1", "--job", "local:1"), 2, "needs one of PID and --job SPEC"),
         (("dump", "--job", "mars:1"), 2, "is not a job"),
@@ -779,15 +788,27 @@ def test_a_job_of_which_no_node_can_be_read_fails_in_one_sentence(
     )
 
 
+@pytest.mark.parametrize(
+    ("spec", "name", "added"),
+    [
+        ("ssh:a", "ssh", "true"),
+        ("k8s:a", "kubectl", "echo command terminated with exit code $? >&2"),
+    ],
+)
 def test_a_node_without_mpwatch_has_the_option_that_brings_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mark: str
+    spec: str,
+    name: str,
+    added: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    mark: str,
 ) -> None:
-    client = tmp_path / "ssh"
-    client.write_text("#!/bin/sh\nexec env PATH=/nowhere /bin/sh -c 'exec mpwatch node'\n")
+    client = tmp_path / name
+    client.write_text(f"#!/bin/sh\nenv PATH=/nowhere /bin/sh -c 'exec mpwatch node'\n{added}\n")
     client.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
 
-    done = run("dump", "--job", "ssh:a", mark=mark)
+    done = run("dump", "--job", spec, mark=mark)
 
     assert done.returncode == 3
     assert "mpwatch: not found" in done.stderr

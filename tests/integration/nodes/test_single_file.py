@@ -1,5 +1,6 @@
-"""mpwatch as a single file (MPWATCH_PYZ, built as README says) on a Python without packages.
+"""mpwatch as a single file, built as README says, on a Python without packages.
 
+The file is MPWATCH_PYZ; without that, README's command makes it where shiv is on PATH.
 The root of a Debian system with python3 and nothing else is MPWATCH_DEBIAN, made by root with
 `debootstrap --variant=minbase --include=python3 bookworm FOLDER`; its Python has to be of the minor
 version that made the file.
@@ -17,20 +18,53 @@ from pathlib import Path
 
 import pytest
 
+import mpwatch
 from tests.conftest import Start
 from tests.integration.nodes.test_job import agents, until
 from tests.integration.nodes.test_job import mark as mark
 from tests.integration.nodes.test_job import sleepers as sleepers
+from tests.integration.on_demand import IS_SET
 
 pytestmark = pytest.mark.slow
+CHECKOUT = Path(mpwatch.__file__).parents[1]
+
+
+@pytest.fixture(scope="session")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The path of the single file."""
+    given = os.environ.get("MPWATCH_PYZ")
+    if given is not None:
+        return given
+    if not IS_SET or shutil.which("shiv") is None:
+        pytest.skip("needs MPWATCH_PYZ=PATH of a single file, or shiv")
+    # A copy, without what was built before: setuptools writes into the folder that it builds.
+    folder = tmp_path_factory.mktemp("single-file") / "checkout"
+    unwanted = shutil.ignore_patterns(".*", "tests", "screenshots", "build", "*.egg-info")
+    shutil.copytree(CHECKOUT, folder, ignore=unwanted)
+    (line,) = [each for each in _lines(CHECKOUT / "README.md") if "-o mpwatch.pyz" in each]
+    _, builds, runs = line.split(" && ")
+    environment = {**os.environ, "SHIV_ROOT": str(folder / "unpacked")}
+    for command in (builds, runs):
+        done = subprocess.run(
+            command,
+            shell=True,
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+    return str(folder / "mpwatch.pyz")
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines()
 
 
 @pytest.fixture
-def bare(tmp_path: Path) -> list[str]:
+def bare(archive: str, tmp_path: Path) -> list[str]:
     """The command of the single file by a Python without packages, and without the user's home."""
-    archive = os.environ.get("MPWATCH_PYZ")
-    if archive is None:
-        pytest.skip("needs MPWATCH_PYZ=PATH of a single file")
     venv.create(tmp_path / "bare", with_pip=False)
     environment = ["env", "-i", f"HOME={tmp_path}", "PATH=/usr/bin:/bin"]
     return [*environment, str(tmp_path / "bare" / "bin" / "python"), archive]
@@ -60,11 +94,11 @@ def test_a_single_file_reads_a_job_and_its_agents_are_the_same_file(
 
 
 @pytest.fixture
-def debian(tmp_path: Path) -> list[str]:
+def debian(archive: str) -> list[str]:
     """The command that runs a program in the Debian system, with a `/proc` and the single file."""
-    archive, root = os.environ.get("MPWATCH_PYZ"), os.environ.get("MPWATCH_DEBIAN")
-    if archive is None or root is None or os.geteuid() != 0:
-        pytest.skip("needs root, MPWATCH_PYZ=PATH of a single file and MPWATCH_DEBIAN=FOLDER")
+    root = os.environ.get("MPWATCH_DEBIAN")
+    if root is None or os.geteuid() != 0:
+        pytest.skip("needs root, a single file and MPWATCH_DEBIAN=FOLDER")
     shutil.copy(archive, Path(root) / "mpwatch.pyz")
     shutil.rmtree(Path(root) / "root" / ".shiv", ignore_errors=True)
     script = 'mount --bind /proc "$0/proc" && exec chroot "$0" "$@"'

@@ -30,16 +30,20 @@ from typing import Any
 import pytest
 
 from mpwatch import nodes as mpwatch_nodes
+from mpwatch.nodes.head.node import BRING_IT
 from mpwatch.nodes.launchers.launch import AgentCommand
 from tests import procfs
 from tests.conftest import PROGRAMS, Start, free_port
 from tests.integration.nodes.test_job import agents, opened, until
+from tests.integration.nodes.test_single_file import archive as archive
 from tests.integration.on_demand import ON_DEMAND
 
 pytestmark = pytest.mark.slow
 NODES = ("n1", "n2", "n3", "n4")
 RANKS = 2 * len(NODES)
-COMMANDS = ("salloc", "sbcast", "srun", "squeue", "scontrol", "scancel", "sinfo")
+NODE_MB = 1000
+"""Memory of each node; a job that does not say how much it needs has all of it."""
+COMMANDS = ("salloc", "sbatch", "sbcast", "srun", "squeue", "scontrol", "scancel", "sinfo")
 CONFIGURATION = """\
 ClusterName=test
 SlurmctldHost={host}(127.0.0.1)
@@ -58,7 +62,8 @@ SlurmctldPidFile={folder}/slurmctld.pid
 SlurmdPidFile={folder}/slurmd-%n.pid
 PluginDir={plugins}
 SelectType=select/cons_tres
-SelectTypeParameters=CR_Core
+SelectTypeParameters=CR_Core_Memory
+GresTypes=fake
 ReturnToService=2
 SlurmdParameters=config_overrides
 PartitionName=p Nodes=ALL Default=YES MaxTime=INFINITE State=UP
@@ -77,7 +82,8 @@ def slurm(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     libraries = next(Path(unpacked).glob("usr/lib/*-linux-gnu"))
     plugins = libraries / "slurm-wlm"
     lines = [
-        f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={free_port()} CPUs=2"
+        f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={free_port()} CPUs=2 "
+        f"RealMemory={NODE_MB}"
         for name in NODES
     ]
     for name in ("state", *(f"spool-{node}" for node in NODES)):
@@ -110,6 +116,8 @@ def slurm(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
         start(["unshare", "-pf", "--kill-child", "--mount-proc", *slurmd], env=environment)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     until(lambda: _output("sinfo", "-h", "-t", "idle", "-o", "%D") == "4")
+    # Slurm 22.05 ignores `Gres=` of a node whose slurmd runs under another name than its host.
+    _output("scontrol", "update", f"NodeName={','.join(NODES)}", "Gres=fake:1")
     return tmp_path
 
 
@@ -134,7 +142,7 @@ def rank_script(slurm: Path) -> Path:
 def job(rank_script: Path) -> Iterator[str]:
     """The number of a job of these ranks, two on each node."""
     ranks = subprocess.Popen(
-        ["srun", "-N4", "--ntasks-per-node=2", "--unbuffered", str(rank_script)],
+        ["srun", "-N4", "--ntasks-per-node=2", "--gres=fake:1", "--unbuffered", str(rank_script)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -190,6 +198,7 @@ def test_a_stuck_rank_of_a_slurm_job_is_named_and_no_fault_leaves_an_agent(
         )
         try:
             until(lambda: len(_python_agents(job)) == 4)
+            _check_what_the_agents_take(job)
             time.sleep(1.0)
             fault(head, job)
             until(lambda: _python_agents(job) == [])
@@ -199,6 +208,106 @@ def test_a_stuck_rank_of_a_slurm_job_is_named_and_no_fault_leaves_an_agent(
             head.wait()
     # The last fault was the end of the allocation.
     assert f"Slurm cancelled the agent, as it does when job {job} ends." in said
+
+
+@pytest.fixture
+def starting_rank(slurm: Path) -> Path:
+    """A batch script that becomes one process with the environment of a rank."""
+    script = slurm / "starting.sh"
+    script.write_text(
+        "#!/bin/sh\nexport RANK=0 WORLD_SIZE=1\n"
+        f"exec {sys.executable} -c 'import time; time.sleep(600)'\n"
+    )
+    script.chmod(0o755)
+    return script
+
+
+def test_all_of_an_array_and_of_a_heterogeneous_job_are_read(
+    starting_rank: Path, slurm: Path
+) -> None:
+    few = ["-n1", "--mem=100", "--output=/dev/null"]
+    array = _submitted("--array=0-1", "--nodelist=n1", *few, str(starting_rank))
+    started = f"srun --het-group=0,1 {starting_rank}"
+    both = _submitted(*few, "--nodelist=n3", ":", *few, "--nodelist=n4", f"--wrap={started}")
+    until(lambda: _output("squeue", "-h", "-t", "RUNNING", "-o", "%A").count("\n") == 3)
+    tasks, components = _read_once_started(array), _read_once_started(both)
+
+    assert list(tasks) == [f"n1-{array}_0", f"n1-{array}_1"]
+    assert list(components) == ["n3", "n4"]
+    assert _read(f"{array}_1") == {"n1": tasks[f"n1-{array}_1"]}
+    assert _read(f"{both}+1") == {"n4": components["n4"]}
+    _check_nodes_without_mpwatch(f"{array}_1")
+    # What Slurm sets inside of another allocation is not asked of this job.
+    foreign = {
+        "SLURM_HET_SIZE": "2",
+        "SLURM_GRES": "fake:2",
+        "SLURM_GPUS_PER_NODE": "1",
+        "SLURM_MEM_PER_NODE": str(NODE_MB),
+        "SLURM_LABELIO": "1",
+        "SQUEUE_PARTITION": "other",
+    }
+    assert _read(array, **foreign) == tasks
+    own = {"SLURM_JOB_ID": array, "SLURM_ARRAY_JOB_ID": array, "SLURM_ARRAY_TASK_ID": "1"}
+    assert _read("", **own) == {"n1": tasks[f"n1-{array}_1"]}
+
+
+WITHOUT_MPWATCH = (
+    ("/nowhere/mpwatch", "mpwatch: not found", BRING_IT),
+    (f"{sys.executable} -I -S -m mpwatch", "No module named mpwatch", BRING_IT),
+    ("python3 /nowhere/mpwatch.pyz", "can't open file '/nowhere/mpwatch.pyz'", "srun --overlap "),
+)
+"""Commands of mpwatch that no node has, with what a node says and what is advised."""
+
+
+def _check_nodes_without_mpwatch(job: str) -> None:
+    """What the node has said is told, and not what srun adds to it."""
+    for agent, told, fix in WITHOUT_MPWATCH:
+        done = subprocess.run(
+            mpwatch("dump", "--job", f"slurm:{job}", "--agent", agent),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 3
+        sentence, advice = done.stderr.splitlines()
+        assert told in sentence
+        assert "Exited with exit code" not in sentence
+        assert advice.startswith(f"  try: {fix}")
+
+
+def _submitted(*arguments: str) -> str:
+    """The number of a batch job."""
+    number = _output("sbatch", "--parsable", *arguments)
+    assert number.isdecimal()
+    return number
+
+
+def _read_once_started(job: str) -> dict[str, list[int]]:
+    """The same once each node has its process."""
+    found: dict[str, list[int]] = {}
+
+    def has_one_each() -> bool:
+        found.update(_read(job))
+        return {len(pids) for pids in found.values()} == {1}
+
+    until(has_one_each)
+    return found
+
+
+def _read(job: str, **environment: str) -> dict[str, list[int]]:
+    """The pids that are read of each node of a job."""
+    done = subprocess.run(
+        mpwatch("dump", "--job", f"slurm:{job}", "--json", "--no-stacks"),
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **environment},
+    )
+    assert done.returncode == 0, done.stderr
+    return {
+        node["name"]: [process["pid"] for process in node["processes"]]
+        for node in json.loads(done.stdout)["nodes"]
+    }
 
 
 def test_the_dashboard_inside_an_allocation_needs_no_spec(rank_script: Path) -> None:
@@ -244,11 +353,8 @@ _ESCAPES = re.compile(rb"\x1b\[[0-9;?]*[a-zA-Z]")
 
 @ON_DEMAND
 def test_the_single_file_is_brought_to_the_nodes_as_readme_says(
-    job: str, slurm: Path, monkeypatch: pytest.MonkeyPatch
+    archive: str, job: str, slurm: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    archive = os.environ.get("MPWATCH_PYZ")
-    if archive is None:
-        pytest.skip("needs MPWATCH_PYZ=PATH of a single file")
     guide = (Path(mpwatch_nodes.__file__).parent / "README.md").read_text()
     recipe = [line for line in guide.splitlines() if "123456" in line and "/tmp/" in line]
     # A folder of this test in place of /tmp, and the dump in place of the dashboard.
@@ -311,6 +417,15 @@ def _check_a_file_that_was_sent(job: str, folder: Path) -> None:
     assert sorted(each["rank"] for node in document["nodes"] for each in _ranks(node)) == [
         *range(8)
     ]
+
+
+def _check_what_the_agents_take(job: str) -> None:
+    """The ranks hold the one resource of each node; the steps of the agents ask for none."""
+    steps = _output("scontrol", "show", "step", job).split("\n\n")
+    agents_of_job = [step for step in steps if "Name=sh" in step]
+    assert len(agents_of_job) == 4
+    assert [step for step in steps if "gres:fake" in step and step not in agents_of_job]
+    assert not [step for step in agents_of_job if "gres:fake" in step]
 
 
 def _ranks(node: dict[str, Any]) -> list[dict[str, Any]]:

@@ -37,6 +37,20 @@ def test_a_failure_is_printed_with_the_command_that_helps() -> None:
     assert describe(failure) == "mpwatch: Process 42 does not exist.\n  try: mpwatch ps"
 
 
+@pytest.mark.parametrize(
+    ("text", "words"), [(None, "cannot be read: No such file"), ("text\n", "is not a recording")]
+)
+def test_a_file_that_cannot_be_replayed_is_told_also_without_a_terminal(
+    text: str | None, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "job.mpw"
+    if text is not None:
+        path.write_text(text)
+
+    assert mpwatch.cli.main(["replay", str(path)]) != 0
+    assert words in capsys.readouterr().err
+
+
 def test_a_recording_is_not_overwritten(tmp_path: Path) -> None:
     existing = tmp_path / "job.mpw"
     existing.touch()

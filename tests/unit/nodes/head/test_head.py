@@ -15,7 +15,7 @@ import pytest
 from mpwatch.nodes.head import head as head_module
 from mpwatch.nodes.head import node as node_module
 from mpwatch.nodes.head.head import Head
-from mpwatch.nodes.head.node import CLOCKS_APART, ClockOffset, NodeView
+from mpwatch.nodes.head.node import BRING_IT, CLOCKS_APART, ClockOffset, NodeView
 from mpwatch.nodes.launchers.launch import Launch
 from tests import procfs
 
@@ -209,6 +209,79 @@ def test_an_engine_may_explain_what_it_has_printed() -> None:
 
     assert explained.problem == "Explained: ['STEP 5.1 CANCELLED', 'Terminated']."
     assert unexplained.problem.endswith("ended with status 0: Terminated.")
+
+
+@pytest.mark.parametrize(
+    ("told", "sentence", "is_to_be_brought"),
+    [
+        (
+            "sh: 1: exec: mpwatch: not found\nsrun: error: n1: task 0: Exited with exit code 127",
+            "sh: 1: exec: mpwatch: not found",
+            True,
+        ),
+        (
+            "sh: 1: exec: mpwatch: not found\ncommand terminated with exit code 127",
+            "sh: 1: exec: mpwatch: not found",
+            True,
+        ),
+        (
+            'exec failed: exec: "mpwatch": executable file not found in $PATH: unknown',
+            'exec failed: exec: "mpwatch": executable file not found in $PATH: unknown',
+            True,
+        ),
+        (
+            "python3: can't open file '/x.pyz': [Errno 2] No such file or directory\n"
+            "srun: error: n1: task 0: Exited with exit code 2",
+            "python3: can't open file '/x.pyz': [Errno 2] No such file or directory",
+            False,
+        ),
+        ("/usr/bin/python3: No module named mpwatch", None, True),
+        ("sh: 1: exec: /opt/own/bin/python3.11: not found", None, True),
+        ("sh: line 1: /opt/own/bin/python3: No such file or directory", None, True),
+        (
+            "srun: error: n1: task 0: Exited with exit code 1",
+            "srun: error: n1: task 0: Exited with exit code 1",
+            False,
+        ),
+        ("srun: error: n1: task 0: Out Of Memory", None, False),
+    ],
+)
+def test_what_the_node_has_said_is_told_and_not_what_the_engine_adds(
+    told: str, sentence: str | None, is_to_be_brought: bool
+) -> None:
+    with job(n1=("sh", "-c", f"printf '%s\\n' {shlex.quote(told)} >&2; exit 127")) as head:
+        until(head, lambda: head.is_over)
+        (view,) = head.views()
+
+    assert view.problem == f"sh ended with status 127: {sentence or told}."
+    assert (view.fix == BRING_IT) == is_to_be_brought
+
+
+def test_a_single_file_is_not_replaced_by_itself() -> None:
+    told = "echo 'sh: 1: exec: python3: not found' >&2; exit 127"
+    check = "ssh a 'python3 /shared/mpwatch.pyz --version'"
+    head = Head([Launch("a", ("sh", "-c", told), check)])
+    try:
+        until(head, lambda: head.is_over)
+        (view,) = head.views()
+    finally:
+        head.close()
+
+    assert view.fix == check
+
+
+def test_a_launcher_that_stays_after_its_output_holds_nothing_up(
+    monkeypatch: pytest.MonkeyPatch, agents_are_killed_soon: None
+) -> None:
+    monkeypatch.setattr(node_module, "EXIT_S", 3 * LIMIT_S)
+    stays = ("sh", "-c", "echo 'out of quota' >&2; exec >&- 2>&-; sleep 600")
+    with job(stays=stays, serves="time.sleep(1.0); say(hello + full); until_eof()") as head:
+        until(head, lambda: head.views()[1].state == "live")
+        assert head.views()[0].state == "starting"
+
+        monkeypatch.setattr(node_module, "EXIT_S", 0.0)
+        until(head, lambda: head.views()[0].state == "failed")
+        assert head.views()[0].problem == "sh ended with signal 9: out of quota."
 
 
 def test_a_node_whose_agent_exits_has_ended_and_one_that_stops_is_silent(

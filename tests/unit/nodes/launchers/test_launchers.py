@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import re
 import shlex
+import subprocess
 import sys
+import venv
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -146,17 +150,145 @@ def test_the_command_on_another_machine_can_be_given() -> None:
     ]
 
 
+def started(environment: dict[str, str], folder: Path) -> bytes:
+    """What the shell of another machine prints when it is given the command of an agent."""
+    done = subprocess.run(
+        ["sh", "-c", AgentCommand().shell_line()],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=environment,
+        cwd=folder,
+        check=False,
+    )
+    return done.stdout
+
+
+def test_this_python_is_used_where_it_has_mpwatch(programs: Path, tmp_path: Path) -> None:
+    stand_in(programs, "mpwatch", "echo from PATH")
+
+    assert started({**os.environ}, tmp_path).startswith(b"\xabMPW")
+
+
+def test_this_python_is_left_alone_where_it_has_no_mpwatch(
+    programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(programs, "mpwatch", 'echo "mpwatch $*"')
+    venv.create(tmp_path / "bare", with_pip=False)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "bare" / "bin" / "python"))
+    environment = {"PATH": f"{programs}:/usr/bin:/bin"}
+
+    assert started(environment, tmp_path) == b"mpwatch node --stdio\n"
+    (programs / "mpwatch").unlink()
+    assert b"mpwatch: not found" in started(environment, tmp_path)
+
+
+def test_a_single_file_is_run_by_any_python_where_this_one_is_not(
+    programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = tmp_path / "mpwatch.pyz"
+    archive.touch()
+    here = tmp_path / "here"
+    here.mkdir()
+    for folder, name in ((here, "here"), (programs, "python3")):
+        stand_in(folder, "python3", f'echo "{name} $*"')
+    stand_in(programs, "mpwatch", 'echo "mpwatch $*"')
+    monkeypatch.setattr(sys, "executable", str(here / "python3"))
+    monkeypatch.setattr(sys, "argv", [str(archive)])
+    environment = {"PATH": f"{programs}:/usr/bin:/bin"}
+    line = AgentCommand().shell_line()
+
+    assert started(environment, tmp_path) == f"here {archive} node --stdio\n".encode()
+    (here / "python3").unlink()
+    assert started(environment, tmp_path) == f"python3 {archive} node --stdio\n".encode()
+    archive.unlink()
+    left = subprocess.run(["sh", "-c", line], env=environment, capture_output=True, check=True)
+    assert left.stdout == b"mpwatch node --stdio\n"
+
+
 def test_a_slurm_job_is_one_step_for_each_of_its_nodes(programs: Path) -> None:
     stand_in(programs, "srun", "exit 0")
-    stand_in(programs, "squeue", 'echo "4711 node[7-8]"')
+    stand_in(programs, "squeue", 'echo "4711 4711 node[7-8]"')
     stand_in(programs, "scontrol", 'test "$3" = "node[7-8]" && echo node7 && echo node8')
 
     first, second = launches("slurm:4711", AGENT)
 
     assert (first.name, second.name) == ("node7", "node8")
     assert {"--overlap", "--jobid=4711", "-N1", "-n1"} <= set(first.command)
+    assert {"--gres=none", "--mem=0"} <= set(first.command)
     assert second.command[second.command.index("-w") + 1] == "node8"
     assert "--match=SLURM_JOB_ID=4711" in first.command[-1]
+
+
+# What squeue of Slurm 22.05 prints of an array, and of a heterogeneous job, by `%A %i %N`.
+ARRAY = ("4 4_1 n2", "5 4_0 n[1-2]")
+HETEROGENEOUS = ("2 2+0 n1", "3 2+1 n2")
+
+
+@pytest.mark.parametrize(
+    ("spec", "lines", "nodes"),
+    [
+        (
+            "slurm:4",
+            ARRAY,
+            {
+                "n2-4_1": ("4", "", "n2", "4"),
+                "n1-4_0": ("5", "", "n1", "5"),
+                "n2-4_0": ("5", "", "n2", "5"),
+            },
+        ),
+        ("slurm:4_0", ARRAY[1:], {"n1": ("5", "", "n1", "5"), "n2": ("5", "", "n2", "5")}),
+        ("slurm:", ARRAY, {"n2": ("4", "", "n2", "4")}),
+        ("slurm:2", HETEROGENEOUS, {"n1": ("2", "0", "n1", "2"), "n2": ("2", "1", "n2", "2")}),
+        ("slurm:2+1", HETEROGENEOUS, {"n2": ("2", "1", "n2", "2")}),
+        ("slurm:3", HETEROGENEOUS[1:], {"n2": ("2", "1", "n2", "2")}),
+        ("slurm:2", ("2 2+0 n1", "3 2+1 n1"), {"n1": ("2", "0", "n1", "2")}),
+    ],
+)
+def test_all_tasks_of_an_array_and_all_components_of_a_job_are_read(
+    spec: str,
+    lines: Sequence[str],
+    nodes: dict[str, tuple[str, str, str, str]],
+    programs: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stand_in(programs, "srun", "exit 0")
+    stand_in(programs, "squeue", "\n".join(f"echo '{line}'" for line in lines))
+    stand_in(programs, "scontrol", 'test "$3" = "n[1-2]" && echo n1 && echo n2')
+    monkeypatch.setenv("SLURM_JOB_ID", "4")  # of the task 1 of the array, as its processes have it
+
+    def said(launch: Launch) -> tuple[str, str, str, str]:
+        """Job and component of the step, its node, and the job of the processes to observe."""
+        words = {each.partition("=")[0]: each.partition("=")[2] for each in launch.command}
+        (matched, *_) = re.findall(r"--match=SLURM_JOB_ID=([0-9]+)", launch.command[-1])
+        node = launch.command[launch.command.index("-w") + 1]
+        return words["--jobid"], words.get("--het-group", ""), node, matched
+
+    assert {each.name: said(each) for each in launches(spec, AGENT)} == nodes
+
+
+def test_a_step_is_not_made_by_the_variables_of_another_allocation(
+    programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(programs, "squeue", 'env > "$0.env"; echo "7 7 n1"')
+    stand_in(programs, "srun", 'env > "$0.env"')
+    foreign = {"SLURM_GPUS": "8", "SLURM_HET_SIZE": "2", "SRUN_CPUS_PER_TASK": "4"}
+    kept = {"SLURM_CONF": str(tmp_path), "SLURM_CLUSTERS": "c", "HOME": str(tmp_path)}
+    for name, value in {**foreign, **kept, "SQUEUE_PARTITION": "p"}.items():
+        monkeypatch.setenv(name, value)
+
+    (launch,) = launches("slurm:7", AGENT)
+    pipes = launch.start()
+    pipes.wait()
+    for stream in (pipes.stdin, pipes.stdout, pipes.stderr):
+        assert stream is not None
+        stream.close()
+
+    for name in ("squeue", "srun"):
+        lines = (programs / f"{name}.env").read_text().splitlines()
+        variables = dict(line.partition("=")[::2] for line in lines)
+        assert not {*foreign, "SQUEUE_PARTITION"} & variables.keys()
+        assert variables.items() >= kept.items()
 
 
 @pytest.mark.parametrize(
@@ -187,7 +319,7 @@ def test_a_slurm_job_is_one_step_for_each_of_its_nodes(programs: Path) -> None:
 )
 def test_the_end_of_an_allocation_is_one_sentence(programs: Path, told: str, sentence: str) -> None:
     stand_in(programs, "srun", "exit 0")
-    stand_in(programs, "squeue", 'echo "4711 node7"')
+    stand_in(programs, "squeue", 'echo "4711 4711 node7"')
     stand_in(programs, "scontrol", "echo node7")
     (launch,) = launches("slurm:4711", AGENT)
 
@@ -199,7 +331,7 @@ def test_inside_an_allocation_the_job_need_not_be_named(
     programs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand_in(programs, "srun", "exit 0")
-    stand_in(programs, "squeue", 'echo "$3 n1"')
+    stand_in(programs, "squeue", 'echo "$3 $3 n1"')
     stand_in(programs, "scontrol", "echo n1")
     monkeypatch.setenv("SLURM_JOB_ID", "12")
 
@@ -295,5 +427,6 @@ def test_ray_is_not_imported_to_say_that_it_is_absent(monkeypatch: pytest.Monkey
     with pytest.raises(CannotLaunch, match="Ray is not installed") as caught:
         launches("ray:auto", AGENT)
 
-    assert caught.value.fix == "pip install 'mpwatch[ray]'"
+    # No index of packages has mpwatch.
+    assert caught.value.fix == f"{sys.executable} -m pip install ray"
     assert "ray" not in sys.modules
