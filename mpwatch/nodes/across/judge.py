@@ -32,6 +32,7 @@ _OUT_OF_DATE = (
     "Check whether the machine answers, for instance by ssh. The values shown for it are those "
     "received last."
 )
+_WITHOUT_THEM = "Run the command again without the hosts that do not answer."
 _CAUSE_AND_FIX: Mapping[str, tuple[str, str]] = {
     "silent": (
         "The machine, its network or the agent is stopped or overloaded; its processes may still "
@@ -48,8 +49,23 @@ _CAUSE_AND_FIX: Mapping[str, tuple[str, str]] = {
         "mpwatch has to be installed there, or be one file that the node can read: --agent "
         "'python3 /shared/mpwatch.pyz'.",
     ),
+    "waiting": (
+        "Agents are started in batches, and hosts before this one were slow to answer or hung.",
+        _WITHOUT_THEM,
+    ),
+    "starting": (
+        "The machine, the way to it or the start of the agent hangs or is slow.",
+        "Check whether the machine answers, for instance by ssh.",
+    ),
+    "live": (
+        "The agent answers, but has not read all processes of its node: the machine is overloaded.",
+        "Watch for longer: mpwatch diagnose --for 120.",
+    ),
 }
 """Cause and fix by state."""
+_UNFINISHED = frozenset(("waiting", "starting", "live"))
+"""States with which nothing is wrong before the end of a watch, where those nodes that are not
+known have a problem (`mpwatch.nodes.head.node.unfinished`)."""
 NODES_DIFFER = "nodes-differ"
 _IMPORTANT = frozenset(("torch", "python", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"))
 """Differences that break jobs, rather than slow them down or break them later."""
@@ -91,7 +107,7 @@ def _not_answering(views: Sequence[NodeView]) -> Iterator[JobFinding]:
     """One finding for each reason; a thousand hosts may all refuse for the same one."""
     groups: defaultdict[tuple[str, str], list[NodeView]] = defaultdict(list)
     for view in views:
-        if view.state in _CAUSE_AND_FIX:
+        if view.problem or view.state not in _UNFINISHED:
             groups[view.state, view.reason].append(view)
     for (state, _), nodes in groups.items():
         names = names_text(view.name for view in nodes)
@@ -101,6 +117,9 @@ def _not_answering(views: Sequence[NodeView]) -> Iterator[JobFinding]:
             "silent": f"{names} {'has' if len(nodes) == 1 else 'have'} sent nothing{since}",
             "ended": f"the agent on {names} has ended",
             "failed": f"{names} cannot be read",
+            "waiting": f"no agent was started on {names}",
+            "starting": f"the agent on {names} has not answered",
+            "live": f"{names} {'has' if len(nodes) == 1 else 'have'} not read the processes there",
         }[state]
         cause, fix = _CAUSE_AND_FIX[state]
         yield JobFinding(
