@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
+
+import msgspec
 
 from mpwatch.collect.job.roles import whole_number
 from mpwatch.describe.findings import unresolved
@@ -59,6 +62,11 @@ Otherwise the time would be sent again each second."""
 HELD_S = 3.0
 """A process that made no progress is said to make some after so long only. One of its threads may
 wait for a free core at a reading, which looks like work: often so on a loaded machine."""
+RUNNING_S = 10.0
+"""Interval at which a text is sent of which only a duration changes: it would be sent each second,
+in place of what is new."""
+_DURATION = re.compile(r"\b\d+(?:\.\d+)? (?:us|ms|s|min|h|d)\b")
+"""As `mpwatch.model.units.seconds_text` writes them."""
 FRESH_S = 3.0
 """A stack of a process that moves is out of date after this long."""
 _RSS_UNIT = 64 << 20
@@ -122,6 +130,27 @@ class _Quiet(NamedTuple):
     """The last reading at which it made none."""
 
 
+class _Texts:
+    """Texts by key; one of which only durations have changed stays for `RUNNING_S`."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[str, str, float]] = {}
+        self._kept: dict[str, tuple[str, str, float]] = {}
+
+    def steady(self, key: str, text: str, now_s: float) -> str:
+        """The text, or the one before."""
+        plain = _DURATION.sub("", text)
+        before = self._known.get(key)
+        if before is None or before[1] != plain or now_s - before[2] >= RUNNING_S:
+            before = (text, plain, now_s)
+        self._kept[key] = before
+        return before[0]
+
+    def forget_others(self) -> None:
+        """Forget the texts that were not asked for since the last call."""
+        self._known, self._kept = self._kept, {}
+
+
 class Rows:
     """Makes the rows of a node, reading after reading.
 
@@ -130,6 +159,7 @@ class Rows:
     """
 
     def __init__(self) -> None:
+        self._texts = _Texts()
         self._quiet: dict[str, _Quiet] = {}
         self._waits: dict[str, RankWaits] = {}
 
@@ -147,26 +177,26 @@ class Rows:
             unread: Which processes could not be found, in one sentence.
         """
         ranks: dict[str, RankRow] = {}
-        findings: list[tuple[Finding, str]] = []
+        findings: list[tuple[Finding, FindingRow]] = []
         for snapshot in snapshots:
             index = Index(snapshot)
             for row in self._rank_rows(index):
                 if len(ranks) < RANKS_LIMIT:
                     ranks[_key(row[0])] = row[1]
             names = unique_names(snapshot)
-            findings += [
-                (each, names.get(each.process, "") if each.process is not None else "")
-                for each in unresolved(snapshot)
-            ]
+            for each in unresolved(snapshot):
+                label = names.get(each.process, "") if each.process is not None else ""
+                findings.append((each, self._finding_row(each, label, snapshot.at_s)))
         self._quiet = {key: quiet for key, quiet in self._quiet.items() if key in ranks}
         self._waits = {key: waits for key, waits in self._waits.items() if key in ranks}
+        self._texts.forget_others()
         findings.sort(key=lambda pair: -pair[0].severity)
         node = node_row(snapshots, facts, unread)
         return {
             "node": {"": row_of(node)},
             "findings": {
-                _finding_key(each): row_of(_finding_row(each, label, order))
-                for order, (each, label) in enumerate(findings[:FINDINGS_LIMIT])
+                _finding_key(each): row_of(msgspec.structs.replace(row, order=order))
+                for order, (each, row) in enumerate(findings[:FINDINGS_LIMIT])
             },
             "ranks": {key: row_of(row) for key, row in ranks.items()},
             "sockets": {key: row_of(row) for key, row in socket_rows(snapshots).items()},
@@ -197,7 +227,21 @@ class Rows:
             known = self._waits.setdefault(_key(process.process), RankWaits())
             known.see(process, snapshot, progress.get(process.process, ()))
             edges = waits.get(process.process, ())
-            yield process.process, _rank_row(process, index, edges, worst, quiet_at_s, known)
+            row = _rank_row(process, index, edges, worst, quiet_at_s, known)
+            doing = self._texts.steady(_key(process.process), row.doing, snapshot.at_s)
+            yield process.process, msgspec.structs.replace(row, doing=doing)
+
+    def _finding_row(self, finding: Finding, label: str, at_s: float) -> FindingRow:
+        eta_s = finding.eta_s
+        summary = _cut(finding.summary, SUMMARY_LIMIT)
+        return FindingRow(
+            rule=finding.rule,
+            severity=finding.severity.word,
+            summary=self._texts.steady(_finding_key(finding), summary, at_s),
+            pid=finding.process.pid if finding.process is not None else None,
+            label=_cut(label),
+            eta_s=None if eta_s is None or eta_s > 1e9 else round(eta_s / 10) * 10,
+        )
 
     def _quiet_since(self, process: Process, index: Index) -> float | None:
         """Since when the process has made no progress, in monotonic seconds; `None` if it does."""
@@ -295,7 +339,7 @@ def _rank_row(
         place = _place_in_ray(process, index)
     return RankRow(
         pid=process.pid,
-        label=process.label,
+        label=_cut(process.label),
         rank=rank,
         world_size=world_size,
         job=_job(environment),
@@ -307,9 +351,9 @@ def _rank_row(
         is_ended=process.is_gone,
         ended=_cut(process.ended.words) if process.ended is not None else "",
         has_failed=process.ended is not None and _has_failed(process.ended),
-        group=record.group if record else "",
+        group=_cut(record.group) if record else "",
         number=record.number if record else None,
-        operation=record.operation if record else "",
+        operation=_cut(record.operation) if record else "",
         shape=_cut(f"{record.types} {record.sizes}".strip()) if record else "",
         is_unfinished=record.is_unfinished if record else False,
         batch=_batch(process, index.snapshot),
@@ -456,19 +500,6 @@ def _limit_words(name: str, limit: int | None) -> str:
     return f"{limit} s" if name == "cpu time" else bytes_text(limit)
 
 
-def _finding_row(finding: Finding, label: str, order: int) -> FindingRow:
-    eta_s = finding.eta_s
-    return FindingRow(
-        rule=finding.rule,
-        severity=finding.severity.word,
-        summary=_cut(finding.summary, SUMMARY_LIMIT),
-        order=order,
-        pid=finding.process.pid if finding.process is not None else None,
-        label=label,
-        eta_s=None if eta_s is None or eta_s > 1e9 else round(eta_s / 10) * 10,
-    )
-
-
 def _finding_key(finding: Finding) -> str:
     process = "" if finding.process is None else _key(finding.process)
     return f"{finding.rule} {process} {finding.tid or ''} {_cut(finding.subject)}"
@@ -554,7 +585,7 @@ def _row(process: Process, link: FdLink) -> tuple[str, SocketRow]:
     local, _, remote = (link.address or "").removeprefix(_TCP).partition(_TO)
     is_awaited = link.inode is not None and _awaited(process) == link.inode
     key = f"{process.pid} {local} {remote}"
-    return key, SocketRow(process.pid, process.label, local, remote, is_awaited)
+    return key, SocketRow(process.pid, _cut(process.label), local, remote, is_awaited)
 
 
 def _awaited(process: Process) -> int | None:

@@ -35,6 +35,7 @@ from mpwatch.nodes.wire.messages import (
 from mpwatch.nodes.wire.summary import (
     BYTES_PER_S,
     MalformedSummary,
+    NodeRow,
     NodeSummary,
     RankRow,
     SummaryReader,
@@ -110,6 +111,105 @@ def test_values_that_did_not_fit_arrive_later_with_their_last_value() -> None:
     whole = SummaryReader()
     whole.apply(sent(SummaryWriter().next(11.0, final)))
     assert reader.summary() == whole.summary()
+
+
+def told(second: int, *, ranks: int = 64) -> Sections:
+    """20 findings and all ranks but the last do something else each second."""
+    made = [rank(n, at_s=100.0 + second, doing=f"fetches batch {second}") for n in range(ranks - 1)]
+    moved = "saves" if second >= 3 else "computes"
+    made.append(rank(ranks - 1, at_s=100.0 + second, doing=moved))
+    found = tuple(
+        replace(finding(each), summary=f"{each.label} has opened {second} files of {'x' * 200}")
+        for each in made[:20]
+    )
+    return Rows().sections([snapshot(made, at_s=100.0 + second, findings=found)])
+
+
+def test_findings_that_change_each_second_do_not_keep_ranks_from_being_sent() -> None:
+    writer, reader = SummaryWriter(), SummaryReader()
+    sizes, fetched = [], set()
+    for second in range(20):
+        message = writer.next(100.0 + second, told(second))
+        sizes.append(len(node_frame(message)))
+        reader.apply(sent(message))
+        fetched.add(reader.summary().ranks[0].doing)
+        # One that changes for the first time is sent at once.
+        assert reader.summary().ranks[63].doing == ("saves" if second >= 3 else "computes")
+
+    assert max(sizes[1:]) <= BYTES_PER_S
+    assert len(fetched) >= 5
+    assert len({row.summary.split(" of ")[0][-2:] for row in reader.summary().findings}) <= 4
+
+
+def test_a_text_of_which_only_a_duration_changes_is_not_sent_each_second() -> None:
+    rows, writer, reader = Rows(), SummaryWriter(), SummaryReader()
+    changed, shown = [], []
+    for second in range(25):
+        at_s = 100.0 + second
+        made = rank(0, at_s=at_s, doing=f"waits for batch 7 of worker 3, {second} s")
+        of = replace(finding(made), summary=f"rank 0 waits for 7 of 8 workers since {second} s")
+        message = writer.next(at_s, rows.sections([snapshot([made], at_s=at_s, findings=(of,))]))
+        reader.apply(sent(message))
+        changed.append(bool(message.changed))
+        shown.append((reader.summary().ranks[0].doing, reader.summary().findings[0].summary))
+
+    assert sum(changed) == 3
+    assert shown[9] == shown[0]
+    assert shown[10] == (
+        "waits for batch 7 of worker 3, 10 s",
+        "rank 0 waits for 7 of 8 workers since 10 s",
+    )
+    made = rank(0, at_s=125.0, doing="waits for batch 8 of worker 3, 24 s")
+    (row,) = rows.sections([snapshot([made], at_s=125.0)])["ranks"].values()
+    assert row["doing"] == "waits for batch 8 of worker 3, 24 s"
+
+
+def test_the_widest_rows_stay_below_the_limit_of_bytes() -> None:
+    wide = [chr(0x10300) * 160, chr(0x10301) * 160]
+
+    def sections(second: int) -> Sections:
+        text = wide[second % 2]
+        node = NodeRow(
+            facts={str(n): text for n in range(4)},
+            problems=(text,) * 5,
+            unread=text,
+            stacks=(text,) * 4,
+        )
+        fields = ("job", "doing", "line", "ended", "group", "operation", "works_at")
+        of = msgspec.structs.replace(
+            RankRow(pid=1, label=text, rank=3), **dict.fromkeys(fields, text)
+        )
+        ranks = {str(second // 4): row_of(of), "calm": row_of(RankRow(2, "rank 0"))}
+        return {"node": {"": row_of(node)}, "ranks": ranks}
+
+    writer, reader = SummaryWriter(), SummaryReader()
+    sizes = []
+    for second in range(8):
+        message = writer.next(float(second), sections(second))
+        sizes.append(len(node_frame(message)))
+        assert reader.apply(sent(message))
+    for _ in range(4):
+        second += 1
+        reader.apply(sent(writer.next(float(second), sections(7))))
+
+    assert max(sizes[1:]) <= BYTES_PER_S
+    whole = SummaryReader()
+    whole.apply(sent(SummaryWriter().next(float(second), sections(7))))
+    assert reader.summary() == whole.summary()
+
+
+def test_a_job_that_ends_with_many_ranks_stays_below_the_limit_of_bytes() -> None:
+    ranks = {f"{n}.{10**15 + n}": row_of(RankRow(n, f"rank {n}")) for n in range(256)}
+    writer, reader = SummaryWriter(), SummaryReader()
+    reader.apply(sent(writer.next(0.0, {"ranks": ranks})))
+    sizes = []
+    for second in range(1, 4):
+        message = writer.next(float(second), {"ranks": {}})
+        sizes.append(len(node_frame(message)))
+        reader.apply(sent(message))
+
+    assert max(sizes) <= BYTES_PER_S
+    assert reader.summary().ranks == ()
 
 
 rows = st.dictionaries(
