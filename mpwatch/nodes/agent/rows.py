@@ -116,9 +116,12 @@ _BY_MULTIPROCESSING: Mapping[Role, str] = {
 """What is compared of them, by role: ranks of torchrun have no start method of their own."""
 _STARTED_AS_RANKS = frozenset(("rank", "spawned", "forkserver"))
 SOCKETS_LIMIT = 64
-"""Most ends of a node: they are sent once, and gloo connects each rank with each other one."""
+"""Most rows of connections of a node, besides those that main threads wait for: they are sent once,
+and gloo connects each rank with each other one."""
 SOCKETS_OF_PROCESS = 4
-"""Of a process, besides those that its main thread waits for."""
+"""Of a process, of those connections of which no other one has the same local end."""
+REMOTES_OF_ROW = 64
+"""Most connections with the same local end in one row, which then has about 1 kB."""
 _TCP, _TO = "tcp ", " > "
 
 
@@ -560,18 +563,34 @@ def socket_rows(snapshots: Sequence[Snapshot]) -> dict[str, SocketRow]:
     if not ends:
         return {}
     held = {link.inode for _, link in ends}
-    rows = [
-        (*_row(process, link), index)
-        for index, (process, link) in enumerate(ends)
-        if link.peer not in held
-    ]
-    found: dict[str, SocketRow] = {}
-    counts: dict[int, int] = {}
-    for key, row, _ in sorted(rows, key=lambda each: (not each[1].is_awaited, each[2])):
-        counts[row.pid] = counts.get(row.pid, 0) + (not row.is_awaited)
-        if len(found) < SOCKETS_LIMIT and counts[row.pid] <= SOCKETS_OF_PROCESS:
-            found[key] = row
-    return found
+    awaited: dict[str, SocketRow] = {}
+    same_end: dict[tuple[int, str], list[SocketRow]] = {}
+    for process, link in ends:
+        if link.peer not in held:
+            row = _socket_row(process, link)
+            if row.is_awaited:
+                awaited[_socket_key(row)] = row
+            else:
+                same_end.setdefault((row.pid, row.local), []).append(row)
+    shared = [row for rows in same_end.values() if len(rows) > 1 for row in _joined(rows)]
+    counts: Counter[int] = Counter()
+    single: list[tuple[int, SocketRow]] = []
+    for (pid, _), rows in same_end.items():
+        if len(rows) == 1 and counts[pid] < SOCKETS_OF_PROCESS:
+            single.append((counts[pid], rows[0]))
+            counts[pid] += 1
+    # One of each process before the second one of any.
+    single.sort(key=lambda each: each[0])
+    others = [*shared, *(row for _, row in single)][:SOCKETS_LIMIT]
+    return {**awaited, **{_socket_key(row): row for row in others}}
+
+
+def _joined(rows: Sequence[SocketRow]) -> Iterator[SocketRow]:
+    """Connections with the same local end, such as those that one listener has accepted."""
+    for start in range(0, len(rows), REMOTES_OF_ROW):
+        part = rows[start : start + REMOTES_OF_ROW]
+        remotes = " ".join(row.remote for row in part)
+        yield msgspec.structs.replace(part[0], remote=remotes)
 
 
 def _connections(process: Process) -> Iterator[FdLink]:
@@ -581,11 +600,14 @@ def _connections(process: Process) -> Iterator[FdLink]:
             yield link
 
 
-def _row(process: Process, link: FdLink) -> tuple[str, SocketRow]:
+def _socket_row(process: Process, link: FdLink) -> SocketRow:
     local, _, remote = (link.address or "").removeprefix(_TCP).partition(_TO)
     is_awaited = link.inode is not None and _awaited(process) == link.inode
-    key = f"{process.pid} {local} {remote}"
-    return key, SocketRow(process.pid, _cut(process.label), local, remote, is_awaited)
+    return SocketRow(process.pid, _cut(process.label), local, remote, is_awaited)
+
+
+def _socket_key(row: SocketRow) -> str:
+    return f"{row.pid} {row.local} {row.remote.partition(' ')[0]}"
 
 
 def _awaited(process: Process) -> int | None:

@@ -125,6 +125,8 @@ class SocketRow(msgspec.Struct, frozen=True):
     local: str
     """`10.0.0.1:4000`."""
     remote: str
+    """Of connections with the same local end, such as those that one listener has accepted, the
+    other ends of all of them, separated by blanks."""
     is_awaited: bool = False
     """Whether the main thread waits to read from it."""
 
