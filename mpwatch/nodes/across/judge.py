@@ -19,7 +19,7 @@ from mpwatch.nodes.across.ranks import (
     jobs_of,
 )
 from mpwatch.nodes.head.node import NodeView
-from mpwatch.nodes.wire.summary import IN_RAY_GET, IN_RAY_TASK, IN_RAY_WAITING
+from mpwatch.nodes.wire.summary import IN_RAY_GET, IN_RAY_TASK, IN_RAY_WAITING, MIXED, NOT_SET
 
 RAY_STUCK = "ray-call-stuck"
 RAY_STUCK_S = 30.0
@@ -137,18 +137,21 @@ def _not_answering(views: Sequence[NodeView]) -> Iterator[JobFinding]:
 
 
 def _differences(ranks: JobRanks) -> Iterator[JobFinding]:
-    """What is not the same on all nodes of one job; only of ranks known to be of one job."""
+    """What is not the same on all ranks of one job; only of ranks known to be of one job."""
     if not ranks.job:
         return
     values: defaultdict[str, dict[str, str]] = defaultdict(dict)
+    variables: dict[str, Mapping[str, str]] = {}
     for view, each in ranks.parts:
         if not each.alive or view.summary is None:
             continue
         for fact, value in view.summary.node.facts.items():
             values[fact][view.name] = value
-    differing = {
-        fact: by_node for fact, by_node in values.items() if len(set(by_node.values())) > 1
-    }
+        if view.summary.node.environment is not None:
+            variables[view.name] = view.summary.node.environment
+    for name in {name for each in variables.values() for name in each}:
+        values[name] = {node: each.get(name, NOT_SET) for node, each in variables.items()}
+    differing = {fact: by_node for fact, by_node in values.items() if _is_different(by_node)}
     if not differing:
         return
     is_important = not _IMPORTANT.isdisjoint(differing)
@@ -166,6 +169,12 @@ def _differences(ranks: JobRanks) -> Iterator[JobFinding]:
         advice="Set them to the same value on all nodes where that is not meant to be so.",
         node=_minority(differing[shown[0]]),
     )
+
+
+def _is_different(by_node: Mapping[str, str]) -> bool:
+    """Whether nodes differ, and the ranks of one node agree: else each is meant to have its own."""
+    is_mixed_everywhere = all(value.startswith(MIXED) for value in by_node.values())
+    return len(set(by_node.values())) > 1 and not is_mixed_everywhere
 
 
 def _difference_words(fact: str, by_node: Mapping[str, str]) -> str:

@@ -11,9 +11,10 @@ from typing import NamedTuple
 import msgspec
 
 from mpwatch.collect.job.roles import whole_number
+from mpwatch.collect.process.identify import PREFIXES
 from mpwatch.describe.findings import unresolved
 from mpwatch.describe.frames import RAY_WORKER_FILE, waits_for_ray_call
-from mpwatch.describe.processes import process_state, unique_names
+from mpwatch.describe.processes import names_text, process_state, unique_names
 from mpwatch.diagnose.analysis.distributed.flight_recorder import number_of, recorded
 from mpwatch.diagnose.analysis.distributed.ranks import (
     called_at,
@@ -33,15 +34,17 @@ from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.progress import ProgressSource
 from mpwatch.model.samples import Ended, FdLink, inode_of
 from mpwatch.model.snapshot import Process, Snapshot
-from mpwatch.model.units import bytes_text
+from mpwatch.model.units import bytes_text, numbers_text
 from mpwatch.model.waits import WaitEdge
 from mpwatch.nodes.agent.rank_waits import RankWaits, wait_sample
 from mpwatch.nodes.agent.rights import stackless_words
-from mpwatch.nodes.wire.messages import Sections
+from mpwatch.nodes.wire.messages import Sections, size_bytes
 from mpwatch.nodes.wire.summary import (
     IN_RAY_GET,
     IN_RAY_TASK,
     IN_RAY_WAITING,
+    MIXED,
+    NOT_SET,
     FindingRow,
     NodeRow,
     RankRow,
@@ -96,7 +99,13 @@ COMPARED = (
     "MASTER_ADDR",
     "MASTER_PORT",
 )
-"""Variables that ranks of one job have in common, of those that are read."""
+"""Variables that ranks of one job have in common, of those that are read by name."""
+_PREFIXES = tuple(prefix.decode() for prefix in PREFIXES)
+_OWN = frozenset(("CUDA_VISIBLE_DEVICES", "TORCH_WORKER_SERVER_SOCKET"))
+_OWN_END = "_FILE"
+"""Variables that each rank or node has for itself, and how others of these end."""
+ENVIRONMENT_BYTES = 4000
+"""Most of the variables of a node: a summary has room for them, and torchrun sets a handful."""
 
 
 _STEPS = (
@@ -309,6 +318,7 @@ def node_row(snapshots: Sequence[Snapshot], facts: Mapping[str, str], unread: st
         ),
         hooks=sum(process.hook.state == "ready" for process in living),
         facts={**_facts(snapshots), **facts},
+        environment=_variables(snapshots),
         problems=tuple(_cut(words) for words in dict.fromkeys(problems))[:5],
         unread=_cut(unread or stackless_words(snapshots), SUMMARY_LIMIT),
         stacks=_stacks(snapshots),
@@ -463,35 +473,97 @@ def _batch(process: Process, snapshot: Snapshot) -> int | None:
     return sum(each.next_task or 0 for each in loaders) if loaders else None
 
 
-def _facts(snapshots: Sequence[Snapshot]) -> dict[str, str]:
-    """Values that are the same on all nodes of a job, as far as processes here agree on them."""
-    found: dict[str, set[str]] = {}
+class _Values:
+    """The values of facts, each with the processes that have it."""
 
-    def add(name: str, value: object) -> None:
+    def __init__(self) -> None:
+        self._found: dict[str, dict[str, list[Process]]] = {}
+
+    def add(self, name: str, value: object, process: Process) -> None:
+        """Add the value of one process; one that is unknown says nothing."""
         if value is not None and value != "":
-            found.setdefault(name, set()).add(str(value))
+            values = self._found.setdefault(name, {})
+            values.setdefault(str(value), []).append(process)
 
+    def agreed(self, *, are_mixed_told: bool) -> dict[str, str]:
+        """Values by fact; those on which processes disagree with who has which, or not at all."""
+        return {
+            name: _cut(_mixed(values) if len(values) > 1 else next(iter(values)))
+            for name, values in self._found.items()
+            if len(values) == 1 or are_mixed_told
+        }
+
+
+def _mixed(values: Mapping[str, Sequence[Process]]) -> str:
+    """`mixed: 1024 (ranks 0-2), 512 (rank 3)`."""
+    parts = []
+    for value, processes in sorted(values.items(), key=lambda item: -len(item[1])):
+        numbers = [number for each in processes if (number := number_of(each)) is not None]
+        ranks = f"rank{'s' if len(numbers) > 1 else ''} {numbers_text(numbers)}"
+        is_known = len(numbers) == len(processes)
+        parts.append(f"{value} ({ranks if is_known else names_text(p.label for p in processes)})")
+    return MIXED + ", ".join(parts)
+
+
+def _facts(snapshots: Sequence[Snapshot]) -> dict[str, str]:
+    """Values that are the same on all nodes of a job.
+
+    Those of the ranks here, if they are of one job; of several jobs only what is the same for all.
+    """
+    host, started, found = {}, _Values(), _Values()
+    ranks = _ranks(snapshots)
     for snapshot in snapshots:
-        host = snapshot.host
-        add("max_map_count", host.max_map_count)
-        if host.shm is not None:
-            add("/dev/shm", bytes_text(host.shm.total_bytes))
+        if snapshot.host.max_map_count is not None:
+            host["max_map_count"] = str(snapshot.host.max_map_count)
+        if snapshot.host.shm is not None:
+            host["/dev/shm"] = bytes_text(snapshot.host.shm.total_bytes)
         for process in snapshot.living():
             if process.role in _BY_MULTIPROCESSING:
-                add(_BY_MULTIPROCESSING[process.role], process.sample.start_method)
-            if not is_rank(process) and process.process != snapshot.root:
-                continue
-            add("python", process.hook.python or process.sample.python_version)
-            add("torch", process.hook.torch)
-            add("start method", process.start_method)
-            if process.sample.fds is not None:
-                add("open files limit", process.sample.fds.soft_limit)
-            for name, limit in process.sample.limits.items():
-                add(f"{name} limit", _limit_words(name, limit))
-            if is_rank(process):
-                for name in COMPARED:
-                    add(name, process.sample.environment.get(name, "not set"))
-    return {name: _cut(next(iter(values))) for name, values in found.items() if len(values) == 1}
+                name = _BY_MULTIPROCESSING[process.role]
+                started.add(name, process.sample.start_method, process)
+    roots = [each for s in snapshots for each in s.living() if each.process == s.root]
+    for process in ranks or roots:
+        found.add("python", process.sample.python_version or process.hook.python, process)
+        found.add("torch", process.hook.torch, process)
+        started.add("start method", process.start_method, process)
+        if process.sample.fds is not None:
+            found.add("open files limit", process.sample.fds.soft_limit, process)
+        for name, limit in process.sample.limits.items():
+            found.add(f"{name} limit", _limit_words(name, limit), process)
+    for process in ranks:
+        for name in COMPARED:
+            found.add(name, process.sample.environment.get(name, NOT_SET), process)
+    is_one_job = len({_job(each.sample.environment) for each in ranks}) == 1
+    return {
+        **host,
+        **started.agreed(are_mixed_told=False),
+        **found.agreed(are_mixed_told=is_one_job),
+    }
+
+
+def _variables(snapshots: Sequence[Snapshot]) -> dict[str, str] | None:
+    """Variables that are compared besides `COMPARED`; see `NodeRow.environment`."""
+    ranks = _ranks(snapshots)
+    if len({_job(each.sample.environment) for each in ranks}) != 1:
+        return None
+    names = {
+        name
+        for each in ranks
+        for name in each.sample.environment
+        if name.startswith(_PREFIXES) and not name.endswith(_OWN_END)
+    }
+    found = _Values()
+    for name in sorted(names.difference(COMPARED, _OWN)):
+        for process in ranks:
+            found.add(name, process.sample.environment.get(name, NOT_SET) or "empty", process)
+    values = found.agreed(are_mixed_told=True)
+    return values if size_bytes(values) <= ENVIRONMENT_BYTES else None
+
+
+def _ranks(snapshots: Sequence[Snapshot]) -> list[Process]:
+    """The living ranks, each once."""
+    found = {p.process: p for snapshot in snapshots for p in snapshot.living() if is_rank(p)}
+    return list(found.values())
 
 
 def _limit_words(name: str, limit: int | None) -> str:

@@ -27,6 +27,9 @@ ROWS_LIMIT = 1024
 WAITS_ENOUGH = 30
 """A share of the time of fewer waits says nothing: steps differ. They are counted no further."""
 
+MIXED = "mixed: "
+"""How a fact begins on which the ranks of a node disagree."""
+NOT_SET = "not set"
 IN_RAY_GET = "ray.get"
 IN_RAY_TASK = "a call of Ray"
 IN_RAY_WAITING = "waiting for a call of Ray"
@@ -56,7 +59,11 @@ class NodeRow(msgspec.Struct, frozen=True):
     hooks: int = 0
     """Number of processes whose hook answers."""
     facts: dict[str, str] = {}
-    """What should be equal on all nodes, by name: versions, limits, environment."""
+    """What should be equal on all nodes, by name: versions, limits, common variables. One on which
+    the ranks here disagree begins with `MIXED`."""
+    environment: dict[str, str] | None = None
+    """Further variables of the ranks here, likewise; one that is missing is not set. `None` if
+    unknown: without ranks, with those of several jobs, or if there are too many."""
     problems: tuple[str, ...] = ()
     unread: str = ""
     """What of the job the agent may not read, why, and what mends it, in one sentence."""

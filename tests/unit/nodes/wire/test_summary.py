@@ -16,9 +16,11 @@ from hypothesis import strategies as st
 from mpwatch.model.findings import Severity
 from mpwatch.model.host import CgroupSample, FileSystemSample
 from mpwatch.model.ids import Role
-from mpwatch.model.samples import Ended
+from mpwatch.model.samples import Ended, FdSample
 from mpwatch.model.snapshot import Process, Thread
+from mpwatch.nodes.across.judge import NODES_DIFFER, job_findings
 from mpwatch.nodes.agent.rows import HELD_S, Rows
+from mpwatch.nodes.head.node import NodeView
 from mpwatch.nodes.wire.messages import (
     Answer,
     Ask,
@@ -365,6 +367,55 @@ def test_limits_are_compared_where_they_may_harm(name: str, limit: int | None, w
     made = replace(made, sample=replace(made.sample, limits={name: limit}))
 
     assert summary_of([snapshot([made])]).node.facts[f"{name} limit"] == words
+
+
+def with_sample(number: int, *, port: str = "29500", **changes: Any) -> Process:
+    """A rank with other facts; `environment` is added to its own."""
+    made = rank(number)
+    added = {"MASTER_PORT": port, **changes.pop("environment", {})}
+    environment = {**made.sample.environment, **added}
+    return replace(made, sample=replace(made.sample, environment=environment, **changes))
+
+
+def of_node(*processes: Process) -> NodeRow:
+    return summary_of([snapshot(processes)]).node
+
+
+def test_the_limit_of_open_files_is_compared() -> None:
+    assert of_node(rank(0), rank(1)).facts["open files limit"] == "1024"
+
+
+def test_a_rank_with_another_limit_than_the_others_of_its_node_is_a_difference() -> None:
+    few = with_sample(3, fds=FdSample(60, 512, 1024))
+    nodes = [[rank(0), few], [rank(1), rank(4)], [rank(2), rank(5)]]
+    views = [
+        NodeView(f"n{n}", "live", summary=summary_of([snapshot(ranks)]))
+        for n, ranks in enumerate(nodes)
+    ]
+
+    found = next(each for each in job_findings(views) if each.rule == NODES_DIFFER)
+
+    assert found.evidence == (
+        "open files limit: 1024 on n1, n2; mixed: 1024 (rank 0), 512 (rank 3) on n0",
+    )
+    # Those of another job on the same node may differ.
+    other = with_sample(3, fds=FdSample(60, 512, 1024), port="29501")
+    assert "open files limit" not in of_node(rank(0), other).facts
+
+
+def test_variables_of_libraries_are_compared_and_those_of_each_rank_are_not() -> None:
+    libraries = {"NCCL_IB_DISABLE": "1", "LD_LIBRARY_PATH": "/opt/lib", "NCCL_DEBUG": ""}
+    own = {"CUDA_VISIBLE_DEVICES": "0", "NCCL_DEBUG_FILE": "/tmp/0", "HF_TOKEN": "secret"}
+    first = with_sample(0, environment={**libraries, **own})
+    second = with_sample(1, environment={**libraries, "NCCL_IB_DISABLE": "0"})
+
+    assert of_node(first).environment == {**libraries, "NCCL_DEBUG": "empty"}
+    mixed = of_node(first, second, with_sample(2, environment=libraries)).environment or {}
+    assert mixed["NCCL_IB_DISABLE"] == "mixed: 1 (ranks 0, 2), 0 (rank 1)"
+    assert of_node(rank(0)).environment == {}
+    assert of_node(rank(0), with_sample(1, port="29501")).environment is None
+    many = {f"NCCL_{n}_{'x' * 50}": "v" * 64 for n in range(64)}
+    assert of_node(with_sample(0, environment=many)).environment is None
 
 
 def test_start_methods_are_those_of_processes_that_multiprocessing_started() -> None:
