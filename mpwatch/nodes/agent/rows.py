@@ -321,15 +321,14 @@ def node_row(snapshots: Sequence[Snapshot], facts: Mapping[str, str], unread: st
         environment=_variables(snapshots),
         problems=tuple(_cut(words) for words in dict.fromkeys(problems))[:5],
         unread=_cut(unread or stackless_words(snapshots), SUMMARY_LIMIT),
-        stacks=_stacks(snapshots),
+        stacks=_stacks(living),
     )
 
 
-def _stacks(snapshots: Sequence[Snapshot]) -> tuple[str, ...]:
+def _stacks(processes: Iterable[Process]) -> tuple[str, ...]:
     """What comparable processes do, merged: `ranks: 8 of 8 in all_reduce`."""
-    sentences = [
-        f"{name}: {merged.sentence}" for each in snapshots for name, merged in merged_stacks(each)
-    ]
+    found = merged_stacks(processes, least=2)
+    sentences = [f"{name}: {merged.sentence}" for name, merged in found]
     return tuple(map(_cut, sentences[:STACKS_LIMIT]))
 
 

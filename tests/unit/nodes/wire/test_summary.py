@@ -418,6 +418,23 @@ def test_variables_of_libraries_are_compared_and_those_of_each_rank_are_not() ->
     assert of_node(with_sample(0, environment=many)).environment is None
 
 
+def test_stacks_of_the_ranks_of_a_node_are_merged_also_those_of_two_jobs_of_srun() -> None:
+    waiting = [rank(n, stack=ALL_REDUCE, still_s=30.0) for n in range(3)]
+    saving = rank(3, stack=SAVE, still_s=30.0)
+
+    assert of_node(*waiting, saving).stacks == (
+        "ranks: 3 of 4 in all_reduce; rank 3 in train.py:91 save",
+    )
+    # srun starts each rank as a root of its own.
+    apart = [snapshot([waiting[0]]), snapshot([waiting[1]])]
+    assert summary_of(apart).node.stacks == ("ranks: 2 of 2 in all_reduce",)
+    apart = [snapshot([waiting[0]]), snapshot([saving])]
+    assert summary_of(apart).node.stacks == (
+        "ranks: rank 0 in all_reduce; rank 3 in train.py:91 save",
+    )
+    assert of_node(waiting[0]).stacks == ()
+
+
 def test_start_methods_are_those_of_processes_that_multiprocessing_started() -> None:
     def started(number: int, role: Role, method: str) -> Process:
         made = rank(number)
