@@ -77,6 +77,7 @@ def test_hosts_that_hang_do_not_leave_others_out(
 def test_nodes_that_are_not_known_at_the_end_have_a_problem_and_are_a_finding(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr(node_module, "SILENT_S", 1000.0)
     monkeypatch.setattr(commands, "STARTS_S", 8.0)
     monkeypatch.setattr(head_module, "STARTING_LIMIT", 1)
     monkeypatch.setattr(head_module.Head, "start_s", 4.0)
