@@ -124,6 +124,8 @@ def _own_allocation() -> str:
 
 # --- reports of a whole job ----------------------------------------------------------------------
 
+STARTS_S = 300.0
+"""How long agents may take to be started, all of them: a thousand take 64 s."""
 ANSWER_S = 120.0
 """How long nodes may take for their answers: a dump with native stacks takes a tenth of a second
 for each process."""
@@ -155,7 +157,7 @@ def diagnose(arguments: argparse.Namespace) -> int:
         try:
             views = _watch(head, progress, lambda s: watch.is_enough(head, s), watch.most_s)
         except KeyboardInterrupt:
-            is_interrupted, views = True, head.views()
+            is_interrupted, views = True, head.last_views()
         documents, problems = _ask_all(head, progress, "diagnose", {})
     findings = job_findings(views)
     _print(views, findings, arguments, documents, problems)
@@ -175,7 +177,7 @@ def report(arguments: argparse.Namespace) -> int:
         try:
             views = _watch(head, progress, lambda s: watch.is_enough(head, s), watch.most_s)
         except KeyboardInterrupt:
-            is_interrupted, views = True, head.views()
+            is_interrupted, views = True, head.last_views()
     at = utc_text(time.time())[:19].replace("T", " ") + " UTC"
     facts = (
         at,
@@ -245,21 +247,25 @@ def _watch(
 ) -> tuple[NodeView, ...]:
     """Receive until it is enough, for at most the time that a node may take to start and more.
 
+    That time begins with the last start: many agents are started one after the other.
+
     Returns:
-        The nodes as they were then.
+        The nodes as they were then; those that are not known have a problem.
 
     Raises:
         Failure: No node can be read.
     """
     began_s = time.monotonic()
-    end_s = began_s + head.start_s + (limit_s or 0.0)
-    while not is_enough(time.monotonic() - began_s) and time.monotonic() < end_s:
+    while not is_enough(time.monotonic() - began_s):
+        last_start_s = min(head.last_start_s, began_s + STARTS_S)
+        if time.monotonic() >= last_start_s + head.start_s + (limit_s or 0.0):
+            break
         head.step()
         views = head.views()
         states = Counter(view.state for view in views)
         progress.show(", ".join(f"{count} {state}" for state, count in states.items()))
         _need_a_node(views)
-    return head.views()
+    return head.last_views()
 
 
 def _need_a_node(views: Sequence[NodeView]) -> None:
@@ -268,7 +274,7 @@ def _need_a_node(views: Sequence[NodeView]) -> None:
     Raises:
         Failure: None of them has sent anything, and none is being started.
     """
-    if all(view.state == "failed" and view.last_seen_s is None for view in views):
+    if views and all(view.state == "failed" and view.last_seen_s is None for view in views):
         first = views[0]
         sentence = f"No node of the job can be read; {first.name}: {first.problem}"
         raise Failure(sentence, first.fix, EXIT_NO_SUCH_PROCESS)
@@ -401,8 +407,8 @@ def diagnose_recording(path: str, arguments: argparse.Namespace) -> int:
     from mpwatch.nodes.recording import problems_of, replayed_to_end
 
     with reading(path), ProgressBar(f"reading {path}") as bar:
-        recording, player, findings = replayed_to_end(path, bar.update)
-    views, documents = player.views(), player.documents()
+        recording, player, views, findings = replayed_to_end(path, bar.update)
+    documents = player.documents()
     missing = "The recording has only the summary of this node."
     problems = {view.name: missing for view in views if view.name not in documents}
     wall_s = recording.header.wall_s + player.at_s
@@ -419,8 +425,8 @@ def recorded_page(path: str, on_part: Callable[[float], None]) -> str:
     from mpwatch.nodes.report import job_html
     from mpwatch.report.json import utc_text
 
-    recording, player, findings = replayed_to_end(path, on_part)
-    views, header = player.views(), recording.header
+    recording, player, views, findings = replayed_to_end(path, on_part)
+    header = recording.header
     at = utc_text(header.wall_s + player.at_s)[:19].replace("T", " ") + " UTC"
     facts = (at, f"recorded on {header.host}", f"for {seconds_text(player.length_s)}")
     problems = problems_of(recording, player)

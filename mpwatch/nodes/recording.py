@@ -31,7 +31,7 @@ import mpwatch
 from mpwatch.model.findings import JobFinding
 from mpwatch.model.sanitize import clean
 from mpwatch.nodes.across.judge import job_findings
-from mpwatch.nodes.head.node import NodeState, NodeView, with_silence
+from mpwatch.nodes.head.node import NodeState, NodeView, unfinished, with_silence
 from mpwatch.nodes.wire.messages import PROTOCOL, Answer, FromNode, Hello, Summary, sanitized
 from mpwatch.nodes.wire.summary import MalformedSummary, SummaryReader
 from mpwatch.observe.recording.codec import CANNOT_ENCODE, JOB_KIND, SCHEMA
@@ -412,8 +412,8 @@ class JobPlayer:
 
 def replayed_to_end(
     path: str, on_part: Callable[[float], None] | None = None
-) -> tuple[JobRecording, JobPlayer, list[JobFinding]]:
-    """A recording, closed, its last state, and the findings about the job as a whole then.
+) -> tuple[JobRecording, JobPlayer, Sequence[NodeView], list[JobFinding]]:
+    """A recording, closed, its player, and the nodes and findings of the whole job at its end.
 
     Raises:
         OSError: The file cannot be opened.
@@ -422,7 +422,8 @@ def replayed_to_end(
     with JobRecording(path) as recording:
         player = JobPlayer(recording)
         player.advance(float("inf"), on_part)
-    return recording, player, job_findings(player.views())
+    views = [unfinished(view) for view in player.views()]
+    return recording, player, views, job_findings(views)
 
 
 def problems_of(recording: JobRecording, player: JobPlayer) -> Sequence[str]:

@@ -104,7 +104,7 @@ def diagnose_json(snapshot: Snapshot) -> Document:
                     for group in merged.groups
                 ],
             }
-            for name, merged in merged_stacks(snapshot)
+            for name, merged in merged_stacks(snapshot.living())
         ],
         "account": account_json(snapshot.account, unique_names(snapshot)),
         "progress": progress_json(snapshot),

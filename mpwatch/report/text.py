@@ -630,7 +630,7 @@ def frame_lines(frame: Frame, style: TextStyle) -> list[str]:
 def merged_stack_lines(snapshot: Snapshot, style: TextStyle) -> list[str]:
     """A sentence for each role: `workers: 62 of 64 wait for work in Queue.get; 3 and 17 in ...`."""
     lines: list[str] = []
-    for name, merged in merged_stacks(snapshot):
+    for name, merged in merged_stacks(snapshot.living()):
         lines += style.wrap(f"{name}: {merged.sentence}", "  ", "    ")
     return lines
 

@@ -1,7 +1,8 @@
 """One rank of a job whose ranks are started one by one, by RANK and WORLD_SIZE; rank STUCK sleeps
 in place of the collective that the others are in, and rank APART calls another one.
 
-Without RANK it has NODE_RANK, and numbers itself as Lightning does on nodes of one device."""
+Without RANK it has NODE_RANK, and numbers itself as Lightning does on nodes of one device; or
+NUMBER, which only torch is told. With HOOKED it has the hook."""
 
 import os
 import time
@@ -22,6 +23,9 @@ def main():
     torch.set_num_threads(1)
     if "RANK" in os.environ:
         dist.init_process_group("gloo")
+    elif "NUMBER" in os.environ:
+        rank, world_size = (int(os.environ[name]) for name in ("NUMBER", "COUNT"))
+        dist.init_process_group("gloo", rank=rank, world_size=world_size)
     else:
         os.environ.update(LOCAL_RANK="0", WORLD_SIZE=os.environ["NODES"])
         rank, world_size = (int(os.environ[name]) for name in ("NODE_RANK", "WORLD_SIZE"))
@@ -36,4 +40,8 @@ def main():
 
 
 if __name__ == "__main__":
+    if os.environ.get("HOOKED"):
+        import mpwatch
+
+        mpwatch.instrument()
     main()

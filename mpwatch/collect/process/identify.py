@@ -245,6 +245,9 @@ VARIABLES = frozenset(
     )
 )  # fmt: skip
 
+PREFIXES = (b"NCCL_", b"TORCH_", b"CUDA_", b"OMP_", b"MKL_", b"LD_LIBRARY_PATH")
+"""Of further variables, which are compared between nodes. None is known to hold a secret."""
+
 
 @dataclass(frozen=True, slots=True)
 class StaticFacts:
@@ -344,7 +347,7 @@ def _texts(
     pid = stat.pid
     cmdline = _attempt(lambda: procfs.read_cmdline(proc, pid), "command line", hidden)
     environment = _attempt(
-        lambda: procfs.read_environment(proc, pid, VARIABLES), "environment", hidden
+        lambda: procfs.read_environment(proc, pid, VARIABLES, PREFIXES), "environment", hidden
     )
     return cmdline or (), environment or {}
 

@@ -6,6 +6,7 @@ import os
 import re
 import resource
 import time
+import zlib
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -24,6 +25,8 @@ CHUNK_BYTES = 1 << 16
 ARGUMENT_COUNT_LIMIT = 64
 CMDLINE_BYTES_LIMIT = 1 << 16
 ENVIRON_BYTES_LIMIT = 1 << 20
+PREFIXED_LIMIT = 64
+VALUE_BYTES = 64
 _FORKED_NO_EXEC, _EXITING = 0x40, 0x4
 """PF_FORKNOEXEC and PF_EXITING of include/linux/sched.h, the same since Linux 2.6."""
 
@@ -197,19 +200,39 @@ def read_cmdline(proc: str, pid: int) -> tuple[str, ...]:
     return tuple(map(clean, parts)) if raw else ()
 
 
-def read_environment(proc: str, pid: int, wanted: frozenset[bytes]) -> dict[str, str]:
+def read_environment(
+    proc: str, pid: int, wanted: frozenset[bytes], prefixes: tuple[bytes, ...] = ()
+) -> dict[str, str]:
     """The wanted variables of the initial environment.
+
+    Args:
+        proc: Path of procfs.
+        pid: The process.
+        wanted: Names.
+        prefixes: Of at most `PREFIXED_LIMIT` further names. A value that is cut ends with its
+            checksum, so that two of them can be compared.
 
     Raises:
         OSError: It cannot be read.
     """
     raw = read(f"{proc}/{pid}/environ", ENVIRON_BYTES_LIMIT)
     found = {}
+    room = PREFIXED_LIMIT
     for entry in raw.split(b"\0"):
         name, sign, value = entry.partition(b"=")
         if sign and name in wanted:
             found[name.decode("ascii")] = clean(value)
+        elif sign and room and name.startswith(prefixes):
+            room -= 1
+            found[clean(name, 64)] = told_apart(value)
     return found
+
+
+def told_apart(value: bytes) -> str:
+    """A value, sanitized; one that is long is cut and ends with its checksum."""
+    if len(value) <= VALUE_BYTES:
+        return clean(value)
+    return f"{clean(value[:VALUE_BYTES])}… {zlib.crc32(value):08x}"
 
 
 _STATUS = re.compile(

@@ -15,9 +15,9 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     shape_of,
     user_frame,
 )
-from mpwatch.model.ids import ProcessId
+from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.samples import Frame
-from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.snapshot import Process
 
 OUTLIER_SHARE = 0.25
 """A group smaller than this part of all processes is an outlier."""
@@ -79,7 +79,7 @@ class MergedStacks:
         """All groups in one line: `62 of 64 wait in Queue.get; worker 3 in data.py:31 decode`."""
         return "; ".join(
             f"{group.called} {group.words}"
-            if group.is_outlier
+            if group.is_outlier or len(group.processes) == 1 < self.total
             else f"{len(group.processes)} of {self.total} {group.words}"
             for group in self.groups
         )
@@ -119,11 +119,21 @@ def merge(processes: Iterable[Process]) -> MergedStacks:
     return MergedStacks(total, tuple(groups))
 
 
-def merged_stacks(snapshot: Snapshot) -> Iterator[tuple[str, MergedStacks]]:
-    """The main threads of the processes of each role by equal stacks, below the role's name."""
+def merged_stacks(
+    processes: Iterable[Process], least: int = MERGED_FROM
+) -> Iterator[tuple[str, MergedStacks]]:
+    """The main threads of the processes of each role by equal stacks, below the role's name.
+
+    Args:
+        processes: Those that live.
+        least: Roles with fewer stacks are left out.
+    """
+    by_role: defaultdict[Role, list[Process]] = defaultdict(list)
+    for process in processes:
+        by_role[process.role].append(process)
     for role, name in ROLE_PLURALS.items():
-        merged = merge(process for process in snapshot.living() if process.role == role)
-        if merged.total >= MERGED_FROM:
+        merged = merge(by_role[role])
+        if merged.total >= least:
             yield name, merged
 
 

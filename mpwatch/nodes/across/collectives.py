@@ -390,7 +390,7 @@ def _other_end(
         if is_local and other.host != view.host:
             continue
         for row in other.summary.sockets if other.summary is not None else ():
-            if (row.local, row.remote) == (own.remote, own.local):
+            if row.local == own.remote and own.local in row.remote.split():
                 return other, row
     return None
 

@@ -19,7 +19,7 @@ from mpwatch.nodes.across.ranks import (
     jobs_of,
 )
 from mpwatch.nodes.head.node import NodeView
-from mpwatch.nodes.wire.summary import IN_RAY_GET, IN_RAY_TASK, IN_RAY_WAITING
+from mpwatch.nodes.wire.summary import IN_RAY_GET, IN_RAY_TASK, IN_RAY_WAITING, MIXED, NOT_SET
 
 RAY_STUCK = "ray-call-stuck"
 RAY_STUCK_S = 30.0
@@ -32,6 +32,7 @@ _OUT_OF_DATE = (
     "Check whether the machine answers, for instance by ssh. The values shown for it are those "
     "received last."
 )
+_WITHOUT_THEM = "Run the command again without the hosts that do not answer."
 _CAUSE_AND_FIX: Mapping[str, tuple[str, str]] = {
     "silent": (
         "The machine, its network or the agent is stopped or overloaded; its processes may still "
@@ -48,8 +49,23 @@ _CAUSE_AND_FIX: Mapping[str, tuple[str, str]] = {
         "mpwatch has to be installed there, or be one file that the node can read: --agent "
         "'python3 /shared/mpwatch.pyz'.",
     ),
+    "waiting": (
+        "Agents are started in batches, and hosts before this one were slow to answer or hung.",
+        _WITHOUT_THEM,
+    ),
+    "starting": (
+        "The machine, the way to it or the start of the agent hangs or is slow.",
+        "Check whether the machine answers, for instance by ssh.",
+    ),
+    "live": (
+        "The agent answers, but has not read all processes of its node: the machine is overloaded.",
+        "Watch for longer: mpwatch diagnose --for 120.",
+    ),
 }
 """Cause and fix by state."""
+_UNFINISHED = frozenset(("waiting", "starting", "live"))
+"""States with which nothing is wrong before the end of a watch, where those nodes that are not
+known have a problem (`mpwatch.nodes.head.node.unfinished`)."""
 NODES_DIFFER = "nodes-differ"
 _IMPORTANT = frozenset(("torch", "python", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"))
 """Differences that break jobs, rather than slow them down or break them later."""
@@ -91,7 +107,7 @@ def _not_answering(views: Sequence[NodeView]) -> Iterator[JobFinding]:
     """One finding for each reason; a thousand hosts may all refuse for the same one."""
     groups: defaultdict[tuple[str, str], list[NodeView]] = defaultdict(list)
     for view in views:
-        if view.state in _CAUSE_AND_FIX:
+        if view.problem or view.state not in _UNFINISHED:
             groups[view.state, view.reason].append(view)
     for (state, _), nodes in groups.items():
         names = names_text(view.name for view in nodes)
@@ -101,6 +117,9 @@ def _not_answering(views: Sequence[NodeView]) -> Iterator[JobFinding]:
             "silent": f"{names} {'has' if len(nodes) == 1 else 'have'} sent nothing{since}",
             "ended": f"the agent on {names} has ended",
             "failed": f"{names} cannot be read",
+            "waiting": f"no agent was started on {names}",
+            "starting": f"the agent on {names} has not answered",
+            "live": f"{names} {'has' if len(nodes) == 1 else 'have'} not read the processes there",
         }[state]
         cause, fix = _CAUSE_AND_FIX[state]
         yield JobFinding(
@@ -118,18 +137,21 @@ def _not_answering(views: Sequence[NodeView]) -> Iterator[JobFinding]:
 
 
 def _differences(ranks: JobRanks) -> Iterator[JobFinding]:
-    """What is not the same on all nodes of one job; only of ranks known to be of one job."""
+    """What is not the same on all ranks of one job; only of ranks known to be of one job."""
     if not ranks.job:
         return
     values: defaultdict[str, dict[str, str]] = defaultdict(dict)
+    variables: dict[str, Mapping[str, str]] = {}
     for view, each in ranks.parts:
         if not each.alive or view.summary is None:
             continue
         for fact, value in view.summary.node.facts.items():
             values[fact][view.name] = value
-    differing = {
-        fact: by_node for fact, by_node in values.items() if len(set(by_node.values())) > 1
-    }
+        if view.summary.node.environment is not None:
+            variables[view.name] = view.summary.node.environment
+    for name in {name for each in variables.values() for name in each}:
+        values[name] = {node: each.get(name, NOT_SET) for node, each in variables.items()}
+    differing = {fact: by_node for fact, by_node in values.items() if _is_different(by_node)}
     if not differing:
         return
     is_important = not _IMPORTANT.isdisjoint(differing)
@@ -147,6 +169,12 @@ def _differences(ranks: JobRanks) -> Iterator[JobFinding]:
         advice="Set them to the same value on all nodes where that is not meant to be so.",
         node=_minority(differing[shown[0]]),
     )
+
+
+def _is_different(by_node: Mapping[str, str]) -> bool:
+    """Whether nodes differ, and the ranks of one node agree: else each is meant to have its own."""
+    is_mixed_everywhere = all(value.startswith(MIXED) for value in by_node.values())
+    return len(set(by_node.values())) > 1 and not is_mixed_everywhere
 
 
 def _difference_words(fact: str, by_node: Mapping[str, str]) -> str:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from mpwatch.collect.job.roles import whole_number
+from mpwatch.collect.process.identify import PREFIXES
 from mpwatch.describe.findings import unresolved
 from mpwatch.describe.frames import RAY_WORKER_FILE, waits_for_ray_call
-from mpwatch.describe.processes import process_state, unique_names
+from mpwatch.describe.processes import names_text, process_state, unique_names
 from mpwatch.diagnose.analysis.distributed.flight_recorder import number_of, recorded
 from mpwatch.diagnose.analysis.distributed.ranks import (
     called_at,
@@ -30,15 +34,17 @@ from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.progress import ProgressSource
 from mpwatch.model.samples import Ended, FdLink, inode_of
 from mpwatch.model.snapshot import Process, Snapshot
-from mpwatch.model.units import bytes_text
+from mpwatch.model.units import bytes_text, numbers_text
 from mpwatch.model.waits import WaitEdge
 from mpwatch.nodes.agent.rank_waits import RankWaits, wait_sample
 from mpwatch.nodes.agent.rights import stackless_words
-from mpwatch.nodes.wire.messages import Sections
+from mpwatch.nodes.wire.messages import Sections, size_bytes
 from mpwatch.nodes.wire.summary import (
     IN_RAY_GET,
     IN_RAY_TASK,
     IN_RAY_WAITING,
+    MIXED,
+    NOT_SET,
     FindingRow,
     NodeRow,
     RankRow,
@@ -59,6 +65,11 @@ Otherwise the time would be sent again each second."""
 HELD_S = 3.0
 """A process that made no progress is said to make some after so long only. One of its threads may
 wait for a free core at a reading, which looks like work: often so on a loaded machine."""
+RUNNING_S = 10.0
+"""Interval at which a text is sent of which only a duration changes: it would be sent each second,
+in place of what is new."""
+_DURATION = re.compile(r"\b\d+(?:\.\d+)? (?:us|ms|s|min|h|d)\b")
+"""As `mpwatch.model.units.seconds_text` writes them."""
 FRESH_S = 3.0
 """A stack of a process that moves is out of date after this long."""
 _RSS_UNIT = 64 << 20
@@ -88,7 +99,13 @@ COMPARED = (
     "MASTER_ADDR",
     "MASTER_PORT",
 )
-"""Variables that ranks of one job have in common, of those that are read."""
+"""Variables that ranks of one job have in common, of those that are read by name."""
+_PREFIXES = tuple(prefix.decode() for prefix in PREFIXES)
+_OWN = frozenset(("CUDA_VISIBLE_DEVICES", "TORCH_WORKER_SERVER_SOCKET"))
+_OWN_END = "_FILE"
+"""Variables that each rank or node has for itself, and how others of these end."""
+ENVIRONMENT_BYTES = 4000
+"""Most of the variables of a node: a summary has room for them, and torchrun sets a handful."""
 
 
 _STEPS = (
@@ -108,9 +125,12 @@ _BY_MULTIPROCESSING: Mapping[Role, str] = {
 """What is compared of them, by role: ranks of torchrun have no start method of their own."""
 _STARTED_AS_RANKS = frozenset(("rank", "spawned", "forkserver"))
 SOCKETS_LIMIT = 64
-"""Most ends of a node: they are sent once, and gloo connects each rank with each other one."""
+"""Most rows of connections of a node, besides those that main threads wait for: they are sent once,
+and gloo connects each rank with each other one."""
 SOCKETS_OF_PROCESS = 4
-"""Of a process, besides those that its main thread waits for."""
+"""Of a process, of those connections of which no other one has the same local end."""
+REMOTES_OF_ROW = 64
+"""Most connections with the same local end in one row, which then has about 1 kB."""
 _TCP, _TO = "tcp ", " > "
 
 
@@ -122,6 +142,27 @@ class _Quiet(NamedTuple):
     """The last reading at which it made none."""
 
 
+class _Texts:
+    """Texts by key; one of which only durations have changed stays for `RUNNING_S`."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[str, str, float]] = {}
+        self._kept: dict[str, tuple[str, str, float]] = {}
+
+    def steady(self, key: str, text: str, now_s: float) -> str:
+        """The text, or the one before."""
+        plain = _DURATION.sub("", text)
+        before = self._known.get(key)
+        if before is None or before[1] != plain or now_s - before[2] >= RUNNING_S:
+            before = (text, plain, now_s)
+        self._kept[key] = before
+        return before[0]
+
+    def forget_others(self) -> None:
+        """Forget the texts that were not asked for since the last call."""
+        self._known, self._kept = self._kept, {}
+
+
 class Rows:
     """Makes the rows of a node, reading after reading.
 
@@ -130,6 +171,7 @@ class Rows:
     """
 
     def __init__(self) -> None:
+        self._texts = _Texts()
         self._quiet: dict[str, _Quiet] = {}
         self._waits: dict[str, RankWaits] = {}
 
@@ -147,26 +189,26 @@ class Rows:
             unread: Which processes could not be found, in one sentence.
         """
         ranks: dict[str, RankRow] = {}
-        findings: list[tuple[Finding, str]] = []
+        findings: list[tuple[Finding, FindingRow]] = []
         for snapshot in snapshots:
             index = Index(snapshot)
             for row in self._rank_rows(index):
                 if len(ranks) < RANKS_LIMIT:
                     ranks[_key(row[0])] = row[1]
             names = unique_names(snapshot)
-            findings += [
-                (each, names.get(each.process, "") if each.process is not None else "")
-                for each in unresolved(snapshot)
-            ]
+            for each in unresolved(snapshot):
+                label = names.get(each.process, "") if each.process is not None else ""
+                findings.append((each, self._finding_row(each, label, snapshot.at_s)))
         self._quiet = {key: quiet for key, quiet in self._quiet.items() if key in ranks}
         self._waits = {key: waits for key, waits in self._waits.items() if key in ranks}
+        self._texts.forget_others()
         findings.sort(key=lambda pair: -pair[0].severity)
         node = node_row(snapshots, facts, unread)
         return {
             "node": {"": row_of(node)},
             "findings": {
-                _finding_key(each): row_of(_finding_row(each, label, order))
-                for order, (each, label) in enumerate(findings[:FINDINGS_LIMIT])
+                _finding_key(each): row_of(msgspec.structs.replace(row, order=order))
+                for order, (each, row) in enumerate(findings[:FINDINGS_LIMIT])
             },
             "ranks": {key: row_of(row) for key, row in ranks.items()},
             "sockets": {key: row_of(row) for key, row in socket_rows(snapshots).items()},
@@ -197,7 +239,21 @@ class Rows:
             known = self._waits.setdefault(_key(process.process), RankWaits())
             known.see(process, snapshot, progress.get(process.process, ()))
             edges = waits.get(process.process, ())
-            yield process.process, _rank_row(process, index, edges, worst, quiet_at_s, known)
+            row = _rank_row(process, index, edges, worst, quiet_at_s, known)
+            doing = self._texts.steady(_key(process.process), row.doing, snapshot.at_s)
+            yield process.process, msgspec.structs.replace(row, doing=doing)
+
+    def _finding_row(self, finding: Finding, label: str, at_s: float) -> FindingRow:
+        eta_s = finding.eta_s
+        summary = _cut(finding.summary, SUMMARY_LIMIT)
+        return FindingRow(
+            rule=finding.rule,
+            severity=finding.severity.word,
+            summary=self._texts.steady(_finding_key(finding), summary, at_s),
+            pid=finding.process.pid if finding.process is not None else None,
+            label=_cut(label),
+            eta_s=None if eta_s is None or eta_s > 1e9 else round(eta_s / 10) * 10,
+        )
 
     def _quiet_since(self, process: Process, index: Index) -> float | None:
         """Since when the process has made no progress, in monotonic seconds; `None` if it does."""
@@ -262,17 +318,17 @@ def node_row(snapshots: Sequence[Snapshot], facts: Mapping[str, str], unread: st
         ),
         hooks=sum(process.hook.state == "ready" for process in living),
         facts={**_facts(snapshots), **facts},
+        environment=_variables(snapshots),
         problems=tuple(_cut(words) for words in dict.fromkeys(problems))[:5],
         unread=_cut(unread or stackless_words(snapshots), SUMMARY_LIMIT),
-        stacks=_stacks(snapshots),
+        stacks=_stacks(living),
     )
 
 
-def _stacks(snapshots: Sequence[Snapshot]) -> tuple[str, ...]:
+def _stacks(processes: Iterable[Process]) -> tuple[str, ...]:
     """What comparable processes do, merged: `ranks: 8 of 8 in all_reduce`."""
-    sentences = [
-        f"{name}: {merged.sentence}" for each in snapshots for name, merged in merged_stacks(each)
-    ]
+    found = merged_stacks(processes, least=2)
+    sentences = [f"{name}: {merged.sentence}" for name, merged in found]
     return tuple(map(_cut, sentences[:STACKS_LIMIT]))
 
 
@@ -295,7 +351,7 @@ def _rank_row(
         place = _place_in_ray(process, index)
     return RankRow(
         pid=process.pid,
-        label=process.label,
+        label=_cut(process.label),
         rank=rank,
         world_size=world_size,
         job=_job(environment),
@@ -307,9 +363,9 @@ def _rank_row(
         is_ended=process.is_gone,
         ended=_cut(process.ended.words) if process.ended is not None else "",
         has_failed=process.ended is not None and _has_failed(process.ended),
-        group=record.group if record else "",
+        group=_cut(record.group) if record else "",
         number=record.number if record else None,
-        operation=record.operation if record else "",
+        operation=_cut(record.operation) if record else "",
         shape=_cut(f"{record.types} {record.sizes}".strip()) if record else "",
         is_unfinished=record.is_unfinished if record else False,
         batch=_batch(process, index.snapshot),
@@ -416,35 +472,97 @@ def _batch(process: Process, snapshot: Snapshot) -> int | None:
     return sum(each.next_task or 0 for each in loaders) if loaders else None
 
 
-def _facts(snapshots: Sequence[Snapshot]) -> dict[str, str]:
-    """Values that are the same on all nodes of a job, as far as processes here agree on them."""
-    found: dict[str, set[str]] = {}
+class _Values:
+    """The values of facts, each with the processes that have it."""
 
-    def add(name: str, value: object) -> None:
+    def __init__(self) -> None:
+        self._found: dict[str, dict[str, list[Process]]] = {}
+
+    def add(self, name: str, value: object, process: Process) -> None:
+        """Add the value of one process; one that is unknown says nothing."""
         if value is not None and value != "":
-            found.setdefault(name, set()).add(str(value))
+            values = self._found.setdefault(name, {})
+            values.setdefault(str(value), []).append(process)
 
+    def agreed(self, *, are_mixed_told: bool) -> dict[str, str]:
+        """Values by fact; those on which processes disagree with who has which, or not at all."""
+        return {
+            name: _cut(_mixed(values) if len(values) > 1 else next(iter(values)))
+            for name, values in self._found.items()
+            if len(values) == 1 or are_mixed_told
+        }
+
+
+def _mixed(values: Mapping[str, Sequence[Process]]) -> str:
+    """`mixed: 1024 (ranks 0-2), 512 (rank 3)`."""
+    parts = []
+    for value, processes in sorted(values.items(), key=lambda item: -len(item[1])):
+        numbers = [number for each in processes if (number := number_of(each)) is not None]
+        ranks = f"rank{'s' if len(numbers) > 1 else ''} {numbers_text(numbers)}"
+        is_known = len(numbers) == len(processes)
+        parts.append(f"{value} ({ranks if is_known else names_text(p.label for p in processes)})")
+    return MIXED + ", ".join(parts)
+
+
+def _facts(snapshots: Sequence[Snapshot]) -> dict[str, str]:
+    """Values that are the same on all nodes of a job.
+
+    Those of the ranks here, if they are of one job; of several jobs only what is the same for all.
+    """
+    host, started, found = {}, _Values(), _Values()
+    ranks = _ranks(snapshots)
     for snapshot in snapshots:
-        host = snapshot.host
-        add("max_map_count", host.max_map_count)
-        if host.shm is not None:
-            add("/dev/shm", bytes_text(host.shm.total_bytes))
+        if snapshot.host.max_map_count is not None:
+            host["max_map_count"] = str(snapshot.host.max_map_count)
+        if snapshot.host.shm is not None:
+            host["/dev/shm"] = bytes_text(snapshot.host.shm.total_bytes)
         for process in snapshot.living():
             if process.role in _BY_MULTIPROCESSING:
-                add(_BY_MULTIPROCESSING[process.role], process.sample.start_method)
-            if not is_rank(process) and process.process != snapshot.root:
-                continue
-            add("python", process.hook.python or process.sample.python_version)
-            add("torch", process.hook.torch)
-            add("start method", process.start_method)
-            if process.sample.fds is not None:
-                add("open files limit", process.sample.fds.soft_limit)
-            for name, limit in process.sample.limits.items():
-                add(f"{name} limit", _limit_words(name, limit))
-            if is_rank(process):
-                for name in COMPARED:
-                    add(name, process.sample.environment.get(name, "not set"))
-    return {name: _cut(next(iter(values))) for name, values in found.items() if len(values) == 1}
+                name = _BY_MULTIPROCESSING[process.role]
+                started.add(name, process.sample.start_method, process)
+    roots = [each for s in snapshots for each in s.living() if each.process == s.root]
+    for process in ranks or roots:
+        found.add("python", process.sample.python_version or process.hook.python, process)
+        found.add("torch", process.hook.torch, process)
+        started.add("start method", process.start_method, process)
+        if process.sample.fds is not None:
+            found.add("open files limit", process.sample.fds.soft_limit, process)
+        for name, limit in process.sample.limits.items():
+            found.add(f"{name} limit", _limit_words(name, limit), process)
+    for process in ranks:
+        for name in COMPARED:
+            found.add(name, process.sample.environment.get(name, NOT_SET), process)
+    is_one_job = len({_job(each.sample.environment) for each in ranks}) == 1
+    return {
+        **host,
+        **started.agreed(are_mixed_told=False),
+        **found.agreed(are_mixed_told=is_one_job),
+    }
+
+
+def _variables(snapshots: Sequence[Snapshot]) -> dict[str, str] | None:
+    """Variables that are compared besides `COMPARED`; see `NodeRow.environment`."""
+    ranks = _ranks(snapshots)
+    if len({_job(each.sample.environment) for each in ranks}) != 1:
+        return None
+    names = {
+        name
+        for each in ranks
+        for name in each.sample.environment
+        if name.startswith(_PREFIXES) and not name.endswith(_OWN_END)
+    }
+    found = _Values()
+    for name in sorted(names.difference(COMPARED, _OWN)):
+        for process in ranks:
+            found.add(name, process.sample.environment.get(name, NOT_SET) or "empty", process)
+    values = found.agreed(are_mixed_told=True)
+    return values if size_bytes(values) <= ENVIRONMENT_BYTES else None
+
+
+def _ranks(snapshots: Sequence[Snapshot]) -> list[Process]:
+    """The living ranks, each once."""
+    found = {p.process: p for snapshot in snapshots for p in snapshot.living() if is_rank(p)}
+    return list(found.values())
 
 
 def _limit_words(name: str, limit: int | None) -> str:
@@ -454,19 +572,6 @@ def _limit_words(name: str, limit: int | None) -> str:
     if limit is None:
         return "unlimited"
     return f"{limit} s" if name == "cpu time" else bytes_text(limit)
-
-
-def _finding_row(finding: Finding, label: str, order: int) -> FindingRow:
-    eta_s = finding.eta_s
-    return FindingRow(
-        rule=finding.rule,
-        severity=finding.severity.word,
-        summary=_cut(finding.summary, SUMMARY_LIMIT),
-        order=order,
-        pid=finding.process.pid if finding.process is not None else None,
-        label=label,
-        eta_s=None if eta_s is None or eta_s > 1e9 else round(eta_s / 10) * 10,
-    )
 
 
 def _finding_key(finding: Finding) -> str:
@@ -529,18 +634,34 @@ def socket_rows(snapshots: Sequence[Snapshot]) -> dict[str, SocketRow]:
     if not ends:
         return {}
     held = {link.inode for _, link in ends}
-    rows = [
-        (*_row(process, link), index)
-        for index, (process, link) in enumerate(ends)
-        if link.peer not in held
-    ]
-    found: dict[str, SocketRow] = {}
-    counts: dict[int, int] = {}
-    for key, row, _ in sorted(rows, key=lambda each: (not each[1].is_awaited, each[2])):
-        counts[row.pid] = counts.get(row.pid, 0) + (not row.is_awaited)
-        if len(found) < SOCKETS_LIMIT and counts[row.pid] <= SOCKETS_OF_PROCESS:
-            found[key] = row
-    return found
+    awaited: dict[str, SocketRow] = {}
+    same_end: dict[tuple[int, str], list[SocketRow]] = {}
+    for process, link in ends:
+        if link.peer not in held:
+            row = _socket_row(process, link)
+            if row.is_awaited:
+                awaited[_socket_key(row)] = row
+            else:
+                same_end.setdefault((row.pid, row.local), []).append(row)
+    shared = [row for rows in same_end.values() if len(rows) > 1 for row in _joined(rows)]
+    counts: Counter[int] = Counter()
+    single: list[tuple[int, SocketRow]] = []
+    for (pid, _), rows in same_end.items():
+        if len(rows) == 1 and counts[pid] < SOCKETS_OF_PROCESS:
+            single.append((counts[pid], rows[0]))
+            counts[pid] += 1
+    # One of each process before the second one of any.
+    single.sort(key=lambda each: each[0])
+    others = [*shared, *(row for _, row in single)][:SOCKETS_LIMIT]
+    return {**awaited, **{_socket_key(row): row for row in others}}
+
+
+def _joined(rows: Sequence[SocketRow]) -> Iterator[SocketRow]:
+    """Connections with the same local end, such as those that one listener has accepted."""
+    for start in range(0, len(rows), REMOTES_OF_ROW):
+        part = rows[start : start + REMOTES_OF_ROW]
+        remotes = " ".join(row.remote for row in part)
+        yield msgspec.structs.replace(part[0], remote=remotes)
 
 
 def _connections(process: Process) -> Iterator[FdLink]:
@@ -550,11 +671,14 @@ def _connections(process: Process) -> Iterator[FdLink]:
             yield link
 
 
-def _row(process: Process, link: FdLink) -> tuple[str, SocketRow]:
+def _socket_row(process: Process, link: FdLink) -> SocketRow:
     local, _, remote = (link.address or "").removeprefix(_TCP).partition(_TO)
     is_awaited = link.inode is not None and _awaited(process) == link.inode
-    key = f"{process.pid} {local} {remote}"
-    return key, SocketRow(process.pid, process.label, local, remote, is_awaited)
+    return SocketRow(process.pid, _cut(process.label), local, remote, is_awaited)
+
+
+def _socket_key(row: SocketRow) -> str:
+    return f"{row.pid} {row.local} {row.remote.partition(' ')[0]}"
 
 
 def _awaited(process: Process) -> int | None:

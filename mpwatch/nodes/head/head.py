@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from mpwatch.nodes.head.node import Keep, Node, NodeView
+from mpwatch.nodes.head.node import HELD_UP_LEAST_S, HELD_UP_S, Keep, Node, NodeView, unfinished
 from mpwatch.nodes.head.view_source import OpenedJob, Receive
 from mpwatch.nodes.launchers.launch import ChangingNodes, Launch
 from mpwatch.nodes.wire.messages import Answer, Ask, Close, Do, Next, Summary
@@ -101,6 +101,10 @@ class Head:
         """All nodes, in the order of the launcher."""
         return tuple(node.view() for node in self._nodes.values())
 
+    def last_views(self) -> tuple[NodeView, ...]:
+        """All nodes at the end of a watch; those that are not known by then have a problem."""
+        return tuple(map(unfinished, self.views()))
+
     def full_summaries(self) -> Iterator[tuple[str, Summary]]:
         """The state of each node that has sent one, as one message, with the name of the node."""
         for node in self._nodes.values():
@@ -167,6 +171,13 @@ class Head:
         return max((node.start_s for node in self._nodes.values()), default=0.0)
 
     @property
+    def last_start_s(self) -> float:
+        """When the last agent was started, by the clock; now, while others are to be."""
+        if any(node.is_waiting for node in self._nodes.values()):
+            return self._clock()
+        return self._started_s
+
+    @property
     def is_over(self) -> bool:
         """Whether nothing more is expected of any node; not so where agents are started again."""
         return not self._restarts and all(node.is_over for node in self._nodes.values())
@@ -208,14 +219,25 @@ class Head:
     def _start_some(self) -> None:
         """Start the next nodes that are due, those first that never were started."""
         now_s = self._clock()
-        room = STARTING_LIMIT - sum(node.is_holding_up for node in self._nodes.values())
+        room = STARTING_LIMIT - self._holding_up()
         count = min(room, BURST, (now_s - self._started_s) // SPACING_S)
         if count < 1:
             return
         due = [node for node in self._nodes.values() if node.is_due(self._restarts)]
-        for node in sorted(due, key=lambda node: node.was_started)[: int(count)]:
+        for node in sorted(due, key=lambda node: not node.is_waiting)[: int(count)]:
             self._started_s = now_s
             node.start()
+
+    def _holding_up(self) -> int:
+        """How many nodes count among those that are started at the same time.
+
+        Not those that hang. Hanging nodes make it likelier that the next one hangs too: when as
+        many hang as may be started at a time, half as long is waited for each of the others.
+        """
+        ages_s = [s for node in self._nodes.values() if (s := node.starting_s) is not None]
+        hanging = sum(age_s >= HELD_UP_S for age_s in ages_s)
+        held_up_s = max(HELD_UP_LEAST_S, HELD_UP_S / (1 + hanging / STARTING_LIMIT))
+        return sum(age_s < held_up_s for age_s in ages_s)
 
 
 def _raise_descriptor_limit() -> None:

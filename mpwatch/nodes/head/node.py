@@ -8,7 +8,7 @@ import re
 import selectors
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeAlias
 
 from mpwatch import __version__
@@ -51,7 +51,8 @@ REFUSED_S = 1.0
 """Time until a node that was refused for the moment is tried again; each time twice as long."""
 HELD_UP_S = 5.0
 """A node that has not answered after so long is waited for beside the others: hosts that hang keep
-no other host from being started."""
+no other host from being started. The more nodes hang, the shorter (`Head._holding_up`)."""
+HELD_UP_LEAST_S = 1.0
 EXIT_S = 1.0
 """How long the exit status of a launcher whose output has ended is waited for; meanwhile the others
 are read."""
@@ -124,6 +125,20 @@ class NodeView:
         if self.state in ("live", "silent"):
             return "no ping answered"
         return "its agent ended before it answered a ping"
+
+
+def unfinished(view: NodeView) -> NodeView:
+    """A node at the end of a watch: one that is not known by then has a problem that says so."""
+    if view.problem:
+        return view
+    if view.state == "waiting":
+        return replace(view, problem="Its agent was not started before the end of the watch.")
+    if view.state == "starting":
+        return replace(view, problem="Its agent had not answered at the end of the watch.")
+    has_read = view.summary is not None and view.summary.node.state != "starting"
+    if view.state == "live" and not has_read:
+        return replace(view, problem="It had not read its processes at the end of the watch.")
+    return view
 
 
 def with_silence(
@@ -368,14 +383,14 @@ class Node:
         return self._state == "starting"
 
     @property
-    def is_holding_up(self) -> bool:
-        """Whether it counts among those that are started at the same time."""
-        return self.is_starting and self._clock() - self._started_s < HELD_UP_S
+    def starting_s(self) -> float | None:
+        """How long ago its launcher was started, if its agent has said nothing since."""
+        return self._clock() - self._started_s if self.is_starting else None
 
     @property
-    def was_started(self) -> bool:
-        """Whether it has been started before."""
-        return self._state != "waiting"
+    def is_waiting(self) -> bool:
+        """Whether it is still to be started."""
+        return self._state == "waiting"
 
     @property
     def is_over(self) -> bool:

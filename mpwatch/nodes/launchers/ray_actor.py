@@ -1,13 +1,15 @@
 """What runs on a node of a Ray cluster: an actor that starts the agent and carries its bytes.
 
 Ray sends this class to the nodes by value, so that mpwatch need not be installed there: nothing but
-the standard library is imported here. The agent is a process of its own and not a thread of the
-actor, because it ends with its input: when Ray kills the actor, nothing is left.
+the standard library is imported here. What the methods are given and return is bytes or nothing, so
+that Ray pickles no other value of mpwatch. The agent is a process of its own and not a thread of
+the actor, because it ends with its input: when Ray kills the actor, nothing is left.
 """
 
 import contextlib
 import fcntl
 import importlib.util
+import json
 import os
 import platform
 import select
@@ -21,6 +23,8 @@ import time
 READ_BYTES = 1 << 16
 """The most that one call returns: what is shorter than 100 kB travels within Ray's reply and not
 through the object store (`max_direct_call_object_size`, Ray 2.60)."""
+READ_S = 5.0
+"""How long a node waits for output of its agent before it answers that there is none."""
 END_S = 2.0
 """How long the agent may take to end once its input is closed."""
 RAYLET_S = 2.0
@@ -78,31 +82,35 @@ def kind_of_python() -> str:
 class MpwatchNode:
     """The agent of one node: `begin`, then `read` and `write` at the same time, then `end`."""
 
-    def __init__(self, archive: bytes | None, kind: str) -> None:
+    def __init__(self, archive: bytes, kind: bytes) -> None:
         """Keep the archive.
 
         Args:
-            archive: See `mpwatch.nodes.launchers.ray_helper`; `None` where a command is given.
+            archive: See `mpwatch.nodes.launchers.ray_helper`; empty where a command is given.
             kind: The Python that it is for, see `kind_of_python`.
         """
         self._archive = archive
-        self._kind = kind
+        self._kind = kind.decode()
         self._agent: subprocess.Popen[bytes] | None = None
         self._complaints = b""
         self._lock = threading.Lock()
         self._raylet = os.environ.get("RAY_RAYLET_PID") or str(os.getppid())
         threading.Thread(target=self._end_with_raylet, name="mpwatch-raylet", daemon=True).start()
 
-    def begin(self, arguments: list[str], command: str = "") -> str:
+    def begin(self, request: bytes) -> bytes:
         """Start the agent, after the end of the one before.
 
         Args:
-            arguments: Those of mpwatch.
-            command: The command of mpwatch on this node, for a shell; the archive if empty.
+            request: JSON: `arguments` of mpwatch, and its `command` on this node, for a shell;
+                without one the archive.
 
         Returns:
-            Why it cannot be started, in one sentence, or an empty string.
+            Why it cannot be started, in one sentence of UTF-8, or nothing.
         """
+        asked = json.loads(request)
+        return self._begin(asked["arguments"], asked["command"]).encode("utf-8", "replace")
+
+    def _begin(self, arguments: list[str], command: str) -> str:
         with self._lock:
             self._end()
             arguments = [*arguments, f"--raylet={self._raylet}"]
@@ -117,7 +125,7 @@ class MpwatchNode:
             archive = os.memfd_create("mpwatch")
             try:
                 with os.fdopen(os.dup(archive), "wb") as file:
-                    file.write(self._archive or b"")
+                    file.write(self._archive)
                 os.lseek(archive, 0, os.SEEK_SET)
                 run = [sys.executable, "-I", "-c", RUN, str(archive)]
                 return self._start([*run, *arguments], archive)
@@ -131,12 +139,12 @@ class MpwatchNode:
             with contextlib.suppress(OSError, ValueError):
                 agent.stdin.write(data)
 
-    def read(self, wait_s: float) -> bytes:
-        """What the agent has sent, at most `READ_BYTES`; waits for it for so many seconds."""
+    def read(self) -> bytes:
+        """What the agent has sent, at most `READ_BYTES`; waits for it for `READ_S`."""
         agent = self._agent
         if agent is None or agent.stdout is None or agent.stderr is None:
             return END + b"No agent was started."
-        end_s = time.monotonic() + wait_s
+        end_s = time.monotonic() + READ_S
         while True:
             left_s = max(0.0, end_s - time.monotonic())
             streams = [agent.stdout, agent.stderr]

@@ -38,13 +38,12 @@ from mpwatch.nodes.wire.messages import CHUNK_BYTES
 NAMESPACE = "mpwatch"
 NODES_S = 2.0
 """Interval at which the nodes of the cluster are read."""
-READ_S = 5.0
-"""How long a node waits for output of its agent before it answers that there is none."""
 BEGIN_S = 90.0
 """How long an actor may take to start and to begin its agent. Ray itself gives the process of a
 worker 60 s to report (`worker_register_timeout_seconds`, Ray 2.60); where the cpus of a node are
 busy with the job, it takes most of them."""
 END_S = 2.0
+NO_BYTES = "The node sent something else than bytes."
 LINE_BYTES = 4096
 PACKAGES = ("mpwatch", "msgspec")
 MODULES = ("pynvml",)
@@ -98,8 +97,8 @@ class _Cluster:
         import ray
 
         self._ray: Any = ray
-        self._arguments = list(arguments)
-        self._command = command
+        self._request = json.dumps({"arguments": list(arguments), "command": command}).encode()
+        self._has_command = bool(command)
         ray.init(
             address=address,
             namespace=NAMESPACE,
@@ -134,8 +133,8 @@ class _Cluster:
     def _new_actor(self, node: str) -> Any:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        if self._archive is None and not self._command:
-            self._archive = self._ray.put(archive())
+        if self._archive is None:
+            self._archive = self._ray.put(b"" if self._has_command else archive())
         kind = self._ray.remote(ray_actor.MpwatchNode).options(
             num_cpus=0,
             max_restarts=-1,
@@ -143,7 +142,7 @@ class _Cluster:
             max_concurrency=4,
             scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
         )
-        return kind.remote(self._archive, ray_actor.kind_of_python())
+        return kind.remote(self._archive, ray_actor.kind_of_python().encode())
 
     def forget(self, node: str) -> None:
         """End the actor of a node for good."""
@@ -152,10 +151,9 @@ class _Cluster:
             with contextlib.suppress(Exception):
                 self._ray.kill(actor)
 
-    async def begin(self, node: str) -> str:
-        """Start the agent of a node; why it cannot be started, or an empty string."""
-        said: str = await self.actor(node).begin.remote(self._arguments, self._command)
-        return said
+    async def begin(self, node: str) -> object:
+        """Start the agent of a node; what the node answers, not checked."""
+        return await self.actor(node).begin.remote(self._request)
 
     def leave(self) -> None:
         """End all actors and disconnect."""
@@ -220,7 +218,8 @@ async def carry(cluster: _Cluster, node: str, descriptors: tuple[int, ...]) -> N
     given, output, errors = descriptors
     told = ""
     try:
-        told = await asyncio.wait_for(cluster.begin(node), BEGIN_S)
+        answer = await asyncio.wait_for(cluster.begin(node), BEGIN_S)
+        told = answer.decode("utf-8", "replace") if type(answer) is bytes else NO_BYTES
         if not told:
             told = await _both_ways(cluster, node, given, output)
     except (TimeoutError, asyncio.TimeoutError):  # two classes before Python 3.11
@@ -270,9 +269,9 @@ async def _take(actor: Any, output: int) -> str:
     loop = asyncio.get_running_loop()
     os.set_blocking(output, False)
     while True:
-        message = await actor.read.remote(READ_S)
+        message = await actor.read.remote()
         if type(message) is not bytes:
-            return "The node sent something else than bytes."
+            return NO_BYTES
         kind, data = message[:1], memoryview(message)[1:]
         if kind == ray_actor.END:
             return bytes(data).decode("utf-8", "replace")

@@ -2,7 +2,8 @@
 
 `SummaryWriter` turns the rows of a node into messages: all of them first, then only fields that
 changed, and no more of them than fit into `BYTES_PER_S`. What does not fit is sent later, with the
-value it has then. `SummaryReader` puts the rows together again.
+value it has then; no row waits for others to be sent twice. `SummaryReader` puts the rows together
+again.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ ROWS_LIMIT = 1024
 WAITS_ENOUGH = 30
 """A share of the time of fewer waits says nothing: steps differ. They are counted no further."""
 
+MIXED = "mixed: "
+"""How a fact begins on which the ranks of a node disagree."""
+NOT_SET = "not set"
 IN_RAY_GET = "ray.get"
 IN_RAY_TASK = "a call of Ray"
 IN_RAY_WAITING = "waiting for a call of Ray"
@@ -55,7 +59,11 @@ class NodeRow(msgspec.Struct, frozen=True):
     hooks: int = 0
     """Number of processes whose hook answers."""
     facts: dict[str, str] = {}
-    """What should be equal on all nodes, by name: versions, limits, environment."""
+    """What should be equal on all nodes, by name: versions, limits, common variables. One on which
+    the ranks here disagree begins with `MIXED`."""
+    environment: dict[str, str] | None = None
+    """Further variables of the ranks here, likewise; one that is missing is not set. `None` if
+    unknown: without ranks, with those of several jobs, or if there are too many."""
     problems: tuple[str, ...] = ()
     unread: str = ""
     """What of the job the agent may not read, why, and what mends it, in one sentence."""
@@ -124,6 +132,8 @@ class SocketRow(msgspec.Struct, frozen=True):
     local: str
     """`10.0.0.1:4000`."""
     remote: str
+    """Of connections with the same local end, such as those that one listener has accepted, the
+    other ends of all of them, separated by blanks."""
     is_awaited: bool = False
     """Whether the main thread waits to read from it."""
 
@@ -161,7 +171,7 @@ _ROWS: Mapping[str, type[msgspec.Struct]] = {
     "ranks": RankRow,
     "sockets": SocketRow,
 }
-"""Sections in the order in which their changes are sent."""
+"""Sections in the order in which their changes are sent where all have waited as long."""
 
 
 def row_of(value: msgspec.Struct) -> Row:
@@ -182,8 +192,9 @@ class SummaryWriter:
         self._bytes_per_s = bytes_per_s
         self._sequence = 0
         self._sent: Sections | None = None
+        self._sent_in: dict[tuple[str, str], int] = {}
+        """In which message each row was sent last."""
         self._last_s = 0.0
-        self._next_rank: str | None = None
 
     def restart(self) -> None:
         """Send all rows in the next message."""
@@ -200,48 +211,53 @@ class SummaryWriter:
         elapsed_s, self._last_s = min(1.0, max(0.0, at_s - self._last_s)), at_s
         if self._sent is None:
             self._sent = {section: dict(rows) for section, rows in sections.items()}
+            self._sent_in = {}
             self.is_complete = True
             return Summary(sequence, at_s, is_full=True, changed=sections)
         room_bytes = int(self._bytes_per_s * elapsed_s) - OVERHEAD_BYTES
-        removed = self._removed(sections)
-        room_bytes -= size_bytes(removed)
-        changed: Sections = {}
         self.is_complete = True
+        removed, room_bytes = self._removed(sections, room_bytes)
+        changed: Sections = {}
         for section, key, fields in self._changes(sections):
-            room_bytes -= size_bytes(key) + size_bytes(fields)
-            if room_bytes < 0 and changed:
+            needed_bytes = size_bytes(key) + size_bytes(fields)
+            if needed_bytes > room_bytes:
                 self.is_complete = False
-                self._next_rank = key if section == "ranks" else self._next_rank
-                break
+                if changed or removed:
+                    break
+                fields = _as_fit(fields, room_bytes - size_bytes(key))
+            room_bytes -= needed_bytes
             changed.setdefault(section, {})[key] = fields
             rows = self._sent.setdefault(section, {})
             rows[key] = {**rows.get(key, {}), **fields}
+            self._sent_in[section, key] = sequence
         return Summary(sequence, at_s, changed=changed, removed=removed)
 
-    def _removed(self, sections: Sections) -> dict[str, list[str]]:
-        """The keys of rows that are no more, which count as sent."""
-        removed = {}
+    def _removed(self, sections: Sections, room_bytes: int) -> tuple[dict[str, list[str]], int]:
+        """The keys of rows that are no more, which count as sent, and the room that is left."""
+        removed: dict[str, list[str]] = {}
         for section, rows in (self._sent or {}).items():
-            keys = [key for key in rows if key not in sections.get(section, {})]
-            for key in keys:
+            for key in [key for key in rows if key not in sections.get(section, {})]:
+                room_bytes -= size_bytes(key)
+                if room_bytes < 0:
+                    self.is_complete = False
+                    return removed, 0
                 del rows[key]
-            if keys:
-                removed[section] = keys
-        return removed
+                self._sent_in.pop((section, key), None)
+                removed.setdefault(section, []).append(key)
+        return removed, room_bytes
 
     def _changes(self, sections: Sections) -> Iterator[tuple[str, str, Row]]:
-        """Changed fields by section and key; ranks begin where the last message was full."""
+        """Changed fields by section and key, those first that were not sent for the longest time.
+
+        So rows that change each second do not keep others from being sent, whichever section they
+        are in, and a row that changes for the first time is sent at once.
+        """
         sent = self._sent or {}
-        for section in _ROWS:
-            rows, before = sections.get(section, {}), sent.get(section, {})
-            keys = list(rows)
-            if section == "ranks" and self._next_rank in rows:
-                start = keys.index(self._next_rank)
-                keys = keys[start:] + keys[:start]
-            for key in keys:
-                fields = _difference(before.get(key), rows[key])
-                if fields:
-                    yield section, key, fields
+        rows = [(section, key) for section in _ROWS for key in sections.get(section, {})]
+        for section, key in sorted(rows, key=lambda row: self._sent_in.get(row, -1)):
+            fields = _difference(sent.get(section, {}).get(key), sections[section][key])
+            if fields:
+                yield section, key, fields
 
 
 def _difference(before: Row | None, now: Row) -> Row:
@@ -249,6 +265,17 @@ def _difference(before: Row | None, now: Row) -> Row:
     if before is None:
         return now
     return {name: value for name, value in now.items() if before.get(name, _ABSENT) != value}
+
+
+def _as_fit(fields: Row, room_bytes: int) -> Row:
+    """The first of the fields that fit, and one at least; those that a row must have are first."""
+    found: Row = {}
+    for name, value in fields.items():
+        room_bytes -= size_bytes(name) + size_bytes(value)
+        if room_bytes < 0 and found:
+            break
+        found[name] = value
+    return found
 
 
 _ABSENT = object()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -154,6 +155,20 @@ def test_a_stuck_rank_that_has_its_number_from_nobody_but_itself_is_named(
     (finding,) = json.loads(done.stdout)["findings"]
     assert (finding["rank"], finding["pid"]) == (1, pids[1])
     assert "waits in all_reduce for rank 1" in finding["summary"]
+
+
+@pytest.mark.parametrize(("number", "count"), [("RANK", "WORLD_SIZE"), ("NUMBER", "COUNT")])
+def test_a_stuck_rank_with_a_hook_is_named_with_the_number_of_the_collective(
+    start: Start, mark: str, number: str, count: str
+) -> None:
+    """The number of a rank that only torch was told is known by its flight recorder."""
+    pids = two_ranks(start, mark, number, count, STUCK="1", HOOKED="1")
+    done = run("diagnose", "--job", "local:2", "--json", mark=mark)
+
+    assert done.returncode == 0, done.stderr
+    (finding,) = json.loads(done.stdout)["findings"]
+    assert (finding["rank"], finding["pid"]) == (1, pids[1])
+    assert re.search(r"waits in all_reduce #\d+ for rank 1\b", finding["summary"])
 
 
 def test_ranks_in_different_collectives_are_named_with_their_nodes_and_lines(

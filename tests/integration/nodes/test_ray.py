@@ -185,6 +185,31 @@ def step_until(head: Head, is_done: Callable[[dict[str, NodeView]], bool]) -> di
     return views
 
 
+STATE = """
+import json, sys
+import ray
+from ray._private.state import actors
+ray.init(address=sys.argv[1], log_to_driver=False, logging_level="ERROR")
+ours = [each for each in actors().values() if each["ActorClassName"] == "MpwatchNode"]
+alive = [each["ActorID"] for each in ours if each["State"] == "ALIVE"]
+cpus = [found()["CPU"] for found in (ray.cluster_resources, ray.available_resources)]
+print(json.dumps([alive, *cpus]))
+"""
+
+
+def ray_state(cluster: Cluster) -> tuple[set[str], float, float]:
+    """The numbers of the living actors of mpwatch; all cpus of the cluster and the free ones."""
+    done = subprocess.run(
+        [sys.executable, "-c", STATE, cluster.address],
+        capture_output=True,
+        text=True,
+        timeout=START_S,
+        check=True,
+    )
+    alive, cpus, free = json.loads(done.stdout.splitlines()[-1])
+    return set(alive), cpus, free
+
+
 def states(views: dict[str, NodeView]) -> list[str]:
     return [view.state for view in views.values()]
 
@@ -221,6 +246,9 @@ def test_the_agent_is_sent_by_ray_and_not_installed_on_the_node(cluster: Cluster
         step_until(head, lambda views: states(views) == ["live", "live"])
         for pid in agents():
             assert FOLDER in Path(f"/proc/{pid}/maps").read_text()
+        actors, cpus, free = ray_state(cluster)
+        assert len(actors) == 2
+        assert free == cpus
     nothing_is_left()
     until(lambda: not folders())
 
@@ -294,12 +322,13 @@ def test_an_actor_that_is_killed_is_started_again(
     monkeypatch.setattr(node_module, "RESTART_S", 0.5)
     with connected(cluster.spec, restarts=True) as head:
         step_until(head, lambda views: live_count(views) == 2)
-        before = set(agents())
+        before, (actors, _, _) = set(agents()), ray_state(cluster)
         actor = next(pid for pid in ours() if b"MpwatchNode" in _cmdline(pid))
         os.kill(actor, signal.SIGKILL)
         step_until(head, lambda views: live_count(views) == 1)
         step_until(head, lambda views: live_count(views) == 2)
         assert len(set(agents()) - before) == 1
+        assert ray_state(cluster)[0] == actors
     nothing_is_left()
 
 

@@ -119,7 +119,7 @@ def test_what_the_nodes_have_sent_is_replayed_as_one_job(tmp_path: Path) -> None
     path = tmp_path / "job.mpw"
     recorded(path, 10)
 
-    recording, player, _ = replayed_to_end(str(path))
+    recording, player, *_ = replayed_to_end(str(path))
 
     assert recording.header.spec == "ssh:a,b"
     assert [view.name for view in player.views()] == ["a", "b"]
@@ -201,7 +201,7 @@ def test_the_documents_of_the_nodes_are_kept(tmp_path: Path) -> None:
     job.tell("a", Answer(1, {"findings": [{"rule": "x"}]}))
     job.writer.close()
 
-    _, player, _ = replayed_to_end(str(path))
+    _, player, *_ = replayed_to_end(str(path))
 
     assert player.documents() == {"a": {"findings": [{"rule": "x"}]}}
 
@@ -215,7 +215,7 @@ def test_a_recording_cut_anywhere_is_replayed_as_far_as_it_goes(tmp_path: Path) 
     last = -1.0
     for length in range(header_ends, len(data), 311):
         cut.write_bytes(data[:length])
-        reading, player, _ = replayed_to_end(str(cut))
+        reading, player, *_ = replayed_to_end(str(cut))
         is_between_members = not problems_of(reading, player)
         assert is_between_members or "is cut off at its end" in problems_of(reading, player)[0]
         assert player.at_s >= last - 1.0
@@ -226,7 +226,7 @@ def test_a_recording_cut_anywhere_is_replayed_as_far_as_it_goes(tmp_path: Path) 
     for length in range(header_ends):
         cut.write_bytes(data[:length])
         try:
-            _, player, _ = replayed_to_end(str(cut))
+            _, player, *_ = replayed_to_end(str(cut))
         except NotARecording:
             continue
         assert player.views() == ()
@@ -241,7 +241,7 @@ def test_after_damage_the_state_is_right_from_the_next_whole_state_on(tmp_path: 
     data[place : place + 8] = b"\xff" * 8
     path.write_bytes(data)
 
-    reading, player, _ = replayed_to_end(str(path))
+    reading, player, *_ = replayed_to_end(str(path))
 
     assert "is damaged" in problems_of(reading, player)[0]
     assert doing(player) == [f"step {int(KEY_S) + 4}"] * 2
@@ -255,7 +255,7 @@ def test_hostile_lines_are_refused_and_their_text_is_sanitized(tmp_path: Path) -
     job.second()
     job.writer.close()
 
-    reading, player, _ = replayed_to_end(str(path))
+    reading, player, *_ = replayed_to_end(str(path))
 
     assert [(view.name, view.host) for view in player.views()] == [
         ("a", "evil "),
@@ -288,7 +288,7 @@ def test_the_two_kinds_of_recordings_are_distinguished(tmp_path: Path) -> None:
 
 
 def test_a_recording_of_schema_1_is_read(tmp_path: Path) -> None:
-    reading, player, _ = replayed_to_end(str(GOLDEN))
+    reading, player, *_ = replayed_to_end(str(GOLDEN))
 
     assert problems_of(reading, player) == []
     assert reading.header.spec == "ssh:a,b"

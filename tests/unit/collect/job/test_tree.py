@@ -46,15 +46,36 @@ def test_memory_is_not_read_from_the_first_reading_on_while_a_thread_is_stuck(
     assert all(each.memory is not None and each.memory.pss_bytes for each in others)
 
 
+def test_long_values_of_the_environment_are_cut_and_can_still_be_compared(proc: FakeProc) -> None:
+    for pid, last in ((10, "a"), (11, "b"), (12, "a")):
+        libraries = "/opt/lib:" * 50 + last
+        environ = f"LD_LIBRARY_PATH={libraries}\0OMP_X=\x1b[2J\0"
+        proc.process(pid, parent=10 if pid > 10 else 1, environ=environ, maps=TORCH_LINE)
+
+    found = [each.environment for each in read(collector(proc)).processes]
+
+    first, second, third = (each["LD_LIBRARY_PATH"] for each in found)
+    assert first != second
+    assert first == third
+    assert len(first) < 100
+    assert found[0]["OMP_X"].isprintable()
+
+
 def test_one_process_is_read_completely(proc: FakeProc) -> None:
-    proc.process(10, environ="RANK=3\0SECRET=x\0TMPDIR=/scratch\0", maps=TORCH_LINE)
+    proc.process(
+        10, environ="RANK=3\0SECRET=x\0TMPDIR=/scratch\0NCCL_IB_HCA=mlx5\0", maps=TORCH_LINE
+    )
     proc.fd(10, 3, "pipe:[77]")
 
     sample = only(collector(proc))
 
     assert sample.process == (10, 10)
     assert (sample.role, sample.rank) == ("main", 3)
-    assert dict(sample.environment) == {"RANK": "3", "TMPDIR": "/scratch"}
+    assert dict(sample.environment) == {
+        "RANK": "3",
+        "TMPDIR": "/scratch",
+        "NCCL_IB_HCA": "mlx5",
+    }
     assert sample.python_version == "3.11"
     assert sample.torch_loaded
     assert sample.fds is not None

@@ -182,8 +182,9 @@ def test_command_lines_and_environments(place: Proc, cmdline: bytes, environ: by
     assert len(words) <= procfs.ARGUMENT_COUNT_LIMIT + 1
     assert all(map(is_clean, words))
     python_program(words)
-    found = procfs.read_environment(proc, 10, frozenset((b"RANK", b"TMPDIR")))
-    assert found.keys() <= {"RANK", "TMPDIR"}
+    found = procfs.read_environment(proc, 10, frozenset((b"RANK", b"TMPDIR")), (b"NCCL_",))
+    assert all(name in ("RANK", "TMPDIR") or name.startswith("NCCL_") for name in found)
+    assert all(map(is_clean, found))
     assert all(map(is_clean, found.values()))
     assert all(0 <= port < 100_000 for port in host.named_ports(proc, 10))
 

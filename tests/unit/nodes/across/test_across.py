@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from mpwatch.diagnose.analysis.distributed.flight_recorder import MISMATCH, STUCK
@@ -339,6 +340,41 @@ def test_nodes_with_different_gpu_drivers() -> None:
     assert (found.rule, found.severity, found.node) == (DIFFER, Severity.INFO, "n3")
     assert found.summary == "nodes of one job differ in driver"
     assert found.evidence == ("driver: NVIDIA 560.35.03 on n0, n1, n2; NVIDIA 535.104.05 on n3",)
+
+
+def with_variables(view: NodeView, variables: dict[str, str] | None) -> NodeView:
+    assert view.summary is not None
+    changed = msgspec.structs.replace(view.summary.node, environment=variables)
+    return replace(view, summary=replace(view.summary, node=changed))
+
+
+def test_a_variable_that_is_set_on_some_nodes_only_is_a_difference() -> None:
+    moving: dict[str, Any] = {"quiet_s": None, "place": None}
+    same = {"LD_LIBRARY_PATH": "/opt/lib"}
+    a, b, c, d = (node(name, row(n, **moving)) for n, name in enumerate("abcd"))
+    found = only(
+        with_variables(a, {**same, "NCCL_IB_DISABLE": "1"}),
+        with_variables(b, same),
+        with_variables(c, same),
+        # Of this node it is not known.
+        with_variables(d, None),
+    )
+
+    assert (found.rule, found.severity, found.node) == (DIFFER, Severity.INFO, "a")
+    assert found.evidence == ("NCCL_IB_DISABLE: not set on b, c; 1 on a",)
+
+
+def test_what_each_rank_has_for_itself_on_all_nodes_is_no_difference() -> None:
+    moving: dict[str, Any] = {"quiet_s": None, "place": None}
+    views = [
+        with_variables(
+            node(name, row(n, **moving)),
+            {"TORCH_LOGS_OUT": f"mixed: /tmp/{n}a (rank {2 * n}), /tmp/{n}b (rank {2 * n + 1})"},
+        )
+        for n, name in enumerate("ab")
+    ]
+
+    assert job_findings(views) == []
 
 
 def test_nodes_of_different_jobs_may_differ() -> None:

@@ -75,6 +75,21 @@ def test_the_roots_are_divided_into_parts() -> None:
     assert [n for n in range(7) if Selection(part=(1, 3)).is_in_part(n)] == [1, 4]
 
 
+@pytest.mark.slow
+def test_the_version_of_torch_is_that_of_the_process() -> None:
+    program = "import torch; print(torch.__version__, flush=True); input()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        version = process.stdout.readline().strip()
+        assert version
+        assert torch_version(process.pid) == version
+    finally:
+        process.communicate()
+
+
 def test_a_process_without_torch_has_no_version(ranks: list[int]) -> None:
     assert torch_version(ranks[0]) is None
 

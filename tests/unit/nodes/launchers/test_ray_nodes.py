@@ -107,9 +107,8 @@ class SlowCluster:
     def __init__(self) -> None:
         self.forgotten: list[str] = []
 
-    async def begin(self, _node: str) -> str:
-        await asyncio.sleep(1000.0)
-        return ""
+    async def begin(self, _node: str) -> object:
+        return await asyncio.sleep(1000.0, b"")
 
     def forget(self, node: str) -> None:
         self.forgotten.append(node)
@@ -128,6 +127,79 @@ def test_an_actor_that_does_not_start_is_one_sentence(monkeypatch: pytest.Monkey
         os.close(descriptor)
 
 
+class Hostile:
+    """What an attacker on a node may have Ray unpickle; whatever is done with it fails."""
+
+    def __bool__(self) -> bool:
+        raise AssertionError("looked at")
+
+    __len__ = __iter__ = __bytes__ = __str__ = __bool__  # type: ignore[assignment]
+
+    def encode(self, *_: object) -> bytes:
+        return b"said by the node"
+
+    decode = encode
+
+
+class HostileBytes(bytes):
+    def decode(self, *_: object) -> str:
+        raise AssertionError("called")
+
+
+class Method:
+    """A method of an actor that answers always the same."""
+
+    def __init__(self, answer: object) -> None:
+        self._answer = answer
+
+    async def remote(self, *given: object) -> object:
+        assert all(type(each) is bytes for each in given)
+        return self._answer
+
+
+class HostileCluster(SlowCluster):
+    """A cluster with a node that answers what it likes."""
+
+    def __init__(self, begins: object, reads: object) -> None:
+        super().__init__()
+        self._begins = begins
+        self.read, self.write, self.end = Method(reads), Method(None), Method(Hostile())
+
+    async def begin(self, _node: str) -> object:
+        return self._begins
+
+    def actor(self, _node: str) -> HostileCluster:
+        return self
+
+
+@pytest.mark.parametrize(
+    ("begins", "reads", "told"),
+    [
+        (Hostile(), b"", ray_helper.NO_BYTES),
+        (HostileBytes(b""), b"", ray_helper.NO_BYTES),
+        ([], b"", ray_helper.NO_BYTES),
+        ("", b"", ray_helper.NO_BYTES),
+        (None, b"", ray_helper.NO_BYTES),
+        (b"No agent here.\xff", b"", "No agent here.\N{REPLACEMENT CHARACTER}"),
+        (b"", Hostile(), ray_helper.NO_BYTES),
+        (b"", HostileBytes(b"eIt ends."), ray_helper.NO_BYTES),
+        (b"", b"eIt ends.", "It ends."),
+    ],
+    ids=range(9),
+)
+def test_a_reply_that_is_no_bytes_is_not_used(begins: object, reads: object, told: str) -> None:
+    pipes = [os.pipe() for _ in range(3)]
+    descriptors = (pipes[0][0], pipes[1][1], pipes[2][1])
+    cluster: Any = HostileCluster(begins, reads)
+
+    asyncio.run(ray_helper.carry(cluster, "a", descriptors))
+
+    assert os.read(pipes[2][0], 4096).decode() == told
+    assert os.read(pipes[1][0], 4096) == b""
+    for descriptor in (pipes[0][1], pipes[1][0], pipes[2][0]):
+        os.close(descriptor)
+
+
 def test_the_head_waits_longer_for_a_node_than_its_helper_for_the_actor() -> None:
     # Otherwise the head would give up before the reason is known.
     say({"id": "a", **HOST})
@@ -137,12 +209,14 @@ def test_the_head_waits_longer_for_a_node_than_its_helper_for_the_actor() -> Non
 
 
 ACTOR = """
-import time
+import json, time
 from mpwatch.nodes.launchers import ray_actor
 ray_actor.RAYLET_S = 0.05
-node = ray_actor.MpwatchNode(None, "")
-assert node.begin([], "sh -c 'echo $$; exec cat'") == ""
-print(node.read(60.0)[1:].decode(), flush=True)
+ray_actor.READ_S = 60.0
+node = ray_actor.MpwatchNode(b"", b"")
+request = {"arguments": [], "command": "sh -c 'echo $$; exec cat'"}
+assert node.begin(json.dumps(request).encode()) == b""
+print(node.read()[1:].decode(), flush=True)
 time.sleep(60.0)
 """
 

@@ -16,9 +16,11 @@ from hypothesis import strategies as st
 from mpwatch.model.findings import Severity
 from mpwatch.model.host import CgroupSample, FileSystemSample
 from mpwatch.model.ids import Role
-from mpwatch.model.samples import Ended
+from mpwatch.model.samples import Ended, FdSample
 from mpwatch.model.snapshot import Process, Thread
+from mpwatch.nodes.across.judge import NODES_DIFFER, job_findings
 from mpwatch.nodes.agent.rows import HELD_S, Rows
+from mpwatch.nodes.head.node import NodeView
 from mpwatch.nodes.wire.messages import (
     Answer,
     Ask,
@@ -35,6 +37,7 @@ from mpwatch.nodes.wire.messages import (
 from mpwatch.nodes.wire.summary import (
     BYTES_PER_S,
     MalformedSummary,
+    NodeRow,
     NodeSummary,
     RankRow,
     SummaryReader,
@@ -110,6 +113,105 @@ def test_values_that_did_not_fit_arrive_later_with_their_last_value() -> None:
     whole = SummaryReader()
     whole.apply(sent(SummaryWriter().next(11.0, final)))
     assert reader.summary() == whole.summary()
+
+
+def told(second: int, *, ranks: int = 64) -> Sections:
+    """20 findings and all ranks but the last do something else each second."""
+    made = [rank(n, at_s=100.0 + second, doing=f"fetches batch {second}") for n in range(ranks - 1)]
+    moved = "saves" if second >= 3 else "computes"
+    made.append(rank(ranks - 1, at_s=100.0 + second, doing=moved))
+    found = tuple(
+        replace(finding(each), summary=f"{each.label} has opened {second} files of {'x' * 200}")
+        for each in made[:20]
+    )
+    return Rows().sections([snapshot(made, at_s=100.0 + second, findings=found)])
+
+
+def test_findings_that_change_each_second_do_not_keep_ranks_from_being_sent() -> None:
+    writer, reader = SummaryWriter(), SummaryReader()
+    sizes, fetched = [], set()
+    for second in range(20):
+        message = writer.next(100.0 + second, told(second))
+        sizes.append(len(node_frame(message)))
+        reader.apply(sent(message))
+        fetched.add(reader.summary().ranks[0].doing)
+        # One that changes for the first time is sent at once.
+        assert reader.summary().ranks[63].doing == ("saves" if second >= 3 else "computes")
+
+    assert max(sizes[1:]) <= BYTES_PER_S
+    assert len(fetched) >= 5
+    assert len({row.summary.split(" of ")[0][-2:] for row in reader.summary().findings}) <= 4
+
+
+def test_a_text_of_which_only_a_duration_changes_is_not_sent_each_second() -> None:
+    rows, writer, reader = Rows(), SummaryWriter(), SummaryReader()
+    changed, shown = [], []
+    for second in range(25):
+        at_s = 100.0 + second
+        made = rank(0, at_s=at_s, doing=f"waits for batch 7 of worker 3, {second} s")
+        of = replace(finding(made), summary=f"rank 0 waits for 7 of 8 workers since {second} s")
+        message = writer.next(at_s, rows.sections([snapshot([made], at_s=at_s, findings=(of,))]))
+        reader.apply(sent(message))
+        changed.append(bool(message.changed))
+        shown.append((reader.summary().ranks[0].doing, reader.summary().findings[0].summary))
+
+    assert sum(changed) == 3
+    assert shown[9] == shown[0]
+    assert shown[10] == (
+        "waits for batch 7 of worker 3, 10 s",
+        "rank 0 waits for 7 of 8 workers since 10 s",
+    )
+    made = rank(0, at_s=125.0, doing="waits for batch 8 of worker 3, 24 s")
+    (row,) = rows.sections([snapshot([made], at_s=125.0)])["ranks"].values()
+    assert row["doing"] == "waits for batch 8 of worker 3, 24 s"
+
+
+def test_the_widest_rows_stay_below_the_limit_of_bytes() -> None:
+    wide = [chr(0x10300) * 160, chr(0x10301) * 160]
+
+    def sections(second: int) -> Sections:
+        text = wide[second % 2]
+        node = NodeRow(
+            facts={str(n): text for n in range(4)},
+            problems=(text,) * 5,
+            unread=text,
+            stacks=(text,) * 4,
+        )
+        fields = ("job", "doing", "line", "ended", "group", "operation", "works_at")
+        of = msgspec.structs.replace(
+            RankRow(pid=1, label=text, rank=3), **dict.fromkeys(fields, text)
+        )
+        ranks = {str(second // 4): row_of(of), "calm": row_of(RankRow(2, "rank 0"))}
+        return {"node": {"": row_of(node)}, "ranks": ranks}
+
+    writer, reader = SummaryWriter(), SummaryReader()
+    sizes = []
+    for second in range(8):
+        message = writer.next(float(second), sections(second))
+        sizes.append(len(node_frame(message)))
+        assert reader.apply(sent(message))
+    for _ in range(4):
+        second += 1
+        reader.apply(sent(writer.next(float(second), sections(7))))
+
+    assert max(sizes[1:]) <= BYTES_PER_S
+    whole = SummaryReader()
+    whole.apply(sent(SummaryWriter().next(float(second), sections(7))))
+    assert reader.summary() == whole.summary()
+
+
+def test_a_job_that_ends_with_many_ranks_stays_below_the_limit_of_bytes() -> None:
+    ranks = {f"{n}.{10**15 + n}": row_of(RankRow(n, f"rank {n}")) for n in range(256)}
+    writer, reader = SummaryWriter(), SummaryReader()
+    reader.apply(sent(writer.next(0.0, {"ranks": ranks})))
+    sizes = []
+    for second in range(1, 4):
+        message = writer.next(float(second), {"ranks": {}})
+        sizes.append(len(node_frame(message)))
+        reader.apply(sent(message))
+
+    assert max(sizes) <= BYTES_PER_S
+    assert reader.summary().ranks == ()
 
 
 rows = st.dictionaries(
@@ -265,6 +367,72 @@ def test_limits_are_compared_where_they_may_harm(name: str, limit: int | None, w
     made = replace(made, sample=replace(made.sample, limits={name: limit}))
 
     assert summary_of([snapshot([made])]).node.facts[f"{name} limit"] == words
+
+
+def with_sample(number: int, *, port: str = "29500", **changes: Any) -> Process:
+    """A rank with other facts; `environment` is added to its own."""
+    made = rank(number)
+    added = {"MASTER_PORT": port, **changes.pop("environment", {})}
+    environment = {**made.sample.environment, **added}
+    return replace(made, sample=replace(made.sample, environment=environment, **changes))
+
+
+def of_node(*processes: Process) -> NodeRow:
+    return summary_of([snapshot(processes)]).node
+
+
+def test_the_limit_of_open_files_is_compared() -> None:
+    assert of_node(rank(0), rank(1)).facts["open files limit"] == "1024"
+
+
+def test_a_rank_with_another_limit_than_the_others_of_its_node_is_a_difference() -> None:
+    few = with_sample(3, fds=FdSample(60, 512, 1024))
+    nodes = [[rank(0), few], [rank(1), rank(4)], [rank(2), rank(5)]]
+    views = [
+        NodeView(f"n{n}", "live", summary=summary_of([snapshot(ranks)]))
+        for n, ranks in enumerate(nodes)
+    ]
+
+    found = next(each for each in job_findings(views) if each.rule == NODES_DIFFER)
+
+    assert found.evidence == (
+        "open files limit: 1024 on n1, n2; mixed: 1024 (rank 0), 512 (rank 3) on n0",
+    )
+    # Those of another job on the same node may differ.
+    other = with_sample(3, fds=FdSample(60, 512, 1024), port="29501")
+    assert "open files limit" not in of_node(rank(0), other).facts
+
+
+def test_variables_of_libraries_are_compared_and_those_of_each_rank_are_not() -> None:
+    libraries = {"NCCL_IB_DISABLE": "1", "LD_LIBRARY_PATH": "/opt/lib", "NCCL_DEBUG": ""}
+    own = {"CUDA_VISIBLE_DEVICES": "0", "NCCL_DEBUG_FILE": "/tmp/0", "HF_TOKEN": "secret"}
+    first = with_sample(0, environment={**libraries, **own})
+    second = with_sample(1, environment={**libraries, "NCCL_IB_DISABLE": "0"})
+
+    assert of_node(first).environment == {**libraries, "NCCL_DEBUG": "empty"}
+    mixed = of_node(first, second, with_sample(2, environment=libraries)).environment or {}
+    assert mixed["NCCL_IB_DISABLE"] == "mixed: 1 (ranks 0, 2), 0 (rank 1)"
+    assert of_node(rank(0)).environment == {}
+    assert of_node(rank(0), with_sample(1, port="29501")).environment is None
+    many = {f"NCCL_{n}_{'x' * 50}": "v" * 64 for n in range(64)}
+    assert of_node(with_sample(0, environment=many)).environment is None
+
+
+def test_stacks_of_the_ranks_of_a_node_are_merged_also_those_of_two_jobs_of_srun() -> None:
+    waiting = [rank(n, stack=ALL_REDUCE, still_s=30.0) for n in range(3)]
+    saving = rank(3, stack=SAVE, still_s=30.0)
+
+    assert of_node(*waiting, saving).stacks == (
+        "ranks: 3 of 4 in all_reduce; rank 3 in train.py:91 save",
+    )
+    # srun starts each rank as a root of its own.
+    apart = [snapshot([waiting[0]]), snapshot([waiting[1]])]
+    assert summary_of(apart).node.stacks == ("ranks: 2 of 2 in all_reduce",)
+    apart = [snapshot([waiting[0]]), snapshot([saving])]
+    assert summary_of(apart).node.stacks == (
+        "ranks: rank 0 in all_reduce; rank 3 in train.py:91 save",
+    )
+    assert of_node(waiting[0]).stacks == ()
 
 
 def test_start_methods_are_those_of_processes_that_multiprocessing_started() -> None:
