@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from mpwatch.describe.frames import is_library, own_frames
+from mpwatch.diagnose.analysis.exits import death_of
 from mpwatch.diagnose.analysis.idle_time import watched_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.newest import iterated_at, own_lines
@@ -106,6 +107,8 @@ def _of_rounds(index: Index, process: Process) -> Iterator[Finding]:
     shown = _started_in_rounds(index, process)
     if len(sets) < (STARTS if shown is None else SHOWN_STARTS) or not ended or waits < MOST:
         return
+    if any(child.ended is not None and death_of(child.ended) == "failed" for child in ended):
+        return  # they fail in their start, which does not take their time: another finding says so
     lives = [_lived_s(index.snapshot, group) for group in sets[:-1]]
     mean_s = sum(lives) / len(lives)
     part = starting_part(index, ended)

@@ -217,6 +217,16 @@ def test_processes_that_work_longer_than_they_start_may_be_new_in_each_round() -
     assert found(spawn_startup_cost.check, rounds_of_children(0.8, count=1), history()) == []
 
 
+def test_processes_that_fail_in_their_start_are_not_told_to_take_long_for_it() -> None:
+    job = rounds_of_children(0.8)
+    failed = tuple(
+        replace(each, ended=replace(each.ended, exit_code=1)) if each.ended is not None else each
+        for each in job.processes
+    )
+
+    assert found(spawn_startup_cost.check, replace(job, processes=failed), history()) == []
+
+
 def test_two_sets_are_enough_where_the_source_shows_that_a_loop_starts_them() -> None:
     two = rounds_of_children(0.8, count=2)
     unread = rounds_of_children(0.8, count=2, shows=False)
