@@ -131,6 +131,7 @@ def resident_kib(pid: int) -> int:
     return int(procfs.status(pid, "VmRSS").split()[0])
 
 
+@on_demand.ON_DEMAND
 def test_a_hundred_attaches_under_load_leave_nothing_behind(start: Start) -> None:
     running = start("attach_plain", "busy")
     stderr_before = os.readlink(f"/proc/{running.pid}/fd/2")
