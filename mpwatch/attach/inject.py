@@ -394,7 +394,7 @@ def detach(
             outcome = replace(outcome, left=(*outcome.left, *_tidy(target, before)))
     except Refused as refusal:
         outcome = Detached(process, "silent", refusal.reason, refusal.fix)
-        is_under_way = refusal.reason == methods.NOT_FINISHED
+        is_under_way = isinstance(refusal, methods.NotFinished)
     except OSError as error:
         outcome = Detached(process, "silent", f"it could not be examined: {error}")
     if is_under_way:

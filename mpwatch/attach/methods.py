@@ -36,8 +36,6 @@ Waiting = Callable[[], contextlib.AbstractContextManager[None]]
 
 PENDING_CALL = "pending call"
 """The method of an injection, in plans, results and the log."""
-NOT_FINISHED = "an earlier injection has not finished in it"
-"""Why a call is refused while another one is under way."""
 PROC = "/proc"
 """Directory of the kernel's settings and of what decides on rights; replaced in tests."""
 PASSES_WITHIN_S = 1.0
@@ -50,6 +48,13 @@ _STARTING_S = 0.02
 _ENDING_S = 0.02
 # One target is stopped at a time: a stopped target must not wait for another thread.
 _STOPPING = threading.Lock()
+
+
+class NotFinished(Refused):
+    """Another call is under way in the target."""
+
+    def __init__(self) -> None:
+        super().__init__("an earlier injection has not finished in it", passes=True)
 
 
 class Attempt:
@@ -243,7 +248,7 @@ def _install(
     block_at = code_cave.find_data(pid, found.modules, memory)
     present = native_call.parse(memory.read(block_at, native_call.BLOCK_BYTES))
     if present is not None and present.is_running(ticks):
-        raise Refused(NOT_FINISHED, passes=True)
+        raise NotFinished
     text = compiled_payload.bootstrap_text(exchange.path, attempt.target.pid_inside)
     block = native_call.block(code_at, text, ticks, found.address)
     native_call.store(memory.write, block_at, block)

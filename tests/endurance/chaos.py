@@ -163,7 +163,7 @@ class Round:
                 f"it did not end within {JOB_WITHIN_S:.0f} s; more in {kept}: {stacks}"
             )
             return
-        found = (job.returncode, output[0], said(output[1]))
+        found = (job.returncode, output[0], without_pids(output[1]))
         if found != expected:
             errors = output[1][-2000:]
             self.faults.append(
@@ -192,7 +192,7 @@ class Round:
         """Exit code, output and errors undisturbed: the same under every start method."""
         job = self._start("fork", is_hooked=False)
         output, errors = job.communicate(timeout=JOB_WITHIN_S)
-        return job.returncode, output, said(errors)
+        return job.returncode, output, without_pids(errors)
 
     def _start(self, method: str, is_hooked: bool) -> subprocess.Popen[bytes]:
         runner = ["-m", "mpwatch", "run", "--headless"] if is_hooked else []
@@ -443,7 +443,7 @@ class Round:
                 self.faults.append(f"{path.name} is left by a process that nobody killed: {text}")
 
 
-def said(errors: bytes) -> bytes:
+def without_pids(errors: bytes) -> bytes:
     """What a job wrote to standard error, without the numbers of the processes that exited."""
     return b"".join(
         line for line in errors.splitlines(keepends=True) if not line.startswith(b"dies ")

@@ -475,38 +475,32 @@ def find_running(forward: ast.AST) -> Iterator[Found]:
 
 def find_outputs(function: ast.AST) -> Iterator[Found]:
     """`outputs.append(output)` in a loop that also calls `output["loss"].backward()`."""
-    for node, parents in within([node for _, node in children(function)]):
-        loop = next((each for each in parents if isinstance(each, LOOPS)), None)
-        if loop is None or not isinstance(node, ast.Expr):
+    for loop, parents in within([node for _, node in children(function)]):
+        if not isinstance(loop, LOOPS) or any(isinstance(each, LOOPS) for each in parents):
             continue
-        for container, value in _added(node):
-            if not (isinstance(container, ast.Name) and isinstance(value, ast.Name)):
-                continue
-            inside = list(ast.walk(loop))
-            made = [
-                each
-                for each in inside
-                if isinstance(each, ast.Assign) and isinstance(each.value, ast.Call)
-                if value.id in map(expression_text, each.targets)
-            ]
-            is_differentiated = any(
-                isinstance(each, ast.Call)
-                and last_name(each.func) == "backward"
-                and value.id in names_in(each.func)
-                for each in inside
-            )
-            changed = {name for each in inside for name in names_dropped_from(each)} | {
-                expression_text(target)
-                for each in inside
-                if isinstance(each, ast.Assign)
-                for target in each.targets
-            }
-            if made and is_differentiated and container.id not in changed:
-                yield (
-                    "outputs-kept",
-                    f"{container.id}, {first_line(made[-1])}, {first_line(loop)}",
-                    node,
-                )
+        inside = list(ast.walk(loop))
+        differentiated = {
+            name
+            for each in inside
+            if isinstance(each, ast.Call) and last_name(each.func) == "backward"
+            for name in names_in(each.func)
+        }
+        if not differentiated:
+            continue
+        assigned = {
+            expression_text(target): each
+            for each in inside
+            if isinstance(each, ast.Assign)
+            for target in each.targets
+        }
+        changed = assigned.keys() | {name for e in inside for name in names_dropped_from(e)}
+        for node in inside:
+            for container, value in _added(node) if isinstance(node, ast.Expr) else ():
+                text, name = expression_text(container), expression_text(value)
+                made = assigned.get(name) if name in differentiated else None
+                is_kept = isinstance(container, ast.Name) and text not in changed
+                if made is not None and isinstance(made.value, ast.Call) and is_kept:
+                    yield "outputs-kept", f"{text}, {first_line(made)}, {first_line(loop)}", node
 
 
 def is_unbounded_cache(decorator: ast.expr) -> bool:

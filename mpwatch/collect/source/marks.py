@@ -86,7 +86,6 @@ def marks(file: str, module: Module) -> Iterator[Mark]:
     tensors = tensors_of(module.tree)
     returned = returned_slices_of(module.tree) if uses_arrays else {}
     assigned = _assigned(module.tree)
-    is_flushed = _flushes_input(module.tree)
     forwards = {id(each) for each in forward_passes(module.tree)} if uses_arrays else set()
     for function in (module.tree, *(n for n in ast.walk(module.tree) if isinstance(n, FUNCTIONS))):
         name = function.name if isinstance(function, FUNCTIONS) else "<module>"
@@ -120,7 +119,7 @@ def marks(file: str, module: Module) -> Iterator[Mark]:
             *_kills(module, function),
             *_truncates(nodes, assigned),
             *_empty_on_ranks(module, nodes),
-            *(() if is_flushed else _unflushed(nodes)),
+            *_unflushed(module, nodes),
             *(find_running(function) if id(function) in forwards else ()),
             *(find_outputs(function) if uses_arrays else ()),
             *(find_kept(nodes, emptied) if name not in ("__init__", "<module>") else ()),
@@ -446,7 +445,14 @@ def _flushes_input(tree: ast.Module) -> bool:
     return False
 
 
-def _unflushed(nodes: Sequence[ast.AST]) -> Iterator[Found]:
+def _unflushed(module: Module, nodes: Sequence[ast.AST]) -> Iterator[Found]:
+    """What is written to the input of another program, in a file that flushes none of it."""
+    found = list(_writes_to_input(nodes))
+    if found and not _flushes_input(module.tree):
+        yield from found
+
+
+def _writes_to_input(nodes: Sequence[ast.AST]) -> Iterator[Found]:
     """`process.stdin.write(line)`, or `print(line, file=process.stdin)`."""
     for node in nodes:
         if not isinstance(node, ast.Call):

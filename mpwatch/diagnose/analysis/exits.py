@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from signal import Signals
 from typing import Literal, TypeAlias
 
-from mpwatch.describe.frames import frame_words
+from mpwatch.describe.frames import frame_words, is_library
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import WORK_ROLES, called, family_head
 from mpwatch.diagnose.analysis.stack_patterns import main_thread, user_frame
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.known_errors import place_of
-from mpwatch.model.events import WrittenError
+from mpwatch.model.events import Raised, WrittenError
 from mpwatch.model.history import Series
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import LogEntry, Process, Snapshot
@@ -116,6 +116,12 @@ def could_not_receive(error: WrittenError) -> bool:
     return error.raised.type in ("FileNotFoundError", "ConnectionRefusedError") and any(
         frame.file.endswith("multiprocessing/resource_sharer.py") for frame in error.raised.frames
     )
+
+
+def raised_at(raised: Raised) -> str:
+    """The innermost line of the program in a traceback, or the innermost of all: `a.py:7 load`."""
+    own = next((frame for frame in raised.frames if not is_library(frame)), raised.frames[0])
+    return frame_words(own).strip()
 
 
 def reports_a_loss(entry: LogEntry) -> bool:

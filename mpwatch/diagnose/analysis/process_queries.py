@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from mpwatch.describe.processes import full_name
 from mpwatch.diagnose.analysis.index import Index, derived
-from mpwatch.model.history import first_at
+from mpwatch.model.history import first_at, values_of
 from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.snapshot import Process, Snapshot, Thread
 
@@ -187,10 +187,9 @@ def _are_workers(index: Index, owner: Process, group: Sequence[Process]) -> bool
         return False
     ends = [snapshot.at_s if each.ended is None else each.ended.at_s for each in group]
     polls = index.history.of(owner.process, "loader_wait")
-    lived = polls[
-        first_at(polls, snapshot.at_s - (snapshot.wall_s - born_s)) : first_at(polls, max(ends))
-    ]
-    return bool(lived) and sum(point.value for point in lived) > len(lived) / 2
+    since = first_at(polls, snapshot.at_s - (snapshot.wall_s - born_s))
+    lived = values_of(polls)[since : first_at(polls, max(ends))]
+    return bool(lived) and sum(lived) > len(lived) / 2
 
 
 def of_role(snapshot: Snapshot, *roles: Role) -> Iterator[Process]:

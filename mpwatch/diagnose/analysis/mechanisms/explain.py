@@ -15,7 +15,7 @@ from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.describe.processes import wait_verb
 from mpwatch.diagnose.analysis.distributed.flight_recorder import unfinished
 from mpwatch.diagnose.analysis.distributed.ranks import OTHERS, groups_apart
-from mpwatch.diagnose.analysis.exits import Death, death_of
+from mpwatch.diagnose.analysis.exits import Death, death_of, raised_at
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.mechanisms.among_threads import (
     ADVICE_LOOP,
@@ -591,9 +591,8 @@ def _raised_in_main(case: Case, parent: Process) -> tuple[str, str, tuple[str, .
         is_its = parent.process in error.writers and error.is_of_job and error.rank is None
         if is_its and program.name and error.script.endswith(f"/{program.name}"):
             raised, file = error.raised, error.file.rpartition("/")[2]
-            own = next((each for each in raised.frames if not is_library(each)), raised.frames[0])
             told = f"most likely its traceback in {file}: {raised.type}: {raised.text}"
-            return f"{raised.type} at {frame_words(own).strip()}", "most likely ", (told,)
+            return f"{raised.type} at {raised_at(raised)}", "most likely ", (told,)
     return "", "", ()
 
 
@@ -1099,13 +1098,12 @@ def _left_pool(index: Index, process: Process) -> Mechanism | None:
     """A result that is awaited after the `with` block of its Pool, which has ended the Pool."""
     thread = main_thread(process)
     frames = own_frames(thread.stack) if thread is not None else ()
-    for mark in marks(index, "pool-block", process):
-        first, _, last = mark.about.partition("-")
-        if any(f.file == mark.file and int(first) <= f.line <= int(last) for f in frames):
-            return None  # it is in the block still
     blocks = marks(index, "pool-block", process)
     if len(blocks) != 1 or main_shape(process) != "pool-result":
         return None
+    first, _, last = blocks[0].about.partition("-")
+    if any(f.file == blocks[0].file and int(first) <= f.line <= int(last) for f in frames):
+        return None  # it is in the block still
     block = mark_words(blocks[0])
     return Mechanism(
         cause=(

@@ -383,9 +383,9 @@ def _one_in_backward(
     if skip is not None:
         return (
             f"{averages} {all_called(others)} {_have(others)} ended {ended.words}, in which the "
-            f"others still are: one backward pass behind. Most likely `{skip.text}` of line "
-            f"{skip.line} has passed over one there: each rank decides that by its own batch. "
-            "Otherwise there were fewer batches.",
+            f"others still are. Most likely `{skip.text}` of line {skip.line} has passed over a "
+            "backward pass there: each rank decides that by its own batch. Otherwise there were "
+            "fewer batches.",
             f"A rank must not skip a backward pass alone: combine what `{skip.text}` tests on all "
             "ranks (all_reduce of a flag, with MAX) so that all skip the same batch, or run it on "
             "a loss of zero that uses the outputs (outputs.sum() * 0). The same number of batches "

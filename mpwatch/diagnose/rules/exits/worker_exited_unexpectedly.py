@@ -12,7 +12,7 @@ from signal import Signals
 from typing import Any, NamedTuple
 
 from mpwatch.describe import processes
-from mpwatch.describe.frames import frame_words, is_library, own_frames
+from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.diagnose.analysis.distributed.rank_exits import (
     Left,
     exception_of,
@@ -32,6 +32,7 @@ from mpwatch.diagnose.analysis.exits import (
     memory_evidence,
     parent_fate,
     parent_waiting,
+    raised_at,
     reports_a_loss,
     sender_of,
 )
@@ -280,8 +281,7 @@ def _of_collected(index: Index) -> Iterator[Finding]:
     if any(calls(stack, end) for stack in stacks for end in _ENDS):
         return  # one of these may have written it, and wait at its end
     newest, *others = reversed(errors)
-    own = next((f for f in newest.raised.frames if not is_library(f)), newest.raised.frames[0])
-    what = f"{newest.raised.type} at {frame_words(own).strip()}"
+    what = f"{newest.raised.type} at {raised_at(newest.raised)}"
     at_dead_end = [each for each in wait_graph(index).chains if each.verdict == "dead-end"]
     first = f" It began with {newest.first.type}." if newest.first is not None else ""
     yield Finding(

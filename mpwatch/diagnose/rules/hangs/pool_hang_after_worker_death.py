@@ -64,8 +64,8 @@ def check(index: Index) -> Iterator[Finding]:
             continue
         if all(is_stalled(p, index, STUCK_S / 2) for p in living):
             yield _of_lost_task(index, process, waits[0], quiet, living, seen, deaths, len(lost))
-        elif at_work := [each for each in children if _ended_in_a_task(each)]:
-            yield _of_one_of_several(process, waits[0], quiet, living, at_work)
+        elif lost_in_task := [each for each in children if _ended_in_a_task(each)]:
+            yield _of_one_of_several(process, waits[0], quiet, living, lost_in_task)
 
 
 def _of_lost_task(
@@ -174,7 +174,7 @@ def _of_one_of_several(
             "Find out first what ended the worker (see the evidence and other findings). Use "
             "concurrent.futures.ProcessPoolExecutor, which raises BrokenProcessPool; or wait with "
             "a timeout (get, or next of imap) and submit the task again, if it may run twice. A "
-            "loop that runs for ever belongs into a Process that is watched, not into a Pool."
+            "loop that runs for ever belongs in a Process that is watched, not in a Pool."
         ),
     )
 

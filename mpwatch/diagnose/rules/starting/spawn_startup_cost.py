@@ -108,7 +108,7 @@ def _of_rounds(index: Index, process: Process) -> Iterator[Finding]:
     if len(sets) < (STARTS if shown is None else SHOWN_STARTS) or not ended or waits < MOST:
         return
     if any(child.ended is not None and death_of(child.ended) == "failed" for child in ended):
-        return  # they fail in their start, which does not take their time: another finding says so
+        return  # another rule tells why they fail: their start is not what takes the time
     lives = [_lived_s(index.snapshot, group) for group in sets[:-1]]
     mean_s = sum(lives) / len(lives)
     part = starting_part(index, ended)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mpwatch.describe.frames import frame_words, is_library
-from mpwatch.diagnose.analysis.exits import TOGETHER_S, could_not_receive, death_of
+from mpwatch.describe.frames import frame_words
+from mpwatch.diagnose.analysis.exits import TOGETHER_S, could_not_receive, death_of, raised_at
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called, called_if_known, family_head
 from mpwatch.diagnose.analysis.stack_patterns import main_shape
@@ -152,7 +152,6 @@ def _not_received(snapshot: Snapshot, entry: LogEntry) -> Finding:
 def _written(snapshot: Snapshot, error: WrittenError) -> Finding:
     """The finding for a receiver of which only the traceback in the job's output is known."""
     raised = error.raised
-    own = next((frame for frame in raised.frames if not is_library(frame)), raised.frames[-1])
     name = error.process_name or "a process of the job"
     return Finding(
         rule=RULE,
@@ -160,7 +159,7 @@ def _written(snapshot: Snapshot, error: WrittenError) -> Finding:
         process=snapshot.root,
         subject="written",
         summary=(
-            f"{name} could not receive a tensor at {frame_words(own).strip()}: the process that "
+            f"{name} could not receive a tensor at {raised_at(raised)}: the process that "
             "sent it had exited"
         ),
         evidence=(

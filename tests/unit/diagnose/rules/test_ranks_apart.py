@@ -862,7 +862,8 @@ def test_a_backward_pass_that_a_rank_may_have_passed_over_is_named(
 
     finding = only(collective_mismatch.check, snapshot_of(main(), *ranks, source=source))
 
-    assert (f"`{before}` of line 44 has passed over one there" in finding.cause) is is_named
+    words = f"`{before}` of line 44 has passed over a backward pass there"
+    assert (words in finding.cause) is is_named
     assert finding.advice.startswith("A rank must not skip a backward pass alone") is is_named
 
 
