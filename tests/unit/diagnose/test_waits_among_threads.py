@@ -75,6 +75,31 @@ def test_two_threads_that_take_two_locks_in_different_order_are_reported_with_th
     assert "same order" in finding.advice
 
 
+LOGS = ("logging/__init__.py:handle", "logging/__init__.py:info")
+FORMATS = ("data.py:locked:11", "logging/__init__.py:format", "logging/__init__.py:emit")
+
+
+def test_a_thread_that_logs_with_a_lock_that_the_formatting_of_another_record_takes() -> None:
+    writer = waiting(
+        101, "logging/__init__.py:acquire", *LOGS, "data.py:add:57", "data.py:locked:12",
+        name="events",
+    )  # fmt: skip
+    stuck = job(waiting(MAIN, *FORMATS, *LOGS, "train.py:report:54"), writer)
+
+    [finding] = found(standing_still.check, stuck)
+
+    assert "while logging formats its record (train.py:54 report)" in finding.summary
+    assert "thread events waits for the log handler at data.py:57 add" in finding.summary
+    assert "take the same two locks in opposite order" in finding.cause
+    assert "__str__" in finding.advice
+
+
+def test_a_lock_of_a_thread_that_waits_for_another_lock_of_its_process_is_a_dead_end() -> None:
+    holder = waiting(101, "data.py:flush:6", "train.py:save:20", name="logger")
+
+    assert chain(job(waiting(MAIN, "train.py:save:11"), holder)).verdict == "dead-end"
+
+
 FULL = WaitedOn("semaphore", "futex", ("sem 9:7",), segment=SegmentId(9, 7))
 PUTS = ("multiprocessing/queues.py:put", "data.py:produce:41")
 JOINS = ("threading.py:join", "train.py:run:69")

@@ -99,6 +99,9 @@ def waits_for_own_threads(case: Case) -> Mechanism | None:
         return replace(skipped, cause=f"{cause}{skipped.cause}")
     if len(waiting) == 1:
         return _one_thread(case, process, waiting[0], cause)
+    formatting = _waits_while_logging(process, waiting)
+    if formatting is not None:
+        return replace(formatting, cause=f"{cause}{formatting.cause}")
     cause += (
         "Each of these waits ends only by what another thread of the process does, and none of "
         "its threads runs."
@@ -372,6 +375,58 @@ def _skipped_release(index: Index, process: Process, waiting: Sequence[Thread]) 
                 ),
             )
     return None
+
+
+_HANDLE = "logging/__init__.py:handle"
+_TAKES_HANDLER = ("logging/__init__.py:acquire", _HANDLE)
+"""`Handler.handle` has the handler's lock while it formats and writes a record (CPython 3.10 to
+3.14); to 3.12 it takes it by `acquire`, from 3.13 on in a line of its own."""
+
+
+def _waits_while_logging(process: Process, waiting: Sequence[Thread]) -> Mechanism | None:
+    """Why a thread that logs waits for one that waits while a record of its own is formatted."""
+    for blocked in waiting:
+        if not any(calls(own_frames(blocked.stack)[:1], each) for each in _TAKES_HANDLER):
+            continue
+        for holder in waiting:
+            call = _logging_call(holder) if holder is not blocked else None
+            inside, logs = user_frame(holder.stack), user_frame(blocked.stack)
+            if call is None or inside is None or logs is None:
+                continue
+            who = "the main thread" if holder.tid == process.pid else f"thread {holder.name}"
+            other = "the main thread" if blocked.tid == process.pid else f"thread {blocked.name}"
+            return Mechanism(
+                cause=(
+                    f"logging formats a record of {who}, from {frame_words(call)}: it has the lock "
+                    f"of a log handler meanwhile, and waits {purpose(holder)} at "
+                    f"{frame_words(inside)}. "
+                    f"{other.capitalize()} waits for the lock of a log handler at "
+                    f"{frame_words(logs)}, most likely the same one, and most likely has what "
+                    f"{who} waits for: the two take the same two locks in opposite order."
+                ),
+                advice=(
+                    f"Take no lock in what logging calls while it formats (__str__, __repr__, a "
+                    f"filter): make the text before the call at {frame_words(call)}, as in "
+                    "log.info('%s', str(each)), or leave __str__ out of the lock. And do not log "
+                    f"while the lock is held, as at {frame_words(logs)}. An RLock does not help: "
+                    "these are two threads."
+                ),
+                headline=(
+                    f"{who} of {called(process)} waits {purpose(holder)} at {frame_words(inside)} "
+                    f"while logging formats its record ({frame_words(call)}), and {other} waits "
+                    f"for the log handler at {frame_words(logs)}."
+                ),
+            )
+    return None
+
+
+def _logging_call(thread: Thread) -> Frame | None:
+    """The line of the program that logs, of a thread inside a handler of logging; else `None`."""
+    own = own_frames(thread.stack)
+    at = next((n for n, frame in enumerate(own) if calls([frame], _HANDLE)), None)
+    if at is None or all(is_library(frame) for frame in own[:at]):
+        return None
+    return next((frame for frame in own[at:] if not is_library(frame)), None)
 
 
 def _is_in(thread: Thread, where: Frame, lines: range) -> bool:

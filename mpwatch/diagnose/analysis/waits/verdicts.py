@@ -143,7 +143,7 @@ def end_at(around: ReadContext, process: Process, edges: Sequence[WaitEdge]) -> 
         return WaitEnd("dead-end", "is a zombie", how)
     lock = held_lock(around.index, process.process)
     if lock is not None:
-        return _end_of_held_lock(process, edges, lock)
+        return _end_of_held_lock(around.index, process, edges, lock)
     busy = [t for t in process.threads if is_busy(t) and t.name != HOOK_THREAD]
     main = main_thread(process)
     if main is not None and waits_for_gpu(around.index, process, main):
@@ -192,7 +192,7 @@ def _blocks_its_loop(process: Process, edge: WaitEdge) -> bool:
 
 
 def _end_of_held_lock(
-    process: Process, edges: Sequence[WaitEdge], lock: HeldLock
+    index: Index, process: Process, edges: Sequence[WaitEdge], lock: HeldLock
 ) -> WaitEnd | None:
     """What the thread does that has the lock; `None` if it waits for another process."""
     holder = lock.holder
@@ -207,6 +207,9 @@ def _end_of_held_lock(
         return WaitEnd("progress", f"runs{at} in {by}", how, holder.tid)
     if edge.kind == "timer":
         return WaitEnd("progress", f"sleeps{at} in {by}", how, holder.tid)
+    if threads_that_wait_for_each_other(index, process.process):
+        how = ALL_THREADS
+        return WaitEnd("dead-end", f"waits for {edge.what}{at} in {by}", how, holder.tid)
     return WaitEnd("unknown", f"waits for {edge.what}{at} in {by}", how, holder.tid)
 
 
