@@ -15,6 +15,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     children_started_by,
     counted,
 )
+from mpwatch.diagnose.analysis.source_code import source_of
 from mpwatch.diagnose.analysis.stack_patterns import (
     calls,
     shape_in,
@@ -32,6 +33,8 @@ _HANDLERS = ("_handle_workers", "_handle_tasks", _RECEIVER)
 """What the threads of a Pool run."""
 WAITED_S = 3.0
 """Stacks of two rounds agree by then that no thread receives results."""
+YOUNGER_S = 3.0
+"""A worker started so much later than those that work has taken the place of one that ended."""
 REPLACED_S = 0.5
 """Forking a Pool takes milliseconds a worker; spawned ones are started back to back as well."""
 
@@ -61,6 +64,8 @@ def check(index: Index) -> Iterator[Finding]:
         seen = list(_seen_deaths(children))
         deaths = [*seen, *_replaced(living), *lost]
         if not deaths:
+            if (younger := _idle_since_started(index, waits[0], living)) and not pools:
+                yield _of_one_replaced(process, waits[0], quiet, younger)
             continue
         if all(is_stalled(p, index, STUCK_S / 2) for p in living):
             yield _of_lost_task(index, process, waits[0], quiet, living, seen, deaths, len(lost))
@@ -177,6 +182,76 @@ def _of_one_of_several(
             "loop that runs for ever belongs in a Process that is watched, not in a Pool."
         ),
     )
+
+
+def _idle_since_started(
+    index: Index, waits: Thread, living: Sequence[Process]
+) -> Sequence[Process]:
+    """Workers that were started later than others that still work, and that got no task.
+
+    A Pool starts its workers at once, and later only those that take the place of one that ended:
+    by `maxtasksperchild`, which must not be in the statement that made the Pool, or on its own.
+    """
+    workers = [each for each in living if _is_of_pool(each)]
+    working = [each for each in workers if not _is_idle(each)]
+    frame = user_frame(own_frames(waits.stack))
+    line = source_of(index, frame) if frame is not None else None
+    makes = [each.text for each in line.within if "Pool(" in each.text] if line is not None else []
+    if not working or not makes or "maxtasksperchild" in makes[-1]:
+        return ()
+    last = max(each.process.start_ticks for each in working)
+    return [
+        each
+        for each in workers
+        if _is_idle(each) and each.process.start_ticks - last >= YOUNGER_S * 100
+    ]
+
+
+def _of_one_replaced(
+    process: Process, waits: Thread, quiet_for_s: float, younger: Sequence[Process]
+) -> Finding:
+    """The finding about a Pool some of whose workers have taken the place of others."""
+    frame = user_frame(own_frames(waits.stack))
+    at = "" if frame is None else f" at {frame_words(frame)}"
+    name, names = called(process), all_called(younger)
+    is_ = "are" if len(younger) > 1 else "is"
+    return Finding(
+        rule=RULE,
+        severity=Severity.WARNING,
+        process=process.process,
+        is_doubtful=True,
+        summary=(
+            f"{name} waits{at} for the results of a Pool of which a worker has ended: {names}, "
+            f"started in its place, {is_} idle"
+        ),
+        evidence=(
+            f"waiting for a result for {seconds_text(quiet_for_s)}{at}",
+            *(
+                f"{called(each)} was started later than the workers that still work, and waits for "
+                "a task"
+                for each in younger
+            ),
+        ),
+        cause=(
+            "A Pool replaces a worker that ended, but does not run its task again. If the one that "
+            f"ended was in a task, {name} waits for that result for ever, also when all others "
+            f"are done, and is not told. {_UNSEEN}"
+        ),
+        advice=(
+            "Watch the job from its start (mpwatch run): it then names the worker and how it "
+            "ended. A loop that runs for ever belongs in a Process that is watched (sentinel, "
+            "exitcode) and started again, not in a Pool: a new worker does not start it. For tasks "
+            "that end, concurrent.futures.ProcessPoolExecutor raises BrokenProcessPool."
+        ),
+    )
+
+
+def _is_of_pool(worker: Process) -> bool:
+    return any(calls(own_frames(each.stack), "pool.py:worker") for each in worker.threads)
+
+
+def _is_idle(worker: Process) -> bool:
+    return any(shape_of(thread.stack) == "pool-idle" for thread in worker.threads)
 
 
 _FIND_OUT = "Find out what happened to the task (see the evidence and other findings). "
@@ -351,7 +426,7 @@ def _seen_deaths(children: Iterable[Process]) -> Iterator[str]:
 
 def _replaced(living: Sequence[Process]) -> Iterator[str]:
     """A sentence for each idle worker started well after the first: a Pool starts all at once."""
-    idle = [p for p in living if any(shape_of(t.stack) == "pool-idle" for t in p.threads)]
+    idle = [each for each in living if _is_idle(each)]
     if not idle or len(idle) < len(living):
         return
     first = min(process.process.start_ticks for process in idle)

@@ -197,6 +197,40 @@ def test_a_pool_of_one_age_or_with_one_at_work_is_quiet() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("makes", "later_s", "count"),
+    [
+        ("with mp.Pool(processes=2) as pool:", 20, 1),
+        ("with mp.Pool(processes=2) as pool:", 1, 0),
+        ("with mp.Pool(2, maxtasksperchild=1) as pool:", 20, 0),
+        ("for each in names:", 20, 0),
+    ],
+)
+def test_an_idle_worker_started_after_those_at_work_may_stand_for_a_lost_task(
+    makes: str, later_s: int, count: int
+) -> None:
+    waits = Statement(56, "pool.starmap(work, rows)")
+    line = SourceLine("/home/me/train.py", 1, "f", waits, within=(Statement(54, makes),))
+    in_task = ("data.py:scan:6", "multiprocessing/pool.py:worker", "process.py:run")
+    at_work = process(300, "spawned", threads=[thread(300, *in_task, still_s=0.1)])
+    at_work = replace(at_work, process=ProcessId(300, 5000))
+    server = replace(
+        process(302, "spawned", threads=[thread(302, "data.py:serve:1", still_s=0.1)]),
+        process=ProcessId(302, 9000),
+    )
+    own = main(threads=[thread(MAIN, *POOL, still_s=STILL)])
+    young = idle_pool_worker(301, 5000 + 100 * later_s)
+    job = replace(snapshot_of(own, at_work, young, server), source=(line,))
+
+    reported = found(pool_hang_after_worker_death.check, job)
+
+    assert len(reported) == count
+    for finding in reported:
+        assert "spawned 301 (301), started in its place, is idle" in finding.summary
+        assert finding.severity is Severity.WARNING
+        assert finding.is_doubtful
+
+
 def test_a_pool_waited_for_briefly_is_quiet() -> None:
     job = snapshot_of(main(threads=[thread(MAIN, *POOL, still_s=1.0)]), KILLED)
 
