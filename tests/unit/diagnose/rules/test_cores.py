@@ -326,6 +326,45 @@ def test_parallel_few_or_crowded_threads_are_quiet(job: Snapshot, past: History)
     assert found(gil_bound_threads.check, job, past) == []
 
 
+def with_poller(
+    waits: float, computes: float, text: str = "return requests.get_nowait()"
+) -> Snapshot:
+    """A process whose main thread waits for the GIL that another thread of it has."""
+    gil = Activity("waiting", "the GIL", "gil", (), "train.py:30 forward")
+    polls = Activity("computing", "Python code", place="data.py:29 next_request")
+    idle = Activity("waiting", "an item of a queue", "queue")
+    stack = ("data.py:next_request:29", "threading.py:run")
+    own = main(threads=[thread(MAIN, "train.py:run:9"), thread(101, *stack, name="generate")])
+    job = with_shares(
+        replace(
+            snapshot_of(own, process(101, "spawned"), usable_cpus=8),
+            source=(SourceLine("/home/me/data.py", 29, "next_request", Statement(29, text)),),
+        ),
+        p100={gil: waits, idle: 1 - waits},
+        p101={polls: computes, idle: 1 - computes},
+    )
+    accounts = job.account.processes
+    one, other = accounts[pid(MAIN)], accounts[pid(101)]
+    generate = other.uncounted[0]._replace(name="generate")
+    both = replace(one, uncounted=(*one.uncounted, generate), ticks=(*one.ticks, *other.ticks))
+    return replace(job, account=replace(job.account, processes={pid(MAIN): both}))
+
+
+def test_a_thread_that_polls_while_another_waits_for_the_gil_is_named_with_its_line() -> None:
+    finding = only(gil_bound_threads.check, with_poller(0.16, 0.4))
+    computing = only(gil_bound_threads.check, with_poller(0.16, 0.4, "return sum(rows)"))
+
+    assert finding.summary == (
+        "thread generate of main (100) asks again and again whether there is something to do at "
+        "data.py:29 next_request, and the main thread waits for the GIL 16% of the time"
+    )
+    assert "get() with a timeout" in finding.advice
+    assert "generate of main (100) computes at data.py:29" in computing.summary
+    assert "process of its own" in computing.advice
+    assert found(gil_bound_threads.check, with_poller(0.04, 0.4)) == []
+    assert found(gil_bound_threads.check, with_poller(0.16, 0.1)) == []
+
+
 def wanting(percent: float, state: str = "R") -> Snapshot:
     """Four threads of main in Python code over some seconds, each with a part of a core."""
     waits = None if state == "R" else WaitedOn("timer", "clock_nanosleep", timeout_s=1.0)
