@@ -203,6 +203,7 @@ SlowKind: TypeAlias = Literal[
     "all-of",
     "choice",
     "collect",
+    "copy",
     "deepcopy",
     "empty-cache",
     "list-to-array",
@@ -211,7 +212,8 @@ SlowKind: TypeAlias = Literal[
     "single-values",
 ]
 """`all-of`: goes through all of a list that outlives the call. `choice`: goes through all weights
-or elements for each draw. `collect`: a garbage collection. `deepcopy`: copies object by object.
+or elements for each draw. `collect`: a garbage collection. `copy`: copies all of what outlives the
+call, or its beginning. `deepcopy`: copies object by object.
 `empty-cache`: gives cached GPU memory back. `list-to-array` and `list-to-tensor`: convert a list
 value by value. `rows`: makes an object of each row of a data frame. `single-values`: reads one
 number of a tensor or array a call."""

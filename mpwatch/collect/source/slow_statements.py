@@ -54,6 +54,8 @@ def slow(nodes: Sequence[ast.AST], sequences: Container[str]) -> Iterator[Slow]:
             yield Slow("empty-cache", node)
         elif _draws_from_all(module, name, node):
             yield Slow("choice", node)
+        elif _copied_whole(node, module, name) is not None:
+            yield Slow("copy", node)
         elif name in _ALL_OF and given is not None and not module:
             is_kept = isinstance(given, ast.Attribute) or (
                 isinstance(given, ast.Name) and given.id not in own
@@ -114,6 +116,29 @@ def _targets(node: ast.AST) -> Sequence[ast.expr]:
     if isinstance(node, ast.AnnAssign | ast.AugAssign | ast.For | ast.AsyncFor):
         return (node.target,)
     return ()
+
+
+_JOINS: Final = frozenset(("array", "stack", "cat", "concatenate", "vstack", "hstack"))
+
+
+def _copied_whole(call: ast.Call, module: str, name: str) -> ast.expr | None:
+    """An attribute, an item or the beginning of one, of which a call copies everything.
+
+    `self.rows[:n].copy()`, `self.weight.clone()`, `np.stack(self.rows)`; not what is picked by an
+    index before.
+    """
+    if name in ("copy", "clone") and not call.args and isinstance(call.func, ast.Attribute):
+        copied: ast.expr = call.func.value
+    elif name in _JOINS and module in ("np", "numpy", "torch") and len(call.args) == 1:
+        copied = call.args[0]
+    else:
+        return None
+    inner = copied
+    if isinstance(inner, ast.Subscript) and isinstance(inner.slice, ast.Slice):
+        inner = inner.value if inner.slice.lower is None else inner
+        if isinstance(inner, ast.Subscript) and not isinstance(inner.slice, ast.Slice | ast.Tuple):
+            inner = inner.value
+    return copied if isinstance(inner, ast.Attribute) else None
 
 
 def _draws_from_all(module: str, name: str, call: ast.Call) -> bool:

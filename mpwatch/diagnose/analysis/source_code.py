@@ -870,6 +870,7 @@ class Costly(NamedTuple):
     advice: str
 
 
+_COPIED = re.compile(r"(?P<on>.+)\.(copy|clone)\(\)|[\w.]+\((?P<given>.+)\)", re.S)
 _WALKED = re.compile(r"(deque|list) ([^,]+), (.+)", re.S)
 
 
@@ -894,6 +895,12 @@ _SLOW: Mapping[SlowKind, tuple[str, str, str]] = {
         "goes through all objects of the process",
         ". Without it, garbage in cycles is collected as soon as enough new objects were made.",
         "Take gc.collect() out of the loop, or call it once in many rounds.",
+    ),
+    "copy": (
+        "copies all of {} each time",
+        ": each call takes a time that grows with what is kept, not with the part that is used.",
+        "Pick what is used first, and copy only that (rows[index] copies already in numpy and "
+        "torch). More workers or cores do not make a copy that is not needed faster.",
     ),
     "deepcopy": (
         "copies object by object, in Python",
@@ -941,7 +948,9 @@ def costly(index: Index, place: str) -> Costly | None:
         if (mark.file, mark.statement) == (line.file, line.statement) and text:
             for known, (does, cause, advice) in _SLOW.items():
                 if known == kind:
-                    return Costly(f"{text} {does}", cause, advice)
+                    copied = _COPIED.fullmatch(text)
+                    all_of = (copied["on"] or copied["given"]) if copied is not None else ""
+                    return Costly(f"{text} {does.format(all_of)}", cause, advice)
     for mark in marks(index, "walks"):
         found = _WALKED.fullmatch(mark.about)
         if found is None or (mark.file, mark.statement) != (line.file, line.statement):

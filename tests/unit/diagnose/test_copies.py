@@ -157,6 +157,24 @@ def test_every_kind_of_slow_expression_has_words() -> None:
         assert told.advice.endswith("Do less.")
 
 
+@pytest.mark.parametrize(
+    ("text", "copied"),
+    [
+        ("self.rows[key][:n].copy()", "self.rows[key][:n]"),
+        ("self.weight.clone()", "self.weight"),
+        ("np.stack(self.rows)", "self.rows"),
+    ],
+)
+def test_what_a_statement_copies_whole_is_named(text: str, copied: str) -> None:
+    mark = Mark("slow", "/home/me/train.py", "add", f"copy: {text}", Statement(12, text))
+    line = SourceLine("/home/me/train.py", 12, "add", Statement(12, text))
+
+    found = costly(Index(snapshot_of(main(), source=(line,), marks=(mark,))), "train.py:12 add")
+
+    assert found is not None
+    assert found.words == f"{text} copies all of {copied} each time"
+
+
 def test_a_line_of_another_file_with_the_same_statement_is_not_slow() -> None:
     mark = Mark("slow", "/home/me/other.py", "add", "rows: f(x)", Statement(12, "y = f(x)"))
     line = SourceLine("/home/me/train.py", 12, "add", Statement(12, "y = f(x)"))

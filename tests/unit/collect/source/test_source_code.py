@@ -706,6 +706,13 @@ class Buffer:
         q = torch.tensor([load(each) for each in batch])
         torch.cuda.empty_cache()
         r = rng.choice(len(weights), 4, replace=False)
+        s = self.parts["obs"][:self.size].copy()
+        t = np.stack(self.parts)
+        u = self.parts["obs"][batch].copy()
+        v = self.parts[3].copy()
+        w = frame.copy()
+        x = self.parts[4:8].copy()
+        y = self.weights.clone()
 """
 
 
@@ -742,6 +749,9 @@ def test_expressions_that_take_long_for_what_they_do_are_marked(tmp_path: Path) 
         ("choice: np.random.choice(len(weights), p=weights)", 26),
         ("choice: random.choices(batch, weights=weights)", 29),
         ("collect: gc.collect()", 23),
+        ("copy: np.stack(self.parts)", 36),
+        ("copy: self.parts['obs'][:self.size].copy()", 35),
+        ("copy: self.weights.clone()", 41),
         ("deepcopy: deepcopy(self.rows)", 22),
         ("empty-cache: torch.cuda.empty_cache()", 33),
         ("list-to-array: np.array(images)", 15),
