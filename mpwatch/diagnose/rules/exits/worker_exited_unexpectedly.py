@@ -769,10 +769,28 @@ def _by_exception(snapshot: Snapshot, process: Process) -> str:
         return ""
     place = place_of(entry.details)
     what = f"{entry.details.get('type')}{f' at {place}' if place else ''}"
+    if (left_at := _left_in_handler(snapshot, process, entry)) is not None:
+        return f"The program has caught {what}, and ended the process at {left_at}. {_ALONE}"
     if entry.details.get("is_certain", True):
         return f"An uncaught {what} ended it. {_ALONE}"
     log = str(entry.details.get("log")).rpartition("/")[2]
     return f"Most likely {what} ended it, whose traceback stands in {log}. {_ALONE}"
+
+
+def _left_in_handler(snapshot: Snapshot, process: Process, raised: LogEntry) -> str | None:
+    """The line of the program that called `sys.exit` where an exception had been caught.
+
+    A wrapper of a library (`torch.multiprocessing.spawn`) does so as well, at no line of the
+    program.
+    """
+    exits = [
+        entry
+        for entry in snapshot.log
+        if entry.process == process.process
+        and entry.kind == "exit"
+        and entry.details.get("how") == SystemExit.__name__
+    ]
+    return place_of(exits[-1].details) if exits and exits[-1].at_s >= raised.at_s else None
 
 
 def _why_raised(index: Index, process: Process) -> str:

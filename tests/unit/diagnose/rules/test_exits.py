@@ -810,6 +810,25 @@ def test_an_exception_known_from_its_traceback_alone_is_most_likely_the_reason()
     assert "train.log" in finding.cause
 
 
+@pytest.mark.parametrize(
+    ("file", "cause"),
+    [
+        ("/home/me/train.py", "has caught ValueError at data.py:3 load, and ended the process at "),
+        ("/usr/lib/python3/spawn.py", "An uncaught ValueError at data.py:3 load ended it. "),
+    ],
+)
+def test_an_exit_in_the_handler_of_an_exception_is_no_uncaught_one(file: str, cause: str) -> None:
+    raised = log("exception", 300, type="ValueError", frames=[["load", "/home/me/data.py", 3]])
+    left = log("exit", 300, how="SystemExit", code=2, frames=[["work", file, 10]])
+    failed = process(300, "spawned", ended=exited(300, exit_code=2))
+
+    finding = only(
+        worker_exited_unexpectedly.check, snapshot_of(main(), failed, log=(raised, left))
+    )
+
+    assert cause in finding.cause
+
+
 WRITTEN = WrittenError(
     "/tmp/train.log",
     0,
