@@ -680,6 +680,8 @@ def _waits_for_gil(process: Process, thread: Thread, wait: WaitedOn) -> bool:
         return False
     if wait.futex_command != _FUTEX_WAIT_BITSET:
         return False
+    if not thread.stack and any(other.stack for other in process.threads):
+        return False  # stacks show all threads of Python: a native one polls like that, too
     return any(
         other.state == "R" or (other.cpu_percent or 0.0) >= RUNS_PERCENT
         for other in process.threads

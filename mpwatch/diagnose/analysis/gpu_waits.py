@@ -21,8 +21,13 @@ from mpwatch.model.snapshot import Process, Thread
 
 _SYNCHRONIZE = "synchronize"
 """Of a device, stream or event: `torch/cuda/__init__.py` and `streams.py` (torch 2.1 to 2.13)."""
-_READS = re.compile(r"\.(?:item|tolist|cpu|synchronize)\(|\.to\(\s*[\"']cpu\b")
-"""Calls that copy a result of the GPU, and therefore wait until it is computed."""
+_READS = re.compile(
+    r"\.(?:item|tolist|cpu|synchronize)\(|\.to\(\s*[\"']cpu\b"
+    r"|\.cuda\((?!.*non_blocking=True)"
+    r"|\.to\([^()]*\b(?:\w*device\w*|cuda|\w*rank|gpu)\b(?!.*non_blocking=True)"
+)
+"""Calls that copy a result of the GPU, or to the GPU from memory that is not pinned, and therefore
+wait until all that was launched before is through."""
 
 
 def waits_for_gpu(index: Index, process: Process, thread: Thread) -> bool:

@@ -582,6 +582,30 @@ def begun_again(
     return None
 
 
+def passed_loop(
+    index: Index, inside: Sequence[Frame], ahead: Sequence[Frame]
+) -> tuple[Frame, Statement] | None:
+    """The loop of which one thread is past the end, in the function in which another is in it.
+
+    Returns:
+        The frame of the one that is inside, and the header.
+    """
+    mine = {(f.file, f.function): f for f in own_frames(ahead) if not is_library(f)}
+    for its in own_frames(inside):
+        past = mine.get((its.file, its.function))
+        line = None if past is None else source_of(index, its)
+        after = None if past is None else source_of(index, past)
+        if past is None or line is None or after is None or past.line <= its.line:
+            continue
+        loops = [each for each in line.within if each.text.startswith(_LOOP_HEADERS)]
+        if loops and line.defined == after.defined and loops[-1] not in after.within:
+            return its, loops[-1]
+    return None
+
+
+_LOOP_HEADERS = ("for ", "async for ", "while ")
+
+
 def _is_same(frame: Frame, other: Frame) -> bool:
     return (frame.file, frame.function) == (other.file, other.function)
 

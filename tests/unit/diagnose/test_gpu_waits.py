@@ -106,7 +106,12 @@ def rank(number: int, it: Thread) -> Process:
     )
 
 
-def readings(*ranks: Process, seconds: int = 50, status: NcclStatus | None = None) -> Snapshot:
+def readings(
+    *ranks: Process,
+    seconds: int = 50,
+    status: NcclStatus | None = None,
+    source: tuple[SourceLine, ...] = (),
+) -> Snapshot:
     """Ranks that were found the same in each second, polling with a whole core."""
     return accounted(
         *(
@@ -115,6 +120,7 @@ def readings(*ranks: Process, seconds: int = 50, status: NcclStatus | None = Non
                 *(ticked(each, {each.pid: 100 * second}) for each in ranks),
                 at_s=NOW_S - seconds + second,
                 nccl=status,
+                source=source,
             )
             for second in range(seconds + 1)
         )
@@ -153,7 +159,7 @@ def test_a_rank_that_sleeps_while_another_polls_for_the_gpu_is_named() -> None:
     finding = only(rank_stuck_in_collective.check, job)
 
     assert finding.process == pid(301)
-    assert finding.summary.startswith("rank 0 (300) waits in a collective on the GPU for rank 1")
+    assert finding.summary.startswith("rank 0 (300) waits in AllReduce 21 of NCCL for rank 1")
     assert "prepare" in finding.summary
     assert "train.py:40 step" in finding.evidence[0]
     assert any("NCCL RAS" in line for line in finding.evidence)
@@ -198,3 +204,98 @@ def test_ranks_that_all_poll_and_have_launched_different_collectives_are_a_misma
     assert "all 2 ranks wait for the GPU" in finding.summary
     assert "Broadcast 1" in finding.summary
     assert found(rank_stuck_in_collective.check, job) == []
+
+
+C10D = "torch/distributed/distributed_c10d.py"
+
+
+def lines(*found: tuple[int, str, tuple[str, ...]]) -> tuple[SourceLine, ...]:
+    """The source of lines of `step` in train.py, with what is around each."""
+    (frame,) = frames("train.py:step:1")
+    return tuple(
+        SourceLine(
+            frame.file,
+            line,
+            "step",
+            Statement(line, text),
+            within=tuple(Statement(n, header) for n, header in enumerate(around, 30)),
+            defined=20,
+        )
+        for line, text, around in found
+    )
+
+
+def waits_in(number: int, collective: str, *stack: str) -> Process:
+    """A rank without cpu time in a collective of gloo."""
+    stack = (f"{C10D}:{collective}", *stack)
+    wait = WaitedOn("futex", "futex", ("futex 0x7f",), futex_command=9)
+    return rank(number, thread(300 + number, *stack, waits=wait, still_s=30.0, stack_age_s=0.0))
+
+
+def test_a_rank_in_a_handler_and_one_that_waits_for_a_collective_of_nccl_are_a_mismatch() -> None:
+    waiting = rank(0, polls("train.py:step:42"))
+    failed = waits_in(1, "barrier", "train.py:step:45")
+    source = lines(
+        (42, "return loss.item()", ("for batch in loader:",)),
+        (45, "dist.barrier(cpu)", ("for batch in loader:", "except torch.OutOfMemoryError:")),
+    )
+    known = readings(waiting, failed, status=status(*BEHIND), source=source)
+
+    finding = only(collective_mismatch.check, known)
+
+    assert finding.severity is Severity.CRITICAL
+    assert finding.summary.endswith("1 in AllReduce 21 of NCCL, 1 in barrier")
+    assert "rank 0 (300) waits at train.py:42 step" in finding.evidence[0]
+    assert "rank 1 (301) is in barrier in the handler `except torch.Out" in finding.cause
+    assert found(rank_stuck_in_collective.check, known) == []
+
+
+def test_ranks_of_which_one_has_ended_the_loop_of_the_other_are_a_mismatch() -> None:
+    """Each has launched a collective of another communicator, which the other one has not."""
+    both = (rank(0, polls("train.py:step:42")), rank(1, polls("train.py:step:50", number=301)))
+    answer = NcclAnswer(
+        "2.28.9",
+        2,
+        (
+            NcclCommunicator("0x1f", 2, parts=BEHIND),
+            NcclCommunicator(
+                "0x2f",
+                2,
+                parts=(NcclPart("AllReduce", "2", 1, (0,)), NcclPart("AllReduce", "3", 1, (1,))),
+            ),
+        ),
+    )
+    source = lines(
+        (42, "log(loss.item())", ("for batch in loader:",)), (50, "mean = total.tolist()", ())
+    )
+    nccl = NcclStatus(pid(300), NOW_S, answer, NOW_S - 40)
+    job = readings(*both, status=nccl, source=source)
+
+    finding = only(collective_mismatch.check, job)
+
+    assert "rank 1 (301) has ended the loop `for batch in loader:` of line 30" in finding.cause
+    assert "for AllReduce 3 of NCCL, which comes after it" in finding.cause
+
+
+def test_ranks_that_have_launched_the_same_collectives_are_no_mismatch() -> None:
+    both = (rank(0, polls("train.py:step:42")), waits_in(1, "barrier", "train.py:step:45"))
+    source = lines((42, "return loss.item()", ()), (45, "dist.barrier(cpu)", ()))
+    job = readings(*both, source=source)
+
+    assert found(collective_mismatch.check, job) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "waits"),
+    [
+        ("x = x.to(device)", True),
+        ("y = batch['y'].to(self.device)", True),
+        ("x = x.cuda()", True),
+        ("x = x.to(local_rank)", True),
+        ("x = x.to(device, non_blocking=True)", False),
+        ("x = x.cuda(non_blocking=True)", False),
+        ("x = x.to(torch.float16)", False),
+    ],
+)
+def test_a_copy_to_the_gpu_waits_for_what_was_launched_before(text: str, waits: bool) -> None:
+    assert is_wait(user(polls(*ITEM)), text) is waits

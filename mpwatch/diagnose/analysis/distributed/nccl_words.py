@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from mpwatch.diagnose.analysis.distributed.flight_recorder import number_of
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.model.collectives import (
     NcclCommunicator,
@@ -75,6 +76,48 @@ def late_ranks(index: Index) -> tuple[Late, ...]:
         return ()
     found = (_late(each, same_s) for each in status.answer.communicators)
     return tuple(late for late in found if late is not None)
+
+
+class Pending(NamedTuple):
+    """A collective that a rank has launched and another rank of its communicator has not."""
+
+    communicator: str
+    call: str
+    """`AllReduce 48121`."""
+    same_s: float
+    """As of `Late`."""
+
+
+@derived
+def pending_calls(index: Index) -> Mapping[int, Pending]:
+    """What each rank of the whole job has launched before others, by its number.
+
+    Of communicators of all ranks only: in one of some ranks, these have other numbers.
+    """
+    status = index.snapshot.nccl
+    if status is None or status.answer is None or status.since_s is None:
+        return {}
+    same_s = status.at_s - status.since_s
+    if same_s < SAME_S or index.snapshot.at_s - status.at_s > AGE_S:
+        return {}
+    numbers = [number_of(each) for each in index.snapshot.living() if each.has_nccl]
+    size = sum(number is not None for number in numbers)
+    found: dict[int, Pending] = {}
+    for each in status.answer.communicators:
+        if each.size not in (None, size) or each.remarks:
+            continue
+        parts: defaultdict[str, list[NcclPart]] = defaultdict(list)
+        for part in each.parts:
+            parts[part.what].append(part)
+        parts.pop("status", None)
+        for what, those in parts.items():
+            most = max(those, key=lambda part: int(part.value))
+            if sum(part.size for part in those) != size or len(those) < 2:
+                continue
+            for number in most.ranks:
+                call = f"{what or 'collective'} {int(most.value)}"
+                found[number] = Pending(each.name, call, same_s)
+    return found
 
 
 def _late(communicator: NcclCommunicator, same_s: float) -> Late | None:

@@ -13,12 +13,14 @@ from itertools import permutations
 from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames
-from mpwatch.diagnose.analysis.distributed.flight_recorder import unfinished
+from mpwatch.diagnose.analysis.distributed.flight_recorder import number_of, unfinished
+from mpwatch.diagnose.analysis.distributed.nccl_words import Pending, pending_calls
 from mpwatch.diagnose.analysis.gpu_waits import gpu_wait_s, waits_for_gpu
-from mpwatch.diagnose.analysis.idle_time import is_stalled, quiet_s
+from mpwatch.diagnose.analysis.idle_time import STALLED_S, is_stalled, quiet_s
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.pipes import PipeEnds, channels_among
 from mpwatch.diagnose.analysis.process_queries import called, family_head
+from mpwatch.diagnose.analysis.shares import is_at_one_wait
 from mpwatch.diagnose.analysis.source_code import Guard, branch_of_one_side, source_of
 from mpwatch.diagnose.analysis.stack_patterns import (
     calls,
@@ -81,6 +83,8 @@ def waits_in_backward(stack: Sequence[Frame]) -> bool:
 BACKWARD = "the backward pass"
 ON_GPU = "a collective on the GPU"
 """What a rank is taken to be in that waits for the GPU, while another one is elsewhere."""
+OF_NCCL = " of NCCL"
+"""At the end of the name of a collective on the GPU that others of its ranks have not launched."""
 NEW_GROUP = "new_group"
 """Makes a process group; all ranks of the default group have to call it."""
 _CALLERS = 3
@@ -95,7 +99,17 @@ def place_of(rank: Process, index: Index) -> str | None:
         return name
     if is_in_backward(rank) and is_stalled(rank, index):
         return BACKWARD
+    pending = _awaited_on_gpu(rank, index)
+    if pending is not None:
+        return f"{pending.call}{OF_NCCL}"
     return ON_GPU if _waits_on_gpu(rank, index) else None
+
+
+def _awaited_on_gpu(rank: Process, index: Index) -> Pending | None:
+    """The collective of NCCL that a rank waits for, because others have not launched it."""
+    number = number_of(rank)
+    pending = pending_calls(index).get(number) if number is not None else None
+    return pending if pending is not None and _waits_on_gpu(rank, index) else None
 
 
 def _waits_on_gpu(rank: Process, index: Index) -> bool:
@@ -117,7 +131,10 @@ def all_on_gpu(index: Index) -> Sequence[Process]:
 def standing_s(rank: Process, index: Index) -> float | None:
     """Seconds for which a rank has not got on: without cpu time, or polling for the GPU."""
     waits_s = gpu_wait_s(rank, index)
-    return quiet_s(rank, index) if waits_s is None else waits_s
+    if waits_s is None:
+        return quiet_s(rank, index)
+    pending = _awaited_on_gpu(rank, index)
+    return waits_s if pending is None else max(waits_s, pending.same_s)
 
 
 def called_at(rank: Process) -> str:
@@ -125,6 +142,34 @@ def called_at(rank: Process) -> str:
     thread = main_thread(rank)
     frame = user_frame(thread.stack) if thread is not None else None
     return "" if frame is None else frame_words(frame)
+
+
+def apart(index: Index, ranks: Sequence[Process]) -> Sequence[str]:
+    """The collectives in which ranks wait, in their order, if none of them gets on.
+
+    Returns:
+        Nothing where one of them is in none, or may only wait for its own kernels.
+    """
+    if not all((_stands_s(rank, index) or 0.0) >= STALLED_S for rank in ranks):
+        return ()
+    places = [place_of(rank, index) for rank in ranks]
+    return () if None in places or ON_GPU in places else [f"{place}" for place in places]
+
+
+def apart_s(index: Index, ranks: Sequence[Process]) -> float:
+    """Seconds for which none of some ranks has got on."""
+    return min((_stands_s(rank, index) or 0.0 for rank in ranks), default=0.0)
+
+
+def _stands_s(rank: Process, index: Index) -> float | None:
+    """As `standing_s`; a rank that makes a group looks again every 10 s (torch 2.1 to 2.13)."""
+    seconds = standing_s(rank, index)
+    if _makes_group(rank) and is_at_one_wait(index, rank, _STORE_S):
+        return max(seconds or 0.0, _STORE_S)
+    return seconds
+
+
+_STORE_S = 20.0
 
 
 class GroupsApart(NamedTuple):

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from mpwatch.describe.frames import frame_words
+from mpwatch.describe.frames import frame_words, is_library, own_frames
+from mpwatch.describe.processes import wait_verb
 from mpwatch.diagnose.analysis.distributed.flight_recorder import (
     COMPARE_CALLS,
     DIFFERENT_SHAPES,
@@ -28,14 +29,15 @@ from mpwatch.diagnose.analysis.distributed.rank_exits import (
 from mpwatch.diagnose.analysis.distributed.ranks import (
     BACKWARD,
     NEW_GROUP,
+    OF_NCCL,
     all_on_gpu,
+    apart,
+    apart_s,
     called_at,
     called_from,
     left_function,
-    place_of,
     rank_groups,
 )
-from mpwatch.diagnose.analysis.idle_time import are_stalled, quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import all_called, called, family_head
 from mpwatch.diagnose.analysis.source_code import (
@@ -46,6 +48,7 @@ from mpwatch.diagnose.analysis.source_code import (
     loop_ends,
     mark_words,
     marks,
+    passed_loop,
     source_of,
     uneven_draw,
 )
@@ -67,21 +70,22 @@ def check(index: Index) -> Iterator[Finding]:
     Ranks are in different collectives for a moment between two steps; that is not reported. Nor is
     it where another rank is in no collective: those of several groups may all wait for that one.
     """
+    are_apart = False
     for ranks in rank_groups(index):
-        if not are_stalled(ranks, index):
+        places = list(apart(index, ranks))
+        if not places:
             continue
-        places = [place_of(rank, index) for rank in ranks]
-        if any(place is None for place in places):
-            continue
-        since_s = min(quiet_s(rank, index) or 0.0 for rank in ranks)
+        since_s = apart_s(index, ranks)
         groups: defaultdict[str, list[Process]] = defaultdict(list)
-        distinguished = _distinguished(ranks, [f"{place}" for place in places])
+        distinguished = _distinguished(ranks, places)
         for rank, place in zip(ranks, distinguished, strict=True):
             groups[place].append(rank)
         if len(groups) > 1:
+            are_apart = True
             found = _finding(index, groups, since_s)
             yield replace(found, evidence=(*found.evidence, *nccl_words(index, ranks)))
-    yield from _on_gpu(index)
+    if not are_apart:
+        yield from _on_gpu(index)
     yield from _aborted(index)
 
 
@@ -190,8 +194,16 @@ def _finding(index: Index, groups: Mapping[str, list[Process]], since_s: float) 
     evidence = []
     for name, group in by_call:
         path = called_from(group[0])
+        for_s = f"for at least {seconds_text(since_s)}"
+        if name.endswith(OF_NCCL):
+            at = f" at {path}" if path else ""
+            evidence.append(
+                f"{all_called(group)} {wait_verb(group)}{at} {for_s} for {name}, which was "
+                "launched before and which the others have not launched"
+            )
+            continue
         at = f", called at {path}" if path else ""
-        evidence.append(f"{all_called(group)} in {name} for at least {seconds_text(since_s)}{at}")
+        evidence.append(f"{all_called(group)} in {name} {for_s}{at}")
     records = [(group, each) for _, group in by_call if (each := unfinished(group[0])) is not None]
     evidence += [f"recorded by {all_called(group)}: {each.words}" for group, each in records]
     if BACKWARD in groups:
@@ -235,7 +247,7 @@ def _explained(
 ) -> tuple[str, str]:
     """Cause and advice, as far as it is known what differs."""
     places = dict(by_call)
-    unequal = _unequal_loop(index, by_call)
+    unequal = _in_handler(index, by_call) or _unequal_loop(index, by_call)
     if unequal is not None:
         return unequal
     if BACKWARD in places:
@@ -251,13 +263,78 @@ def _explained(
         )
     if len(records) > 1 and len({each.operation for each in records}) == 1:
         return DIFFERENT_SHAPES, SAME_SHAPES
-    branched = _branched(index, by_call, records)
+    branched = _branched(index, by_call, records) or _after_a_loop(index, by_call)
     if branched is not None:
         return branched
     why, left = _why_different(by_call, records), _left_early(index, by_call)
     if left is None:
         return why, COMPARE_CALLS
     return f"{left.cause} {why}", f"{left.advice} {COMPARE_CALLS}"
+
+
+def _in_handler(
+    index: Index, by_call: Sequence[tuple[str, list[Process]]]
+) -> tuple[str, str] | None:
+    """Cause and advice where a rank is in an `except` clause, in which the others are not."""
+    clauses = {name: _clause(index, group[0]) for name, group in by_call}
+    for name, group in reversed(by_call):
+        clause = clauses[name]
+        if clause is None or any(other == clause for n, other in clauses.items() if n != name):
+            continue
+        frame, header = clause
+        others = [rank for other, ranks in by_call if other != name for rank in ranks]
+        into = next(each for each, _ in by_call if each != name)
+        return (
+            f"{all_called(group)} {_are(group)} in {name} in the handler `{header.text}` of line "
+            f"{header.line} ({frame_words(frame)}): an exception has come on "
+            f"{'that rank' if len(group) == 1 else 'those ranks'} alone, and has left out the "
+            f"collectives after the line that raised it. {all_called(others)} had none, and "
+            f"{'waits' if len(others) == 1 else 'wait'} in {into}.",
+            "Call no collective in a handler that only some ranks enter, and do not skip one there "
+            "(a backward pass of DistributedDataParallel is one): let all ranks agree first "
+            "whether one of them has failed (all_reduce of a flag, with MAX, after each step), and "
+            "then skip it on all. Or avoid what raises (a smaller or cut batch, where memory is "
+            "short), or let the exception end the job.",
+        )
+    return None
+
+
+def _clause(index: Index, rank: Process) -> tuple[Frame, Statement] | None:
+    """The innermost `except` clause in which a rank is: the frame that is in it, and its header."""
+    for frame in own_frames(_stack(rank)):
+        line = None if is_library(frame) else source_of(index, frame)
+        headers = [each for each in line.within if each.text.startswith("except")] if line else []
+        if headers:
+            return frame, headers[-1]
+    return None
+
+
+def _after_a_loop(
+    index: Index, by_call: Sequence[tuple[str, list[Process]]]
+) -> tuple[str, str] | None:
+    """Cause and advice where some ranks have ended a loop in which the others still are.
+
+    Told where one of them waits for a collective on the GPU, whose line does not show what
+    launched it.
+    """
+    if len(by_call) != 2 or not any(name.endswith(OF_NCCL) for name, _ in by_call):
+        return None
+    for (name, inside), (other, ahead) in (by_call, by_call[::-1]):
+        ended = _ended_loop(index, ahead[0], inside[0])
+        if ended is None or not ended.words.startswith("the loop"):
+            continue
+        by = f", most likely by {ended.by}" if ended.by else ", most likely after fewer rounds"
+        return (
+            f"{all_called(ahead)} {_have(ahead)} ended {ended.words}, in which "
+            f"{all_called(inside)} still {_are(inside)}{by}. {all_called(inside)} "
+            f"{'waits' if len(inside) == 1 else 'wait'} for {name}, which was launched in that "
+            f"loop, and {all_called(ahead)} for {other}, which comes after it.",
+            "Let all ranks do the same number of rounds: give each the same number of batches (a "
+            "DistributedSampler with drop_last, a fixed number of steps for data that is streamed, "
+            "or the Join context of DistributedDataParallel), or let all of them stop as soon as "
+            "one has none left (all_reduce of a flag, with MAX, in each round).",
+        )
+    return None
 
 
 _OVER_OWN = re.compile(
@@ -510,13 +587,17 @@ def _ended_loop(index: Index, ahead: Process, inside: Process) -> _EndedLoop | N
     if left is not None:
         return _EndedLoop(f"{left.line.function}()", loop_ends(index, left.line, True))
     again = begun_again(index, _stack(inside), _stack(ahead))
-    if again is None:
+    if again is not None:
+        anew = f"{_loop_words(*again)}, and begun it anew"
+        return _EndedLoop(anew, loop_ends(index, again[0], True))
+    passed = passed_loop(index, _stack(inside), _stack(ahead))
+    if passed is None:
         return None
-    frame, header = again
-    return _EndedLoop(
-        f"the loop `{header.text}` of line {header.line} in {frame.function}(), and begun it anew",
-        loop_ends(index, frame, True),
-    )
+    return _EndedLoop(_loop_words(*passed), loop_ends(index, passed[0], True))
+
+
+def _loop_words(frame: Frame, header: Statement) -> str:
+    return f"the loop `{header.text}` of line {header.line} in {frame.function}()"
 
 
 class _LeftEarly(NamedTuple):

@@ -14,11 +14,13 @@ from mpwatch.diagnose.analysis.distributed.ranks import (
     ALL_INSIDE_S,
     ALL_STALLED_S,
     NEW_GROUP,
+    OF_NCCL,
     ON_GPU,
     WORKING_PERCENT,
     WORKING_S,
     Left,
     all_on_gpu,
+    apart,
     block_of_one,
     called_at,
     called_from,
@@ -103,7 +105,8 @@ def check(index: Index) -> Iterator[Finding]:
     found = [each for ranks in rank_groups(index) for each in _of_ranks(index, ranks)]
     yield from found
     yield from _joining(index)
-    if not found and not all_on_gpu(index):
+    are_apart = any(len(set(apart(index, ranks))) > 1 for ranks in rank_groups(index))
+    if not found and not are_apart and not all_on_gpu(index):
         yield from (_of_nccl(index, each) for each in late_ranks(index))
 
 
@@ -303,6 +306,8 @@ def _finding(
             f"{_they_wait(inside)} for the GPU {for_s}: for a collective of NCCL that was launched "
             "before, or for another kernel"
         ]
+    elif collective.endswith(OF_NCCL):
+        evidence = [f"{_they_wait(inside)} {for_s} for {collective}, which was launched before"]
     alive = [rank for rank in late if rank.ended is None]
     if alive:
         if len(alive) > 1:
@@ -338,7 +343,7 @@ def _finding(
 
 def _end_words(collective: str) -> str:
     """When a collective ends, as a sentence."""
-    if collective == ON_GPU:
+    if collective == ON_GPU or collective.endswith(OF_NCCL):
         return (
             "A collective of NCCL returns at once, runs on the GPU and ends when all ranks have "
             "launched it; the program waits for it at the next line that needs a result."

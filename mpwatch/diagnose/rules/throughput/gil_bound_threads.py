@@ -138,7 +138,7 @@ def _holds_up(index: Index, process: Process) -> _Holder | None:
             if share.activity.kind in RUNNING_KINDS or share.activity.target == "core"
         ]
         waited, share = sum(s.share for s in in_gil), sum(s.share for s in ready)
-        if waited >= HELD_UP and share < TAKES:
+        if waited >= HELD_UP and share < TAKES and each.tid in of_program:
             parts = _parts(in_gil)
             at = max(parts.items(), key=itemgetter(1))[0] if parts else ""
             waiting.append((waited, each, at))
@@ -177,7 +177,10 @@ _ASKS = re.compile(
 
 def _finding_of_holder(index: Index, process: Process, found: _Holder) -> Finding:
     """Describe a thread that has the GIL, and whether it only looks again and again."""
-    waiter = "the main thread" if found.waits.tid == process.pid else f"thread {found.waits.name}"
+    waiter, taker = (
+        "the main thread" if each.tid == process.pid else f"thread {each.name}"
+        for each in (found.waits, found.takes)
+    )
     name = called(process)
     asking = 0.0
     for place, part in found.places.items():
@@ -193,11 +196,11 @@ def _finding_of_holder(index: Index, process: Process, found: _Holder) -> Findin
         process=process.process,
         subject="gil",
         summary=(
-            f"thread {found.takes.name} of {name} {does} at {found.place}, and "
+            f"{taker} of {name} {does} at {found.place}, and "
             f"{waiter} waits for the GIL {found.waited:.0%} of the time"
         ),
         evidence=(
-            f"thread {found.takes.name}: {found.share:.0%} computing, or ready to",
+            f"{taker}: {found.share:.0%} computing, or ready to",
             f"{waiter}: {found.waited:.0%} waiting for the GIL{at}",
         ),
         cause=(

@@ -365,6 +365,20 @@ def test_a_thread_that_polls_while_another_waits_for_the_gil_is_named_with_its_l
     assert found(gil_bound_threads.check, with_poller(0.16, 0.1)) == []
 
 
+def test_a_native_thread_that_polls_waits_for_no_gil() -> None:
+    """NCCL's watchdog waits in short steps like a thread that wants the GIL; no stack shows it."""
+    short = WaitedOn("futex", "futex", timeout_s=0.005, futex_command=9)
+    busy = thread(MAIN, "train.py:step:9", state="R", cpu_percent=100.0, stack_age_s=0.0)
+    python = thread(102, "data.py:read:3", waits=short, stack_age_s=0.0)
+    native = thread(101, name="pt_nccl_watchdg", waits=short)
+
+    own = main(threads=[busy, native, python])
+    account = accounted(*(snapshot_of(own, at_s=NOW_S + n) for n in range(4))).account
+
+    targets = {each.tid: each.now.target for each in account.processes[pid(MAIN)].uncounted}
+    assert (targets[101], targets[102]) == ("lock", "gil")
+
+
 def wanting(percent: float, state: str = "R") -> Snapshot:
     """Four threads of main in Python code over some seconds, each with a part of a core."""
     waits = None if state == "R" else WaitedOn("timer", "clock_nanosleep", timeout_s=1.0)
