@@ -240,21 +240,23 @@ def descended(
 ) -> list[ProcessId]:
     """The processes whose hook comes from this session, parents first.
 
-    The process itself or its nearest ancestor with a known origin decides.
+    The process itself or its nearest ancestor with a known origin decides. One whose ancestors have
+    exited may have inherited any hook of the job, so all have to be of this session.
     """
     by_pid = {sample.process.pid: sample for sample in samples}
 
     def is_from_here(sample: ProcSample) -> bool:
         seen: set[int] = set()
-        current: ProcSample | None = sample
-        while current is not None and current.process.pid not in seen:
+        current = sample
+        while current.process.pid not in seen:
             if current.process in injected:
                 return True
             if current.process in had_hook:
                 return False
             seen.add(current.process.pid)
-            current = by_pid.get(current.parent_pid)
-        return False
+            current = by_pid.get(current.parent_pid, current)
+        is_orphan = current is not samples[0] and current.parent_pid not in by_pid
+        return is_orphan and not had_hook
 
     return [
         each.process

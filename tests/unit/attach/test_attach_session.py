@@ -32,9 +32,18 @@ def sample(pid: int, parent: int, *, is_python: bool = True, state: str = "S") -
 
 
 def test_children_of_an_injected_process_have_its_hook() -> None:
-    job = [sample(1, 0), sample(2, 1), sample(3, 2), sample(4, 0)]
+    job = [sample(1, 0), sample(2, 1), sample(3, 2)]
 
     assert descended(job, {process(1)}, set()) == [process(1), process(2), process(3)]
+    assert descended(job, {process(2)}, set()) == [process(2), process(3)]
+
+
+def test_an_orphan_has_a_hook_of_the_session_where_there_is_no_other() -> None:
+    job = [sample(1, 0), sample(2, 1), sample(3, 99), sample(4, 3)]
+
+    assert descended(job, {process(2)}, set()) == [process(2), process(3), process(4)]
+    assert descended(job, {process(2)}, {process(1)}) == [process(2)]
+    assert descended(job, {process(2)}, {process(3)}) == [process(2)]
 
 
 def test_a_process_that_had_a_hook_keeps_it_with_its_children() -> None:
