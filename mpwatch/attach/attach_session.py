@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 
 from mpwatch.attach.inject import detach, inject
@@ -64,6 +65,8 @@ class AttachSession:
         self._changed = threading.Condition()
         self._under_way = 0
         self._is_closed = False
+        self._calls_off = 0
+        """How often injections were called off; one that began before goes on no further."""
         self._had_hook: frozenset[ProcessId] | None = None
         self._injected: dict[ProcessId, ProcSample | None] = {}
 
@@ -83,13 +86,29 @@ class AttachSession:
             if self._is_closed:
                 return
             self._under_way += 1
+            calls_off = self._calls_off
         try:
             self._remember_hooks()
-            self._inject(samples, report, again)
+            self._inject(samples, report, again, calls_off)
         finally:
             with self._changed:
                 self._under_way -= 1
                 self._changed.notify_all()
+
+    @contextmanager
+    def called_off(self) -> Iterator[None]:
+        """Let injections that were begun before the end of this context go on no further.
+
+        Those that change a process just now are waited for, at most `FINISH_S`.
+        """
+        with self._changed:
+            self._calls_off += 1
+            self._wait_for_those_under_way()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._calls_off += 1
 
     def end(self) -> str:
         """Detach what this session injected, and what was started with its hook.
@@ -99,9 +118,7 @@ class AttachSession:
         """
         with self._changed:
             self._is_closed = True
-            deadline_s = time.monotonic() + FINISH_S
-            while self._under_way and (left_s := deadline_s - time.monotonic()) > 0:
-                self._changed.wait(left_s)
+            self._wait_for_those_under_way()
             injected = dict(self._injected)
             self._injected.clear()
         if not injected:
@@ -113,14 +130,27 @@ class AttachSession:
             )
         return self._said(self._detach_all(injected))
 
+    def _wait_for_those_under_way(self) -> None:
+        """Wait for the injections under way, with the lock held."""
+        deadline_s = time.monotonic() + FINISH_S
+        while self._under_way and (left_s := deadline_s - time.monotonic()) > 0:
+            self._changed.wait(left_s)
+
     def _inject(
-        self, samples: Sequence[ProcSample], report: Callable[[HookStatus], None], again: bool
+        self,
+        samples: Sequence[ProcSample],
+        report: Callable[[HookStatus], None],
+        again: bool,
+        calls_off: int,
     ) -> None:
         known = {sample.process: sample for sample in samples}
 
+        def is_wanted() -> bool:
+            return not self._is_closed and self._calls_off == calls_off
+
         def begun(process: ProcessId, method: str, hook: str) -> None:
             with self._changed:
-                if self._is_closed:
+                if not is_wanted():
                     raise Refused(NOT_WANTED)
                 self._injected[process] = known.get(process)
             self.log.injecting(process, method, hook)
@@ -151,14 +181,16 @@ class AttachSession:
                 again=again,
                 begun=begun,
                 root=self._root,
-                is_wanted=lambda: not self._is_closed,
+                is_wanted=is_wanted,
             )
             return
         # Not by `inject_tree`, which also injects children.
         chosen = [s for s in samples if s.process.pid in self._only and why_not(s) is None]
         confined = self._root.confined(chosen)
         for process in (sample.process for sample in chosen):
-            if process in confined:
+            if not is_wanted():
+                report_one(Attached(process, "absent", reason=NOT_WANTED))
+            elif process in confined:
                 report_one(Attached(process, "absent", reason=confined[process]))
             else:
                 report_one(inject(process, again=again, begun=begun))

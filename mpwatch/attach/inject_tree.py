@@ -61,8 +61,8 @@ _EXCLUDED: dict[Role, str] = {
 _OBSERVERS = ("mpwatch", "-m mpwatch")
 """Program names of mpwatch; a program that it runs has its own name."""
 
-NOT_WANTED = "mpwatch is ending"
-"""Why an injection does not begin once its session ends."""
+NOT_WANTED = "it was called off"
+"""Why an injection does not begin once its session ends, or the hook is detached."""
 R = TypeVar("R", Attached, Detached)
 Sleep = Callable[[float], None]
 _SEPARATING = ("user", "pid", "mnt")

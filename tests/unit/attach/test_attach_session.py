@@ -107,7 +107,7 @@ def test_no_injection_begins_once_the_session_ends(
         begun(first, "pending call", "")
         assert session.end() == "The injection into 1 process was called off."
         assert not is_wanted()
-        with pytest.raises(Refused, match="mpwatch is ending"):
+        with pytest.raises(Refused, match="it was called off"):
             begun(second, "pending call", "")
 
     def detach(target: ProcessId, **_: object) -> Detached:
