@@ -23,6 +23,7 @@ from mpwatch.attach.inject_tree import (
 from mpwatch.attach.injection_log import InjectionLog
 from mpwatch.attach.outcomes import CALLED_OFF, Attached, Detached, Refused
 from mpwatch.attach.plan import plan_injection
+from mpwatch.attach.target import has_ended
 from mpwatch.collect.hook.discovery import has_files
 from mpwatch.collect.job.reader import ReadRequest, TreeCollector
 from mpwatch.model.events import HookStatus
@@ -32,6 +33,8 @@ from mpwatch.model.samples import ProcSample
 
 FINISH_S = 10.0
 """How long injections that have begun are waited for before they are called off."""
+REMEMBERED = 1024
+"""Processes with the hook of a session that are remembered at least, exited ones among them."""
 _INJECTED = ("ready", "pending", "silent")
 
 
@@ -68,7 +71,10 @@ class AttachSession:
         self._calls_off = 0
         """How often injections were called off; one that began before goes on no further."""
         self._had_hook: frozenset[ProcessId] | None = None
-        self._injected: dict[ProcessId, ProcSample | None] = {}
+        self.injected: set[ProcessId] = set()
+        """Where this session has injected the hook; exited processes are forgotten from
+        `REMEMBERED` on."""
+        self._limit = REMEMBERED
 
     def plan(self, samples: Iterable[ProcSample]) -> InjectionPlan:
         """The plan of `inject` for these processes."""
@@ -119,13 +125,13 @@ class AttachSession:
         with self._changed:
             self._is_closed = True
             self._wait_for_those_under_way()
-            injected = dict(self._injected)
-            self._injected.clear()
+            injected, self.injected = self.injected, set()
         if not injected:
             return ""
         if self._keeps:
+            count = sum(not has_ended(each) for each in injected)
             return (
-                f"The hook stays in {_processes(len(injected))} (--keep); to detach it: "
+                f"The hook stays in {_processes(count)} (--keep); to detach it: "
                 f"mpwatch detach {self._root.process.pid}"
             )
         return self._said(self._detach_all(injected))
@@ -152,16 +158,16 @@ class AttachSession:
             with self._changed:
                 if not is_wanted():
                     raise Refused(NOT_WANTED)
-                self._injected[process] = known.get(process)
+                self._remember(process)
             self.log.injecting(process, method, hook)
 
         def report_one(attached: Attached) -> None:
             sample = known.get(attached.process)
             with self._changed:
                 if attached.state in _INJECTED and attached.method not in ("", "already there"):
-                    self._injected[attached.process] = sample
+                    self._remember(attached.process)
                 elif attached.state == "absent" and not again:
-                    self._injected.pop(attached.process, None)
+                    self.injected.discard(attached.process)
             self.log.injected(attached, sample.cmdline if sample else None)
             reason = f"{attached.reason} {attached.fix}".strip()
             report(
@@ -195,6 +201,13 @@ class AttachSession:
             else:
                 report_one(inject(process, again=again, begun=begun))
 
+    def _remember(self, process: ProcessId) -> None:
+        """Remember where the hook was injected, with the lock held."""
+        if len(self.injected) >= self._limit:
+            self.injected = {each for each in self.injected if not has_ended(each)}
+            self._limit = max(REMEMBERED, 2 * len(self.injected))
+        self.injected.add(process)
+
     def _remember_hooks(self) -> None:
         """Remember once, before the first injection, which processes have a hook already."""
         if self._had_hook is None:
@@ -205,12 +218,12 @@ class AttachSession:
         tree = TreeCollector(self._root.process).collect(ReadRequest.processes_only())
         return () if tree is None else tree.processes
 
-    def _detach_all(self, injected: dict[ProcessId, ProcSample | None]) -> list[Detached]:
+    def _detach_all(self, injected: Collection[ProcessId]) -> list[Detached]:
         """Detach the hook from each, children first; children started meanwhile are included."""
         outcomes: dict[ProcessId, Detached] = {}
         for generation in range(GENERATIONS):
             samples = self._read_job()
-            chosen = descended(samples, injected.keys(), self._had_hook or frozenset())
+            chosen = descended(samples, injected, self._had_hook or frozenset())
             known = {each.process: each.cmdline for each in samples}
             if generation == 0:
                 chosen = [*chosen, *(each for each in injected if each not in known)]
@@ -223,9 +236,7 @@ class AttachSession:
             detach_one = partial(detach_inherited, confined, begun=self.log.detaching)
             outcomes |= _in_parallel(detach_one, asleep)
             for process in wanted:
-                sample = injected.get(process)
-                command = known.get(process) or (sample.cmdline if sample else ())
-                self.log.detached(outcomes[process], command)
+                self.log.detached(outcomes[process], known.get(process))
         return list(outcomes.values())
 
     def _said(self, outcomes: Sequence[Detached]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from mpwatch.attach import attach_session
 from mpwatch.attach.attach_session import AttachSession, descended
 from mpwatch.attach.injection_log import InjectionLog
 from mpwatch.attach.outcomes import Begun, Detached, Refused
+from mpwatch.collect.process.procfs import stat_of
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ProcSample
 
@@ -94,6 +96,29 @@ def test_hooks_injected_before_ctrl_c_are_detached(
 
     assert session.end() == "The hook was detached from 1 process."
     assert detached == [process(2**22 + 1)]
+
+
+def test_a_session_forgets_processes_that_have_exited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that starts a process for each task has had millions of them after a month."""
+    exited = [process(2**22 + number) for number in range(200)]
+    own = stat_of(os.getpid()).process
+    told = []
+
+    def inject_tree(*_: object, begun: Begun, **__: object) -> None:
+        for each in (own, *exited):
+            begun(each, "pending call", "")
+            told.append(len(session.injected))
+
+    monkeypatch.setattr(attach_session, "REMEMBERED", 50)
+    monkeypatch.setattr(attach_session, "inject_tree", inject_tree)
+    session = AttachSession(own, log=InjectionLog(str(tmp_path / "log")), keeps=True)
+    session.inject([sample(os.getpid(), 0)], lambda status: None)
+
+    assert max(told) == 50
+    assert own in session.injected
+    assert session.end().startswith("The hook stays in 1 process (--keep)")
 
 
 def test_no_injection_begins_once_the_session_ends(
